@@ -12,7 +12,7 @@ mod results;
 mod tests;
 
 use perihelion_driver::OperationOptions;
-use perihelion_driver::operation::{Repeat, Witness};
+use perihelion_driver::operation::{Idempotency, Witness};
 use perihelion_model::partition_key::PartitionKey;
 use serde::Serialize;
 
@@ -218,19 +218,19 @@ impl Batch {
 
     /// Whether the batch may be sent again when its response is lost. One guarded
     /// operation guards all of them, because all are applied or none.
-    fn repeat(&self) -> Repeat {
+    fn idempotency(&self) -> Idempotency {
         match (self.is_guarded, self.is_idempotent) {
-            (true, _) => Repeat::Guarded,
-            (false, true) => Repeat::Freely,
-            (false, false) => Repeat::Never,
+            (true, _) => Idempotency::Conditional,
+            (false, true) => Idempotency::Idempotent,
+            (false, false) => Idempotency::NotIdempotent,
         }
     }
 
     fn push_patch(&mut self, id: &str, patch: &Patch, etag: Option<&Etag>) -> Result<&mut Self, Error> {
         patch.check()?;
-        let repeat = patch.repeat();
+        let idempotency = patch.idempotency();
         self.push(OperationKind::Patch, Some(id), Some(&patch.as_body()), etag)?;
-        self.is_idempotent &= repeat == Repeat::Freely;
+        self.is_idempotent &= idempotency == Idempotency::Idempotent;
         Ok(self)
     }
 

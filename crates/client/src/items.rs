@@ -65,7 +65,7 @@ pub(crate) async fn patch(
 ) -> Result<Written, Error> {
     let scope = Scope::Key(KeyScope::new(key));
     let operation = Operation::new(Verb::Patch, item_target(container, id)?, scope, patch.body()?);
-    send(container, operation.with_repeat(patch.repeat()), options).await.map(Written::new)
+    send(container, operation.with_idempotency(patch.idempotency()), options).await.map(Written::new)
 }
 
 pub(crate) async fn read<T: DeserializeOwned>(

@@ -1,7 +1,9 @@
 //! Operations on databases and containers themselves, one function each.
 
 use bytes::Bytes;
-use perihelion_driver::operation::{KeyScope, Link, Operation, Repeat, ResourceKind, Scope, Target, Verb};
+use perihelion_driver::operation::{
+    Idempotency, KeyScope, Link, Operation, ResourceKind, Scope, Target, Verb,
+};
 use perihelion_driver::{Driver, OperationOptions, Response};
 use perihelion_model::partition_key::PartitionKey;
 use serde_json::json;
@@ -141,7 +143,7 @@ pub(crate) async fn delete_partition(container: &ContainerHandle, key: Partition
         container: None,
     };
     let operation = Operation::new(Verb::Create, target, Scope::Key(KeyScope::new(key)), Bytes::new())
-        .with_repeat(Repeat::Freely);
+        .with_idempotency(Idempotency::Idempotent);
     send(container.driver(), &operation).await.map(drop)
 }
 

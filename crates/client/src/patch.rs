@@ -8,7 +8,7 @@
 mod tests;
 
 use bytes::Bytes;
-use perihelion_driver::operation::Repeat;
+use perihelion_driver::operation::Idempotency;
 use perihelion_wire::patch::OPERATIONS_MAX;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -153,7 +153,7 @@ impl Patch {
     /// Whether the patch may be sent again when its response is lost. Setting a
     /// member twice has the same effect as setting it once. The effect of the other
     /// operations depends on the document, which the first attempt may have changed.
-    pub(crate) fn repeat(&self) -> Repeat {
+    pub(crate) fn idempotency(&self) -> Idempotency {
         let is_idempotent = |operation: &PatchOperation| match operation {
             PatchOperation::Set { path, .. } | PatchOperation::Replace { path, .. } => !path.ends_with("/-"),
             PatchOperation::Add { .. }
@@ -162,12 +162,12 @@ impl Patch {
             | PatchOperation::Move { .. } => false,
         };
         match (self.operations.iter().all(is_idempotent), &self.condition) {
-            (true, None) => Repeat::Freely,
+            (true, None) => Idempotency::Idempotent,
             // Sending the patch twice is harmless. But the patch may change a member
             // that its condition tests. So when a second attempt is refused, the first
             // may have been applied.
-            (true, Some(_)) => Repeat::Guarded,
-            (false, _) => Repeat::Never,
+            (true, Some(_)) => Idempotency::Conditional,
+            (false, _) => Idempotency::NotIdempotent,
         }
     }
 

@@ -1,6 +1,6 @@
-//! The driver's background task: it refreshes the account, probes unavailable
-//! endpoints and sweeps the circuit breakers. It holds the driver's core by a
-//! weak reference and is aborted with the driver.
+//! The driver's background task. It refreshes the account, probes unavailable
+//! endpoints and removes stale circuit breakers. It has only a weak reference to
+//! the driver's core, and is aborted when the driver is dropped.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -10,9 +10,9 @@ use tokio::time::Instant;
 
 use crate::core::Core;
 use crate::metadata;
-use crate::routing::account::Site;
+use crate::routing::account::Location;
 
-/// The time between two looks at unavailable endpoints, when there are any.
+/// How often the task checks which unavailable endpoints are due for a probe.
 const PROBE_PAUSE: Duration = Duration::from_millis(500);
 
 /// Aborts the task when the last driver is dropped.
@@ -27,40 +27,40 @@ impl Drop for Background {
 
 /// Starts the task on the current runtime.
 pub(crate) fn start(core: &Arc<Core>) -> Background {
-    Background(tokio::spawn(keep_fresh(Arc::downgrade(core))))
+    Background(tokio::spawn(run(Arc::downgrade(core))))
 }
 
-async fn keep_fresh(weak: Weak<Core>) {
-    let mut refreshed = Instant::now();
-    let mut swept = Instant::now();
+async fn run(weak: Weak<Core>) {
+    let mut refreshed_at = Instant::now();
+    let mut stale_removed_at = Instant::now();
     loop {
         let Some(core) = weak.upgrade() else { return };
         let topology = core.topology();
         let now = Instant::now();
-        if now.duration_since(refreshed) >= topology.options().refresh_interval {
-            refreshed = now;
+        if now.duration_since(refreshed_at) >= topology.options().refresh_interval {
+            refreshed_at = now;
             let deadline = now + core.settings().metadata().timeout;
             core.account().refresh(&*core, topology, None, deadline).await;
         }
-        if now.duration_since(swept) >= topology.breaker_options().failback_interval {
-            swept = now;
-            topology.update_breakers(|breakers| breakers.sweep(now));
+        if now.duration_since(stale_removed_at) >= topology.breaker_options().failback_interval {
+            stale_removed_at = now;
+            topology.update_breakers(|breakers| breakers.remove_stale(now));
         }
         probe_unavailable(&core).await;
-        let next = (refreshed + topology.options().refresh_interval)
-            .min(swept + topology.breaker_options().failback_interval);
+        let next = (refreshed_at + topology.options().refresh_interval)
+            .min(stale_removed_at + topology.breaker_options().failback_interval);
         wait(core, next).await;
     }
 }
 
-/// Probes the endpoints that were avoided long enough.
+/// Probes the unavailable endpoints that are due.
 async fn probe_unavailable(core: &Core) {
     let account = core.topology().snapshot().account;
     for endpoint in account.due_for_probe(Instant::now()) {
-        let sites = || account.reads.iter().chain(&account.writes).chain([&account.hub]);
-        let site: Option<&Arc<Site>> = sites().find(|site| site.endpoint == endpoint);
-        match site {
-            Some(site) if !metadata::probe(core, site).await => {
+        let locations = || account.reads.iter().chain(&account.writes).chain([&account.configured]);
+        let location: Option<&Arc<Location>> = locations().find(|location| location.endpoint == endpoint);
+        match location {
+            Some(location) if !metadata::probe(core, location).await => {
                 core.topology().endpoint_still_failing(&endpoint, Instant::now())
             }
             Some(_) | None => core.topology().endpoint_answered(&endpoint),
@@ -68,16 +68,16 @@ async fn probe_unavailable(core: &Core) {
     }
 }
 
-/// Sleeps until `next`, or for a short time when endpoints are unavailable, or
-/// until one is marked. Meanwhile it does not hold the core.
+/// Sleeps until `next`, or for [`PROBE_PAUSE`] when endpoints are unavailable, or
+/// until an endpoint is marked unavailable. The core is released meanwhile.
 async fn wait(core: Arc<Core>, next: Instant) {
     let topology = core.topology();
     let is_avoiding = topology.snapshot().account.is_avoiding();
     let until = if is_avoiding { next.min(Instant::now() + PROBE_PAUSE) } else { next };
-    let marked = Arc::clone(&topology.marked);
+    let endpoint_marked = Arc::clone(&topology.endpoint_marked);
     drop(core);
     tokio::select! {
         () = tokio::time::sleep_until(until) => {}
-        () = marked.notified() => {}
+        () = endpoint_marked.notified() => {}
     }
 }

@@ -1,9 +1,10 @@
 //! Connection strings, `AccountEndpoint=https://...;AccountKey=...;`, as the
 //! portal shows them.
 //!
-//! As in Microsoft's clients, names may be in any case and order, with blanks
+//! As in Microsoft's clients, names may be in any case and order and have blanks
 //! around them, parts may be empty, and unknown names are ignored. What always
-//! holds: no error repeats any part of the text, because it may contain the key.
+//! holds: no error text contains a part of the connection string, because that part
+//! may be the key.
 
 #[cfg(test)]
 mod tests;
@@ -31,9 +32,9 @@ pub struct ConnectionString {
     pub endpoint: Endpoint,
     /// The account's key.
     pub credential: Credential,
-    /// Whether any certificate of this server is accepted. That is possible only
-    /// for a loopback host: with `DisableServerCertificateValidation=true`, or, when
-    /// that is not set, with the emulators' published key.
+    /// Whether any certificate of this server is accepted. That is possible only for a
+    /// loopback host: with `DisableServerCertificateValidation=true`, or, if the string
+    /// does not set that, with the emulators' published key.
     pub accepts_any_certificate: bool,
 }
 
@@ -87,7 +88,7 @@ impl<'a> Parts<'a> {
     fn split(text: &'a str) -> Result<Self, Error> {
         let mut parts = Parts::default();
         for part in text.split(';').map(str::trim).filter(|part| !part.is_empty()) {
-            // The first '=' ends the name; a key may end with more of them.
+            // The first '=' ends the name; a base64 key may end with further '='.
             let Some((name, value)) = part.split_once('=') else {
                 return Err(Error::input(
                     "the connection string has a part that is not name=value: write \

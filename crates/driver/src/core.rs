@@ -20,11 +20,11 @@ use crate::transport::AnyTransport;
 /// The name by which the service sees this driver.
 const USER_AGENT: &str = concat!("perihelion-driver/", env!("CARGO_PKG_VERSION"));
 
-/// The containers whose metadata is shared by name. Further containers can be
-/// used, but each handle of them then reads its metadata for itself.
+/// The most containers whose metadata is shared by name. Further containers can be
+/// used, but each handle of such a container reads its own metadata.
 const CONTAINERS_MAX: usize = 10_000;
 
-/// What all operations of a driver share.
+/// The state that all operations of a driver share.
 pub(crate) struct Core {
     transport: AnyTransport,
     credential: Credential,
@@ -67,7 +67,7 @@ impl Core {
         })
     }
 
-    /// The container of that name. Handles of one name share its metadata.
+    /// The container of this name. All handles of one name share its metadata.
     pub(crate) fn container(&self, database: &str, name: &str) -> Arc<Container> {
         let mut containers = self.containers.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (database.to_owned(), name.to_owned());

@@ -109,9 +109,9 @@ impl Credential {
         }
     }
 
-    /// The Authorization header of one request. `date` is the request's
-    /// `x-ms-date`, in lower case; `scope` comes from [`scope_of`]. It waits only
-    /// when a token must be fetched.
+    /// The Authorization header of one request. `date` is the request's `x-ms-date`, in
+    /// lower case; `scope` comes from [`scope_of`]. It waits only when an access token
+    /// must be fetched.
     pub(crate) async fn authorize(
         &self,
         method: &Method,
@@ -130,12 +130,12 @@ impl Credential {
         }
     }
 
-    /// The service has refused (401) a request that was sent at `sent_at`. Returns
-    /// whether a new token may be accepted: the old one may have been revoked, or
-    /// have expired by the service's clock.
-    pub(crate) fn is_replaceable(&self, scope: &str, sent_at: Instant) -> bool {
+    /// The service has refused (401) a request that was sent at `sent_at`. Discards the
+    /// access token of that request, which may have been revoked or have expired by the
+    /// service's clock. Returns whether a request with another token may succeed.
+    pub(crate) fn replace_refused_token(&self, scope: &str, sent_at: Instant) -> bool {
         match &self.0 {
-            AuthMethod::Tokens(cache) => cache.refused(scope, sent_at),
+            AuthMethod::Tokens(cache) => cache.discard_refused(scope, sent_at),
             AuthMethod::Key(_) | AuthMethod::ResourceToken(_) => false,
         }
     }

@@ -1,10 +1,10 @@
 //! Diagnostics of an operation: its attempts, their regions, times and charges,
 //! and the effects they had.
 //!
-//! Recording one attempt must cost almost nothing: the first attempt is stored
-//! inline, further ones in a bounded list, and text is made only on request: one
-//! line by `Display`, everything as JSON by [`Diagnostics::to_json`] or
-//! `Serialize`. Attempts hold no secrets, so neither text contains any.
+//! Recording one attempt must cost almost nothing. So the first attempt is stored
+//! inline, further attempts in a bounded list, and text is made only on request:
+//! one line by `Display`, all data as JSON by [`Diagnostics::to_json`] or
+//! `Serialize`. Attempts contain no secrets, so neither form contains any.
 
 mod json;
 #[cfg(test)]
@@ -22,8 +22,8 @@ pub(crate) use json::failure_name;
 
 use crate::region::Region;
 
-/// How many attempts are kept; further ones are only counted. An operation makes
-/// more only if it uses up several retry budgets.
+/// The most attempts that are recorded; further ones are only counted. An operation
+/// makes more attempts only if it uses up several retry budgets.
 const ATTEMPTS_MAX: usize = 40;
 
 /// What happened during one operation.
@@ -34,7 +34,7 @@ pub struct Diagnostics {
     omitted: u32,
     omitted_charge: f64,
     pub(crate) elapsed: Duration,
-    /// How an ambiguous write was resolved, if one was.
+    /// How it was found out that an ambiguous write was applied.
     pub(crate) resolved: Option<Resolution>,
 }
 
@@ -53,14 +53,14 @@ pub struct Attempt {
     pub elapsed: Duration,
     /// How it ended.
     pub outcome: Outcome,
-    /// Request units, when the service stated them, those of throttled answers
-    /// included.
+    /// The request units of the attempt, including those of throttled answers; `None`
+    /// when the service did not state them.
     pub charge: Option<f64>,
     /// The service's id of the request, or ours when there was no answer.
     pub activity_id: Option<HeaderValue>,
-    /// How often the service throttled it.
+    /// How often the service throttled the attempt.
     pub throttled: u32,
-    /// The effects that it had on other operations.
+    /// The names of the effects that the attempt had on other operations.
     pub effects: Vec<&'static str>,
 }
 
@@ -73,7 +73,7 @@ pub enum Context {
     Retry,
     /// A retry in another region after a failure.
     Failover,
-    /// A retry in a region that may have the session.
+    /// A retry in a region that may have the writes of the session.
     SessionRetry,
     /// A second leg beside an attempt that is slow to answer.
     Hedge,
@@ -116,12 +116,12 @@ pub enum Outcome {
     Abandoned,
 }
 
-/// How a write whose answer was lost was resolved.
+/// How it was found out that a write whose answer was lost was applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resolution {
-    /// The attempt had been applied: its witness was found.
+    /// The witness of the write was found.
     Witnessed,
-    /// A repeated delete found that the document is gone.
+    /// A repeated delete found that the document does not exist.
     AlreadyGone,
 }
 
@@ -141,12 +141,12 @@ impl Diagnostics {
         self.first.iter().chain(&self.further)
     }
 
-    /// Attempts that were made but not kept.
+    /// The number of attempts that were made but not recorded.
     pub fn omitted(&self) -> u32 {
         self.omitted
     }
 
-    /// The time from the caller's call to the answer.
+    /// The time from the start of the operation to its end.
     pub fn elapsed(&self) -> Duration {
         self.elapsed
     }
@@ -158,7 +158,8 @@ impl Diagnostics {
         charges.fold(self.omitted_charge, |sum, charge| sum + charge)
     }
 
-    /// How an ambiguous write was resolved, if one was.
+    /// How it was found out that an ambiguous write was applied; `None` when there was
+    /// no such write.
     pub fn resolution(&self) -> Option<Resolution> {
         self.resolved
     }
@@ -215,8 +216,8 @@ impl Diagnostics {
         }
     }
 
-    /// Adds an effect to the latest attempt, if that attempt was kept.
-    pub(crate) fn note(&mut self, effect: &'static str) {
+    /// Adds an effect to the latest attempt, if that attempt was recorded.
+    pub(crate) fn record_effect(&mut self, effect: &'static str) {
         if self.omitted > 0 {
             return;
         }

@@ -11,10 +11,10 @@ use crate::core::Core;
 use crate::credential::Credential;
 use crate::error::Error;
 use crate::metadata::{self, Container, ContainerMetadata};
-use crate::observer::{Ended, Observer};
+use crate::observer::{EndedOperation, Observer};
 use crate::operation::Operation;
 use crate::options::{DriverOptions, Environment, OperationOptions};
-use crate::pipeline::{Task, run};
+use crate::pipeline::{Call, run};
 use crate::region::Region;
 use crate::response::Response;
 use crate::transport::AnyTransport;
@@ -64,7 +64,7 @@ impl Driver {
         Driver { observer: Some(observer), ..self.clone() }
     }
 
-    /// The container of that name; nothing is sent. Handles of one name share
+    /// The container of this name. Nothing is sent. All handles of one name share
     /// its metadata.
     pub fn container(&self, database: &str, name: &str) -> Arc<Container> {
         self.core.container(database, name)
@@ -78,16 +78,16 @@ impl Driver {
     ) -> Result<Response, Error> {
         let settings = self.core.settings().settings(options, operation.is_data_plane())?;
         let deadline = Instant::now() + settings.timeout;
-        let task = Task { operation, settings: &settings, deadline, route_to: None };
-        let result = run(&self.core, task).await;
+        let call = Call { operation, settings: &settings, deadline, route_to: None };
+        let result = run(&self.core, call).await;
         self.core.telemetry().record(operation, &result);
         if let Some(observer) = &self.observer {
-            Ended::tell(observer.as_ref(), operation, &result);
+            EndedOperation::notify(observer.as_ref(), operation, &result);
         }
         result
     }
 
-    /// The metadata of a container: read at first use, then kept.
+    /// The metadata of a container. It is read at first use, and then cached.
     pub async fn metadata(&self, container: &Arc<Container>) -> Result<Arc<ContainerMetadata>, Error> {
         match container.metadata() {
             Some(metadata) => Ok(metadata),
@@ -109,8 +109,8 @@ impl Driver {
     pub fn account(&self) -> AccountView {
         let account = self.core.topology().snapshot().account;
         AccountView {
-            read_regions: account.reads.iter().map(|site| site.region.clone()).collect(),
-            write_regions: account.writes.iter().map(|site| site.region.clone()).collect(),
+            read_regions: account.reads.iter().map(|location| location.region.clone()).collect(),
+            write_regions: account.writes.iter().map(|location| location.region.clone()).collect(),
             is_multi_write: account.is_multi_write,
         }
     }

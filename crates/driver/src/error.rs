@@ -26,17 +26,17 @@ struct Inner {
     operation_index: Option<usize>,
 }
 
-/// The kinds of failure a caller can tell apart.
+/// The kinds of failure that a caller can distinguish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The service refused; [`Error::status`] says how.
+    /// The service refused the request; [`Error::status`] has the status.
     Service,
     /// The service did not answer: a failure of connection, TLS or protocol.
     Transport,
-    /// The operation's time was up.
+    /// The operation did not end before its deadline.
     Timeout,
-    /// A write whose answer was lost: it may or may not have been applied.
+    /// The answer to a write was lost: the write may or may not have been applied.
     Ambiguous,
     /// The credential could not be used or renewed.
     Credential,
@@ -50,17 +50,17 @@ pub enum ErrorKind {
 const BODY_SHOWN_MAX: usize = 512;
 
 impl Error {
-    /// The caller's input cannot be used.
+    /// An error of kind [`ErrorKind::Input`].
     pub fn input(message: impl Into<String>) -> Self {
         Error::new(ErrorKind::Input, message.into())
     }
 
-    /// The service's answer cannot be understood.
+    /// An error of kind [`ErrorKind::Answer`].
     pub fn answer(message: impl Into<String>) -> Self {
         Error::new(ErrorKind::Answer, message.into())
     }
 
-    /// The credential cannot be used.
+    /// An error of kind [`ErrorKind::Credential`].
     pub fn credential(message: impl Into<String>) -> Self {
         Error::new(ErrorKind::Credential, message.into())
     }
@@ -77,7 +77,7 @@ impl Error {
         }))
     }
 
-    /// The service refused the request.
+    /// The error for a request that the service refused.
     pub(crate) fn refused(status: Status, headers: HeaderMap, body: Bytes) -> Self {
         let mut error = Error::new(ErrorKind::Service, service_message(&body));
         error.0.status = Some(status);
@@ -86,7 +86,8 @@ impl Error {
         error
     }
 
-    /// The service refused one operation of a batch, and with it all of them.
+    /// The error for a batch that was not applied because the service refused the
+    /// operation with this index.
     pub fn batch_refused(index: usize, status: Status, message: String, answer: Response) -> Self {
         let mut error = Error::new(ErrorKind::Service, message).with_diagnostics(answer.diagnostics);
         error.0.status = Some(status);
@@ -96,7 +97,7 @@ impl Error {
         error
     }
 
-    /// The service did not answer.
+    /// The error for a request that the service did not answer.
     pub(crate) fn unanswered(failure: &Failure) -> Self {
         Error::new(ErrorKind::Transport, failure.message.to_string())
     }
@@ -118,7 +119,7 @@ impl Error {
         self.0.kind
     }
 
-    /// The service's status, when it gave one.
+    /// The status of the service's answer; `None` when the service did not answer.
     pub fn status(&self) -> Option<Status> {
         self.0.status
     }
@@ -143,39 +144,39 @@ impl Error {
         &self.0.diagnostics
     }
 
-    /// The operation of a batch that the service refused, counted from zero. The
-    /// others were not applied because of it.
+    /// The index of the batch operation that the service refused, from zero. Because
+    /// of it, no operation of the batch was applied.
     pub fn operation_index(&self) -> Option<usize> {
         self.0.operation_index
     }
 
-    /// The resource does not exist. 404/1002 is not meant: there a region has not yet
-    /// seen the session.
+    /// Whether the resource does not exist. A 404/1002 does not count: it says that
+    /// the region has not yet applied the writes of the session.
     pub fn is_not_found(&self) -> bool {
-        self.has(status::NOT_FOUND.code) && self.0.status != Some(status::READ_SESSION_NOT_AVAILABLE)
+        self.has_code(status::NOT_FOUND.code) && self.0.status != Some(status::READ_SESSION_NOT_AVAILABLE)
     }
 
-    /// The id, name or unique key exists already.
+    /// Whether the id, name or unique key exists already.
     pub fn is_conflict(&self) -> bool {
-        self.has(status::CONFLICT.code)
+        self.has_code(status::CONFLICT.code)
     }
 
-    /// The etag is not the current one.
+    /// Whether the etag of the request is not the current one.
     pub fn is_precondition_failed(&self) -> bool {
-        self.has(status::PRECONDITION_FAILED.code)
+        self.has_code(status::PRECONDITION_FAILED.code)
     }
 
-    /// The provisioned throughput is used up, after all retries.
+    /// Whether the service still throttled the request after all retries.
     pub fn is_throttled(&self) -> bool {
-        self.has(status::TOO_MANY_REQUESTS.code)
+        self.has_code(status::TOO_MANY_REQUESTS.code)
     }
 
-    /// The write may or may not have been applied.
+    /// Whether it is unknown if the write was applied.
     pub fn is_ambiguous(&self) -> bool {
         self.0.kind == ErrorKind::Ambiguous
     }
 
-    /// The operation's time was up.
+    /// Whether the operation did not end before its deadline.
     pub fn is_timeout(&self) -> bool {
         self.0.kind == ErrorKind::Timeout
     }
@@ -193,15 +194,15 @@ impl Error {
             ErrorKind::Transport | ErrorKind::Timeout | ErrorKind::Ambiguous => true,
             ErrorKind::Credential | ErrorKind::Input | ErrorKind::Answer => false,
             ErrorKind::Service => self.0.status.is_some_and(|status| {
-                let later =
+                let transient =
                     [status::REQUEST_TIMEOUT, status::GONE, status::TOO_MANY_REQUESTS, status::RETRY_WITH];
-                later.iter().any(|other| other.code == status.code)
+                transient.iter().any(|other| other.code == status.code)
                     || status.code >= status::INTERNAL_SERVER_ERROR.code
             }),
         }
     }
 
-    fn has(&self, code: u16) -> bool {
+    fn has_code(&self, code: u16) -> bool {
         self.0.kind == ErrorKind::Service && self.0.status.is_some_and(|status| status.code == code)
     }
 }

@@ -1,12 +1,12 @@
-//! A Cosmos DB driver as data-oriented pipelines.
+//! A Cosmos DB driver.
 //!
-//! [`Driver::execute`] takes an [`Operation`] through the loop in `pipeline`:
-//! take one snapshot of the topology, resolve a route, send, judge the answer,
-//! apply the effects, act. Decisions are pure functions that return data, and one
-//! stage applies them.
+//! [`Driver::execute`] runs an [`Operation`] in the loop in `pipeline`: take one
+//! snapshot of the topology, resolve a route, send, judge the answer, apply the
+//! effects, act on the verdict. Decisions are pure functions that return data, and
+//! one stage applies them.
 //!
-//! - `driver`, `core`, `background`: the way in, the state that operations share,
-//!   and the task that keeps it up to date
+//! - `driver`, `core`, `background`: the entry point, the state that operations
+//!   share, and the task that keeps this state up to date
 //! - `pipeline`: the loop and its stages, retries, hedging, and writes whose answer
 //!   was lost
 //! - `metadata`: the account, containers and their sessions

@@ -1,14 +1,14 @@
-//! Metadata: what the driver must know about an account and a container before
-//! it can send an operation there.
+//! Metadata: what the driver must know about an account and a container before it
+//! can send an operation to them.
 //!
 //! - `account`: reads the account's regions and keeps them up to date
 //! - `container`: a container's names, its current metadata and its sessions
 //! - `refresh`: reads a container's metadata, once for all callers that need it
-//! - `sessions`: how far this client has seen each range of a container
+//! - `sessions`: how far this client has seen the writes of each range of a container
 //!
-//! Reading metadata takes requests, and requests need metadata. The knot is cut
-//! by [`MetadataRequests`]: this module names the requests, the pipeline makes
-//! and sends them.
+//! Metadata is read with requests, and the pipeline that sends requests needs
+//! metadata. To avoid a circle of modules, this module only declares the requests
+//! ([`MetadataRequests`]), and the pipeline implements them.
 
 mod account;
 mod container;
@@ -25,20 +25,20 @@ use tokio::time::Instant;
 
 use crate::error::Error;
 use crate::response::Response;
-use crate::routing::account::Site;
+use crate::routing::account::Location;
 
 pub(crate) use account::{AccountReader, probe};
 pub use container::{Container, ContainerMetadata};
 pub(crate) use refresh::{load, refresh, try_refresh};
 
-/// A request for metadata. Boxed: there are few of them, and the future of an
-/// operation that needs none stays small.
+/// A request for metadata. It is boxed, so that the future of an operation that needs
+/// no such request stays small.
 pub(crate) type MetadataRequest<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
-/// The requests by which metadata is read.
+/// The requests that read metadata.
 pub(crate) trait MetadataRequests: Sync {
-    /// Reads the account document from one site, in one attempt.
-    fn account<'a>(&'a self, site: &'a Site, deadline: Instant) -> MetadataRequest<'a, Bytes>;
+    /// Reads the account document from one location, in one attempt.
+    fn account<'a>(&'a self, location: &'a Location, deadline: Instant) -> MetadataRequest<'a, Bytes>;
 
     /// Reads the properties of a container.
     fn container<'a>(

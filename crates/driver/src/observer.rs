@@ -1,6 +1,6 @@
 //! Observers: callbacks for every operation that ends. An observer is called in
-//! the task of the caller, so it can attribute requests to what they were made
-//! for. `telemetry` reports the same operations as metrics and events.
+//! the caller's task, so it can attribute requests to the work that the caller is
+//! doing. `telemetry` reports the same operations as metrics and events.
 
 use http::HeaderMap;
 use perihelion_wire::headers;
@@ -11,39 +11,39 @@ use crate::error::Error;
 use crate::operation::{Operation, Verb};
 use crate::response::Response;
 
-/// Is called for every operation that ends; see
+/// A callback for every operation that ends. Register it with
 /// [`Driver::with_observer`](crate::Driver::with_observer).
 pub trait Observer: Send + Sync + 'static {
     /// Called once for each operation, in the caller's task, before the caller gets
     /// the answer. It must not block.
-    fn ended(&self, operation: &Ended<'_>);
+    fn ended(&self, operation: &EndedOperation<'_>);
 }
 
 /// An operation that has ended.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
-pub struct Ended<'a> {
+pub struct EndedOperation<'a> {
     /// What the operation does.
     pub verb: Verb,
-    /// Whether it was an operation on documents.
+    /// Whether the operation was on documents.
     pub is_data_plane: bool,
-    /// The service's status; `None` when it did not answer.
+    /// The status of the answer; `None` when the service did not answer.
     pub status: Option<Status>,
-    /// The answer's headers; empty when there was none.
+    /// The headers of the answer; empty when the service did not answer.
     pub headers: &'a HeaderMap,
     /// Attempts, charges, timings.
     pub diagnostics: &'a Diagnostics,
 }
 
-impl Ended<'_> {
-    /// The requests that were sent, as far as the driver knows: attempts, and their
-    /// repeats after throttling.
+impl EndedOperation<'_> {
+    /// The number of requests that were sent, as far as the driver knows: attempts,
+    /// and their repeats after throttling.
     pub fn requests(&self) -> u64 {
         let attempts = self.diagnostics.attempts().map(|attempt| 1 + u64::from(attempt.throttled));
         attempts.sum::<u64>() + u64::from(self.diagnostics.omitted())
     }
 
-    /// How often the service throttled it.
+    /// How often the service throttled the operation.
     pub fn throttles(&self) -> u64 {
         self.diagnostics.attempts().map(|attempt| u64::from(attempt.throttled)).sum()
     }
@@ -59,12 +59,13 @@ impl Ended<'_> {
         perihelion_wire::date::parse(self.headers.get(headers::DATE)?.to_str().ok()?)
     }
 
-    pub(crate) fn tell(observer: &dyn Observer, operation: &Operation, result: &Result<Response, Error>) {
+    /// Calls the observer with the result of an operation.
+    pub(crate) fn notify(observer: &dyn Observer, operation: &Operation, result: &Result<Response, Error>) {
         let (status, headers, diagnostics) = match result {
             Ok(answer) => (Some(answer.status), &answer.headers, &answer.diagnostics),
             Err(error) => (error.status(), error.headers(), error.diagnostics()),
         };
         let is_data_plane = operation.is_data_plane();
-        observer.ended(&Ended { verb: operation.verb, is_data_plane, status, headers, diagnostics });
+        observer.ended(&EndedOperation { verb: operation.verb, is_data_plane, status, headers, diagnostics });
     }
 }

@@ -19,19 +19,19 @@ pub use target::{Link, Target};
 /// One operation.
 #[derive(Debug, Clone)]
 pub struct Operation {
-    /// What it does.
+    /// What the operation does.
     pub verb: Verb,
     /// The resource.
     pub target: Target,
-    /// The partitions it goes to.
+    /// The partitions that the operation goes to.
     pub scope: Scope,
     /// Headers in addition to those of verb, scope and options.
     pub headers: HeaderMap,
     /// The body; empty for none.
     pub body: Bytes,
-    /// Whether it may be sent again when its answer was lost.
-    pub repeat: Repeat,
-    /// How to find out afterwards whether a lost write was applied.
+    /// Whether the operation may be sent again when its answer was lost.
+    pub idempotency: Idempotency,
+    /// The value that shows whether a write whose answer was lost was applied.
     pub witness: Option<Witness>,
 }
 
@@ -52,18 +52,18 @@ pub enum Verb {
     Patch,
     /// Runs a query.
     Query,
-    /// Asks how a query is to be run across partitions.
+    /// Asks the service for the plan of a query over several partitions.
     QueryPlan,
     /// Lists the children of a resource.
     ReadFeed,
     /// Reads the change feed of a container.
     ChangeFeed,
-    /// Several writes or reads of one partition, all or none.
+    /// Runs several writes and reads of one partition atomically.
     Batch,
 }
 
 impl Verb {
-    /// Whether it only reads, so that it may be repeated and hedged.
+    /// Whether the operation only reads, so that it may be repeated and hedged.
     pub fn is_read(self) -> bool {
         match self {
             Verb::Read | Verb::Query | Verb::QueryPlan | Verb::ReadFeed | Verb::ChangeFeed => true,
@@ -100,7 +100,7 @@ impl Verb {
     }
 }
 
-/// The kind of resource, on which the signature and hedging depend.
+/// The kind of a resource. The signature and hedging depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ResourceKind {
     /// The account itself.
@@ -118,7 +118,7 @@ pub enum ResourceKind {
 }
 
 impl ResourceKind {
-    /// The resource type under the signature.
+    /// The resource type that is signed.
     pub fn signing_type(self) -> &'static str {
         match self {
             ResourceKind::Account => "",
@@ -142,7 +142,7 @@ pub enum Scope {
     Range(Arc<str>),
     /// A part of one physical partition.
     Slice(Arc<str>, EffectiveRange),
-    /// All partitions: the gateway runs the query on each.
+    /// All partitions. The gateway of the service runs the query on each.
     Everywhere,
 }
 
@@ -155,43 +155,45 @@ pub struct KeyScope {
     pub header: HeaderValue,
 }
 
-/// Whether an operation may be sent again when its answer was lost.
+/// Idempotency: whether an operation may be sent again when its answer was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Repeat {
-    /// Yes, the operation is idempotent: reads, and unconditional upserts, replaces
-    /// and deletes.
-    Freely,
-    /// Yes, the service applies at most one of two attempts: creates and conditional
-    /// writes. When the second attempt is refused (409, 412, 404), the first attempt
-    /// may be the reason.
-    Guarded,
-    /// No, the service may apply both attempts: increments, unconditional batches.
-    Never,
+pub enum Idempotency {
+    /// The operation may be sent again, because applying it twice changes nothing:
+    /// reads, and unconditional upserts, replaces and deletes.
+    Idempotent,
+    /// The operation may be sent again, because the service checks a condition (the
+    /// id must be new, the etag must match) and applies at most one of two attempts:
+    /// creates and writes with `If-Match`. When the second attempt is refused (409,
+    /// 412, 404), the first attempt may be the reason.
+    Conditional,
+    /// The operation must not be sent again, because the service may apply both
+    /// attempts: increments, and batches without a condition.
+    NotIdempotent,
 }
 
-/// A value that only this write can have left behind, so that a read shows whether
-/// the write was applied: the document `id` of the operation's partition has
-/// `value` at `pointer`.
+/// A witness: a value that only this write can have left behind. A read of the
+/// value shows whether the write was applied: the document `id` in the operation's
+/// partition then has `value` at `pointer`.
 ///
 /// Later writes must keep the value. A member that the next writer overwrites
-/// cannot be a witness: if both writes were applied, the first would be reported as
-/// refused.
+/// cannot be a witness: if both writes were applied, the first one would be reported
+/// as refused.
 #[derive(Debug, Clone)]
 pub struct Witness {
     /// The document to read.
     pub id: String,
-    /// A JSON pointer (RFC 6901) into it.
+    /// The place of the value in the document: a JSON pointer (RFC 6901).
     pub pointer: String,
     /// A value that no other write stores at `pointer`.
     pub value: serde_json::Value,
 }
 
 impl Operation {
-    /// An operation with the default [`Repeat`] of its verb and no extra headers.
+    /// An operation with the default [`Idempotency`] of its verb and no extra headers.
     pub fn new(verb: Verb, target: Target, scope: Scope, body: Bytes) -> Self {
-        let repeat = match verb {
-            Verb::Create => Repeat::Guarded,
-            Verb::Patch | Verb::Batch => Repeat::Never,
+        let idempotency = match verb {
+            Verb::Create => Idempotency::Conditional,
+            Verb::Patch | Verb::Batch => Idempotency::NotIdempotent,
             Verb::Read
             | Verb::Upsert
             | Verb::Replace
@@ -199,17 +201,17 @@ impl Operation {
             | Verb::Query
             | Verb::QueryPlan
             | Verb::ReadFeed
-            | Verb::ChangeFeed => Repeat::Freely,
+            | Verb::ChangeFeed => Idempotency::Idempotent,
         };
-        Operation { verb, target, scope, headers: HeaderMap::new(), body, repeat, witness: None }
+        Operation { verb, target, scope, headers: HeaderMap::new(), body, idempotency, witness: None }
     }
 
-    /// Makes it conditional: the resource must have this etag. The service then
-    /// applies a write at most once.
+    /// Makes the operation conditional: the resource must have this etag. The service
+    /// then applies a write at most once.
     pub fn with_if_match(mut self, etag: HeaderValue) -> Self {
         self.headers.insert(headers::IF_MATCH, etag);
         if !self.verb.is_read() {
-            self.repeat = Repeat::Guarded;
+            self.idempotency = Idempotency::Conditional;
         }
         self
     }
@@ -220,9 +222,9 @@ impl Operation {
         self
     }
 
-    /// Sets whether it may be sent again when its answer was lost.
-    pub fn with_repeat(mut self, repeat: Repeat) -> Self {
-        self.repeat = repeat;
+    /// Sets whether the operation may be sent again when its answer was lost.
+    pub fn with_idempotency(mut self, idempotency: Idempotency) -> Self {
+        self.idempotency = idempotency;
         self
     }
 
@@ -232,14 +234,14 @@ impl Operation {
         self
     }
 
-    /// Whether it is an operation on documents, and not on metadata.
+    /// Whether the operation is on documents, and not on metadata.
     pub fn is_data_plane(&self) -> bool {
         self.target.kind == ResourceKind::Item
     }
 }
 
 impl KeyScope {
-    /// A key and its header.
+    /// Makes the header of a key.
     pub fn new(key: PartitionKey) -> Self {
         let text = perihelion_model::json::to_text(&key.to_json(), perihelion_model::json::Style::Point);
         let header =
@@ -248,8 +250,8 @@ impl KeyScope {
     }
 }
 
-/// Writes letters that are not ASCII as `\uXXXX`, because headers are ASCII. The text
-/// is the same JSON value.
+/// Writes characters that are not ASCII as `\uXXXX`, because headers are ASCII. The
+/// JSON value stays the same.
 fn escape_non_ascii(text: &str) -> std::borrow::Cow<'_, str> {
     use std::fmt::Write;
     if text.bytes().all(|byte| (0x20..0x7F).contains(&byte)) {

@@ -21,8 +21,9 @@ pub use driver::{CircuitBreakerOptions, DriverOptions, TopologyOptions};
 pub use environment::Environment;
 pub(crate) use settings::{Layers, Settings};
 
-/// Options of one operation, or defaults for all operations of a driver. A field
-/// that is `None` is left to the next layer: the driver, then the environment.
+/// Options of one operation, or defaults for all operations of a driver. A field that
+/// is `None` takes its value from the next layer: the driver, then the environment,
+/// then the default.
 ///
 /// ```
 /// use std::time::Duration;
@@ -43,7 +44,7 @@ pub struct OperationOptions {
     pub attempt_timeout: Option<Duration>,
     /// Regions that this operation must not use.
     pub excluded_regions: Option<Vec<Region>>,
-    /// Whether and when a second region is asked too (default dynamic).
+    /// Whether and when a second region is asked as well (default dynamic).
     pub hedging: Option<Hedging>,
     /// The consistency of reads (default: the account's).
     pub read_consistency: Option<ReadConsistency>,
@@ -51,13 +52,13 @@ pub struct OperationOptions {
     pub session_token: Option<Arc<str>>,
     /// Retries in another region (default 3).
     pub failovers_max: Option<u32>,
-    /// Retries of a read whose session a region does not have yet (default 5, or
-    /// the number of regions when all take writes).
+    /// Retries of a read when a region does not have the writes of the session yet
+    /// (default 5, or the number of regions if that is more and all take writes).
     pub session_retries_max: Option<u32>,
     /// Retries of a throttled request (default 18; metadata 9).
     pub throttle_retries_max: Option<u32>,
-    /// The sum of the waits of throttled requests (default 270 s; metadata 30 s).
-    /// No wait goes beyond `timeout`.
+    /// The longest sum of the waits of throttled requests (default 270 s; metadata
+    /// 30 s). No wait goes beyond `timeout`.
     pub throttle_wait_max: Option<Duration>,
     /// Whether the answer to a write contains the document (default yes).
     pub content_on_write: Option<bool>,
@@ -88,7 +89,7 @@ impl OperationOptions {
         self
     }
 
-    /// Sets whether and when a second region is asked too.
+    /// Sets whether and when a second region is asked as well.
     pub fn with_hedging(mut self, hedging: Hedging) -> Self {
         self.hedging = Some(hedging);
         self
@@ -112,7 +113,8 @@ impl OperationOptions {
         self
     }
 
-    /// Sets the number of retries of a read whose session a region does not have.
+    /// Sets the number of retries of a read when a region does not have the writes of
+    /// the session yet.
     pub fn with_session_retries_max(mut self, count: u32) -> Self {
         self.session_retries_max = Some(count);
         self
@@ -124,7 +126,7 @@ impl OperationOptions {
         self
     }
 
-    /// Sets the sum of the waits of throttled requests.
+    /// Sets the longest sum of the waits of throttled requests.
     pub fn with_throttle_wait_max(mut self, wait: Duration) -> Self {
         self.throttle_wait_max = Some(wait);
         self
@@ -137,7 +139,7 @@ impl OperationOptions {
     }
 }
 
-/// Hedging: whether and when a second region is asked too.
+/// Hedging: whether and when a second region is asked as well.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Hedging {
     /// No request is hedged.

@@ -1,4 +1,4 @@
-//! Paths of resources, made from names.
+//! Paths of resources, built from names.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -6,12 +6,12 @@ use std::fmt::Write;
 use bytes::Bytes;
 use http::uri::PathAndQuery;
 
-/// A path whose names are percent-encoded already.
+/// Makes a path from text in which the names are percent-encoded already.
 pub(crate) fn path(text: impl Into<String>) -> PathAndQuery {
     PathAndQuery::from_maybe_shared(Bytes::from(text.into())).expect("names are percent-encoded")
 }
 
-/// Percent-encodes one segment of a path. Letters that need no escape stay.
+/// Percent-encodes one segment of a path.
 pub(crate) fn encode(name: &str) -> Cow<'_, str> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~!*'()@:$&+,;=".contains(&byte);
     if name.bytes().all(is_plain) {

@@ -4,12 +4,12 @@
 use http::HeaderValue;
 use perihelion_model::uuid::Uuid;
 
-/// A sample from 0 up to, not including, 1.
+/// A random sample: at least 0 and below 1.
 pub(crate) fn sample() -> f64 {
     fastrand::f64()
 }
 
-/// A random (version 4) identifier of one request.
+/// The id of one request: a random UUID (version 4).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ActivityId(Uuid);
 

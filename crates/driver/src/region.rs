@@ -21,14 +21,17 @@ impl Region {
         &self.name
     }
 
-    fn letters(&self) -> impl Iterator<Item = char> + '_ {
-        self.name.chars().filter(|letter| !letter.is_whitespace()).map(|letter| letter.to_ascii_lowercase())
+    fn normalized(&self) -> impl Iterator<Item = char> + '_ {
+        self.name
+            .chars()
+            .filter(|character| !character.is_whitespace())
+            .map(|character| character.to_ascii_lowercase())
     }
 }
 
 impl PartialEq for Region {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.name, &other.name) || self.letters().eq(other.letters())
+        Arc::ptr_eq(&self.name, &other.name) || self.normalized().eq(other.normalized())
     }
 }
 
@@ -36,7 +39,7 @@ impl Eq for Region {}
 
 impl std::hash::Hash for Region {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.letters().for_each(|letter| letter.hash(state));
+        self.normalized().for_each(|character| character.hash(state));
     }
 }
 

@@ -9,8 +9,8 @@ use perihelion_wire::status::Status;
 
 use crate::diagnostics::Diagnostics;
 
-/// The service's answer to an operation that succeeded (2xx, or 304 to a
-/// condition).
+/// The service's answer to an operation that succeeded: 2xx, or 304 for a
+/// conditional read.
 #[derive(Debug, Clone)]
 pub struct Response {
     /// The status.
@@ -39,7 +39,7 @@ impl Response {
         self.header(&headers::ETAG)
     }
 
-    /// The continuation of the next page; `None` on the last page.
+    /// The continuation token of the next page; `None` on the last page.
     pub fn continuation(&self) -> Option<&str> {
         self.header(&headers::CONTINUATION)
     }

@@ -1,8 +1,8 @@
 //! Routing: the account's regions, the containers' ranges, circuit breakers,
 //! latencies, and the stage that picks a region from them.
 //!
-//! Snapshots are immutable: a transition returns the next snapshot, and
-//! `topology` publishes it. There is no clock, no randomness and no I/O here.
+//! Snapshots are immutable: a change returns the next snapshot, and `topology`
+//! publishes it. There is no clock, no randomness and no I/O in this module.
 
 pub(crate) mod account;
 pub(crate) mod circuit_breaker;

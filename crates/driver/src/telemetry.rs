@@ -14,9 +14,9 @@
 //! (not found, conflict, precondition), `INFO` when it was slow or needed retries,
 //! and `WARN` when it failed. `INFO` and `WARN` events have the diagnostics as JSON.
 //!
-//! Metric handles are kept per series, so that an operation allocates nothing once
-//! its series exists. A recorder must therefore be installed before the first
-//! operation.
+//! The handles of a metric are cached for each series, so that an operation allocates
+//! nothing once its series exists. A recorder must therefore be installed before the
+//! first operation.
 
 mod event;
 mod series;
@@ -65,7 +65,7 @@ struct Report<'a> {
     container: Option<&'a str>,
     is_data_plane: bool,
     status: Option<Status>,
-    /// `None` when it succeeded.
+    /// `None` when the operation succeeded.
     error: Option<&'a Error>,
     error_kind: Option<&'static str>,
     diagnostics: &'a Diagnostics,
@@ -162,12 +162,14 @@ impl<'a> Report<'a> {
     }
 }
 
-/// Operations on documents take milliseconds. One that takes this long is logged.
+/// An operation on documents that takes this long counts as slow: most take
+/// milliseconds.
 const SLOW_DATA: Duration = Duration::from_secs(1);
-/// Creating a container takes seconds.
+/// An operation on metadata that takes this long counts as slow: creating a container
+/// takes seconds.
 const SLOW_METADATA: Duration = Duration::from_secs(10);
 
-/// How many documents a page has; `None` when the answer is not a page.
+/// The number of documents of a page; `None` when the answer is not a page.
 fn rows(answer: &Response) -> Option<u64> {
     answer.header(&headers::ITEM_COUNT)?.parse().ok()
 }

@@ -1,10 +1,13 @@
 //! Transports: how requests are sent.
 //!
-//! [`HttpTransport`] is the default: HTTP/2 or HTTP/1.1 over TLS. An application
-//! may bring a transport of its own, and a program that embeds the database uses
-//! the server's in-process one; both are [`AnyTransport::Foreign`]. From the
-//! outside in: `http` (deadlines, choice of a connection), `connections` (one
-//! endpoint), `connect` with `dial` and `tls`, then the two protocols.
+//! [`HttpTransport`] is the default: HTTP/2 or HTTP/1.1 over TLS. An application may
+//! have a transport of its own, and a program that embeds the database uses the
+//! server's in-process transport; both are [`AnyTransport::Foreign`].
+//!
+//! - `http`: the default transport; keeps deadlines and chooses a connection
+//! - `connections`: the connections to one endpoint
+//! - `connect`, `dial`, `tls`: open a connection
+//! - `http1`, `http2`: send requests on a connection
 
 mod body;
 mod connect;
@@ -50,8 +53,8 @@ impl Transport for AnyTransport {
         match self {
             AnyTransport::Http(transport) => transport.send(request).await,
             AnyTransport::Foreign(transport) => {
-                // The transport should keep the deadline itself, but operations
-                // must end even if it does not.
+                // The transport should keep the deadline itself. If it does not, the
+                // operation must still end.
                 let deadline = Instant::from_std(request.deadline);
                 timeout_at(deadline, transport.send_boxed(request)).await.unwrap_or_else(|_| {
                     let text = "the transport has not answered by the deadline";

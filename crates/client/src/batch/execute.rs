@@ -20,13 +20,13 @@ pub(crate) async fn execute(container: &ContainerHandle, batch: Batch) -> Result
     if batch.is_empty() {
         return Err(Error::input("a batch needs at least one operation"));
     }
-    let repeat = batch.repeat();
+    let idempotency = batch.idempotency();
     let Batch { key, mut body, operations, witness, options, .. } = batch;
     body.push(b']');
     let scope = Scope::Key(KeyScope::new(key));
     let mut operation =
         Operation::new(Verb::Batch, Target::items(container.inner()), scope, Bytes::from(body))
-            .with_repeat(repeat);
+            .with_idempotency(idempotency);
     if let Some(witness) = witness {
         operation = operation.with_witness(witness);
     }

@@ -80,18 +80,27 @@ fn an_operation_that_does_not_fit_leaves_the_batch_as_it_was() {
 
 #[test]
 fn whether_a_batch_may_be_repeated_follows_from_its_operations() {
-    let check = |add: &dyn Fn(&mut Batch), expected: Repeat| {
+    let check = |add: &dyn Fn(&mut Batch), expected: Idempotency| {
         let mut batch = Batch::new("k");
         add(&mut batch);
-        assert_eq!(batch.repeat(), expected, "{}", text(&batch));
+        assert_eq!(batch.idempotency(), expected, "{}", text(&batch));
     };
     let document = json!({"id": "a"});
-    check(&|batch| drop(batch.upsert(&document).and_then(|batch| batch.read("b"))), Repeat::Freely);
-    check(&|batch| drop(batch.upsert(&document).and_then(|batch| batch.delete("b"))), Repeat::Never);
-    check(&|batch| drop(batch.delete("b").and_then(|batch| batch.create(&document))), Repeat::Guarded);
-    check(&|batch| drop(batch.delete_if_match("b", &etag())), Repeat::Guarded);
-    check(&|batch| drop(batch.patch("b", &Patch::new().set("/n", 1).unwrap())), Repeat::Freely);
-    check(&|batch| drop(batch.patch("b", &Patch::new().increment("/n", 1).unwrap())), Repeat::Never);
+    check(&|batch| drop(batch.upsert(&document).and_then(|batch| batch.read("b"))), Idempotency::Idempotent);
+    check(
+        &|batch| drop(batch.upsert(&document).and_then(|batch| batch.delete("b"))),
+        Idempotency::NotIdempotent,
+    );
+    check(
+        &|batch| drop(batch.delete("b").and_then(|batch| batch.create(&document))),
+        Idempotency::Conditional,
+    );
+    check(&|batch| drop(batch.delete_if_match("b", &etag())), Idempotency::Conditional);
+    check(&|batch| drop(batch.patch("b", &Patch::new().set("/n", 1).unwrap())), Idempotency::Idempotent);
+    check(
+        &|batch| drop(batch.patch("b", &Patch::new().increment("/n", 1).unwrap())),
+        Idempotency::NotIdempotent,
+    );
 }
 
 #[test]

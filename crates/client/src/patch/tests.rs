@@ -54,15 +54,18 @@ fn empty_patches_relative_paths_and_infinite_increments_are_refused() {
 
 #[test]
 fn only_set_and_replace_may_be_repeated() {
-    let repeat = |patch: Result<Patch, Error>| patch.unwrap().repeat();
-    assert_eq!(repeat(Patch::new().set("/a", 1)), Repeat::Freely);
-    assert_eq!(repeat(Patch::new().replace("/a/0", 1)), Repeat::Freely);
-    assert_eq!(repeat(Patch::new().set("/a/-", 1)), Repeat::Never);
-    assert_eq!(repeat(Patch::new().add("/a", 1)), Repeat::Never);
-    assert_eq!(repeat(Patch::new().remove("/a")), Repeat::Never);
-    assert_eq!(repeat(Patch::new().increment("/a", 1)), Repeat::Never);
-    assert_eq!(repeat(Patch::new().move_to("/a", "/b")), Repeat::Never);
-    assert_eq!(repeat(Patch::new().set("/a", 1).and_then(|patch| patch.remove("/b"))), Repeat::Never);
+    let idempotency = |patch: Result<Patch, Error>| patch.unwrap().idempotency();
+    assert_eq!(idempotency(Patch::new().set("/a", 1)), Idempotency::Idempotent);
+    assert_eq!(idempotency(Patch::new().replace("/a/0", 1)), Idempotency::Idempotent);
+    assert_eq!(idempotency(Patch::new().set("/a/-", 1)), Idempotency::NotIdempotent);
+    assert_eq!(idempotency(Patch::new().add("/a", 1)), Idempotency::NotIdempotent);
+    assert_eq!(idempotency(Patch::new().remove("/a")), Idempotency::NotIdempotent);
+    assert_eq!(idempotency(Patch::new().increment("/a", 1)), Idempotency::NotIdempotent);
+    assert_eq!(idempotency(Patch::new().move_to("/a", "/b")), Idempotency::NotIdempotent);
+    assert_eq!(
+        idempotency(Patch::new().set("/a", 1).and_then(|patch| patch.remove("/b"))),
+        Idempotency::NotIdempotent
+    );
     let conditional = Patch::new().set("/a", 1).map(|patch| patch.with_condition("FROM c WHERE c.a = 0"));
-    assert_eq!(repeat(conditional), Repeat::Guarded);
+    assert_eq!(idempotency(conditional), Idempotency::Conditional);
 }

@@ -1,14 +1,14 @@
-//! A cache of Entra ID tokens, kept until shortly before they expire.
+//! A cache of Entra ID access tokens. A token is used until shortly before it expires.
 //!
-//! Requests read the current token without a lock. The first request that finds
-//! it old, but valid, starts one renewal in the background and uses the old one.
-//! Only when there is no valid token do requests wait, all for the same fetch,
-//! and they share its failure. What always holds: at most one fetch per scope at
-//! a time, every wait is bounded, a valid token stays in use when its renewal
+//! Requests read the current token without a lock. The first request that finds the
+//! token valid but due for renewal starts one renewal in the background, and uses the
+//! current token. Only when there is no valid token do requests wait, all for the same
+//! fetch, and they share its failure. What always holds: there is at most one fetch per
+//! scope at a time, every wait is bounded, a valid token stays in use when its renewal
 //! fails, and renewals end with the cache.
 //!
-//! The lifetime of a token is measured by tokio's clock from its arrival, and by
-//! the wall clock too: tokio's clock may stand still while a machine sleeps.
+//! The lifetime of a token is measured by tokio's clock and by the wall clock, because
+//! tokio's clock may stand still while a machine sleeps.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
@@ -22,26 +22,26 @@ use super::{AccessToken, TokenSource, secret};
 use crate::clock::unix_seconds;
 use crate::error::Error;
 
-/// How long before its end a token is renewed, or half its lifetime if that is
-/// shorter. Long enough to outlast a short outage of the token service.
-const RENEW_BEFORE_END: Duration = Duration::from_secs(5 * 60);
-/// A token this close to its end is not sent: it may arrive too late, or at a server
-/// whose clock is ahead.
-const END_MARGIN: Duration = Duration::from_secs(5);
+/// How long before its expiry a token is renewed, or half its lifetime if that is
+/// shorter. This is long enough to outlast a short outage of the token service.
+const RENEW_BEFORE_EXPIRY: Duration = Duration::from_secs(5 * 60);
+/// A token this close to its expiry is not sent: the request may arrive after the
+/// expiry, or the server's clock may be ahead.
+const EXPIRY_MARGIN: Duration = Duration::from_secs(5);
 /// The longest wait for a token. Slow sources (a command line tool, a metadata
 /// service under load) take seconds; operations time out after about a minute.
 const WAIT_MAX: Duration = Duration::from_secs(30);
-/// The least time between a failed renewal and the next one, and between a token
-/// and its replacement after a refusal, so that not every request asks a token
-/// service that is failing.
+/// The least time between a failed renewal and the next renewal, and the least age at
+/// which a refused token is replaced. Without this pause, every request would ask a
+/// token service that is failing.
 const RENEWAL_PAUSE: Duration = Duration::from_secs(30);
-/// The scopes in one cache. An application uses a few accounts; the tokens of
-/// further scopes are fetched again.
+/// The most scopes in one cache. An application uses a few accounts, and each account
+/// has one scope. When there are more, the token of the oldest scope is removed.
 const SCOPES_MAX: usize = 64;
 
-/// The longest lifetime that is believed. Entra ID's tokens live about an hour,
-/// those of a managed identity a day. Keeps instants within what clocks can hold.
-const LIFE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+/// The longest lifetime of a cached token, so that adding it to an instant cannot
+/// overflow. Entra ID's tokens live about an hour, those of a managed identity a day.
+const LIFETIME_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Tokens by scope, and their source.
 pub(super) struct TokenCache {
@@ -54,9 +54,9 @@ pub(super) struct TokenCache {
 struct ScopeToken {
     scope: String,
     token: ArcSwapOption<CachedToken>,
-    /// The latest failure; locked by the task that fetches.
+    /// The latest failure. The task that fetches a token holds the lock.
     fetching: Arc<tokio::sync::Mutex<Option<FetchFailure>>>,
-    /// At most one renewal; aborted when this is dropped.
+    /// At most one renewal task. It is aborted when this struct is dropped.
     renewal: Mutex<JoinSet<()>>,
 }
 
@@ -64,9 +64,9 @@ struct CachedToken {
     header: HeaderValue,
     obtained: Instant,
     renew_at: Instant,
-    ends_at: Instant,
-    /// The end by the wall clock, in seconds since 1970.
-    ends_on: u64,
+    expires_at: Instant,
+    /// The expiry by the wall clock, in seconds since 1970.
+    expires_on: u64,
 }
 
 struct FetchFailure {
@@ -78,9 +78,9 @@ struct FetchFailure {
 #[derive(Debug, PartialEq, Eq)]
 enum TokenAge {
     Fresh,
-    /// Valid, but to be renewed.
-    Old,
-    Ended,
+    /// The token is valid, but must be renewed soon.
+    RenewalDue,
+    Expired,
 }
 
 impl TokenCache {
@@ -88,17 +88,17 @@ impl TokenCache {
         TokenCache { source, scopes: ArcSwap::from_pointee(Vec::new()) }
     }
 
-    /// The Authorization header with a token for that scope.
+    /// The Authorization header with a token for this scope.
     pub(super) async fn header(&self, scope: &str) -> Result<HeaderValue, Error> {
         let scope_token = self.scope_token(scope);
         if let Some(cached) = scope_token.token.load().as_deref() {
             match cached.age(Instant::now(), unix_seconds()) {
                 TokenAge::Fresh => return Ok(cached.header.clone()),
-                TokenAge::Old => {
+                TokenAge::RenewalDue => {
                     scope_token.renew(&self.source);
                     return Ok(cached.header.clone());
                 }
-                TokenAge::Ended => {}
+                TokenAge::Expired => {}
             }
         }
         match timeout(WAIT_MAX, scope_token.fetch(&*self.source)).await {
@@ -110,12 +110,12 @@ impl TokenCache {
         }
     }
 
-    /// The service has refused the token that was sent at `sent_at`. Returns whether
-    /// a retry may succeed: there is a newer token already, or this one is dropped
-    /// now. A token that was fetched a moment ago is kept: the next one would be
-    /// refused as well, and the token service should not be asked after every
-    /// refusal.
-    pub(super) fn refused(&self, scope: &str, sent_at: Instant) -> bool {
+    /// The service has refused the token of a request that was sent at `sent_at`.
+    /// Discards that token, unless it was fetched within [`RENEWAL_PAUSE`]: then a new
+    /// token would be refused as well, and the token service must not be asked after
+    /// every refusal. Returns whether a retry may succeed, because the token was
+    /// discarded or there is a newer one already.
+    pub(super) fn discard_refused(&self, scope: &str, sent_at: Instant) -> bool {
         let scope_token = self.scope_token(scope);
         let current = scope_token.token.load();
         let Some(cached) = current.as_deref() else { return true };
@@ -160,14 +160,14 @@ impl ScopeToken {
 
     /// Waits for a token that another request is fetching, or fetches one.
     async fn fetch(&self, source: &dyn TokenSource) -> Result<HeaderValue, Error> {
-        let asked_at = Instant::now();
+        let requested_at = Instant::now();
         let mut failed = self.fetching.lock().await;
         if let Some(cached) = self.token.load().as_deref()
-            && cached.age(Instant::now(), unix_seconds()) != TokenAge::Ended
+            && cached.age(Instant::now(), unix_seconds()) != TokenAge::Expired
         {
             return Ok(cached.header.clone());
         }
-        if let Some(failed) = failed.as_ref().filter(|failed| failed.at >= asked_at) {
+        if let Some(failed) = failed.as_ref().filter(|failed| failed.at >= requested_at) {
             return Err(failed.error.clone());
         }
         match obtain(source, &self.scope).await {
@@ -190,7 +190,7 @@ impl ScopeToken {
         if failed.as_ref().is_some_and(|failed| failed.at.elapsed() < RENEWAL_PAUSE) {
             return;
         }
-        // The task must not keep this alive: it is aborted when this is dropped.
+        // The task has a weak reference only, so that dropping `self` aborts it.
         let (scope_token, source) = (Arc::downgrade(self), Arc::clone(source));
         let scope = self.scope.clone();
         let mut renewal = self.renewal.lock().unwrap_or_else(PoisonError::into_inner);
@@ -230,30 +230,31 @@ async fn obtain(source: &dyn TokenSource, scope: &str) -> Result<CachedToken, Er
 
 impl CachedToken {
     fn new(token: &AccessToken, now: Instant, unix_seconds: u64) -> Result<Self, &'static str> {
-        let ends_on = token.expires_on.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let life = Duration::from_secs(ends_on.saturating_sub(unix_seconds)).saturating_sub(END_MARGIN);
-        if life.is_zero() {
+        let expires_on = token.expires_on.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let lifetime =
+            Duration::from_secs(expires_on.saturating_sub(unix_seconds)).saturating_sub(EXPIRY_MARGIN);
+        if lifetime.is_zero() {
             return Err("has already expired: check this machine's clock");
         }
         let header = secret::encoded_header("type%3Daad%26ver%3D1.0%26sig%3D", token.secret.reveal())
             .filter(|_| !token.secret.reveal().is_empty())
             .ok_or("is empty, or longer than the service reads")?;
         // A token that never expires is renewed like any other.
-        let life = life.min(LIFE_MAX);
+        let lifetime = lifetime.min(LIFETIME_MAX);
         Ok(CachedToken {
             header,
             obtained: now,
-            renew_at: now + life - RENEW_BEFORE_END.min(life / 2),
-            ends_at: now + life,
-            ends_on: unix_seconds + life.as_secs(),
+            renew_at: now + lifetime - RENEW_BEFORE_EXPIRY.min(lifetime / 2),
+            expires_at: now + lifetime,
+            expires_on: unix_seconds + lifetime.as_secs(),
         })
     }
 
     fn age(&self, now: Instant, unix_seconds: u64) -> TokenAge {
-        if now >= self.ends_at || unix_seconds >= self.ends_on {
-            TokenAge::Ended
+        if now >= self.expires_at || unix_seconds >= self.expires_on {
+            TokenAge::Expired
         } else if now >= self.renew_at {
-            TokenAge::Old
+            TokenAge::RenewalDue
         } else {
             TokenAge::Fresh
         }

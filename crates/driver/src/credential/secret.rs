@@ -1,7 +1,7 @@
 //! Secret text: it is not printed, and its memory is cleared when it is dropped.
 //!
-//! A header made here owns its text in the same way, so that requests share a
-//! cached token without copies, and it is cleared after the last one.
+//! A header that is made here owns its text in the same way. Requests share the header
+//! of a cached token without copies, and the memory is cleared after the last of them.
 
 use std::fmt;
 
@@ -39,17 +39,17 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A sensitive header of a prefix and a secret that is not encoded. `None` when the
-/// text cannot be a header, or is longer than the service reads.
+/// A sensitive header that consists of a prefix and a secret, which is not encoded.
+/// `None` when the text cannot be a header, or is longer than the service accepts.
 pub(super) fn header(prefix: &str, secret: &str) -> Option<HeaderValue> {
     let mut text = Zeroizing::new(Vec::with_capacity(prefix.len() + secret.len()));
     text.extend_from_slice(prefix.as_bytes());
     text.extend_from_slice(secret.as_bytes());
-    own(text)
+    into_sensitive_header(text)
 }
 
-/// A sensitive header of a prefix and a secret, which is percent-encoded. `None`
-/// when it is longer than the service reads.
+/// A sensitive header that consists of a prefix and a secret, which is
+/// percent-encoded. `None` when the text is longer than the service accepts.
 pub(super) fn encoded_header(prefix: &str, secret: &str) -> Option<HeaderValue> {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     // Sized for the worst case: a buffer that grows would leave copies of the secret
@@ -63,10 +63,10 @@ pub(super) fn encoded_header(prefix: &str, secret: &str) -> Option<HeaderValue> 
             text.extend([b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 0xF)]]);
         }
     }
-    own(text)
+    into_sensitive_header(text)
 }
 
-fn own(text: Zeroizing<Vec<u8>>) -> Option<HeaderValue> {
+fn into_sensitive_header(text: Zeroizing<Vec<u8>>) -> Option<HeaderValue> {
     if text.len() > AUTHORIZATION_BYTES_MAX {
         return None;
     }

@@ -88,7 +88,7 @@ fn attempt_json(attempt: &Attempt) -> AttemptJson<'_> {
     }
 }
 
-/// Milliseconds, to the microsecond.
+/// A duration in milliseconds, rounded down to a microsecond.
 pub(super) fn milliseconds(time: Duration) -> f64 {
     time.as_micros() as f64 / 1000.0
 }

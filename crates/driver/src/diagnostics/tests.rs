@@ -34,8 +34,8 @@ fn lost() -> Outcome {
 fn eventful() -> Diagnostics {
     let mut diagnostics = Diagnostics { elapsed: Duration::from_micros(31_204), ..Diagnostics::default() };
     diagnostics.record(Attempt { throttled: 2, ..attempt(Context::Initial, "West US", 0, lost()) });
-    diagnostics.note("endpoint_failed");
-    diagnostics.note("refresh_account");
+    diagnostics.record_effect("endpoint_failed");
+    diagnostics.record_effect("refresh_account");
     diagnostics.record(attempt(Context::Hedge, "North Europe", 9000, Outcome::Abandoned));
     diagnostics.record(Attempt {
         charge: Some(1.25),
@@ -113,7 +113,7 @@ fn attempts_beyond_the_bound_are_counted_and_not_kept() {
         diagnostics
             .record(Attempt { charge: Some(1.0), ..attempt(Context::Retry, "West US", 0, answered(449, 0)) });
     }
-    diagnostics.note("partition_failed");
+    diagnostics.record_effect("partition_failed");
     assert!(
         diagnostics.attempts().all(|attempt| attempt.effects.is_empty()),
         "the effect of an omitted attempt"

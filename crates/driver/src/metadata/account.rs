@@ -1,5 +1,5 @@
-//! The account's regions: read when a driver opens, in the background, and when
-//! a failure suggests that they have changed.
+//! Reads the account's regions: when a driver opens, periodically in the background,
+//! and when a failure suggests that the regions have changed.
 
 use bytes::Bytes;
 use perihelion_wire::status::UNAUTHORIZED;
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::MetadataRequests;
 use crate::error::Error;
 use crate::region::Region;
-use crate::routing::account::{Account, Site};
+use crate::routing::account::{Account, Location};
 use crate::routing::topology::Topology;
 
 /// How long a region may take to answer a read of the account before the next
@@ -21,7 +21,7 @@ const ACCOUNT_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct AccountReader {
     preferred_regions: Vec<Region>,
-    /// When the account was last read; locked by the one task that reads it.
+    /// When the account was last read. The task that reads the account holds the lock.
     last_read: tokio::sync::Mutex<Option<Instant>>,
 }
 
@@ -41,24 +41,24 @@ impl AccountReader {
     ) -> Result<(), Error> {
         let account = topology.snapshot().account;
         let mut first_error = None;
-        for site in account.sites_to_ask(&self.preferred_regions, suspect) {
+        for location in account.locations_to_ask(&self.preferred_regions, suspect) {
             let deadline = deadline.min(Instant::now() + ACCOUNT_ATTEMPT_TIMEOUT);
-            match requests.account(&site, deadline).await {
+            match requests.account(&location, deadline).await {
                 Ok(body) => return self.publish(topology, &body),
                 // The other regions will refuse the credential as well.
                 Err(error) if error.status().is_some_and(|status| status.code == UNAUTHORIZED.code) => {
                     return Err(error);
                 }
-                // The first site is the endpoint that the user has configured.
+                // The first location is the endpoint that the user has configured.
                 Err(error) => first_error = first_error.or(Some(error)),
             }
         }
         Err(first_error.unwrap_or_else(|| Error::answer("the account has no endpoint")))
     }
 
-    /// Reads the account again, unless that was done within the refresh pause.
-    /// After a failure the known regions stay. A caller that is cancelled, or
-    /// whose deadline passes, leaves the refresh to the next caller.
+    /// Reads the account again, unless it was read within the refresh pause. After a
+    /// failure the known regions stay in use. If the caller is cancelled or its
+    /// deadline passes, the next caller reads the account.
     pub(crate) async fn refresh(
         &self,
         requests: &impl MetadataRequests,
@@ -86,13 +86,13 @@ impl AccountReader {
         }
     }
 
-    /// Logs preferred regions that the account does not have: most are spelling
-    /// mistakes. They are not an error, because regions are added and removed.
+    /// Logs preferred regions that the account does not have: most of them are spelling
+    /// mistakes. They are not an error, because an account gains and loses regions.
     pub(crate) fn warn_of_unknown_regions(&self, topology: &Topology) {
         let account = topology.snapshot().account;
-        let is_unknown = |region: &&Region| account.reads.iter().all(|site| site.region != **region);
+        let is_unknown = |region: &&Region| account.reads.iter().all(|location| location.region != **region);
         for region in self.preferred_regions.iter().filter(is_unknown) {
-            let has: Vec<&str> = account.reads.iter().map(|site| site.region.name()).collect();
+            let has: Vec<&str> = account.reads.iter().map(|location| location.region.name()).collect();
             tracing::warn!(%region, ?has, "the account does not have this preferred region");
         }
     }
@@ -107,7 +107,7 @@ impl AccountReader {
     }
 }
 
-/// Whether a site answers a read of the account.
-pub(crate) async fn probe(requests: &impl MetadataRequests, site: &Site) -> bool {
-    requests.account(site, Instant::now() + ACCOUNT_ATTEMPT_TIMEOUT).await.is_ok()
+/// Whether a location answers a read of the account.
+pub(crate) async fn probe(requests: &impl MetadataRequests, location: &Location) -> bool {
+    requests.account(location, Instant::now() + ACCOUNT_ATTEMPT_TIMEOUT).await.is_ok()
 }

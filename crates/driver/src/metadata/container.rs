@@ -28,19 +28,21 @@ pub struct Container {
     path: String,
     link: String,
     items_path: PathAndQuery,
-    /// Read at first use; replaced whole after a split or a recreation.
+    /// Read at first use. Replaced whole after a split, or when the container was
+    /// recreated.
     metadata: ArcSwapOption<ContainerMetadata>,
-    /// How the last read of the metadata went; locked by the task that reads.
+    /// The result of the last read of the metadata. The task that reads the metadata
+    /// holds the lock.
     pub(crate) last_refresh: tokio::sync::Mutex<Option<LastRefresh>>,
-    /// The last metadata that was discarded. Its session is used again if the
-    /// container turns out to be the same.
+    /// The last metadata that was discarded. Its sessions are used again if the
+    /// container turns out to have the same `_rid`.
     discarded: ArcSwapOption<ContainerMetadata>,
-    /// An answer came from a range that `metadata` does not have: the range was
-    /// split or merged, and the sessions know it under another id.
+    /// Whether a session token has named a range that `metadata` does not have: the
+    /// known ranges were split or merged.
     has_unknown_range: AtomicBool,
 }
 
-/// How the last read of a container's metadata went.
+/// The result of the last read of a container's metadata.
 #[derive(Debug)]
 pub(crate) struct LastRefresh {
     pub(crate) ended: Instant,
@@ -59,8 +61,9 @@ pub struct ContainerMetadata {
     pub partition_key: PartitionKeyDefinition,
     /// The container's physical partitions.
     pub ranges: RangeMap,
-    /// How far this client has seen each range. It belongs to the `_rid`: a
-    /// late answer of a deleted container says nothing about its successor.
+    /// How far this client has seen the writes of each range. The sessions belong to
+    /// this `_rid`: a late answer from a deleted container does not count for the
+    /// container that replaced it.
     pub(crate) sessions: Arc<Sessions>,
 }
 
@@ -116,8 +119,7 @@ impl Container {
         self.metadata.load_full()
     }
 
-    /// The session of the container with this `_rid`: the one known already, or
-    /// a new one.
+    /// The sessions of the container with this `_rid`: the known ones, or new ones.
     pub(crate) fn sessions_of(&self, rid: &str) -> Arc<Sessions> {
         let earlier = self.metadata().or_else(|| self.discarded.load_full());
         let same = earlier.filter(|metadata| *metadata.rid == *rid);
@@ -126,8 +128,8 @@ impl Container {
 
     /// Records the session token of an answer, and whether the token names a
     /// range that is not known.
-    pub(crate) fn note_session(&self, token: &str, metadata: &ContainerMetadata) {
-        metadata.sessions.note(token, Some(&metadata.ranges));
+    pub(crate) fn record_session_token(&self, token: &str, metadata: &ContainerMetadata) {
+        metadata.sessions.record(token, Some(&metadata.ranges));
         let is_unknown =
             |part: &str| part.split_once(':').is_some_and(|(id, _)| metadata.ranges.get(id).is_none());
         if session_token::split(token).any(is_unknown) {
@@ -135,8 +137,8 @@ impl Container {
         }
     }
 
-    /// Whether the session names ranges that are not known. The ranges must then
-    /// be read again, and until then requests carry a token of all ranges.
+    /// Whether a session token has named a range that is not known. The ranges must then
+    /// be read again. Until then, requests carry a session token of all ranges.
     pub(crate) fn has_unknown_range(&self) -> bool {
         self.has_unknown_range.load(Ordering::Acquire)
     }

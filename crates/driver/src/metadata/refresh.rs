@@ -1,5 +1,5 @@
-//! Reads a container's metadata: its `_rid`, partition key and ranges. One task
-//! reads; the others that need the same container wait for its result.
+//! Reads a container's metadata: its `_rid`, partition key and ranges. One task reads
+//! it; other tasks that need the same container wait for the result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,14 +16,15 @@ use super::container::{Container, ContainerMetadata, LastRefresh};
 use crate::error::{Error, ErrorKind};
 use crate::routing::ranges::RangeMap;
 
-/// The pages of one pkranges feed; each holds hundreds of ranges.
+/// The most pages of one feed of partition key ranges. A page has hundreds of ranges.
 const RANGE_PAGES_MAX: usize = 1000;
 
-/// The least time between two reads of the ranges that are started because an
-/// answer named a range that the feed does not list yet.
+/// The least time between two reads of the ranges by [`try_refresh`]. A session token
+/// may name a range that the feed does not list yet; without a pause, every operation
+/// would read the feed.
 const REFRESH_PAUSE: Duration = Duration::from_millis(500);
 
-/// How long a read of the ranges that an answer has started may delay one operation.
+/// How long a read of the ranges by [`try_refresh`] may delay an operation.
 const REFRESH_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// Reads the metadata of a container that has none yet.
@@ -32,11 +33,11 @@ pub(crate) async fn load(
     container: &Arc<Container>,
     deadline: Instant,
 ) -> Result<Arc<ContainerMetadata>, Error> {
-    let asked = Instant::now();
-    let mut last = lock(container, deadline).await?;
+    let requested_at = Instant::now();
+    let mut last_refresh = lock(container, deadline).await?;
     match container.metadata() {
         Some(metadata) => Ok(metadata),
-        None => fetch_or_share(requests, container, &mut last, asked, deadline).await,
+        None => fetch_or_share_failure(requests, container, &mut last_refresh, requested_at, deadline).await,
     }
 }
 
@@ -48,11 +49,13 @@ pub(crate) async fn refresh(
     stale: &Arc<ContainerMetadata>,
     deadline: Instant,
 ) -> Result<Arc<ContainerMetadata>, Error> {
-    let asked = Instant::now();
-    let mut last = lock(container, deadline).await?;
+    let requested_at = Instant::now();
+    let mut last_refresh = lock(container, deadline).await?;
     match container.metadata() {
         Some(metadata) if !Arc::ptr_eq(&metadata, stale) => Ok(metadata),
-        Some(_) | None => fetch_or_share(requests, container, &mut last, asked, deadline).await,
+        Some(_) | None => {
+            fetch_or_share_failure(requests, container, &mut last_refresh, requested_at, deadline).await
+        }
     }
 }
 
@@ -66,35 +69,36 @@ pub(crate) async fn try_refresh(
     deadline: Instant,
 ) -> Arc<ContainerMetadata> {
     let now = Instant::now();
-    let Ok(mut last) = container.last_refresh.try_lock() else { return current };
-    if last.as_ref().is_some_and(|last| now.duration_since(last.ended) < REFRESH_PAUSE) {
+    let Ok(mut last_refresh) = container.last_refresh.try_lock() else { return current };
+    if last_refresh.as_ref().is_some_and(|last| now.duration_since(last.ended) < REFRESH_PAUSE) {
         return current;
     }
     let deadline = deadline.min(now + REFRESH_WAIT_MAX);
-    fetch_or_share(requests, container, &mut last, now, deadline).await.unwrap_or(current)
+    fetch_or_share_failure(requests, container, &mut last_refresh, now, deadline).await.unwrap_or(current)
 }
 
-/// Reads the metadata. When another task failed to read it while this one
-/// waited for the lock, this one returns the same failure: otherwise all tasks
-/// that wait would repeat it one by one.
-async fn fetch_or_share(
+/// Reads the metadata. If another task failed to read it while this task waited for
+/// the lock, this task returns the same failure. Otherwise all waiting tasks would fail
+/// one after the other.
+async fn fetch_or_share_failure(
     requests: &impl MetadataRequests,
     container: &Arc<Container>,
-    last: &mut Option<LastRefresh>,
-    asked: Instant,
+    last_refresh: &mut Option<LastRefresh>,
+    requested_at: Instant,
     deadline: Instant,
 ) -> Result<Arc<ContainerMetadata>, Error> {
-    let failure = last.as_ref().filter(|last| last.ended > asked).and_then(|last| last.failure.as_ref());
-    // The other task's deadline says nothing about this one's.
+    let failure =
+        last_refresh.as_ref().filter(|last| last.ended > requested_at).and_then(|last| last.failure.as_ref());
+    // A timeout of the other task is not shared: this task may have a later deadline.
     if let Some(failure) = failure.filter(|failure| !failure.is_timeout()) {
         return Err(failure.clone());
     }
     let result = fetch(requests, container, deadline).await;
-    *last = Some(LastRefresh { ended: Instant::now(), failure: result.as_ref().err().cloned() });
+    *last_refresh = Some(LastRefresh { ended: Instant::now(), failure: result.as_ref().err().cloned() });
     result
 }
 
-/// Reads properties and ranges, and publishes them. The caller holds the
+/// Reads properties and ranges, and publishes them. The caller holds the lock of the
 /// container's `last_refresh`.
 async fn fetch(
     requests: &impl MetadataRequests,
@@ -115,7 +119,7 @@ async fn fetch(
     Ok(metadata)
 }
 
-/// Reads the feed of ranges until the service says that there is no more (304).
+/// Reads the feed of ranges to its end, which the service reports with 304.
 async fn fetch_ranges(
     requests: &impl MetadataRequests,
     container: &Arc<Container>,

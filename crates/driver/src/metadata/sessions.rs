@@ -1,9 +1,10 @@
-//! Session progress: how far this client has seen each range of a container.
+//! Session progress: how far this client has seen the writes of each range of a
+//! container.
 //!
 //! [`Sessions`] holds one immutable map from range to progress, which is replaced
-//! by compare and swap. Readers take no lock; the token of a range is printed
-//! once, when it changes. An answer without news, as nearly all reads have,
-//! changes nothing and allocates nothing.
+//! by compare and swap. Readers take no lock, and the token of a range is formatted
+//! only when it changes. Nearly all answers to reads have a token that is not newer
+//! than the known progress; such a token changes nothing and allocates nothing.
 //!
 //! What always holds: the progress of a range never goes back, and a request to a
 //! range that replaced others asks for at least the progress of those others.
@@ -21,9 +22,9 @@ use crate::routing::ranges::{Range, RangeMap};
 /// are ignored.
 const RANGES_MAX: usize = 4096;
 
-/// The longest token of several ranges. HTTP servers commonly refuse more than
-/// 16 KB of headers. Ranges beyond this are left out, and read without their
-/// session.
+/// The longest session token of several ranges. HTTP servers commonly refuse more
+/// than 16 KB of headers. Ranges that do not fit are left out, so they are read
+/// without session consistency.
 const COMPOUND_BYTES_MAX: usize = 12 * 1024;
 
 /// Session progress of one container.
@@ -34,11 +35,11 @@ pub(crate) struct Sessions {
 
 impl Sessions {
     /// Records the session token of an answer, which may name several ranges. Parts
-    /// that cannot be parsed are ignored. `ranges` says which of the ranges were
-    /// replaced by others since.
-    pub(crate) fn note(&self, token: &str, ranges: Option<&RangeMap>) {
+    /// that cannot be parsed are ignored. With `ranges`, the progress of a range that
+    /// was split or merged is passed on to the ranges that replaced it.
+    pub(crate) fn record(&self, token: &str, ranges: Option<&RangeMap>) {
         let map = self.map.load();
-        if session_token::split(token).any(|part| map.is_news(part)) {
+        if session_token::split(token).any(|part| map.is_newer(part)) {
             self.map.rcu(|map| map.with_token(token, ranges));
         }
     }
@@ -53,24 +54,24 @@ impl Sessions {
             (Some(own), Some(parent)) => !own.progress.covers(&parent.progress),
         };
         if !range.parents.iter().any(lacks) {
-            return own.map(|seen| seen.header.clone());
+            return own.map(|known| known.header.clone());
         }
-        // This happens once per range after a split; afterwards the range has a token of
-        // its own.
+        // This happens once for each range after a split: from then on, the range has a
+        // token of its own.
         drop(map);
         self.map.rcu(|map| map.with_inherited(range));
-        self.map.load().find(&range.id).map(|seen| seen.header.clone())
+        self.map.load().find(&range.id).map(|known| known.header.clone())
     }
 
     /// The token to send with a request to all ranges.
     pub(crate) fn compound(&self) -> Option<HeaderValue> {
         let map = self.map.load();
-        if let [only] = map.seen.as_slice() {
+        if let [only] = map.ranges.as_slice() {
             return Some(only.header.clone());
         }
         let mut text = Vec::new();
-        for seen in &map.seen {
-            let token = seen.header.as_bytes();
+        for known in &map.ranges {
+            let token = known.header.as_bytes();
             if text.len() + 1 + token.len() > COMPOUND_BYTES_MAX {
                 break;
             }
@@ -82,19 +83,19 @@ impl Sessions {
         if text.is_empty() { None } else { HeaderValue::from_maybe_shared(Bytes::from(text)).ok() }
     }
 
-    /// Whether the sessions name a range that is neither one of `ranges` nor one that
-    /// those ranges replaced.
+    /// Whether the sessions contain a range that is not in `ranges` and was not
+    /// replaced by one of `ranges`.
     pub(crate) fn has_range_outside(&self, ranges: &RangeMap) -> bool {
         let is_ancestor =
             |id: &str| ranges.iter().any(|range| range.parents.iter().any(|parent| **parent == *id));
         let map = self.map.load();
-        map.seen.iter().any(|seen| ranges.get(&seen.range).is_none() && !is_ancestor(&seen.range))
+        map.ranges.iter().any(|known| ranges.get(&known.range).is_none() && !is_ancestor(&known.range))
     }
 
     /// The progress of a range.
     #[cfg(test)]
     pub(crate) fn progress(&self, range: &str) -> Option<Progress> {
-        self.map.load().find(range).map(|seen| seen.progress.clone())
+        self.map.load().find(range).map(|known| known.progress.clone())
     }
 
     /// Forgets everything.
@@ -107,7 +108,7 @@ impl Sessions {
 /// The progress of all ranges, sorted by range id.
 #[derive(Debug, Clone, Default)]
 struct SessionMap {
-    seen: Vec<Arc<RangeProgress>>,
+    ranges: Vec<Arc<RangeProgress>>,
 }
 
 /// The progress of one range.
@@ -115,26 +116,26 @@ struct SessionMap {
 struct RangeProgress {
     range: Arc<str>,
     progress: Progress,
-    /// `range:progress`.
+    /// The session token of the range: `range:progress`.
     header: HeaderValue,
 }
 
 impl SessionMap {
     fn find(&self, range: &str) -> Option<&Arc<RangeProgress>> {
-        self.index(range).ok().map(|index| &self.seen[index])
+        self.index(range).ok().map(|index| &self.ranges[index])
     }
 
     fn index(&self, range: &str) -> Result<usize, usize> {
-        self.seen.binary_search_by(|seen| (*seen.range).cmp(range))
+        self.ranges.binary_search_by(|known| (*known.range).cmp(range))
     }
 
-    /// Whether one range's token is ahead of the known progress. The known token
-    /// itself is recognized without parsing.
-    fn is_news(&self, part: &str) -> bool {
+    /// Whether one part of a session token (one range) is ahead of the known progress.
+    /// A part that equals the known one is recognized without parsing.
+    fn is_newer(&self, part: &str) -> bool {
         let Some((range, token)) = part.split_once(':') else { return false };
         match self.find(range) {
-            Some(seen) if seen.header.as_bytes() == part.as_bytes() => false,
-            Some(seen) => is_ahead(token, &seen.progress),
+            Some(known) if known.header.as_bytes() == part.as_bytes() => false,
+            Some(known) => is_ahead(token, &known.progress),
             None => session_token::parse_part(part).is_some(),
         }
     }
@@ -144,10 +145,10 @@ impl SessionMap {
         for (range, progress) in session_token::split(token).filter_map(session_token::parse_part) {
             next.raise(range, &progress);
         }
-        if next.seen.len() > self.seen.len()
+        if next.ranges.len() > self.ranges.len()
             && let Some(ranges) = ranges
         {
-            next.hand_down(ranges);
+            next.replace_split_ranges(ranges);
         }
         next
     }
@@ -161,33 +162,35 @@ impl SessionMap {
         next
     }
 
-    /// Replaces ranges that no longer exist by those that hold their documents now.
-    fn hand_down(&mut self, ranges: &RangeMap) {
-        let gone = |seen: &&Arc<RangeProgress>| ranges.get(&seen.range).is_none();
-        for parent in self.seen.iter().filter(gone).cloned().collect::<Vec<_>>() {
+    /// Replaces ranges that no longer exist by the ranges that hold their documents
+    /// now.
+    fn replace_split_ranges(&mut self, ranges: &RangeMap) {
+        let is_replaced = |known: &&Arc<RangeProgress>| ranges.get(&known.range).is_none();
+        for parent in self.ranges.iter().filter(is_replaced).cloned().collect::<Vec<_>>() {
             let children = ranges.children_of(&parent.range);
             // A range without children is newer than `ranges`.
             if !children.is_empty() {
                 children.iter().for_each(|child| self.raise(&child.id, &parent.progress));
-                self.seen.retain(|seen| seen.range != parent.range);
+                self.ranges.retain(|known| known.range != parent.range);
             }
         }
     }
 
+    /// Raises the progress of a range to at least `progress`.
     fn raise(&mut self, range: &str, progress: &Progress) {
         match self.index(range) {
             Ok(index) => {
-                let known = &self.seen[index];
+                let known = &self.ranges[index];
                 if !known.progress.covers(progress) {
                     let mut merged = known.progress.clone();
                     merged.merge(progress);
                     let raised = RangeProgress::new(Arc::clone(&known.range), merged);
-                    raised.into_iter().for_each(|raised| self.seen[index] = Arc::new(raised));
+                    raised.into_iter().for_each(|raised| self.ranges[index] = Arc::new(raised));
                 }
             }
-            Err(index) if self.seen.len() < RANGES_MAX => {
+            Err(index) if self.ranges.len() < RANGES_MAX => {
                 let first = RangeProgress::new(range.into(), progress.clone());
-                first.into_iter().for_each(|first| self.seen.insert(index, Arc::new(first)));
+                first.into_iter().for_each(|first| self.ranges.insert(index, Arc::new(first)));
             }
             Err(_) => {}
         }
@@ -203,9 +206,9 @@ impl RangeProgress {
     }
 }
 
-/// Whether a token (without its range id) is ahead of the known progress. It is
-/// parsed and compared in one pass, without a copy. A token that cannot be parsed
-/// is not ahead.
+/// Whether a token, without its range id, is ahead of the known progress. The token is
+/// parsed and compared in one pass, without a copy. A token that cannot be parsed is
+/// not ahead.
 fn is_ahead(token: &str, known: &Progress) -> bool {
     let (head, regions) = match token.match_indices('#').nth(1) {
         Some((end, _)) => (&token[..end], Some(&token[end + 1..])),

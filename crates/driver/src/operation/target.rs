@@ -1,6 +1,6 @@
-//! The resource of an operation: its path as it is sent, and the link under its
-//! signature. Both are made once, from names. Where nothing had to be escaped they
-//! are the same text.
+//! The resource of an operation: the path that is sent, and the resource link that
+//! is signed. Both are built once, from names. When no name has to be escaped, the
+//! link is the path without its first slash.
 
 use std::sync::Arc;
 
@@ -17,19 +17,19 @@ pub struct Target {
     pub kind: ResourceKind,
     /// The path, percent-encoded.
     pub path: PathAndQuery,
-    /// The link under the signature: the path without its slash and not encoded, or
-    /// the link of the parent when the path is a feed.
+    /// The resource link that is signed: the path without its first slash and
+    /// without escapes, or the link of the parent when the path is a feed.
     pub link: Link,
     /// The container, for operations inside one.
     pub container: Option<Arc<Container>>,
 }
 
-/// The link under a signature.
+/// The resource link that is signed.
 #[derive(Debug, Clone)]
 pub enum Link {
-    /// The path without its leading slash, because nothing in it was escaped.
+    /// The path without its first slash: no name in it has to be escaped.
     Path,
-    /// The container itself (feeds of its documents and ranges).
+    /// The link of the container, for the feeds of its documents and ranges.
     Container,
     /// Any other text.
     Text(Arc<str>),
@@ -74,7 +74,8 @@ impl Target {
         Target::text(ResourceKind::Offer, path, &id.to_ascii_lowercase())
     }
 
-    /// The feed of a container's documents: for create, query, batch, change feed.
+    /// The feed of a container's documents, for creates, upserts, queries, batches and
+    /// the change feed.
     pub fn items(container: &Arc<Container>) -> Self {
         Target {
             kind: ResourceKind::Item,
@@ -112,7 +113,7 @@ impl Target {
         Target { kind, path, link: Link::Text(link.into()), container: None }
     }
 
-    /// The text under the signature.
+    /// The text of the link.
     pub fn signing_link(&self) -> &str {
         match (&self.link, &self.container) {
             (Link::Text(text), _) => text,

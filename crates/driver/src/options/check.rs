@@ -9,8 +9,9 @@ use super::{DriverOptions, Hedging, OperationOptions};
 use crate::error::Error;
 use crate::region::Region;
 
-/// Longer times are cut to a year, so that every clock can hold the instant.
-/// Callers use `Duration::MAX` for "no limit".
+/// The longest time that an option can have: a year. Longer times, such as
+/// `Duration::MAX` for "no limit", are cut to it, because adding them to an instant
+/// would overflow.
 pub(super) const TIME_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Refuses options of operations that cannot be used.

@@ -98,9 +98,9 @@ impl DriverOptions {
         self
     }
 
-    /// The options as the driver uses them. The environment replaces values that are
-    /// at their default, bad values are refused, and times are cut to what clocks can
-    /// hold.
+    /// The options as the driver uses them. Environment variables replace values that
+    /// are at their default, bad values are refused, and times are cut to
+    /// [`check::TIME_MAX`].
     pub(crate) fn resolved(mut self, environment: &Environment) -> Result<Self, Error> {
         let topology_default = TopologyOptions::default();
         if let Some(enabled) = environment.circuit_breaker_enabled

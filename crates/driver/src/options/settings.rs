@@ -89,7 +89,8 @@ impl Layers {
         &self.metadata
     }
 
-    /// The settings of one operation. Allocates only if it has options of its own.
+    /// The settings of one operation. It allocates only if the operation has options of
+    /// its own.
     pub(crate) fn settings(
         &self,
         operation: &OperationOptions,

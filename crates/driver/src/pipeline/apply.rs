@@ -1,6 +1,6 @@
-//! Applies the effects that the evaluation of an attempt returned. The evaluation
-//! itself does not change what all operations share. Each change publishes a new
-//! snapshot.
+//! Applies the effects that the evaluation of an attempt returned. Effects change
+//! state that all operations share: the account, the health of endpoints and
+//! partitions, and the metadata of containers. Each change publishes a new snapshot.
 
 use std::sync::Arc;
 
@@ -16,76 +16,87 @@ use crate::routing::account::Usage;
 use crate::routing::circuit_breaker::{BreakerKey, Partition};
 use crate::routing::resolve::Route;
 
-/// The attempt that was evaluated, and where it went.
-pub(super) struct Judged<'a> {
+/// An attempt that was evaluated: its operation, and where it was sent.
+pub(super) struct EvaluatedAttempt<'a> {
     pub(super) operation: &'a Operation,
     pub(super) route: &'a Route,
     pub(super) partition: Option<&'a Partition>,
     pub(super) metadata: Option<&'a Arc<ContainerMetadata>>,
 }
 
-/// How an operation uses a region.
+/// What an operation uses a region for: reads or writes.
 pub(super) fn usage(operation: &Operation) -> Usage {
     if operation.verb.is_read() { Usage::Read } else { Usage::Write }
 }
 
-/// Applies the effects of one attempt. Effects that wait for confirmation are
-/// kept in the operation's state.
-pub(super) async fn apply(core: &Core, effects: Effects, judged: &Judged<'_>, state: &mut State) {
-    marks(core, effects, judged, state);
+/// Applies the effects of one attempt. Effects that need confirmation are stored in
+/// the operation's state.
+pub(super) async fn apply(
+    core: &Core,
+    effects: Effects,
+    evaluated: &EvaluatedAttempt<'_>,
+    state: &mut State,
+) {
+    apply_health_updates(core, effects, evaluated, state);
     for effect in effects {
-        if !effect.is_mark() {
-            state.diagnostics.note(effect.name());
+        if !effect.is_health_update() {
+            state.diagnostics.record_effect(effect.name());
         }
         match effect {
             Effect::RefreshAccount => {
-                let suspect = Some(&judged.route.site.endpoint);
+                let suspect = Some(&evaluated.route.location.endpoint);
                 core.account().refresh(core, core.topology(), suspect, state.deadline).await;
             }
-            Effect::RefreshRanges => refresh_ranges(core, judged, state.deadline).await,
-            Effect::DiscardMetadata => discard_metadata(judged),
+            Effect::RefreshRanges => refresh_ranges(core, evaluated, state.deadline).await,
+            Effect::DiscardMetadata => discard_metadata(evaluated),
             Effect::EndpointFailed { .. } | Effect::PartitionFailed { .. } | Effect::PartitionSucceeded => {}
         }
     }
 }
 
-/// Applies the marks of endpoints and partitions, which take no time.
-pub(super) fn marks(core: &Core, effects: Effects, judged: &Judged<'_>, state: &mut State) {
+/// Applies the effects that change the health of endpoints and partitions. They need
+/// no request, so a caller need not wait for them.
+pub(super) fn apply_health_updates(
+    core: &Core,
+    effects: Effects,
+    evaluated: &EvaluatedAttempt<'_>,
+    state: &mut State,
+) {
     for effect in effects {
-        if effect.is_mark() {
-            state.diagnostics.note(effect.name());
+        if effect.is_health_update() {
+            state.diagnostics.record_effect(effect.name());
         }
         match effect {
-            Effect::EndpointFailed { confirmed_first: true }
-            | Effect::PartitionFailed { confirmed_first: true } => {
-                state.unconfirmed.push((effect, judged.route.clone()));
+            Effect::EndpointFailed { needs_confirmation: true }
+            | Effect::PartitionFailed { needs_confirmation: true } => {
+                state.unconfirmed.push((effect, evaluated.route.clone()));
             }
-            Effect::EndpointFailed { confirmed_first: false }
-            | Effect::PartitionFailed { confirmed_first: false }
-            | Effect::PartitionSucceeded => mark(core, effect, judged.route, judged),
+            Effect::EndpointFailed { needs_confirmation: false }
+            | Effect::PartitionFailed { needs_confirmation: false }
+            | Effect::PartitionSucceeded => update_health(core, effect, evaluated.route, evaluated),
             Effect::RefreshAccount | Effect::RefreshRanges | Effect::DiscardMetadata => {}
         }
     }
 }
 
-/// Applies the marks that waited for confirmation: another region has answered
-/// without a failure, so the regions that failed are at fault, and not the
-/// request.
-pub(super) fn confirm(core: &Core, judged: &Judged<'_>, state: &mut State) {
+/// Applies the effects that needed confirmation: another region has answered without
+/// a failure, so the regions that failed are at fault, and not the request.
+pub(super) fn confirm(core: &Core, evaluated: &EvaluatedAttempt<'_>, state: &mut State) {
     for (effect, route) in std::mem::take(&mut state.unconfirmed) {
-        if route.site.region != judged.route.site.region {
-            mark(core, effect, &route, judged);
+        if route.location.region != evaluated.route.location.region {
+            update_health(core, effect, &route, evaluated);
         }
     }
 }
 
-/// Changes the marks of an endpoint or a partition.
-fn mark(core: &Core, effect: Effect, route: &Route, judged: &Judged<'_>) {
-    let (now, usage, topology) = (Instant::now(), usage(judged.operation), core.topology());
-    let region = &route.site.region;
-    let key = judged.partition.map(|partition| BreakerKey { partition, region, usage });
+/// Marks the endpoint of the route as failed, or reports a failure or a success to
+/// the circuit breaker of the partition.
+fn update_health(core: &Core, effect: Effect, route: &Route, evaluated: &EvaluatedAttempt<'_>) {
+    let (now, usage, topology) = (Instant::now(), usage(evaluated.operation), core.topology());
+    let region = &route.location.region;
+    let key = evaluated.partition.map(|partition| BreakerKey { partition, region, usage });
     match (effect, key) {
-        (Effect::EndpointFailed { .. }, _) => topology.endpoint_failed(&route.site.endpoint, usage, now),
+        (Effect::EndpointFailed { .. }, _) => topology.endpoint_failed(&route.location.endpoint, usage, now),
         (Effect::PartitionFailed { .. }, Some(key)) => {
             let sample = random::sample();
             topology.update_breakers(|breakers| breakers.failed(key, now, sample));
@@ -98,16 +109,16 @@ fn mark(core: &Core, effect: Effect, route: &Route, judged: &Judged<'_>) {
     }
 }
 
-async fn refresh_ranges(core: &Core, judged: &Judged<'_>, deadline: Instant) {
-    if let (Some(container), Some(metadata)) = (&judged.operation.target.container, judged.metadata) {
-        // After a failure the old ranges stay. The retry budget bounds how often
-        // this is tried again.
+async fn refresh_ranges(core: &Core, evaluated: &EvaluatedAttempt<'_>, deadline: Instant) {
+    if let (Some(container), Some(metadata)) = (&evaluated.operation.target.container, evaluated.metadata) {
+        // If the refresh fails, the old ranges stay in use. The retry budget limits
+        // how often the ranges are read again.
         let _ = Box::pin(metadata::refresh(core, container, metadata, deadline)).await;
     }
 }
 
-fn discard_metadata(judged: &Judged<'_>) {
-    if let Some(container) = &judged.operation.target.container {
-        container.discard(judged.metadata);
+fn discard_metadata(evaluated: &EvaluatedAttempt<'_>) {
+    if let Some(container) = &evaluated.operation.target.container {
+        container.discard(evaluated.metadata);
     }
 }

@@ -1,8 +1,8 @@
-//! One attempt on one route: builds the headers, signs them, and sends the
-//! request. Within an attempt, a throttled request is sent again after the wait
-//! that the service asks for, as long as the throttle budget lasts, and a request
-//! whose access token was refused is sent once more with a new token. A request
-//! ends by its own timeout or by the operation's deadline, whichever is earlier.
+//! Makes one attempt on one route: builds the headers, signs them, and sends the
+//! request. A throttled request is sent again within the attempt, after the wait
+//! that the service asks for, as long as the throttle budget lasts. A request whose
+//! access token was refused is sent once more with a new token. A request ends by
+//! its own timeout or by the operation's deadline, whichever is earlier.
 
 use http::{HeaderMap, StatusCode};
 use perihelion_wire::headers;
@@ -11,7 +11,7 @@ use perihelion_wire::transport::{Failure, FailureKind, Request, Response, Sent, 
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-use super::build::{self, Resolved};
+use super::build::{self, HeaderInputs};
 use super::hedge;
 use super::retry::throttle::{self, ThrottleBudget, ThrottleVerdict};
 use crate::core::Core;
@@ -21,15 +21,15 @@ use crate::operation::Operation;
 use crate::options::Settings;
 use crate::random::{self, ActivityId};
 use crate::response;
-use crate::routing::account::Site;
+use crate::routing::account::Location;
 
 /// The inputs of one attempt.
 #[derive(Clone, Copy)]
-pub(crate) struct Sending<'a> {
+pub(crate) struct AttemptInputs<'a> {
     pub(crate) operation: &'a Operation,
     pub(crate) settings: &'a Settings,
-    pub(crate) resolved: &'a Resolved,
-    pub(crate) site: &'a Site,
+    pub(crate) header_inputs: &'a HeaderInputs,
+    pub(crate) location: &'a Location,
     pub(crate) context: Context,
     /// When the operation began.
     pub(crate) started: Instant,
@@ -56,42 +56,41 @@ const SHORT_ATTEMPT: Duration = Duration::from_millis(500);
 
 /// Makes one attempt. Only an unusable credential is an error here; `retry`
 /// evaluates every other outcome.
-pub(crate) async fn attempt(core: &Core, sending: Sending<'_>) -> Result<Leg, Error> {
+pub(crate) async fn attempt(core: &Core, inputs: AttemptInputs<'_>) -> Result<Leg, Error> {
     let begun = Instant::now();
-    let mut budget = throttle_budget(&sending);
+    let mut budget = throttle_budget(&inputs);
     let mut is_token_replaced = false;
     let mut throttles = Throttles::default();
     let (result, is_cut_short, activity_id) = loop {
         let activity_id = random::activity_id();
-        let headers = signed_headers(core, &sending, activity_id).await?;
+        let headers = signed_headers(core, &inputs, activity_id).await?;
         let sent_at = Instant::now();
-        let allowed =
-            sending.settings.attempt_timeout.min(sending.deadline.saturating_duration_since(sent_at));
-        let result = send(core, &sending, headers, sent_at + allowed).await;
+        let allowed = inputs.settings.attempt_timeout.min(inputs.deadline.saturating_duration_since(sent_at));
+        let result = send(core, &inputs, headers, sent_at + allowed).await;
         if !is_token_replaced && is_unauthorized(&result) {
-            is_token_replaced = core.credential().is_replaceable(core.token_scope(), sent_at);
+            is_token_replaced = core.credential().replace_refused_token(core.token_scope(), sent_at);
             if is_token_replaced {
                 tracing::info!("the service refused the access token; trying once with another");
                 continue;
             }
         }
         let Some(retry_after) = throttle_hint(&result) else {
-            note_latency(&sending, &result, sent_at);
+            record_latency(&inputs, &result, sent_at);
             let is_cut_short = result.is_err() && allowed < SHORT_ATTEMPT && sent_at.elapsed() >= allowed;
             break (result, is_cut_short, activity_id);
         };
         throttles.count += 1;
-        let time_left = sending.deadline.saturating_duration_since(Instant::now());
+        let time_left = inputs.deadline.saturating_duration_since(Instant::now());
         match throttle::judge(budget, retry_after, random::sample(), time_left) {
             ThrottleVerdict::GiveUp(_) => break (result, false, activity_id),
             ThrottleVerdict::RetryAfter { wait, budget: left } => {
                 budget = left;
-                throttles.repeat(&result);
+                throttles.add_charge(&result);
                 tokio::time::sleep(wait).await;
             }
         }
     };
-    let record = record(&sending, begun, &result, throttles, activity_id);
+    let record = record(&inputs, begun, &result, throttles, activity_id);
     Ok(Leg { result, record, is_cut_short })
 }
 
@@ -99,12 +98,13 @@ pub(crate) async fn attempt(core: &Core, sending: Sending<'_>) -> Result<Leg, Er
 #[derive(Debug, Clone, Copy, Default)]
 struct Throttles {
     count: u32,
-    /// Request units of the answers after which the request was repeated.
+    /// The request units of the throttled answers after which the request was sent
+    /// again.
     charge: Option<f64>,
 }
 
 impl Throttles {
-    fn repeat(&mut self, result: &AttemptResult) {
+    fn add_charge(&mut self, result: &AttemptResult) {
         let charge = result.as_ref().ok().and_then(|answer| response::charge(answer.headers()));
         self.charge = sum(self.charge, charge);
     }
@@ -113,34 +113,34 @@ impl Throttles {
 /// Records the latency of the region, which decides when to hedge. Only answers
 /// to operations that may be hedged count: a connection that is refused at once
 /// must not make the region look fast.
-fn note_latency(sending: &Sending<'_>, result: &AttemptResult, sent_at: Instant) {
+fn record_latency(inputs: &AttemptInputs<'_>, result: &AttemptResult, sent_at: Instant) {
     let is_answer = result.as_ref().is_ok_and(|response| {
         response.status().is_success()
             || matches!(response.status(), StatusCode::NOT_FOUND | StatusCode::NOT_MODIFIED)
     });
-    if is_answer && hedge::is_eligible(sending.operation, sending.resolved.is_multi_write) {
-        sending.site.latency.record(sent_at, sent_at.elapsed());
+    if is_answer && hedge::is_eligible(inputs.operation, inputs.header_inputs.is_multi_write) {
+        inputs.location.latency.record(sent_at, sent_at.elapsed());
     }
 }
 
-fn throttle_budget(sending: &Sending<'_>) -> ThrottleBudget {
-    let Settings { throttle_retries_max, throttle_wait_max, .. } = *sending.settings;
-    ThrottleBudget::new(throttle_retries_max, throttle_wait_max, sending.operation.is_data_plane())
+fn throttle_budget(inputs: &AttemptInputs<'_>) -> ThrottleBudget {
+    let Settings { throttle_retries_max, throttle_wait_max, .. } = *inputs.settings;
+    ThrottleBudget::new(throttle_retries_max, throttle_wait_max, inputs.operation.is_data_plane())
 }
 
 async fn signed_headers(
     core: &Core,
-    sending: &Sending<'_>,
+    inputs: &AttemptInputs<'_>,
     activity_id: ActivityId,
 ) -> Result<HeaderMap, Error> {
-    let mut map = build::headers(sending.operation, sending.resolved, sending.settings, core.user_agent());
-    let target = &sending.operation.target;
-    let method = sending.operation.verb.method();
+    let mut map = build::headers(inputs.operation, inputs.header_inputs, inputs.settings, core.user_agent());
+    let target = &inputs.operation.target;
+    let method = inputs.operation.verb.method();
     let date = core.date().now();
     let scope = core.token_scope();
     let authorizing =
         core.credential().authorize(&method, target.kind.signing_type(), target.signing_link(), &date, scope);
-    let authorization = timeout_at(sending.deadline, authorizing).await.map_err(|_| {
+    let authorization = timeout_at(inputs.deadline, authorizing).await.map_err(|_| {
         let text = "the operation's time was up while it waited for an access token";
         Error::new(ErrorKind::Timeout, text.to_owned())
     })??;
@@ -150,7 +150,12 @@ async fn signed_headers(
     Ok(map)
 }
 
-async fn send(core: &Core, sending: &Sending<'_>, headers: HeaderMap, deadline: Instant) -> AttemptResult {
+async fn send(
+    core: &Core,
+    inputs: &AttemptInputs<'_>,
+    headers: HeaderMap,
+    deadline: Instant,
+) -> AttemptResult {
     if Instant::now() >= deadline {
         return Err(Failure::new(
             FailureKind::Timeout,
@@ -159,11 +164,11 @@ async fn send(core: &Core, sending: &Sending<'_>, headers: HeaderMap, deadline: 
         ));
     }
     let request = Request {
-        endpoint: sending.site.endpoint.clone(),
-        method: sending.operation.verb.method(),
-        target: sending.operation.target.path.clone(),
+        endpoint: inputs.location.endpoint.clone(),
+        method: inputs.operation.verb.method(),
+        target: inputs.operation.target.path.clone(),
         headers,
-        body: sending.operation.body.clone(),
+        body: inputs.operation.body.clone(),
         deadline: deadline.into_std(),
     };
     core.transport().send(request).await
@@ -173,22 +178,22 @@ fn is_unauthorized(result: &AttemptResult) -> bool {
     result.as_ref().is_ok_and(|response| response.status() == StatusCode::UNAUTHORIZED)
 }
 
-/// The wait that the service asks for, if it throttled the request. The outer
-/// `None` means that it did not throttle; 429/3092, a replica out of resources,
-/// is not throttling.
+/// For a throttled request, the wait that the service asks for, if it names one.
+/// The outer `None` means that the request was not throttled. 429/3092 (a replica
+/// is out of resources) does not count as throttling.
 fn throttle_hint(result: &AttemptResult) -> Option<Option<Duration>> {
     let response = result.as_ref().ok()?;
     throttle::is_throttle(status_of(response)).then(|| response::retry_after(response.headers()))
 }
 
-/// The status of an answer with its sub-status.
+/// The status and sub-status of an answer.
 pub(crate) fn status_of(response: &Response) -> Status {
     let sub = response.headers().get(&headers::SUBSTATUS).and_then(|value| value.to_str().ok()?.parse().ok());
     Status::new(response.status().as_u16(), sub.unwrap_or(0))
 }
 
 fn record(
-    sending: &Sending<'_>,
+    inputs: &AttemptInputs<'_>,
     begun: Instant,
     result: &AttemptResult,
     throttles: Throttles,
@@ -207,10 +212,10 @@ fn record(
         }
     };
     Attempt {
-        context: sending.context,
-        region: sending.site.region.clone(),
-        endpoint: sending.site.endpoint.clone(),
-        started_after: begun.duration_since(sending.started),
+        context: inputs.context,
+        region: inputs.location.region.clone(),
+        endpoint: inputs.location.endpoint.clone(),
+        started_after: begun.duration_since(inputs.started),
         elapsed: begun.elapsed(),
         outcome,
         charge: sum(throttles.charge, charge),
@@ -225,13 +230,13 @@ fn sum(one: Option<f64>, other: Option<f64>) -> Option<f64> {
     one.into_iter().chain(other).reduce(|one, other| one + other)
 }
 
-impl Sending<'_> {
+impl AttemptInputs<'_> {
     /// The record of an attempt that was cancelled because another leg answered.
     pub(crate) fn abandoned(&self, begun: Instant) -> Attempt {
         Attempt {
             context: self.context,
-            region: self.site.region.clone(),
-            endpoint: self.site.endpoint.clone(),
+            region: self.location.region.clone(),
+            endpoint: self.location.endpoint.clone(),
             started_after: begun.duration_since(self.started),
             elapsed: begun.elapsed(),
             outcome: Outcome::Abandoned,

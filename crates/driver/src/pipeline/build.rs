@@ -1,5 +1,5 @@
-//! Builds the headers of one attempt from the operation and what was resolved
-//! for it. Pure: `attempt` adds the date, the signature and the activity id.
+//! Builds the headers of one attempt. This is a pure function: `attempt` adds the
+//! date, the signature and the activity id.
 
 use http::{HeaderMap, HeaderValue};
 use perihelion_wire::headers;
@@ -19,39 +19,40 @@ const RETURN_MINIMAL: HeaderValue = HeaderValue::from_static("return=minimal");
 const INCREMENTAL_FEED: HeaderValue = HeaderValue::from_static("Incremental Feed");
 const EPK_RANGE: HeaderValue = HeaderValue::from_static("EffectivePartitionKeyRange");
 
-/// Capacity for the headers of any operation, so that the map never grows.
-const HEADERS_USUAL: usize = 24;
+/// Room for the headers of any operation, so that the map never grows.
+const HEADERS_CAPACITY: usize = 24;
 
-/// What was resolved for one attempt and appears in its headers.
+/// The inputs of the headers that can differ between attempts of one operation.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Resolved {
-    /// The container's `_rid`. A container that was recreated under the same name
-    /// refuses it.
+pub(crate) struct HeaderInputs {
+    /// The container's `_rid`. If the container was recreated under the same name,
+    /// the service refuses the request.
     pub(crate) container_rid: Option<HeaderValue>,
-    /// The writes that the answer must include.
+    /// The session token: the answer must include the writes that it covers.
     pub(crate) session_token: Option<HeaderValue>,
     /// Every region takes writes.
     pub(crate) is_multi_write: bool,
-    /// The answer must come from the region that takes writes.
-    pub(crate) hub_only: bool,
+    /// The answer must come from the write region, which the service's header calls
+    /// the hub region.
+    pub(crate) write_region_only: bool,
 }
 
 /// The headers of one attempt, unsigned.
 pub(crate) fn headers(
     operation: &Operation,
-    resolved: &Resolved,
+    header_inputs: &HeaderInputs,
     settings: &Settings,
     user_agent: &HeaderValue,
 ) -> HeaderMap {
-    let mut map = HeaderMap::with_capacity(HEADERS_USUAL);
+    let mut map = HeaderMap::with_capacity(HEADERS_CAPACITY);
     map.insert(headers::VERSION, VERSION);
     map.insert(headers::USER_AGENT, user_agent.clone());
     map.insert(headers::ACCEPT, JSON);
-    of_verb(&mut map, operation);
-    of_scope(&mut map, &operation.scope);
+    insert_verb_headers(&mut map, operation);
+    insert_scope_headers(&mut map, &operation.scope);
     if operation.is_data_plane() {
         map.insert(headers::NO_RETRY_ON_449, TRUE);
-        of_plane(&mut map, operation, resolved, settings);
+        insert_document_headers(&mut map, operation, header_inputs, settings);
     }
     for (name, value) in &operation.headers {
         map.insert(name.clone(), value.clone());
@@ -59,7 +60,7 @@ pub(crate) fn headers(
     map
 }
 
-fn of_verb(map: &mut HeaderMap, operation: &Operation) {
+fn insert_verb_headers(map: &mut HeaderMap, operation: &Operation) {
     match operation.verb {
         Verb::Read | Verb::Delete => {}
         Verb::Create | Verb::Replace => {
@@ -97,7 +98,7 @@ fn of_verb(map: &mut HeaderMap, operation: &Operation) {
     }
 }
 
-fn of_scope(map: &mut HeaderMap, scope: &Scope) {
+fn insert_scope_headers(map: &mut HeaderMap, scope: &Scope) {
     match scope {
         Scope::Unpartitioned => {}
         Scope::Key(key) => {
@@ -116,16 +117,21 @@ fn of_scope(map: &mut HeaderMap, scope: &Scope) {
     }
 }
 
-fn of_plane(map: &mut HeaderMap, operation: &Operation, resolved: &Resolved, settings: &Settings) {
-    if let Some(rid) = &resolved.container_rid {
+fn insert_document_headers(
+    map: &mut HeaderMap,
+    operation: &Operation,
+    header_inputs: &HeaderInputs,
+    settings: &Settings,
+) {
+    if let Some(rid) = &header_inputs.container_rid {
         map.insert(headers::INTENDED_COLLECTION_RID, rid.clone());
     }
-    if let Some(token) = &resolved.session_token {
+    if let Some(token) = &header_inputs.session_token {
         map.insert(headers::SESSION_TOKEN, token.clone());
     }
     if operation.verb.is_read() {
-        of_consistency(map, settings.read_consistency);
-        if resolved.hub_only {
+        insert_consistency_header(map, settings.read_consistency);
+        if header_inputs.write_region_only {
             map.insert(headers::HUB_REGION_PROCESSING_ONLY, TRUE);
         }
         return;
@@ -133,12 +139,12 @@ fn of_plane(map: &mut HeaderMap, operation: &Operation, resolved: &Resolved, set
     if !settings.content_on_write && operation.verb != Verb::Delete && operation.verb != Verb::Batch {
         map.insert(headers::PREFER, RETURN_MINIMAL);
     }
-    if resolved.is_multi_write {
+    if header_inputs.is_multi_write {
         map.insert(headers::ALLOW_TENTATIVE_WRITES, TRUE);
     }
 }
 
-fn of_consistency(map: &mut HeaderMap, consistency: ReadConsistency) {
+fn insert_consistency_header(map: &mut HeaderMap, consistency: ReadConsistency) {
     let (name, value) = match consistency {
         ReadConsistency::Account => return,
         ReadConsistency::Eventual => (headers::CONSISTENCY_LEVEL, "Eventual"),

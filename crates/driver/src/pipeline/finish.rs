@@ -1,12 +1,13 @@
-//! The end of an operation: an answer, a failure, or a write that may or may not
-//! have been applied. The last is never reported as a plain failure.
+//! The end of an operation: an answer, a failure, or an ambiguous error for a write
+//! that may or may not have been applied. Such a write is never reported as a plain
+//! failure.
 
 use http::StatusCode;
 use perihelion_wire::status::Status;
 use tokio::time::Instant;
 
 use super::attempt::{AttemptResult, status_of};
-use super::prepare::Task;
+use super::prepare::Call;
 use super::read_back::{Evidence, read_back};
 use super::retry::Budgets;
 use super::state::State;
@@ -35,38 +36,39 @@ pub(super) fn complete_as_gone(result: AttemptResult, state: &mut State) -> Resu
     Ok(Response { status, body: bytes::Bytes::new(), ..response })
 }
 
-/// Looks for the witness of a write that ended in `failure` but may have been
-/// applied. If the write was refused and its witness is absent, the refusal
-/// stands: its condition no longer holds, so an earlier attempt that is still
+/// Reads the witness of a write that ended in `failure` but may have been applied.
+/// If the write was `refused` and its witness is absent, the caller gets the refusal:
+/// the condition of the write no longer holds, so an earlier attempt that is still
 /// under way cannot be applied either.
 pub(super) async fn resolve_ambiguity(
     core: &Core,
-    task: Task<'_>,
+    call: Call<'_>,
     failure: Error,
     refused: bool,
     state: &mut State,
 ) -> Result<Response, Error> {
-    let Some(witness) = &task.operation.witness else { return Err(failure.into_ambiguous()) };
-    match read_back(core, task, witness).await {
+    let Some(witness) = &call.operation.witness else { return Err(failure.into_ambiguous()) };
+    match read_back(core, call, witness).await {
         Evidence::Applied(response) => {
             state.diagnostics.resolved = Some(Resolution::Witnessed);
             Ok(response)
         }
         Evidence::Absent(diagnostics) if refused => Err(failure.with_diagnostics(diagnostics)),
-        Evidence::Absent(diagnostics) | Evidence::None(diagnostics) => {
+        Evidence::Absent(diagnostics) | Evidence::Inconclusive(diagnostics) => {
             Err(failure.with_diagnostics(diagnostics).into_ambiguous())
         }
     }
 }
 
-/// The failure when a retry would come after the deadline.
+/// The error when a retry is not made, because it cannot succeed or would come after
+/// the deadline.
 pub(super) fn give_up(result: AttemptResult, state: &State, budgets: Budgets) -> Error {
-    in_doubt(failure(result, state), budgets)
+    keep_ambiguity(failure(result, state), budgets)
 }
 
-/// An error that prevents another attempt. It says nothing about earlier
-/// attempts, which may have been applied.
-pub(super) fn in_doubt(error: Error, budgets: Budgets) -> Error {
+/// Makes an error ambiguous if an earlier attempt of the write may have been applied:
+/// the error of the last attempt says nothing about earlier attempts.
+pub(super) fn keep_ambiguity(error: Error, budgets: Budgets) -> Error {
     if budgets.is_ambiguous { error.into_ambiguous() } else { error }
 }
 
@@ -85,9 +87,9 @@ pub(super) fn failure(result: AttemptResult, state: &State) -> Error {
     }
 }
 
-/// The attempts of an operation, followed by those that were made on its behalf
-/// at its end: to read a witness, or to read its container's metadata.
-pub(super) fn joined(mut own: Diagnostics, inner: Diagnostics) -> Diagnostics {
+/// Appends to an operation's own attempts those that were made on its behalf at its
+/// end: to read a witness, or to read its container's metadata.
+pub(super) fn append_attempts(mut own: Diagnostics, inner: Diagnostics) -> Diagnostics {
     let begun = own.elapsed.saturating_sub(inner.elapsed);
     for attempt in inner.into_attempts() {
         own.record(Attempt { started_after: begun + attempt.started_after, ..attempt });

@@ -13,46 +13,46 @@ use std::pin::pin;
 
 use tokio::time::Instant;
 
-use super::attempt::{Leg, Sending, attempt};
+use super::attempt::{AttemptInputs, Leg, attempt};
 use crate::core::Core;
 use crate::diagnostics::{Attempt, Context};
 use crate::error::Error;
-use crate::operation::{Operation, Repeat, ResourceKind, Scope, Verb};
+use crate::operation::{Idempotency, Operation, ResourceKind, Scope, Verb};
 
-/// How a race of two legs ended.
+/// The result of a race of two legs.
 pub(crate) struct Race {
+    /// The leg that counts.
     pub(crate) leg: Leg,
     pub(crate) winner: Winner,
     /// The other leg, when there was one.
     pub(crate) loser: Option<Loser>,
 }
 
-/// How the other leg ended.
+/// The leg that does not count.
 pub(crate) enum Loser {
-    /// The other leg has ended as well.
+    /// The leg has ended as well.
     Ended(Leg),
-    /// The other leg was cancelled; this is its record.
+    /// The leg was cancelled. This is its record for the diagnostics.
     Cancelled(Attempt),
 }
 
-/// Which leg answered first.
+/// Which leg counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Winner {
-    /// The first leg answered before the threshold: there was no second leg.
-    Alone,
+    /// The primary leg answered before the threshold, so there was no other leg.
+    Unhedged,
     Primary,
     Alternate,
 }
 
-/// Whether an operation may be hedged: reads that go to one partition or one
-/// resource, and, where every region takes writes, writes that may be done
-/// twice.
+/// Whether an operation may be hedged. Reads of one partition or of one resource may
+/// be; where every region takes writes, idempotent writes may be, too.
 pub(crate) fn is_eligible(operation: &Operation, is_multi_write: bool) -> bool {
     match (operation.target.kind, operation.verb) {
         (ResourceKind::Item, Verb::Read | Verb::ChangeFeed) => true,
         (ResourceKind::Item, Verb::Query) => !matches!(operation.scope, Scope::Everywhere),
         (ResourceKind::Item, Verb::Upsert | Verb::Replace | Verb::Delete | Verb::Patch) => {
-            is_multi_write && operation.repeat == Repeat::Freely
+            is_multi_write && operation.idempotency == Idempotency::Idempotent
         }
         (ResourceKind::Item, Verb::Create | Verb::Batch | Verb::QueryPlan | Verb::ReadFeed) => false,
         (ResourceKind::Container, Verb::Read) | (ResourceKind::Range, Verb::ReadFeed) => true,
@@ -67,11 +67,11 @@ pub(crate) fn is_eligible(operation: &Operation, is_multi_write: bool) -> bool {
     }
 }
 
-/// Runs the first leg, and from `threshold_at` on also the second.
+/// Runs the primary leg, and from `threshold_at` on also the alternate leg.
 pub(crate) async fn race(
     core: &Core,
-    primary: Sending<'_>,
-    alternate: Sending<'_>,
+    primary: AttemptInputs<'_>,
+    alternate: AttemptInputs<'_>,
     threshold_at: Instant,
     is_final: impl Fn(&Leg, Winner) -> bool,
 ) -> Result<Race, Error> {
@@ -79,10 +79,10 @@ pub(crate) async fn race(
     let mut first = pin!(attempt(core, primary));
     tokio::select! {
         biased;
-        leg = &mut first => return Ok(Race { leg: leg?, winner: Winner::Alone, loser: None }),
+        leg = &mut first => return Ok(Race { leg: leg?, winner: Winner::Unhedged, loser: None }),
         () = tokio::time::sleep_until(threshold_at) => {}
     }
-    let alternate = Sending { context: Context::Hedge, ..alternate };
+    let alternate = AttemptInputs { context: Context::Hedge, ..alternate };
     let alternate_begun = Instant::now();
     // Boxed, so that the future of the usual case, without a second leg, is small.
     let mut second = Box::pin(attempt(core, alternate));
@@ -93,41 +93,41 @@ pub(crate) async fn race(
                 let loser = cancel(second, || cancelled_alternate(&alternate, alternate_begun, &leg)).await;
                 Ok(Race { leg, winner: Winner::Primary, loser: Some(loser) })
             }
-            early => settle(early, second.await, Winner::Alternate, is_final),
+            early => choose_leg(early, second.await, Winner::Alternate, is_final),
         },
         leg = &mut second => match leg {
             Ok(leg) if is_final(&leg, Winner::Alternate) => {
                 let loser = cancel(first, || cancelled_primary(&primary, primary_begun)).await;
                 Ok(Race { leg, winner: Winner::Alternate, loser: Some(loser) })
             }
-            early => settle(early, first.await, Winner::Primary, is_final),
+            early => choose_leg(early, first.await, Winner::Primary, is_final),
         },
     }
 }
 
-/// The result when the early leg was not final. The late leg counts, unless the
-/// alternate is the late one and is not final either. A leg that failed for its
-/// credential does not count.
-fn settle(
+/// Chooses the leg that counts when the leg that ended first (`early`) was not final.
+/// The other leg (`late`) counts, unless it is the alternate leg and is not final
+/// either. A leg that failed because of its credential does not count.
+fn choose_leg(
     early: Result<Leg, Error>,
     late: Result<Leg, Error>,
-    late_name: Winner,
+    late_leg: Winner,
     is_final: impl Fn(&Leg, Winner) -> bool,
 ) -> Result<Race, Error> {
-    let early_name = if late_name == Winner::Primary { Winner::Alternate } else { Winner::Primary };
+    let early_leg = if late_leg == Winner::Primary { Winner::Alternate } else { Winner::Primary };
     match (early, late) {
         // For metadata the answer of the first region is preferred.
-        (Ok(early), Ok(late)) if late_name == Winner::Alternate && !is_final(&late, late_name) => {
-            Ok(Race { leg: early, winner: early_name, loser: Some(Loser::Ended(late)) })
+        (Ok(early), Ok(late)) if late_leg == Winner::Alternate && !is_final(&late, late_leg) => {
+            Ok(Race { leg: early, winner: early_leg, loser: Some(Loser::Ended(late)) })
         }
-        (Ok(early), Ok(late)) => Ok(Race { leg: late, winner: late_name, loser: Some(Loser::Ended(early)) }),
-        (Err(_), Ok(late)) => Ok(Race { leg: late, winner: late_name, loser: None }),
-        (Ok(early), Err(_)) => Ok(Race { leg: early, winner: early_name, loser: None }),
+        (Ok(early), Ok(late)) => Ok(Race { leg: late, winner: late_leg, loser: Some(Loser::Ended(early)) }),
+        (Err(_), Ok(late)) => Ok(Race { leg: late, winner: late_leg, loser: None }),
+        (Ok(early), Err(_)) => Ok(Race { leg: early, winner: early_leg, loser: None }),
         (Err(error), Err(_)) => Err(error),
     }
 }
 
-/// The loser: its leg if it has ended by now, or else its record.
+/// Cancels the loser. If it has ended by now, its leg is returned, or else its record.
 async fn cancel(
     loser: impl Future<Output = Result<Leg, Error>>,
     abandoned: impl FnOnce() -> Attempt,
@@ -141,16 +141,17 @@ async fn cancel(
 }
 
 /// The record of an alternate leg that was cancelled. Its latency is not known, so
-/// the primary's latency is recorded for it. Then a threshold at which hedges do
-/// not help rises until hedges are no longer sent.
-fn cancelled_alternate(alternate: &Sending<'_>, begun: Instant, primary: &Leg) -> Attempt {
-    alternate.site.latency.record(begun, primary.record.elapsed);
+/// the latency of the primary leg is recorded for its region. As long as hedges lose,
+/// the threshold rises in this way, until no more hedges are sent.
+fn cancelled_alternate(alternate: &AttemptInputs<'_>, begun: Instant, primary: &Leg) -> Attempt {
+    alternate.location.latency.record(begun, primary.record.elapsed);
     alternate.abandoned(begun)
 }
 
-/// The record of a primary leg that was cancelled. The time so far counts as its
-/// latency; otherwise only the region's fast answers would be recorded.
-fn cancelled_primary(primary: &Sending<'_>, begun: Instant) -> Attempt {
-    primary.site.latency.record(begun, begun.elapsed());
+/// The record of a primary leg that was cancelled. The time until then is recorded as
+/// the latency of its region; otherwise only fast answers of the region would be
+/// recorded.
+fn cancelled_primary(primary: &AttemptInputs<'_>, begun: Instant) -> Attempt {
+    primary.location.latency.record(begun, begun.elapsed());
     primary.abandoned(begun)
 }

@@ -1,26 +1,27 @@
-//! Evaluates an attempt: collects the inputs for `retry::evaluate`.
+//! Judges an attempt: collects the inputs for `retry::evaluate`, which returns the
+//! verdict and the effects.
 
 use perihelion_wire::status::Status;
 
 use super::attempt::{AttemptResult, status_of};
 use super::prepare::Prepared;
 use super::retry::{Budgets, Effects, Ending, Limits, Regions, Verdict, evaluate};
-use super::state::nature;
+use super::state::profile;
 use crate::operation::{Operation, Verb};
 use crate::response::retry_after;
 
-/// Evaluates an attempt. `jitter` is a sample from 0 to 1.
+/// The verdict on an attempt, and its effects. `jitter` is a sample from 0 to 1.
 pub(super) fn judge(
     prepared: &Prepared<'_>,
     result: &AttemptResult,
     budgets: Budgets,
     jitter: f64,
 ) -> (Verdict, Effects) {
-    let (operation, settings) = (prepared.task.operation, prepared.task.settings);
+    let (operation, settings) = (prepared.call.operation, prepared.call.settings);
     let limits =
         Limits { failovers_max: settings.failovers_max, session_retries_max: settings.session_retries_max };
     evaluate(
-        nature(operation),
+        profile(operation),
         ending(operation, &budgets, result),
         regions(prepared),
         limits,
@@ -29,8 +30,9 @@ pub(super) fn judge(
     )
 }
 
-/// How an attempt ended. When a batch whose earlier attempt may have been applied
-/// is refused, the status is that of the operation that was refused.
+/// How an attempt ended. The service refuses a batch with 207. When an earlier
+/// attempt of the batch may have been applied, the ending has the status of the
+/// refused operation inside the batch instead.
 pub(super) fn ending<'l>(operation: &Operation, budgets: &Budgets, result: &'l AttemptResult) -> Ending<'l> {
     match result {
         Err(failure) => Ending::Failed(failure),
@@ -44,8 +46,8 @@ pub(super) fn ending<'l>(operation: &Operation, budgets: &Budgets, result: &'l A
     }
 }
 
-/// Why a batch was refused: the status of its first operation that did not fail
-/// because of another one (424).
+/// The status of the operation because of which a batch was refused. The other
+/// operations of the batch have the status 424.
 fn batch_refusal(body: &[u8]) -> Option<Status> {
     #[derive(serde::Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -60,10 +62,9 @@ fn batch_refusal(body: &[u8]) -> Option<Status> {
 }
 
 pub(super) fn regions(prepared: &Prepared<'_>) -> Regions {
-    let has_breaker = prepared
-        .partition
-        .as_ref()
-        .is_some_and(|partition| prepared.snapshot.breakers.has(partition, &prepared.route.site.region));
+    let has_breaker = prepared.partition.as_ref().is_some_and(|partition| {
+        prepared.snapshot.breakers.has_breaker(partition, &prepared.route.location.region)
+    });
     Regions {
         candidates: prepared.route.candidates.max(1),
         is_multi_write: prepared.snapshot.account.is_multi_write,

@@ -1,7 +1,7 @@
-//! The requests for metadata that the driver makes for itself. Reads of
-//! containers and ranges run through the whole pipeline, with its retries; a
-//! read of the account is one attempt on one site, because the pipeline cannot
-//! route before the account is known.
+//! The requests for metadata that the driver makes for itself. Reads of containers
+//! and ranges run through the whole pipeline, with its retries. A read of the account
+//! is one attempt on one location, because the pipeline cannot resolve a route before
+//! the account is known.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use http::HeaderValue;
 use perihelion_wire::headers;
 use tokio::time::Instant;
 
-use super::attempt::{Leg, Sending, attempt, status_of};
-use super::build::Resolved;
-use super::prepare::Task;
+use super::attempt::{AttemptInputs, Leg, attempt, status_of};
+use super::build::HeaderInputs;
+use super::prepare::Call;
 use super::run::run;
 use crate::core::Core;
 use crate::diagnostics::{Context, Diagnostics};
@@ -20,11 +20,11 @@ use crate::error::Error;
 use crate::metadata::{Container, MetadataRequest, MetadataRequests};
 use crate::operation::{Operation, Scope, Target, Verb};
 use crate::response::Response;
-use crate::routing::account::Site;
+use crate::routing::account::Location;
 
 impl MetadataRequests for Core {
-    fn account<'a>(&'a self, site: &'a Site, deadline: Instant) -> MetadataRequest<'a, Bytes> {
-        Box::pin(read_account(self, site, deadline))
+    fn account<'a>(&'a self, location: &'a Location, deadline: Instant) -> MetadataRequest<'a, Bytes> {
+        Box::pin(read_account(self, location, deadline))
     }
 
     fn container<'a>(
@@ -55,21 +55,21 @@ impl MetadataRequests for Core {
 
 async fn run_metadata(core: &Core, operation: Operation, deadline: Instant) -> Result<Response, Error> {
     let settings = core.settings().metadata();
-    run(core, Task { operation: &operation, settings, deadline, route_to: None }).await
+    run(core, Call { operation: &operation, settings, deadline, route_to: None }).await
 }
 
-async fn read_account(core: &Core, site: &Site, deadline: Instant) -> Result<Bytes, Error> {
+async fn read_account(core: &Core, location: &Location, deadline: Instant) -> Result<Bytes, Error> {
     let operation = Operation::new(Verb::Read, Target::account(), Scope::Unpartitioned, Bytes::new());
-    let sending = Sending {
+    let inputs = AttemptInputs {
         operation: &operation,
         settings: core.settings().metadata(),
-        resolved: &Resolved::default(),
-        site,
+        header_inputs: &HeaderInputs::default(),
+        location,
         context: Context::Initial,
         started: Instant::now(),
         deadline,
     };
-    let Leg { result, record, .. } = attempt(core, sending).await?;
+    let Leg { result, record, .. } = attempt(core, inputs).await?;
     let error = match result {
         Ok(response) if status_of(&response).is_success() => return Ok(response.into_body()),
         Ok(response) => {

@@ -1,5 +1,5 @@
-//! Prepares an attempt: the container's metadata, the snapshot, the route, and
-//! what the request must carry.
+//! Prepares an attempt: gets the container's metadata, takes the snapshot, resolves
+//! the route, and collects the inputs of the headers.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use http::HeaderValue;
 use tokio::time::Instant;
 
 use super::apply::usage;
-use super::build::Resolved;
-use super::state::{State, locate};
+use super::build::HeaderInputs;
+use super::state::{State, find_range};
 use crate::core::Core;
 use crate::error::Error;
 use crate::metadata::{self, Container, ContainerMetadata};
@@ -20,9 +20,9 @@ use crate::routing::ranges::Range;
 use crate::routing::resolve::{Route, RouteRequest, RouteTo, resolve};
 use crate::routing::topology::Snapshot;
 
-/// One operation to run.
+/// A call of the driver: one operation to run, with its settings and its deadline.
 #[derive(Clone, Copy)]
-pub(crate) struct Task<'a> {
+pub(crate) struct Call<'a> {
     pub(crate) operation: &'a Operation,
     pub(crate) settings: &'a Settings,
     pub(crate) deadline: Instant,
@@ -32,60 +32,60 @@ pub(crate) struct Task<'a> {
 
 /// An attempt that is ready to be sent.
 pub(super) struct Prepared<'a> {
-    pub(super) task: Task<'a>,
+    pub(super) call: Call<'a>,
     pub(super) metadata: Option<Arc<ContainerMetadata>>,
     pub(super) partition: Option<Partition>,
     /// The range of the session token; `None` when the token covers all ranges.
     pub(super) session_range: Option<Arc<str>>,
     pub(super) snapshot: Snapshot,
     pub(super) route: Route,
-    pub(super) resolved: Resolved,
+    pub(super) header_inputs: HeaderInputs,
 }
 
-/// Reads the metadata if need be, takes the snapshot and resolves the route.
-pub(super) async fn prepare<'a>(core: &Core, task: Task<'a>, state: &State) -> Result<Prepared<'a>, Error> {
-    let operation = task.operation;
+/// Prepares an attempt. It sends requests only if metadata must be read.
+pub(super) async fn prepare<'a>(core: &Core, call: Call<'a>, state: &State) -> Result<Prepared<'a>, Error> {
+    let operation = call.operation;
     let (metadata, has_unknown_range) = match &operation.target.container {
         Some(container) if operation.target.kind == ResourceKind::Item => {
-            let metadata = current(core, container, task.deadline).await?;
+            let metadata = current_metadata(core, container, call.deadline).await?;
             (Some(metadata), container.has_unknown_range())
         }
         Some(_) | None => (None, false),
     };
-    let range = metadata.as_deref().and_then(|metadata| locate(&operation.scope, metadata));
+    let range = metadata.as_deref().and_then(|metadata| find_range(&operation.scope, metadata));
     let partition = metadata.as_ref().zip(range).map(|(metadata, range)| Partition {
         container: Arc::clone(&metadata.rid),
         range: Arc::clone(&range.id),
     });
-    let (snapshot, route) = pick_route(core, task, partition.as_ref(), state);
+    let (snapshot, route) = pick_route(core, call, partition.as_ref(), state);
     let session_range = range.filter(|_| !has_unknown_range);
-    // A retry asks for the same session as the attempt before. What other
-    // operations have written meanwhile is not part of it: a read that asked for
-    // the latest at each attempt would never catch up with busy writers.
-    let session_token = match &state.asked {
-        Some(asked) if asked.is_about(metadata.as_deref(), session_range) => asked.token.clone(),
-        Some(_) | None => session_token(task, &snapshot, metadata.as_deref(), session_range),
+    // A retry sends the same session token as the attempt before. Writes that other
+    // operations have made since are not covered by it: a read that asked for the
+    // latest writes at each attempt would never catch up with busy writers.
+    let session_token = match &state.requested_session {
+        Some(asked) if asked.is_for(metadata.as_deref(), session_range) => asked.token.clone(),
+        Some(_) | None => session_token(call, &snapshot, metadata.as_deref(), session_range),
     };
     let session_range = session_range.map(|range| Arc::clone(&range.id));
-    let resolved = Resolved {
+    let header_inputs = HeaderInputs {
         container_rid: metadata.as_ref().map(|metadata| metadata.rid_header.clone()),
         session_token,
         is_multi_write: snapshot.account.is_multi_write,
-        hub_only: state.route_to == Some(RouteTo::WriteRegion) && operation.verb.is_read(),
+        write_region_only: state.route_to == Some(RouteTo::WriteRegion) && operation.verb.is_read(),
     };
-    Ok(Prepared { task, metadata, partition, session_range, snapshot, route, resolved })
+    Ok(Prepared { call, metadata, partition, session_range, snapshot, route, header_inputs })
 }
 
-/// The metadata of a container. It is read at first use, and again when the
-/// session has seen a range that it does not contain.
-async fn current(
+/// The metadata of a container. It is read at first use, and again when a session
+/// token has named a range that the metadata does not contain.
+async fn current_metadata(
     core: &Core,
     container: &Arc<Container>,
     deadline: Instant,
 ) -> Result<Arc<ContainerMetadata>, Error> {
     match container.metadata() {
         None => Box::pin(metadata::load(core, container, deadline)).await,
-        // If reading fails, the old metadata is used, with a token that covers all ranges.
+        // If this read fails, the old metadata is used, with a session token of all ranges.
         Some(metadata) if container.has_unknown_range() => {
             Ok(Box::pin(metadata::try_refresh(core, container, metadata, deadline)).await)
         }
@@ -93,69 +93,70 @@ async fn current(
     }
 }
 
-/// Resolves a route. Only one operation at a time may probe a partition whose
-/// breaker is open; the others resolve again, without that partition.
+/// Takes a snapshot and resolves a route. Only one operation at a time may probe a
+/// partition whose breaker is open. An operation that does not get the probe resolves
+/// its route again.
 fn pick_route(
     core: &Core,
-    task: Task<'_>,
+    call: Call<'_>,
     partition: Option<&Partition>,
     state: &State,
 ) -> (Snapshot, Route) {
     let snapshot = core.topology().snapshot();
-    let route = resolve(&route_request(&snapshot, task, partition, state));
+    let route = resolve(&route_request(&snapshot, call, partition, state));
     let Some(partition) = partition.filter(|_| route.is_probe) else { return (snapshot, route) };
-    let key = BreakerKey { partition, region: &route.site.region, usage: usage(task.operation) };
+    let key = BreakerKey { partition, region: &route.location.region, usage: usage(call.operation) };
     if core.topology().claim_probe(key, Instant::now()) {
         return (snapshot, route);
     }
     let snapshot = core.topology().snapshot();
-    let route = resolve(&route_request(&snapshot, task, Some(partition), state));
+    let route = resolve(&route_request(&snapshot, call, Some(partition), state));
     (snapshot, route)
 }
 
 pub(super) fn route_request<'a>(
     snapshot: &'a Snapshot,
-    task: Task<'a>,
+    call: Call<'a>,
     partition: Option<&'a Partition>,
     state: &'a State,
 ) -> RouteRequest<'a> {
     RouteRequest {
-        usage: usage(task.operation),
+        usage: usage(call.operation),
         account: &snapshot.account,
         breakers: &snapshot.breakers,
         partition,
-        excluded: &task.settings.excluded_regions,
-        tried: &state.tried,
-        route_to: next_region(&snapshot.account, task.operation, state),
-        last: state.last.as_ref(),
+        excluded_regions: &call.settings.excluded_regions,
+        tried_regions: &state.tried_regions,
+        route_to: next_region(&snapshot.account, call.operation, state),
+        last_region: state.last_region.as_ref(),
         now: Instant::now(),
     }
 }
 
-/// The region that the verdict asks for. But when the account names another write
-/// region than at the last attempt, a write goes to that region: earlier attempts
-/// say nothing about it.
+/// The region that the last verdict asks for. But when the account has a new write
+/// region since the last attempt, a write goes to the new region, whatever the
+/// verdict says.
 fn next_region(account: &Account, operation: &Operation, state: &State) -> Option<RouteTo> {
     let has_moved = state.write_region.as_ref().zip(account.only_write_region()).is_some_and(|(a, b)| a != b);
     if has_moved && !operation.verb.is_read() { Some(RouteTo::WriteRegion) } else { state.route_to }
 }
 
-/// The session token of the request. Reads have one when the consistency is
-/// session, writes only where all regions take writes.
+/// The session token of the request. With session consistency, reads have a token;
+/// writes have one only where all regions take writes.
 fn session_token(
-    task: Task<'_>,
+    call: Call<'_>,
     snapshot: &Snapshot,
     metadata: Option<&ContainerMetadata>,
     range: Option<&Range>,
 ) -> Option<HeaderValue> {
-    let operation = task.operation;
+    let operation = call.operation;
     if !operation.is_data_plane() || operation.verb == Verb::QueryPlan {
         return None;
     }
-    if let Some(token) = &task.settings.session_token {
+    if let Some(token) = &call.settings.session_token {
         return HeaderValue::from_str(token).ok();
     }
-    let wants_session = match task.settings.read_consistency {
+    let wants_session = match call.settings.read_consistency {
         ReadConsistency::Account => snapshot.account.consistency == Consistency::Session,
         ReadConsistency::Session => true,
         ReadConsistency::Eventual | ReadConsistency::LatestCommitted | ReadConsistency::GlobalStrong => false,

@@ -4,7 +4,7 @@
 //!
 //! - `rules`: the rule for each way an attempt can end. A new retry rule is
 //!   written there, and nowhere else in this crate.
-//! - `evaluate`: carries a rule out within the operation's budgets
+//! - `evaluate`: applies a rule within the operation's limits and budgets
 //! - `verdict`: the inputs of an evaluation and its result
 //! - `effects`: changes to shared state that follow from an attempt
 //! - `backoff`: how long to wait before a retry
@@ -21,4 +21,4 @@ mod verdict;
 
 pub(super) use effects::{Effect, Effects};
 pub(super) use evaluate::{evaluate, may_have_applied};
-pub(super) use verdict::{Budgets, Ending, Limits, Nature, Regions, Verdict};
+pub(super) use verdict::{Budgets, Ending, Limits, OperationProfile, Regions, Verdict};

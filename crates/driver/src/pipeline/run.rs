@@ -5,55 +5,60 @@ use http::StatusCode;
 use perihelion_wire::status;
 use tokio::time::Instant;
 
-use super::apply::{self, Judged};
+use super::apply::{self, EvaluatedAttempt};
 use super::attempt::{AttemptResult, Leg, status_of};
-use super::finish::{complete, complete_as_gone, failure, give_up, in_doubt, joined, resolve_ambiguity};
+use super::finish::{
+    append_attempts, complete, complete_as_gone, failure, give_up, keep_ambiguity, resolve_ambiguity,
+};
 use super::judge::judge;
-use super::prepare::{Prepared, Task, prepare};
+use super::prepare::{Call, Prepared, prepare};
 use super::retry::{Effects, Verdict};
 use super::send::send;
-use super::state::{AskedSession, State};
+use super::state::{RequestedSession, State};
 use crate::core::Core;
 use crate::error::Error;
 use crate::operation::Scope;
 use crate::random;
 use crate::response::Response;
 
-/// Runs an operation to its end.
-pub(crate) async fn run(core: &Core, task: Task<'_>) -> Result<Response, Error> {
+/// Runs an operation until it has an answer or an error.
+pub(crate) async fn run(core: &Core, call: Call<'_>) -> Result<Response, Error> {
     let started = Instant::now();
-    let mut state = State::new(started, task.deadline, task.route_to);
-    let result = drive(core, task, &mut state).await;
+    let mut state = State::new(started, call.deadline, call.route_to);
+    let result = drive(core, call, &mut state).await;
     let mut diagnostics = std::mem::take(&mut state.diagnostics);
     diagnostics.elapsed = started.elapsed();
     match result {
-        Ok(response) => Ok(Response { diagnostics: joined(diagnostics, response.diagnostics), ..response }),
+        Ok(response) => {
+            Ok(Response { diagnostics: append_attempts(diagnostics, response.diagnostics), ..response })
+        }
         Err(error) => {
-            let diagnostics = joined(diagnostics, error.diagnostics().clone());
+            let diagnostics = append_attempts(diagnostics, error.diagnostics().clone());
             Err(error.with_diagnostics(diagnostics))
         }
     }
 }
 
-async fn drive(core: &Core, task: Task<'_>, state: &mut State) -> Result<Response, Error> {
+async fn drive(core: &Core, call: Call<'_>, state: &mut State) -> Result<Response, Error> {
     loop {
         let mut prepared =
-            prepare(core, task, state).await.map_err(|error| in_doubt(error, state.budgets))?;
-        let leg = send(core, &mut prepared, state).await.map_err(|error| in_doubt(error, state.budgets))?;
+            prepare(core, call, state).await.map_err(|error| keep_ambiguity(error, state.budgets))?;
+        let leg =
+            send(core, &mut prepared, state).await.map_err(|error| keep_ambiguity(error, state.budgets))?;
         let Leg { result, record, is_cut_short } = leg;
-        note_session(&prepared, &result);
+        record_session_token(&prepared, &result);
         let (verdict, effects) = judge(&prepared, &result, state.budgets, random::sample());
         let effects = if is_cut_short { Effects::NONE } else { effects };
-        let judged = Judged {
-            operation: task.operation,
+        let evaluated = EvaluatedAttempt {
+            operation: call.operation,
             route: &prepared.route,
             partition: prepared.partition.as_ref(),
             metadata: prepared.metadata.as_ref(),
         };
         state.diagnostics.record(record);
-        apply::apply(core, effects, &judged, state).await;
-        if !matches!(verdict, Verdict::Retry { .. }) && result.is_ok() && !effects.is_blame() {
-            apply::confirm(core, &judged, state);
+        apply::apply(core, effects, &evaluated, state).await;
+        if !matches!(verdict, Verdict::Retry { .. }) && result.is_ok() && !effects.blames_region() {
+            apply::confirm(core, &evaluated, state);
         }
         match verdict {
             Verdict::Complete => return complete(result, state),
@@ -61,19 +66,19 @@ async fn drive(core: &Core, task: Task<'_>, state: &mut State) -> Result<Respons
             Verdict::Abort => return Err(failure(result, state)),
             Verdict::AbortAmbiguous => return Err(failure(result, state).into_ambiguous()),
             Verdict::ReadBack { refused } => {
-                return resolve_ambiguity(core, task, failure(result, state), refused, state).await;
+                return resolve_ambiguity(core, call, failure(result, state), refused, state).await;
             }
             Verdict::Retry { after, route_to, context, budgets } => {
-                if is_pointless(&prepared, &result) || Instant::now() + after >= task.deadline {
+                if is_pointless(&prepared, &result) || Instant::now() + after >= call.deadline {
                     return Err(give_up(result, state, budgets));
                 }
-                state.tried.push(prepared.route.site.region.clone());
-                state.last = Some(prepared.route.site.region.clone());
+                state.tried_regions.push(prepared.route.location.region.clone());
+                state.last_region = Some(prepared.route.location.region.clone());
                 state.write_region = prepared.snapshot.account.only_write_region().cloned();
-                state.asked = Some(AskedSession {
+                state.requested_session = Some(RequestedSession {
                     metadata: prepared.metadata,
                     range: prepared.session_range,
-                    token: prepared.resolved.session_token,
+                    token: prepared.header_inputs.session_token,
                 });
                 (state.route_to, state.context, state.budgets) = (Some(route_to), context, budgets);
                 if !after.is_zero() {
@@ -84,10 +89,10 @@ async fn drive(core: &Core, task: Task<'_>, state: &mut State) -> Result<Respons
     }
 }
 
-/// Records the session token of an answer. The token of an answer which says that
-/// the session is not available yet is ignored.
-fn note_session(prepared: &Prepared<'_>, result: &AttemptResult) {
-    let operation = prepared.task.operation;
+/// Records the session token of an answer. An answer that says that the session is
+/// not available yet (404/1002) is ignored.
+fn record_session_token(prepared: &Prepared<'_>, result: &AttemptResult) {
+    let operation = prepared.call.operation;
     let (Some(container), Some(metadata), Ok(response)) =
         (&operation.target.container, &prepared.metadata, result)
     else {
@@ -97,14 +102,14 @@ fn note_session(prepared: &Prepared<'_>, result: &AttemptResult) {
         && let Some(token) = response.headers().get(&perihelion_wire::headers::SESSION_TOKEN)
         && let Ok(token) = token.to_str()
     {
-        container.note_session(token, metadata);
+        container.record_session_token(token, metadata);
     }
 }
 
 /// Whether a retry cannot succeed: the operation names a range that was split or
-/// merged. The caller must use the ranges that replace it.
+/// merged. The caller must send other operations to the ranges that replace it.
 fn is_pointless(prepared: &Prepared<'_>, result: &AttemptResult) -> bool {
-    let operation = prepared.task.operation;
+    let operation = prepared.call.operation;
     let (Scope::Range(id) | Scope::Slice(id, _)) = &operation.scope else { return false };
     result.as_ref().is_ok_and(|response| response.status() == StatusCode::GONE)
         && operation

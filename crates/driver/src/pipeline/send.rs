@@ -1,15 +1,15 @@
-//! Sends an attempt. It makes two legs of it where hedging is allowed and another
-//! region is available, and records what both have shown.
+//! Sends an attempt. Where hedging is allowed and another region is available, the
+//! attempt becomes a race of two legs, and the outcomes of both legs are recorded.
 
 use tokio::time::Instant;
 
-use super::apply::{self, Judged, usage};
-use super::attempt::{Leg, Sending, attempt};
+use super::apply::{self, EvaluatedAttempt, usage};
+use super::attempt::{AttemptInputs, Leg, attempt};
 use super::hedge::{self, Loser, Race, Winner};
 use super::judge::{ending, judge, regions};
 use super::prepare::{Prepared, route_request};
 use super::retry::{Verdict, may_have_applied};
-use super::state::{State, nature};
+use super::state::{State, profile};
 use crate::core::Core;
 use crate::error::Error;
 use crate::options::Hedging;
@@ -18,15 +18,15 @@ use crate::routing::circuit_breaker::BreakerKey;
 use crate::routing::latency;
 use crate::routing::resolve::{Route, alternate};
 
-/// Makes the attempt. Afterwards the route of `prepared` is that of the leg that
-/// counts.
+/// Makes the attempt. Afterwards, the route of `prepared` is the route of the leg
+/// that counts.
 pub(super) async fn send(core: &Core, prepared: &mut Prepared<'_>, state: &mut State) -> Result<Leg, Error> {
-    let task = prepared.task;
-    let primary = Sending {
-        operation: task.operation,
-        settings: task.settings,
-        resolved: &prepared.resolved,
-        site: &prepared.route.site,
+    let call = prepared.call;
+    let primary = AttemptInputs {
+        operation: call.operation,
+        settings: call.settings,
+        header_inputs: &prepared.header_inputs,
+        location: &prepared.route.location,
         context: state.context,
         started: state.started,
         deadline: state.deadline,
@@ -34,49 +34,49 @@ pub(super) async fn send(core: &Core, prepared: &mut Prepared<'_>, state: &mut S
     let Some((other, threshold_at)) = hedge_plan(prepared, state) else {
         return attempt(core, primary).await;
     };
-    let alternate = Sending { site: &other.site, ..primary };
+    let alternate = AttemptInputs { location: &other.location, ..primary };
     let is_final = |leg: &Leg, winner| is_final(prepared, state, leg, winner);
     let Race { leg, winner, loser } = hedge::race(core, primary, alternate, threshold_at, is_final).await?;
-    note_race(core, prepared, winner);
+    record_race(core, prepared, winner);
     let lost = match winner {
         Winner::Alternate => std::mem::replace(&mut prepared.route, other),
-        Winner::Alone | Winner::Primary => other,
+        Winner::Unhedged | Winner::Primary => other,
     };
     if let Some(loser) = loser {
-        note_loser(core, prepared, &lost, loser, state);
+        record_loser(core, prepared, &lost, loser, state);
     }
     Ok(leg)
 }
 
-/// The second region, and when to ask it. Only the first attempt of an operation
-/// is hedged.
+/// The region of the alternate leg, and when this leg begins; `None` if the attempt
+/// is not hedged. Only the first attempt of an operation is hedged.
 fn hedge_plan(prepared: &Prepared<'_>, state: &State) -> Option<(Route, Instant)> {
-    let (account, task) = (&prepared.snapshot.account, prepared.task);
-    let is_first = state.last.is_none() && state.route_to.is_none();
+    let (account, call) = (&prepared.snapshot.account, prepared.call);
+    let is_first = state.last_region.is_none() && state.route_to.is_none();
     if !is_first
         || prepared.route.candidates < 2
         || account.is_hedging_disabled
-        || task.settings.hedging == Hedging::Off
-        || !hedge::is_eligible(task.operation, account.is_multi_write)
+        || call.settings.hedging == Hedging::Off
+        || !hedge::is_eligible(call.operation, account.is_multi_write)
     {
         return None;
     }
-    let request = route_request(&prepared.snapshot, task, prepared.partition.as_ref(), state);
+    let request = route_request(&prepared.snapshot, call, prepared.partition.as_ref(), state);
     let (other, now) = (alternate(&request, &prepared.route)?, request.now);
-    let threshold = match task.settings.hedging {
+    let threshold = match call.settings.hedging {
         Hedging::Off => return None,
         Hedging::Fixed(threshold) => threshold,
         Hedging::Dynamic { min, max } => {
-            latency::threshold(&[&prepared.route.site, &other.site], min, max, now)
+            latency::threshold(&[&prepared.route.location, &other.location], min, max, now)
         }
     };
     Some((other, now + threshold))
 }
 
-/// Whether this leg ends the race. As long as the other leg is under way, that leg
-/// may apply a write.
+/// Whether this leg ends the race. A write is judged as ambiguous here, because the
+/// other leg may still be applied.
 fn is_final(prepared: &Prepared<'_>, state: &State, leg: &Leg, winner: Winner) -> bool {
-    let operation = prepared.task.operation;
+    let operation = prepared.call.operation;
     let in_doubt = state.budgets.with_ambiguity(true);
     let (verdict, _) = judge(prepared, &leg.result, in_doubt, 0.0);
     match verdict {
@@ -93,13 +93,13 @@ fn is_final(prepared: &Prepared<'_>, state: &State, leg: &Leg, winner: Winner) -
     }
 }
 
-/// Reports to the breaker of the first region whether that region won.
-fn note_race(core: &Core, prepared: &Prepared<'_>, winner: Winner) {
+/// Reports to the breaker of the primary region whether that region won.
+fn record_race(core: &Core, prepared: &Prepared<'_>, winner: Winner) {
     let Some(partition) = &prepared.partition else { return };
-    let usage = usage(prepared.task.operation);
-    let key = BreakerKey { partition, region: &prepared.route.site.region, usage };
+    let usage = usage(prepared.call.operation);
+    let key = BreakerKey { partition, region: &prepared.route.location.region, usage };
     match winner {
-        Winner::Alone => {}
+        Winner::Unhedged => {}
         Winner::Primary => core.topology().update_breakers(|breakers| breakers.hedge_won(key)),
         Winner::Alternate => {
             let (now, sample) = (Instant::now(), random::sample());
@@ -108,10 +108,10 @@ fn note_race(core: &Core, prepared: &Prepared<'_>, winner: Winner) {
     }
 }
 
-/// Records what the losing leg has shown: its attempt, its marks, and that a write
-/// may have been applied by it.
-fn note_loser(core: &Core, prepared: &Prepared<'_>, route: &Route, loser: Loser, state: &mut State) {
-    let operation = prepared.task.operation;
+/// Records the losing leg: its attempt, its effects on the health of its region, and
+/// whether it may have applied a write.
+fn record_loser(core: &Core, prepared: &Prepared<'_>, route: &Route, loser: Loser, state: &mut State) {
+    let operation = prepared.call.operation;
     let leg = match loser {
         Loser::Ended(leg) => leg,
         Loser::Cancelled(record) => {
@@ -123,11 +123,16 @@ fn note_loser(core: &Core, prepared: &Prepared<'_>, route: &Route, loser: Loser,
     let (_, effects) = judge(prepared, &leg.result, state.budgets, random::sample());
     let ending = ending(operation, &state.budgets, &leg.result);
     state.budgets.is_ambiguous |=
-        !operation.verb.is_read() && may_have_applied(nature(operation), ending, regions(prepared));
+        !operation.verb.is_read() && may_have_applied(profile(operation), ending, regions(prepared));
     state.diagnostics.record(leg.record);
-    state.tried.push(route.site.region.clone());
+    state.tried_regions.push(route.location.region.clone());
     if !leg.is_cut_short {
         let (partition, metadata) = (prepared.partition.as_ref(), prepared.metadata.as_ref());
-        apply::marks(core, effects, &Judged { operation, route, partition, metadata }, state);
+        apply::apply_health_updates(
+            core,
+            effects,
+            &EvaluatedAttempt { operation, route, partition, metadata },
+            state,
+        );
     }
 }

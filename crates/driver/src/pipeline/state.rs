@@ -1,5 +1,6 @@
-//! The state of an operation, kept from attempt to attempt. `run` and `send`
-//! write it; `apply` adds the effects that wait for confirmation.
+//! The state of an operation from its first attempt to its last. `run` and `send`
+//! write it; `apply` adds effects to its diagnostics, and effects that need
+//! confirmation.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::region::Region;
 use crate::routing::ranges::Range;
 use crate::routing::resolve::{Route, RouteTo};
 
-use super::retry::{Budgets, Effect, Nature};
+use super::retry::{Budgets, Effect, OperationProfile};
 
 /// The state of one operation.
 #[derive(Debug)]
@@ -24,14 +25,14 @@ pub(super) struct State {
     pub(super) context: Context,
     pub(super) route_to: Option<RouteTo>,
     /// Regions of earlier attempts.
-    pub(super) tried: Vec<Region>,
-    pub(super) last: Option<Region>,
+    pub(super) tried_regions: Vec<Region>,
+    pub(super) last_region: Option<Region>,
     /// The account's write region when the last attempt was made; `None` before
     /// the first attempt, and where all regions take writes.
     pub(super) write_region: Option<Region>,
-    /// The session that the last attempt asked for.
-    pub(super) asked: Option<AskedSession>,
-    /// Effects that wait until another region has answered.
+    /// The session token that the last attempt sent.
+    pub(super) requested_session: Option<RequestedSession>,
+    /// Effects that are applied when another region has answered this operation.
     pub(super) unconfirmed: Vec<(Effect, Route)>,
     pub(super) diagnostics: Diagnostics,
 }
@@ -45,28 +46,28 @@ impl State {
             budgets: Budgets::default(),
             context,
             route_to,
-            tried: Vec::new(),
-            last: None,
+            tried_regions: Vec::new(),
+            last_region: None,
             write_region: None,
-            asked: None,
+            requested_session: None,
             unconfirmed: Vec::new(),
             diagnostics: Diagnostics::default(),
         }
     }
 }
 
-/// The session that an attempt asked for: a token, its container, and its range
-/// (`None`: all ranges).
+/// The session token that an attempt sent, with the container and the range that it
+/// was made for (`None`: all ranges).
 #[derive(Debug)]
-pub(super) struct AskedSession {
+pub(super) struct RequestedSession {
     pub(super) metadata: Option<Arc<ContainerMetadata>>,
     pub(super) range: Option<Arc<str>>,
     pub(super) token: Option<HeaderValue>,
 }
 
-impl AskedSession {
-    /// Whether the token was for this container and this range.
-    pub(super) fn is_about(&self, metadata: Option<&ContainerMetadata>, range: Option<&Range>) -> bool {
+impl RequestedSession {
+    /// Whether the token was made for this container and this range.
+    pub(super) fn is_for(&self, metadata: Option<&ContainerMetadata>, range: Option<&Range>) -> bool {
         let is_same_container = match (self.metadata.as_deref(), metadata) {
             (Some(asked), Some(metadata)) => std::ptr::eq(asked, metadata),
             (None, None) => true,
@@ -77,17 +78,17 @@ impl AskedSession {
 }
 
 /// The properties of an operation that matter for its retries.
-pub(super) fn nature(operation: &Operation) -> Nature {
-    Nature {
+pub(super) fn profile(operation: &Operation) -> OperationProfile {
+    OperationProfile {
         verb: operation.verb,
-        repeat: operation.repeat,
+        idempotency: operation.idempotency,
         has_witness: operation.witness.is_some(),
         is_data_plane: operation.is_data_plane(),
     }
 }
 
-/// The physical partition an operation goes to, when there is exactly one.
-pub(super) fn locate<'k>(scope: &Scope, metadata: &'k ContainerMetadata) -> Option<&'k Range> {
+/// The physical partition that an operation goes to, when there is exactly one.
+pub(super) fn find_range<'k>(scope: &Scope, metadata: &'k ContainerMetadata) -> Option<&'k Range> {
     match scope {
         Scope::Unpartitioned | Scope::Everywhere => metadata.ranges.only(),
         Scope::Range(id) | Scope::Slice(id, _) => metadata.ranges.get(id),

@@ -2,12 +2,13 @@
 //! endpoints are unavailable.
 //!
 //! An [`Account`] is a snapshot. Reading the account document, and marking an
-//! endpoint, return the next snapshot. A region keeps its [`Site`], and so its
-//! latencies, from snapshot to snapshot as long as its endpoint stays the same.
+//! endpoint as unavailable, return the next snapshot. A region keeps its
+//! [`Location`], and so its latencies, from snapshot to snapshot as long as its
+//! endpoint stays the same.
 //!
-//! What always holds: there is at least one site to read from and one to write
-//! to; no list names a region twice; an endpoint that was marked unavailable
-//! stays so until a probe has succeeded.
+//! What always holds: there is at least one location to read from and one to write
+//! to; no list has a region twice; an endpoint that was marked unavailable stays
+//! unavailable until a probe has succeeded.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,16 +20,17 @@ use tokio::time::Instant;
 use super::latency::LatencyWindow;
 use crate::region::Region;
 
-/// Regions that one account may name; the service has about a hundred.
+/// The most regions of one account. The service has fewer than a hundred regions.
 const REGIONS_MAX: usize = 256;
 
-/// The region name of the configured endpoint, until the account document names
-/// its regions.
-const HUB_REGION: &str = "global";
+/// The region name of the configured endpoint in diagnostics. That endpoint belongs
+/// to the whole account, so it has no region of its own.
+const CONFIGURED_ENDPOINT_REGION: &str = "global";
 
-/// One region's endpoint, shared by all snapshots.
+/// A location of the account, as the account document calls it: a region and its
+/// endpoint. All snapshots share it, and the latencies measured there.
 #[derive(Debug)]
-pub(crate) struct Site {
+pub(crate) struct Location {
     pub(crate) region: Region,
     pub(crate) endpoint: Endpoint,
     pub(crate) latency: Arc<LatencyWindow>,
@@ -37,21 +39,23 @@ pub(crate) struct Site {
 /// The account at one moment.
 #[derive(Debug, Clone)]
 pub(crate) struct Account {
-    /// How often the account document was read.
+    /// How often the account document was read; 0 for the account of
+    /// [`Account::bootstrap`].
     pub(crate) generation: u64,
     /// Sites for reads, best first.
-    pub(crate) reads: Vec<Arc<Site>>,
+    pub(crate) reads: Vec<Arc<Location>>,
     /// Sites for writes, best first; exactly one unless `is_multi_write`.
-    pub(crate) writes: Vec<Arc<Site>>,
+    pub(crate) writes: Vec<Arc<Location>>,
     /// Whether every region takes writes.
     pub(crate) is_multi_write: bool,
     /// The default consistency of reads.
     pub(crate) consistency: Consistency,
-    /// The configured endpoint, used when there is no other.
-    pub(crate) hub: Arc<Site>,
-    /// The service asks clients not to hedge.
+    /// The endpoint that the user has configured. The service's DNS resolves it to the
+    /// write region. It is used when the account names no usable region.
+    pub(crate) configured: Arc<Location>,
+    /// Whether the service asks clients not to hedge.
     pub(crate) is_hedging_disabled: bool,
-    unavailable: Vec<UnavailableMark>,
+    unavailable: Vec<UnavailableEndpoint>,
 }
 
 /// What an endpoint is used for. An endpoint that refuses writes may serve reads.
@@ -71,9 +75,9 @@ pub(crate) enum Consistency {
     Eventual,
 }
 
-/// An endpoint that is avoided.
+/// An endpoint that is avoided for reads or for writes.
 #[derive(Debug, Clone)]
-struct UnavailableMark {
+struct UnavailableEndpoint {
     endpoint: Endpoint,
     usage: Usage,
     probe_from: Instant,
@@ -83,23 +87,23 @@ impl Account {
     /// The account before its document was read. It has only the configured
     /// endpoint.
     pub(crate) fn bootstrap(endpoint: Endpoint) -> Account {
-        let hub = Arc::new(Site::new(Region::new(HUB_REGION), endpoint));
+        let configured = Arc::new(Location::new(Region::new(CONFIGURED_ENDPOINT_REGION), endpoint));
         Account {
             generation: 0,
-            reads: vec![Arc::clone(&hub)],
-            writes: vec![Arc::clone(&hub)],
+            reads: vec![Arc::clone(&configured)],
+            writes: vec![Arc::clone(&configured)],
             is_multi_write: false,
             consistency: Consistency::Session,
-            hub,
+            configured,
             is_hedging_disabled: false,
             unavailable: Vec::new(),
         }
     }
 
-    /// The account after its document (the answer to `GET /`) was read.
-    /// Preferred regions come first in their order, the others as the account
-    /// lists them. Unknown members are ignored. Latencies and marks of endpoints
-    /// that still exist are kept.
+    /// The account after its document (the answer to `GET /`) was read. Preferred
+    /// regions come first in their order, the others follow in the order of the
+    /// document. Unknown members are ignored. Endpoints that still exist keep their
+    /// latencies and stay unavailable if they were.
     pub(crate) fn from_properties(
         body: &[u8],
         preferred: &[Region],
@@ -108,24 +112,25 @@ impl Account {
         let document: AccountDocument = serde_json::from_slice(body)
             .map_err(|error| format!("the account document cannot be read: {error}"))?;
         let is_multi_write = document.enable_multiple_write_locations.unwrap_or(false);
-        let mut readable = sites(document.readable_locations, previous);
+        let mut readable = locations(document.readable_locations, previous);
         if readable.is_empty() {
             return Err("the account document names no region to read from".to_owned());
         }
-        let mut writable = sites(document.writable_locations, previous);
+        let mut writable = locations(document.writable_locations, previous);
         use_configured_loopback(&mut readable, &mut writable, previous);
-        let reads = in_order(readable, preferred);
-        let mut writes = if is_multi_write { in_order(writable, preferred) } else { writable };
+        let reads = sorted_by_preference(readable, preferred);
+        let mut writes = if is_multi_write { sorted_by_preference(writable, preferred) } else { writable };
         if writes.is_empty() {
-            writes.push(Arc::clone(&previous.hub));
+            writes.push(Arc::clone(&previous.configured));
         }
         let is_known = |endpoint: &Endpoint| {
-            *endpoint == previous.hub.endpoint
-                || reads.iter().chain(&writes).any(|site| site.endpoint == *endpoint)
+            *endpoint == previous.configured.endpoint
+                || reads.iter().chain(&writes).any(|location| location.endpoint == *endpoint)
         };
         // A region may have refused writes before it became the write region.
-        let is_new_writer = |mark: &UnavailableMark| {
-            let named = |writes: &[Arc<Site>]| writes.iter().any(|site| site.endpoint == mark.endpoint);
+        let is_new_writer = |mark: &UnavailableEndpoint| {
+            let named =
+                |writes: &[Arc<Location>]| writes.iter().any(|location| location.endpoint == mark.endpoint);
             mark.usage == Usage::Write && named(&writes) && !named(&previous.writes)
         };
         let marks =
@@ -135,38 +140,42 @@ impl Account {
             unavailable: marks.cloned().collect(),
             is_multi_write,
             consistency: consistency(document.user_consistency_policy),
-            hub: Arc::clone(&previous.hub),
+            configured: Arc::clone(&previous.configured),
             is_hedging_disabled: document.disable_cross_regional_hedging.unwrap_or(false),
             reads,
             writes,
         })
     }
 
-    /// The sites from which to read the account document, in this order, each
-    /// endpoint once: the configured one, then the regions. Unavailable endpoints
-    /// and `suspect` come last. The configured endpoint leads to the write region,
-    /// so it comes last if the write region is suspect.
+    /// The locations from which to read the account document, in this order, each
+    /// endpoint once: the configured endpoint, then those of the regions. Unavailable
+    /// endpoints and the endpoint `suspect` come last. The configured endpoint leads to
+    /// the write region, so it also comes last if the write region is suspect.
     ///
-    /// Before the account was read, the preferred regions are asked by the host
-    /// names that the service gives its regions.
-    pub(crate) fn sites_to_ask(&self, preferred: &[Region], suspect: Option<&Endpoint>) -> Vec<Arc<Site>> {
-        let is_hub_suspect = self.writes.iter().any(|site| Some(&site.endpoint) == suspect);
-        let mut asked: Vec<Arc<Site>> = Vec::new();
+    /// Before the account was read, its regions are not known. Then the preferred
+    /// regions are asked by the host names that the service gives to regions.
+    pub(crate) fn locations_to_ask(
+        &self,
+        preferred: &[Region],
+        suspect: Option<&Endpoint>,
+    ) -> Vec<Arc<Location>> {
+        let is_configured_suspect = self.writes.iter().any(|location| Some(&location.endpoint) == suspect);
+        let mut asked: Vec<Arc<Location>> = Vec::new();
         let guesses = preferred.iter().filter(|_| self.generation == 0).take(REGIONS_MAX);
         let guesses = guesses.filter_map(|region| {
-            let endpoint = regional_endpoint(&self.hub.endpoint, region)?;
-            Some(Arc::new(Site::new(region.clone(), endpoint)))
+            let endpoint = regional_endpoint(&self.configured.endpoint, region)?;
+            Some(Arc::new(Location::new(region.clone(), endpoint)))
         });
-        let known = std::iter::once(&self.hub).chain(&self.reads).chain(&self.writes).cloned();
-        for site in known.chain(guesses) {
-            if asked.iter().all(|earlier| earlier.endpoint != site.endpoint) {
-                asked.push(site);
+        let known = std::iter::once(&self.configured).chain(&self.reads).chain(&self.writes).cloned();
+        for location in known.chain(guesses) {
+            if asked.iter().all(|earlier| earlier.endpoint != location.endpoint) {
+                asked.push(location);
             }
         }
-        asked.sort_by_key(|site| {
-            !self.is_available(&site.endpoint, Usage::Read)
-                || Some(&site.endpoint) == suspect
-                || (is_hub_suspect && site.endpoint == self.hub.endpoint)
+        asked.sort_by_key(|location| {
+            !self.is_available(&location.endpoint, Usage::Read)
+                || Some(&location.endpoint) == suspect
+                || (is_configured_suspect && location.endpoint == self.configured.endpoint)
         });
         asked
     }
@@ -182,7 +191,7 @@ impl Account {
     ) -> Account {
         let mut next = self.clone();
         next.unavailable.retain(|mark| !(mark.usage == usage && mark.endpoint == *endpoint));
-        next.unavailable.push(UnavailableMark {
+        next.unavailable.push(UnavailableEndpoint {
             endpoint: endpoint.clone(),
             usage,
             probe_from: now + period,
@@ -204,7 +213,7 @@ impl Account {
 
     /// The write region; `None` where all regions take writes.
     pub(crate) fn only_write_region(&self) -> Option<&Region> {
-        self.writes.first().filter(|_| !self.is_multi_write).map(|site| &site.region)
+        self.writes.first().filter(|_| !self.is_multi_write).map(|location| &location.region)
     }
 
     /// Whether any endpoint is avoided.
@@ -228,9 +237,9 @@ impl Account {
     }
 }
 
-impl Site {
+impl Location {
     pub(crate) fn new(region: Region, endpoint: Endpoint) -> Self {
-        Site { region, endpoint, latency: Arc::new(LatencyWindow::new()) }
+        Location { region, endpoint, latency: Arc::new(LatencyWindow::new()) }
     }
 }
 
@@ -238,8 +247,8 @@ impl Site {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct AccountDocument {
-    readable_locations: Option<Vec<Location>>,
-    writable_locations: Option<Vec<Location>>,
+    readable_locations: Option<Vec<LocationDocument>>,
+    writable_locations: Option<Vec<LocationDocument>>,
     enable_multiple_write_locations: Option<bool>,
     user_consistency_policy: Option<ConsistencyPolicy>,
     disable_cross_regional_hedging: Option<bool>,
@@ -247,7 +256,7 @@ struct AccountDocument {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Location {
+struct LocationDocument {
     name: String,
     database_account_endpoint: String,
 }
@@ -258,68 +267,73 @@ struct ConsistencyPolicy {
     default_consistency_level: Option<String>,
 }
 
-/// The sites of a list, in its order, each region once. A region whose endpoint
+/// The locations of a list, in its order, each region once. A region whose endpoint
 /// cannot be parsed is left out.
-fn sites(locations: Option<Vec<Location>>, previous: &Account) -> Vec<Arc<Site>> {
-    let mut sites: Vec<Arc<Site>> = Vec::new();
-    for location in locations.unwrap_or_default().into_iter().take(REGIONS_MAX) {
-        let region = Region::new(&location.name);
-        let Ok(endpoint) = Endpoint::parse(&location.database_account_endpoint) else { continue };
-        if sites.iter().all(|site| site.region != region) {
-            sites.push(previous.site(region, endpoint));
+fn locations(documents: Option<Vec<LocationDocument>>, previous: &Account) -> Vec<Arc<Location>> {
+    let mut locations: Vec<Arc<Location>> = Vec::new();
+    for document in documents.unwrap_or_default().into_iter().take(REGIONS_MAX) {
+        let region = Region::new(&document.name);
+        let Ok(endpoint) = Endpoint::parse(&document.database_account_endpoint) else { continue };
+        if locations.iter().all(|location| location.region != region) {
+            locations.push(previous.location(region, endpoint));
         }
     }
-    sites
+    locations
 }
 
 impl Account {
-    /// The site of a region: the existing one, if its endpoint is the same, or a
+    /// The location of a region: the existing one, if its endpoint is the same, or a
     /// new one.
-    fn site(&self, region: Region, endpoint: Endpoint) -> Arc<Site> {
+    fn location(&self, region: Region, endpoint: Endpoint) -> Arc<Location> {
         let known = self.reads.iter().chain(&self.writes);
-        let known = known.chain(std::iter::once(&self.hub));
-        let mut known = known.filter(|site| site.region == region && site.endpoint == endpoint);
-        known.next().cloned().unwrap_or_else(|| Arc::new(Site::new(region, endpoint)))
+        let known = known.chain(std::iter::once(&self.configured));
+        let mut known = known.filter(|location| location.region == region && location.endpoint == endpoint);
+        known.next().cloned().unwrap_or_else(|| Arc::new(Location::new(region, endpoint)))
     }
 }
 
-/// The endpoint of a region, by the service's naming: West US of
-/// `shop.documents.azure.com` is `shop-westus.documents.azure.com`. `None` for
-/// other hosts.
-fn regional_endpoint(hub: &Endpoint, region: &Region) -> Option<Endpoint> {
-    let (account, rest) = hub.host().split_once('.')?;
+/// The endpoint of a region, by the service's naming: the endpoint of West US in the
+/// account `shop.documents.azure.com` is `shop-westus.documents.azure.com`. `None` for
+/// hosts that are not the service's.
+fn regional_endpoint(configured: &Endpoint, region: &Region) -> Option<Endpoint> {
+    let (account, rest) = configured.host().split_once('.')?;
     if !rest.starts_with("documents.azure.") {
         return None;
     }
     let region: String = region.name().split_whitespace().collect::<String>().to_ascii_lowercase();
-    let scheme = if hub.is_tls() { "https" } else { "http" };
-    Endpoint::parse(&format!("{scheme}://{account}-{region}.{rest}:{}", hub.port())).ok()
+    let scheme = if configured.is_tls() { "https" } else { "http" };
+    Endpoint::parse(&format!("{scheme}://{account}-{region}.{rest}:{}", configured.port())).ok()
 }
 
-/// Keeps the configured endpoint of a local emulator with one region. An emulator
-/// in a container names itself by an address inside that container
-/// (`127.0.0.1:8081`, `172.17.0.2`), while the client uses a mapped port.
-fn use_configured_loopback(readable: &mut [Arc<Site>], writable: &mut [Arc<Site>], previous: &Account) {
-    let hub = &previous.hub.endpoint;
+/// For a local emulator with one region, uses the configured endpoint instead of the
+/// one in the account document. An emulator in a container reports an address inside
+/// that container (`127.0.0.1:8081`, `172.17.0.2`), while the client reaches it by a
+/// mapped port.
+fn use_configured_loopback(
+    readable: &mut [Arc<Location>],
+    writable: &mut [Arc<Location>],
+    previous: &Account,
+) {
+    let configured = &previous.configured.endpoint;
     let [only] = readable else { return };
-    if hub.is_loopback() && only.endpoint != *hub {
-        *only = previous.site(only.region.clone(), hub.clone());
-        let same = writable.iter_mut().filter(|site| site.region == only.region);
-        same.for_each(|site| *site = Arc::clone(only));
+    if configured.is_loopback() && only.endpoint != *configured {
+        *only = previous.location(only.region.clone(), configured.clone());
+        let same = writable.iter_mut().filter(|location| location.region == only.region);
+        same.for_each(|location| *location = Arc::clone(only));
     }
 }
 
 /// Sorts the preferred regions first, in their order; the others keep their order.
-fn in_order(mut sites: Vec<Arc<Site>>, preferred: &[Region]) -> Vec<Arc<Site>> {
-    let rank = |site: &Arc<Site>| {
-        preferred.iter().position(|region| *region == site.region).unwrap_or(preferred.len())
+fn sorted_by_preference(mut locations: Vec<Arc<Location>>, preferred: &[Region]) -> Vec<Arc<Location>> {
+    let rank = |location: &Arc<Location>| {
+        preferred.iter().position(|region| *region == location.region).unwrap_or(preferred.len())
     };
-    sites.sort_by_key(rank);
-    sites
+    locations.sort_by_key(rank);
+    locations
 }
 
 /// The account's consistency. An unknown level counts as session: requests then
-/// carry tokens, which a service with a stronger level ignores.
+/// carry session tokens, which the service ignores at other levels.
 fn consistency(policy: Option<ConsistencyPolicy>) -> Consistency {
     let level = policy.and_then(|policy| policy.default_consistency_level).unwrap_or_default();
     match level.as_str() {

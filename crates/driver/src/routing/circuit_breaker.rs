@@ -1,16 +1,16 @@
-//! Circuit breakers: one physical partition of one container in one region is
-//! taken out of use after consecutive failures, and tried again by a single
-//! request some seconds later.
+//! Circuit breakers: after consecutive failures, a breaker takes one physical
+//! partition of one container in one region out of use. Some seconds later a single
+//! request may probe the partition.
 //!
-//! [`Breakers`] is a snapshot. It holds only partitions with failures, so it is
-//! empty while everything works. A transition returns the next snapshot, or
-//! `None` when nothing changes and nothing need be published: in an outage most
-//! failures find their breaker open already. Reads and writes of a partition are
-//! counted separately, because a region may refuse one and serve the other. The
-//! key contains the container's `_rid`, because every container has a range "0".
+//! [`Breakers`] is a snapshot. It has breakers only for partitions with failures, so
+//! it is empty while everything works. A change returns the next snapshot, or `None`
+//! when nothing changes and nothing has to be published: in an outage, the breaker is
+//! already open for most failures. Reads and writes of a partition are counted
+//! separately, because a region may refuse one and serve the other. The key contains
+//! the container's `_rid`, because every container has a range "0".
 //!
 //! What always holds: breakers are sorted by partition, there are at most
-//! [`BREAKERS_MAX`], and each has counted something for reads or for writes.
+//! [`BREAKERS_MAX`], and each has counted a failure or a lost hedge.
 
 mod breaker;
 
@@ -45,7 +45,7 @@ pub(crate) struct BreakerKey<'a> {
     pub(crate) usage: Usage,
 }
 
-/// Whether requests may pass.
+/// Whether a breaker lets requests pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Gate {
     /// Requests may pass.
@@ -76,7 +76,7 @@ impl Breakers {
 
     /// Whether anything is counted for this partition in this region, so that a
     /// success must be reported.
-    pub(crate) fn has(&self, partition: &Partition, region: &Region) -> bool {
+    pub(crate) fn has_breaker(&self, partition: &Partition, region: &Region) -> bool {
         self.find(partition, region).is_some()
     }
 
@@ -92,17 +92,17 @@ impl Breakers {
             Usage::Read => self.options.read_failures,
             Usage::Write => self.options.write_failures,
         };
-        self.counted(key, now, sample, |state| increment(&mut state.failures) >= failures_max)
+        self.count_event(key, now, sample, |state| increment(&mut state.failures) >= failures_max)
     }
 
-    /// Another region answered first, though it was asked later.
+    /// This region lost a hedge: another region was asked later and answered first.
     pub(crate) fn hedge_lost(&self, key: BreakerKey<'_>, now: Instant, sample: f64) -> Option<Breakers> {
         let losses_max = self.options.hedge_losses;
-        self.counted(key, now, sample, |state| increment(&mut state.hedge_losses) >= losses_max)
+        self.count_event(key, now, sample, |state| increment(&mut state.hedge_losses) >= losses_max)
     }
 
-    /// This region answered first, though another one was asked too. Failures
-    /// stay counted.
+    /// This region won a hedge: it answered first, though another region was asked too.
+    /// The count of failures does not change.
     pub(crate) fn hedge_won(&self, key: BreakerKey<'_>) -> Option<Breakers> {
         let state = self.state(key);
         let is_counting = state.failures > 0 || state.open.is_some();
@@ -123,9 +123,9 @@ impl Breakers {
         self.with_state(key, UsageState { open: Some(open.claimed(now)), ..state })
     }
 
-    /// Removes what is too old to count: old failures, and open breakers of
-    /// partitions that no request has gone to since (deleted, split).
-    pub(crate) fn sweep(&self, now: Instant) -> Option<Breakers> {
+    /// Removes counts that are too old, and open breakers of partitions that no longer
+    /// get requests, because they were split or deleted.
+    pub(crate) fn remove_stale(&self, now: Instant) -> Option<Breakers> {
         let is_stale = |state: &UsageState| state.is_stale(self.options.counter_reset, now);
         if !self.breakers.iter().any(|breaker| is_stale(&breaker.read) || is_stale(&breaker.write)) {
             return None;
@@ -141,9 +141,10 @@ impl Breakers {
 }
 
 impl Breakers {
-    /// Counts an event with `count`, which says whether the limit is reached. An
-    /// open breaker counts nothing more; a failed probe postpones the next one.
-    fn counted(
+    /// Counts a failure or a lost hedge with `count`, which returns whether the limit
+    /// is reached. An open breaker counts nothing. A failed probe postpones the next
+    /// probe.
+    fn count_event(
         &self,
         key: BreakerKey<'_>,
         now: Instant,
@@ -156,7 +157,7 @@ impl Breakers {
         let mut state = self.state(key);
         let opened = OpenState { probe_from: now + self.pause(sample), claimed_until: None };
         match state.open {
-            Some(open) if !open.is_probed(now) => return None,
+            Some(open) if !open.is_probe_outcome(now) => return None,
             Some(_) => state = UsageState { open: Some(opened), last: Some(now), ..state },
             None => {
                 state = state.counting_from(now, self.options.counter_reset);
@@ -167,7 +168,7 @@ impl Breakers {
         self.with_state(key, state)
     }
 
-    /// How long a breaker stays open: `probe_after`, and up to half of it more.
+    /// How long a breaker stays open: `probe_after`, plus up to half of it as jitter.
     fn pause(&self, sample: f64) -> Duration {
         self.options.probe_after + self.options.probe_after.mul_f64(sample.clamp(0.0, 1.0) / 2.0)
     }
@@ -178,13 +179,13 @@ impl Breakers {
         same.find(|breaker| breaker.region == *region)
     }
 
-    /// The state for this key; at rest when nothing is counted.
+    /// The state for this key; the default state when there is no breaker.
     fn state(&self, key: BreakerKey<'_>) -> UsageState {
         self.find(key.partition, key.region)
             .map_or(UsageState::default(), |breaker| *breaker.state(key.usage))
     }
 
-    /// The snapshot with another state for this key. A breaker at rest is
+    /// The next snapshot, with this state for this key. A breaker without counts is
     /// removed.
     fn with_state(&self, key: BreakerKey<'_>, state: UsageState) -> Option<Breakers> {
         if self.state(key) == state {

@@ -10,8 +10,8 @@
 //!
 //! What always holds: counts of two uses of a slice are never mixed, and a region
 //! that becomes slow cannot raise the threshold by itself. [`threshold`] uses the
-//! fastest region. When only one region was measured (all traffic goes to the
-//! first region while it works), it uses that region's usual percentile.
+//! fastest region. While the first region works, it gets all traffic, so only that
+//! region is measured; then its usual percentile limits the threshold.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -19,13 +19,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::account::Site;
+use super::account::Location;
 
 /// The length of a slice. With enough traffic a change of latency shows after at
 /// most one slice.
 const SLICE: Duration = Duration::from_secs(5);
 
-/// Slices kept: half a minute, for regions with little traffic.
+/// The number of slices: together they are half a minute, for regions with little
+/// traffic.
 const SLICES: usize = 6;
 
 /// When the newest slices hold this many requests, older slices are not used.
@@ -43,13 +44,13 @@ const SAMPLES_TRUSTED: u32 = 100;
 /// slices and of the period before.
 const USUAL_SLICES: u64 = 30;
 
-/// Where no other region was measured, the threshold rises to at most this many
-/// times the usual percentile. Above it hedges are sent, which measure the other
-/// regions; if these are as slow, the threshold follows.
-const RISE_ALONE_MAX: u32 = 2;
+/// When no other region was measured, the threshold rises to at most this many times
+/// the usual percentile. Slower requests are hedged, and the hedges measure the other
+/// regions. If those are slow too, the threshold rises further.
+const RISE_UNCONFIRMED_MAX: u32 = 2;
 
-/// A percentile is computed at most this often; in between, the last one is used.
-const KEPT_FOR: Duration = Duration::from_millis(100);
+/// How long a computed percentile is used before it is computed again.
+const PERCENTILE_CACHED_FOR: Duration = Duration::from_millis(100);
 
 /// Buckets per doubling: neighbouring bounds are 3 to 6 % apart.
 const STEPS: usize = 1 << STEP_BITS;
@@ -83,11 +84,17 @@ pub(crate) struct LatencyWindow {
 }
 
 /// How long to wait for the first region before the second one is asked as well:
-/// the P99 of the fastest of `sites`, within the bounds and within 50 to 4000 ms.
-pub(crate) fn threshold(sites: &[&Arc<Site>], min: Duration, max: Duration, now: Instant) -> Duration {
-    let measured = |site: &&&Arc<Site>| site.latency.p99(now).is_some();
-    let is_alone = sites.len() > 1 && sites.iter().filter(measured).count() == 1;
-    let fastest = sites.iter().filter_map(|site| site.latency.threshold(is_alone, now)).min();
+/// the P99 of the fastest of `locations`, within the bounds and within 50 to 4000 ms.
+pub(crate) fn threshold(
+    locations: &[&Arc<Location>],
+    min: Duration,
+    max: Duration,
+    now: Instant,
+) -> Duration {
+    let measured = |location: &&&Arc<Location>| location.latency.p99(now).is_some();
+    let is_only_measured = locations.len() > 1 && locations.iter().filter(measured).count() == 1;
+    let fastest =
+        locations.iter().filter_map(|location| location.latency.threshold(is_only_measured, now)).min();
     let floor = min.clamp(THRESHOLD_FLOOR, THRESHOLD_CEILING);
     let ceiling = max.clamp(floor, THRESHOLD_CEILING);
     fastest.unwrap_or(THRESHOLD_UNKNOWN).clamp(floor, ceiling)
@@ -113,7 +120,8 @@ impl LatencyWindow {
     /// there were too few.
     pub(crate) fn p99(&self, now: Instant) -> Option<Duration> {
         let origin = *self.origin.get()?;
-        let tick = (now.saturating_duration_since(origin).as_millis() / KEPT_FOR.as_millis()) as u32;
+        let tick =
+            (now.saturating_duration_since(origin).as_millis() / PERCENTILE_CACHED_FOR.as_millis()) as u32;
         match self.current.get(tick) {
             Some(percentile) => percentile,
             None => self.current.put(tick, self.compute(slice_number(origin, now))),
@@ -121,21 +129,21 @@ impl LatencyWindow {
     }
 
     /// The threshold that follows from this region: its P99. When no other region was
-    /// measured, at most [`RISE_ALONE_MAX`] times the usual percentile.
-    fn threshold(&self, is_alone: bool, now: Instant) -> Option<Duration> {
+    /// measured, at most [`RISE_UNCONFIRMED_MAX`] times the usual percentile.
+    fn threshold(&self, is_only_measured: bool, now: Instant) -> Option<Duration> {
         let p99 = self.p99(now)?;
         let period = slice_number(*self.origin.get()?, now) / USUAL_SLICES;
         let usual = [Some(period), period.checked_sub(1)].into_iter().flatten();
         let usual = usual.filter_map(|period| self.usual[period as usize % 2].get(period as u32)?).min();
-        Some(usual.filter(|_| is_alone).map_or(p99, |usual| p99.min(usual * RISE_ALONE_MAX)))
+        Some(usual.filter(|_| is_only_measured).map_or(p99, |usual| p99.min(usual * RISE_UNCONFIRMED_MAX)))
     }
 
     /// Takes the percentile over the newest slices, and stores it if it is the least
     /// of its period.
     fn compute(&self, newest: u64) -> Option<Duration> {
-        let mut looked_at: [Option<&Slice>; SLICES] = [None; SLICES];
+        let mut used: [Option<&Slice>; SLICES] = [None; SLICES];
         let mut count: u32 = 0;
-        for (age, slot) in looked_at.iter_mut().enumerate() {
+        for (age, slot) in used.iter_mut().enumerate() {
             *slot = newest.checked_sub(age as u64).and_then(|number| self.slice(number));
             count = count.saturating_add(slot.map_or(0, |slice| slice.count.load(Ordering::Relaxed)));
             if count >= SAMPLES_ENOUGH {
@@ -145,7 +153,7 @@ impl LatencyWindow {
         if count < SAMPLES_MIN {
             return None;
         }
-        let p99 = percentile(&looked_at, count);
+        let p99 = percentile(&used, count);
         if count >= SAMPLES_TRUSTED {
             let period = newest / USUAL_SLICES;
             let usual = &self.usual[period as usize % 2];
@@ -162,23 +170,24 @@ impl LatencyWindow {
     }
 }
 
-/// The latency that all but the slowest hundredth of `count` stayed under.
+/// The latency that all but the slowest hundredth of the `count` requests stayed
+/// under.
 fn percentile(slices: &[Option<&Slice>], count: u32) -> Option<Duration> {
     // At least one request is above the percentile: with few requests, the slowest one
     // decides.
     let mut above = (count / 100).max(1);
     for bucket in (0..BUCKETS).rev() {
         let counts = slices.iter().flatten().map(|slice| slice.buckets[bucket].load(Ordering::Relaxed));
-        let here = counts.fold(0u32, u32::saturating_add);
-        if here >= above {
+        let in_bucket = counts.fold(0u32, u32::saturating_add);
+        if in_bucket >= above {
             return Some(upper_bound(bucket));
         }
-        above -= here;
+        above -= in_bucket;
     }
     None
 }
 
-/// One slice of time.
+/// The counts of one slice of time.
 #[derive(Debug)]
 struct Slice {
     /// Which slice since the origin these counts belong to.

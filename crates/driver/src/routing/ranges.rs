@@ -13,7 +13,7 @@ use bytes::Bytes;
 use perihelion_model::partition_key::{EffectiveKey, EffectiveRange};
 use serde::Deserialize;
 
-/// Ranges that one container may have; the largest have some thousands.
+/// The most ranges of one container. The largest containers have some thousands.
 const RANGES_MAX: usize = 65_536;
 
 /// One physical partition.
@@ -21,20 +21,20 @@ const RANGES_MAX: usize = 65_536;
 pub struct Range {
     /// The range's id. A container never uses an id twice.
     pub id: Arc<str>,
-    /// The effective partition keys it holds.
+    /// The effective partition keys that the range holds.
     pub range: EffectiveRange,
-    /// All ranges that it replaced, by splits and merges.
+    /// The ids of all ranges that this range has replaced, after splits and merges.
     pub parents: Vec<Arc<str>>,
 }
 
 /// A container's ranges, sorted, without gaps. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct RangeMap {
-    shared: Arc<Shared>,
+    shared: Arc<SharedRanges>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct SharedRanges {
     sorted: Vec<Range>,
     index_by_id: HashMap<Arc<str>, usize>,
 }
@@ -55,14 +55,14 @@ impl RangeMap {
                 return Err(format!("the container has more than {RANGES_MAX} partition key ranges"));
             }
         }
-        let gone: HashSet<Arc<str>> = ranges.values().flat_map(|range| &range.parents).cloned().collect();
-        ranges.retain(|id, _| !gone.contains(id));
+        let replaced: HashSet<Arc<str>> = ranges.values().flat_map(|range| &range.parents).cloned().collect();
+        ranges.retain(|id, _| !replaced.contains(id));
         let mut sorted: Vec<Range> = ranges.into_values().collect();
         sorted.sort_by(|a, b| a.range.min.cmp(&b.range.min));
-        check_whole(&sorted)?;
+        check_coverage(&sorted)?;
         let index_by_id =
             sorted.iter().enumerate().map(|(index, range)| (Arc::clone(&range.id), index)).collect();
-        Ok(RangeMap { shared: Arc::new(Shared { sorted, index_by_id }) })
+        Ok(RangeMap { shared: Arc::new(SharedRanges { sorted, index_by_id }) })
     }
 
     /// The range that holds a key.
@@ -91,7 +91,7 @@ impl RangeMap {
         self.shared.index_by_id.get(id).map(|index| &self.shared.sorted[*index])
     }
 
-    /// The ranges that hold what `id` held before it split or merged.
+    /// The ranges that replaced the range `id` when it was split or merged.
     pub fn children_of(&self, id: &str) -> Vec<&Range> {
         self.iter().filter(|range| range.parents.iter().any(|parent| **parent == *id)).collect()
     }
@@ -147,22 +147,22 @@ impl RangeDocument {
     }
 }
 
-fn check_whole(sorted: &[Range]) -> Result<(), String> {
+fn check_coverage(sorted: &[Range]) -> Result<(), String> {
     let whole = EffectiveRange::whole();
-    let mut reached = whole.min;
+    let mut covered_to = whole.min;
     for range in sorted {
-        if range.range.min != reached {
+        if range.range.min != covered_to {
             let (id, min) = (&range.id, range.range.min.to_hex());
-            let reached = reached.to_hex();
+            let covered_to = covered_to.to_hex();
             return Err(format!(
-                "partition key range {id:?} begins at {min:?} where {reached:?} was expected: \
+                "partition key range {id:?} begins at {min:?} where {covered_to:?} was expected: \
                  the feed was read during a split or a merge"
             ));
         }
-        reached = range.range.max.clone();
+        covered_to = range.range.max.clone();
     }
-    if reached != whole.max {
-        return Err(format!("the partition key ranges end at {:?}", reached.to_hex()));
+    if covered_to != whole.max {
+        return Err(format!("the partition key ranges end at {:?}", covered_to.to_hex()));
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::account::{Account, Site, Usage};
+use super::account::{Account, Location, Usage};
 use super::circuit_breaker::{BreakerKey, Breakers, Gate, Partition};
 use crate::region::Region;
 
@@ -27,11 +27,11 @@ pub(crate) enum RouteTo {
 /// The region chosen for an attempt.
 #[derive(Debug, Clone)]
 pub(crate) struct Route {
-    pub(crate) site: Arc<Site>,
+    pub(crate) location: Arc<Location>,
     /// The number of regions that the operation may use, this one included; at
     /// least 1.
     pub(crate) candidates: u32,
-    /// The attempt is a probe: it finds out whether an open breaker may close.
+    /// Whether the attempt is a probe, which finds out if an open breaker may close.
     pub(crate) is_probe: bool,
 }
 
@@ -43,117 +43,120 @@ pub(crate) struct RouteRequest<'a> {
     pub(crate) breakers: &'a Breakers,
     /// The operation's partition, when there is exactly one.
     pub(crate) partition: Option<&'a Partition>,
-    pub(crate) excluded: &'a [Region],
+    pub(crate) excluded_regions: &'a [Region],
     /// Regions of earlier attempts of this operation.
-    pub(crate) tried: &'a [Region],
+    pub(crate) tried_regions: &'a [Region],
     /// The region that the verdict asks for; `None` for the first attempt.
     pub(crate) route_to: Option<RouteTo>,
     /// The region of the last attempt.
-    pub(crate) last: Option<&'a Region>,
+    pub(crate) last_region: Option<&'a Region>,
     pub(crate) now: Instant,
 }
 
 /// Picks the region of an attempt.
 pub(crate) fn resolve(request: &RouteRequest<'_>) -> Route {
     let candidates = request.candidates().count().max(1) as u32;
-    let named = match request.route_to {
-        Some(RouteTo::Same) => request.last_site(),
-        Some(RouteTo::WriteRegion) => request.write_site(),
+    let requested = match request.route_to {
+        Some(RouteTo::Same) => request.last_location(),
+        Some(RouteTo::WriteRegion) => request.write_location(),
         Some(RouteTo::Next) | None => None,
     };
-    if let Some(site) = named {
-        return Route { site: Arc::clone(site), candidates, is_probe: false };
+    if let Some(location) = requested {
+        return Route { location: Arc::clone(location), candidates, is_probe: false };
     }
-    let best = request.candidates().enumerate().min_by_key(|(index, site)| request.rank(*index, site));
-    let site = best.map_or(&request.account.hub, |(_, site)| site);
-    Route { site: Arc::clone(site), candidates, is_probe: request.gate(site) == Gate::ProbeDue }
+    let best =
+        request.candidates().enumerate().min_by_key(|(index, location)| request.rank(*index, location));
+    let location = best.map_or(&request.account.configured, |(_, location)| location);
+    Route { location: Arc::clone(location), candidates, is_probe: request.gate(location) == Gate::ProbeDue }
 }
 
 /// The second region for a hedge: one that the operation may use and has not
 /// tried, that is available and has no open breaker.
 pub(crate) fn alternate(request: &RouteRequest<'_>, primary: &Route) -> Option<Route> {
-    let mut others = request.candidates().filter(|site| {
-        site.region != primary.site.region
-            && site.endpoint != primary.site.endpoint
-            && !request.is_tried(site)
-            && request.is_available(site)
-            && request.gate(site) == Gate::Closed
+    let mut others = request.candidates().filter(|location| {
+        location.region != primary.location.region
+            && location.endpoint != primary.location.endpoint
+            && !request.is_tried(location)
+            && request.is_available(location)
+            && request.gate(location) == Gate::Closed
     });
-    let site = Arc::clone(others.next()?);
-    Some(Route { site, candidates: primary.candidates, is_probe: false })
+    let location = Arc::clone(others.next()?);
+    Some(Route { location, candidates: primary.candidates, is_probe: false })
 }
 
-/// The rank of a region: smaller is better. Regions not tried yet come first; then
-/// regions without a known failure; then the order of preference. Once all were tried, the order
-/// continues after the last one tried.
+/// The rank of a region: the smallest one is chosen. Regions that were not tried yet
+/// come first. Among equals, regions without a known failure come first, then the
+/// order of preference decides. Once all regions were tried, the order begins after
+/// the region that was tried last.
 type Rank = (bool, bool, bool, usize);
 
 impl<'a> RouteRequest<'a> {
     /// The regions to choose from, in order of preference.
-    fn candidates(&self) -> impl Iterator<Item = &'a Arc<Site>> + use<'a> {
+    fn candidates(&self) -> impl Iterator<Item = &'a Arc<Location>> + use<'a> {
         let account = self.account;
-        let (first, rest): (&[Arc<Site>], &[Arc<Site>]) = match self.usage {
+        let (first, rest): (&[Arc<Location>], &[Arc<Location>]) = match self.usage {
             Usage::Read => (&account.reads, &[]),
-            // A single write region may have moved before the account document
-            // says so: the other regions are asked one after the other.
+            // An only write region may have moved before the account document says
+            // so. Then the other regions are asked one after the other.
             Usage::Write if self.is_looking_for_write_region() => (&account.writes, &account.reads),
             Usage::Write => (&account.writes, &[]),
         };
-        let excluded = if self.is_exclusion_void() { &[] } else { self.excluded };
-        let further = rest.iter().filter(|site| first.iter().all(|other| other.region != site.region));
-        first.iter().chain(further).filter(move |site| !excluded.contains(&site.region))
+        let excluded = if self.ignores_exclusions() { &[] } else { self.excluded_regions };
+        let further =
+            rest.iter().filter(|location| first.iter().all(|other| other.region != location.region));
+        first.iter().chain(further).filter(move |location| !excluded.contains(&location.region))
     }
 
     fn is_looking_for_write_region(&self) -> bool {
         !self.account.is_multi_write && self.route_to == Some(RouteTo::Next)
     }
 
-    /// Whether the exclusions do not apply: a single write region cannot be
-    /// excluded.
-    fn is_exclusion_void(&self) -> bool {
-        let is_excluded = |site: &Arc<Site>| self.excluded.contains(&site.region);
+    /// Whether exclusions are ignored: an only write region cannot be excluded.
+    fn ignores_exclusions(&self) -> bool {
+        let is_excluded = |location: &Arc<Location>| self.excluded_regions.contains(&location.region);
         self.usage == Usage::Write
             && !self.account.is_multi_write
             && self.account.writes.iter().all(is_excluded)
     }
 
-    fn last_site(&self) -> Option<&'a Arc<Site>> {
-        let (account, last) = (self.account, self.last?);
-        let known = account.reads.iter().chain(&account.writes).chain(std::iter::once(&account.hub));
-        self.candidates().chain(known).find(|site| site.region == *last)
+    fn last_location(&self) -> Option<&'a Arc<Location>> {
+        let (account, last) = (self.account, self.last_region?);
+        let known = account.reads.iter().chain(&account.writes).chain(std::iter::once(&account.configured));
+        self.candidates().chain(known).find(|location| location.region == *last)
     }
 
     /// The write region, if it may be used and is available. Once all other regions
     /// were tried it is used even if it is marked unavailable, because no other
     /// region has all writes.
-    fn write_site(&self) -> Option<&'a Arc<Site>> {
-        let (account, excluded) = (self.account, self.excluded);
-        let mut writes = account.writes.iter().filter(|site| !excluded.contains(&site.region));
-        let reachable = writes.clone().find(|site| self.is_available(site));
-        reachable.or_else(|| writes.next().filter(|_| self.candidates().all(|site| self.is_tried(site))))
+    fn write_location(&self) -> Option<&'a Arc<Location>> {
+        let (account, excluded) = (self.account, self.excluded_regions);
+        let mut writes = account.writes.iter().filter(|location| !excluded.contains(&location.region));
+        let reachable = writes.clone().find(|location| self.is_available(location));
+        reachable
+            .or_else(|| writes.next().filter(|_| self.candidates().all(|location| self.is_tried(location))))
     }
 
-    fn rank(&self, index: usize, site: &Arc<Site>) -> Rank {
-        let is_tried = self.is_tried(site);
-        let is_bad = !self.is_available(site) || self.gate(site) == Gate::Open;
+    fn rank(&self, index: usize, location: &Arc<Location>) -> Rank {
+        let is_tried = self.is_tried(location);
+        let is_failing = !self.is_available(location) || self.gate(location) == Gate::Open;
         // Only regions that were tried are ordered around the last one.
-        let last_index = || self.candidates().position(|site| Some(&site.region) == self.last);
+        let last_index = || self.candidates().position(|location| Some(&location.region) == self.last_region);
         let is_before_next = is_tried && last_index().is_some_and(|last| index <= last);
-        (is_tried, is_bad, is_before_next, index)
+        (is_tried, is_failing, is_before_next, index)
     }
 
-    fn is_tried(&self, site: &Site) -> bool {
-        self.tried.contains(&site.region) || self.last == Some(&site.region)
+    fn is_tried(&self, location: &Location) -> bool {
+        self.tried_regions.contains(&location.region) || self.last_region == Some(&location.region)
     }
 
-    fn is_available(&self, site: &Site) -> bool {
-        self.account.is_available(&site.endpoint, self.usage)
+    fn is_available(&self, location: &Location) -> bool {
+        self.account.is_available(&location.endpoint, self.usage)
     }
 
-    fn gate(&self, site: &Site) -> Gate {
+    fn gate(&self, location: &Location) -> Gate {
         match self.partition {
             Some(partition) if !self.breakers.is_empty() => {
-                let key = BreakerKey { partition, region: &site.region, usage: self.usage };
+                let key = BreakerKey { partition, region: &location.region, usage: self.usage };
                 self.breakers.gate(key, self.now)
             }
             _ => Gate::Closed,

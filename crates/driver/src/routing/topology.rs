@@ -27,8 +27,9 @@ pub(crate) struct Topology {
     breakers: ArcSwap<Breakers>,
     options: TopologyOptions,
     breaker_options: CircuitBreakerOptions,
-    /// Wakes the background task: an endpoint was marked and is to be probed.
-    pub(crate) marked: Arc<Notify>,
+    /// Wakes the background task when an endpoint was marked unavailable, so that the
+    /// task will probe the endpoint.
+    pub(crate) endpoint_marked: Arc<Notify>,
 }
 
 impl Topology {
@@ -42,7 +43,7 @@ impl Topology {
             breakers: ArcSwap::from_pointee(Breakers::new(breaker_options.clone())),
             options,
             breaker_options,
-            marked: Arc::default(),
+            endpoint_marked: Arc::default(),
         }
     }
 
@@ -58,8 +59,8 @@ impl Topology {
         &self.breaker_options
     }
 
-    /// Replaces the account by what `read` makes of the current one. After an
-    /// error the current one stays.
+    /// Replaces the account by the one that `read` returns for the current one. After an
+    /// error the current account stays.
     pub(crate) fn update_account<E>(&self, read: impl Fn(&Account) -> Result<Account, E>) -> Result<(), E> {
         let mut failed = None;
         self.account.rcu(|account| match read(account) {
@@ -72,10 +73,11 @@ impl Topology {
         failed.map_or(Ok(()), Err)
     }
 
+    /// An endpoint has failed: it is avoided until a probe has succeeded.
     pub(crate) fn endpoint_failed(&self, endpoint: &Endpoint, usage: Usage, now: Instant) {
         let period = self.options.unavailable_for;
         self.account.rcu(|account| account.mark_unavailable(endpoint, usage, now, period));
-        self.marked.notify_one();
+        self.endpoint_marked.notify_one();
     }
 
     /// A probe has failed: the endpoint is avoided for another period.
@@ -89,12 +91,13 @@ impl Topology {
         }
     }
 
+    /// A probe has succeeded: the endpoint is used again.
     pub(crate) fn endpoint_answered(&self, endpoint: &Endpoint) {
         self.account.rcu(|account| account.mark_available(endpoint));
     }
 
-    /// Whether the caller gets the right to probe a partition whose breaker is
-    /// open.
+    /// Claims the probe of a partition whose breaker is open. Returns whether the caller
+    /// may probe.
     pub(crate) fn claim_probe(&self, key: BreakerKey<'_>, now: Instant) -> bool {
         let mut is_claimed = false;
         self.breakers.rcu(|breakers| {
@@ -105,7 +108,8 @@ impl Topology {
         is_claimed
     }
 
-    /// Replaces the breakers by what `change` makes of them. `None` leaves them.
+    /// Replaces the breakers by those that `change` returns. When it returns `None`, they
+    /// stay.
     pub(crate) fn update_breakers(&self, change: impl Fn(&Breakers) -> Option<Breakers>) {
         if self.breaker_options.enabled {
             self.breakers.rcu(|breakers| change(breakers).map_or_else(|| Arc::clone(breakers), Arc::new));

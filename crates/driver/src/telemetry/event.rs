@@ -48,7 +48,8 @@ pub(super) fn level(report: &Report<'_>) -> Level {
         report.diagnostics.attempts().any(|attempt| is_retry(attempt.context))
     };
     match report.error {
-        // Programs expect these: they check whether something exists, or who was first.
+        // Programs expect these errors, when they check whether a resource exists or
+        // when several writers compete.
         Some(error) if error.is_not_found() || error.is_conflict() || error.is_precondition_failed() => {
             Level::DEBUG
         }

@@ -17,7 +17,7 @@ use super::{
     ATTEMPTS, DURATION, FAILOVERS, HEDGES, REQUEST_CHARGE, RETURNED_ROWS, Report, SYSTEM, THROTTLES,
 };
 
-/// As many series as OpenTelemetry's SDKs keep per metric.
+/// The most series: as many as OpenTelemetry's SDKs keep for a metric.
 const SERIES_MAX: usize = 2000;
 
 /// The handles of one series.
@@ -81,8 +81,9 @@ impl SeriesCache {
         ));
         let table = self.table.load();
         match table.get(&hash) {
-            Some(series) if series.identity.is(report) => use_handles(&series.handles),
-            // Two series with one hash are too rare to need a list.
+            Some(series) if series.identity.matches(report) => use_handles(&series.handles),
+            // Two series with the same hash are rare, so the second one is counted as
+            // overflow.
             Some(_) => use_handles(&self.overflow),
             None if table.len() >= SERIES_MAX => use_handles(&self.overflow),
             None => use_handles(&self.add(hash, report).handles),
@@ -159,7 +160,7 @@ impl Identity {
         }
     }
 
-    fn is(&self, report: &Report<'_>) -> bool {
+    fn matches(&self, report: &Report<'_>) -> bool {
         self.operation == report.operation
             && self.database.as_deref() == report.database
             && self.container.as_deref() == report.container

@@ -1,5 +1,5 @@
-//! Collects the parts of a body. One part is passed on as it is, several are
-//! copied into one buffer, and a body above the limit is refused.
+//! Collects the parts of a body. A single part is returned without a copy, several
+//! parts are copied into one buffer, and a body above the limit is refused.
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
@@ -8,7 +8,7 @@ use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Sent};
 
 use super::limits::BODY_BYTES_MAX;
 
-/// The body is longer than the limit, or its headers announce that it will be.
+/// The error for a body that is longer than the limit, or is announced to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TooLong;
 
@@ -23,9 +23,9 @@ impl TooLong {
 #[derive(Debug)]
 pub(super) struct BodyCollector {
     announced: usize,
-    /// The only part so far; empty once there are several.
+    /// The only part so far; empty once there are several parts.
     first: Bytes,
-    several: BytesMut,
+    joined: BytesMut,
 }
 
 impl BodyCollector {
@@ -35,15 +35,15 @@ impl BodyCollector {
         let announced = match length.map(str::parse::<u64>) {
             Some(Ok(length)) if length > BODY_BYTES_MAX as u64 => return Err(TooLong),
             Some(Ok(length)) => length as usize,
-            // The protocol checks whether a length is well-formed.
+            // The HTTP libraries refuse a length that is not well-formed.
             Some(Err(_)) | None => 0,
         };
-        Ok(BodyCollector { announced, first: Bytes::new(), several: BytesMut::new() })
+        Ok(BodyCollector { announced, first: Bytes::new(), joined: BytesMut::new() })
     }
 
     /// Adds a part.
     pub(super) fn push(&mut self, part: Bytes) -> Result<(), TooLong> {
-        let length = self.first.len() + self.several.len();
+        let length = self.first.len() + self.joined.len();
         if length + part.len() > BODY_BYTES_MAX {
             return Err(TooLong);
         }
@@ -51,17 +51,17 @@ impl BodyCollector {
             self.first = part;
             return Ok(());
         }
-        if self.several.is_empty() {
-            self.several.reserve(self.announced.max(length + part.len()));
-            self.several.extend_from_slice(&std::mem::take(&mut self.first));
+        if self.joined.is_empty() {
+            self.joined.reserve(self.announced.max(length + part.len()));
+            self.joined.extend_from_slice(&std::mem::take(&mut self.first));
         }
-        self.several.extend_from_slice(&part);
+        self.joined.extend_from_slice(&part);
         Ok(())
     }
 
     /// The whole body.
     pub(super) fn finish(self) -> Bytes {
-        if self.several.is_empty() { self.first } else { self.several.freeze() }
+        if self.joined.is_empty() { self.first } else { self.joined.freeze() }
     }
 }
 

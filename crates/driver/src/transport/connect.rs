@@ -1,8 +1,9 @@
 //! Opens one connection to an endpoint and finds out its protocol.
 //!
-//! Over TLS, ALPN decides. Without TLS the driver begins in HTTP/2, and if the
-//! peer does not answer in HTTP/2, opens another connection for HTTP/1.1. All of
-//! it happens within the connect timeout, and no part of a request is sent.
+//! With TLS, ALPN negotiates the protocol. Without TLS, the driver begins in HTTP/2;
+//! if the peer does not answer in HTTP/2, the driver opens another connection for
+//! HTTP/1.1. All this happens within the connect timeout, and no part of a request
+//! is sent.
 
 use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Sent};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -10,11 +11,11 @@ use tokio::time;
 
 use super::dial::dial;
 use super::http1::Http1Connection;
-use super::http2::{Greeting, Http2Connection};
+use super::http2::{Http2Connection, Http2Support};
 use super::options::HttpOptions;
 use super::tls::{BadHttpOptions, Negotiated, Tls};
 
-/// Opens connections, by the options and with TLS.
+/// Opens connections.
 pub(super) struct Connector {
     options: HttpOptions,
     tls: Tls,
@@ -44,8 +45,8 @@ impl Connector {
         &self.options
     }
 
-    /// Whether the endpoint may be connected to at all.
-    pub(super) fn permits(&self, endpoint: &Endpoint) -> Result<(), Failure> {
+    /// Refuses an endpoint without TLS on another machine, unless the options allow it.
+    pub(super) fn check_allowed(&self, endpoint: &Endpoint) -> Result<(), Failure> {
         if endpoint.is_tls() || endpoint.is_loopback() || self.options.allow_cleartext {
             return Ok(());
         }
@@ -81,7 +82,7 @@ impl Connector {
         if endpoint.is_tls() {
             let (stream, negotiated) = self.tls.connect(endpoint, tcp).await?;
             return match negotiated {
-                Negotiated::Http2 => Http2Connection::open(stream, &self.options, Greeting::Agreed)
+                Negotiated::Http2 => Http2Connection::open(stream, &self.options, Http2Support::Negotiated)
                     .await
                     .map(NewConnection::Http2)
                     .map_err(|error| handshake_failure(endpoint, &error)),
@@ -91,7 +92,7 @@ impl Connector {
         if known == KnownProtocol::Http1 {
             return open_http1(endpoint, tcp).await;
         }
-        match Http2Connection::open(tcp, &self.options, Greeting::Guess).await {
+        match Http2Connection::open(tcp, &self.options, Http2Support::Assumed).await {
             Ok(connection) => Ok(NewConnection::Http2(connection)),
             Err(error) => {
                 tracing::debug!(%endpoint, %error, "the peer does not speak HTTP/2, trying HTTP/1.1");

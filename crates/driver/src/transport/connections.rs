@@ -1,12 +1,12 @@
 //! The connections to one endpoint: one HTTP/2 connection, or a pool of HTTP/1.1
 //! ones, and the attempt to connect that is in progress.
 //!
-//! A request that finds a connection takes it without a lock. A request that
-//! finds none waits for the attempt in progress, or starts one. The attempt is a
-//! task of its own, so a request that is cancelled does not end it for others.
-//! What always holds: at most one attempt at a time; a connection that takes no
-//! more requests is retired once, by the first request that notices, and is not
-//! used again.
+//! A request that finds a connection uses it without a lock. If there is no
+//! connection, the request waits for the attempt to connect that is in progress, or
+//! starts one. The attempt is a task of its own, so it continues when a request that
+//! waits for it is cancelled. What always holds: there is at most one such attempt at
+//! a time; a connection that takes no more requests is retired by the first request
+//! that notices, and is not used again.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,7 +28,7 @@ pub(super) struct Connections {
     /// The `host` header of HTTP/1.1.
     pub(super) host: HeaderValue,
     connector: Arc<Connector>,
-    /// Written by [`Connections::settle`] and [`Connections::retire`].
+    /// Written by [`Connections::publish_outcome`] and [`Connections::retire`].
     http2: ArcSwapOption<Http2Connection>,
     http1: Arc<Http1Pool>,
     /// Whether the last connection was HTTP/1.1.
@@ -36,7 +36,7 @@ pub(super) struct Connections {
     connecting: Mutex<Option<Connecting>>,
 }
 
-/// What an attempt to connect has opened.
+/// The connection that an attempt to connect has opened.
 #[derive(Clone)]
 enum Opened {
     Http2(Arc<Http2Connection>),
@@ -44,7 +44,7 @@ enum Opened {
     Http1,
 }
 
-/// `None` while the attempt is in progress.
+/// The outcome of an attempt to connect; `None` while it is in progress.
 type ConnectOutcome = Option<Result<Opened, Failure>>;
 
 /// One attempt to connect, shared by all requests that wait for it.
@@ -61,7 +61,7 @@ pub(super) enum Lease<'a> {
 
 impl Connections {
     pub(super) fn new(endpoint: Endpoint, connector: Arc<Connector>) -> Result<Self, Failure> {
-        connector.permits(&endpoint)?;
+        connector.check_allowed(&endpoint)?;
         let host = HeaderValue::from_str(endpoint.authority().as_str()).map_err(|_| {
             Failure::new(
                 FailureKind::Connect,
@@ -90,7 +90,7 @@ impl Connections {
     pub(super) async fn lease(&self, progress: &mut Progress) -> Result<Lease<'_>, Failure> {
         *progress = Progress::Connecting;
         if !self.is_http1.load(Ordering::Relaxed) {
-            match self.opened().await? {
+            match self.wait_for_connect().await? {
                 Opened::Http2(connection) => return Ok(Lease::Http2(connection)),
                 Opened::Http1 => {}
             }
@@ -98,7 +98,8 @@ impl Connections {
         self.lease_http1(progress).await
     }
 
-    /// The connection takes no more requests: the next one opens another.
+    /// Removes a connection that takes no more requests. The next request opens another
+    /// one.
     pub(super) fn retire(&self, connection: &Arc<Http2Connection>) {
         let current = self.http2.load();
         if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, connection)) {
@@ -128,9 +129,10 @@ impl Connections {
         }
     }
 
-    /// Waits for the attempt in progress, or for a new one.
-    async fn opened(&self) -> Result<Opened, Failure> {
-        let mut outcome = match self.join() {
+    /// Waits for the attempt to connect that is in progress, or starts one and waits for
+    /// it.
+    async fn wait_for_connect(&self) -> Result<Opened, Failure> {
+        let mut outcome = match self.connection_or_attempt() {
             Ok(opened) => return Ok(opened),
             Err(outcome) => outcome,
         };
@@ -143,17 +145,18 @@ impl Connections {
             let text = format!("{}: connecting was interrupted", self.endpoint);
             Err(Failure::new(FailureKind::Connect, Sent::No, text))
         });
-        self.settle(&outcome, &opened);
+        self.publish_outcome(&outcome, &opened);
         opened
     }
 
-    /// The HTTP/2 connection if there is one, or else the attempt to wait for.
-    fn join(&self) -> Result<Opened, watch::Receiver<ConnectOutcome>> {
+    /// The HTTP/2 connection if there is one, or else (`Err`) the attempt to connect to
+    /// wait for.
+    fn connection_or_attempt(&self) -> Result<Opened, watch::Receiver<ConnectOutcome>> {
         let mut connecting = self.connecting.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(connection) = self.http2.load_full() {
             return Ok(Opened::Http2(connection));
         }
-        // An attempt without waiters is used as well, unless it has failed.
+        // An attempt that no request waits for is used too, unless it has failed.
         if let Some(current) = connecting.as_ref() {
             let has_failed = matches!(&*current.outcome.borrow(), Some(Err(_)));
             let is_lost = current.outcome.has_changed().is_err() && current.outcome.borrow().is_none();
@@ -168,8 +171,9 @@ impl Connections {
         Err(outcome)
     }
 
-    /// Publishes the outcome of an attempt. The first of its waiters does it.
-    fn settle(&self, outcome: &watch::Receiver<ConnectOutcome>, opened: &Result<Opened, Failure>) {
+    /// Publishes the outcome of an attempt to connect. All waiting requests call this;
+    /// the first call publishes, the others do nothing.
+    fn publish_outcome(&self, outcome: &watch::Receiver<ConnectOutcome>, opened: &Result<Opened, Failure>) {
         let mut connecting = self.connecting.lock().unwrap_or_else(PoisonError::into_inner);
         if !connecting.as_ref().is_some_and(|current| current.outcome.same_channel(outcome)) {
             return;

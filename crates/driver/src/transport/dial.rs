@@ -12,22 +12,23 @@ use tokio::time;
 
 use super::limits::{ADDRESS_STAGGER, ADDRESSES_MAX, TCP_KEEPALIVE_AFTER, TCP_KEEPALIVE_INTERVAL};
 
-/// A TCP connection to the endpoint. Dropping the future ends all attempts.
+/// Opens a TCP connection to the endpoint. Dropping the future ends all attempts.
 pub(super) async fn dial(endpoint: &Endpoint) -> Result<TcpStream, Failure> {
     let failed = |text: String| Failure::new(FailureKind::Connect, Sent::No, text);
     let addresses = tokio::net::lookup_host((endpoint.host(), endpoint.port()))
         .await
         .map_err(|error| failed(format!("{endpoint}: the name could not be resolved: {error}")))?;
     let addresses: Vec<SocketAddr> = addresses.take(ADDRESSES_MAX).collect();
-    let stream =
-        first_of(&addresses).await.map_err(|error| failed(format!("{endpoint}: no connection: {error}")))?;
-    tune(&stream);
+    let stream = connect_first(&addresses)
+        .await
+        .map_err(|error| failed(format!("{endpoint}: no connection: {error}")))?;
+    set_socket_options(&stream);
     Ok(stream)
 }
 
-/// Races the addresses. Each starts when the one before has failed or has not
-/// answered in time.
-async fn first_of(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
+/// Connects to the address that answers first. The next address is tried when the one
+/// before has failed or has not answered in time.
+async fn connect_first(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
     if let [address] = addresses {
         return TcpStream::connect(*address).await;
     }
@@ -55,8 +56,8 @@ async fn first_of(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
     }
 }
 
-/// Alternates between IPv4 and IPv6, so that one broken family costs only one
-/// delay.
+/// Alternates between IPv4 and IPv6 addresses, so that a broken address family delays
+/// the connection only once.
 fn interleave(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let is_first_family = |address: &&SocketAddr| address.is_ipv6() == addresses[0].is_ipv6();
     let mut mixed: Vec<(usize, SocketAddr)> = Vec::with_capacity(addresses.len());
@@ -66,9 +67,9 @@ fn interleave(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     mixed.into_iter().map(|(_, address)| address).collect()
 }
 
-/// Sets socket options: small frames are sent without waiting for
-/// acknowledgements, and a silent peer is noticed. A failure is only logged.
-fn tune(stream: &TcpStream) {
+/// Sets TCP_NODELAY, so that small frames are sent at once, and TCP keepalive, so that
+/// a silent peer is noticed. A failure is only logged.
+fn set_socket_options(stream: &TcpStream) {
     let keepalive =
         socket2::TcpKeepalive::new().with_time(TCP_KEEPALIVE_AFTER).with_interval(TCP_KEEPALIVE_INTERVAL);
     let tuned =

@@ -25,18 +25,19 @@ use super::options::HttpOptions;
 use super::progress::Progress;
 use super::tls::BadHttpOptions;
 
-/// Sends requests over HTTP/2 and HTTP/1.1. Made without a runtime; connections
-/// live on the runtime that first needs them, and no longer than the transport.
+/// Sends requests over HTTP/2 and HTTP/1.1. It can be created without a runtime. A
+/// connection belongs to the runtime of the request that opened it, and is closed
+/// when the transport is dropped.
 pub struct HttpTransport {
     connector: Arc<Connector>,
-    /// Few, and replaced whole.
+    /// The connections of each endpoint. The list is short and is replaced whole.
     endpoints: ArcSwap<Vec<Arc<Connections>>>,
     /// Locked while `endpoints` is replaced.
-    growing: Mutex<()>,
+    adding_endpoint: Mutex<()>,
 }
 
 /// The parts of a request that are sent.
-struct Message {
+struct RequestParts {
     method: Method,
     target: PathAndQuery,
     headers: HeaderMap,
@@ -44,12 +45,13 @@ struct Message {
 }
 
 impl HttpTransport {
-    /// A transport without connections. Fails when a CA is not a certificate.
+    /// A transport without connections. It fails when the options have a CA that is
+    /// not a certificate.
     pub fn new(options: HttpOptions) -> Result<Self, BadHttpOptions> {
         Ok(HttpTransport {
             connector: Arc::new(Connector::new(options)?),
             endpoints: ArcSwap::from_pointee(Vec::new()),
-            growing: Mutex::new(()),
+            adding_endpoint: Mutex::new(()),
         })
     }
 
@@ -57,7 +59,7 @@ impl HttpTransport {
         if let Some(connections) = find(&self.endpoints.load(), endpoint) {
             return Ok(connections);
         }
-        let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _guard = self.adding_endpoint.lock().unwrap_or_else(PoisonError::into_inner);
         let endpoints = self.endpoints.load();
         if let Some(connections) = find(&endpoints, endpoint) {
             return Ok(connections);
@@ -74,12 +76,12 @@ impl HttpTransport {
         Ok(connections)
     }
 
-    /// Sends on the first connection that takes the request. A request that a
-    /// connection took is not sent again: the caller decides about a retry.
+    /// Sends the request on the first connection that takes it. Once a connection has
+    /// taken the request, it is not sent again here: the caller decides about retries.
     async fn send_within(
         &self,
         endpoint: &Endpoint,
-        mut message: Message,
+        mut parts: RequestParts,
         progress: &mut Progress,
     ) -> Result<Response, Failure> {
         let connections = self.connections(endpoint)?;
@@ -90,9 +92,9 @@ impl HttpTransport {
                 None => match Box::pin(connections.lease(progress)).await? {
                     Lease::Http2(connection) => connection,
                     Lease::Http1(lease) => {
-                        match Box::pin(send_http1(&connections, lease, message, progress)).await? {
+                        match Box::pin(send_http1(&connections, lease, parts, progress)).await? {
                             Delivery::Answered(response) => return Ok(response),
-                            Delivery::NotTaken(returned) => message = returned,
+                            Delivery::NotTaken(returned) => parts = returned,
                         }
                         continue;
                     }
@@ -103,8 +105,8 @@ impl HttpTransport {
                 connections.retire(&connection);
                 continue;
             };
-            let Message { method, target, headers, body } = message;
-            let request = head(endpoint.uri(target), method, headers, ());
+            let RequestParts { method, target, headers, body } = parts;
+            let request = build_request(endpoint.uri(target), method, headers, ());
             return ready.send(endpoint, request, body, progress).await;
         }
         let text = format!("{endpoint}: {CONNECTIONS_TRIED_MAX} connections in a row were closing");
@@ -116,28 +118,28 @@ impl HttpTransport {
 enum Delivery {
     Answered(Response),
     /// The connection was closing; nothing was sent.
-    NotTaken(Message),
+    NotTaken(RequestParts),
 }
 
 async fn send_http1(
     connections: &Connections,
     lease: Http1Lease<'_>,
-    message: Message,
+    parts: RequestParts,
     progress: &mut Progress,
 ) -> Result<Delivery, Failure> {
-    let Message { method, target, headers, body } = message;
-    let request = head(Uri::from(target), method, headers, Full::new(body.clone()));
+    let RequestParts { method, target, headers, body } = parts;
+    let request = build_request(Uri::from(target), method, headers, Full::new(body.clone()));
     match lease.send(&connections.endpoint, &connections.host, request, progress).await? {
         Http1Delivery::Answered(response) => Ok(Delivery::Answered(response)),
         Http1Delivery::NotTaken(request) => {
             let (head, _) = request.into_parts();
             let target = head.uri.into_parts().path_and_query.unwrap_or(PathAndQuery::from_static("/"));
-            Ok(Delivery::NotTaken(Message { method: head.method, target, headers: head.headers, body }))
+            Ok(Delivery::NotTaken(RequestParts { method: head.method, target, headers: head.headers, body }))
         }
     }
 }
 
-fn head<B>(uri: Uri, method: Method, headers: HeaderMap, body: B) -> http::Request<B> {
+fn build_request<B>(uri: Uri, method: Method, headers: HeaderMap, body: B) -> http::Request<B> {
     let mut request = http::Request::new(body);
     *request.uri_mut() = uri;
     *request.method_mut() = method;
@@ -157,8 +159,8 @@ impl Transport for HttpTransport {
         if deadline <= Instant::now() {
             return Err(Progress::Queued.timed_out(&endpoint));
         }
-        let message = Message { method, target, headers, body };
-        let sending = self.send_within(&endpoint, message, &mut progress);
+        let parts = RequestParts { method, target, headers, body };
+        let sending = self.send_within(&endpoint, parts, &mut progress);
         match time::timeout_at(deadline, sending).await {
             Ok(done) => done,
             Err(_) => Err(progress.timed_out(&endpoint)),

@@ -1,6 +1,6 @@
-//! HTTP/1.1 connections. Each carries one request at a time, their number is
-//! bounded, and a connection is kept for the next request when its answer was
-//! read to the end.
+//! HTTP/1.1 connections. Each carries one request at a time, and their number is
+//! limited. When an answer was read to its end, its connection stays open for the
+//! next request.
 //!
 //! What always holds: a request holds a permit as long as it holds a connection,
 //! so there are never more connections than permits; permits are given in the
@@ -38,7 +38,7 @@ impl Http1Connection {
         T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let (sender, connection) = Builder::new()
-            // hyper also allows at most 100 fields, for which it need not allocate.
+            // hyper also refuses more than 100 header fields.
             .max_header_size(HEADER_BYTES_MAX as usize)
             .handshake(TokioIo::new(io))
             .await?;
@@ -63,7 +63,8 @@ pub(super) struct ConnectionPermit<'a> {
     _permit: SemaphorePermit<'a>,
 }
 
-/// A connection in use. It is closed when dropped before its answer was read.
+/// A connection in use by one request. If it is dropped before the answer was read to
+/// its end, the connection is closed.
 pub(super) struct Http1Lease<'a> {
     permit: ConnectionPermit<'a>,
     connection: Http1Connection,
@@ -81,7 +82,7 @@ impl Http1Pool {
         ConnectionPermit { pool: self, _permit: permit }
     }
 
-    /// Keeps a connection for later.
+    /// Returns a connection to the pool, unless it is closed.
     pub(super) fn keep(&self, connection: Http1Connection) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < self.connections_max && !connection.sender.is_closed() {
@@ -98,7 +99,7 @@ impl Http1Pool {
 impl<'a> ConnectionPermit<'a> {
     /// The most recently used connection that is still open.
     pub(super) async fn idle(&self) -> Option<Http1Connection> {
-        // Ends after the idle connections: each is taken once.
+        // The loop ends, because each idle connection is taken once.
         while let Some(mut connection) = self.pool.take() {
             if connection.sender.ready().await.is_ok() {
                 return Some(connection);
@@ -116,7 +117,7 @@ impl<'a> ConnectionPermit<'a> {
 /// Whether a connection took a request.
 pub(super) enum Http1Delivery {
     Answered(Response),
-    /// The connection was closing and nothing was sent. This is the request.
+    /// The connection was closing and did not send the request, which is returned.
     NotTaken(http::Request<Full<Bytes>>),
 }
 
@@ -135,7 +136,7 @@ impl Http1Lease<'_> {
             Ok(answer) => answer,
             Err(mut error) => {
                 let Some(request) = error.take_message() else {
-                    return Err(head_failure(endpoint, &error.into_error()));
+                    return Err(no_answer_failure(endpoint, &error.into_error()));
                 };
                 *progress = Progress::Connecting;
                 return Ok(Http1Delivery::NotTaken(request));
@@ -149,9 +150,9 @@ impl Http1Lease<'_> {
     }
 }
 
-/// Why no answer came. A request that the connection did not return may have
-/// been written.
-fn head_failure(endpoint: &Endpoint, error: &hyper::Error) -> Failure {
+/// The failure of a request that got no answer. The connection did not return the
+/// request, so the request may have been sent.
+fn no_answer_failure(endpoint: &Endpoint, error: &hyper::Error) -> Failure {
     let (kind, text) = if error.is_parse() {
         (FailureKind::Protocol, "the server does not keep to HTTP/1.1")
     } else {

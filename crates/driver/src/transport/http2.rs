@@ -1,15 +1,14 @@
 //! One HTTP/2 connection: the task that drives it, and the requests on it.
 //!
-//! It uses `h2` directly instead of hyper's client, for two reasons. Retries
-//! depend on whether a request was sent, and `h2` says so exactly: a stream that
-//! ends with the peer's GOAWAY was not processed. hyper reports a connection that
-//! began to close in the same way. Also, a request needs no task, no channel and
+//! It uses `h2` directly instead of hyper's client, for two reasons. First, retries
+//! depend on whether a request was sent, and `h2` reports this exactly: a stream that
+//! ends with the peer's GOAWAY was not processed. hyper does not distinguish this from
+//! a connection that began to close. Second, a request needs no task, no channel and
 //! no copy of its body: its future waits on its own stream.
 //!
 //! What always holds: dropping a request's future resets its stream and does not
-//! affect the connection; dropping the connection ends its task; no more streams
-//! are opened than the peer allows, and the other requests wait where they are
-//! known not to be sent.
+//! affect the connection; dropping the connection ends its task; no more streams are
+//! opened than the peer allows. A request that waits for a stream has not been sent.
 
 use std::future::{pending, poll_fn};
 use std::sync::Arc;
@@ -48,25 +47,30 @@ struct PingTimes {
     timeout: Duration,
 }
 
-/// Room for one request on a connection.
-pub(super) struct Ready<'a> {
+/// The permission to open one stream on a connection, for one request.
+pub(super) struct ReadyStream<'a> {
     sender: SendRequest<Bytes>,
     _stream: SemaphorePermit<'a>,
 }
 
-/// Whether the peer must answer before the connection is used.
+/// How the driver knows that the peer speaks HTTP/2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Greeting {
-    /// TLS has agreed on HTTP/2: requests may be sent with the first bytes.
-    Agreed,
-    /// HTTP/2 is a guess: the peer has to answer in HTTP/2 first.
-    Guess,
+pub(super) enum Http2Support {
+    /// TLS has negotiated HTTP/2, so requests may be sent at once.
+    Negotiated,
+    /// There was no negotiation. The peer has to answer a ping before the connection is
+    /// used.
+    Assumed,
 }
 
 impl Http2Connection {
     /// Makes the HTTP/2 handshake and starts the task that drives the connection.
-    /// With [`Greeting::Guess`] it fails when the peer answers in another protocol.
-    pub(super) async fn open<T>(io: T, options: &HttpOptions, greeting: Greeting) -> Result<Self, h2::Error>
+    /// With [`Http2Support::Assumed`] it fails when the peer answers in another protocol.
+    pub(super) async fn open<T>(
+        io: T,
+        options: &HttpOptions,
+        support: Http2Support,
+    ) -> Result<Self, h2::Error>
     where
         T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
@@ -77,33 +81,33 @@ impl Http2Connection {
             .initial_max_send_streams(STREAMS_AT_FIRST)
             .max_concurrent_reset_streams(RESETS_REMEMBERED_MAX)
             .reset_stream_duration(RESETS_REMEMBERED_FOR)
-            // A protection for servers that counts late answers to forgotten
-            // streams. It would close a connection that works.
+            // This limit protects servers. In a client it would count late answers to
+            // streams that were reset, and close a connection that works.
             .max_local_error_reset_streams(None)
             .enable_push(false)
             .handshake::<_, Bytes>(io)
             .await?;
         let mut pings = connection.ping_pong().expect("it is taken once");
         let mut granted = STREAMS_AT_FIRST;
-        if greeting == Greeting::Guess {
-            greet(&mut connection, &mut pings).await?;
+        if support == Http2Support::Assumed {
+            wait_for_pong(&mut connection, &mut pings).await?;
             granted = sender.current_max_send_streams().clamp(1, STREAMS_MAX);
         }
         let streams = Arc::new(Semaphore::new(granted));
         let times = PingTimes { interval: options.ping_interval, timeout: options.ping_timeout };
-        let grants = Grants { sender: sender.clone(), streams: Arc::clone(&streams), granted };
-        let life = keep_alive(pings, times, grants);
+        let permits = StreamPermits { sender: sender.clone(), streams: Arc::clone(&streams), granted };
+        let life = keep_alive(pings, times, permits);
         let task = AbortOnDrop::spawn(drive(connection, life, CloseOnDrop(Arc::clone(&streams))));
         Ok(Http2Connection { sender, streams, _task: task })
     }
 
     /// Waits for room for one more stream. `None` when the connection takes no
     /// more requests; nothing was sent then.
-    pub(super) async fn ready(&self) -> Option<Ready<'_>> {
+    pub(super) async fn ready(&self) -> Option<ReadyStream<'_>> {
         let stream = self.streams.acquire().await.ok()?;
         let mut sender = self.sender.clone();
         poll_fn(|cx| sender.poll_ready(cx)).await.ok()?;
-        Some(Ready { sender, _stream: stream })
+        Some(ReadyStream { sender, _stream: stream })
     }
 }
 
@@ -117,7 +121,7 @@ impl Drop for CloseOnDrop {
     }
 }
 
-impl Ready<'_> {
+impl ReadyStream<'_> {
     /// Sends one request and reads its answer.
     pub(super) async fn send(
         mut self,
@@ -137,11 +141,11 @@ impl Ready<'_> {
         })?;
         *progress = Progress::Accepted;
         if !body.is_empty() {
-            // `h2` keeps a reference until the peer's windows allow sending. If
-            // the stream was reset already, awaiting the answer fails.
+            // `h2` stores the body until the peer's windows allow sending it. If the
+            // stream was reset already, waiting for the answer below fails.
             let _ = stream.send_data(body, true);
         }
-        let (head, body) = answer.await.map_err(|error| head_failure(endpoint, &error))?.into_parts();
+        let (head, body) = answer.await.map_err(|error| no_answer_failure(endpoint, &error))?.into_parts();
         *progress = Progress::Answering;
         let body = read_body(endpoint, &head.headers, body).await?;
         Ok(Response::from_parts(head, body))
@@ -192,8 +196,8 @@ async fn next_part(stream: &mut RecvStream) -> Result<Option<Bytes>, h2::Error> 
     }
 }
 
-/// Why no answer came, and whether the request was processed.
-fn head_failure(endpoint: &Endpoint, error: &h2::Error) -> Failure {
+/// The failure of a request that got no answer, with whether it was sent.
+fn no_answer_failure(endpoint: &Endpoint, error: &h2::Error) -> Failure {
     let fail = |kind, sent, text: &str| Failure::new(kind, sent, format!("{endpoint}: {text}: {error}"));
     if error.is_remote() && error.is_go_away() {
         return fail(FailureKind::Closed, Sent::No, "the server closed the connection before this request");
@@ -210,8 +214,11 @@ fn head_failure(endpoint: &Endpoint, error: &h2::Error) -> Failure {
     fail(FailureKind::Protocol, Sent::Unknown, "the server does not keep to HTTP/2")
 }
 
-/// Waits until the peer has answered in HTTP/2.
-async fn greet<T>(connection: &mut Connection<T, Bytes>, pings: &mut PingPong) -> Result<(), h2::Error>
+/// Waits until the peer has answered a ping in HTTP/2.
+async fn wait_for_pong<T>(
+    connection: &mut Connection<T, Bytes>,
+    pings: &mut PingPong,
+) -> Result<(), h2::Error>
 where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -229,7 +236,7 @@ where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     tokio::select! {
-        // The connection comes first, so that a pong that has arrived counts.
+        // The connection is polled first, so that a pong that has arrived is seen.
         biased;
         ended = connection => tracing::debug!(?ended, "an HTTP/2 connection ended"),
         () = life => tracing::debug!("an HTTP/2 connection was closed: a ping was not answered"),
@@ -238,10 +245,10 @@ where
 
 /// Pings until one is not answered. The first ping is sent at once: its pong
 /// comes after the peer's settings, which say how many streams it allows.
-async fn keep_alive(mut pings: PingPong, times: PingTimes, mut grants: Grants) {
+async fn keep_alive(mut pings: PingPong, times: PingTimes, mut permits: StreamPermits) {
     loop {
         match time::timeout(times.timeout, pings.ping(Ping::opaque())).await {
-            Ok(Ok(_)) => grants.follow(),
+            Ok(Ok(_)) => permits.adjust(),
             // The connection is ending, and its own future reports that.
             Ok(Err(_)) => return pending().await,
             Err(_) => return,
@@ -253,17 +260,18 @@ async fn keep_alive(mut pings: PingPong, times: PingTimes, mut grants: Grants) {
     }
 }
 
-/// How many streams may be open: as many as the peer allows, up to a limit.
-struct Grants {
+/// The number of streams that may be open: as many as the peer allows, up to
+/// [`STREAMS_MAX`].
+struct StreamPermits {
     sender: SendRequest<Bytes>,
     streams: Arc<Semaphore>,
     granted: usize,
 }
 
-impl Grants {
-    /// Adjusts the permits to what the peer allows now. Permits in use cannot be
-    /// taken back; a later pong tries again.
-    fn follow(&mut self) {
+impl StreamPermits {
+    /// Adjusts the permits of the semaphore to the number that the peer allows now.
+    /// Permits in use cannot be removed; the next pong adjusts again.
+    fn adjust(&mut self) {
         let allowed = self.sender.current_max_send_streams().clamp(1, STREAMS_MAX);
         if allowed >= self.granted {
             self.streams.add_permits(allowed - self.granted);

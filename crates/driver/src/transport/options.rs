@@ -3,17 +3,17 @@
 use std::fmt;
 use std::time::Duration;
 
-/// The same as in Microsoft's driver. When a region takes longer, another region
-/// is the better choice.
+/// The default connect timeout, the same as in Microsoft's driver. When a region takes
+/// longer, another region is the better choice.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// As in Microsoft's driver: a dead connection is noticed within three
-/// seconds.
+/// The default ping times, the same as in Microsoft's driver: a dead connection is
+/// noticed within three seconds.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Each carries one request at a time. This many are enough for gateways that
-/// speak only HTTP/1.1.
+/// The default number of HTTP/1.1 connections to one endpoint. Each carries one request
+/// at a time.
 const HTTP1_CONNECTIONS_MAX: usize = 64;
 
 /// Options of [`HttpTransport`](super::HttpTransport).

@@ -1,5 +1,5 @@
-//! How far a request has come. When its deadline passes, this says whether it may
-//! have arrived.
+//! The progress of a request. When the deadline passes, the progress tells whether the
+//! request may have been sent.
 
 use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Sent};
 
@@ -11,7 +11,7 @@ pub(super) enum Progress {
     Connecting,
     /// The connection has no room yet.
     Queued,
-    /// The connection has taken it; how much of it is written is not known.
+    /// The connection has taken the request. How much of it was sent is not known.
     Accepted,
     /// The head of the answer has arrived.
     Answering,
@@ -30,8 +30,8 @@ impl Progress {
     /// The failure of a request whose deadline passed at this stage.
     pub(super) fn timed_out(self, endpoint: &Endpoint) -> Failure {
         let (kind, doing) = match self {
-            // A slow connect may be the endpoint's fault. Waiting for room in
-            // our own queue is not.
+            // A slow connect may be the fault of the endpoint. A long wait for a free
+            // connection or stream is not.
             Progress::Connecting => (FailureKind::Connect, "connecting"),
             Progress::Queued => (FailureKind::Timeout, "waiting for a free connection or stream"),
             Progress::Accepted => (FailureKind::Timeout, "waiting for the answer"),

@@ -27,14 +27,14 @@ use super::options::HttpOptions;
 /// The protocols to offer, the preferred one first.
 const ALPN: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// The protocols a TLS handshake may settle on.
+/// The protocol that a TLS handshake has negotiated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Negotiated {
     Http2,
     Http1,
 }
 
-/// The options cannot be used.
+/// The error for options that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadHttpOptions(&'static str);
 
@@ -82,7 +82,7 @@ impl Tls {
         })
     }
 
-    /// Makes the handshake, and returns the protocol that was agreed on.
+    /// Makes the handshake, and returns the protocol that was negotiated.
     pub(super) async fn connect(
         &self,
         endpoint: &Endpoint,
@@ -97,7 +97,7 @@ impl Tls {
         let stream = TlsConnector::from(config)
             .connect(name, tcp)
             .await
-            .map_err(|error| failed(explain(endpoint, &error)))?;
+            .map_err(|error| failed(handshake_error_text(endpoint, &error)))?;
         let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         Ok((stream, if is_http2 { Negotiated::Http2 } else { Negotiated::Http1 }))
     }
@@ -130,13 +130,13 @@ impl Tls {
             );
         }
         let builder = self.builder().with_root_certificates(roots);
-        Ok(finish(builder.with_no_client_auth()))
+        Ok(with_alpn(builder.with_no_client_auth()))
     }
 
     fn accepting_config(&self) -> Arc<ClientConfig> {
         let verifier = AcceptAny { algorithms: self.provider.signature_verification_algorithms };
         let builder = self.builder().dangerous().with_custom_certificate_verifier(Arc::new(verifier));
-        finish(builder.with_no_client_auth())
+        with_alpn(builder.with_no_client_auth())
     }
 
     fn builder(&self) -> rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier> {
@@ -146,13 +146,13 @@ impl Tls {
     }
 }
 
-fn finish(mut config: ClientConfig) -> Arc<ClientConfig> {
+fn with_alpn(mut config: ClientConfig) -> Arc<ClientConfig> {
     config.alpn_protocols = ALPN.iter().map(|protocol| protocol.to_vec()).collect();
     Arc::new(config)
 }
 
 /// The error text: what failed, on which endpoint, and what to try.
-fn explain(endpoint: &Endpoint, error: &io::Error) -> String {
+fn handshake_error_text(endpoint: &Endpoint, error: &io::Error) -> String {
     let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let Some(tls) = tls else {
         return format!("{endpoint}: the connection broke during the TLS handshake: {error}");
@@ -173,7 +173,8 @@ fn explain(endpoint: &Endpoint, error: &io::Error) -> String {
 
 fn is_unknown_issuer(error: &rustls::Error) -> bool {
     matches!(error, rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer))
-        // rustls refuses self-signed certificates without the CA bit in these words.
+        // rustls has no variant for this error: a self-signed certificate that is also
+        // marked as a CA.
         || matches!(error, rustls::Error::InvalidCertificate(CertificateError::Other(other))
             if other.to_string().contains("CaUsedAsEndEntity"))
 }

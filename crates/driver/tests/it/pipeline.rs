@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use perihelion_driver::diagnostics::{Context, Outcome, Resolution};
-use perihelion_driver::operation::{Repeat, Target, Verb, Witness};
+use perihelion_driver::operation::{Idempotency, Target, Verb, Witness};
 use perihelion_driver::{ErrorKind, Operation, OperationOptions, Status, status};
 
 use crate::world::{World, ada, customer, document};
@@ -165,7 +165,7 @@ async fn a_write_that_is_not_idempotent_is_not_repeated() {
     world.fault(r#"{"operation":"patch_item","count":1,"drop":"after"}"#).await;
     let body = r#"{"operations":[{"op":"incr","path":"/count","value":1}]}"#;
     let patch = Operation::new(Verb::Patch, Target::item(&world.orders, "1"), ada(), body.into());
-    assert_eq!(patch.repeat, Repeat::Never);
+    assert_eq!(patch.idempotency, Idempotency::NotIdempotent);
     let error = world.run(&patch).await.unwrap_err();
     assert!(error.is_ambiguous(), "{error:?}");
     assert_eq!(document(&world.run(&world.read("1")).await.unwrap())["count"], 1);

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use duroxide::providers::ProviderError;
-use perihelion_client::observer::{Ended, Observer};
+use perihelion_client::observer::{EndedOperation, Observer};
 use tokio::time::Instant;
 use tracing::Instrument;
 
@@ -255,7 +255,7 @@ struct Cost {
 }
 
 impl Cost {
-    fn of(operation: &Ended<'_>) -> Self {
+    fn of(operation: &EndedOperation<'_>) -> Self {
         let requests = operation.requests();
         Cost {
             requests,
@@ -288,7 +288,7 @@ pub(crate) struct DriverObserver {
 }
 
 impl Observer for DriverObserver {
-    fn ended(&self, operation: &Ended<'_>) {
+    fn ended(&self, operation: &EndedOperation<'_>) {
         if let Some(date) = operation.date() {
             self.clock.learn(date, operation.diagnostics.elapsed());
         }

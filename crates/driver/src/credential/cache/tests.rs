@@ -14,10 +14,10 @@ struct Scripted {
 
 #[derive(Clone, Copy)]
 enum Step {
-    /// A token that expires after `life` seconds, given after `after` seconds.
+    /// A token that expires after `lifetime` seconds, given after `after` seconds.
     Token {
         after: u64,
-        life: u64,
+        lifetime: u64,
     },
     Failure {
         after: u64,
@@ -46,9 +46,9 @@ impl TokenSource for Scripted {
         let answer = self.script.lock().unwrap().pop_front().unwrap_or(Step::Silence);
         Box::pin(async move {
             match answer {
-                Step::Token { after, life } => {
+                Step::Token { after, lifetime } => {
                     tokio::time::sleep(Duration::from_secs(after)).await;
-                    let expires_on = SystemTime::now() + Duration::from_secs(life);
+                    let expires_on = SystemTime::now() + Duration::from_secs(lifetime);
                     Ok(AccessToken::new(format!("token-{number}"), expires_on))
                 }
                 Step::Failure { after } => {
@@ -61,7 +61,7 @@ impl TokenSource for Scripted {
     }
 }
 
-const HOUR: Step = Step::Token { after: 0, life: 3600 };
+const HOUR: Step = Step::Token { after: 0, lifetime: 3600 };
 
 async fn token_in(cache: &TokenCache) -> Result<String, String> {
     let header = cache.header("scope").await.map_err(|error| error.to_string())?;
@@ -94,7 +94,7 @@ async fn advance(seconds: u64) {
 
 #[tokio::test(start_paused = true)]
 async fn a_token_is_fetched_once_by_many_and_then_kept() {
-    let source = Scripted::new([Step::Token { after: 2, life: 3600 }]);
+    let source = Scripted::new([Step::Token { after: 2, lifetime: 3600 }]);
     let cache = Arc::new(TokenCache::new(source.clone()));
     for token in twenty_requests(&cache).await {
         assert_eq!(token.unwrap(), "token-1");
@@ -118,7 +118,7 @@ async fn waiting_requests_share_a_failure_that_is_not_cached() {
 
 #[tokio::test(start_paused = true)]
 async fn an_old_token_is_renewed_while_it_is_in_use() {
-    let source = Scripted::new([HOUR, Step::Token { after: 7, life: 7200 }]);
+    let source = Scripted::new([HOUR, Step::Token { after: 7, lifetime: 7200 }]);
     let cache = TokenCache::new(source.clone());
     assert_eq!(token_in(&cache).await.unwrap(), "token-1");
     advance(3400).await;
@@ -211,31 +211,31 @@ async fn each_scope_has_its_token_and_scopes_are_bounded() {
 async fn ages_follow_both_clocks() {
     let (now, unix) = (Instant::now(), 1_000_000);
     let seconds = Duration::from_secs;
-    let cached = |life: u64| {
-        let token = AccessToken::new("t", UNIX_EPOCH + seconds(unix + life));
+    let cached = |lifetime: u64| {
+        let token = AccessToken::new("t", UNIX_EPOCH + seconds(unix + lifetime));
         CachedToken::new(&token, now, unix)
     };
     let hour = cached(3605).unwrap();
     for (tokio_after, wall_after, expected) in [
         (0, 0, TokenAge::Fresh),
         (3299, 3299, TokenAge::Fresh),
-        (3300, 3300, TokenAge::Old),
-        (3599, 3599, TokenAge::Old),
-        (3600, 3600, TokenAge::Ended),
+        (3300, 3300, TokenAge::RenewalDue),
+        (3599, 3599, TokenAge::RenewalDue),
+        (3600, 3600, TokenAge::Expired),
         // A machine that slept: only one of the clocks went on.
-        (10, 3600, TokenAge::Ended),
-        (3600, 10, TokenAge::Ended),
+        (10, 3600, TokenAge::Expired),
+        (3600, 10, TokenAge::Expired),
     ] {
         let age = hour.age(now + seconds(tokio_after), unix + wall_after);
         assert_eq!(age, expected, "{tokio_after} {wall_after}");
     }
     let short = cached(65).unwrap();
     assert_eq!(short.age(now + seconds(29), unix), TokenAge::Fresh);
-    assert_eq!(short.age(now + seconds(30), unix), TokenAge::Old);
+    assert_eq!(short.age(now + seconds(30), unix), TokenAge::RenewalDue);
     let eternal = cached(u64::MAX / 2 - unix).unwrap();
-    assert_eq!(eternal.age(now + LIFE_MAX, unix), TokenAge::Ended);
-    for life in [0, 5] {
-        assert!(cached(life).is_err(), "{life}");
+    assert_eq!(eternal.age(now + LIFETIME_MAX, unix), TokenAge::Expired);
+    for lifetime in [0, 5] {
+        assert!(cached(lifetime).is_err(), "{lifetime}");
     }
     for text in [String::new(), "x".repeat(40_000)] {
         let token = AccessToken::new(text, UNIX_EPOCH + seconds(unix + 3600));

@@ -22,7 +22,7 @@ fn text(header: Option<HeaderValue>) -> String {
 /// Records the tokens one after the other; then the compound token is `expected`.
 fn check(tokens: &[&str], expected: &str) {
     let sessions = Sessions::default();
-    tokens.iter().for_each(|token| sessions.note(token, None));
+    tokens.iter().for_each(|token| sessions.record(token, None));
     assert_eq!(text(sessions.compound()), expected, "{tokens:?}");
 }
 
@@ -65,7 +65,7 @@ fn tokens_that_do_not_parse_are_ignored() {
 #[test]
 fn a_token_without_news_changes_nothing() {
     let sessions = Sessions::default();
-    sessions.note("0:1#9#1=5#2=3,1:-1#4", None);
+    sessions.record("0:1#9#1=5#2=3,1:-1#4", None);
     let before = sessions.map.load_full();
     for old in [
         "0:1#9#1=5#2=3,1:-1#4",
@@ -77,12 +77,12 @@ fn a_token_without_news_changes_nothing() {
         "nonsense",
         "0:1#10#1=x",
     ] {
-        sessions.note(old, None);
+        sessions.record(old, None);
         assert!(Arc::ptr_eq(&before, &sessions.map.load_full()), "{old}");
     }
     for new in ["1:-1#5", "0:1#9#1=6", "0:1#9#3=0", "0:2#1", "2:-1#1"] {
         let before = sessions.map.load_full();
-        sessions.note(new, None);
+        sessions.record(new, None);
         assert!(!Arc::ptr_eq(&before, &sessions.map.load_full()), "{new}");
     }
 }
@@ -111,7 +111,7 @@ fn the_quick_comparison_agrees_with_the_thorough_one() {
 #[test]
 fn a_child_is_asked_for_what_was_seen_of_all_its_ancestors() {
     let sessions = Sessions::default();
-    sessions.note("0:-1#50,2:-1#60", None);
+    sessions.record("0:-1#50,2:-1#60", None);
     let child = range("3", &["0", "2"]);
     assert_eq!(text(sessions.header_for(&child)), "3:-1#60");
     assert_eq!(text(sessions.header_for(&range("1", &["0"]))), "1:-1#50");
@@ -119,10 +119,10 @@ fn a_child_is_asked_for_what_was_seen_of_all_its_ancestors() {
     assert_eq!(text(sessions.header_for(&range("9", &[]))), "");
     // A replica of the child that is behind does not lower the progress.
     let sessions = Sessions::default();
-    sessions.note("2:-1#60", None);
-    sessions.note("3:-1#55", None);
+    sessions.record("2:-1#60", None);
+    sessions.record("3:-1#55", None);
     assert_eq!(text(sessions.header_for(&child)), "3:-1#60");
-    sessions.note("3:-1#61", None);
+    sessions.record("3:-1#61", None);
     assert_eq!(text(sessions.header_for(&child)), "3:-1#61");
     let settled = sessions.map.load_full();
     sessions.header_for(&child);
@@ -132,21 +132,21 @@ fn a_child_is_asked_for_what_was_seen_of_all_its_ancestors() {
 #[test]
 fn a_merged_range_is_asked_for_what_was_seen_of_both() {
     let sessions = Sessions::default();
-    sessions.note("0:1#50#1=40#2=9,1:1#45#1=43#3=7", None);
+    sessions.record("0:1#50#1=40#2=9,1:1#45#1=43#3=7", None);
     assert_eq!(text(sessions.header_for(&range("2", &["0", "1"]))), "2:1#50#1=43#2=9#3=7");
 }
 
 #[test]
 fn ranges_that_are_gone_are_replaced_by_their_children() {
     let (sessions, ranges) = (Sessions::default(), split_twice());
-    sessions.note("0:-1#50,2:-1#60", None);
-    sessions.note("4:-1#61", Some(&ranges));
+    sessions.record("0:-1#50,2:-1#60", None);
+    sessions.record("4:-1#61", Some(&ranges));
     assert_eq!(text(sessions.compound()), "1:-1#50,3:-1#60,4:-1#61");
     // A late answer of the parent counts for its children.
-    sessions.note("2:-1#62", Some(&ranges));
+    sessions.record("2:-1#62", Some(&ranges));
     assert_eq!(text(sessions.compound()), "1:-1#50,3:-1#62,4:-1#62");
     // A range that is newer than the known ranges stays.
-    sessions.note("7:-1#99", Some(&ranges));
+    sessions.record("7:-1#99", Some(&ranges));
     assert_eq!(sessions.progress("7").unwrap().lsn, 99);
     assert_eq!(sessions.progress("2"), None);
 }
@@ -154,10 +154,10 @@ fn ranges_that_are_gone_are_replaced_by_their_children() {
 #[test]
 fn clearing_forgets_everything() {
     let sessions = Sessions::default();
-    sessions.note("0:-1#50,1:-1#2", None);
+    sessions.record("0:-1#50,1:-1#2", None);
     sessions.clear();
     assert_eq!((sessions.compound(), sessions.progress("0")), (None, None));
-    sessions.note("0:-1#1", None);
+    sessions.record("0:-1#1", None);
     assert_eq!(text(sessions.compound()), "0:-1#1");
 }
 
@@ -165,8 +165,8 @@ fn clearing_forgets_everything() {
 fn memory_and_headers_are_bounded() {
     let sessions = Sessions::default();
     let many: Vec<String> = (0..RANGES_MAX + 100).map(|range| format!("{range}:-1#{range}")).collect();
-    sessions.note(&many.join(","), None);
-    assert_eq!(sessions.map.load().seen.len(), RANGES_MAX);
+    sessions.record(&many.join(","), None);
+    assert_eq!(sessions.map.load().ranges.len(), RANGES_MAX);
     let compound = sessions.compound().unwrap();
     assert!(compound.len() <= COMPOUND_BYTES_MAX && compound.len() > COMPOUND_BYTES_MAX - 100);
     let tokens = session_token::parse(compound.to_str().unwrap()).unwrap();
@@ -176,7 +176,7 @@ fn memory_and_headers_are_bounded() {
 #[test]
 fn an_id_that_cannot_be_a_header_is_ignored() {
     let sessions = Sessions::default();
-    sessions.note("0:-1#5", None);
+    sessions.record("0:-1#5", None);
     assert_eq!(sessions.header_for(&range("1\n", &["0"])), None);
 }
 
@@ -192,7 +192,7 @@ fn progress_never_goes_back_under_concurrent_answers() {
                 for answer in 0..ANSWERS {
                     let lsn = answer.saturating_sub(random.u64(0..50));
                     let range = ["1", "3"][random.usize(0..2)];
-                    sessions.note(&format!("{range}:1#{lsn}#{thread}={lsn}"), Some(ranges));
+                    sessions.record(&format!("{range}:1#{lsn}#{thread}={lsn}"), Some(ranges));
                     for (place, range) in ["1", "3"].into_iter().enumerate() {
                         let header = ranges.get(range).and_then(|range| sessions.header_for(range));
                         let seen = header.map_or(0, |header| {
@@ -206,7 +206,7 @@ fn progress_never_goes_back_under_concurrent_answers() {
                     let own = sessions.progress(range).unwrap().of_region(thread as u32).unwrap();
                     assert!(own >= lsn as i64, "an answer was lost");
                 }
-                sessions.note(&format!("1:1#{ANSWERS}#{thread}={ANSWERS}"), Some(ranges));
+                sessions.record(&format!("1:1#{ANSWERS}#{thread}={ANSWERS}"), Some(ranges));
             });
         }
     });

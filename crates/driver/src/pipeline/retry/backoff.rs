@@ -1,32 +1,31 @@
-//! Waits before retries: doubling from a first wait up to a longest one, and
-//! spread by a quarter either way, so that clients that failed at the same time
-//! do not retry at the same time.
+//! Backoff: the waits before retries. A wait doubles with each retry, up to a
+//! longest wait. Jitter makes it up to a quarter shorter or longer, so that clients
+//! that failed at the same time do not retry at the same time.
 //!
-//! For every count and every sample, the wait is at most five quarters of the
-//! longest wait.
+//! What always holds: a wait is at most five quarters of the longest wait.
 
 use std::time::Duration;
 
 /// A series of waits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Backoff {
-    /// The first wait, before spreading.
+    /// The first wait, without jitter.
     pub(crate) first: Duration,
-    /// The longest wait, before spreading.
+    /// The longest wait, without jitter.
     pub(crate) longest: Duration,
 }
 
-/// The largest share by which a wait is shortened or lengthened.
-const SPREAD: f64 = 0.25;
+/// The largest share of a wait that jitter adds or takes away.
+const JITTER_SHARE: f64 = 0.25;
 
-/// The sample that is used instead of one that is not between 0 and 1.
-const MIDDLE: f64 = 0.5;
+/// The jitter sample that leaves a wait unchanged. It replaces an invalid sample.
+const MIDDLE_SAMPLE: f64 = 0.5;
 
 impl Backoff {
-    /// The wait before retry `number` (the first is 0), spread.
+    /// The wait before retry `number`, which counts from 0, with jitter.
     pub(crate) fn wait(self, number: u32, jitter: f64) -> Duration {
-        let factor = 1.0 - SPREAD + 2.0 * SPREAD * sample(jitter);
-        self.unspread(number).mul_f64(factor)
+        let factor = 1.0 - JITTER_SHARE + 2.0 * JITTER_SHARE * valid_sample(jitter);
+        self.without_jitter(number).mul_f64(factor)
     }
 
     /// The wait before retry `number` when the first `immediate` retries do not
@@ -38,16 +37,16 @@ impl Backoff {
         }
     }
 
-    /// The wait before retry `number`, not spread.
-    pub(crate) fn unspread(self, number: u32) -> Duration {
+    /// The wait before retry `number`, without jitter.
+    pub(crate) fn without_jitter(self, number: u32) -> Duration {
         let factor = 2_u32.checked_pow(number).unwrap_or(u32::MAX);
         self.first.saturating_mul(factor).min(self.longest)
     }
 }
 
-/// The sample, or the middle when it is not between 0 and 1.
-pub(crate) fn sample(jitter: f64) -> f64 {
-    if (0.0..=1.0).contains(&jitter) { jitter } else { MIDDLE }
+/// The jitter sample, or [`MIDDLE_SAMPLE`] when it is not between 0 and 1.
+pub(crate) fn valid_sample(jitter: f64) -> f64 {
+    if (0.0..=1.0).contains(&jitter) { jitter } else { MIDDLE_SAMPLE }
 }
 
 #[cfg(test)]
@@ -63,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_are_spread_by_a_quarter() {
+    fn jitter_changes_a_wait_by_up_to_a_quarter() {
         assert_eq!(BACKOFF.wait(1, 0.0), Duration::from_millis(150));
         assert_eq!(BACKOFF.wait(1, 1.0), Duration::from_millis(250));
     }

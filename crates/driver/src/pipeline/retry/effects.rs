@@ -1,22 +1,23 @@
 //! Effects: changes to state that all operations share, as data. `apply`
 //! performs them.
 //!
-//! An [`Effect`] names no endpoint or partition. It is about the route of the
-//! attempt that was evaluated, which `apply` knows.
+//! An [`Effect`] names no endpoint and no partition. "This endpoint" and "this
+//! partition" are those of the attempt that was evaluated, which `apply` knows.
 
-use super::verdict::{Nature, Regions};
+use super::verdict::{OperationProfile, Regions};
 
-/// A change to what all operations share.
+/// A change to state that all operations share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     /// Read the account again (rate-limited).
     RefreshAccount,
-    /// Avoid this endpoint for a while. With `confirmed_first` the effect waits
-    /// until another region has answered this operation: only then the endpoint
-    /// was at fault, and not the request.
-    EndpointFailed { confirmed_first: bool },
-    /// Count a failure of this partition in this region.
-    PartitionFailed { confirmed_first: bool },
+    /// Avoid this endpoint for a while. With `needs_confirmation`, the effect is
+    /// applied only when another region has answered this operation: that shows that
+    /// the endpoint was at fault, and not the request.
+    EndpointFailed { needs_confirmation: bool },
+    /// Count a failure of this partition in this region. `needs_confirmation` is as in
+    /// [`Effect::EndpointFailed`].
+    PartitionFailed { needs_confirmation: bool },
     /// Record that this partition works in this region.
     PartitionSucceeded,
     /// Read the container's ranges again.
@@ -26,8 +27,9 @@ pub(crate) enum Effect {
 }
 
 impl Effect {
-    /// Whether it marks the endpoint or the partition, which takes no time.
-    pub(crate) fn is_mark(self) -> bool {
+    /// Whether the effect changes the health of the endpoint or of the partition. Such
+    /// an effect needs no request.
+    pub(crate) fn is_health_update(self) -> bool {
         match self {
             Effect::EndpointFailed { .. } | Effect::PartitionFailed { .. } | Effect::PartitionSucceeded => {
                 true
@@ -69,24 +71,24 @@ impl Effects {
         Effects([Some(Effect::RefreshAccount), Some(effect)])
     }
 
-    /// The partition itself has answered, which closes a breaker that let this
-    /// attempt through as a probe.
+    /// The partition itself has answered. If it has a breaker, the breaker resets its
+    /// counters and closes.
     pub(super) const fn partition_answered(regions: Regions) -> Self {
         if regions.has_breaker { Effects::one(Effect::PartitionSucceeded) } else { Effects::NONE }
     }
 
-    /// The partition has failed. Metadata has no partition.
-    pub(super) const fn partition_failed(nature: Nature, confirmed_first: bool) -> Self {
-        if nature.is_data_plane {
-            Effects::one(Effect::PartitionFailed { confirmed_first })
+    /// The partition has failed. Operations on metadata have no partition.
+    pub(super) const fn partition_failed(profile: OperationProfile, needs_confirmation: bool) -> Self {
+        if profile.is_data_plane {
+            Effects::one(Effect::PartitionFailed { needs_confirmation })
         } else {
             Effects::NONE
         }
     }
 
-    /// Whether the attempt counts against its region. Its answer is then not a
-    /// proof that another region was at fault.
-    pub(crate) fn is_blame(self) -> bool {
+    /// Whether the effects say that the region of the attempt may be at fault. Then
+    /// the answer of that region does not confirm failures of other regions.
+    pub(crate) fn blames_region(self) -> bool {
         self.into_iter().any(|effect| match effect {
             Effect::RefreshAccount | Effect::EndpointFailed { .. } | Effect::PartitionFailed { .. } => true,
             Effect::PartitionSucceeded | Effect::RefreshRanges | Effect::DiscardMetadata => false,

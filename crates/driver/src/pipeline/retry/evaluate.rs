@@ -1,14 +1,14 @@
-//! Evaluates an attempt: carries out the rule for the way it ended, within what
-//! the operation may still spend.
+//! Evaluates an attempt: finds the rule for the way it ended, and applies the rule
+//! within the limits and budgets of the operation.
 //!
 //! What always holds:
 //!
 //! - Every retry spends a budget that is bounded by count, and waits at most a
 //!   bounded time, so every chain of attempts ends.
-//! - A write that must not be done twice is sent again only when no attempt of
-//!   it can have been applied.
-//! - A write of which an attempt may have been applied never ends in a plain
-//!   failure: it is read back, or reported as ambiguous.
+//! - A write that is not idempotent is sent again only when none of its attempts
+//!   can have been applied.
+//! - If an attempt of a write may have been applied, the write never ends in a plain
+//!   failure: its witness is read, or it is reported as ambiguous.
 //! - A read is never ambiguous.
 
 #[cfg(test)]
@@ -19,9 +19,9 @@ use std::time::Duration;
 use super::backoff::{self, Backoff};
 use super::effects::Effects;
 use super::rules::{self, Action, Budget, Finding, RetryPolicy};
-use super::verdict::{Budgets, Ending, Limits, Nature, Regions, Verdict};
+use super::verdict::{Budgets, Ending, Limits, OperationProfile, Regions, Verdict};
 use crate::diagnostics::Context;
-use crate::operation::{Repeat, Verb};
+use crate::operation::{Idempotency, Verb};
 use crate::routing::resolve::RouteTo;
 
 /// The waits between rounds over regions that are all unavailable. With one region
@@ -29,53 +29,54 @@ use crate::routing::resolve::RouteTo;
 /// to come back.
 const UNAVAILABLE: Backoff = Backoff { first: Duration::from_millis(250), longest: Duration::from_secs(4) };
 
-/// How often a new connection is opened in place of one that was closing. When the
-/// second connection closes as well, the endpoint is at fault.
+/// Retries over a new connection when the old one did not take the request. If the
+/// new connection does not take it either, the endpoint counts as unavailable.
 const RECONNECTS_MAX: u32 = 1;
 
-/// The waits until replication has brought the writes that the session has seen
-/// (tens of milliseconds between regions). They begin once every region that may
-/// have those writes was asked.
+/// The waits for replication to bring the writes of the session, which takes tens of
+/// milliseconds between regions. They begin once every region that may have those
+/// writes was asked.
 const SESSION: Backoff = Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(1) };
 /// Retries of a read whose session a region does not have yet. One retry goes to the
-/// write region (or one to each, where all take writes). The other retries wait for
-/// replication, 1.5 to 2.5 s in all, which is longer than the usual delay between
-/// regions.
+/// write region (or one to each other region, where all take writes). The other
+/// retries wait for replication, 1.5 to 2.5 s in all, which is longer than the usual
+/// delay between regions.
 const SESSION_RETRIES_USUAL: u32 = 5;
 
 /// The waits while another write of the same document is in progress.
 const RETRY_WITH: Backoff = Backoff { first: Duration::from_millis(10), longest: Duration::from_secs(1) };
-/// The most that is added to each of these waits, so that two writers that retry at
-/// the same times get different waits.
+/// The longest random time that is added to each of these waits, so that two writers
+/// that failed at the same time do not retry at the same time.
 const RETRY_WITH_SALT_MAX: Duration = Duration::from_millis(5);
-/// Retries while another write is in progress. Without hints of the service they wait
-/// about 24 s in all, so this count is reached before the limit on the waiting time.
+/// Retries while another write of the same document is in progress. If the service
+/// does not ask for other waits, these retries wait about 24 s in all, so this count is
+/// reached before the limit on the waiting time.
 const RETRY_WITH_RETRIES_MAX: u32 = 30;
 const RETRY_WITH_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Evaluates one attempt of an operation. `jitter` is a sample from 0 to 1.
 pub(crate) fn evaluate(
-    nature: Nature,
+    profile: OperationProfile,
     ending: Ending<'_>,
     regions: Regions,
     limits: Limits,
     budgets: Budgets,
     jitter: f64,
 ) -> (Verdict, Effects) {
-    let rule = rules::rule(finding(ending), nature, regions);
-    let is_ambiguous = (budgets.is_ambiguous || rule.may_have_applied) && !nature.verb.is_read();
+    let rule = rules::rule(finding(ending), profile, regions);
+    let is_ambiguous = (budgets.is_ambiguous || rule.may_have_applied) && !profile.verb.is_read();
     let budgets = budgets.with_ambiguity(is_ambiguous);
     let retry_after = match ending {
         Ending::Answered { retry_after, .. } => retry_after,
         Ending::Failed(..) => None,
     };
-    let case = Case { nature, regions, limits, budgets, retry_after, jitter };
-    (case.verdict(rule.action), rule.effects)
+    let evaluation = Evaluation { profile, regions, limits, budgets, retry_after, jitter };
+    (evaluation.verdict(rule.action), rule.effects)
 }
 
-/// Whether a write whose attempt has this ending was applied, or may have been.
-pub(crate) fn may_have_applied(nature: Nature, ending: Ending<'_>, regions: Regions) -> bool {
-    rules::rule(finding(ending), nature, regions).may_have_applied
+/// Whether a write whose attempt ended in this way was applied, or may have been.
+pub(crate) fn may_have_applied(profile: OperationProfile, ending: Ending<'_>, regions: Regions) -> bool {
+    rules::rule(finding(ending), profile, regions).may_have_applied
 }
 
 fn finding(ending: Ending<'_>) -> Finding {
@@ -87,8 +88,8 @@ fn finding(ending: Ending<'_>) -> Finding {
 
 /// Everything that a verdict depends on, besides the rule.
 #[derive(Debug, Clone, Copy)]
-struct Case {
-    nature: Nature,
+struct Evaluation {
+    profile: OperationProfile,
     regions: Regions,
     limits: Limits,
     budgets: Budgets,
@@ -97,12 +98,12 @@ struct Case {
     jitter: f64,
 }
 
-impl Case {
+impl Evaluation {
     fn verdict(self, action: Action) -> Verdict {
         match action {
             Action::Complete => Verdict::Complete,
             Action::CompleteBatch => self.complete_batch(),
-            Action::EndAbsent => self.end_absent(),
+            Action::EndNotFound => self.end_not_found(),
             Action::EndRefused => self.end_refused(),
             Action::End => self.end(),
             Action::Retry(policy) => self.retry(policy),
@@ -113,40 +114,46 @@ impl Case {
         }
     }
 
+    /// Ends the operation: with the failure as it is, or as an ambiguous write.
     fn end(self) -> Verdict {
         if self.budgets.is_ambiguous { self.read_back(false) } else { Verdict::Abort }
     }
 
-    /// The state of the data refuses the write. After an ambiguous attempt, that
-    /// attempt may have made this state.
+    /// Ends a write that the service refused because of the state of the data. If an
+    /// earlier attempt may have been applied, that attempt may have caused this state.
     ///
-    /// A guard that no longer holds (the id exists, the etag has changed) also keeps
-    /// an earlier attempt that is still under way from being applied later. So if
-    /// the witness is absent, the refusal is final. It is not final without a guard,
-    /// nor when the earlier attempt may have gone to another write region, where
-    /// the guard was checked against other data.
+    /// A condition that no longer holds (the id exists, the etag has changed) also
+    /// keeps an earlier attempt that is still under way from being applied later. So
+    /// if the witness is absent, the refusal is final. It is not final if the write
+    /// has no condition, or if the earlier attempt may have gone to another write
+    /// region, where the condition was checked against other data.
     fn end_refused(self) -> Verdict {
         if !self.budgets.is_ambiguous {
             return Verdict::Abort;
         }
-        let is_one_guard = !self.regions.is_multi_write || self.regions.candidates <= 1;
-        match self.nature.repeat {
-            Repeat::Guarded => self.read_back(is_one_guard),
-            Repeat::Freely | Repeat::Never => self.read_back(false),
+        let is_same_condition = !self.regions.is_multi_write || self.regions.candidates <= 1;
+        match self.profile.idempotency {
+            Idempotency::Conditional => self.read_back(is_same_condition),
+            Idempotency::Idempotent | Idempotency::NotIdempotent => self.read_back(false),
         }
     }
 
     fn read_back(self, refused: bool) -> Verdict {
-        if self.nature.has_witness { Verdict::ReadBack { refused } } else { Verdict::AbortAmbiguous }
+        if self.profile.has_witness { Verdict::ReadBack { refused } } else { Verdict::AbortAmbiguous }
     }
 
     fn complete_batch(self) -> Verdict {
         if self.budgets.is_ambiguous { self.end_refused() } else { Verdict::Complete }
     }
 
-    fn end_absent(self) -> Verdict {
-        let is_free_delete = self.nature.verb == Verb::Delete && self.nature.repeat == Repeat::Freely;
-        if self.budgets.is_ambiguous && is_free_delete { Verdict::CompleteAsGone } else { self.end_refused() }
+    fn end_not_found(self) -> Verdict {
+        let is_idempotent_delete =
+            self.profile.verb == Verb::Delete && self.profile.idempotency == Idempotency::Idempotent;
+        if self.budgets.is_ambiguous && is_idempotent_delete {
+            Verdict::CompleteAsGone
+        } else {
+            self.end_refused()
+        }
     }
 
     fn retry(self, policy: RetryPolicy) -> Verdict {
@@ -155,40 +162,40 @@ impl Case {
         if spent.retries >= policy.retries_max || wait_left.is_zero() {
             return self.end();
         }
-        // The last wait is cut short rather than dropped: a change that happens
-        // within the time allowed is found.
+        // The last wait is shortened to the time that is left, so that the last retry
+        // comes when that time is over.
         let wait = policy.backoff.wait_after(policy.immediate_retries, spent.retries, self.jitter);
-        self.again(policy.budget, wait.min(wait_left), policy.route_to, policy.context)
+        self.try_again(policy.budget, wait.min(wait_left), policy.route_to, policy.context)
     }
 
-    /// Retries in a region that may have the writes that the session has seen: the
-    /// write region, or any region where all take writes.
+    /// Retries in a region that may have the writes of the session: in the write
+    /// region, or, where all regions take writes, in each other region.
     fn retry_session(self) -> Verdict {
-        let others = self.others();
-        let (route_to, elsewhere) = match (self.regions.is_multi_write, others) {
-            (false, 0..=u32::MAX) => (RouteTo::WriteRegion, others.min(1)),
+        let other_regions = self.other_regions();
+        let (route_to, other_region_retries) = match (self.regions.is_multi_write, other_regions) {
+            (false, 0..=u32::MAX) => (RouteTo::WriteRegion, other_regions.min(1)),
             (true, 0) => (RouteTo::Same, 0),
-            (true, 1..=u32::MAX) => (RouteTo::Next, others),
+            (true, 1..=u32::MAX) => (RouteTo::Next, other_regions),
         };
         let retries = self.budgets.spent(Budget::Session).retries;
-        let usual = SESSION_RETRIES_USUAL.max(elsewhere.saturating_add(1));
+        let usual = SESSION_RETRIES_USUAL.max(other_region_retries.saturating_add(1));
         if retries >= self.limits.session_retries_max.unwrap_or(usual) {
             return self.end();
         }
-        let after = SESSION.wait_after(elsewhere, retries, self.jitter);
-        self.again(Budget::Session, after, route_to, Context::SessionRetry)
+        let after = SESSION.wait_after(other_region_retries, retries, self.jitter);
+        self.try_again(Budget::Session, after, route_to, Context::SessionRetry)
     }
 
     fn retry_with(self) -> Verdict {
         let spent = self.budgets.spent(Budget::RetryWith);
-        let salt = RETRY_WITH_SALT_MAX.mul_f64(backoff::sample(self.jitter));
-        let own = RETRY_WITH.unspread(spent.retries) + salt;
-        let after = self.hint().unwrap_or(own);
+        let salt = RETRY_WITH_SALT_MAX.mul_f64(backoff::valid_sample(self.jitter));
+        let backoff = RETRY_WITH.without_jitter(spent.retries) + salt;
+        let after = self.hint().unwrap_or(backoff);
         let waited = spent.waited.saturating_add(after);
         if spent.retries >= RETRY_WITH_RETRIES_MAX || waited > RETRY_WITH_WAIT_MAX {
             return self.end();
         }
-        self.again(Budget::RetryWith, after, RouteTo::Same, Context::Retry)
+        self.try_again(Budget::RetryWith, after, RouteTo::Same, Context::Retry)
     }
 
     /// A connection that takes no more requests says nothing about its endpoint,
@@ -197,40 +204,41 @@ impl Case {
         if self.budgets.spent(Budget::Reconnect).retries >= RECONNECTS_MAX {
             return self.fail_over();
         }
-        self.again(Budget::Reconnect, Duration::ZERO, RouteTo::Same, Context::Retry)
+        self.try_again(Budget::Reconnect, Duration::ZERO, RouteTo::Same, Context::Retry)
     }
 
-    /// Goes to the next region, at once while there are untried ones. With one
-    /// region it retries there after a wait.
+    /// Retries in the next region, without a wait as long as there are regions that
+    /// were not tried. With only one region, it retries there after a wait.
     fn fail_over(self) -> Verdict {
         let retries = self.budgets.spent(Budget::Failover).retries;
         if retries >= self.limits.failovers_max {
             return self.end();
         }
-        let others = self.others();
-        let own = UNAVAILABLE.wait_after(others, retries, self.jitter);
-        match others {
+        let other_regions = self.other_regions();
+        let backoff = UNAVAILABLE.wait_after(other_regions, retries, self.jitter);
+        match other_regions {
             0 => {
-                let after = self.hint().map_or(own, |hint| hint.min(UNAVAILABLE.longest));
-                self.again(Budget::Failover, after, RouteTo::Same, Context::Retry)
+                let after = self.hint().map_or(backoff, |hint| hint.min(UNAVAILABLE.longest));
+                self.try_again(Budget::Failover, after, RouteTo::Same, Context::Retry)
             }
-            1..=u32::MAX => self.again(Budget::Failover, own, RouteTo::Next, Context::Failover),
+            1..=u32::MAX => self.try_again(Budget::Failover, backoff, RouteTo::Next, Context::Failover),
         }
     }
 
-    /// Another attempt. Every retry comes through here, so that a write that
-    /// must not be done twice and may have been applied is never sent again.
-    fn again(self, budget: Budget, after: Duration, route_to: RouteTo, context: Context) -> Verdict {
-        match self.nature.repeat {
-            Repeat::Never if self.budgets.is_ambiguous => self.end(),
-            Repeat::Never | Repeat::Guarded | Repeat::Freely => {
+    /// The verdict for another attempt. Every retry goes through this function, so
+    /// that a write that is not idempotent and may have been applied is never sent
+    /// again.
+    fn try_again(self, budget: Budget, after: Duration, route_to: RouteTo, context: Context) -> Verdict {
+        match self.profile.idempotency {
+            Idempotency::NotIdempotent if self.budgets.is_ambiguous => self.end(),
+            Idempotency::NotIdempotent | Idempotency::Conditional | Idempotency::Idempotent => {
                 Verdict::Retry { after, route_to, context, budgets: self.budgets.spend(budget, after) }
             }
         }
     }
 
-    /// Regions besides the one just tried.
-    fn others(self) -> u32 {
+    /// The number of regions that the operation may use besides the one just tried.
+    fn other_regions(self) -> u32 {
         self.regions.candidates.saturating_sub(1)
     }
 

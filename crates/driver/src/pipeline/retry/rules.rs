@@ -8,7 +8,7 @@
 //! | 429/3092, 410 | goes to the next region at once; with one region, waits and retries there | 3 failovers |
 //! | 503, 408, other 5xx | goes to the next region, with the same waits as after 410; a write only if it may be repeated | 3 failovers |
 //! | 403/3, 403/1008 | reads the account again (at most every 5 s) and goes to the next region | 10 retries, 5 s of waiting |
-//! | 404/1002 | goes to the write region; where all regions take writes, to the next one; then waits for replication, 100 ms doubling | 5 retries, or one for each region and one more |
+//! | 404/1002 | goes to the write region; where all regions take writes, to the next one; then waits for replication, 100 ms doubling | 5 retries, or as many as there are regions, if that is more |
 //! | 449 | retries in the same region, 10 ms doubling to 1 s | 30 retries, 30 s |
 //! | 410/1002, 410/1007, 410/1008 | reads the container's ranges again and retries in the same region | 8 retries |
 //! | 400/1024, 410/1000, 404/1003 | discards the container's metadata and session, reads them again and retries | 8 retries (404/1003: one) |
@@ -27,35 +27,36 @@ use perihelion_wire::transport::{Failure, FailureKind, Sent};
 
 use super::backoff::Backoff;
 use super::effects::{Effect, Effects};
-use super::verdict::{Nature, Regions};
+use super::verdict::{OperationProfile, Regions};
 use crate::diagnostics::Context;
 use crate::routing::resolve::RouteTo;
 
-/// The meaning of an attempt's end. Unless a finding says otherwise, a write whose
-/// attempt had this finding was certainly not applied.
+/// What the end of an attempt means. After a finding that does not say "A write may
+/// have been applied", a write was certainly not applied, except after
+/// [`Finding::Done`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Finding {
-    /// The service did what was asked, or (304) the condition holds.
+    /// The service did what was asked, or (304) the resource has not changed.
     Done,
     /// The service refused one operation of a batch, and so the whole batch.
     BatchRefused,
     /// The resource does not exist.
-    Absent,
-    /// The data do not allow the write: the id exists, or the etag differs.
+    NotFound,
+    /// The state of the data refuses the write: the id exists, or the etag differs.
     RefusedByState,
-    /// The request is refused, and always will be.
+    /// The service refuses the request, and would refuse it again.
     Refused,
     /// Too many requests, after the retries inside the attempt.
     Throttled,
-    /// The answer is not one that this service gives. A write may have been
-    /// applied.
-    Nonsense,
+    /// The service never answers with this status, so the answer comes from another
+    /// program. A write may have been applied.
+    UnexpectedStatus,
     /// This region does not take writes.
     WriteForbidden,
     /// This region does not know the account.
     AccountUnknown,
-    /// This region has not yet applied the writes that the session has seen.
-    SessionBehind,
+    /// This region has not yet applied the writes of the session.
+    SessionNotAvailable,
     /// The container was deleted, or recreated.
     OwnerGone,
     /// The container was recreated.
@@ -64,18 +65,18 @@ pub(super) enum Finding {
     RangeMoved,
     /// Another write of the same document is in progress.
     RetryWith,
-    /// The replica is gone or out of resources, and did not take the request.
-    NotTaken,
+    /// The replica is gone or out of resources, and did not process the request.
+    ReplicaUnavailable,
     /// The partition or the service is unavailable. A write may have been
     /// applied.
-    Unavailable,
-    /// The service failed or was too slow, because of itself or because of the
-    /// request. A write may have been applied.
-    Failing,
+    ServiceUnavailable,
+    /// The service failed or was too slow. The service or the request may be at fault.
+    /// A write may have been applied.
+    ServiceFailed,
     /// No connection to the endpoint could be opened.
     Unreachable,
-    /// An open connection did not take the request: it is closing, or full.
-    ConnectionRefused,
+    /// An open connection did not take the request: it is closing, or has no room.
+    ConnectionUnusable,
     /// The request was sent, or may have been, and no answer came. A write may
     /// have been applied.
     AnswerLost,
@@ -86,7 +87,7 @@ pub(super) enum Finding {
 /// sub-statuses of the same code.
 pub(super) fn answered(status: Status) -> Finding {
     match status {
-        Status { code: 0..=199, .. } => Finding::Nonsense,
+        Status { code: 0..=199, .. } => Finding::UnexpectedStatus,
         status::MULTI_STATUS | Status { code: 207, .. } => Finding::BatchRefused,
         Status { code: 200..=299, .. } => Finding::Done,
         status::NOT_MODIFIED | Status { code: 304, .. } => Finding::Done,
@@ -95,25 +96,25 @@ pub(super) fn answered(status: Status) -> Finding {
         status::COLLECTION_RID_MISMATCH => Finding::ContainerReplaced,
         status::WRITE_FORBIDDEN => Finding::WriteForbidden,
         status::DATABASE_ACCOUNT_NOT_FOUND => Finding::AccountUnknown,
-        status::NOT_FOUND => Finding::Absent,
-        status::READ_SESSION_NOT_AVAILABLE => Finding::SessionBehind,
+        status::NOT_FOUND => Finding::NotFound,
+        status::READ_SESSION_NOT_AVAILABLE => Finding::SessionNotAvailable,
         status::OWNER_RESOURCE_NOT_FOUND => Finding::OwnerGone,
-        status::REQUEST_TIMEOUT | Status { code: 408, .. } => Finding::Failing,
+        status::REQUEST_TIMEOUT | Status { code: 408, .. } => Finding::ServiceFailed,
         status::CONFLICT | Status { code: 409, .. } => Finding::RefusedByState,
         status::NAME_CACHE_IS_STALE => Finding::ContainerReplaced,
         status::PARTITION_KEY_RANGE_GONE
         | status::COMPLETING_SPLIT
         | status::COMPLETING_PARTITION_MIGRATION => Finding::RangeMoved,
-        status::GONE | Status { code: 410, .. } => Finding::NotTaken,
+        status::GONE | Status { code: 410, .. } => Finding::ReplicaUnavailable,
         status::PRECONDITION_FAILED | Status { code: 412, .. } => Finding::RefusedByState,
-        status::SYSTEM_RESOURCE_UNAVAILABLE => Finding::NotTaken,
+        status::SYSTEM_RESOURCE_UNAVAILABLE => Finding::ReplicaUnavailable,
         status::TOO_MANY_REQUESTS | Status { code: 429, .. } => Finding::Throttled,
         status::RETRY_WITH | Status { code: 449, .. } => Finding::RetryWith,
         Status { code: 400..=499, .. } => Finding::Refused,
 
-        status::SERVICE_UNAVAILABLE | Status { code: 503, .. } => Finding::Unavailable,
-        status::INTERNAL_SERVER_ERROR | Status { code: 500..=599, .. } => Finding::Failing,
-        Status { code: 600..=u16::MAX, .. } => Finding::Nonsense,
+        status::SERVICE_UNAVAILABLE | Status { code: 503, .. } => Finding::ServiceUnavailable,
+        status::INTERNAL_SERVER_ERROR | Status { code: 500..=599, .. } => Finding::ServiceFailed,
+        Status { code: 600..=u16::MAX, .. } => Finding::UnexpectedStatus,
     }
 }
 
@@ -123,7 +124,7 @@ pub(super) fn failed(failure: &Failure) -> Finding {
         (Sent::No, FailureKind::Connect | FailureKind::Tls) => Finding::Unreachable,
         // The timeout was spent waiting for room on an open connection.
         (Sent::No, FailureKind::Closed | FailureKind::Protocol | FailureKind::Timeout) => {
-            Finding::ConnectionRefused
+            Finding::ConnectionUnusable
         }
         (
             Sent::Yes | Sent::Unknown,
@@ -150,18 +151,19 @@ pub(super) struct Rule {
 pub(super) enum Action {
     /// Give the caller the answer.
     Complete,
-    /// Give the caller the answer, unless it refuses the repeat of a batch that
-    /// the first attempt may have applied.
+    /// Give the caller the answer, unless an earlier attempt of the refused batch may
+    /// have been applied.
     CompleteBatch,
-    /// The resource does not exist. After a repeated delete that is success.
-    EndAbsent,
-    /// The state of the data refuses the write.
+    /// End: the resource does not exist. For a repeated delete this is a success.
+    EndNotFound,
+    /// End: the state of the data refuses the write.
     EndRefused,
     /// Give the caller the failure.
     End,
     /// Retry as the policy says.
     Retry(RetryPolicy),
-    /// Retry where the session may be known, then wait for replication.
+    /// Retry in regions that may have the writes of the session, then wait for
+    /// replication.
     RetrySession,
     /// Retry in the same region after the service's hint, or after a short wait.
     RetryWith,
@@ -176,7 +178,7 @@ pub(super) enum Action {
 pub(super) struct RetryPolicy {
     pub(super) budget: Budget,
     pub(super) retries_max: u32,
-    /// All waits together; the last one is cut short to fit.
+    /// The sum of all waits. The last wait is shortened to fit.
     pub(super) wait_max: Duration,
     /// Retries that do not wait.
     pub(super) immediate_retries: u32,
@@ -187,7 +189,7 @@ pub(super) struct RetryPolicy {
 
 macro_rules! budgets {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// A kind of retry that is counted by itself.
+        /// A budget: a kind of retry that is counted separately.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub(super) enum Budget {
             $($(#[$doc])* $name,)*
@@ -204,7 +206,7 @@ budgets! {
     Failover,
     /// Retries over a new connection to the same endpoint.
     Reconnect,
-    /// Retries of reads whose session the region did not have yet.
+    /// Retries of reads when the region did not have the writes of the session yet.
     Session,
     /// Retries after 403/3 and 403/1008.
     Forbidden,
@@ -214,9 +216,9 @@ budgets! {
     Reroute,
 }
 
-/// Retries while a write region moves, which takes seconds. The first retry does not wait: in most
-/// cases the move is over and only this client did not know of it. After 10
-/// retries or 5 s the region's refusal is final.
+/// Retries while a write region moves, which takes seconds. The first retry does not
+/// wait: in most cases the move is over and only this client did not know of it.
+/// After 10 retries or 5 s the region's refusal is final.
 const FORBIDDEN: RetryPolicy = RetryPolicy {
     budget: Budget::Forbidden,
     retries_max: 10,
@@ -245,37 +247,37 @@ const OWNER_GONE: RetryPolicy = RetryPolicy { retries_max: 1, ..REROUTE };
 
 /// The rule for a finding.
 ///
-/// Effects follow from the finding, not from the action: a partition that failed
-/// has failed, whether or not this operation has a retry left. An effect waits
-/// for confirmation by another region where the request may be at fault and not
-/// the region. It also waits for every write of an account with one write
-/// region: the other regions refuse writes, so marking the only one that takes
-/// them would help no operation.
-pub(super) fn rule(finding: Finding, nature: Nature, regions: Regions) -> Rule {
-    let is_bound_write = !nature.verb.is_read() && !regions.is_multi_write;
+/// Effects follow from the finding, not from the action: the failure of a partition
+/// counts, whether or not this operation has a retry left. An effect needs
+/// confirmation by another region where the request may be at fault and not the
+/// region. The effects of writes also need it in an account with one write region:
+/// the other regions refuse writes, so avoiding the only write region would help no
+/// operation.
+pub(super) fn rule(finding: Finding, profile: OperationProfile, regions: Regions) -> Rule {
+    let is_single_region_write = !profile.verb.is_read() && !regions.is_multi_write;
     match finding {
         Finding::Done => Rule {
             may_have_applied: true,
             ..Rule::new(Action::Complete, Effects::partition_answered(regions))
         },
         Finding::BatchRefused => Rule::new(Action::CompleteBatch, Effects::partition_answered(regions)),
-        Finding::Absent => Rule::new(Action::EndAbsent, Effects::partition_answered(regions)),
+        Finding::NotFound => Rule::new(Action::EndNotFound, Effects::partition_answered(regions)),
         Finding::RefusedByState => Rule::new(Action::EndRefused, Effects::partition_answered(regions)),
         Finding::Refused | Finding::Throttled => Rule::new(Action::End, Effects::NONE),
-        Finding::Nonsense => Rule::in_doubt(Action::End, Effects::NONE),
+        Finding::UnexpectedStatus => Rule::in_doubt(Action::End, Effects::NONE),
         // The region works; it only does not take writes.
-        Finding::WriteForbidden if is_bound_write => Rule::new(
+        Finding::WriteForbidden if is_single_region_write => Rule::new(
             Action::Retry(FORBIDDEN),
-            Effects::account_and(Effect::EndpointFailed { confirmed_first: true }),
+            Effects::account_and(Effect::EndpointFailed { needs_confirmation: true }),
         ),
         Finding::WriteForbidden => Rule::new(Action::Retry(FORBIDDEN), Effects::one(Effect::RefreshAccount)),
         // If another region knows the account, this one is of no use.
         Finding::AccountUnknown => Rule::new(
             Action::Retry(FORBIDDEN),
-            Effects::account_and(Effect::EndpointFailed { confirmed_first: true }),
+            Effects::account_and(Effect::EndpointFailed { needs_confirmation: true }),
         ),
-        Finding::SessionBehind => Rule::new(Action::RetrySession, Effects::NONE),
-        Finding::OwnerGone if nature.is_data_plane => {
+        Finding::SessionNotAvailable => Rule::new(Action::RetrySession, Effects::NONE),
+        Finding::OwnerGone if profile.is_data_plane => {
             Rule::new(Action::Retry(OWNER_GONE), Effects::one(Effect::DiscardMetadata))
         }
         Finding::OwnerGone => Rule::new(Action::End, Effects::NONE),
@@ -284,31 +286,35 @@ pub(super) fn rule(finding: Finding, nature: Nature, regions: Regions) -> Rule {
         }
         Finding::RangeMoved => Rule::new(Action::Retry(REROUTE), Effects::one(Effect::RefreshRanges)),
         Finding::RetryWith => Rule::new(Action::RetryWith, Effects::NONE),
-        Finding::NotTaken => Rule::new(Action::FailOver, Effects::partition_failed(nature, is_bound_write)),
+        Finding::ReplicaUnavailable => {
+            Rule::new(Action::FailOver, Effects::partition_failed(profile, is_single_region_write))
+        }
         // A write region that fails may have been replaced by another one.
-        Finding::Unavailable | Finding::AnswerLost if is_bound_write && nature.is_data_plane => {
+        Finding::ServiceUnavailable | Finding::AnswerLost
+            if is_single_region_write && profile.is_data_plane =>
+        {
             Rule::in_doubt(
                 Action::FailOver,
-                Effects::account_and(Effect::PartitionFailed { confirmed_first: true }),
+                Effects::account_and(Effect::PartitionFailed { needs_confirmation: true }),
             )
         }
-        Finding::Unavailable | Finding::AnswerLost if is_bound_write => {
+        Finding::ServiceUnavailable | Finding::AnswerLost if is_single_region_write => {
             Rule::in_doubt(Action::FailOver, Effects::one(Effect::RefreshAccount))
         }
-        Finding::Unavailable | Finding::AnswerLost => {
-            Rule::in_doubt(Action::FailOver, Effects::partition_failed(nature, false))
+        Finding::ServiceUnavailable | Finding::AnswerLost => {
+            Rule::in_doubt(Action::FailOver, Effects::partition_failed(profile, false))
         }
-        // The region may be slow or faulty, or only this request.
-        Finding::Failing => Rule::in_doubt(Action::FailOver, Effects::partition_failed(nature, true)),
+        // The region may be at fault, or only this request.
+        Finding::ServiceFailed => Rule::in_doubt(Action::FailOver, Effects::partition_failed(profile, true)),
         // A write region that is down may have been replaced by another one.
-        Finding::Unreachable if is_bound_write => Rule::new(
+        Finding::Unreachable if is_single_region_write => Rule::new(
             Action::FailOver,
-            Effects::account_and(Effect::EndpointFailed { confirmed_first: true }),
+            Effects::account_and(Effect::EndpointFailed { needs_confirmation: true }),
         ),
         Finding::Unreachable => {
-            Rule::new(Action::FailOver, Effects::one(Effect::EndpointFailed { confirmed_first: false }))
+            Rule::new(Action::FailOver, Effects::one(Effect::EndpointFailed { needs_confirmation: false }))
         }
-        Finding::ConnectionRefused => Rule::new(Action::Reconnect, Effects::NONE),
+        Finding::ConnectionUnusable => Rule::new(Action::Reconnect, Effects::NONE),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Retries of throttled requests, inside one attempt: whether the same request is
+//! Retries of throttled requests within one attempt: whether the same request is
 //! sent to the same region again, and when.
 //!
 //! A throttled request was not applied, so any operation may wait and repeat it.
@@ -33,21 +33,21 @@ pub(crate) struct ThrottleBudget {
     retries: u32,
     retries_max: u32,
     wait_left: Duration,
-    one_wait_max: Duration,
+    single_wait_max: Duration,
 }
 
 impl ThrottleBudget {
     /// A budget of which nothing is spent yet.
     pub(crate) fn new(retries_max: u32, wait_max: Duration, is_data_plane: bool) -> Self {
-        let one_wait_max = if is_data_plane { DATA_WAIT_MAX } else { METADATA_WAIT_MAX };
-        ThrottleBudget { retries: 0, retries_max, wait_left: wait_max, one_wait_max }
+        let single_wait_max = if is_data_plane { DATA_WAIT_MAX } else { METADATA_WAIT_MAX };
+        ThrottleBudget { retries: 0, retries_max, wait_left: wait_max, single_wait_max }
     }
 }
 
 /// What to do about a throttled answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ThrottleVerdict {
-    /// Send the request again after the wait; `budget` is what is left then.
+    /// Send the request again after the wait. `budget` is the remaining budget.
     RetryAfter { wait: Duration, budget: ThrottleBudget },
     /// Return the answer to the operation.
     GiveUp(GiveUp),
@@ -90,10 +90,10 @@ pub(crate) fn judge(
     if budget.retries >= budget.retries_max {
         return ThrottleVerdict::GiveUp(GiveUp::RetriesSpent);
     }
-    // A wait of zero counts as none: repeating at once would be throttled again.
+    // A wait of zero is ignored: a request that is sent at once would be throttled again.
     let hint = retry_after.filter(|wait| !wait.is_zero());
-    let wait = hint.unwrap_or_else(|| BACKOFF.wait(budget.retries, jitter).min(budget.one_wait_max));
-    if wait > budget.one_wait_max {
+    let wait = hint.unwrap_or_else(|| BACKOFF.wait(budget.retries, jitter).min(budget.single_wait_max));
+    if wait > budget.single_wait_max {
         return ThrottleVerdict::GiveUp(GiveUp::WaitTooLong);
     }
     let Some(wait_left) = budget.wait_left.checked_sub(wait) else {

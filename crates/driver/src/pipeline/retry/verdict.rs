@@ -10,16 +10,16 @@ use perihelion_wire::transport::Failure;
 
 use super::rules::Budget;
 use crate::diagnostics::Context;
-use crate::operation::{Repeat, Verb};
+use crate::operation::{Idempotency, Verb};
 use crate::routing::resolve::RouteTo;
 
 /// The properties of an operation that matter for its retries.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Nature {
+pub(crate) struct OperationProfile {
     pub(crate) verb: Verb,
-    pub(crate) repeat: Repeat,
+    pub(crate) idempotency: Idempotency,
     pub(crate) has_witness: bool,
-    /// The operation is on documents, not on metadata.
+    /// Whether the operation is on documents, and not on metadata.
     pub(crate) is_data_plane: bool,
 }
 
@@ -42,20 +42,19 @@ pub(crate) struct Regions {
     pub(crate) candidates: u32,
     /// Every region takes writes.
     pub(crate) is_multi_write: bool,
-    /// A circuit breaker has an entry for the partition and region just tried.
+    /// A circuit breaker has counted failures of the partition and region just tried.
     pub(crate) has_breaker: bool,
 }
 
-/// What an operation may spend.
+/// The limits of an operation's retries that options set.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     pub(crate) failovers_max: u32,
-    /// `None` means one retry in every region that may have the session, and one
-    /// more.
+    /// `None` stands for the default, which depends on the number of regions.
     pub(crate) session_retries_max: Option<u32>,
 }
 
-/// What an operation has spent.
+/// The retries and waits that an operation has spent, and whether it is ambiguous.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Budgets {
     spent: [Spent; Budget::ALL.len()],
@@ -63,7 +62,7 @@ pub(crate) struct Budgets {
     pub(crate) is_ambiguous: bool,
 }
 
-/// What was spent of one budget.
+/// The retries and waits that were spent of one budget.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Spent {
     pub(super) retries: u32,
@@ -100,13 +99,14 @@ impl Budgets {
 pub(crate) enum Verdict {
     /// Give the caller the answer.
     Complete,
-    /// The delete has reached its goal, though the answer says 404.
+    /// Report a delete as done, though the answer is 404: an earlier attempt of it has
+    /// deleted the document.
     CompleteAsGone,
     /// Try again.
     Retry { after: Duration, route_to: RouteTo, context: Context, budgets: Budgets },
-    /// Read the witness to find out whether the write was applied. When the
-    /// witness is absent: with `refused`, the caller gets the refusal;
-    /// without, the outcome is unknown.
+    /// Read the witness to find out whether the write was applied. If the witness is
+    /// absent and `refused` is set, the caller gets the refusal. If the witness is
+    /// absent and `refused` is not set, the write is ambiguous.
     ReadBack { refused: bool },
     /// Give the caller the failure as it is.
     Abort,

@@ -8,7 +8,7 @@ fn endpoint(text: &str) -> Endpoint {
     Endpoint::parse(text).unwrap()
 }
 
-fn location(region: &str) -> serde_json::Value {
+fn location_json(region: &str) -> serde_json::Value {
     let host = region.to_ascii_lowercase().replace(' ', "");
     json!({"name": region, "databaseAccountEndpoint": format!("https://a-{host}.example:443/")})
 }
@@ -16,8 +16,8 @@ fn location(region: &str) -> serde_json::Value {
 fn document(readable: &[&str], writable: &[&str], is_multi_write: bool) -> serde_json::Value {
     json!({
         "_self": "", "id": "a", "queryEngineConfiguration": "{}",
-        "readableLocations": readable.iter().copied().map(location).collect::<Vec<_>>(),
-        "writableLocations": writable.iter().copied().map(location).collect::<Vec<_>>(),
+        "readableLocations": readable.iter().copied().map(location_json).collect::<Vec<_>>(),
+        "writableLocations": writable.iter().copied().map(location_json).collect::<Vec<_>>(),
         "enableMultipleWriteLocations": is_multi_write,
         "userConsistencyPolicy": {"defaultConsistencyLevel": "BoundedStaleness", "maxStalenessPrefix": 100},
     })
@@ -32,8 +32,8 @@ fn read(document: &serde_json::Value, preferred: &[&str], previous: &Account) ->
     Account::from_properties(document.to_string().as_bytes(), &preferred, previous).unwrap()
 }
 
-fn names(sites: &[Arc<Site>]) -> Vec<&str> {
-    sites.iter().map(|site| site.region.name()).collect()
+fn names(locations: &[Arc<Location>]) -> Vec<&str> {
+    locations.iter().map(|location| location.region.name()).collect()
 }
 
 const THREE: [&str; 3] = ["West US", "East US", "North Europe"];
@@ -42,10 +42,10 @@ const THREE: [&str; 3] = ["West US", "East US", "North Europe"];
 fn before_the_account_is_read_there_is_only_the_configured_endpoint() {
     let account = bootstrap();
     assert_eq!(account.generation, 0);
-    for sites in [&account.reads, &account.writes] {
-        assert!(sites.len() == 1 && Arc::ptr_eq(&sites[0], &account.hub));
+    for locations in [&account.reads, &account.writes] {
+        assert!(locations.len() == 1 && Arc::ptr_eq(&locations[0], &account.configured));
     }
-    assert!(account.is_available(&account.hub.endpoint, Usage::Read));
+    assert!(account.is_available(&account.configured.endpoint, Usage::Read));
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn preferred_regions_come_first_in_their_order() {
         assert_eq!((names(&account.reads), names(&account.writes)), (reads, writes), "{preferred:?}");
         assert_eq!((account.is_multi_write, account.generation), (is_multi_write, 1));
         assert_eq!(account.consistency, Consistency::BoundedStaleness);
-        assert_eq!(account.hub.endpoint, endpoint("https://a.example:443"));
+        assert_eq!(account.configured.endpoint, endpoint("https://a.example:443"));
         assert!(!account.is_hedging_disabled);
     }
 }
@@ -87,8 +87,8 @@ fn sites_and_their_latencies_outlive_a_snapshot() {
     moved["readableLocations"][0]["databaseAccountEndpoint"] = "https://elsewhere.example/".into();
     let second = read(&moved, &[], &first);
     assert!(Arc::ptr_eq(&first.reads[2], &second.reads[2]));
-    assert!(Arc::ptr_eq(&second.reads[1], &second.writes[0]), "reads and writes share a region's site");
-    assert!(!Arc::ptr_eq(&first.reads[0], &second.reads[0]), "another endpoint is another site");
+    assert!(Arc::ptr_eq(&second.reads[1], &second.writes[0]), "reads and writes share a region's location");
+    assert!(!Arc::ptr_eq(&first.reads[0], &second.reads[0]), "another endpoint is another location");
     assert_eq!(second.generation, 2);
 }
 
@@ -126,7 +126,7 @@ fn a_document_without_regions_is_refused_and_a_bad_address_costs_one_region() {
     let account = read(&document, &[], &bootstrap());
     assert_eq!(names(&account.reads), ["East US", "West US"]);
     assert!(
-        Arc::ptr_eq(&account.writes[0], &account.hub),
+        Arc::ptr_eq(&account.writes[0], &account.configured),
         "without a write region the configured endpoint is asked"
     );
     let twice = read(&super::tests::document(&["West US", "westus"], &["West US"], false), &[], &bootstrap());
@@ -153,16 +153,18 @@ fn time_alone_does_not_make_an_endpoint_available() {
 #[test]
 fn a_later_failure_puts_the_probe_off() {
     let account = bootstrap();
-    let hub = account.hub.endpoint.clone();
+    let configured = account.configured.endpoint.clone();
     let now = Instant::now();
-    let marked = account.mark_unavailable(&hub, Usage::Read, now, PERIOD);
-    let again = marked.mark_unavailable(&hub, Usage::Read, now + PERIOD, PERIOD);
+    let marked = account.mark_unavailable(&configured, Usage::Read, now, PERIOD);
+    let again = marked.mark_unavailable(&configured, Usage::Read, now + PERIOD, PERIOD);
     assert_eq!(again.due_for_probe(now + PERIOD), []);
-    let both = again.mark_unavailable(&hub, Usage::Write, now + PERIOD * 2, PERIOD);
+    let both = again.mark_unavailable(&configured, Usage::Write, now + PERIOD * 2, PERIOD);
     assert_eq!(both.due_for_probe(now + PERIOD * 2), [], "the later of its two marks counts");
-    assert_eq!(both.due_for_probe(now + PERIOD * 3), std::slice::from_ref(&hub), "one probe for both");
-    let cleared = both.mark_available(&hub);
-    assert!(cleared.is_available(&hub, Usage::Read) && cleared.is_available(&hub, Usage::Write));
+    assert_eq!(both.due_for_probe(now + PERIOD * 3), std::slice::from_ref(&configured), "one probe for both");
+    let cleared = both.mark_available(&configured);
+    assert!(
+        cleared.is_available(&configured, Usage::Read) && cleared.is_available(&configured, Usage::Write)
+    );
 }
 
 #[test]
@@ -205,12 +207,12 @@ fn an_emulator_behind_a_mapped_port_is_used_where_it_was_reached() {
     let previous = Account::bootstrap(endpoint("http://localhost:9000"));
     let inside = json!([{"name": "South Central US", "databaseAccountEndpoint": "http://172.17.0.2:8081/"}]);
     let account = read(&json!({"readableLocations": inside, "writableLocations": inside}), &[], &previous);
-    assert_eq!(account.reads[0].endpoint, previous.hub.endpoint);
+    assert_eq!(account.reads[0].endpoint, previous.configured.endpoint);
     assert_eq!(account.reads[0].region, Region::new("South Central US"));
     assert!(Arc::ptr_eq(&account.reads[0], &account.writes[0]));
     let again = read(&json!({"readableLocations": inside, "writableLocations": inside}), &[], &account);
     assert!(Arc::ptr_eq(&again.reads[0], &account.reads[0]));
-    let two = json!([location("West US"), location("East US")]);
+    let two = json!([location_json("West US"), location_json("East US")]);
     let several = read(&json!({"readableLocations": two, "writableLocations": [two[0]]}), &[], &previous);
     assert_eq!(
         several.reads[0].endpoint,
@@ -219,8 +221,8 @@ fn an_emulator_behind_a_mapped_port_is_used_where_it_was_reached() {
     );
 }
 
-fn hosts(sites: &[Arc<Site>]) -> Vec<&str> {
-    sites.iter().map(|site| site.endpoint.host().split('.').next().unwrap()).collect()
+fn hosts(locations: &[Arc<Location>]) -> Vec<&str> {
+    locations.iter().map(|location| location.endpoint.host().split('.').next().unwrap()).collect()
 }
 
 #[test]
@@ -228,7 +230,7 @@ fn suspect_and_unavailable_endpoints_are_asked_last() {
     let account = read(&document(&THREE, &["West US"], false), &["East US"], &bootstrap());
     let ask = |account: &Account, suspect: Option<&str>| {
         let suspect = suspect.map(endpoint);
-        hosts(&account.sites_to_ask(&[Region::new("East US")], suspect.as_ref())).join(" ")
+        hosts(&account.locations_to_ask(&[Region::new("East US")], suspect.as_ref())).join(" ")
     };
     assert_eq!(ask(&account, None), "a a-eastus a-westus a-northeurope");
     assert_eq!(ask(&account, Some("https://a-eastus.example:443/")), "a a-westus a-northeurope a-eastus");
@@ -242,9 +244,9 @@ fn suspect_and_unavailable_endpoints_are_asked_last() {
 #[test]
 fn before_the_account_is_known_preferred_regions_are_asked_by_the_services_names() {
     let preferred = [Region::new("West US 2"), Region::new("northeurope")];
-    let ask = |hub: &str| {
-        let asked = Account::bootstrap(endpoint(hub)).sites_to_ask(&preferred, None);
-        asked.iter().map(|site| site.endpoint.to_string()).collect::<Vec<_>>().join(" ")
+    let ask = |configured: &str| {
+        let asked = Account::bootstrap(endpoint(configured)).locations_to_ask(&preferred, None);
+        asked.iter().map(|location| location.endpoint.to_string()).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(
         ask("https://shop.documents.azure.com:443/"),

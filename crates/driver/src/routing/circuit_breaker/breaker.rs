@@ -9,9 +9,9 @@ use super::{Gate, Partition};
 use crate::region::Region;
 use crate::routing::account::Usage;
 
-/// A probe whose outcome was not reported within this time counts as lost (its
-/// caller was cancelled), and another request may probe.
-const CLAIM_MAX: Duration = Duration::from_secs(10);
+/// If the outcome of a probe is not reported within this time, because its caller was
+/// cancelled, another request may probe.
+const PROBE_CLAIM_MAX: Duration = Duration::from_secs(10);
 
 /// An open breaker is removed when its probe has been due for this many reset
 /// periods (`CircuitBreakerOptions::counter_reset`) and no request is probing.
@@ -118,12 +118,12 @@ impl OpenState {
 
     /// The state while one request probes.
     pub(super) fn claimed(self, now: Instant) -> OpenState {
-        OpenState { claimed_until: Some(now + CLAIM_MAX), ..self }
+        OpenState { claimed_until: Some(now + PROBE_CLAIM_MAX), ..self }
     }
 
     /// Whether an outcome at `now` counts as the outcome of a probe, even if no
     /// request claimed the probe.
-    pub(super) fn is_probed(&self, now: Instant) -> bool {
+    pub(super) fn is_probe_outcome(&self, now: Instant) -> bool {
         now >= self.probe_from
     }
 }

@@ -5,15 +5,15 @@ const EAST: &str = "East US";
 
 /// A partition in a region, by the names of container and range.
 #[derive(Debug, Clone)]
-struct Place {
+struct PartitionInRegion {
     partition: Partition,
     region: Region,
 }
 
-impl Place {
+impl PartitionInRegion {
     fn new(container: &str, range: &str, region: &str) -> Self {
         let partition = Partition { container: container.into(), range: range.into() };
-        Place { partition, region: Region::new(region) }
+        PartitionInRegion { partition, region: Region::new(region) }
     }
 
     fn key(&self, usage: Usage) -> BreakerKey<'_> {
@@ -21,16 +21,16 @@ impl Place {
     }
 
     fn is_in(&self, breakers: &Breakers) -> bool {
-        breakers.has(&self.partition, &self.region)
+        breakers.has_breaker(&self.partition, &self.region)
     }
 }
 
-fn first() -> Place {
-    Place::new("rid1", "0", WEST)
+fn first() -> PartitionInRegion {
+    PartitionInRegion::new("rid1", "0", WEST)
 }
 
-fn second() -> Place {
-    Place::new("rid2", "0", WEST)
+fn second() -> PartitionInRegion {
+    PartitionInRegion::new("rid2", "0", WEST)
 }
 
 fn breakers() -> Breakers {
@@ -51,7 +51,7 @@ enum Step {
     WinsHedge(Usage),
     Claims(Usage),
     Waits(u64),
-    Sweeps,
+    RemovesStale,
     /// Checks the gates of reads and of writes.
     Has(Gate, Gate),
     Forgotten,
@@ -71,7 +71,7 @@ fn check(story: &[Step]) {
             LosesHedge(usage) => breakers.hedge_lost(first().key(usage), now, 0.0),
             WinsHedge(usage) => breakers.hedge_won(first().key(usage)),
             Claims(usage) => Some(breakers.claim_probe(first().key(usage), now).expect("a probe is due")),
-            Sweeps => breakers.sweep(now),
+            RemovesStale => breakers.remove_stale(now),
             Waits(count) => {
                 now += seconds(count);
                 None
@@ -166,7 +166,7 @@ fn failures_of_an_open_breaker_change_nothing() {
     let opened = opened.failed(first().key(Read), now, 0.0).unwrap();
     assert!(opened.failed(first().key(Read), now + seconds(4), 0.0).is_none());
     assert!(opened.hedge_lost(first().key(Read), now + seconds(4), 0.0).is_none());
-    assert!(opened.succeeded(Place::new("rid1", "0", EAST).key(Read)).is_none());
+    assert!(opened.succeeded(PartitionInRegion::new("rid1", "0", EAST).key(Read)).is_none());
     assert!(opened.succeeded(first().key(Write)).is_none());
     assert!(breakers().succeeded(first().key(Read)).is_none());
     assert!(breakers().hedge_won(first().key(Read)).is_none());
@@ -191,18 +191,20 @@ fn two_containers_have_separate_breakers_for_their_range_0() {
 #[test]
 fn each_range_and_region_has_its_own_breaker() {
     let now = Instant::now();
-    let (east, other_range) = (Place::new("rid1", "0", EAST), Place::new("rid1", "1", WEST));
+    let (east, other_range) =
+        (PartitionInRegion::new("rid1", "0", EAST), PartitionInRegion::new("rid1", "1", WEST));
     let mut all = breakers();
     for place in [&first(), &east, &other_range] {
         all = all.failed(place.key(Read), now, 0.0).unwrap();
     }
     let opened = all.failed(east.key(Read), now, 0.0).unwrap();
-    for (place, gate) in [(first(), Closed), (Place::new("rid1", "0", "eastus"), Open), (other_range, Closed)]
+    for (place, gate) in
+        [(first(), Closed), (PartitionInRegion::new("rid1", "0", "eastus"), Open), (other_range, Closed)]
     {
         assert_eq!(opened.gate(place.key(Read), now), gate, "{place:?}");
         assert!(place.is_in(&opened));
     }
-    assert!(!Place::new("rid1", "1", EAST).is_in(&opened) && !second().is_in(&opened));
+    assert!(!PartitionInRegion::new("rid1", "1", EAST).is_in(&opened) && !second().is_in(&opened));
 }
 
 #[test]
@@ -219,24 +221,32 @@ fn jitter_adds_at_most_half_to_the_wait() {
 
 #[test]
 fn the_sweep_removes_old_counts() {
-    check(&[Sweeps, Forgotten, Fails(Read), Waits(299), Sweeps, Fails(Read), Has(Open, Closed)]);
-    check(&[Fails(Read), Waits(300), Sweeps, Forgotten]);
+    check(&[RemovesStale, Forgotten, Fails(Read), Waits(299), RemovesStale, Fails(Read), Has(Open, Closed)]);
+    check(&[Fails(Read), Waits(300), RemovesStale, Forgotten]);
     // The counters of reads may be stale while those of writes are not.
-    check(&[Fails(Read), Waits(200), Fails(Write), Waits(100), Sweeps, Fails(Read), Has(Closed, Closed)]);
+    check(&[
+        Fails(Read),
+        Waits(200),
+        Fails(Write),
+        Waits(100),
+        RemovesStale,
+        Fails(Read),
+        Has(Closed, Closed),
+    ]);
     // An open breaker waits for its probe, but not for ever: the partition may be gone.
     check(&[
         Fails(Read),
         Fails(Read),
         Waits(604),
-        Sweeps,
+        RemovesStale,
         Has(ProbeDue, Closed),
         Waits(1),
-        Sweeps,
+        RemovesStale,
         Forgotten,
     ]);
-    check(&[Fails(Read), Fails(Read), Waits(604), Claims(Read), Waits(1), Sweeps, Has(Open, Closed)]);
+    check(&[Fails(Read), Fails(Read), Waits(604), Claims(Read), Waits(1), RemovesStale, Has(Open, Closed)]);
     let now = Instant::now();
-    assert!(breakers().failed(first().key(Read), now, 0.0).unwrap().sweep(now).is_none());
+    assert!(breakers().failed(first().key(Read), now, 0.0).unwrap().remove_stale(now).is_none());
 }
 
 #[test]
@@ -251,7 +261,7 @@ fn a_breaker_that_is_switched_off_counts_nothing() {
 fn a_full_table_drops_the_oldest_closed_breaker() {
     let start = Instant::now();
     let mut breakers = breakers();
-    let place = |range: usize| Place::new("rid", &range.to_string(), WEST);
+    let place = |range: usize| PartitionInRegion::new("rid", &range.to_string(), WEST);
     for range in 0..BREAKERS_MAX {
         let at = start + Duration::from_millis(range as u64);
         breakers = breakers.failed(place(range).key(Read), at, 0.0).unwrap();

@@ -10,15 +10,15 @@ fn millis(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 
-fn site(region: &str) -> Arc<Site> {
-    Arc::new(Site::new(Region::new(region), Endpoint::parse("https://a.example").unwrap()))
+fn location(region: &str) -> Arc<Location> {
+    Arc::new(Location::new(Region::new(region), Endpoint::parse("https://a.example").unwrap()))
 }
 
 /// One request each ten milliseconds for `span`; returns the time afterwards.
-fn traffic(sites: &[(&Arc<Site>, u64)], from: Instant, span: Duration) -> Instant {
+fn traffic(locations: &[(&Arc<Location>, u64)], from: Instant, span: Duration) -> Instant {
     let mut now = from;
     while now < from + span {
-        sites.iter().for_each(|(site, latency)| site.latency.record(now, millis(*latency)));
+        locations.iter().for_each(|(location, latency)| location.latency.record(now, millis(*latency)));
         now += millis(10);
     }
     now
@@ -47,7 +47,7 @@ fn too_few_requests_give_no_percentile() {
     (1..SAMPLES_MIN).for_each(|_| window.record(now, millis(5)));
     assert_eq!(window.p99(now), None);
     window.record(now, millis(5));
-    assert!(window.p99(now + KEPT_FOR).is_some());
+    assert!(window.p99(now + PERCENTILE_CACHED_FOR).is_some());
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn the_percentile_leaves_the_slowest_hundredth_out() {
     let p99 = window.p99(now).unwrap();
     assert!((millis(20)..millis(22)).contains(&p99), "{p99:?}");
     (0..10).for_each(|_| window.record(now, millis(900)));
-    let p99 = window.p99(now + KEPT_FOR).unwrap();
+    let p99 = window.p99(now + PERCENTILE_CACHED_FOR).unwrap();
     assert!((millis(900)..millis(960)).contains(&p99), "{p99:?}");
 }
 
@@ -82,23 +82,26 @@ fn a_slice_holds_nothing_of_its_earlier_use() {
     assert!(window.p99(round).unwrap() < millis(6));
     // A late answer does not empty the slice again.
     window.record(now, millis(900));
-    assert!(window.p99(round + KEPT_FOR).unwrap() < millis(6));
+    assert!(window.p99(round + PERCENTILE_CACHED_FOR).unwrap() < millis(6));
 }
 
 #[test]
 fn under_load_only_the_last_seconds_count() {
-    let (site, start) = (site("West US"), Instant::now());
-    let now = traffic(&[(&site, 300)], start, Duration::from_secs(20));
-    assert!(site.latency.p99(now).unwrap() >= millis(300));
-    let now = traffic(&[(&site, 5)], now, SLICE + Duration::from_secs(3));
-    assert!(site.latency.p99(now).unwrap() < millis(6), "slow samples count for little more than a slice");
-    let now = traffic(&[(&site, 300)], now, millis(100));
-    assert!(site.latency.p99(now + KEPT_FOR).unwrap() >= millis(300), "slower at once");
+    let (location, start) = (location("West US"), Instant::now());
+    let now = traffic(&[(&location, 300)], start, Duration::from_secs(20));
+    assert!(location.latency.p99(now).unwrap() >= millis(300));
+    let now = traffic(&[(&location, 5)], now, SLICE + Duration::from_secs(3));
+    assert!(
+        location.latency.p99(now).unwrap() < millis(6),
+        "slow samples count for little more than a slice"
+    );
+    let now = traffic(&[(&location, 300)], now, millis(100));
+    assert!(location.latency.p99(now + PERCENTILE_CACHED_FOR).unwrap() >= millis(300), "slower at once");
 }
 
 #[test]
 fn a_slow_primary_cannot_raise_its_own_threshold() {
-    let (west, east, start) = (site("West US"), site("East US"), Instant::now());
+    let (west, east, start) = (location("West US"), location("East US"), Instant::now());
     let both = [&west, &east];
     let now = traffic(&[(&west, 5), (&east, 70)], start, Duration::from_secs(10));
     assert_eq!(threshold(&both, MIN, MAX, now), THRESHOLD_FLOOR);
@@ -114,7 +117,7 @@ fn a_slow_primary_cannot_raise_its_own_threshold() {
 /// was measured.
 #[test]
 fn a_slow_region_that_is_measured_alone_cannot_raise_its_threshold() {
-    let (west, east, start) = (site("West US"), site("East US"), Instant::now());
+    let (west, east, start) = (location("West US"), location("East US"), Instant::now());
     let both = [&west, &east];
     let mut now = start;
     for _ in 0..20 {
@@ -154,11 +157,11 @@ fn the_threshold_stays_within_all_bounds() {
         (Some(5), 9000, 10_000, 4000),
         (Some(5), 500, 100, 500),
     ] {
-        let site = site("West US");
+        let location = location("West US");
         latency.into_iter().for_each(|latency| {
-            (0..SAMPLES_MIN).for_each(|_| site.latency.record(now, millis(latency)));
+            (0..SAMPLES_MIN).for_each(|_| location.latency.record(now, millis(latency)));
         });
-        let found = threshold(&[&site], millis(min), millis(max), now);
+        let found = threshold(&[&location], millis(min), millis(max), now);
         let error = found.as_secs_f64() / millis(expected).as_secs_f64();
         assert!((1.0..1.07).contains(&error), "{latency:?} within {min}..{max}: {found:?}");
     }

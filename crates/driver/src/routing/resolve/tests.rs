@@ -33,16 +33,16 @@ fn regions(letters: &str) -> Vec<Region> {
 
 /// An account of these regions, nothing unavailable.
 fn account(regions: &str, multi_write: bool) -> Account {
-    let hub = Endpoint::parse("https://hub.example").unwrap();
-    let location = |region: char| json!({"name": region.to_string(), "databaseAccountEndpoint": format!("https://{region}.example")});
-    let all: Vec<_> = regions.chars().map(location).collect();
+    let configured = Endpoint::parse("https://configured.example").unwrap();
+    let location_json = |region: char| json!({"name": region.to_string(), "databaseAccountEndpoint": format!("https://{region}.example")});
+    let all: Vec<_> = regions.chars().map(location_json).collect();
     let writable = if multi_write { all.clone() } else { all[..1].to_vec() };
     let document = json!({
         "readableLocations": all,
         "writableLocations": writable,
         "enableMultipleWriteLocations": multi_write,
     });
-    Account::from_properties(document.to_string().as_bytes(), &[], &Account::bootstrap(hub)).unwrap()
+    Account::from_properties(document.to_string().as_bytes(), &[], &Account::bootstrap(configured)).unwrap()
 }
 
 impl Case {
@@ -51,9 +51,9 @@ impl Case {
     }
 
     fn account(&self, whole: &Account, now: Instant) -> Account {
-        let down = whole.reads.iter().filter(|site| self.unavailable.contains(site.region.name()));
-        down.fold(whole.clone(), |account, site| {
-            account.mark_unavailable(&site.endpoint, self.usage(), now, Duration::from_secs(60))
+        let down = whole.reads.iter().filter(|location| self.unavailable.contains(location.region.name()));
+        down.fold(whole.clone(), |account, location| {
+            account.mark_unavailable(&location.endpoint, self.usage(), now, Duration::from_secs(60))
         })
     }
 
@@ -83,20 +83,20 @@ impl Case {
             account: &account,
             breakers: &breakers,
             partition: Some(&partition("rid")),
-            excluded: &excluded,
-            tried: &tried,
+            excluded_regions: &excluded,
+            tried_regions: &tried,
             route_to: self.route_to,
-            last: tried.last(),
+            last_region: tried.last(),
             now,
         };
         let route = resolve(&request);
         let alternate = alternate(&request, &route);
         if let Some(alternate) = &alternate {
-            assert!(alternate.site.region != route.site.region && !alternate.is_probe);
+            assert!(alternate.location.region != route.location.region && !alternate.is_probe);
         }
         let probe = if route.is_probe { "?" } else { "" };
-        let alternate = alternate.map_or(String::new(), |other| format!("+{}", other.site.region));
-        format!("{}{probe}/{}{alternate}", route.site.region, route.candidates)
+        let alternate = alternate.map_or(String::new(), |other| format!("+{}", other.location.region));
+        format!("{}{probe}/{}{alternate}", route.location.region, route.candidates)
     }
 }
 
@@ -221,24 +221,24 @@ fn without_a_partition_breakers_do_not_count() {
         account: &account,
         breakers: &breakers,
         partition: None,
-        excluded: &[],
-        tried: &[],
+        excluded_regions: &[],
+        tried_regions: &[],
         route_to: None,
-        last: None,
+        last_region: None,
         now,
     };
-    assert_eq!(resolve(&request).site.region, Region::new("A"));
+    assert_eq!(resolve(&request).location.region, Region::new("A"));
     let other = RouteRequest { partition: Some(&partition("other")), ..request };
-    assert_eq!(resolve(&other).site.region, Region::new("A"), "another container's range 0");
+    assert_eq!(resolve(&other).location.region, Region::new("A"), "another container's range 0");
     let same = RouteRequest { partition: Some(&partition("rid")), ..request };
-    assert_eq!(resolve(&same).site.region, Region::new("B"));
+    assert_eq!(resolve(&same).location.region, Region::new("B"));
 }
 
 #[test]
 fn before_the_account_was_read_everything_goes_to_the_configured_endpoint() {
     let account = Account::bootstrap(Endpoint::parse("http://localhost:8081").unwrap());
     let breakers = Breakers::new(CircuitBreakerOptions::default());
-    let tried = [account.hub.region.clone()];
+    let tried = [account.configured.region.clone()];
     for usage in [Read, Write] {
         for route_to in [None, Some(Same), Some(Next), Some(WriteRegion)] {
             let request = RouteRequest {
@@ -246,14 +246,14 @@ fn before_the_account_was_read_everything_goes_to_the_configured_endpoint() {
                 account: &account,
                 breakers: &breakers,
                 partition: None,
-                excluded: &[],
-                tried: if route_to.is_some() { &tried } else { &[] },
+                excluded_regions: &[],
+                tried_regions: if route_to.is_some() { &tried } else { &[] },
                 route_to,
-                last: route_to.map(|_| &tried[0]),
+                last_region: route_to.map(|_| &tried[0]),
                 now: Instant::now(),
             };
             let route = resolve(&request);
-            assert!(Arc::ptr_eq(&route.site, &account.hub), "{usage:?} {route_to:?}");
+            assert!(Arc::ptr_eq(&route.location, &account.configured), "{usage:?} {route_to:?}");
             assert!(route.candidates == 1 && !route.is_probe && alternate(&request, &route).is_none());
         }
     }

@@ -16,9 +16,9 @@ async fn an_address_that_refuses_gives_way_to_the_next() {
     drop(gone);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let listening = listener.local_addr().unwrap();
-    let stream = first_of(&[refusing, listening]).await.unwrap();
+    let stream = connect_first(&[refusing, listening]).await.unwrap();
     assert_eq!(stream.peer_addr().unwrap(), listening);
-    let error = first_of(&[refusing, refusing]).await.unwrap_err();
+    let error = connect_first(&[refusing, refusing]).await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
-    assert_eq!(first_of(&[]).await.unwrap_err().kind(), io::ErrorKind::NotFound);
+    assert_eq!(connect_first(&[]).await.unwrap_err().kind(), io::ErrorKind::NotFound);
 }

@@ -14,10 +14,10 @@ use perihelion_wire::status::Status;
 use perihelion_wire::transport::{Failure, FailureKind, Sent};
 
 use super::evaluate;
-use crate::operation::{Repeat, Verb};
+use crate::operation::{Idempotency, Verb};
 use crate::pipeline::retry::effects::Effect;
 use crate::pipeline::retry::rules::Budget;
-use crate::pipeline::retry::verdict::{Budgets, Ending, Limits, Nature, Regions, Verdict};
+use crate::pipeline::retry::verdict::{Budgets, Ending, Limits, OperationProfile, Regions, Verdict};
 
 /// The default limits.
 const LIMITS: Limits = Limits { failovers_max: 3, session_retries_max: None };
@@ -26,29 +26,36 @@ const LIMITS: Limits = Limits { failovers_max: 3, session_retries_max: None };
 const MIDDLE: f64 = 0.5;
 
 /// The kinds of operations: the columns of the tables.
-const KINDS: [&str; 5] = ["read", "never", "guarded", "freely", "delete"];
+const KINDS: [&str; 5] = ["read", "not-idempotent", "conditional", "idempotent", "delete"];
 
-/// The verbs of a kind, each with every [`Repeat`] that belongs to the kind.
-fn natures(kind: &str) -> Vec<(Verb, Repeat)> {
+/// The verbs of a kind, each with every [`Idempotency`] that belongs to the kind.
+fn profiles(kind: &str) -> Vec<(Verb, Idempotency)> {
     let reads = [Verb::Read, Verb::Query, Verb::QueryPlan, Verb::ReadFeed, Verb::ChangeFeed];
     let writes = [Verb::Create, Verb::Upsert, Verb::Replace, Verb::Patch, Verb::Batch];
-    let with = |verbs: &[Verb], repeat| verbs.iter().map(|verb| (*verb, repeat)).collect::<Vec<_>>();
+    let with =
+        |verbs: &[Verb], idempotency| verbs.iter().map(|verb| (*verb, idempotency)).collect::<Vec<_>>();
     match kind {
-        "read" => {
-            [Repeat::Freely, Repeat::Guarded, Repeat::Never].map(|repeat| with(&reads, repeat)).concat()
+        "read" => [Idempotency::Idempotent, Idempotency::Conditional, Idempotency::NotIdempotent]
+            .map(|idempotency| with(&reads, idempotency))
+            .concat(),
+        "not-idempotent" => {
+            [with(&writes, Idempotency::NotIdempotent), with(&[Verb::Delete], Idempotency::NotIdempotent)]
+                .concat()
         }
-        "never" => [with(&writes, Repeat::Never), with(&[Verb::Delete], Repeat::Never)].concat(),
-        "guarded" => [with(&writes, Repeat::Guarded), with(&[Verb::Delete], Repeat::Guarded)].concat(),
-        "freely" => with(&writes, Repeat::Freely),
-        "delete" => with(&[Verb::Delete], Repeat::Freely),
+        "conditional" => {
+            [with(&writes, Idempotency::Conditional), with(&[Verb::Delete], Idempotency::Conditional)]
+                .concat()
+        }
+        "idempotent" => with(&writes, Idempotency::Idempotent),
+        "delete" => with(&[Verb::Delete], Idempotency::Idempotent),
         other => panic!("no kind {other}"),
     }
 }
 
 /// One operation of a kind.
-fn nature(kind: &str, has_witness: bool) -> Nature {
-    let (verb, repeat) = natures(kind)[0];
-    Nature { verb, repeat, has_witness, is_data_plane: true }
+fn profile(kind: &str, has_witness: bool) -> OperationProfile {
+    let (verb, idempotency) = profiles(kind)[0];
+    OperationProfile { verb, idempotency, has_witness, is_data_plane: true }
 }
 
 fn regions(candidates: u32, is_multi_write: bool) -> Regions {
@@ -97,7 +104,7 @@ impl EndingText {
 
 /// The verdict on an operation without a witness, with the default limits and no jitter.
 fn judge(kind: &str, ending: &str, regions: Regions, budgets: Budgets) -> Verdict {
-    evaluate(nature(kind, false), EndingText::read(ending).ending(), regions, LIMITS, budgets, MIDDLE).0
+    evaluate(profile(kind, false), EndingText::read(ending).ending(), regions, LIMITS, budgets, MIDDLE).0
 }
 
 fn millis(text: &str) -> Duration {

@@ -1,6 +1,6 @@
 //! The writers, one for each kind of write.
 
-use perihelion_driver::operation::{Repeat, Verb};
+use perihelion_driver::operation::{Idempotency, Verb};
 use perihelion_driver::{Error, Response};
 use serde_json::json as value;
 
@@ -37,7 +37,7 @@ impl Worker {
     pub(super) async fn set(mut self) {
         for n in 1.. {
             let body = format!(r#"{{"operations":[{{"op":"set","path":"/n","value":{n}}}]}}"#);
-            let set = self.item(Verb::Patch, "set", body).with_repeat(Repeat::Freely);
+            let set = self.item(Verb::Patch, "set", body).with_idempotency(Idempotency::Idempotent);
             let result = self.run(self.plan("set", "set", n, set)).await;
             self.acknowledge("set", n, &result);
             self.pause().await;
@@ -192,7 +192,7 @@ impl Worker {
                     {{"operationType":"Create","resourceBody":{{"id":"entry-{n}-{stamp}","customer":"{0}","stamp":{stamp}}}}}]"#,
                     self.partition
                 );
-                let mut batch = self.item(Verb::Batch, "", body).with_repeat(Repeat::Guarded);
+                let mut batch = self.item(Verb::Batch, "", body).with_idempotency(Idempotency::Conditional);
                 if self.rng.bool() {
                     let id = format!("entry-{n}-{stamp}");
                     batch = batch.with_witness(witness(&id, "/stamp".to_owned(), value!(stamp)));

@@ -7,43 +7,43 @@ use super::*;
 /// account's write regions and number of regions; then the waits between the
 /// attempts, in milliseconds; then the end.
 const CHAINS: &str = "
-    503/0           read    one 1 | 250 500 1000              | Abort
-    503/0           read    one 2 | 0 250 500                 | Abort
-    503/0           read    one 3 | 0 0 250                   | Abort
-    503/0           read    all 3 | 0 0 250                   | Abort
-    503/0           never   one 3 |                           | AbortAmbiguous
-    503/0           guarded one 1 | 250 500 1000              | AbortAmbiguous
-    503/0           freely  one 2 | 0 250 500                 | AbortAmbiguous
-    503/0           delete  all 3 | 0 0 250                   | AbortAmbiguous
-    408/0           read    one 2 | 0 250 500                 | Abort
-    500/0           read    one 2 | 0 250 500                 | Abort
-    500/0           never   one 2 |                           | AbortAmbiguous
-    410/0           never   one 1 | 250 500 1000              | Abort
-    429/3092        never   one 2 | 0 250 500                 | Abort
-    429/3200        freely  one 2 |                           | Abort
-    no-connect      never   one 1 | 250 500 1000              | Abort
-    no-connect      read    one 3 | 0 0 250                   | Abort
-    no-closed       never   one 1 | 0 250 500 1000            | Abort
-    no-closed       read    one 2 | 0 0 250 500               | Abort
-    yes-timeout     read    one 3 | 0 0 250                   | Abort
-    yes-timeout     never   one 3 |                           | AbortAmbiguous
-    unknown-closed  guarded all 2 | 0 250 500                 | AbortAmbiguous
-    403/3           never   one 1 | 0 1000 2000 2000          | Abort
-    403/3           freely  one 3 | 0 1000 2000 2000          | Abort
-    403/1008        read    all 2 | 0 1000 2000 2000          | Abort
-    404/1002        read    one 1 | 100 200 400 800 1000      | Abort
-    404/1002        read    one 3 | 0 100 200 400 800         | Abort
-    404/1002        read    all 1 | 100 200 400 800 1000      | Abort
-    404/1002        read    all 2 | 0 100 200 400 800         | Abort
-    404/1002        never   all 3 | 0 0 100 200 400           | Abort
-    404/1003        read    one 1 | 0                         | Abort
-    400/1024        never   one 2 | 0 100 200 400 800 1600 2000 2000 | Abort
-    410/1000        read    one 1 | 0 100 200 400 800 1600 2000 2000 | Abort
-    410/1002        never   one 1 | 0 100 200 400 800 1600 2000 2000 | Abort
-    410/1007        guarded one 3 | 0 100 200 400 800 1600 2000 2000 | Abort
-    449/0           never   one 1 | 12.5 22.5 42.5 82.5 162.5 322.5 642.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 | Abort
-    200/0           never   one 1 |                           | Complete
-    404/0           delete  one 1 |                           | Abort
+    503/0           read           one 1 | 250 500 1000              | Abort
+    503/0           read           one 2 | 0 250 500                 | Abort
+    503/0           read           one 3 | 0 0 250                   | Abort
+    503/0           read           all 3 | 0 0 250                   | Abort
+    503/0           not-idempotent one 3 |                           | AbortAmbiguous
+    503/0           conditional    one 1 | 250 500 1000              | AbortAmbiguous
+    503/0           idempotent     one 2 | 0 250 500                 | AbortAmbiguous
+    503/0           delete         all 3 | 0 0 250                   | AbortAmbiguous
+    408/0           read           one 2 | 0 250 500                 | Abort
+    500/0           read           one 2 | 0 250 500                 | Abort
+    500/0           not-idempotent one 2 |                           | AbortAmbiguous
+    410/0           not-idempotent one 1 | 250 500 1000              | Abort
+    429/3092        not-idempotent one 2 | 0 250 500                 | Abort
+    429/3200        idempotent     one 2 |                           | Abort
+    no-connect      not-idempotent one 1 | 250 500 1000              | Abort
+    no-connect      read           one 3 | 0 0 250                   | Abort
+    no-closed       not-idempotent one 1 | 0 250 500 1000            | Abort
+    no-closed       read           one 2 | 0 0 250 500               | Abort
+    yes-timeout     read           one 3 | 0 0 250                   | Abort
+    yes-timeout     not-idempotent one 3 |                           | AbortAmbiguous
+    unknown-closed  conditional    all 2 | 0 250 500                 | AbortAmbiguous
+    403/3           not-idempotent one 1 | 0 1000 2000 2000          | Abort
+    403/3           idempotent     one 3 | 0 1000 2000 2000          | Abort
+    403/1008        read           all 2 | 0 1000 2000 2000          | Abort
+    404/1002        read           one 1 | 100 200 400 800 1000      | Abort
+    404/1002        read           one 3 | 0 100 200 400 800         | Abort
+    404/1002        read           all 1 | 100 200 400 800 1000      | Abort
+    404/1002        read           all 2 | 0 100 200 400 800         | Abort
+    404/1002        not-idempotent all 3 | 0 0 100 200 400           | Abort
+    404/1003        read           one 1 | 0                         | Abort
+    400/1024        not-idempotent one 2 | 0 100 200 400 800 1600 2000 2000 | Abort
+    410/1000        read           one 1 | 0 100 200 400 800 1600 2000 2000 | Abort
+    410/1002        not-idempotent one 1 | 0 100 200 400 800 1600 2000 2000 | Abort
+    410/1007        conditional    one 3 | 0 100 200 400 800 1600 2000 2000 | Abort
+    449/0           not-idempotent one 1 | 12.5 22.5 42.5 82.5 162.5 322.5 642.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 1002.5 | Abort
+    200/0           not-idempotent one 1 |                           | Complete
+    404/0           delete         one 1 |                           | Abort
 ";
 
 /// The most attempts that an operation can make: the first, 3 failovers, 1
@@ -57,14 +57,14 @@ const WAIT_MAX: Duration = Duration::from_secs(50);
 
 /// Evaluates attempts until the operation ends.
 fn follow<'a>(
-    nature: Nature,
+    profile: OperationProfile,
     regions: Regions,
     mut next: impl FnMut() -> Ending<'a>,
     mut jitter: impl FnMut() -> f64,
 ) -> (Vec<Duration>, Verdict, Budgets) {
     let (mut budgets, mut waits) = (Budgets::default(), Vec::new());
     loop {
-        let (verdict, _) = evaluate(nature, next(), regions, LIMITS, budgets, jitter());
+        let (verdict, _) = evaluate(profile, next(), regions, LIMITS, budgets, jitter());
         let Verdict::Retry { after, budgets: spent, .. } = verdict else { return (waits, verdict, budgets) };
         assert!(has_grown(budgets, spent), "{budgets:?} to {spent:?}");
         budgets = spent;
@@ -92,7 +92,7 @@ fn chains_wait_and_end_as_the_table_says() {
         let regions = regions(count.parse().unwrap(), writers == "all");
         let ending_text = EndingText::read(ending);
         let expected: Vec<_> = waits.split_whitespace().map(millis).collect();
-        let (found, last, _) = follow(nature(kind, false), regions, || ending_text.ending(), || MIDDLE);
+        let (found, last, _) = follow(profile(kind, false), regions, || ending_text.ending(), || MIDDLE);
         assert_eq!(found, expected, "{case}");
         assert_eq!(format!("{last:?}"), end.trim(), "{case}");
         chains += 1;
@@ -135,7 +135,7 @@ fn any_chain_of_endings_ends() {
             ending_text[draws.usize(..ending_text.len())].hinted(hint)
         };
         let (waits, last, budgets) =
-            follow(nature(kind, round % 2 == 0), regions, &mut next, || random.f64());
+            follow(profile(kind, round % 2 == 0), regions, &mut next, || random.f64());
         longest = longest.max(waits.len() + 1);
         slowest = slowest.max(waits.iter().sum());
         let is_plain = last == Verdict::Abort;
@@ -158,7 +158,7 @@ fn a_chain_that_spends_every_budget_in_turn_still_ends() {
         .collect();
     let mut endings = endings.iter();
     let (waits, last, _) = follow(
-        nature("guarded", false),
+        profile("conditional", false),
         regions(3, true),
         || endings.next().expect("the last ending ends the operation").ending(),
         || 1.0,
@@ -173,7 +173,7 @@ fn waits_are_spread_by_a_quarter_and_no_more() {
     for ending in ["503/0", "404/1002", "no-connect"] {
         let ending_text = EndingText::read(ending);
         let all =
-            |jitter| follow(nature("read", false), regions(1, false), || ending_text.ending(), || jitter).0;
+            |jitter| follow(profile("read", false), regions(1, false), || ending_text.ending(), || jitter).0;
         let (short, middle, long) = (all(0.0), all(0.5), all(1.0));
         for ((short, middle), long) in short.iter().zip(&middle).zip(&long) {
             assert_eq!(*short, middle.mul_f64(0.75), "{ending}");
@@ -187,7 +187,7 @@ fn the_wait_of_a_moving_write_region_never_exceeds_its_sum() {
     for jitter in [0.0, 0.3, 0.7, 1.0] {
         let ending_text = EndingText::read("403/3");
         let (waits, last, budgets) =
-            follow(nature("never", false), regions(2, false), || ending_text.ending(), || jitter);
+            follow(profile("not-idempotent", false), regions(2, false), || ending_text.ending(), || jitter);
         assert_eq!(last, Verdict::Abort);
         assert_eq!(waits[0], Duration::ZERO, "the first retry does not wait");
         assert_eq!(
@@ -204,7 +204,7 @@ fn the_services_hint_wins_in_the_region_it_is_for() {
         let ending_text = EndingText::read(ending);
         let ending = ending_text.hinted(Some(hint));
         match evaluate(
-            nature(kind, false),
+            profile(kind, false),
             ending,
             regions(candidates, false),
             LIMITS,
@@ -222,14 +222,22 @@ fn the_services_hint_wins_in_the_region_it_is_for() {
         }
     };
     let millis = Duration::from_millis;
-    assert_eq!(after("never", "449/0", millis(77), 1), Some(millis(77)));
+    assert_eq!(after("not-idempotent", "449/0", millis(77), 1), Some(millis(77)));
     assert_eq!(
-        after("never", "449/0", millis(0), 1),
+        after("not-idempotent", "449/0", millis(0), 1),
         Some(Duration::from_micros(12_500)),
         "zero counts as no hint"
     );
-    assert_eq!(after("never", "449/0", millis(30_000), 1), Some(millis(30_000)), "all the time there is");
-    assert_eq!(after("never", "449/0", millis(30_001), 1), None, "a wait that overruns is a refusal");
+    assert_eq!(
+        after("not-idempotent", "449/0", millis(30_000), 1),
+        Some(millis(30_000)),
+        "all the time there is"
+    );
+    assert_eq!(
+        after("not-idempotent", "449/0", millis(30_001), 1),
+        None,
+        "a wait that overruns is a refusal"
+    );
     assert_eq!(after("read", "503/0", millis(40), 1), Some(millis(40)));
     assert_eq!(after("read", "503/0", Duration::MAX, 1), Some(millis(4000)), "cut to our longest");
     assert_eq!(after("read", "503/0", millis(40), 2), Some(millis(0)), "the hint is not for this region");
@@ -240,15 +248,16 @@ fn limits_are_kept() {
     let ending_text = EndingText::read("503/0");
     let none = Limits { failovers_max: 0, session_retries_max: Some(0) };
     let verdict = |kind, limits, budgets| {
-        evaluate(nature(kind, true), ending_text.ending(), regions(3, false), limits, budgets, MIDDLE).0
+        evaluate(profile(kind, true), ending_text.ending(), regions(3, false), limits, budgets, MIDDLE).0
     };
     assert_eq!(verdict("read", none, Budgets::default()), Verdict::Abort);
-    assert_eq!(verdict("freely", none, Budgets::default()), Verdict::ReadBack { refused: false });
+    assert_eq!(verdict("idempotent", none, Budgets::default()), Verdict::ReadBack { refused: false });
     let behind = EndingText::read("404/1002");
     for (candidates, is_multi_write) in [(1, false), (3, false), (1, true), (3, true)] {
         let regions = regions(candidates, is_multi_write);
         let ending = behind.ending();
-        let (verdict, _) = evaluate(nature("read", false), ending, regions, none, Budgets::default(), MIDDLE);
+        let (verdict, _) =
+            evaluate(profile("read", false), ending, regions, none, Budgets::default(), MIDDLE);
         assert_eq!(verdict, Verdict::Abort, "{candidates} {is_multi_write}");
     }
     let endless = Limits { failovers_max: u32::MAX, session_retries_max: Some(u32::MAX) };

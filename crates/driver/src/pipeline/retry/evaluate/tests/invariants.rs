@@ -54,7 +54,9 @@ fn endings() -> impl Iterator<Item = EndingText> {
 }
 
 /// Calls `check` for all inputs.
-fn for_all(mut check: impl FnMut(Nature, &EndingText, Regions, Budgets, Verdict, Vec<Effect>)) -> usize {
+fn for_all(
+    mut check: impl FnMut(OperationProfile, &EndingText, Regions, Budgets, Verdict, Vec<Effect>),
+) -> usize {
     let mut cases = 0;
     for ending_text in endings() {
         for kind in KINDS {
@@ -62,12 +64,12 @@ fn for_all(mut check: impl FnMut(Nature, &EndingText, Regions, Budgets, Verdict,
                 for (has_witness, is_ambiguous) in
                     [(false, false), (false, true), (true, false), (true, true)]
                 {
-                    let nature = nature(kind, has_witness);
+                    let profile = profile(kind, has_witness);
                     let regions = Regions { candidates, is_multi_write, has_breaker: has_witness };
                     let budgets = Budgets::default().with_ambiguity(is_ambiguous);
                     let (verdict, effects) =
-                        evaluate(nature, ending_text.ending(), regions, LIMITS, budgets, MIDDLE);
-                    check(nature, &ending_text, regions, budgets, verdict, effects.into_iter().collect());
+                        evaluate(profile, ending_text.ending(), regions, LIMITS, budgets, MIDDLE);
+                    check(profile, &ending_text, regions, budgets, verdict, effects.into_iter().collect());
                     cases += 1;
                 }
             }
@@ -79,9 +81,9 @@ fn for_all(mut check: impl FnMut(Nature, &EndingText, Regions, Budgets, Verdict,
 #[test]
 fn a_write_that_must_not_be_done_twice_is_repeated_only_when_certainly_not_applied() {
     let mut retries = 0;
-    for_all(|nature, ending_text, _, budgets, verdict, _| {
+    for_all(|profile, ending_text, _, budgets, verdict, _| {
         let is_retry = matches!(verdict, Verdict::Retry { .. });
-        if is_retry && !nature.verb.is_read() && nature.repeat == Repeat::Never {
+        if is_retry && !profile.verb.is_read() && profile.idempotency == Idempotency::NotIdempotent {
             assert!(
                 is_certainly_not_applied(ending_text) && !budgets.is_ambiguous,
                 "{ending_text:?} {budgets:?}"
@@ -95,20 +97,20 @@ fn a_write_that_must_not_be_done_twice_is_repeated_only_when_certainly_not_appli
 #[test]
 fn a_write_in_doubt_never_ends_in_a_plain_failure() {
     let mut ends = 0;
-    for_all(|nature, ending_text, _, budgets, verdict, _| {
+    for_all(|profile, ending_text, _, budgets, verdict, _| {
         let was_in_doubt = budgets.is_ambiguous;
         let is_in_doubt = was_in_doubt || !is_certainly_not_applied(ending_text);
-        if nature.verb.is_read() || !is_in_doubt {
+        if profile.verb.is_read() || !is_in_doubt {
             return;
         }
         match verdict {
-            Verdict::Abort => panic!("{nature:?} {ending_text:?} {budgets:?}"),
+            Verdict::Abort => panic!("{profile:?} {ending_text:?} {budgets:?}"),
             Verdict::Retry { budgets, .. } => {
                 assert!(budgets.is_ambiguous, "{ending_text:?} loses the ambiguity")
             }
-            Verdict::ReadBack { .. } => assert!(nature.has_witness),
+            Verdict::ReadBack { .. } => assert!(profile.has_witness),
             Verdict::AbortAmbiguous => {
-                assert!(!nature.has_witness, "{ending_text:?} could have been read back")
+                assert!(!profile.has_witness, "{ending_text:?} could have been read back")
             }
             Verdict::Complete | Verdict::CompleteAsGone => {}
         }
@@ -135,8 +137,8 @@ fn a_write_not_in_doubt_is_never_called_ambiguous() {
 
 #[test]
 fn a_read_is_never_ambiguous() {
-    for_all(|nature, ending_text, _, _, verdict, _| {
-        if !nature.verb.is_read() {
+    for_all(|profile, ending_text, _, _, verdict, _| {
+        if !profile.verb.is_read() {
             return;
         }
         match verdict {
@@ -151,14 +153,14 @@ fn a_read_is_never_ambiguous() {
 
 #[test]
 fn only_success_completes_and_success_always_completes_a_read() {
-    let cases = for_all(|nature, ending_text, _, budgets, verdict, _| {
+    let cases = for_all(|profile, ending_text, _, budgets, verdict, _| {
         let is_success = match ending_text {
             EndingText::Status(status) => status.is_success(),
             EndingText::Failure(_) => false,
         };
         let is_complete = verdict == Verdict::Complete;
         assert!(is_success || !is_complete, "{ending_text:?}");
-        let is_clear = nature.verb.is_read() || !budgets.is_ambiguous;
+        let is_clear = profile.verb.is_read() || !budgets.is_ambiguous;
         assert!(is_complete || !(is_success && is_clear), "{ending_text:?}");
     });
     println!("{cases} cases of each invariant");
@@ -167,7 +169,7 @@ fn only_success_completes_and_success_always_completes_a_read() {
 
 #[test]
 fn effects_do_not_contradict_each_other() {
-    for_all(|nature, ending_text, regions, _, verdict, effects| {
+    for_all(|profile, ending_text, regions, _, verdict, effects| {
         let has = |effect| effects.contains(&effect);
         let is_complete = verdict == Verdict::Complete;
         assert_eq!(
@@ -178,9 +180,9 @@ fn effects_do_not_contradict_each_other() {
         let has_failed = effects.iter().any(|effect| matches!(effect, Effect::PartitionFailed { .. }));
         assert!(!(has_failed && has(Effect::PartitionSucceeded)), "{ending_text:?}");
         assert!(!(has_failed && is_complete), "{ending_text:?}");
-        let is_bound = !nature.verb.is_read() && !regions.is_multi_write;
-        let marks_at_once = has(Effect::EndpointFailed { confirmed_first: false })
-            || has(Effect::PartitionFailed { confirmed_first: false });
+        let is_bound = !profile.verb.is_read() && !regions.is_multi_write;
+        let marks_at_once = has(Effect::EndpointFailed { needs_confirmation: false })
+            || has(Effect::PartitionFailed { needs_confirmation: false });
         assert!(
             !(is_bound && marks_at_once),
             "the only write region is not marked unconfirmed: {ending_text:?}"
@@ -200,7 +202,7 @@ fn every_status_has_a_finding_and_throttling_agrees() {
             assert_eq!(finding == Finding::Throttled, throttle::is_throttle(status), "{status}");
             throttles += u32::from(finding == Finding::Throttled);
             let is_outside = !(200..600).contains(&code);
-            assert_eq!(finding == Finding::Nonsense, is_outside, "{status}");
+            assert_eq!(finding == Finding::UnexpectedStatus, is_outside, "{status}");
         }
     }
     assert_eq!(throttles as usize, SUBS.len() - 1, "all of 429 but 3092");
@@ -231,7 +233,7 @@ fn no_answer_makes_the_evaluation_panic() {
         let ending =
             ending_text[random.usize(..ending_text.len())].hinted(random.bool().then(|| time(&mut random)));
         let kind = KINDS[random.usize(..KINDS.len())];
-        let (verdict, _) = evaluate(nature(kind, random.bool()), ending, regions, limits, budgets, jitter);
+        let (verdict, _) = evaluate(profile(kind, random.bool()), ending, regions, limits, budgets, jitter);
         if let Verdict::Retry { after, .. } = verdict {
             assert!(after <= Duration::from_secs(30), "{ending:?} waits {after:?}");
             retries += 1;

@@ -1,11 +1,11 @@
 //! The retry rules as tables, written by hand and not derived from the code, and the
 //! check of every cell.
 //!
-//! A line of the four action tables has the action for a read, for a write that must
-//! never be done twice, for a guarded write, for a write that may be repeated freely,
-//! and for a delete that may be repeated freely. `?` after an action means that from
-//! then on the write is ambiguous. [`WORDS`] says what an action means in one, two or
-//! three regions, and [`EFFECTS`] says which effects follow.
+//! A line of the four action tables has the actions after some endings: for a read,
+//! for a write that is not idempotent, for a conditional write, for an idempotent
+//! write, and for an idempotent delete. `?` after an action means that the write is
+//! ambiguous from then on. [`WORDS`] has the verdict for each action in one, two or
+//! three regions, and [`EFFECTS`] has the effects.
 
 use std::collections::BTreeMap;
 
@@ -15,149 +15,151 @@ use crate::routing::resolve::RouteTo;
 
 /// Nothing spent, and no earlier attempt may have been applied.
 const FRESH: &str = "
-    endings                                                 | read       never      guarded    freely     delete
-    200/0 201/0 204/0 206/0 226/0 299/0 304/0 304/9         | done       done       done       done       done
-    207/0 207/1001                                          | done       done       done       done       done
-    404/0                                                   | abort      abort      abort      abort      abort
-    409/0 409/1 412/0 412/1                                 | abort      abort      abort      abort      abort
-    400/0 400/1001 400/1004 400/1023 401/0 402/0 403/0      | abort      abort      abort      abort      abort
-    403/2 403/4 403/1007 403/1014 404/1 404/1001 404/1013   | abort      abort      abort      abort      abort
-    405/0 406/0 407/0 411/0 413/0 414/0 415/0 418/0 422/0   | abort      abort      abort      abort      abort
-    423/0 424/0 426/0 428/0 430/0 431/0 448/0 450/0 451/0   | abort      abort      abort      abort      abort
-    452/0 499/0 300/0 301/0 302/0 303/0 305/0 307/0 399/0   | abort      abort      abort      abort      abort
-    429/0 429/3091 429/3093 429/3200                        | abort      abort      abort      abort      abort
-    0/0 1/0 99/0 100/0 101/0 199/0 600/0 999/0 65535/0      | abort      settle     settle     settle     settle
-    403/3 403/1008                                          | elsewhere  elsewhere  elsewhere  elsewhere  elsewhere
-    404/1002                                                | session    session    session    session    session
-    400/1024 410/1000 410/1002 410/1007 410/1008            | reroute    reroute    reroute    reroute    reroute
-    404/1003@data                                           | reroute    reroute    reroute    reroute    reroute
-    404/1003@metadata                                       | abort      abort      abort      abort      abort
-    449/0 449/1 449/5352                                    | in-region  in-region  in-region  in-region  in-region
-    410/0 410/1 410/1001 410/1009 410/9999 429/3092         | failover   failover   failover   failover   failover
-    503/0 503/1 503/3092 503/20001                          | failover   settle     failover?  failover?  failover?
-    408/0 408/1                                             | failover   settle     failover?  failover?  failover?
-    500/0 500/1 500/5411 501/0 502/0 504/0 505/0 511/0 599/0| failover   settle     failover?  failover?  failover?
-    no-connect no-tls                                       | failover   failover   failover   failover   failover
-    no-closed no-protocol no-timeout                        | reconnect  reconnect  reconnect  reconnect  reconnect
-    yes-connect yes-tls yes-closed yes-protocol yes-timeout | failover   settle     failover?  failover?  failover?
-    unknown-connect unknown-tls unknown-closed              | failover   settle     failover?  failover?  failover?
-    unknown-protocol unknown-timeout                        | failover   settle     failover?  failover?  failover?
+    endings                                                 | read        not-idempotent  conditional   idempotent    delete
+    200/0 201/0 204/0 206/0 226/0 299/0 304/0 304/9         | done        done            done          done          done
+    207/0 207/1001                                          | done        done            done          done          done
+    404/0                                                   | abort       abort           abort         abort         abort
+    409/0 409/1 412/0 412/1                                 | abort       abort           abort         abort         abort
+    400/0 400/1001 400/1004 400/1023 401/0 402/0 403/0      | abort       abort           abort         abort         abort
+    403/2 403/4 403/1007 403/1014 404/1 404/1001 404/1013   | abort       abort           abort         abort         abort
+    405/0 406/0 407/0 411/0 413/0 414/0 415/0 418/0 422/0   | abort       abort           abort         abort         abort
+    423/0 424/0 426/0 428/0 430/0 431/0 448/0 450/0 451/0   | abort       abort           abort         abort         abort
+    452/0 499/0 300/0 301/0 302/0 303/0 305/0 307/0 399/0   | abort       abort           abort         abort         abort
+    429/0 429/3091 429/3093 429/3200                        | abort       abort           abort         abort         abort
+    0/0 1/0 99/0 100/0 101/0 199/0 600/0 999/0 65535/0      | abort       ambiguous       ambiguous     ambiguous     ambiguous
+    403/3 403/1008                                          | forbidden   forbidden       forbidden     forbidden     forbidden
+    404/1002                                                | session     session         session       session       session
+    400/1024 410/1000 410/1002 410/1007 410/1008            | reroute     reroute         reroute       reroute       reroute
+    404/1003@data                                           | reroute     reroute         reroute       reroute       reroute
+    404/1003@metadata                                       | abort       abort           abort         abort         abort
+    449/0 449/1 449/5352                                    | retry-with  retry-with      retry-with    retry-with    retry-with
+    410/0 410/1 410/1001 410/1009 410/9999 429/3092         | failover    failover        failover      failover      failover
+    503/0 503/1 503/3092 503/20001                          | failover    ambiguous       failover?     failover?     failover?
+    408/0 408/1                                             | failover    ambiguous       failover?     failover?     failover?
+    500/0 500/1 500/5411 501/0 502/0 504/0 505/0 511/0 599/0| failover    ambiguous       failover?     failover?     failover?
+    no-connect no-tls                                       | failover    failover        failover      failover      failover
+    no-closed no-protocol no-timeout                        | reconnect   reconnect       reconnect     reconnect     reconnect
+    yes-connect yes-tls yes-closed yes-protocol yes-timeout | failover    ambiguous       failover?     failover?     failover?
+    unknown-connect unknown-tls unknown-closed              | failover    ambiguous       failover?     failover?     failover?
+    unknown-protocol unknown-timeout                        | failover    ambiguous       failover?     failover?     failover?
 ";
 
 /// Nothing spent, but an earlier attempt of the write may have been applied.
-const DOUBTFUL: &str = "
-    endings                                                 | read       never      guarded    freely     delete
-    200/0 201/0 204/0 206/0 226/0 299/0 304/0 304/9         | done       done       done       done       done
-    207/0 207/1001                                          | done       settle     refuse     settle     settle
-    404/0                                                   | abort      settle     refuse     settle     gone
-    409/0 409/1 412/0 412/1                                 | abort      settle     refuse     settle     settle
-    400/0 400/1001 400/1004 400/1023 401/0 402/0 403/0      | abort      settle     settle     settle     settle
-    403/2 403/4 403/1007 403/1014 404/1 404/1001 404/1013   | abort      settle     settle     settle     settle
-    405/0 406/0 407/0 411/0 413/0 414/0 415/0 418/0 422/0   | abort      settle     settle     settle     settle
-    423/0 424/0 426/0 428/0 430/0 431/0 448/0 450/0 451/0   | abort      settle     settle     settle     settle
-    452/0 499/0 300/0 301/0 302/0 303/0 305/0 307/0 399/0   | abort      settle     settle     settle     settle
-    429/0 429/3091 429/3093 429/3200                        | abort      settle     settle     settle     settle
-    0/0 1/0 99/0 100/0 101/0 199/0 600/0 999/0 65535/0      | abort      settle     settle     settle     settle
-    403/3 403/1008                                          | elsewhere  settle     elsewhere? elsewhere? elsewhere?
-    404/1002                                                | session    settle     session?   session?   session?
-    400/1024 410/1000 410/1002 410/1007 410/1008            | reroute    settle     reroute?   reroute?   reroute?
-    404/1003@data                                           | reroute    settle     reroute?   reroute?   reroute?
-    404/1003@metadata                                       | abort      settle     settle     settle     settle
-    449/0 449/1 449/5352                                    | in-region  settle     in-region? in-region? in-region?
-    410/0 410/1 410/1001 410/1009 410/9999 429/3092         | failover   settle     failover?  failover?  failover?
-    503/0 503/1 503/3092 503/20001                          | failover   settle     failover?  failover?  failover?
-    408/0 408/1                                             | failover   settle     failover?  failover?  failover?
-    500/0 500/1 500/5411 501/0 502/0 504/0 505/0 511/0 599/0| failover   settle     failover?  failover?  failover?
-    no-connect no-tls                                       | failover   settle     failover?  failover?  failover?
-    no-closed no-protocol no-timeout                        | reconnect  settle     reconnect? reconnect? reconnect?
-    yes-connect yes-tls yes-closed yes-protocol yes-timeout | failover   settle     failover?  failover?  failover?
-    unknown-connect unknown-tls unknown-closed              | failover   settle     failover?  failover?  failover?
-    unknown-protocol unknown-timeout                        | failover   settle     failover?  failover?  failover?
+const AMBIGUOUS: &str = "
+    endings                                                 | read        not-idempotent  conditional   idempotent    delete
+    200/0 201/0 204/0 206/0 226/0 299/0 304/0 304/9         | done        done            done          done          done
+    207/0 207/1001                                          | done        ambiguous       refused       ambiguous     ambiguous
+    404/0                                                   | abort       ambiguous       refused       ambiguous     deleted
+    409/0 409/1 412/0 412/1                                 | abort       ambiguous       refused       ambiguous     ambiguous
+    400/0 400/1001 400/1004 400/1023 401/0 402/0 403/0      | abort       ambiguous       ambiguous     ambiguous     ambiguous
+    403/2 403/4 403/1007 403/1014 404/1 404/1001 404/1013   | abort       ambiguous       ambiguous     ambiguous     ambiguous
+    405/0 406/0 407/0 411/0 413/0 414/0 415/0 418/0 422/0   | abort       ambiguous       ambiguous     ambiguous     ambiguous
+    423/0 424/0 426/0 428/0 430/0 431/0 448/0 450/0 451/0   | abort       ambiguous       ambiguous     ambiguous     ambiguous
+    452/0 499/0 300/0 301/0 302/0 303/0 305/0 307/0 399/0   | abort       ambiguous       ambiguous     ambiguous     ambiguous
+    429/0 429/3091 429/3093 429/3200                        | abort       ambiguous       ambiguous     ambiguous     ambiguous
+    0/0 1/0 99/0 100/0 101/0 199/0 600/0 999/0 65535/0      | abort       ambiguous       ambiguous     ambiguous     ambiguous
+    403/3 403/1008                                          | forbidden   ambiguous       forbidden?    forbidden?    forbidden?
+    404/1002                                                | session     ambiguous       session?      session?      session?
+    400/1024 410/1000 410/1002 410/1007 410/1008            | reroute     ambiguous       reroute?      reroute?      reroute?
+    404/1003@data                                           | reroute     ambiguous       reroute?      reroute?      reroute?
+    404/1003@metadata                                       | abort       ambiguous       ambiguous     ambiguous     ambiguous
+    449/0 449/1 449/5352                                    | retry-with  ambiguous       retry-with?   retry-with?   retry-with?
+    410/0 410/1 410/1001 410/1009 410/9999 429/3092         | failover    ambiguous       failover?     failover?     failover?
+    503/0 503/1 503/3092 503/20001                          | failover    ambiguous       failover?     failover?     failover?
+    408/0 408/1                                             | failover    ambiguous       failover?     failover?     failover?
+    500/0 500/1 500/5411 501/0 502/0 504/0 505/0 511/0 599/0| failover    ambiguous       failover?     failover?     failover?
+    no-connect no-tls                                       | failover    ambiguous       failover?     failover?     failover?
+    no-closed no-protocol no-timeout                        | reconnect   ambiguous       reconnect?    reconnect?    reconnect?
+    yes-connect yes-tls yes-closed yes-protocol yes-timeout | failover    ambiguous       failover?     failover?     failover?
+    unknown-connect unknown-tls unknown-closed              | failover    ambiguous       failover?     failover?     failover?
+    unknown-protocol unknown-timeout                        | failover    ambiguous       failover?     failover?     failover?
 ";
 
 /// Every budget spent, and no earlier attempt may have been applied.
 const SPENT: &str = "
-    endings                                                 | read       never      guarded    freely     delete
-    200/0 201/0 204/0 206/0 226/0 299/0 304/0 304/9         | done       done       done       done       done
-    207/0 207/1001                                          | done       done       done       done       done
-    404/0                                                   | abort      abort      abort      abort      abort
-    409/0 409/1 412/0 412/1                                 | abort      abort      abort      abort      abort
-    400/0 400/1001 400/1004 400/1023 401/0 402/0 403/0      | abort      abort      abort      abort      abort
-    403/2 403/4 403/1007 403/1014 404/1 404/1001 404/1013   | abort      abort      abort      abort      abort
-    405/0 406/0 407/0 411/0 413/0 414/0 415/0 418/0 422/0   | abort      abort      abort      abort      abort
-    423/0 424/0 426/0 428/0 430/0 431/0 448/0 450/0 451/0   | abort      abort      abort      abort      abort
-    452/0 499/0 300/0 301/0 302/0 303/0 305/0 307/0 399/0   | abort      abort      abort      abort      abort
-    429/0 429/3091 429/3093 429/3200                        | abort      abort      abort      abort      abort
-    0/0 1/0 99/0 100/0 101/0 199/0 600/0 999/0 65535/0      | abort      settle     settle     settle     settle
-    403/3 403/1008                                          | abort      abort      abort      abort      abort
-    404/1002                                                | abort      abort      abort      abort      abort
-    400/1024 410/1000 410/1002 410/1007 410/1008            | abort      abort      abort      abort      abort
-    404/1003@data                                           | abort      abort      abort      abort      abort
-    404/1003@metadata                                       | abort      abort      abort      abort      abort
-    449/0 449/1 449/5352                                    | abort      abort      abort      abort      abort
-    410/0 410/1 410/1001 410/1009 410/9999 429/3092         | abort      abort      abort      abort      abort
-    503/0 503/1 503/3092 503/20001                          | abort      settle     settle     settle     settle
-    408/0 408/1                                             | abort      settle     settle     settle     settle
-    500/0 500/1 500/5411 501/0 502/0 504/0 505/0 511/0 599/0| abort      settle     settle     settle     settle
-    no-connect no-tls                                       | abort      abort      abort      abort      abort
-    no-closed no-protocol no-timeout                        | abort      abort      abort      abort      abort
-    yes-connect yes-tls yes-closed yes-protocol yes-timeout | abort      settle     settle     settle     settle
-    unknown-connect unknown-tls unknown-closed              | abort      settle     settle     settle     settle
-    unknown-protocol unknown-timeout                        | abort      settle     settle     settle     settle
+    endings                                                 | read        not-idempotent  conditional   idempotent    delete
+    200/0 201/0 204/0 206/0 226/0 299/0 304/0 304/9         | done        done            done          done          done
+    207/0 207/1001                                          | done        done            done          done          done
+    404/0                                                   | abort       abort           abort         abort         abort
+    409/0 409/1 412/0 412/1                                 | abort       abort           abort         abort         abort
+    400/0 400/1001 400/1004 400/1023 401/0 402/0 403/0      | abort       abort           abort         abort         abort
+    403/2 403/4 403/1007 403/1014 404/1 404/1001 404/1013   | abort       abort           abort         abort         abort
+    405/0 406/0 407/0 411/0 413/0 414/0 415/0 418/0 422/0   | abort       abort           abort         abort         abort
+    423/0 424/0 426/0 428/0 430/0 431/0 448/0 450/0 451/0   | abort       abort           abort         abort         abort
+    452/0 499/0 300/0 301/0 302/0 303/0 305/0 307/0 399/0   | abort       abort           abort         abort         abort
+    429/0 429/3091 429/3093 429/3200                        | abort       abort           abort         abort         abort
+    0/0 1/0 99/0 100/0 101/0 199/0 600/0 999/0 65535/0      | abort       ambiguous       ambiguous     ambiguous     ambiguous
+    403/3 403/1008                                          | abort       abort           abort         abort         abort
+    404/1002                                                | abort       abort           abort         abort         abort
+    400/1024 410/1000 410/1002 410/1007 410/1008            | abort       abort           abort         abort         abort
+    404/1003@data                                           | abort       abort           abort         abort         abort
+    404/1003@metadata                                       | abort       abort           abort         abort         abort
+    449/0 449/1 449/5352                                    | abort       abort           abort         abort         abort
+    410/0 410/1 410/1001 410/1009 410/9999 429/3092         | abort       abort           abort         abort         abort
+    503/0 503/1 503/3092 503/20001                          | abort       ambiguous       ambiguous     ambiguous     ambiguous
+    408/0 408/1                                             | abort       ambiguous       ambiguous     ambiguous     ambiguous
+    500/0 500/1 500/5411 501/0 502/0 504/0 505/0 511/0 599/0| abort       ambiguous       ambiguous     ambiguous     ambiguous
+    no-connect no-tls                                       | abort       abort           abort         abort         abort
+    no-closed no-protocol no-timeout                        | abort       abort           abort         abort         abort
+    yes-connect yes-tls yes-closed yes-protocol yes-timeout | abort       ambiguous       ambiguous     ambiguous     ambiguous
+    unknown-connect unknown-tls unknown-closed              | abort       ambiguous       ambiguous     ambiguous     ambiguous
+    unknown-protocol unknown-timeout                        | abort       ambiguous       ambiguous     ambiguous     ambiguous
 ";
 
 /// Every budget spent, and an earlier attempt may have been applied.
-const SPENT_DOUBTFUL: &str = "
-    endings                                                 | read       never      guarded    freely     delete
-    200/0 201/0 204/0 206/0 226/0 299/0 304/0 304/9         | done       done       done       done       done
-    207/0 207/1001                                          | done       settle     refuse     settle     settle
-    404/0                                                   | abort      settle     refuse     settle     gone
-    409/0 409/1 412/0 412/1                                 | abort      settle     refuse     settle     settle
-    400/0 400/1001 400/1004 400/1023 401/0 402/0 403/0      | abort      settle     settle     settle     settle
-    403/2 403/4 403/1007 403/1014 404/1 404/1001 404/1013   | abort      settle     settle     settle     settle
-    405/0 406/0 407/0 411/0 413/0 414/0 415/0 418/0 422/0   | abort      settle     settle     settle     settle
-    423/0 424/0 426/0 428/0 430/0 431/0 448/0 450/0 451/0   | abort      settle     settle     settle     settle
-    452/0 499/0 300/0 301/0 302/0 303/0 305/0 307/0 399/0   | abort      settle     settle     settle     settle
-    429/0 429/3091 429/3093 429/3200                        | abort      settle     settle     settle     settle
-    0/0 1/0 99/0 100/0 101/0 199/0 600/0 999/0 65535/0      | abort      settle     settle     settle     settle
-    403/3 403/1008                                          | abort      settle     settle     settle     settle
-    404/1002                                                | abort      settle     settle     settle     settle
-    400/1024 410/1000 410/1002 410/1007 410/1008            | abort      settle     settle     settle     settle
-    404/1003@data                                           | abort      settle     settle     settle     settle
-    404/1003@metadata                                       | abort      settle     settle     settle     settle
-    449/0 449/1 449/5352                                    | abort      settle     settle     settle     settle
-    410/0 410/1 410/1001 410/1009 410/9999 429/3092         | abort      settle     settle     settle     settle
-    503/0 503/1 503/3092 503/20001                          | abort      settle     settle     settle     settle
-    408/0 408/1                                             | abort      settle     settle     settle     settle
-    500/0 500/1 500/5411 501/0 502/0 504/0 505/0 511/0 599/0| abort      settle     settle     settle     settle
-    no-connect no-tls                                       | abort      settle     settle     settle     settle
-    no-closed no-protocol no-timeout                        | abort      settle     settle     settle     settle
-    yes-connect yes-tls yes-closed yes-protocol yes-timeout | abort      settle     settle     settle     settle
-    unknown-connect unknown-tls unknown-closed              | abort      settle     settle     settle     settle
-    unknown-protocol unknown-timeout                        | abort      settle     settle     settle     settle
+const SPENT_AMBIGUOUS: &str = "
+    endings                                                 | read        not-idempotent  conditional   idempotent    delete
+    200/0 201/0 204/0 206/0 226/0 299/0 304/0 304/9         | done        done            done          done          done
+    207/0 207/1001                                          | done        ambiguous       refused       ambiguous     ambiguous
+    404/0                                                   | abort       ambiguous       refused       ambiguous     deleted
+    409/0 409/1 412/0 412/1                                 | abort       ambiguous       refused       ambiguous     ambiguous
+    400/0 400/1001 400/1004 400/1023 401/0 402/0 403/0      | abort       ambiguous       ambiguous     ambiguous     ambiguous
+    403/2 403/4 403/1007 403/1014 404/1 404/1001 404/1013   | abort       ambiguous       ambiguous     ambiguous     ambiguous
+    405/0 406/0 407/0 411/0 413/0 414/0 415/0 418/0 422/0   | abort       ambiguous       ambiguous     ambiguous     ambiguous
+    423/0 424/0 426/0 428/0 430/0 431/0 448/0 450/0 451/0   | abort       ambiguous       ambiguous     ambiguous     ambiguous
+    452/0 499/0 300/0 301/0 302/0 303/0 305/0 307/0 399/0   | abort       ambiguous       ambiguous     ambiguous     ambiguous
+    429/0 429/3091 429/3093 429/3200                        | abort       ambiguous       ambiguous     ambiguous     ambiguous
+    0/0 1/0 99/0 100/0 101/0 199/0 600/0 999/0 65535/0      | abort       ambiguous       ambiguous     ambiguous     ambiguous
+    403/3 403/1008                                          | abort       ambiguous       ambiguous     ambiguous     ambiguous
+    404/1002                                                | abort       ambiguous       ambiguous     ambiguous     ambiguous
+    400/1024 410/1000 410/1002 410/1007 410/1008            | abort       ambiguous       ambiguous     ambiguous     ambiguous
+    404/1003@data                                           | abort       ambiguous       ambiguous     ambiguous     ambiguous
+    404/1003@metadata                                       | abort       ambiguous       ambiguous     ambiguous     ambiguous
+    449/0 449/1 449/5352                                    | abort       ambiguous       ambiguous     ambiguous     ambiguous
+    410/0 410/1 410/1001 410/1009 410/9999 429/3092         | abort       ambiguous       ambiguous     ambiguous     ambiguous
+    503/0 503/1 503/3092 503/20001                          | abort       ambiguous       ambiguous     ambiguous     ambiguous
+    408/0 408/1                                             | abort       ambiguous       ambiguous     ambiguous     ambiguous
+    500/0 500/1 500/5411 501/0 502/0 504/0 505/0 511/0 599/0| abort       ambiguous       ambiguous     ambiguous     ambiguous
+    no-connect no-tls                                       | abort       ambiguous       ambiguous     ambiguous     ambiguous
+    no-closed no-protocol no-timeout                        | abort       ambiguous       ambiguous     ambiguous     ambiguous
+    yes-connect yes-tls yes-closed yes-protocol yes-timeout | abort       ambiguous       ambiguous     ambiguous     ambiguous
+    unknown-connect unknown-tls unknown-closed              | abort       ambiguous       ambiguous     ambiguous     ambiguous
+    unknown-protocol unknown-timeout                        | abort       ambiguous       ambiguous     ambiguous     ambiguous
 ";
 
-/// What the words mean in one, two and three regions, of which one takes writes, or
-/// all. Retries are written as region, context and milliseconds to wait. Without a
-/// witness, `unknown` and `stands` both report ambiguity.
+/// The verdict for each action, in an account of one, two or three regions of which
+/// one takes writes (`one/...`) or all (`all/...`). A retry is written as region,
+/// context and milliseconds to wait. `read-back` reads the witness, and `read-back!`
+/// does so after a refusal, which the caller gets if the witness is absent. Without a
+/// witness, both report the write as ambiguous.
 const WORDS: &str = "
-    word      | one/1              one/2           one/3           all/1            all/2           all/3
-    done      | complete           complete        complete        complete         complete        complete
-    gone      | gone               gone            gone            gone             gone            gone
-    abort     | abort              abort           abort           abort            abort           abort
-    settle    | unknown            unknown         unknown         unknown          unknown         unknown
-    refuse    | stands             stands          stands          stands           unknown         unknown
-    elsewhere | next:failover:0    next:failover:0 next:failover:0 next:failover:0  next:failover:0 next:failover:0
-    session   | write:session:100  write:session:0 write:session:0 same:session:100 next:session:0  next:session:0
-    reroute   | same:rerouted:0    same:rerouted:0 same:rerouted:0 same:rerouted:0  same:rerouted:0 same:rerouted:0
-    in-region | same:retry:12.5    same:retry:12.5 same:retry:12.5 same:retry:12.5  same:retry:12.5 same:retry:12.5
-    failover  | same:retry:250     next:failover:0 next:failover:0 same:retry:250   next:failover:0 next:failover:0
-    reconnect | same:retry:0       same:retry:0    same:retry:0    same:retry:0     same:retry:0    same:retry:0
+    word       | one/1              one/2           one/3           all/1            all/2           all/3
+    done       | complete           complete        complete        complete         complete        complete
+    deleted    | deleted            deleted         deleted         deleted          deleted         deleted
+    abort      | abort              abort           abort           abort            abort           abort
+    ambiguous  | read-back          read-back       read-back       read-back        read-back       read-back
+    refused    | read-back!         read-back!      read-back!      read-back!       read-back       read-back
+    forbidden  | next:failover:0    next:failover:0 next:failover:0 next:failover:0  next:failover:0 next:failover:0
+    session    | write:session:100  write:session:0 write:session:0 same:session:100 next:session:0  next:session:0
+    reroute    | same:rerouted:0    same:rerouted:0 same:rerouted:0 same:rerouted:0  same:rerouted:0 same:rerouted:0
+    retry-with | same:retry:12.5    same:retry:12.5 same:retry:12.5 same:retry:12.5  same:retry:12.5 same:retry:12.5
+    failover   | same:retry:250     next:failover:0 next:failover:0 same:retry:250   next:failover:0 next:failover:0
+    reconnect  | same:retry:0       same:retry:0    same:retry:0    same:retry:0     same:retry:0    same:retry:0
 ";
 
 /// The effects of a read, of a write where one region takes writes, and of a write
-/// where all do. `?`: after confirmation by another region; `works`: if the partition
-/// has a breaker.
+/// where all do. `?` after an effect: it needs confirmation by another region.
+/// `works`: the partition is reported as working, if it has a breaker.
 const EFFECTS: &str = "
     endings                                                 | data: read one          all        | metadata: read one   all
     200/0 201/0 204/0 206/0 226/0 299/0 304/0 304/9         | works      works        works      | works     works      works
@@ -218,20 +220,20 @@ fn histories() -> [(&'static str, Budgets); 4] {
     .fold(Budgets::default(), |budgets, (budget, retries, seconds)| {
         budgets.with_spent(budget, retries, Duration::from_secs(seconds))
     });
-    let doubt = |budgets: Budgets| budgets.with_ambiguity(true);
+    let ambiguous = |budgets: Budgets| budgets.with_ambiguity(true);
     [
         (FRESH, Budgets::default()),
-        (DOUBTFUL, doubt(Budgets::default())),
+        (AMBIGUOUS, ambiguous(Budgets::default())),
         (SPENT, spent),
-        (SPENT_DOUBTFUL, doubt(spent)),
+        (SPENT_AMBIGUOUS, ambiguous(spent)),
     ]
 }
 
 /// The budget that a retry spends.
 fn budget(action: &str) -> Budget {
     match action {
-        "elsewhere" => Budget::Forbidden,
-        "in-region" => Budget::RetryWith,
+        "forbidden" => Budget::Forbidden,
+        "retry-with" => Budget::RetryWith,
         "session" => Budget::Session,
         "reroute" => Budget::Reroute,
         "failover" => Budget::Failover,
@@ -241,15 +243,15 @@ fn budget(action: &str) -> Budget {
 }
 
 /// The verdict that a cell names.
-fn verdict(cell: &str, meaning: &str, budgets: Budgets, nature: Nature) -> Verdict {
+fn verdict(cell: &str, meaning: &str, budgets: Budgets, profile: OperationProfile) -> Verdict {
     let (action, is_ambiguous) = cell.strip_suffix('?').map_or((cell, false), |action| (action, true));
     match meaning {
         "complete" => Verdict::Complete,
-        "gone" => Verdict::CompleteAsGone,
+        "deleted" => Verdict::CompleteAsGone,
         "abort" => Verdict::Abort,
-        "unknown" | "stands" if !nature.has_witness => Verdict::AbortAmbiguous,
-        "unknown" => Verdict::ReadBack { refused: false },
-        "stands" => Verdict::ReadBack { refused: true },
+        "read-back" | "read-back!" if !profile.has_witness => Verdict::AbortAmbiguous,
+        "read-back" => Verdict::ReadBack { refused: false },
+        "read-back!" => Verdict::ReadBack { refused: true },
         retry => {
             let [region, context, after] = retry.split(':').collect::<Vec<_>>().try_into().unwrap();
             let after = millis(after);
@@ -278,10 +280,10 @@ fn effects(cell: &str, has_breaker: bool) -> impl Iterator<Item = Effect> {
         "-" => None,
         "works" => has_breaker.then_some(Effect::PartitionSucceeded),
         "account" => Some(Effect::RefreshAccount),
-        "endpoint" => Some(Effect::EndpointFailed { confirmed_first: false }),
-        "endpoint?" => Some(Effect::EndpointFailed { confirmed_first: true }),
-        "partition" => Some(Effect::PartitionFailed { confirmed_first: false }),
-        "partition?" => Some(Effect::PartitionFailed { confirmed_first: true }),
+        "endpoint" => Some(Effect::EndpointFailed { needs_confirmation: false }),
+        "endpoint?" => Some(Effect::EndpointFailed { needs_confirmation: true }),
+        "partition" => Some(Effect::PartitionFailed { needs_confirmation: false }),
+        "partition?" => Some(Effect::PartitionFailed { needs_confirmation: true }),
         "ranges" => Some(Effect::RefreshRanges),
         "container" => Some(Effect::DiscardMetadata),
         other => panic!("no effect {other}"),
@@ -289,8 +291,9 @@ fn effects(cell: &str, has_breaker: bool) -> impl Iterator<Item = Effect> {
     cell.split('+').filter_map(effect)
 }
 
-/// All combinations of the inputs that are not columns or lines of the tables.
-fn circumstances(plane: &str) -> Vec<(Regions, bool, bool)> {
+/// All combinations of the inputs that are neither columns nor lines of the tables:
+/// the regions, whether the operation is on documents, and whether it has a witness.
+fn other_inputs(plane: &str) -> Vec<(Regions, bool, bool)> {
     let planes = [("data", true), ("metadata", false)];
     let mut all = Vec::new();
     for (_, is_data_plane) in planes.into_iter().filter(|(name, _)| plane.is_empty() || *name == plane) {
@@ -318,23 +321,25 @@ fn every_ending_is_judged_as_the_tables_say() {
         for (key, row) in rows {
             let (name, plane) = key.split_once('@').unwrap_or((key, ""));
             let ending_text = EndingText::read(name);
-            let circumstances = circumstances(plane);
+            let other_inputs = other_inputs(plane);
             for (column, kind) in KINDS.into_iter().enumerate() {
                 let cell = row[column];
                 let meanings = &words[cell.trim_end_matches('?')];
-                for (verb, repeat) in natures(kind) {
-                    for (regions, is_data_plane, has_witness) in circumstances.iter().copied() {
-                        let nature = Nature { verb, repeat, has_witness, is_data_plane };
-                        let place = regions.candidates as usize - 1 + 3 * usize::from(regions.is_multi_write);
-                        let actor = if verb.is_read() { 0 } else { 1 + usize::from(regions.is_multi_write) };
-                        let known = effect_rows[key][actor + 3 * usize::from(!is_data_plane)];
+                for (verb, idempotency) in profiles(kind) {
+                    for (regions, is_data_plane, has_witness) in other_inputs.iter().copied() {
+                        let profile = OperationProfile { verb, idempotency, has_witness, is_data_plane };
+                        let word_column =
+                            regions.candidates as usize - 1 + 3 * usize::from(regions.is_multi_write);
+                        let effect_column =
+                            if verb.is_read() { 0 } else { 1 + usize::from(regions.is_multi_write) };
+                        let effect_cell = effect_rows[key][effect_column + 3 * usize::from(!is_data_plane)];
 
                         let (found, changes) =
-                            evaluate(nature, ending_text.ending(), regions, LIMITS, budgets, MIDDLE);
-                        let expected = verdict(cell, meanings[place], budgets, nature);
-                        assert_eq!(found, expected, "{key} after {budgets:?}: {nature:?} in {regions:?}");
-                        let expected = effects(known, regions.has_breaker);
-                        assert!(changes.into_iter().eq(expected), "{key}: {nature:?} in {regions:?}");
+                            evaluate(profile, ending_text.ending(), regions, LIMITS, budgets, MIDDLE);
+                        let expected = verdict(cell, meanings[word_column], budgets, profile);
+                        assert_eq!(found, expected, "{key} after {budgets:?}: {profile:?} in {regions:?}");
+                        let expected = effects(effect_cell, regions.has_breaker);
+                        assert!(changes.into_iter().eq(expected), "{key}: {profile:?} in {regions:?}");
                         cells += 1;
                     }
                 }
@@ -342,8 +347,8 @@ fn every_ending_is_judged_as_the_tables_say() {
         }
     }
     println!("{cells} cells checked");
-    // 117 endings (404/1003 on both planes), 33 operations by verb and repeat,
+    // 117 endings (404/1003 on both planes), 33 operations by verb and idempotency,
     // 4 histories, 2 planes, 1 to 3 regions, one or all of which take writes,
-    // with and without a breaker's entry and a witness.
+    // with and without a breaker and a witness.
     assert_eq!(cells, 117 * 33 * 4 * 2 * 3 * 2 * 2 * 2);
 }
