@@ -1,8 +1,8 @@
-//! The documents of the container, as serde types, and the values in them.
+//! The documents of the container as serde types, and the types of their members.
 //!
-//! The partition key is the instance id at `/instanceId`. Document ids contain no
-//! text of users: an id may not contain every character, and users choose
-//! instance ids freely. System documents (sessions, deletions, heartbeats) have
+//! The partition key is the instance id at `/instanceId`. Document ids never contain
+//! text from users: users choose instance ids freely, and the service allows only
+//! some characters in a document id. System documents (sessions, deletions, heartbeats) have
 //! numeric partition keys. Instance ids are strings, so the two never share a
 //! partition. The marker of a migration is in `store::migration_marker`.
 

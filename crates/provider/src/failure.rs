@@ -1,11 +1,11 @@
-//! `Failure`: the errors inside the provider, and their conversion to errors of the
-//! contract. duroxide's runtime and client search some messages for words; these
-//! messages are only here.
+//! `Failure`: the errors inside the provider, and their conversion to duroxide's
+//! `ProviderError`. duroxide's client and validations search error messages for words
+//! such as "not found", "still running" and "Invalid lock token". These words must stay.
 
 use duroxide::providers::ProviderError;
 use perihelion_client::Error;
 
-/// A failure, before it becomes an error of the contract.
+/// An error inside the provider, before it becomes a `ProviderError`.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// A request was refused or failed.
@@ -18,7 +18,7 @@ pub(crate) enum Failure {
     StillRunning(String),
     /// The request is not possible. Repeating it does not help.
     Refused(String),
-    /// Other writers were faster too often. The request may be repeated.
+    /// Other writers changed the documents meanwhile. The request may be repeated.
     Contended(String),
 }
 
@@ -34,7 +34,8 @@ impl Failure {
         }
     }
 
-    /// Whether a conditional write lost: the document changed, is gone, or exists.
+    /// Whether a conditional write failed because another writer was first: the document
+    /// has another etag, was deleted, or was created.
     pub(crate) fn is_stale(&self) -> bool {
         matches!(self, Failure::Storage(error)
             if error.is_precondition_failed() || error.is_not_found() || error.is_conflict())

@@ -1,5 +1,5 @@
-//! `lock` locks a mutex and ignores poisoning: every critical section of this
-//! crate leaves its data whole, so a panic elsewhere changes nothing about it.
+//! `lock` locks a mutex and ignores poisoning. Every critical section of this crate
+//! leaves its data consistent, so the data can be used after a panic of another thread.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

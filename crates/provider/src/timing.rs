@@ -11,35 +11,38 @@ pub(crate) const SKEW_MAX: Duration = Duration::from_secs(120);
 /// How long operations without a lock are retried when the service does not answer.
 pub(crate) const RETRY_FOR: Duration = Duration::from_secs(20);
 
-/// How long a sent message may still arrive after it was answered: an abandoned attempt
-/// may still be in the network.
+/// How long a second copy of a message may arrive after the first was acknowledged: an
+/// abandoned attempt may still be in the network.
 pub(crate) const LATE_ATTEMPT_MAX: Duration = Duration::from_secs(60);
 
-/// How long the dedup record keeps an enqueuing process after its last message.
+/// How long a dedup record remembers an enqueuing process after its last message.
 pub(crate) const ENQUEUER_KEPT_FOR: Duration = Duration::from_secs(600);
 
-/// How long a process takes its own messages without a read. After that it reads, and
-/// sees the locks of processes that took them over.
+/// The greatest age of messages that the process which wrote them takes without reading
+/// the state. Older messages may have been taken over by another process, so the state is
+/// read, and with it that process's lock.
 pub(crate) const CLAIM_WITHOUT_READ_FOR: Duration = Duration::from_millis(200);
 
-/// The age at which the owner of a slot takes over work of another process: the process
-/// that created it has taken it by then, unless it is busy or dead.
+/// The age at which the owner of a slot takes over work that another process created. The
+/// creator has taken it by then, unless it is busy or dead.
 pub(crate) const OWNER_TAKEOVER_AFTER: Duration = Duration::from_millis(250);
 
-/// The age at which any other process takes it over: the owner has taken it by then,
-/// unless it is busy or dead.
+/// The age at which any other process takes over work. The owner of its slot has taken it
+/// by then, unless the owner is busy or dead.
 pub(crate) const OTHERS_TAKEOVER_AFTER: Duration = Duration::from_secs(1);
 
 /// The age at which any process takes over work whose lock has expired. The owner of the
 /// slot may be the process that held the lock.
 pub(crate) const EXPIRED_LOCK_TAKEOVER_AFTER: Duration = Duration::from_millis(250);
 
-/// The delay between two processes that do not own the slot, so that they do not race, and
-/// its maximum.
+/// Processes that do not own the slot take over one after the other, so that they do not
+/// race: each waits this much longer than the one before.
 pub(crate) const TAKEOVER_STEP: Duration = Duration::from_millis(50);
+
+/// The most that a process waits longer than the first process that does not own the slot.
 pub(crate) const TAKEOVER_STEP_MAX: Duration = Duration::from_millis(200);
 
-/// The interval after a poll that found work.
+/// The shortest interval between polls: after a poll that found work.
 pub(crate) const POLL_INTERVAL_MIN: Duration = Duration::from_millis(200);
 
 /// The longest interval between polls.
@@ -60,11 +63,12 @@ pub(crate) const RECONCILER_INTERVAL: Duration = Duration::from_secs(2);
 /// An idle reconciler looks once in this many intervals.
 pub(crate) const RECONCILER_IDLE_INTERVALS: u32 = 5;
 
-/// How long polls report unfinished work, after the reconciler's age limit.
+/// How long polls report unfinished work to the reconciler, after the work has reached the
+/// reconciler's age limit.
 pub(crate) const UNFINISHED_REPORTED_FOR: Duration = Duration::from_secs(15);
 
 /// The time to live of a cancelled activity's tombstone: longer than a worker continues
-/// without renewing its lock.
+/// an activity without renewing its lock.
 pub(crate) const CANCELLED_TTL: Duration = Duration::from_secs(3600);
 
 /// The shortest retention for which an instance expires by a time to live.
@@ -74,19 +78,22 @@ const fn ms(duration: Duration) -> u128 {
     duration.as_millis()
 }
 
-// A process reads before another may take its messages over.
+// A process reads the state before another process may take over its messages.
 const _: () = assert!(ms(CLAIM_WITHOUT_READ_FOR) < ms(OWNER_TAKEOVER_AFTER));
-// The owner of a slot comes before all others, and those one after the other.
+// The owner of a slot takes over first, then the other processes one after the other.
 const _: () = assert!(ms(OWNER_TAKEOVER_AFTER) < ms(OTHERS_TAKEOVER_AFTER));
 const _: () = assert!(ms(TAKEOVER_STEP) < ms(TAKEOVER_STEP_MAX));
 // A poll finds work of other processes within two seconds.
 const _: () = assert!(ms(POLL_INTERVAL_MIN) < ms(POLL_INTERVAL_MAX) && ms(POLL_INTERVAL_MAX) < 2_000);
-// A live process may miss two heartbeats; a heartbeat exists while it counts.
+// A live process may miss two heartbeats. A heartbeat expires only after its process
+// counts as dead.
 const _: () = assert!(ms(ALIVE_FOR) >= 3 * ms(HEARTBEAT_INTERVAL) && ms(ALIVE_FOR) < ms(HEARTBEAT_TTL));
-// The dedup record outlasts every repetition of a message, by any clock.
+// A dedup record remembers an enqueuing process longer than the process may repeat a
+// message, even if their clocks differ.
 const _: () = assert!(ms(ENQUEUER_KEPT_FOR) > ms(RETRY_FOR) + 2 * ms(SKEW_MAX) + ms(LATE_ATTEMPT_MAX));
 // Polls report unfinished work until an idle reconciler has looked.
 const _: () =
     assert!(ms(UNFINISHED_REPORTED_FOR) > ms(RECONCILER_INTERVAL) * RECONCILER_IDLE_INTERVALS as u128);
-// The tombstone of an activity is gone before a new instance of the same name can start.
+// When the state of an instance expires and its id can be used again, the tombstones of
+// its activities have expired too.
 const _: () = assert!(ms(CANCELLED_TTL) <= ms(RETENTION_BY_TTL_MIN));

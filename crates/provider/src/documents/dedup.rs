@@ -3,10 +3,11 @@
 //!
 //! Every sender numbers its messages. A sender is a process that enqueues, or another
 //! instance whose commits send. The receiver keeps the consumed numbers as ranges,
-//! because most are consecutive. Each message carries the number below which its
-//! sender will not send again; lower numbers are forgotten. Nothing else is forgotten
-//! while there is room. A forgotten number counts as not consumed, so its message
-//! would be delivered.
+//! because most are consecutive. Each message carries its sender's low-water mark: the
+//! sender will not send lower numbers again, so they are forgotten. A process that
+//! enqueues is forgotten some time after its last message. Other numbers are forgotten
+//! only when the record is full. A forgotten number counts as not consumed, so its
+//! message would be delivered.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::timing::ENQUEUER_KEPT_FOR;
 
-/// The low bits of a number: the position within a commit.
+/// The number of low bits that hold the position of a message within its commit.
 const POSITION_BITS: u32 = 20;
 
 /// How long an enqueuing process is remembered after its last message.
@@ -31,9 +32,9 @@ const RANGES_MAX: usize = 256;
 /// The most ranges of all senders: about ninety kilobytes.
 const RANGES_TOTAL_MAX: usize = 4096;
 
-/// The sender and number in a message id.
+/// A parsed message id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Origin<'a> {
+struct MessageId<'a> {
     sender: &'a str,
     number: u64,
 }
@@ -43,44 +44,46 @@ pub(crate) fn enqueued_message_id(sender: &str, number: u64) -> String {
     format!("m:{sender}:{number:x}")
 }
 
-/// The id of a message that a commit of another instance sends.
-pub(crate) fn sent_message_id(source: &str, seq: u64, position: usize) -> String {
-    format!("x:{source}:{:x}", sent_message_number(seq, position))
+/// The id of a message that a commit of another instance sends. `sender` is the hash of
+/// that instance.
+pub(crate) fn sent_message_id(sender: &str, commit_number: u64, position: usize) -> String {
+    format!("x:{sender}:{:x}", sent_message_number(commit_number, position))
 }
 
 /// The number of a message that a commit sends. It is greater than all numbers of earlier
 /// commits.
-pub(crate) fn sent_message_number(seq: u64, position: usize) -> u64 {
-    (seq << POSITION_BITS) | position as u64
+fn sent_message_number(commit_number: u64, position: usize) -> u64 {
+    (commit_number << POSITION_BITS) | position as u64
 }
 
 /// Parses a message id; `None` when the id has no sender.
-fn origin(id: &str) -> Option<Origin<'_>> {
+fn parse_message_id(id: &str) -> Option<MessageId<'_>> {
     let (sender, number) = id.rsplit_once(':')?;
     let is_known = sender.starts_with("m:") || sender.starts_with("x:");
-    Some(Origin { sender, number: u64::from_str_radix(number, 16).ok()? }).filter(|_| is_known)
+    Some(MessageId { sender, number: u64::from_str_radix(number, 16).ok()? }).filter(|_| is_known)
 }
 
-/// A message that must not be delivered twice.
+/// A consumed message that must not be delivered again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DedupEntry {
     pub(crate) id: String,
-    /// The sender will not send numbers below this one again.
+    /// The sender will not send lower numbers again.
     pub(crate) low_water_mark: u64,
 }
 
-/// The numbers consumed, by sender.
+/// The numbers of consumed messages, by sender.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct DedupRecord {
-    senders: BTreeMap<String, Seen>,
+    senders: BTreeMap<String, SenderRecord>,
 }
 
-/// The numbers consumed from one sender.
+/// The numbers of consumed messages of one sender.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-struct Seen {
+struct SenderRecord {
     /// When the last message was consumed: milliseconds since 1970.
-    at: u64,
+    #[serde(rename = "at")]
+    last_consumed_ms: u64,
     /// The first and last number of each range, in order. No two ranges touch.
     #[serde(rename = "r")]
     ranges: Vec<(u64, u64)>,
@@ -92,34 +95,35 @@ impl DedupRecord {
     }
 
     pub(crate) fn contains(&self, id: &str) -> bool {
-        let Some(Origin { sender, number }) = origin(id) else { return false };
-        self.senders.get(sender).is_some_and(|seen| seen.contains(number))
+        let Some(MessageId { sender, number }) = parse_message_id(id) else { return false };
+        self.senders.get(sender).is_some_and(|record| record.contains(number))
     }
 
     /// Adds consumed messages, and forgets those that cannot arrive again.
     pub(crate) fn extend(&mut self, messages: &[DedupEntry], now_ms: u64) {
-        for DedupEntry { id, low_water_mark: low } in messages {
-            let Some(Origin { sender, number }) = origin(id) else { continue };
-            let seen = self.senders.entry(sender.to_owned()).or_default();
-            seen.at = seen.at.max(now_ms);
-            seen.insert(number);
-            seen.forget_below(*low);
+        for DedupEntry { id, low_water_mark } in messages {
+            let Some(MessageId { sender, number }) = parse_message_id(id) else { continue };
+            let record = self.senders.entry(sender.to_owned()).or_default();
+            record.last_consumed_ms = record.last_consumed_ms.max(now_ms);
+            record.insert(number);
+            record.forget_below(*low_water_mark);
         }
-        self.senders.retain(|sender, seen| {
-            let is_over = sender.starts_with("m:") && seen.at.saturating_add(ENQUEUER_MS) < now_ms;
-            !(is_over || seen.ranges.is_empty())
+        self.senders.retain(|sender, record| {
+            let is_enqueuer = sender.starts_with("m:");
+            let is_expired = is_enqueuer && record.last_consumed_ms.saturating_add(ENQUEUER_MS) < now_ms;
+            !(is_expired || record.ranges.is_empty())
         });
-        let mut ranges: usize = self.senders.values().map(|seen| seen.ranges.len()).sum();
+        let mut ranges: usize = self.senders.values().map(|record| record.ranges.len()).sum();
         while self.senders.len() > SENDERS_MAX || ranges > RANGES_TOTAL_MAX {
-            let oldest =
-                self.senders.iter().min_by_key(|(_, seen)| seen.at).map(|(sender, _)| sender.clone());
+            let oldest = self.senders.iter().min_by_key(|(_, record)| record.last_consumed_ms);
+            let oldest = oldest.map(|(sender, _)| sender.clone());
             let Some(forgotten) = oldest.and_then(|sender| self.senders.remove(&sender)) else { return };
             ranges -= forgotten.ranges.len();
         }
     }
 }
 
-impl Seen {
+impl SenderRecord {
     fn contains(&self, number: u64) -> bool {
         let after = self.ranges.partition_point(|range| range.0 <= number);
         after > 0 && self.ranges[after - 1].1 >= number
@@ -142,10 +146,10 @@ impl Seen {
         self.ranges.drain(..surplus);
     }
 
-    fn forget_below(&mut self, low: u64) {
-        self.ranges.retain(|range| range.1 >= low);
+    fn forget_below(&mut self, low_water_mark: u64) {
+        self.ranges.retain(|range| range.1 >= low_water_mark);
         if let Some(first) = self.ranges.first_mut() {
-            first.0 = first.0.max(low);
+            first.0 = first.0.max(low_water_mark);
         }
     }
 }
@@ -156,77 +160,77 @@ mod tests {
 
     use super::*;
 
-    fn once(sender: &str, number: u64, low: u64) -> DedupEntry {
-        DedupEntry { id: enqueued_message_id(sender, number), low_water_mark: low }
+    fn entry(sender: &str, number: u64, low_water_mark: u64) -> DedupEntry {
+        DedupEntry { id: enqueued_message_id(sender, number), low_water_mark }
     }
 
     #[test]
     fn ranges_agree_with_a_set_of_all_numbers() {
         for seed in 0..50 {
             let mut random = fastrand::Rng::with_seed(seed);
-            let (mut consumed, mut model, mut low) = (DedupRecord::default(), BTreeSet::new(), 0);
+            let (mut record, mut model, mut low) = (DedupRecord::default(), BTreeSet::new(), 0);
             for _ in 0..300 {
                 low = low.max(random.u64(..120).saturating_sub(60));
                 let number = low + random.u64(..60);
-                consumed.extend(&[once("p", number, low)], 1);
+                record.extend(&[entry("p", number, low)], 1);
                 model.insert(number);
                 model.retain(|number| *number >= low);
                 for number in low.saturating_sub(5)..low + 70 {
                     let expected = model.contains(&number);
                     assert_eq!(
-                        consumed.contains(&enqueued_message_id("p", number)),
+                        record.contains(&enqueued_message_id("p", number)),
                         expected,
                         "{seed} {number}"
                     );
                 }
-                let json = serde_json::to_string(&consumed).expect("JSON");
-                assert_eq!(serde_json::from_str::<DedupRecord>(&json).expect("consumed"), consumed);
+                let json = serde_json::to_string(&record).expect("JSON");
+                assert_eq!(serde_json::from_str::<DedupRecord>(&json).expect("a record"), record);
             }
         }
     }
 
     #[test]
     fn ten_thousand_messages_take_one_range_while_one_is_outstanding() {
-        let mut consumed = DedupRecord::default();
+        let mut record = DedupRecord::default();
         for number in (0..10_000).filter(|number| *number != 5) {
-            consumed.extend(&[once("p", number, number.min(5))], 1);
+            record.extend(&[entry("p", number, number.min(5))], 1);
         }
         for number in 5..10_000 {
-            assert_eq!(consumed.contains(&enqueued_message_id("p", number)), number != 5);
+            assert_eq!(record.contains(&enqueued_message_id("p", number)), number != 5);
         }
-        assert!(serde_json::to_string(&consumed).expect("JSON").len() < 100);
+        assert!(serde_json::to_string(&record).expect("JSON").len() < 100);
     }
 
     #[test]
     fn the_record_stays_small_however_many_send() {
-        let mut consumed = DedupRecord::default();
+        let mut record = DedupRecord::default();
         for n in 0..5_000_u64 {
-            consumed.extend(
+            record.extend(
                 &[DedupEntry { id: sent_message_id(&format!("{n:016x}"), 7, 0), low_water_mark: 0 }],
                 n,
             );
-            consumed.extend(&[once("gaps", 2 * n, 0)], n);
+            record.extend(&[entry("gaps", 2 * n, 0)], n);
         }
-        let json = serde_json::to_string(&consumed).expect("JSON");
+        let json = serde_json::to_string(&record).expect("JSON");
         assert!(json.len() < 100_000, "{}", json.len());
-        assert!(consumed.contains(&sent_message_id(&format!("{:016x}", 4_999), 7, 0)));
-        assert!(consumed.contains(&enqueued_message_id("gaps", 2 * 4_999)));
-        consumed.extend(&[once("other", 1, 0)], 5_000 + ENQUEUER_MS);
+        assert!(record.contains(&sent_message_id(&format!("{:016x}", 4_999), 7, 0)));
+        assert!(record.contains(&enqueued_message_id("gaps", 2 * 4_999)));
+        record.extend(&[entry("other", 1, 0)], 5_000 + ENQUEUER_MS);
         assert!(
-            !consumed.contains(&enqueued_message_id("gaps", 2 * 4_999)),
-            "no process sends it again that late"
+            !record.contains(&enqueued_message_id("gaps", 2 * 4_999)),
+            "no process sends a message again that late"
         );
         assert!(
-            consumed.contains(&sent_message_id(&format!("{:016x}", 4_999), 7, 0)),
-            "an outbox may be that late"
+            record.contains(&sent_message_id(&format!("{:016x}", 4_999), 7, 0)),
+            "an outbox may be delivered that late"
         );
     }
 
     #[test]
     fn an_id_without_a_sender_is_not_recorded() {
-        let mut consumed = DedupRecord::default();
+        let mut record = DedupRecord::default();
         let ids = ["c:1:2", "i", "", "x:", "m:1:zz"];
-        consumed.extend(&ids.map(|id| DedupEntry { id: id.to_owned(), low_water_mark: 0 }), 1);
-        assert!(consumed.is_empty() && ids.iter().all(|id| !consumed.contains(id)));
+        record.extend(&ids.map(|id| DedupEntry { id: id.to_owned(), low_water_mark: 0 }), 1);
+        assert!(record.is_empty() && ids.iter().all(|id| !record.contains(id)));
     }
 }

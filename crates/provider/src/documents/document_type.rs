@@ -84,7 +84,7 @@ impl DocumentType {
         }
     }
 
-    /// The type of a document that is still JSON.
+    /// The type of a document that is not decoded yet.
     pub(crate) fn of(document: &serde_json::Value) -> Option<Self> {
         document["type"].as_str().and_then(Self::parse)
     }

@@ -1,4 +1,5 @@
-//! The heartbeat document of a process, and the roles in it.
+//! The heartbeat document of a process. It tells other processes which work the process
+//! fetches.
 
 use std::collections::BTreeSet;
 
@@ -7,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::DocumentType;
 
-/// The partition key of all heartbeats. The partition key of a session is a hash
-/// and may be the same number; that is harmless, because their ids differ.
+/// The partition key of all heartbeats. A session may have the same partition key, because
+/// its key is a hash. That is harmless: the ids of heartbeats and sessions differ.
 pub(crate) const HEARTBEATS_KEY: u64 = 2;
 
 /// The work that a process fetches.
@@ -42,8 +43,11 @@ pub(crate) struct Heartbeat {
 /// A tag filter in a form that can be compared and merged.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Tags {
+    /// Matches every activity.
     pub(crate) any: bool,
+    /// Matches activities without a tag.
     pub(crate) untagged: bool,
+    /// Matches activities with one of these tags.
     pub(crate) names: BTreeSet<String>,
 }
 

@@ -1,5 +1,6 @@
-//! `LockToken`: everything about a lock in one text, so that no query is needed to
-//! find the locked document. Its form is `v1.` and the base64 of a JSON array.
+//! `LockToken`: the text by which duroxide refers to a lock. It contains the partition
+//! key and id of the locked document, so that no query is needed to find the document. Its
+//! form is `v1.` and the base64 of a JSON array.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -18,10 +19,11 @@ pub(crate) struct LockToken {
     pub(crate) execution: u64,
     /// The unique nonce of the lock.
     pub(crate) nonce: String,
-    /// The document that has the lock.
+    /// The id of the locked document.
     pub(crate) id: String,
 }
 
+/// The kind of work that is locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum LockKind {
     #[serde(rename = "o")]

@@ -11,7 +11,7 @@ pub(crate) struct Manifest {
     runs: Vec<Run>,
 }
 
-/// Consecutive chunks: how many, and the suffix of their ids if they were staged.
+/// Consecutive chunks: their count, and their staging id if they were staged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Run(u64, Option<String>);
 
@@ -24,8 +24,7 @@ impl Manifest {
         self.runs.iter().map(|run| run.0).sum()
     }
 
-    /// Adds a chunk and returns its id. `staging_id` is the staging under which the chunk is
-    /// written, if it is staged.
+    /// Adds a chunk and returns its document id. `staging_id` is set if the chunk is staged.
     pub(crate) fn push(&mut self, execution: u64, staging_id: Option<&str>) -> String {
         let id = chunk_id(execution, self.len(), staging_id);
         match self.runs.last_mut() {

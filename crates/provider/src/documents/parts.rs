@@ -6,8 +6,8 @@ use super::{DocumentType, is_false};
 use crate::documents::stamp::Stamp;
 use crate::documents::text::PartsRef;
 
-/// `b:...` and `k:...`: a part of a large text of a message, an activity or a value
-/// in the state. It never changes.
+/// A part of a large text. It never changes. The id begins with `b:` for a work item that
+/// a turn sends, with `p:` for any other work item, and with `k:` for a value in the state.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Part {
@@ -16,15 +16,17 @@ pub(crate) struct Part {
     #[serde(rename = "type")]
     pub(crate) document_type: DocumentType,
     pub(crate) data: String,
-    /// The staging under which it was written.
+    /// The id of the staging under which it was written.
     #[serde(rename = "mark", default, skip_serializing_if = "Option::is_none")]
     pub(crate) staging_id: Option<String>,
-    /// The activity whose input it is: a cancellation knows only the activity's id.
+    /// The id of the activity whose input it belongs to. A cancellation knows only this
+    /// id, and finds the parts by it.
     #[serde(rename = "of", default, skip_serializing_if = "Option::is_none")]
     pub(crate) activity: Option<String>,
 }
 
-/// `g:{staging}`: documents of an instance that no other document refers to.
+/// `g:...`: a garbage record. It lists documents of an instance that no other document
+/// refers to.
 ///
 /// A commit that drops documents creates a record that is due at once. A record for
 /// staged documents is created before them, is due when their commit can no longer
@@ -37,21 +39,22 @@ pub(crate) struct Garbage {
     pub(crate) instance_id: String,
     #[serde(rename = "type")]
     pub(crate) document_type: DocumentType,
-    /// When its documents are removed.
+    /// The time from which the listed documents may be removed.
     #[serde(rename = "madeAt")]
     pub(crate) due_at: Stamp,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) parts: Vec<PartsRef>,
-    /// The activities whose input parts it covers.
+    /// Ids of activities. The parts of their inputs are listed.
     #[serde(rename = "of", default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) activities: Vec<String>,
-    /// The staging whose documents it covers.
+    /// The id of a staging. All documents written under it are listed.
     #[serde(rename = "staging", default, skip_serializing_if = "Option::is_none")]
     pub(crate) staging_id: Option<String>,
-    /// The execution whose history it covers.
+    /// The number of an execution. The chunks of its history are listed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) history: Option<u64>,
-    /// The staged documents are being removed: their commit can no longer arrive.
+    /// Set before staged documents are removed. The commit deletes this record under its
+    /// etag, so the commit can no longer succeed.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) is_closed: bool,
 }

@@ -22,7 +22,7 @@ pub(crate) struct Message {
     #[serde(rename = "type")]
     pub(crate) document_type: DocumentType,
     pub(crate) visible_at: Stamp,
-    /// Orders the messages of an instance.
+    /// The messages of an instance are delivered in this order.
     #[serde(rename = "enq")]
     pub(crate) enqueued_at: Stamp,
     pub(crate) attempt_count: u32,
@@ -33,7 +33,7 @@ pub(crate) struct Message {
     /// its id alone.
     #[serde(rename = "once", default, skip_serializing_if = "is_false")]
     pub(crate) needs_dedup: bool,
-    /// With `needs_dedup`: the sender will not send numbers below this one again.
+    /// With `needs_dedup`: the sender will not send lower numbers again.
     #[serde(rename = "low", default, skip_serializing_if = "is_zero")]
     pub(crate) low_water_mark: u64,
     /// The incarnation of the instance that the message is for. Another incarnation
@@ -69,7 +69,7 @@ impl Message {
         self.needs_dedup.then(|| DedupEntry { id: self.id.clone(), low_water_mark: self.low_water_mark })
     }
 
-    /// The approximate size of its document in bytes.
+    /// The approximate size of the document in bytes.
     pub(crate) fn stored_bytes(&self) -> usize {
         let parent = self.start_parent.as_deref().map_or(0, json_bytes);
         MEMBERS_BYTES + self.item.stored_bytes() + json_bytes(&self.instance_id) + parent
@@ -104,15 +104,15 @@ pub(crate) struct Activity {
 }
 
 impl Activity {
-    /// The approximate size of its document in bytes.
+    /// The approximate size of the document in bytes.
     pub(crate) fn stored_bytes(&self) -> usize {
         let names = [&self.tag, &self.session_id].map(|name| name.as_deref().map_or(0, json_bytes));
         MEMBERS_BYTES + self.item.stored_bytes() + json_bytes(&self.instance_id) + names[0] + names[1]
     }
 }
 
-/// The tombstone of a cancelled activity: it replaces the activity and so its lock,
-/// and expires by its time to live.
+/// The tombstone of a cancelled activity. It replaces the document of the activity, so
+/// the activity's lock is lost. It expires by its time to live.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct CancelledActivity {
@@ -144,7 +144,7 @@ pub(crate) struct Bundle {
     /// Ids of activities of this bundle that were cancelled before it was unpacked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) skip: Vec<String>,
-    /// The staging under which it was written.
+    /// The id of the staging under which it was written.
     #[serde(rename = "mark", default, skip_serializing_if = "Option::is_none")]
     pub(crate) staging_id: Option<String>,
 }
@@ -168,7 +168,7 @@ pub(crate) struct Outbox {
     #[serde(default)]
     pub(crate) visible_at: Stamp,
     pub(crate) messages: Vec<Message>,
-    /// The staging under which it was written.
+    /// The id of the staging under which it was written.
     #[serde(rename = "mark", default, skip_serializing_if = "Option::is_none")]
     pub(crate) staging_id: Option<String>,
 }

@@ -31,25 +31,26 @@ impl Stamp {
         self.0 >> COUNTER_BITS
     }
 
-    /// A time that is past for every reader, however far its clock is behind.
+    /// The `visible_at` of a message that is to be visible at once: a time that has passed
+    /// for every reader whose clock is at most [`SKEW_MAX`] behind.
     pub(crate) fn visible_at_once(self) -> Self {
         Stamp(self.0.saturating_sub((SKEW_MAX.as_millis() as u64) << COUNTER_BITS))
     }
 
-    pub(crate) fn minus(self, time: Duration) -> Self {
-        let time = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        Stamp::at_ms(self.ms().saturating_sub(time))
+    pub(crate) fn minus(self, duration: Duration) -> Self {
+        let ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        Stamp::at_ms(self.ms().saturating_sub(ms))
     }
 
-    pub(crate) fn plus(self, delay: Duration) -> Self {
-        let delay = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
-        Stamp::at_ms(self.ms().saturating_add(delay)).max(self)
+    pub(crate) fn plus(self, duration: Duration) -> Self {
+        let ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        Stamp::at_ms(self.ms().saturating_add(ms)).max(self)
     }
 }
 
-/// When a lock ends: milliseconds since 1970.
-pub(crate) fn deadline_ms(now_ms: u64, lasts: Duration) -> u64 {
-    now_ms.saturating_add(u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX)).min(STAMP_MAX >> COUNTER_BITS)
+/// The time `duration` after `now_ms`: milliseconds since 1970, at most the largest stamp.
+pub(crate) fn deadline_ms(now_ms: u64, duration: Duration) -> u64 {
+    now_ms.saturating_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)).min(STAMP_MAX >> COUNTER_BITS)
 }
 
 #[cfg(test)]

@@ -67,17 +67,17 @@ pub(crate) struct State {
     /// Consumed messages that must not be delivered again.
     #[serde(rename = "consumed", skip_serializing_if = "DedupRecord::is_empty")]
     pub(crate) dedup_record: DedupRecord,
-    /// Ids of bundles that may not be unpacked yet.
+    /// Ids of bundles that are perhaps not unpacked yet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) bundles: Vec<String>,
-    /// The start of its next execution is queued, so the instance has not ended,
-    /// whatever the status of the current execution.
+    /// The start of the next execution is queued. So the instance has not ended, whatever
+    /// the status of the current execution is.
     #[serde(skip_serializing_if = "is_false")]
     pub(crate) is_continued: bool,
     /// The instance has started at least one child.
     #[serde(skip_serializing_if = "is_false")]
     pub(crate) has_children: bool,
-    /// At least one of its activities has, or had, its input in parts.
+    /// At least one activity has, or had, its input in parts.
     #[serde(rename = "isSpilt", skip_serializing_if = "is_false")]
     pub(crate) has_spilled_activities: bool,
     /// The deletion that this instance is part of.
@@ -111,7 +111,7 @@ impl State {
         self.document_type == DocumentType::Deleted
     }
 
-    /// The texts in parts that it refers to.
+    /// References to the large values of the state that are stored in parts.
     pub(crate) fn parts(&self) -> impl Iterator<Item = &PartsRef> {
         let values = self.kv.values().chain(self.kv_delta.values().flatten()).map(|value| &value.value);
         let texts = self.custom_status.iter().chain(&self.execution.output).chain(values);
@@ -154,7 +154,7 @@ pub(crate) struct Execution {
     pub(crate) status: ExecutionStatus,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) output: Option<Text>,
-    /// The duroxide version that it is pinned to.
+    /// The duroxide version that the execution is pinned to.
     #[serde(rename = "pin", skip_serializing_if = "Option::is_none")]
     pub(crate) pinned_version: Option<String>,
     pub(crate) started_at: u64,
@@ -195,7 +195,8 @@ pub(crate) struct PastExecution {
     pub(crate) execution: Execution,
 }
 
-/// `h:{execution}:{n}`: a chunk of a history. It never changes.
+/// `h:{execution}:{n}`, or `h:{execution}:{n}:{staging id}` if it was staged: a chunk of a
+/// history. It never changes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Chunk {
@@ -208,7 +209,7 @@ pub(crate) struct Chunk {
     #[serde(rename = "hx")]
     pub(crate) execution: u64,
     pub(crate) event_data: String,
-    /// The staging under which it was written.
+    /// The id of the staging under which it was written.
     #[serde(rename = "mark", default, skip_serializing_if = "Option::is_none")]
     pub(crate) staging_id: Option<String>,
 }

@@ -36,14 +36,14 @@ pub(crate) struct Deletion {
     pub(crate) made_at: Stamp,
 }
 
-/// A message that may still be in delivery to an instance.
+/// A message that may still be in delivery to an instance that is being deleted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct MessageInDelivery {
     pub(crate) instance: String,
     pub(crate) id: String,
 }
 
-/// The stage of a deletion. It takes effect when it becomes `Committed`.
+/// The stage of a deletion. The deletion takes effect when its stage becomes `Committed`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum DeletionStage {
     Prepared,

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Bytes of one part as JSON. The service allows documents of 2 MiB.
+/// The most bytes of one part, as JSON. The service allows documents of 2 MiB.
 pub(crate) const PART_BYTES_MAX: usize = 1_500_000;
 
 /// A text, or the reference to its parts.
@@ -20,7 +20,7 @@ pub(crate) enum Text {
 /// A reference to the part documents of one text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct PartsRef {
-    /// The prefix of their ids, which no other document has.
+    /// The prefix of the ids of the parts. No other document has this prefix.
     #[serde(rename = "b")]
     pub(crate) prefix: String,
     #[serde(rename = "n")]
@@ -55,6 +55,7 @@ impl Text {
     pub(crate) fn stored_bytes(&self) -> usize {
         match self {
             Text::Inline(text) => json_bytes(text),
+            // 48 bytes for the member names and the numbers.
             Text::InParts(parts) => parts.prefix.len() + 48,
         }
     }
@@ -85,15 +86,15 @@ pub(crate) fn split_text(text: &str, bytes_max: usize) -> Vec<&str> {
     let mut pieces = Vec::new();
     let (mut start, mut bytes) = (0, 0);
     for (index, character) in text.char_indices() {
-        let more = match character.len_utf8() {
+        let width = match character.len_utf8() {
             1 => json_width(character),
-            more => more,
+            width => width,
         };
-        if bytes + more > bytes_max && index > start {
+        if bytes + width > bytes_max && index > start {
             pieces.push(&text[start..index]);
             (start, bytes) = (index, 0);
         }
-        bytes += more;
+        bytes += width;
     }
     if start < text.len() {
         pieces.push(&text[start..]);
