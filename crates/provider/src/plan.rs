@@ -1,12 +1,12 @@
-//! Plans the commit of a turn: from the state and the runtime's ack to the next state
-//! and all other writes of one batch. Planning is pure: no clock, no randomness, no
-//! I/O.
+//! Plans the commit of a turn: computes the next state and all other writes of one batch
+//! from the current state and the runtime's ack. Planning is pure: no clock, no
+//! randomness, no I/O.
 //!
 //! Invariants: a [`TurnPlan`] is committed whole or not at all, under the etag of the
 //! state it was planned from, and fits a batch by operations and by bytes. Too many
 //! activities, timers or cancellations go into a bundle, one document that is unpacked
-//! after the commit. Too large texts are split into parts. When the turn is still too
-//! large, everything except the state and a few small documents is staged: written
+//! after the commit. Texts that are too large are split into parts. When the turn is still
+//! too large, everything except the state and a few small documents is staged: written
 //! before the commit, under ids that only this plan has, and unused until the commit
 //! refers to it.
 
@@ -48,11 +48,12 @@ pub(crate) use schedule::tombstone;
 pub(crate) use size::COMMIT_BYTES_MAX;
 pub(crate) use spill::part_documents;
 
-/// Work items up to this size stay in their documents, unless the turn is too large.
+/// The largest work item that stays inline in its document, in a turn that fits a batch.
 pub(crate) const ITEM_BYTES_MAX: usize = 256 * 1024;
 
-/// A way to lay out a turn. The first layout that fits a batch is taken.
+/// How the documents of a turn are written. The first layout that fits a batch is used.
 struct BatchLayout {
+    /// Whether chunks, parts, bundles and outboxes are written before the commit.
     is_staged: bool,
     /// Larger work items are split into parts.
     item_bytes_max: usize,
@@ -64,10 +65,10 @@ const LAYOUTS: [BatchLayout; 3] = [
     BatchLayout { is_staged: true, item_bytes_max: 1024 },
 ];
 
-/// Nonces of committed turns that a state keeps. A process reads the state right after
-/// it lost an answer. If other processes have committed more turns than this by then,
-/// the process takes its lock as lost, and the runtime's next call for that turn is
-/// refused.
+/// The number of nonces of committed turns that a state keeps. A process reads the state
+/// right after it lost the answer to a commit. If other processes have committed more
+/// turns than this by then, the process treats its lock as lost, and the runtime's next
+/// call for that turn is refused.
 const RECENT_NONCES_MAX: usize = 8;
 
 /// The arguments of an ack: everything that the runtime passes at the end of a turn.
@@ -87,18 +88,20 @@ pub(crate) struct TurnAck {
 /// The stored data that a turn is planned from, together with the ack.
 pub(crate) struct Basis<'a> {
     pub(crate) state: &'a State,
-    /// The execution of the ack, when it is an earlier one that exists.
+    /// The document of the ack's execution, if that execution is not the current one and
+    /// its document exists.
     pub(crate) past: Option<Versioned<PastExecution>>,
     /// The state's bundles that still exist.
     pub(crate) bundles: &'a [Versioned<Bundle>],
     /// Messages that were taken with the lock and must not be delivered twice.
     pub(crate) dedup_entries: &'a [DedupEntry],
-    /// The first of [`TurnAck::stamps`] reserved stamps.
+    /// The first of [`TurnAck::stamps_max`] reserved stamps.
     pub(crate) now: Stamp,
     pub(crate) nonce: &'a str,
 }
 
-/// All writes of a commit. Its etag is that of the state it was planned from.
+/// All writes of a commit. The commit is conditional on the etag of the state that it was
+/// planned from.
 #[derive(Debug, Default)]
 pub(crate) struct TurnPlan {
     pub(crate) state: State,
@@ -106,6 +109,7 @@ pub(crate) struct TurnPlan {
     pub(crate) chunks: Vec<Chunk>,
     /// Parts of texts that are too large for their documents.
     pub(crate) parts: Vec<Part>,
+    /// Ids of the messages that the turn consumed. The commit deletes them.
     pub(crate) consumed: Vec<String>,
     pub(crate) activities: Vec<Activity>,
     pub(crate) messages: Vec<Message>,
@@ -116,29 +120,29 @@ pub(crate) struct TurnPlan {
     pub(crate) outboxes: Vec<Outbox>,
     /// Documents that are unused after the commit.
     pub(crate) garbage: Option<Garbage>,
-    /// When set, chunks, parts, bundles and outboxes are written before the commit,
+    /// If this is set, chunks, parts, bundles and outboxes are written before the commit,
     /// under this staging id.
     pub(crate) staging_id: Option<String>,
 }
 
-/// A write of an execution that is not the current one, with its etag if the document
-/// exists.
+/// A write of an execution that is not the current one.
 #[derive(Debug)]
 pub(crate) struct PastWrite {
     pub(crate) document: PastExecution,
+    /// The etag that the document must have; `None` if the document must not exist.
     pub(crate) etag: Option<Etag>,
 }
 
 impl Basis<'_> {
-    /// A text that is unique to this plan, for its document ids. A turn that is
-    /// planned again has another stamp.
+    /// A unique id of this plan, which is part of its document ids. A turn that is planned
+    /// again has another stamp.
     fn plan_id(&self) -> String {
         format!("{}.{:x}", self.nonce, self.now.0)
     }
 }
 
 impl TurnAck {
-    /// The number of stamps that a plan needs at most.
+    /// The most stamps that a plan needs.
     pub(crate) fn stamps_max(&self) -> usize {
         self.worker_items.len() + self.orchestrator_items.len() + 1
     }
@@ -152,23 +156,25 @@ impl TurnAck {
 
 /// Plans a turn.
 pub(crate) fn turn(basis: &Basis<'_>, ack: &TurnAck) -> Result<TurnPlan, Failure> {
-    fitting(|layout| attempt(basis, ack, layout))
+    with_first_fitting_layout(|layout| turn_in_layout(basis, ack, layout))
 }
 
-/// Plans the events of an ack as an addition to a history, and nothing else.
+/// Plans only the events of an ack: they are appended to the history.
 pub(crate) fn append(basis: &Basis<'_>, ack: &TurnAck) -> Result<TurnPlan, Failure> {
-    fitting(|layout| {
-        let mut plan = begin(basis, layout);
-        history::advance(&mut plan, basis, ack)?;
+    with_first_fitting_layout(|layout| {
+        let mut plan = begin_plan(basis, layout);
+        history::append_events(&mut plan, basis, ack)?;
         Ok(plan)
     })
 }
 
-/// Plans with the first layout that fits a batch.
-fn fitting(plan: impl Fn(&BatchLayout) -> Result<TurnPlan, Failure>) -> Result<TurnPlan, Failure> {
+/// Plans with one layout after the other until a plan fits a batch.
+fn with_first_fitting_layout(
+    plan: impl Fn(&BatchLayout) -> Result<TurnPlan, Failure>,
+) -> Result<TurnPlan, Failure> {
     for layout in &LAYOUTS {
         let plan = plan(layout)?;
-        if plan.is_fitting() {
+        if plan.fits_batch() {
             return Ok(plan);
         }
     }
@@ -179,7 +185,7 @@ fn fitting(plan: impl Fn(&BatchLayout) -> Result<TurnPlan, Failure>) -> Result<T
     ))
 }
 
-fn begin(basis: &Basis<'_>, layout: &BatchLayout) -> TurnPlan {
+fn begin_plan(basis: &Basis<'_>, layout: &BatchLayout) -> TurnPlan {
     let mut plan = TurnPlan { state: basis.state.clone(), ..TurnPlan::default() };
     plan.staging_id = layout.is_staged.then(|| basis.plan_id());
     plan.state.commit_number += 1;
@@ -191,36 +197,36 @@ fn begin(basis: &Basis<'_>, layout: &BatchLayout) -> TurnPlan {
     plan
 }
 
-fn attempt(basis: &Basis<'_>, ack: &TurnAck, layout: &BatchLayout) -> Result<TurnPlan, Failure> {
-    let mut plan = begin(basis, layout);
-    identify(&mut plan.state, &ack.metadata, basis.now.ms());
-    history::advance(&mut plan, basis, ack)?;
-    custom_status(&mut plan.state, &ack.history_delta);
+fn turn_in_layout(basis: &Basis<'_>, ack: &TurnAck, layout: &BatchLayout) -> Result<TurnPlan, Failure> {
+    let mut plan = begin_plan(basis, layout);
+    set_identity(&mut plan.state, &ack.metadata, basis.now.ms());
+    history::append_events(&mut plan, basis, ack)?;
+    update_custom_status(&mut plan.state, &ack.history_delta);
     key_values::apply(&mut plan.state, &ack.history_delta);
     let status = ack.metadata.status.as_deref().map(ExecutionStatus::from);
     if status.is_some_and(|status| status.is_terminal()) {
         key_values::merge(&mut plan.state);
     }
-    // The staging has a record of its own; this one needs another id.
+    // The garbage record of the staging has the plan id. This record needs another id.
     let garbage_suffix = format!("{}-", basis.plan_id());
     let mut garbage = Garbage::blank(&plan.state.instance_id, &garbage_suffix, basis.now);
-    release(&mut plan, basis, &mut garbage);
+    release_lock(&mut plan, basis, &mut garbage);
     let mut spill = Spill::new(&plan.state.instance_id, &basis.plan_id(), layout.is_staged);
-    spill.state(&mut plan.state);
+    spill.split_state_values(&mut plan.state);
     if let Some(past) = &mut plan.past {
-        spill.execution(&mut past.document.execution);
+        spill.split_output(&mut past.document.execution);
     }
     schedule::apply(&mut plan, basis, ack, layout, &mut spill, &mut garbage)?;
     plan.state.has_children |= ack.starts_child_of(&plan.state.instance_id);
     ack.retention.schedule_removal(&mut plan.state, basis.now.ms());
     plan.parts = spill.into_parts();
-    garbage.parts.extend(dropped(basis, &plan));
+    garbage.parts.extend(unreferenced_parts(basis, &plan));
     plan.garbage = Some(garbage).filter(|garbage| !garbage.is_empty());
     Ok(plan)
 }
 
-/// Texts in parts that the old state refers to and the new one does not.
-fn dropped(basis: &Basis<'_>, plan: &TurnPlan) -> Vec<PartsRef> {
+/// References to parts that the old documents have and the new ones do not.
+fn unreferenced_parts(basis: &Basis<'_>, plan: &TurnPlan) -> Vec<PartsRef> {
     let past = basis.past.iter().filter_map(|past| past.value.execution.output.as_ref());
     let mut before: BTreeSet<&PartsRef> = basis.state.parts().chain(past.filter_map(Text::parts)).collect();
     let past = plan.past.iter().filter_map(|past| past.document.execution.output.as_ref());
@@ -230,8 +236,9 @@ fn dropped(basis: &Basis<'_>, plan: &TurnPlan) -> Vec<PartsRef> {
     before.into_iter().cloned().collect()
 }
 
-/// The first commit with a name and version makes the instance visible.
-fn identify(state: &mut State, metadata: &ExecutionMetadata, now_ms: u64) {
+/// Sets the orchestration's name and version. The first commit with both makes the
+/// instance visible to management operations.
+fn set_identity(state: &mut State, metadata: &ExecutionMetadata, now_ms: u64) {
     let (Some(name), Some(version)) = (&metadata.orchestration_name, &metadata.orchestration_version) else {
         return;
     };
@@ -244,8 +251,8 @@ fn identify(state: &mut State, metadata: &ExecutionMetadata, now_ms: u64) {
     state.version = Some(version.clone());
 }
 
-/// Applies the last status update of the turn. The version grows by one.
-fn custom_status(state: &mut State, delta: &[Event]) {
+/// Applies the last custom status of the turn, if there is one, and increments its version.
+fn update_custom_status(state: &mut State, delta: &[Event]) {
     let last = delta.iter().rev().find_map(|event| match &event.kind {
         EventKind::CustomStatusUpdated { status } => Some(status.clone()),
         _ => None,
@@ -256,8 +263,8 @@ fn custom_status(state: &mut State, delta: &[Event]) {
     }
 }
 
-/// Ends the lock and consumes the messages that were taken with it.
-fn release(plan: &mut TurnPlan, basis: &Basis<'_>, garbage: &mut Garbage) {
+/// Removes the lock, and consumes the messages that were taken with it.
+fn release_lock(plan: &mut TurnPlan, basis: &Basis<'_>, garbage: &mut Garbage) {
     if let Some(lock) = plan.state.lock.take() {
         plan.consumed = lock.attempts.into_keys().collect();
         garbage.parts = lock.parts;

@@ -8,7 +8,7 @@ use crate::documents::text::{PART_BYTES_MAX, Text, split_text};
 use crate::documents::{Chunk, DocumentType, Execution, ExecutionStatus, PastExecution, State};
 use crate::failure::Failure;
 
-/// The most bytes of history that the state document keeps. Every commit rewrites them.
+/// The most bytes of history that stay in the state document. Every commit rewrites them.
 const TAIL_BYTES_MAX: usize = 8 * 1024;
 
 pub(crate) fn past_id(execution: u64) -> String {
@@ -17,38 +17,38 @@ pub(crate) fn past_id(execution: u64) -> String {
 
 /// Appends the turn's events. A newer execution becomes the current one; events of an
 /// older execution are appended to the document of that execution.
-pub(super) fn advance(plan: &mut TurnPlan, basis: &Basis<'_>, ack: &TurnAck) -> Result<(), Failure> {
+pub(super) fn append_events(plan: &mut TurnPlan, basis: &Basis<'_>, ack: &TurnAck) -> Result<(), Failure> {
     let now_ms = basis.now.ms();
     if ack.execution < plan.state.execution.number {
         let (before, etag) = match &basis.past {
             Some(past) => (Some(past.value.execution.clone()), Some(past.etag.clone())),
             None => (None, None),
         };
-        let mut past = before.unwrap_or_else(|| begun(ack.execution, now_ms));
+        let mut past = before.unwrap_or_else(|| new_execution(ack.execution, now_ms));
         set_status(&mut past, ack, now_ms);
         let mut text = String::new();
-        append(&mut past, &mut text, &ack.history_delta)?;
-        flush(plan, &mut past, &mut text);
-        plan.past = Some(PastWrite { document: as_past(&plan.state, past), etag });
+        append_lines(&mut past, &mut text, &ack.history_delta)?;
+        move_to_chunks(plan, &mut past, &mut text);
+        plan.past = Some(PastWrite { document: past_execution(&plan.state, past), etag });
         return Ok(());
     }
     if ack.execution > plan.state.execution.number {
-        retire(plan);
-        plan.state.execution = begun(ack.execution, now_ms);
+        move_to_past(plan);
+        plan.state.execution = new_execution(ack.execution, now_ms);
     }
     set_status(&mut plan.state.execution, ack, now_ms);
     let State { execution, event_data, .. } = &mut plan.state;
-    append(execution, event_data, &ack.history_delta)?;
+    append_lines(execution, event_data, &ack.history_delta)?;
     if plan.state.event_data.len() > TAIL_BYTES_MAX {
         let (mut execution, mut text) =
             (std::mem::take(&mut plan.state.execution), std::mem::take(&mut plan.state.event_data));
-        flush(plan, &mut execution, &mut text);
+        move_to_chunks(plan, &mut execution, &mut text);
         (plan.state.execution, plan.state.event_data) = (execution, text);
     }
     Ok(())
 }
 
-fn begun(execution: u64, now_ms: u64) -> Execution {
+fn new_execution(execution: u64, now_ms: u64) -> Execution {
     Execution {
         number: execution,
         status: ExecutionStatus::Running,
@@ -58,17 +58,17 @@ fn begun(execution: u64, now_ms: u64) -> Execution {
 }
 
 /// Turns the current execution into a past one, with its whole history in chunks.
-fn retire(plan: &mut TurnPlan) {
+fn move_to_past(plan: &mut TurnPlan) {
     if plan.state.execution.number == 0 {
         return;
     }
     let mut execution = std::mem::take(&mut plan.state.execution);
     let mut text = std::mem::take(&mut plan.state.event_data);
-    flush(plan, &mut execution, &mut text);
-    plan.past = Some(PastWrite { document: as_past(&plan.state, execution), etag: None });
+    move_to_chunks(plan, &mut execution, &mut text);
+    plan.past = Some(PastWrite { document: past_execution(&plan.state, execution), etag: None });
 }
 
-fn as_past(state: &State, execution: Execution) -> PastExecution {
+fn past_execution(state: &State, execution: Execution) -> PastExecution {
     PastExecution {
         id: past_id(execution.number),
         instance_id: state.instance_id.clone(),
@@ -90,8 +90,8 @@ fn set_status(execution: &mut Execution, ack: &TurnAck, now_ms: u64) {
     }
 }
 
-/// Appends events. Their ids must follow those of the history.
-fn append(execution: &mut Execution, text: &mut String, events: &[Event]) -> Result<(), Failure> {
+/// Appends events, one per line. Their ids must be greater than those of the history.
+fn append_lines(execution: &mut Execution, text: &mut String, events: &[Event]) -> Result<(), Failure> {
     for event in events {
         if event.event_id <= execution.last_event_id {
             return Err(Failure::Refused(format!(
@@ -113,9 +113,9 @@ fn append(execution: &mut Execution, text: &mut String, events: &[Event]) -> Res
     Ok(())
 }
 
-/// Moves text into chunks. A cut may fall within an event: readers join the chunks before
-/// they parse events.
-fn flush(plan: &mut TurnPlan, execution: &mut Execution, text: &mut String) {
+/// Moves the text into chunks. A chunk may end within an event: readers join the chunks
+/// before they parse events.
+fn move_to_chunks(plan: &mut TurnPlan, execution: &mut Execution, text: &mut String) {
     let staging_id = plan.staging_id.as_deref();
     for piece in split_text(text, PART_BYTES_MAX) {
         plan.chunks.push(Chunk {

@@ -10,7 +10,7 @@ use crate::documents::stamp::Stamp;
 use crate::documents::{Activity, DocumentType, ENQUEUED_FIRST, Message, State};
 use crate::failure::Failure;
 
-/// Bytes of an instance id: the service's limit for a partition key.
+/// The most bytes of an instance id: the service's limit for a partition key.
 const INSTANCE_BYTES_MAX: usize = 2048;
 
 /// The instance that a message is for.
@@ -37,7 +37,7 @@ pub(crate) fn message_document(
     now: Stamp,
     delay: Option<Duration>,
 ) -> Result<Message, Failure> {
-    let (visible_at, enq) = match (item, delay) {
+    let (visible_at, enqueued_at) = match (item, delay) {
         (_, Some(delay)) if !delay.is_zero() => (now.plus(delay), now.plus(delay)),
         (WorkItem::TimerFired { fire_at_ms, .. }, _) if *fire_at_ms > now.ms() => {
             (Stamp::at_ms(*fire_at_ms), Stamp::at_ms(*fire_at_ms))
@@ -51,12 +51,12 @@ pub(crate) fn message_document(
     };
     Ok(Message {
         id,
-        instance_id: checked(target_instance(item))?,
+        instance_id: check_instance_id(target_instance(item))?,
         document_type: DocumentType::Message,
         visible_at,
-        enqueued_at: enq,
+        enqueued_at,
         attempt_count: 0,
-        item: encode(item)?.into(),
+        item: to_json(item)?.into(),
         needs_dedup: needs_dedup(item),
         low_water_mark: 0,
         incarnation: None,
@@ -66,9 +66,14 @@ pub(crate) fn message_document(
     })
 }
 
-/// Converts a timer to the provider's clock. The runtime sets timers by its machine's
-/// clock; the provider's clock is `offset_ms` ahead of it.
-pub(super) fn set_by_our_clock(message: &mut Message, item: &WorkItem, offset_ms: i64, now: Stamp) {
+/// Converts the due time of a timer to the provider's clock, which is `offset_ms` ahead of
+/// the runtime's clock. Other messages are not changed.
+pub(super) fn convert_timer_to_provider_clock(
+    message: &mut Message,
+    item: &WorkItem,
+    offset_ms: i64,
+    now: Stamp,
+) {
     let WorkItem::TimerFired { fire_at_ms, .. } = item else { return };
     let due = fire_at_ms.saturating_add_signed(offset_ms);
     if offset_ms != 0 && due > now.ms() {
@@ -78,9 +83,9 @@ pub(super) fn set_by_our_clock(message: &mut Message, item: &WorkItem, offset_ms
     }
 }
 
-/// Adds the incarnation to a start of a child or to a child's result. The result is only
-/// for the incarnation of the parent that started the child.
-pub(super) fn address(message: &mut Message, item: &WorkItem, sender: &State) {
+/// Adds the parent's incarnation to a start of a child or to a child's result. The result
+/// is only for the incarnation of the parent that started the child.
+pub(super) fn set_parent_incarnation(message: &mut Message, item: &WorkItem, sender: &State) {
     if message.start_parent.as_ref() == Some(&sender.instance_id) {
         message.parent_incarnation = Some(sender.incarnation.clone());
     }
@@ -92,8 +97,9 @@ pub(super) fn address(message: &mut Message, item: &WorkItem, sender: &State) {
     }
 }
 
-/// Whether the runtime would process the item twice. It recognises completions by their
-/// event, and a second cancellation changes nothing.
+/// Whether the provider must not deliver the item twice, because the runtime would process
+/// it twice. The runtime recognises completions and timers by their event id, and a second
+/// cancellation changes nothing. A `ContinueAsNew` is created by one commit only.
 fn needs_dedup(item: &WorkItem) -> bool {
     match item {
         WorkItem::StartOrchestration { .. }
@@ -121,12 +127,12 @@ pub(crate) fn activity_document(item: &WorkItem, now: Stamp) -> Result<Activity,
     };
     Ok(Activity {
         id: activity_id(*execution_id, *id),
-        instance_id: checked(instance)?,
+        instance_id: check_instance_id(instance)?,
         document_type: DocumentType::Activity,
         visible_at: now.visible_at_once(),
         enqueued_at: now,
         attempt_count: 0,
-        item: encode(item)?.into(),
+        item: to_json(item)?.into(),
         tag: tag.clone(),
         session_id: session_id.clone(),
         lock_nonce: None,
@@ -134,12 +140,12 @@ pub(crate) fn activity_document(item: &WorkItem, now: Stamp) -> Result<Activity,
     })
 }
 
-fn encode(item: &WorkItem) -> Result<String, Failure> {
+fn to_json(item: &WorkItem) -> Result<String, Failure> {
     serde_json::to_string(item)
         .map_err(|error| Failure::Refused(format!("the work item cannot be written as JSON: {error}")))
 }
 
-fn checked(instance: &str) -> Result<String, Failure> {
+fn check_instance_id(instance: &str) -> Result<String, Failure> {
     if instance.len() > INSTANCE_BYTES_MAX {
         return Err(Failure::Refused(format!(
             "an instance id has {} bytes; a partition key may have {INSTANCE_BYTES_MAX}",
@@ -149,9 +155,9 @@ fn checked(instance: &str) -> Result<String, Failure> {
     Ok(instance.to_owned())
 }
 
-/// The sender part of a message id. An instance that was deleted and created again is
-/// another sender.
-pub(super) fn source(instance: &str, incarnation: &str) -> String {
+/// The sender in the id of a message that an instance sends. An instance that was deleted
+/// and created again is another sender.
+pub(super) fn sender_hash(instance: &str, incarnation: &str) -> String {
     let mut hash = Sha256::new();
     hash.update(instance.as_bytes());
     hash.update([0]);

@@ -1,5 +1,6 @@
-//! Key-value pairs: the changes of the current execution are kept as a delta. When the
-//! execution ends they are merged into the base of the next one.
+//! Key-value pairs of an instance. The changes of the current execution are kept as a
+//! delta. When the execution ends, the delta is merged into the base, which the next
+//! execution starts from.
 
 use duroxide::{Event, EventKind};
 
@@ -14,7 +15,7 @@ pub(super) fn apply(state: &mut State, delta: &[Event]) {
                 state.kv_delta.insert(key.clone(), Some(value));
             }
             EventKind::KeyValueCleared { key } => {
-                // A removal is only needed for a key of the base.
+                // The delta needs a removal only for a key that is in the base.
                 match state.kv.contains_key(key) {
                     true => state.kv_delta.insert(key.clone(), None),
                     false => state.kv_delta.remove(key),

@@ -1,8 +1,8 @@
-//! Retention: how long ended instances are kept, and how a state that ends is marked for
-//! removal.
+//! Retention: how long ended instances are kept, and how the removal of an ended instance
+//! is scheduled.
 //!
 //! An instance is removed with its whole tree, a fixed time after its root has ended,
-//! and never while any instance of the tree runs. There are two ways:
+//! and never while any instance of the tree runs. It is removed in one of two ways:
 //!
 //! - An instance of one document (its history fits the state, it never continued as new,
 //!   it has no children) gets a time to live in the commit that ends it. The service
@@ -22,28 +22,30 @@ use crate::timing::RETENTION_BY_TTL_MIN;
 /// The retention settings that a plan needs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Retention {
+    /// How long an instance is kept after it has ended; `None` keeps it forever.
     pub(crate) finished_for: Option<Duration>,
     /// Whether the container has time to live switched on.
     pub(crate) is_ttl_on: bool,
 }
 
 impl Retention {
-    /// Marks a state that has ended: by a time to live, or for the reconciler.
+    /// Schedules the removal of an instance that has ended: by a time to live, or by the
+    /// reconciler.
     pub(crate) fn schedule_removal(self, state: &mut State, now_ms: u64) {
         let Some(finished_for) = self.finished_for.filter(|_| is_finished_root(state)) else { return };
-        if self.is_ttl_on && finished_for >= RETENTION_BY_TTL_MIN && is_alone(state) {
+        if self.is_ttl_on && finished_for >= RETENTION_BY_TTL_MIN && is_single_document(state) {
             let seconds = u32::try_from(finished_for.as_secs()).unwrap_or(u32::MAX);
             (state.ttl, state.repair_at) = (Some(seconds.min(i32::MAX as u32)), None);
             return;
         }
-        let since = Stamp::at_ms(state.execution.completed_at.unwrap_or(now_ms));
-        (state.ttl, state.repair_at) = (None, Some(since.plus(finished_for)));
+        let ended_at = Stamp::at_ms(state.execution.completed_at.unwrap_or(now_ms));
+        (state.ttl, state.repair_at) = (None, Some(ended_at.plus(finished_for)));
     }
 
-    /// Whether a message without an instance has waited longer than the retention: its
-    /// instance was removed, or never started.
-    pub(crate) fn is_message_expired(self, sent: Stamp, now: Stamp) -> bool {
-        self.finished_for.is_some_and(|time| sent.plus(time) < now)
+    /// Whether a message to an instance that does not exist has waited longer than the
+    /// retention. The instance was removed, or it never started.
+    pub(crate) fn is_message_expired(self, enqueued_at: Stamp, now: Stamp) -> bool {
+        self.finished_for.is_some_and(|time| enqueued_at.plus(time) < now)
     }
 }
 
@@ -57,7 +59,7 @@ pub(crate) fn is_finished(state: &State) -> bool {
 }
 
 /// Whether the state is the instance's only document.
-fn is_alone(state: &State) -> bool {
+fn is_single_document(state: &State) -> bool {
     state.execution.number == 1
         && state.execution.chunks.is_empty()
         && state.bundles.is_empty()

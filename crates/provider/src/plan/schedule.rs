@@ -19,10 +19,10 @@ use crate::timing::CANCELLED_TTL;
 /// The most activities, messages and cancellations that become documents of the commit.
 /// If there are more, they are packed into bundles. A batch needs room for 64 consumed
 /// messages and the state.
-const LOOSE_MAX: usize = 30;
+const UNBUNDLED_MAX: usize = 30;
 
 /// The most bytes of activities and messages that become documents of the commit.
-const LOOSE_BYTES_MAX: usize = 600_000;
+const UNBUNDLED_BYTES_MAX: usize = 600_000;
 
 /// Adds the scheduled work to the plan.
 pub(super) fn apply(
@@ -34,7 +34,7 @@ pub(super) fn apply(
     garbage: &mut Garbage,
 ) -> Result<(), Failure> {
     let Scheduled { activities, messages, outgoing, mut cancelled } =
-        scheduled(&mut plan.state, basis.now, ack, layout, spill)?;
+        scheduled_work(&mut plan.state, basis.now, ack, layout, spill)?;
     if plan.state.has_spilled_activities {
         garbage.activities = cancelled.iter().cloned().collect();
         garbage.activities.sort();
@@ -44,25 +44,25 @@ pub(super) fn apply(
     plan.state.is_continued = messages.iter().any(|message| message.enqueued_at <= ENQUEUED_FIRST);
     let instance = plan.state.instance_id.clone();
     let staging_id = plan.staging_id.clone();
-    let origin = bundles::Origin {
+    let packed_turn = bundles::PackedTurn {
         instance: &instance,
-        seq: plan.state.commit_number,
+        commit_number: plan.state.commit_number,
         now: basis.now,
         staging_id: staging_id.as_deref(),
     };
-    plan.outboxes = bundles::outboxes(&origin, outgoing);
+    plan.outboxes = bundles::outboxes(&packed_turn, outgoing);
     let mut cancelled: Vec<String> = cancelled.into_iter().collect();
     cancelled.sort();
     let bytes = bundles::bytes(&activities, &messages);
-    if activities.len() + messages.len() + cancelled.len() <= LOOSE_MAX && bytes <= LOOSE_BYTES_MAX {
+    if activities.len() + messages.len() + cancelled.len() <= UNBUNDLED_MAX && bytes <= UNBUNDLED_BYTES_MAX {
         plan.cancelled = cancelled.into_iter().map(|id| tombstone(&instance, id)).collect();
         (plan.activities, plan.messages) = (activities, messages);
         return Ok(());
     }
     // The start of the next execution must be written by this commit.
-    let (now, later) = messages.into_iter().partition(|message| message.enqueued_at <= ENQUEUED_FIRST);
-    plan.messages = now;
-    plan.bundles = bundles::bundles(&origin, activities, later, cancelled);
+    let (starts, others) = messages.into_iter().partition(|message| message.enqueued_at <= ENQUEUED_FIRST);
+    plan.messages = starts;
+    plan.bundles = bundles::bundles(&packed_turn, activities, others, cancelled);
     plan.state.bundles.extend(plan.bundles.iter().map(|bundle| bundle.id.clone()));
     Ok(())
 }
@@ -78,7 +78,7 @@ struct Scheduled {
     cancelled: HashSet<String>,
 }
 
-fn scheduled(
+fn scheduled_work(
     state: &mut State,
     now: Stamp,
     ack: &TurnAck,
@@ -86,46 +86,47 @@ fn scheduled(
     spill: &mut Spill,
 ) -> Result<Scheduled, Failure> {
     let mut stamp = now;
-    let mut next = || {
+    let mut next_stamp = || {
         stamp.0 += 1;
         stamp
     };
     let mut cancelled: HashSet<String> =
         ack.cancelled.iter().map(|target| activity_id(target.execution_id, target.activity_id)).collect();
-    let inc = Some(state.incarnation.clone());
+    let incarnation = Some(state.incarnation.clone());
     let (mut activities, mut messages, mut outgoing) = (Vec::new(), Vec::new(), Vec::new());
     for item in &ack.worker_items {
-        let mut activity = activity_document(item, next())?;
-        // Scheduled and cancelled in one turn: neither is written.
+        let mut activity = activity_document(item, next_stamp())?;
+        // An activity that is scheduled and cancelled in one turn is not written, and
+        // needs no tombstone.
         if !cancelled.remove(&activity.id) {
-            activity.incarnation = inc.clone();
-            state.has_spilled_activities |= spill.activity(&mut activity, layout.item_bytes_max);
+            activity.incarnation = incarnation.clone();
+            state.has_spilled_activities |= spill.split_activity(&mut activity, layout.item_bytes_max);
             activities.push(activity);
         }
     }
-    let source = items::source(&state.instance_id, &state.incarnation);
+    let sender = items::sender_hash(&state.instance_id, &state.incarnation);
     for (position, item) in ack.orchestrator_items.iter().enumerate() {
         let is_own = target_instance(item) == state.instance_id;
         let id = match is_own {
             true => format!("n:{:x}:{position:05}", state.commit_number),
-            false => sent_message_id(&source, state.commit_number, position),
+            false => sent_message_id(&sender, state.commit_number, position),
         };
-        let mut message = message_document(item, id, next(), None)?;
-        items::address(&mut message, item, state);
+        let mut message = message_document(item, id, next_stamp(), None)?;
+        items::set_parent_incarnation(&mut message, item, state);
         if is_own {
-            items::set_by_our_clock(&mut message, item, ack.clock_offset_ms, now);
+            items::convert_timer_to_provider_clock(&mut message, item, ack.clock_offset_ms, now);
         }
-        spill.message(&mut message, layout.item_bytes_max);
+        spill.split_message(&mut message, layout.item_bytes_max);
         match is_own {
-            true => messages.push(Message { incarnation: inc.clone(), ..message }),
+            true => messages.push(Message { incarnation: incarnation.clone(), ..message }),
             false => outgoing.push(message),
         }
     }
     Ok(Scheduled { activities, messages, outgoing, cancelled })
 }
 
-/// Marks cancelled activities in bundles that are not unpacked yet. They need no
-/// tombstone.
+/// Records cancelled activities in bundles that are not unpacked yet, and removes their ids
+/// from `cancelled`: they need no tombstone.
 fn edit_bundles(bundles: &[Versioned<Bundle>], cancelled: &mut HashSet<String>) -> Vec<Versioned<Bundle>> {
     let mut edited = Vec::new();
     for bundle in bundles {

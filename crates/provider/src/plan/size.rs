@@ -8,8 +8,8 @@ use super::TurnPlan;
 /// The most operations of a batch: the service's limit.
 pub(crate) const OPERATIONS_MAX: usize = 100;
 
-/// The most bytes of a commit. The service allows 2 MiB; the difference is for the
-/// service's own accounting.
+/// The most bytes of a commit. The service allows 2 MiB, and may count more bytes than
+/// this crate does.
 pub(crate) const COMMIT_BYTES_MAX: usize = 1_800_000;
 
 /// Bytes of an operation without its document: its kind, id and etag.
@@ -20,9 +20,9 @@ const OPERATION_BYTES: usize = 160;
 const STATE_BYTES_MAX: usize = 1_200_000;
 
 impl TurnPlan {
-    /// Whether it fits one batch.
-    pub(super) fn is_fitting(&self) -> bool {
-        let state = json(&self.state);
+    /// Whether the plan fits one batch.
+    pub(super) fn fits_batch(&self) -> bool {
+        let state = json_bytes(&self.state);
         state <= STATE_BYTES_MAX
             && self.operations() <= OPERATIONS_MAX
             && state + self.bytes() <= COMMIT_BYTES_MAX
@@ -30,11 +30,12 @@ impl TurnPlan {
 
     /// The number of operations of the commit.
     pub(crate) fn operations(&self) -> usize {
-        let staged = match &self.staging_id {
+        let chunks_and_parts = match &self.staging_id {
+            // The commit deletes the garbage record of the staging.
             Some(_) => 1,
             None => self.chunks.len() + self.parts.len(),
         };
-        1 + staged
+        1 + chunks_and_parts
             + self.activities.len()
             + self.messages.len()
             + usize::from(self.past.is_some())
@@ -49,23 +50,28 @@ impl TurnPlan {
     /// Bytes of the commit without the state.
     fn bytes(&self) -> usize {
         let mut bytes = self.operations() * OPERATION_BYTES;
-        bytes += all(&self.activities) + all(&self.messages) + all(&self.cancelled);
-        bytes += self.past.as_ref().map_or(0, |past| json(&past.document));
-        bytes += self.garbage.as_ref().map_or(0, json);
-        bytes += self.edited_bundles.iter().map(|bundle| all(&bundle.value.skip)).sum::<usize>();
+        bytes += total_json_bytes(&self.activities)
+            + total_json_bytes(&self.messages)
+            + total_json_bytes(&self.cancelled);
+        bytes += self.past.as_ref().map_or(0, |past| json_bytes(&past.document));
+        bytes += self.garbage.as_ref().map_or(0, json_bytes);
+        bytes += self.edited_bundles.iter().map(|bundle| total_json_bytes(&bundle.value.skip)).sum::<usize>();
         if self.staging_id.is_none() {
-            bytes += all(&self.chunks) + all(&self.parts) + all(&self.bundles) + all(&self.outboxes);
+            bytes += total_json_bytes(&self.chunks)
+                + total_json_bytes(&self.parts)
+                + total_json_bytes(&self.bundles)
+                + total_json_bytes(&self.outboxes);
         }
         bytes
     }
 }
 
-fn all<T: Serialize>(values: &[T]) -> usize {
-    values.iter().map(json).sum()
+fn total_json_bytes<T: Serialize>(values: &[T]) -> usize {
+    values.iter().map(json_bytes).sum()
 }
 
 /// Bytes of a document as JSON, without building the text.
-fn json<T: Serialize>(value: &T) -> usize {
+fn json_bytes<T: Serialize>(value: &T) -> usize {
     struct Count(usize);
     impl std::io::Write for Count {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {

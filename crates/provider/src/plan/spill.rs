@@ -1,9 +1,9 @@
-//! Splits texts that are too large for their document into parts: single values above the
-//! limit of a document, and, in a turn that does not fit a batch, every work item above a
-//! few kilobytes.
+//! `Spill` splits large texts of a turn into part documents: work items above the limit of
+//! the layout, values of the state above 96 KiB, and key-value pairs when all of them
+//! together are above 192 KiB.
 
 use crate::documents::text::{PART_BYTES_MAX, PartsRef, Text, json_bytes, split_text};
-use crate::documents::{Activity, DocumentType, Execution, KvValue, Message, Part, State};
+use crate::documents::{Activity, DocumentType, Execution, Message, Part, State};
 
 /// The most bytes of a value (other than a key-value pair) that stays in the state.
 const STATE_VALUE_BYTES_MAX: usize = 96 * 1024;
@@ -15,13 +15,14 @@ const KV_BYTES_MAX: usize = 192 * 1024;
 /// of these sizes are split, then values above the next.
 const KV_LIMITS: [usize; 3] = [16 * 1024, 2 * 1024, 128];
 
-/// Creates parts, under ids that no other plan has.
+/// Splits texts and collects their parts, under ids that no other plan has.
 #[derive(Debug, Default)]
 pub(super) struct Spill {
     instance: String,
     plan_id: String,
     is_staged: bool,
-    texts: usize,
+    /// The number of texts that were split.
+    text_count: usize,
     parts: Vec<Part>,
 }
 
@@ -35,70 +36,76 @@ impl Spill {
         self.parts
     }
 
-    /// Splits a message's item when it is above the limit.
-    pub(super) fn message(&mut self, message: &mut Message, limit: usize) {
-        self.text(&mut message.item, "b", limit, None);
+    /// Splits the work item of a message if it is above the limit.
+    pub(super) fn split_message(&mut self, message: &mut Message, limit: usize) {
+        self.split(&mut message.item, "b", limit, None);
     }
 
-    /// Splits an activity's item when it is above the limit. Returns whether it did.
-    pub(super) fn activity(&mut self, activity: &mut Activity, limit: usize) -> bool {
-        self.text(&mut activity.item, "b", limit, Some(&activity.id))
+    /// Splits the work item of an activity if it is above the limit. Returns whether it
+    /// was split.
+    pub(super) fn split_activity(&mut self, activity: &mut Activity, limit: usize) -> bool {
+        self.split(&mut activity.item, "b", limit, Some(&activity.id))
     }
 
     /// Splits large values of the state, so that the state stays small.
-    pub(super) fn state(&mut self, state: &mut State) {
+    pub(super) fn split_state_values(&mut self, state: &mut State) {
         if let Some(status) = &mut state.custom_status {
-            self.text(status, "k", STATE_VALUE_BYTES_MAX, None);
+            self.split(status, "k", STATE_VALUE_BYTES_MAX, None);
         }
-        self.execution(&mut state.execution);
+        self.split_output(&mut state.execution);
         for limit in KV_LIMITS {
-            let weight = |value: &KvValue| value.value.stored_bytes();
-            let base: usize = state.kv.values().map(weight).sum();
-            if base + state.kv_delta.values().flatten().map(weight).sum::<usize>() <= KV_BYTES_MAX {
+            let values = state.kv.values().chain(state.kv_delta.values().flatten());
+            let bytes: usize = values.map(|value| value.value.stored_bytes()).sum();
+            if bytes <= KV_BYTES_MAX {
                 return;
             }
             for value in state.kv.values_mut().chain(state.kv_delta.values_mut().flatten()) {
-                self.text(&mut value.value, "k", limit, None);
+                self.split(&mut value.value, "k", limit, None);
             }
         }
     }
 
-    pub(super) fn execution(&mut self, execution: &mut Execution) {
+    /// Splits the output of an execution if it is large.
+    pub(super) fn split_output(&mut self, execution: &mut Execution) {
         if let Some(output) = &mut execution.output {
-            self.text(output, "k", STATE_VALUE_BYTES_MAX, None);
+            self.split(output, "k", STATE_VALUE_BYTES_MAX, None);
         }
     }
 
-    fn text(&mut self, text: &mut Text, prefix: &str, limit: usize, of: Option<&str>) -> bool {
+    /// Splits a text if it is above the limit. `id_kind` begins the ids of its parts;
+    /// `activity` is set if the text is the input of an activity.
+    fn split(&mut self, text: &mut Text, id_kind: &str, limit: usize, activity: Option<&str>) -> bool {
         let Text::Inline(whole) = text else { return false };
         if json_bytes(whole) <= limit {
             return false;
         }
-        let name = format!("{prefix}:{}:{:x}", self.plan_id, self.texts);
-        let parts = part_documents(&self.instance, &name, whole, self.is_staged.then_some(&self.plan_id), of);
-        let n = u32::try_from(parts.len()).unwrap_or(u32::MAX);
-        *text = Text::InParts(PartsRef { prefix: name, count: n, len: whole.len() as u64 });
-        self.texts += 1;
+        let prefix = format!("{id_kind}:{}:{:x}", self.plan_id, self.text_count);
+        let staging_id = self.is_staged.then_some(&self.plan_id);
+        let parts = part_documents(&self.instance, &prefix, whole, staging_id, activity);
+        let count = u32::try_from(parts.len()).unwrap_or(u32::MAX);
+        *text = Text::InParts(PartsRef { prefix, count, len: whole.len() as u64 });
+        self.text_count += 1;
         self.parts.extend(parts);
         true
     }
 }
 
-/// The part documents of a text.
+/// The part documents of a text. `activity` is the id of the activity whose input the text
+/// is, if it is one.
 pub(crate) fn part_documents(
     instance: &str,
-    name: &str,
+    prefix: &str,
     text: &str,
     staging_id: Option<&String>,
-    of: Option<&str>,
+    activity: Option<&str>,
 ) -> Vec<Part> {
     let part = |(n, data): (usize, &str)| Part {
-        id: format!("{name}:{n}"),
+        id: format!("{prefix}:{n}"),
         instance_id: instance.to_owned(),
         document_type: DocumentType::Part,
         data: data.to_owned(),
         staging_id: staging_id.cloned(),
-        activity: of.map(str::to_owned),
+        activity: activity.map(str::to_owned),
     };
     split_text(text, PART_BYTES_MAX).into_iter().enumerate().map(part).collect()
 }

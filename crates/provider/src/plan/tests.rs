@@ -6,7 +6,7 @@ use super::*;
 use crate::documents::Lock;
 
 const INSTANCE: &str = "order-1";
-/// Operations of a batch: the service's limit.
+/// The most operations of a batch: the service's limit.
 const OPERATIONS_MAX: usize = 100;
 
 mod random;
@@ -57,22 +57,23 @@ fn plan_with(state: &State, bundles: &[Versioned<Bundle>], ack: &TurnAck) -> Res
 }
 
 fn plan(state: &State, ack: &TurnAck) -> TurnPlan {
-    plan_with(state, &[], ack).expect("the turn is in order")
+    plan_with(state, &[], ack).expect("the turn can be planned")
 }
 
 #[test]
 fn the_largest_turn_fits_one_batch() {
     let mut state = state();
-    let lock = state.lock.as_mut().expect("it has one");
+    let lock = state.lock.as_mut().expect("the state is locked");
     lock.attempts = (0..64).map(|n| (format!("m:{n}"), 1)).collect();
     state.execution.number = 1;
     state.event_data = "x".repeat(9000);
-    let other = |n: u64| WorkItem::CancelInstance { instance: format!("child-{n}"), reason: String::new() };
+    let cancel_child =
+        |n: u64| WorkItem::CancelInstance { instance: format!("child-{n}"), reason: String::new() };
     for count in [0, 10, 29, 30, 31, 1000] {
         let mut ack = ack(2);
         ack.history_delta = (1..=count).map(event).collect();
         ack.worker_items = (0..count).map(work).collect();
-        ack.orchestrator_items = (0..200).map(other).collect();
+        ack.orchestrator_items = (0..200).map(cancel_child).collect();
         ack.cancelled = (5000..5000 + count).map(cancel).collect();
         let plan = plan(&state, &ack);
         assert!(plan.operations() <= OPERATIONS_MAX, "{count}: {}", plan.operations());
@@ -97,15 +98,15 @@ fn a_cancellation_applies_to_a_bundle_that_is_not_unpacked() {
     let mut first = ack(1);
     first.worker_items = (1..=40).map(work).collect();
     let planned = plan(&state(), &first);
-    let [bundle] = planned.bundles.as_slice() else { panic!("forty are too many to be loose") };
+    let [bundle] = planned.bundles.as_slice() else { panic!("forty activities are packed into one bundle") };
     let bundle = bundle.clone();
     let open = Versioned { value: bundle, etag: Etag::parse("\"1\"").expect("an etag") };
     let mut second = ack(1);
     second.cancelled = vec![cancel(7), cancel(99)];
-    let plan = plan_with(&planned.state, &[open], &second).expect("in order");
+    let plan = plan_with(&planned.state, &[open], &second).expect("the turn can be planned");
     let [edited] = plan.edited_bundles.as_slice() else { panic!("one bundle is edited") };
     assert_eq!(edited.value.skip, ["a:1:7"]);
-    assert_eq!(plan.cancelled.len(), 1, "only the one that is not in the bundle leaves a tombstone");
+    assert_eq!(plan.cancelled.len(), 1, "only the activity that is not in the bundle gets a tombstone");
     assert_eq!(plan.state.bundles, ["w:1:0"]);
 }
 
@@ -130,7 +131,7 @@ fn a_newer_execution_retires_the_older_with_its_whole_history() {
     let mut second = ack(2);
     second.history_delta = vec![event(1)];
     let plan = plan(&before, &second);
-    let past = plan.past.expect("the first is past").document;
+    let past = plan.past.expect("the first execution is past").document;
     assert_eq!((past.execution.event_count, past.execution.status.as_str()), (2, "ContinuedAsNew"));
     assert_eq!(past.execution.chunks.ids(1).collect::<Vec<_>>(), ["h:1:0"]);
     assert_eq!(plan.chunks[0].event_data, before.event_data);
@@ -139,15 +140,15 @@ fn a_newer_execution_retires_the_older_with_its_whole_history() {
 
 #[test]
 fn the_chunks_of_a_long_history_join_to_the_whole() {
-    let mut big = ack(1);
+    let mut long = ack(1);
     let data = "ä".repeat(700_000);
     let kind = |n| EventKind::ExternalEvent { name: format!("{n}"), data: data.clone() };
-    big.history_delta = (1..=3).map(|id| Event::with_event_id(id, INSTANCE, 1, None, kind(id))).collect();
-    let plan = plan(&state(), &big);
+    long.history_delta = (1..=3).map(|id| Event::with_event_id(id, INSTANCE, 1, None, kind(id))).collect();
+    let plan = plan(&state(), &long);
     assert!(plan.chunks.len() > 2 && plan.state.event_data.is_empty());
     let text: String = plan.chunks.iter().map(|chunk| chunk.event_data.as_str()).collect();
     let events: Vec<Event> = text.lines().map(|line| serde_json::from_str(line).expect("an event")).collect();
-    assert_eq!(events, big.history_delta);
+    assert_eq!(events, long.history_delta);
 }
 
 #[test]
@@ -174,7 +175,7 @@ fn messages_that_must_not_be_delivered_twice_are_recorded() {
         now,
         nonce: "commit",
     };
-    let plan = turn(&basis, &ack(1)).expect("in order");
+    let plan = turn(&basis, &ack(1)).expect("the turn can be planned");
     assert!(
         plan.state.dedup_record.contains("m:sender:7") && !plan.state.dedup_record.contains("m:sender:6")
     );
@@ -186,7 +187,7 @@ fn a_commit_is_recognised_after_later_ones_and_few_nonces_are_kept() {
     for n in 0..20 {
         let (now, nonce) = (Stamp::at_ms(1_000 + n), format!("{n}"));
         let basis = Basis { state: &state, past: None, bundles: &[], dedup_entries: &[], now, nonce: &nonce };
-        state = turn(&basis, &ack(1)).expect("in order").state;
+        state = turn(&basis, &ack(1)).expect("the turn can be planned").state;
     }
     assert_eq!(
         (state.recent_nonces.len(), state.recent_nonces[0].as_str(), state.commit_nonce.as_str()),

@@ -1,5 +1,6 @@
-//! Random turns, each planned from the state that the last one left: every commit fits a
-//! batch, and nothing of a turn is lost, doubled or stored under a used id.
+//! Random turns of one instance, each planned from the state that the turn before left.
+//! Every commit fits a batch, and nothing of a turn is lost, duplicated or stored under an
+//! id that is in use.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,43 +15,47 @@ use crate::documents::Lock;
 use crate::ops::orchestration::commit::{CommitPreconditions, as_batch};
 use crate::ops::orchestration::stage::Staged;
 
-/// Bytes of a document: the service's limit.
+/// The most bytes of a document: the service's limit.
 const DOCUMENT_BYTES_MAX: usize = 2 * 1024 * 1024;
 
-/// Turns of one instance.
+/// The number of turns of one instance.
 const TURNS: u64 = 5;
 
 #[test]
 fn any_turn_is_one_commit_that_loses_nothing() {
     for seed in 0..8 {
         let mut random = Rng::with_seed(seed);
-        let mut world = World::new();
+        let mut instance = Instance::new();
         for turn in 1..=TURNS {
-            world.turn(&mut random, &format!("seed {seed}, turn {turn}"));
+            instance.turn(&mut random, &format!("seed {seed}, turn {turn}"));
         }
     }
 }
 
-/// An instance between its turns.
-struct World {
+/// An instance between two turns.
+struct Instance {
     state: State,
+    /// The bundles of the last turn, which are not unpacked.
     bundles: Vec<Versioned<Bundle>>,
+    /// The ids of all documents of all turns.
     ids: BTreeSet<String>,
-    events: u64,
-    lines: String,
-    text: String,
+    event_count: u64,
+    /// The expected history: all events, one per line.
+    expected_history: String,
+    /// The text of all chunks.
+    chunk_text: String,
     now: Stamp,
 }
 
-impl World {
+impl Instance {
     fn new() -> Self {
-        World {
+        Instance {
             state: State::blank(INSTANCE, "inc".into()),
             bundles: Vec::new(),
             ids: BTreeSet::new(),
-            events: 0,
-            lines: String::new(),
-            text: String::new(),
+            event_count: 0,
+            expected_history: String::new(),
+            chunk_text: String::new(),
             now: Stamp::at_ms(1_800_000_000_000),
         }
     }
@@ -90,7 +95,7 @@ impl World {
 
     fn ack(&mut self, random: &mut Rng) -> TurnAck {
         let mut ack = super::ack(1);
-        let first = self.events + 1;
+        let first = self.event_count + 1;
         let count = amount(random, 300);
         ack.history_delta = (first..first + count).map(|id| event(random, id)).collect();
         let ids = self.state.commit_number * 10_000 + 1;
@@ -109,33 +114,34 @@ impl World {
 
     /// The history is the old one followed by the turn's events.
     fn check_history(&mut self, plan: &TurnPlan, ack: &TurnAck, what: &str) {
-        self.events += ack.history_delta.len() as u64;
-        self.text.extend(plan.chunks.iter().map(|chunk| chunk.event_data.as_str()));
-        let whole = format!("{}{}", self.text, plan.state.event_data);
+        self.event_count += ack.history_delta.len() as u64;
+        self.chunk_text.extend(plan.chunks.iter().map(|chunk| chunk.event_data.as_str()));
+        let whole = format!("{}{}", self.chunk_text, plan.state.event_data);
         let line = |event: &Event| serde_json::to_string(event).expect("JSON") + "\n";
-        self.lines.extend(ack.history_delta.iter().map(line));
-        assert!(whole == self.lines, "{what}: history");
+        self.expected_history.extend(ack.history_delta.iter().map(line));
+        assert!(whole == self.expected_history, "{what}: history");
         let execution = &plan.state.execution;
-        let named: Vec<String> = execution.chunks.ids(1).collect();
-        let made: Vec<&String> = plan.chunks.iter().map(|chunk| &chunk.id).collect();
-        assert!(named.iter().rev().take(made.len()).rev().eq(made), "{what}");
-        assert_eq!(execution.event_count, self.events, "{what}");
+        let listed: Vec<String> = execution.chunks.ids(1).collect();
+        let written: Vec<&String> = plan.chunks.iter().map(|chunk| &chunk.id).collect();
+        assert!(listed.iter().rev().take(written.len()).rev().eq(written), "{what}");
+        assert_eq!(execution.event_count, self.event_count, "{what}");
     }
 
     /// No two documents of this or earlier turns have the same id.
     fn check_ids(&mut self, plan: &TurnPlan, what: &str) {
-        let bundled = plan.bundles.iter().flat_map(|bundle| &bundle.activities).map(|activity| &activity.id);
-        let told = plan.bundles.iter().flat_map(|bundle| &bundle.messages).map(|message| &message.id);
+        let activities =
+            plan.bundles.iter().flat_map(|bundle| &bundle.activities).map(|activity| &activity.id);
+        let messages = plan.bundles.iter().flat_map(|bundle| &bundle.messages).map(|message| &message.id);
         let sent = plan.outboxes.iter().flat_map(|outbox| &outbox.messages).map(|message| &message.id);
-        let made = (plan.activities.iter().map(|activity| &activity.id))
+        let documents = (plan.activities.iter().map(|activity| &activity.id))
             .chain(plan.messages.iter().map(|message| &message.id))
             .chain(plan.chunks.iter().map(|chunk| &chunk.id))
             .chain(plan.parts.iter().map(|part| &part.id))
             .chain(plan.bundles.iter().map(|bundle| &bundle.id))
             .chain(plan.outboxes.iter().map(|outbox| &outbox.id))
             .chain(plan.garbage.iter().map(|garbage| &garbage.id));
-        for id in made.chain(bundled).chain(told).chain(sent) {
-            assert!(self.ids.insert(id.clone()), "{what}: {id} is there twice");
+        for id in documents.chain(activities).chain(messages).chain(sent) {
+            assert!(self.ids.insert(id.clone()), "{what}: {id} occurs twice");
         }
     }
 }
@@ -145,11 +151,11 @@ fn etag() -> Etag {
 }
 
 /// A count: usually small, sometimes large.
-fn amount(random: &mut Rng, most: u64) -> u64 {
+fn amount(random: &mut Rng, max: u64) -> u64 {
     match random.u8(..4) {
         0 => 0,
         1 | 2 => random.u64(..6),
-        _ => random.u64(..most),
+        _ => random.u64(..max),
     }
 }
 
@@ -161,8 +167,8 @@ fn text(random: &mut Rng) -> String {
         21..=200 => random.usize(..5_000),
         _ => random.usize(..50),
     };
-    let fill = *random.choice(&["x", "\"", "ä\\", "\u{1}"]).expect("there are some");
-    fill.repeat(bytes / fill.len())
+    let pattern = *random.choice(&["x", "\"", "ä\\", "\u{1}"]).expect("the list is not empty");
+    pattern.repeat(bytes / pattern.len())
 }
 
 fn event(random: &mut Rng, id: u64) -> Event {
@@ -252,7 +258,7 @@ fn check_scheduled(plan: &TurnPlan, ack: &TurnAck, open: &[Versioned<Bundle>], w
         plan.activities.iter().chain(bundled).map(|activity| whole(plan, &activity.item)).collect();
     assert!(found == expected, "{what}: activities");
 
-    let of = |is_own: bool| {
+    let items_to = |is_own: bool| {
         let items =
             ack.orchestrator_items.iter().filter(move |item| (target_instance(item) == INSTANCE) == is_own);
         items.map(|item| serde_json::to_string(item).expect("JSON")).collect::<Vec<_>>()
@@ -260,18 +266,21 @@ fn check_scheduled(plan: &TurnPlan, ack: &TurnAck, open: &[Versioned<Bundle>], w
     let bundled = plan.bundles.iter().flat_map(|bundle| &bundle.messages);
     let own: Vec<String> =
         plan.messages.iter().chain(bundled).map(|message| whole(plan, &message.item)).collect();
-    assert!(own == of(true), "{what}: messages to itself");
+    assert!(own == items_to(true), "{what}: messages to itself");
     let sent = plan.outboxes.iter().flat_map(|outbox| &outbox.messages);
-    assert!(sent.map(|message| whole(plan, &message.item)).collect::<Vec<_>>() == of(false), "{what}: sent");
+    assert!(
+        sent.map(|message| whole(plan, &message.item)).collect::<Vec<_>>() == items_to(false),
+        "{what}: sent"
+    );
 
-    let before: BTreeSet<&String> = open.iter().flat_map(|bundle| &bundle.value.skip).collect();
+    let skipped_before: BTreeSet<&String> = open.iter().flat_map(|bundle| &bundle.value.skip).collect();
     let skipped = plan.edited_bundles.iter().flat_map(|bundle| &bundle.value.skip);
-    let gone = (plan.cancelled.iter().map(|gone| &gone.id))
+    let found = (plan.cancelled.iter().map(|tombstone| &tombstone.id))
         .chain(plan.bundles.iter().flat_map(|bundle| &bundle.cancelled))
-        .chain(skipped.filter(|id| !before.contains(id)));
-    let gone: Vec<String> = gone.cloned().collect();
-    assert_eq!(gone.len(), cancelled.len(), "{what}: cancellations");
-    assert_eq!(gone.into_iter().collect::<BTreeSet<_>>(), cancelled, "{what}: cancellations");
+        .chain(skipped.filter(|id| !skipped_before.contains(id)));
+    let found: Vec<String> = found.cloned().collect();
+    assert_eq!(found.len(), cancelled.len(), "{what}: cancellations");
+    assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), cancelled, "{what}: cancellations");
 }
 
 /// The state has the values that the turn set, inline or in parts.
@@ -285,11 +294,11 @@ fn check_values(plan: &TurnPlan, ack: &TurnAck, what: &str) {
         };
     }
     for (key, value) in last {
-        let found = plan.state.kv_delta[key].as_ref().expect("it is set");
+        let found = plan.state.kv_delta[key].as_ref().expect("the turn sets the value");
         assert!(whole(plan, &found.value) == *value, "{what}: {key}");
     }
     if let Some(output) = &ack.metadata.output {
-        let found = plan.state.execution.output.as_ref().expect("it is set");
+        let found = plan.state.execution.output.as_ref().expect("the turn sets the value");
         assert!(whole(plan, found) == *output, "{what}: output");
     }
 }
