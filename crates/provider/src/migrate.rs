@@ -33,16 +33,16 @@ use crate::process::clock::HybridClock;
 use crate::process::metrics::DriverObserver;
 use crate::store::layout::{self, Layout};
 use crate::store::migration_marker::Marker;
-use published::{Intent, Partition};
+use published::{OutboxIntent, Partition};
 
-/// Instances copied at once: enough to overlap their round trips, few enough to hold
-/// them in memory.
+/// The most instances copied at a time: enough to overlap their round trips, few enough to
+/// hold them in memory.
 const PARALLEL_MAX: usize = 8;
 
 /// A container that was written to within this time is in use: a worker of the published
 /// crate writes many times a second while it has work, and renews its longest lock
 /// within half a minute.
-const QUIET: Duration = Duration::from_secs(60);
+const IN_USE_WINDOW: Duration = Duration::from_secs(60);
 
 /// The name of a container with its database: `database/container`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl std::str::FromStr for ContainerName {
             [database, container] if !database.is_empty() && !container.is_empty() => {
                 Ok(ContainerName { database: database.to_owned(), container: container.to_owned() })
             }
-            _ => Err(format!("{text:?} names no container: write DATABASE/CONTAINER")),
+            _ => Err(format!("{text:?} is not the name of a container: write DATABASE/CONTAINER")),
         }
     }
 }
@@ -95,8 +95,8 @@ pub struct Migration {
     clock: Arc<HybridClock>,
     source: ContainerName,
     target: ContainerName,
-    left: BTreeSet<String>,
-    is_dry: bool,
+    skipped: BTreeSet<String>,
+    is_dry_run: bool,
     is_forced: bool,
 }
 
@@ -116,11 +116,12 @@ pub struct MigrationReport {
     pub left: Vec<String>,
     /// Instances that could not be migrated, with the reason.
     pub failed: Vec<(String, String)>,
-    /// An earlier run had completed the migration.
+    /// Whether an earlier run had completed the migration. If so, nothing was copied.
     pub was_done: bool,
 }
 
 impl MigrationReport {
+    /// Adds the counts of one more instance.
     fn add(&mut self, counts: &MigrationReport) {
         self.instances += 1;
         self.events += counts.events;
@@ -133,20 +134,28 @@ impl Migration {
     /// A migration from one container of an account into another, which is created.
     pub fn new(client: Client, source: ContainerName, target: ContainerName) -> Self {
         let clock = Arc::<HybridClock>::default();
-        let watch = DriverObserver { metrics: Arc::default(), clock: Arc::clone(&clock) };
-        let client = Client::from_driver(client.driver().with_observer(Arc::new(watch)));
-        Migration { client, clock, source, target, left: BTreeSet::new(), is_dry: false, is_forced: false }
+        let observer = DriverObserver { metrics: Arc::default(), clock: Arc::clone(&clock) };
+        let client = Client::from_driver(client.driver().with_observer(Arc::new(observer)));
+        Migration {
+            client,
+            clock,
+            source,
+            target,
+            skipped: BTreeSet::new(),
+            is_dry_run: false,
+            is_forced: false,
+        }
     }
 
     /// Skips this instance.
     pub fn leaving(mut self, instance: impl Into<String>) -> Self {
-        self.left.insert(instance.into());
+        self.skipped.insert(instance.into());
         self
     }
 
     /// Reads everything and writes nothing.
-    pub fn with_dry_run(mut self, is_dry: bool) -> Self {
-        self.is_dry = is_dry;
+    pub fn with_dry_run(mut self, is_dry_run: bool) -> Self {
+        self.is_dry_run = is_dry_run;
         self
     }
 
@@ -157,33 +166,37 @@ impl Migration {
         self
     }
 
-    /// Runs the migration and calls `watch` after each instance. When
+    /// Runs the migration and calls `on_progress` after each instance. When
     /// [`MigrationReport::failed`] is not empty, the new container stays closed to
     /// providers; run the migration again.
     pub async fn run(
         self,
-        mut watch: impl FnMut(&MigrationReport),
+        mut on_progress: impl FnMut(&MigrationReport),
     ) -> Result<MigrationReport, ProviderError> {
-        self.moved(&mut watch).await.map_err(|failure| failure.into_error("migrate"))
+        self.migrate(&mut on_progress).await.map_err(|failure| failure.into_error("migrate"))
     }
 
-    async fn moved(&self, watch: &mut impl FnMut(&MigrationReport)) -> Result<MigrationReport, Failure> {
+    async fn migrate(
+        &self,
+        on_progress: &mut impl FnMut(&MigrationReport),
+    ) -> Result<MigrationReport, Failure> {
         let source = self.open_source().await?;
-        if self.is_dry {
-            return self.copy(&source, None, watch).await;
+        if self.is_dry_run {
+            return self.copy(&source, None, on_progress).await;
         }
         let target = self.open_target().await?;
-        let moved = self.fill(&source, &target, watch).await;
+        let report = self.copy_under_marker(&source, &target, on_progress).await;
         target.close().await;
-        moved
+        report
     }
 
-    /// Copies all instances, after the marker says "started" and before it says "done".
-    async fn fill(
+    /// Writes the marker with status `copying`, copies all instances, and sets the status to
+    /// `done`.
+    async fn copy_under_marker(
         &self,
         source: &Container,
         target: &Arc<Core>,
-        watch: &mut impl FnMut(&MigrationReport),
+        on_progress: &mut impl FnMut(&MigrationReport),
     ) -> Result<MigrationReport, Failure> {
         let container = &target.store.container;
         let marker = match Marker::find(container).await? {
@@ -197,12 +210,12 @@ impl Migration {
                 return Ok(MigrationReport { was_done: true, ..MigrationReport::default() });
             }
             Some(marker) => marker,
-            None => self.begin(container).await?,
+            None => self.write_marker(container).await?,
         };
         let begun_ms = self.clock.now_ms();
-        let report = self.copy(source, Some(target), watch).await?;
+        let report = self.copy(source, Some(target), on_progress).await?;
         if report.failed.is_empty() {
-            self.check_quiet(source, begun_ms).await?;
+            self.check_not_in_use(source, begun_ms).await?;
             marker.write_done(container).await?;
         }
         Ok(report)
@@ -211,7 +224,7 @@ impl Migration {
     async fn open_source(&self) -> Result<Container, Failure> {
         if self.source == self.target {
             return Err(refused(format!(
-                "{} cannot be moved into itself: name a new container",
+                "{} cannot be migrated into itself: name a new container",
                 self.source
             )));
         }
@@ -223,13 +236,13 @@ impl Migration {
             }
             Err(error) => return Err(error.into()),
         };
-        if layout::found(&source, &properties).await? != Layout::Published {
+        if layout::detect(&source, &properties).await? != Layout::Published {
             return Err(refused(format!(
                 "{} was not written by the published crate: there is nothing to move",
                 self.source
             )));
         }
-        self.check_quiet(&source, self.clock.now_ms()).await?;
+        self.check_not_in_use(&source, self.clock.now_ms()).await?;
         Ok(source)
     }
 
@@ -239,11 +252,11 @@ impl Migration {
     }
 
     /// Marks an empty container as the target of a migration.
-    async fn begin(&self, container: &Container) -> Result<Marker, Failure> {
+    async fn write_marker(&self, container: &Container) -> Result<Marker, Failure> {
         let query = Query::new("SELECT VALUE c.id FROM c").with_max_items(1);
         if container.query::<String>(query).first().await?.is_some() {
             return Err(refused(format!(
-                "{} is not empty: a migration fills a new container. Name one that is not there yet",
+                "{} is not empty: a migration needs a new container. Name one that does not exist yet",
                 self.target
             )));
         }
@@ -252,13 +265,13 @@ impl Migration {
         Ok(marker)
     }
 
-    /// Fails when the old container is in use: it was written to shortly before `now` or
-    /// after it, or it has a valid lock.
-    async fn check_quiet(&self, source: &Container, moment_ms: u64) -> Result<(), Failure> {
+    /// Fails when the old container is in use: it was written to shortly before
+    /// `moment_ms` or later, or one of its documents has a valid lock.
+    async fn check_not_in_use(&self, source: &Container, moment_ms: u64) -> Result<(), Failure> {
         if self.is_forced {
             return Ok(());
         }
-        let since = moment_ms.saturating_sub(QUIET.as_millis() as u64) / 1000;
+        let since = moment_ms.saturating_sub(IN_USE_WINDOW.as_millis() as u64) / 1000;
         let written = Query::new("SELECT VALUE c.instanceId FROM c WHERE c._ts >= @since")
             .with_parameter("@since", since)
             .with_max_items(1);
@@ -269,7 +282,7 @@ impl Migration {
             if let Some(instance) = source.query::<String>(query).first().await? {
                 return Err(refused(format!(
                     "{} is in use: its instance {instance:?} {what}. Stop the programs that use it, wait a \
-                     minute and run this again, or force it if you know better",
+                     minute and run this again, or force the migration if you are sure that they are stopped",
                     self.source
                 )));
             }
@@ -281,7 +294,7 @@ impl Migration {
         &self,
         source: &Container,
         target: Option<&Arc<Core>>,
-        watch: &mut impl FnMut(&MigrationReport),
+        on_progress: &mut impl FnMut(&MigrationReport),
     ) -> Result<MigrationReport, Failure> {
         let mut report = MigrationReport::default();
         let mut under_way = JoinSet::new();
@@ -291,31 +304,37 @@ impl Migration {
         loop {
             while under_way.len() < PARALLEL_MAX {
                 let Some(instance) = instances.next().await.transpose()? else { break };
-                if self.left.contains(&instance) {
+                if self.skipped.contains(&instance) {
                     report.left.push(instance);
                     continue;
                 }
-                under_way.spawn(move_one(source.clone(), target.cloned(), instance, self.clock.now_ms()));
+                under_way.spawn(migrate_instance(
+                    source.clone(),
+                    target.cloned(),
+                    instance,
+                    self.clock.now_ms(),
+                ));
             }
             let Some(ended) = under_way.join_next().await else { return Ok(report) };
-            let (instance, outcome) =
-                ended.map_err(|error| Failure::Contended(format!("an instance was given up: {error}")))?;
+            let (instance, outcome) = ended.map_err(|error| {
+                Failure::Contended(format!("the copy of an instance was aborted: {error}"))
+            })?;
             match outcome {
                 Ok(counts) => report.add(&counts),
-                Err(Failure::Refused(why)) => report.failed.push((instance, why)),
+                Err(Failure::Refused(reason)) => report.failed.push((instance, reason)),
                 Err(failure) => return Err(failure),
             }
-            watch(&report);
+            on_progress(&report);
         }
     }
 }
 
-fn refused(why: String) -> Failure {
-    Failure::Refused(why)
+fn refused(reason: String) -> Failure {
+    Failure::Refused(reason)
 }
 
-/// Copies an instance, or only reads it in a dry run, and adds to the counts.
-async fn move_one(
+/// Copies an instance, or only reads it if there is no target. Returns its id and its counts.
+async fn migrate_instance(
     source: Container,
     target: Option<Arc<Core>>,
     instance: String,
@@ -324,12 +343,12 @@ async fn move_one(
     let outcome = async {
         let query = Query::new("SELECT * FROM c").in_partition(instance.as_str());
         let documents: Vec<Value> = source.query(query).collect().await?;
-        let mut partition = Partition::read(&instance, documents).map_err(Failure::Refused)?;
+        let mut partition = Partition::decode(&instance, documents).map_err(Failure::Refused)?;
         drop_consumed_starts(&source, &mut partition).await?;
-        let moved = convert::convert(partition, now_ms)?;
-        let counts = moved.counts();
+        let converted = convert::convert(partition, now_ms)?;
+        let counts = converted.counts();
         if let Some(target) = target {
-            write::write(&target, moved).await?;
+            write::write(&target, converted).await?;
         }
         Ok(counts)
     };
@@ -337,24 +356,26 @@ async fn move_one(
     (instance, outcome)
 }
 
-/// Drops starts whose instance exists: they were delivered, and only their outbox
-/// entry was left. Delivered again, such a start would be answered as a collision.
+/// Drops outbox intents of starts whose instance exists: these starts were delivered, and
+/// only the deletion of the intent is missing. A second delivery would be refused as a
+/// duplicate start.
 async fn drop_consumed_starts(source: &Container, partition: &mut Partition) -> Result<(), Failure> {
     let mut kept = Vec::new();
-    for intent in std::mem::take(&mut partition.intents) {
+    for intent in std::mem::take(&mut partition.outbox_intents) {
         if !is_consumed_start(source, &partition.instance, &intent).await? {
             kept.push(intent);
         }
     }
-    partition.intents = kept;
+    partition.outbox_intents = kept;
     Ok(())
 }
 
-async fn is_consumed_start(source: &Container, sender: &str, intent: &Intent) -> Result<bool, Failure> {
+async fn is_consumed_start(source: &Container, sender: &str, intent: &OutboxIntent) -> Result<bool, Failure> {
     let WorkItem::StartOrchestration { parent_instance, .. } = &intent.queued.item else { return Ok(false) };
     let query = Query::new(format!("SELECT * FROM c WHERE c.type = '{}'", published::INSTANCE));
     let documents: Vec<Value> = source.query(query.in_partition(intent.target.as_str())).collect().await?;
-    let head = Partition::read(&intent.target, documents).map_err(Failure::Refused)?.head;
-    let Some(head) = head.filter(|head| !head.orchestration_name.is_empty()) else { return Ok(false) };
-    Ok(parent_instance.is_none() || head.parent_instance_id.as_deref() == Some(sender))
+    let target = Partition::decode(&intent.target, documents).map_err(Failure::Refused)?;
+    let started = target.instance_document.filter(|document| !document.orchestration_name.is_empty());
+    let Some(document) = started else { return Ok(false) };
+    Ok(parent_instance.is_none() || document.parent_instance_id.as_deref() == Some(sender))
 }

@@ -1,7 +1,8 @@
 //! `Store`: the container, and the requests that several operations share.
 //!
-//! `preflight` and `layout` check a container when it is opened, `retry` retries where
-//! the driver gives up, `state_cache` keeps states that this process read or wrote.
+//! `preflight` and `layout` check a container when it is opened, `retry` repeats requests
+//! after the driver has given up, `state_cache` keeps states that this process read or
+//! wrote.
 
 pub(crate) mod layout;
 pub(crate) mod migration_marker;
@@ -30,7 +31,7 @@ use crate::failure::Failure;
 /// many. An indexed path costs 0.4 request units with every write of a document that has
 /// it, so most of these are members of few documents. Filters over a few documents, such
 /// as sessions by their lock, need no index.
-const INDEXED: [&str; 10] = [
+const INDEXED_PATHS: [&str; 10] = [
     "/type/?",
     "/visibleAt/?",
     "/enq/?",
@@ -54,8 +55,8 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Opens the container, created if it is missing. A container in another layout is
-    /// refused; one with an unfinished migration is opened only by a migration.
+    /// Opens the container, and creates it if it is missing. Refuses a container of the
+    /// published crate, and unless `is_migrating` one with an unfinished migration.
     pub(crate) async fn open(
         client: &Client,
         database: &str,
@@ -74,21 +75,21 @@ impl Store {
                 Ok(Store { container: handle, state_cache: Arc::default(), is_ttl_on })
             }
             Err(error) if error.is_not_found() => {
-                let made = make(client, database, container).await;
+                let created = create_container(client, database, container).await;
                 let container =
-                    made.map_err(|error| preflight::creation_failure(database, container, error))?;
+                    created.map_err(|error| preflight::creation_failure(database, container, error))?;
                 Ok(Store { container, state_cache: Arc::default(), is_ttl_on: true })
             }
             Err(error) => Err(error.into()),
         }
     }
 
-    /// An instance's state; `None` if it was never committed or locked.
+    /// The state of an instance; `None` if there is no state document.
     pub(crate) async fn state(&self, instance: &str) -> Result<Option<Versioned<State>>, Failure> {
         self.find(instance, STATE).await
     }
 
-    /// An instance's state, unless it still has this etag.
+    /// The state of an instance, if its etag is no longer `seen`.
     pub(crate) async fn state_if_changed(&self, instance: &str, seen: &Etag) -> Result<StateChange, Failure> {
         match self.container.read_if_changed::<State>(instance, STATE, seen).await {
             Ok(None) => Ok(StateChange::Unchanged),
@@ -118,9 +119,9 @@ impl Store {
         Ok(self.container.query::<T>(query).collect().await?)
     }
 
-    /// Creates the state document, or replaces it if it has this etag. `witness` is a
-    /// value at `pointer` that no other write leaves there. When the answer is lost, it
-    /// shows whether the write was applied.
+    /// Replaces the state document if it has this etag; without an etag, creates it.
+    /// `witness` is the value at `pointer`, and no other write leaves it there. When the
+    /// answer is lost, it shows whether the write was applied.
     pub(crate) async fn put_state(
         &self,
         state: &State,
@@ -137,9 +138,9 @@ impl Store {
             }
             None => self.container.create_with(key, state, &options).await?,
         };
-        let etag = self.version(key, STATE, &written).await?;
+        let etag = self.written_etag(key, STATE, &written).await?;
         if state.is_deleted() {
-            // A new start must see the tombstone.
+            // The next claim in this process must see the tombstone.
             let state = Versioned { value: state.clone(), etag: etag.clone() };
             self.state_cache.put(Arc::new(Snapshot { state, history: Arc::default() }));
         }
@@ -176,11 +177,12 @@ impl Store {
         options: ItemOptions,
     ) -> Result<Etag, Failure> {
         let written = self.container.replace_with(instance, id, value, &options.with_if_match(etag)).await?;
-        self.version(instance, id, &written).await
+        self.written_etag(instance, id, &written).await
     }
 
-    /// The etag that was written; read from the document when the answer was lost.
-    async fn version(&self, instance: &str, id: &str, written: &Written) -> Result<Etag, Failure> {
+    /// The new etag of a written document. If the answer was lost, reads it from the
+    /// document.
+    async fn written_etag(&self, instance: &str, id: &str, written: &Written) -> Result<Etag, Failure> {
         if let Ok(etag) = written.etag() {
             return Ok(etag.clone());
         }
@@ -189,15 +191,15 @@ impl Store {
     }
 }
 
-async fn make(client: &Client, database: &str, container: &str) -> Result<Container, Error> {
+async fn create_container(client: &Client, database: &str, container: &str) -> Result<Container, Error> {
     let database = client.create_database_if_missing(database).await?;
     let properties = ContainerProperties::new(container, "/instanceId")
         .with_ttl_per_item()
-        .with_indexing_policy(IndexingPolicy::only(INDEXED));
+        .with_indexing_policy(IndexingPolicy::only(INDEXED_PATHS));
     database.create_container_if_missing(&properties).await
 }
 
-/// How a state differs from a version that was seen before.
+/// Whether a state has changed since a process read it.
 pub(crate) enum StateChange {
     Unchanged,
     Changed(Box<Versioned<State>>),
@@ -214,7 +216,7 @@ pub(crate) fn batch_without_content() -> OperationOptions {
     OperationOptions::default().with_content_on_write(false)
 }
 
-/// Decodes a row of a query with its etag.
+/// Decodes a document that a query returned, with its etag.
 pub(crate) fn decode_row<T: DeserializeOwned>(row: Value) -> Result<Versioned<T>, Failure> {
     let unreadable =
         |what: &dyn std::fmt::Display| Failure::Refused(format!("a document is unreadable: {what}"));

@@ -50,7 +50,9 @@ impl Stamp {
 
 /// The time `duration` after `now_ms`: milliseconds since 1970, at most the largest stamp.
 pub(crate) fn deadline_ms(now_ms: u64, duration: Duration) -> u64 {
-    now_ms.saturating_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)).min(STAMP_MAX >> COUNTER_BITS)
+    now_ms
+        .saturating_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+        .min(STAMP_MAX >> COUNTER_BITS)
 }
 
 #[cfg(test)]

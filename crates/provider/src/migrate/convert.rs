@@ -1,6 +1,7 @@
 //! Converts an instance of the published crate to turns of this crate: one turn per
-//! execution with its whole history; the last turn also has the queued activities. The
-//! planner does the rest, so nothing here depends on the layout of our documents.
+//! execution with its whole history. The last turn also schedules the queued activities.
+//! `plan` makes documents of these turns, so nothing here depends on the layout of the
+//! state and the history.
 //!
 //! The ids of messages derive from the old ids. So a message that is written again, by a
 //! second run or because the old container has it twice, exists already and is skipped.
@@ -13,34 +14,35 @@ use duroxide::{Event, EventKind};
 use semver::Version;
 
 use super::MigrationReport;
-use super::published::{Head, Intent, KeyValue, Partition, Queued};
+use super::published::{InstanceDocument, KeyValue, OutboxIntent, Partition, QueuedItem};
 use crate::documents::Message;
 use crate::documents::stamp::Stamp;
 use crate::failure::Failure;
 use crate::plan::{TurnAck, message_document};
 
 /// A converted instance.
-pub(super) struct Moved {
+pub(super) struct ConvertedInstance {
     pub(super) instance: String,
     /// Messages to the instance, and its messages to other instances.
     pub(super) messages: Vec<Message>,
-    /// Activities of an instance without a history: there is no turn to schedule them.
-    pub(super) loose: Vec<WorkItem>,
-    /// In order of their executions.
-    pub(super) turns: Vec<MovedTurn>,
-    /// Values that only the instance document has.
-    pub(super) head: Option<Head>,
+    /// Activities that no turn schedules: those of outbox intents, and all activities of an
+    /// instance without a history.
+    pub(super) activities_without_turn: Vec<WorkItem>,
+    /// One turn for each execution, in order.
+    pub(super) turns: Vec<ConvertedTurn>,
+    pub(super) instance_document: Option<InstanceDocument>,
+    /// Key-value pairs of earlier executions.
     pub(super) values: BTreeMap<String, KeyValue>,
 }
 
-/// An execution as one turn.
-pub(super) struct MovedTurn {
+/// A whole execution as one turn.
+pub(super) struct ConvertedTurn {
     pub(super) ack: TurnAck,
     pub(super) started_at: u64,
     pub(super) completed_at: Option<u64>,
 }
 
-impl Moved {
+impl ConvertedInstance {
     /// The counts for the report.
     pub(super) fn counts(&self) -> MigrationReport {
         let acks = || self.turns.iter().map(|turn| &turn.ack);
@@ -48,57 +50,70 @@ impl Moved {
             instances: 1,
             events: acks().map(|ack| ack.history_delta.len()).sum(),
             messages: self.messages.len(),
-            activities: self.loose.len() + acks().map(|ack| ack.worker_items.len()).sum::<usize>(),
+            activities: self.activities_without_turn.len()
+                + acks().map(|ack| ack.worker_items.len()).sum::<usize>(),
             ..MigrationReport::default()
         }
     }
 }
 
-pub(super) fn convert(partition: Partition, now_ms: u64) -> Result<Moved, Failure> {
-    let Partition { instance, head, executions, messages, activities, intents, values } = partition;
-    let last = executions.keys().next_back().copied();
-    let mut turns: Vec<MovedTurn> = executions
+pub(super) fn convert(partition: Partition, now_ms: u64) -> Result<ConvertedInstance, Failure> {
+    let Partition { instance, instance_document, executions, messages, activities, outbox_intents, values } =
+        partition;
+    let last_execution = executions.keys().next_back().copied();
+    let mut turns: Vec<ConvertedTurn> = executions
         .into_iter()
         .map(|(execution, events)| {
             let events: Vec<Event> = events.into_values().collect();
-            turn(execution, events, head.as_ref().filter(|_| last == Some(execution)))
+            let document = instance_document.as_ref().filter(|_| last_execution == Some(execution));
+            turn(execution, events, document)
         })
         .collect();
-    let mut moved: Vec<Message> =
+    let mut converted_messages: Vec<Message> =
         messages.iter().map(|queued| as_message(queued, now_ms)).collect::<Result<_, _>>()?;
-    let (to_workers, to_instances): (Vec<Intent>, Vec<Intent>) =
-        intents.into_iter().partition(|intent| intent.is_activity);
+    let (to_workers, to_instances): (Vec<OutboxIntent>, Vec<OutboxIntent>) =
+        outbox_intents.into_iter().partition(|intent| intent.is_activity);
     for intent in &to_instances {
-        moved.push(as_message(&intent.queued, now_ms)?);
+        converted_messages.push(as_message(&intent.queued, now_ms)?);
     }
-    let mut loose: Vec<WorkItem> = to_workers.into_iter().map(|intent| intent.queued.item).collect();
-    let waiting = distinct(activities);
+    let mut activities_without_turn: Vec<WorkItem> =
+        to_workers.into_iter().map(|intent| intent.queued.item).collect();
+    let queued_activities = without_duplicates(activities);
     match turns.last_mut() {
-        Some(turn) => turn.ack.worker_items = waiting,
-        None => loose.extend(waiting),
+        Some(turn) => turn.ack.worker_items = queued_activities,
+        None => activities_without_turn.extend(queued_activities),
     }
-    // The published crate also creates an instance document, without a name, when it
-    // fetches messages of an instance that has not started. It is not migrated.
-    let head = head.filter(|head| !head.orchestration_name.is_empty() || !turns.is_empty());
-    Ok(Moved { instance, messages: moved, loose, turns, head, values })
+    // When the published crate fetches messages of an instance that has not started, it
+    // creates an instance document without a name. Such a document is not migrated.
+    let instance_document =
+        instance_document.filter(|document| !document.orchestration_name.is_empty() || !turns.is_empty());
+    Ok(ConvertedInstance {
+        instance,
+        messages: converted_messages,
+        activities_without_turn,
+        turns,
+        instance_document,
+        values,
+    })
 }
 
-/// The turn of a whole execution. Values of the instance document are used where the
-/// history has none.
-fn turn(execution: u64, events: Vec<Event>, head: Option<&Head>) -> MovedTurn {
-    let mut metadata = told_by(&events);
-    if let Some(head) = head {
-        let named = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
-        metadata.orchestration_name = named(&head.orchestration_name).or(metadata.orchestration_name);
+/// The turn of a whole execution. For the last execution, `instance_document` is given: its
+/// name, version, parent and pinned version replace those of the history, and its status
+/// and output are used if the history has no end.
+fn turn(execution: u64, events: Vec<Event>, instance_document: Option<&InstanceDocument>) -> ConvertedTurn {
+    let mut metadata = metadata_from(&events);
+    if let Some(document) = instance_document {
+        let non_empty = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        metadata.orchestration_name = non_empty(&document.orchestration_name).or(metadata.orchestration_name);
         metadata.orchestration_version =
-            named(&head.orchestration_version).or(metadata.orchestration_version);
-        metadata.parent_instance_id = head.parent_instance_id.clone().or(metadata.parent_instance_id);
+            non_empty(&document.orchestration_version).or(metadata.orchestration_version);
+        metadata.parent_instance_id = document.parent_instance_id.clone().or(metadata.parent_instance_id);
         metadata.pinned_duroxide_version =
-            head.pinned_duroxide_version_packed.map(unpacked).or(metadata.pinned_duroxide_version);
+            document.pinned_duroxide_version_packed.map(unpack_version).or(metadata.pinned_duroxide_version);
         // The instance document keeps "ContinuedAsNew" while the next execution runs.
-        if metadata.status.is_none() && matches!(head.status.as_str(), "Completed" | "Failed") {
-            metadata.status = Some(head.status.clone());
-            metadata.output.clone_from(&head.output);
+        if metadata.status.is_none() && matches!(document.status.as_str(), "Completed" | "Failed") {
+            metadata.status = Some(document.status.clone());
+            metadata.output.clone_from(&document.output);
         }
     }
     let started_at = events.first().map_or(0, |event| event.timestamp_ms);
@@ -116,11 +131,11 @@ fn turn(execution: u64, events: Vec<Event>, head: Option<&Head>) -> MovedTurn {
         // The programs that use the new container apply their own retention.
         retention: Default::default(),
     };
-    MovedTurn { ack, started_at, completed_at }
+    ConvertedTurn { ack, started_at, completed_at }
 }
 
 /// The metadata of an execution, derived from its history as the runtime does.
-fn told_by(events: &[Event]) -> ExecutionMetadata {
+fn metadata_from(events: &[Event]) -> ExecutionMetadata {
     let mut metadata = ExecutionMetadata::default();
     for event in events {
         match &event.kind {
@@ -148,15 +163,15 @@ fn told_by(events: &[Event]) -> ExecutionMetadata {
     metadata
 }
 
-fn unpacked(packed: u64) -> Version {
+fn unpack_version(packed: u64) -> Version {
     Version::new(packed / 1_000_000, packed % 1_000_000 / 1_000, packed % 1_000)
 }
 
-fn as_message(queued: &Queued, now_ms: u64) -> Result<Message, Failure> {
+fn as_message(queued: &QueuedItem, now_ms: u64) -> Result<Message, Failure> {
     let delay = match queued.item {
         // The due time of a timer is in its work item.
         WorkItem::TimerFired { .. } => None,
-        // Only a delay that is not over is kept: another would change the order.
+        // A delay that has passed is not kept, because it would change the order.
         _ if queued.visible_at > now_ms => Some(queued.visible_at.saturating_sub(queued.enqueued_at)),
         _ => None,
     };
@@ -169,7 +184,7 @@ fn as_message(queued: &Queued, now_ms: u64) -> Result<Message, Failure> {
 
 /// The activities without duplicates: in the old container ids are random, so an activity
 /// may occur twice.
-fn distinct(activities: Vec<Queued>) -> Vec<WorkItem> {
+fn without_duplicates(activities: Vec<QueuedItem>) -> Vec<WorkItem> {
     let mut seen = HashSet::new();
     let is_new = |item: &WorkItem| match item {
         WorkItem::ActivityExecute { execution_id, id, .. } => seen.insert((*execution_id, *id)),

@@ -2,7 +2,7 @@
 //! migration needs them. Their ids derive from the instance id (`{instance}:instance`,
 //! `{instance}:history:{execution}:{event}`) or are random; `type` tells them apart.
 //!
-//! Leases and sessions are not migrated: their holders no longer run.
+//! Locks and sessions are not migrated: the processes that hold them no longer run.
 
 use std::collections::BTreeMap;
 
@@ -13,28 +13,28 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 pub(super) const INSTANCE: &str = "instance";
-const INTENT: &str = "outbox_intent";
+const OUTBOX_INTENT: &str = "outbox_intent";
 
 /// The documents of one instance that are migrated.
 #[derive(Debug, Default)]
 pub(super) struct Partition {
     pub(super) instance: String,
-    /// Absent when messages are queued for an instance that never ran.
-    pub(super) head: Option<Head>,
-    /// Events by execution, in order.
+    /// `None` when messages are queued for an instance that never ran.
+    pub(super) instance_document: Option<InstanceDocument>,
+    /// Events by execution number and event id.
     pub(super) executions: BTreeMap<u64, BTreeMap<u64, Event>>,
-    pub(super) messages: Vec<Queued>,
-    pub(super) activities: Vec<Queued>,
+    pub(super) messages: Vec<QueuedItem>,
+    pub(super) activities: Vec<QueuedItem>,
     /// Messages to other instances whose delivery is not recorded.
-    pub(super) intents: Vec<Intent>,
+    pub(super) outbox_intents: Vec<OutboxIntent>,
     /// Key-value pairs of earlier executions.
     pub(super) values: BTreeMap<String, KeyValue>,
 }
 
-/// The instance document.
+/// The document of type `instance`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Head {
+pub(super) struct InstanceDocument {
     pub(super) orchestration_name: String,
     pub(super) orchestration_version: String,
     pub(super) status: String,
@@ -48,9 +48,9 @@ pub(super) struct Head {
     pub(super) updated_at: u64,
 }
 
-/// A message or an activity, with its work item.
+/// A document of one of the two queues: a message or an activity.
 #[derive(Debug, Clone)]
-pub(super) struct Queued {
+pub(super) struct QueuedItem {
     pub(super) id: String,
     pub(super) item: WorkItem,
     pub(super) visible_at: u64,
@@ -58,15 +58,17 @@ pub(super) struct Queued {
     pub(super) attempt_count: u32,
 }
 
-/// An outbox entry: a message to another instance, stored in the sender's partition.
+/// The document of type `outbox_intent`: a queue document for another instance, stored in
+/// the sender's partition until it is delivered.
 #[derive(Debug, Clone)]
-pub(super) struct Intent {
+pub(super) struct OutboxIntent {
     pub(super) target: String,
     pub(super) is_activity: bool,
-    /// The message as it is stored in the target's queue, including its id.
-    pub(super) queued: Queued,
+    /// The document as it is stored in the target's queue, including its id.
+    pub(super) queued: QueuedItem,
 }
 
+/// The document of type `kv`: a key-value pair.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct KeyValue {
@@ -99,70 +101,70 @@ struct QueueDocument {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct IntentDocument {
+struct OutboxIntentDocument {
     target_instance_id: String,
     target_document_type: String,
     payload: String,
 }
 
 impl Partition {
-    /// Reads the documents of a partition. The error names the document that cannot be
-    /// read.
-    pub(super) fn read(instance: &str, documents: Vec<Value>) -> Result<Partition, String> {
+    /// Decodes the documents of a partition. The error names the document that cannot be
+    /// decoded.
+    pub(super) fn decode(instance: &str, documents: Vec<Value>) -> Result<Partition, String> {
         let mut partition = Partition { instance: instance.to_owned(), ..Partition::default() };
         for document in documents {
             let id = document["id"].as_str().unwrap_or_default().to_owned();
-            partition.take(document).map_err(|why| format!("the document {id:?} is unreadable: {why}"))?;
+            partition.add(document).map_err(|why| format!("the document {id:?} is unreadable: {why}"))?;
         }
-        let order = |queued: &Queued| (queued.enqueued_at, queued.id.clone());
+        let order = |queued: &QueuedItem| (queued.enqueued_at, queued.id.clone());
         partition.messages.sort_by_key(order);
         partition.activities.sort_by_key(order);
-        partition.intents.sort_by_key(|intent| order(&intent.queued));
+        partition.outbox_intents.sort_by_key(|intent| order(&intent.queued));
         Ok(partition)
     }
 
-    fn take(&mut self, document: Value) -> Result<(), String> {
+    fn add(&mut self, document: Value) -> Result<(), String> {
         match document["type"].as_str() {
-            Some(INSTANCE) => self.head = Some(read(document)?),
+            Some(INSTANCE) => self.instance_document = Some(decode(document)?),
             Some("history") => {
-                let HistoryDocument { execution_id, event_id, event_data } = read(document)?;
+                let HistoryDocument { execution_id, event_id, event_data } = decode(document)?;
                 let event = serde_json::from_str(&event_data).map_err(|error| error.to_string())?;
                 self.executions.entry(execution_id).or_default().insert(event_id, event);
             }
-            Some("orch_queue") => self.messages.push(queued(document)?),
-            Some("worker_queue") => self.activities.push(queued(document)?),
-            Some(INTENT) => self.intents.push(intent(document)?),
+            Some("orch_queue") => self.messages.push(decode_queued(document)?),
+            Some("worker_queue") => self.activities.push(decode_queued(document)?),
+            Some(OUTBOX_INTENT) => self.outbox_intents.push(decode_outbox_intent(document)?),
             Some("kv") => {
-                let value: KeyValue = read(document)?;
+                let value: KeyValue = decode(document)?;
                 self.values.insert(value.key.clone(), value);
             }
-            // Key-value changes of the current execution are in its history too. Sessions
-            // are leases, which are not migrated.
+            // Key-value changes of the current execution are in its history too. The
+            // processes that hold sessions no longer run.
             Some("kv_delta" | "session") => {}
-            Some(other) => return Err(format!("the published crate writes no type {other:?}")),
+            Some(other) => return Err(format!("its type {other:?} is unknown to the published crate")),
             None => return Err("it has no type".to_owned()),
         }
         Ok(())
     }
 }
 
-fn read<T: DeserializeOwned>(document: Value) -> Result<T, String> {
+fn decode<T: DeserializeOwned>(document: Value) -> Result<T, String> {
     serde_json::from_value(document).map_err(|error| error.to_string())
 }
 
-fn queued(document: Value) -> Result<Queued, String> {
-    let QueueDocument { id, work_item, visible_at, enqueued_at, attempt_count } = read(document)?;
+fn decode_queued(document: Value) -> Result<QueuedItem, String> {
+    let QueueDocument { id, work_item, visible_at, enqueued_at, attempt_count } = decode(document)?;
     let item = serde_json::from_str(&work_item).map_err(|error| error.to_string())?;
     let attempt_count = u32::try_from(attempt_count).unwrap_or(0);
-    Ok(Queued { id, item, visible_at, enqueued_at, attempt_count })
+    Ok(QueuedItem { id, item, visible_at, enqueued_at, attempt_count })
 }
 
-fn intent(document: Value) -> Result<Intent, String> {
-    let IntentDocument { target_instance_id, target_document_type, payload } = read(document)?;
+fn decode_outbox_intent(document: Value) -> Result<OutboxIntent, String> {
+    let OutboxIntentDocument { target_instance_id, target_document_type, payload } = decode(document)?;
     let payload = serde_json::from_str(&payload).map_err(|error| error.to_string())?;
-    Ok(Intent {
+    Ok(OutboxIntent {
         target: target_instance_id,
         is_activity: target_document_type == "worker_queue",
-        queued: queued(payload)?,
+        queued: decode_queued(payload)?,
     })
 }

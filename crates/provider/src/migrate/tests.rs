@@ -6,7 +6,7 @@ use duroxide::{Event, EventKind};
 use serde_json::{Value, json};
 
 use super::ContainerName;
-use super::convert::{Moved, convert};
+use super::convert::{ConvertedInstance, convert};
 use super::published::Partition;
 use crate::documents::stamp::Stamp;
 
@@ -27,7 +27,7 @@ fn waiting(execution: u64, event: u64) -> Value {
     history(execution, event, EventKind::ExternalSubscribed { name: "approval".into() })
 }
 
-fn head(status: &str) -> Value {
+fn instance_document(status: &str) -> Value {
     json!({ "id": "a:instance", "instanceId": "a", "type": "instance", "orchestrationName": "Order",
         "orchestrationVersion": "1.0.0", "status": status, "output": "from before",
         "pinnedDuroxideVersionPacked": 2_003_029, "lockToken": "t", "lockedUntil": NOW + 9 })
@@ -47,28 +47,28 @@ fn activity(event: u64) -> Value {
         "input": "" } })
 }
 
-fn moved(documents: Vec<Value>) -> Moved {
-    convert(Partition::read("a", documents).expect("readable"), NOW).expect("convertible")
+fn converted(documents: Vec<Value>) -> ConvertedInstance {
+    convert(Partition::decode("a", documents).expect("readable"), NOW).expect("convertible")
 }
 
 #[test]
 fn a_running_execution_is_running_whatever_the_previous_one_left() {
-    let can = history(1, 1, EventKind::OrchestrationContinuedAsNew { input: "2".into() });
-    let moved = moved(vec![head("ContinuedAsNew"), waiting(2, 1), can]);
-    let told: Vec<_> =
-        moved.turns.iter().map(|turn| (turn.ack.execution, turn.ack.metadata.clone())).collect();
-    assert_eq!((told[0].0, told[0].1.status.as_deref()), (1, Some("ContinuedAsNew")));
-    assert_eq!((told[1].0, &told[1].1.status, &told[1].1.output), (2, &None, &None));
-    assert_eq!(moved.turns[1].completed_at, None);
+    let continued = history(1, 1, EventKind::OrchestrationContinuedAsNew { input: "2".into() });
+    let converted = converted(vec![instance_document("ContinuedAsNew"), waiting(2, 1), continued]);
+    let acks: Vec<_> =
+        converted.turns.iter().map(|turn| (turn.ack.execution, turn.ack.metadata.clone())).collect();
+    assert_eq!((acks[0].0, acks[0].1.status.as_deref()), (1, Some("ContinuedAsNew")));
+    assert_eq!((acks[1].0, &acks[1].1.status, &acks[1].1.output), (2, &None, &None));
+    assert_eq!(converted.turns[1].completed_at, None);
 }
 
 #[test]
 fn the_end_of_an_execution_is_read_from_its_history_else_from_the_instance() {
-    let by_history = moved(vec![head("Running"), completed(1, 1)]);
+    let by_history = converted(vec![instance_document("Running"), completed(1, 1)]);
     let metadata = &by_history.turns[0].ack.metadata;
     assert_eq!((metadata.status.as_deref(), metadata.output.as_deref()), (Some("Completed"), Some("out")));
-    let by_head = moved(vec![head("Failed"), waiting(1, 1)]);
-    let metadata = &by_head.turns[0].ack.metadata;
+    let by_document = converted(vec![instance_document("Failed"), waiting(1, 1)]);
+    let metadata = &by_document.turns[0].ack.metadata;
     assert_eq!(
         (metadata.status.as_deref(), metadata.output.as_deref()),
         (Some("Failed"), Some("from before"))
@@ -86,11 +86,11 @@ fn events_keep_their_order_and_activities_occur_once() {
         queued("w1", "worker_queue", &activity(4), 5, 5),
         queued("w3", "worker_queue", &activity(2), 4, 4),
     ];
-    let moved = moved(documents);
-    let ids: Vec<u64> = moved.turns[0].ack.history_delta.iter().map(|event| event.event_id).collect();
+    let converted = converted(documents);
+    let ids: Vec<u64> = converted.turns[0].ack.history_delta.iter().map(|event| event.event_id).collect();
     assert_eq!(ids, [9, 10]);
-    assert_eq!(moved.turns[0].ack.worker_items.len(), 2);
-    assert_eq!(moved.counts().activities, 2);
+    assert_eq!(converted.turns[0].ack.worker_items.len(), 2);
+    assert_eq!(converted.counts().activities, 2);
 }
 
 #[test]
@@ -100,42 +100,42 @@ fn messages_keep_their_order_attempts_and_remaining_delay() {
         queued("second", "orch_queue", &raised(), NOW - 20, NOW - 20),
         queued("first", "orch_queue", &raised(), NOW - 30, NOW - 1),
     ];
-    let moved = moved(documents);
-    let order: Vec<&str> = moved.messages.iter().map(|message| message.id.as_str()).collect();
+    let converted = converted(documents);
+    let order: Vec<&str> = converted.messages.iter().map(|message| message.id.as_str()).collect();
     assert_eq!(order, ["m:first:0", "m:second:0", "m:late:0"]);
-    assert!(moved.messages.windows(2).all(|pair| pair[0].enqueued_at < pair[1].enqueued_at));
+    assert!(converted.messages.windows(2).all(|pair| pair[0].enqueued_at < pair[1].enqueued_at));
     let now = Stamp::at_ms(NOW);
-    let is_visible: Vec<bool> = moved.messages.iter().map(|message| message.visible_at <= now).collect();
+    let is_visible: Vec<bool> = converted.messages.iter().map(|message| message.visible_at <= now).collect();
     assert_eq!(is_visible, [true, true, false]);
-    assert_eq!(moved.messages[2].visible_at, now.plus(Duration::from_millis(5_000)));
-    assert!(moved.messages.iter().all(|message| message.attempt_count == 3 && message.needs_dedup));
+    assert_eq!(converted.messages[2].visible_at, now.plus(Duration::from_millis(5_000)));
+    assert!(converted.messages.iter().all(|message| message.attempt_count == 3 && message.needs_dedup));
 }
 
 #[test]
 fn an_instance_that_never_started_has_no_turn() {
-    let skeleton = json!({ "id": "a:instance", "instanceId": "a", "type": "instance", "orchestrationName": "",
+    let unstarted = json!({ "id": "a:instance", "instanceId": "a", "type": "instance", "orchestrationName": "",
         "orchestrationVersion": "", "status": "Running", "customStatus": null, "output": null });
     let documents = vec![
-        skeleton,
+        unstarted,
         queued("m", "orch_queue", &raised(), 1, 1),
         queued("w", "worker_queue", &activity(4), 5, 5),
     ];
-    let moved = moved(documents);
-    assert!(moved.turns.is_empty() && moved.head.is_none());
-    assert_eq!((moved.messages.len(), moved.loose.len()), (1, 1));
+    let converted = converted(documents);
+    assert!(converted.turns.is_empty() && converted.instance_document.is_none());
+    assert_eq!((converted.messages.len(), converted.activities_without_turn.len()), (1, 1));
 }
 
 #[test]
 fn an_unreadable_document_is_named() {
     let unreadable = |mut document: Value, member: &str, value: Value| {
         document[member] = value;
-        Partition::read("a", vec![document]).expect_err("unreadable")
+        Partition::decode("a", vec![document]).expect_err("unreadable")
     };
     let why = unreadable(waiting(1, 2), "eventData", "{ rubbish".into());
     assert!(why.contains("a:history:1:2"), "{why}");
     let why = unreadable(queued("q", "orch_queue", &raised(), 1, 1), "workItem", "7".into());
     assert!(why.contains("\"q\""), "{why}");
-    let why = unreadable(head("Running"), "type", "bundle".into());
+    let why = unreadable(instance_document("Running"), "type", "bundle".into());
     assert!(why.contains("bundle"), "{why}");
 }
 

@@ -1,14 +1,14 @@
-//! Writes an instance into the new container: messages first, then one commit per
-//! execution; the last commit also has the queued activities. An execution that exists
-//! was written whole by an earlier run, so writing an instance again completes it and
-//! repeats nothing.
+//! Writes an instance into the new container: messages and activities without a turn first,
+//! then one commit per execution. The last commit also has the queued activities. An
+//! execution that exists was written whole by an earlier run, so writing an instance again
+//! completes it and repeats nothing.
 
 use std::collections::BTreeMap;
 
 use tokio::time::Instant;
 
-use super::convert::{Moved, MovedTurn};
-use super::published::{Head, KeyValue};
+use super::convert::{ConvertedInstance, ConvertedTurn};
+use super::published::{InstanceDocument, KeyValue};
 use crate::documents::lock_token::nonce;
 use crate::documents::text::Text;
 use crate::documents::{KvValue, State, Versioned};
@@ -22,13 +22,14 @@ use crate::ops::payload;
 use crate::plan::{self, Basis};
 use crate::store::{RETRY_FOR, Store, retry_until, without_content};
 
-pub(super) async fn write(core: &Core, moved: Moved) -> Result<(), Failure> {
-    let Moved { instance, messages, loose, turns, head, values } = moved;
+pub(super) async fn write(core: &Core, converted: ConvertedInstance) -> Result<(), Failure> {
+    let ConvertedInstance { instance, messages, activities_without_turn, turns, instance_document, values } =
+        converted;
     for message in messages {
         let until = Instant::now() + RETRY_FOR;
         payload::send_message(&core.store, message, core.clock.stamp(), until).await?;
     }
-    for item in loose {
+    for item in activities_without_turn {
         let activity = plan::activity_document(&item, core.clock.stamp())?;
         match core
             .store
@@ -42,17 +43,17 @@ pub(super) async fn write(core: &Core, moved: Moved) -> Result<(), Failure> {
     }
     let last = turns.len().saturating_sub(1);
     for (number, turn) in turns.into_iter().enumerate() {
-        let found = state(&core.store, &instance).await?;
+        let found = find_or_create_state(&core.store, &instance).await?;
         if turn.ack.execution > found.value.execution.number {
-            let end = (number == last).then_some((head.as_ref(), &values));
-            execution(core, found, turn, end).await?;
+            let old = (number == last)
+                .then_some(OldValues { instance_document: instance_document.as_ref(), values: &values });
+            write_execution(core, found, turn, old).await?;
         }
     }
     Ok(())
 }
 
-/// Reads the state, or creates it.
-async fn state(store: &Store, instance: &str) -> Result<Versioned<State>, Failure> {
+async fn find_or_create_state(store: &Store, instance: &str) -> Result<Versioned<State>, Failure> {
     if let Some(found) = store.state(instance).await? {
         return Ok(found);
     }
@@ -62,24 +63,30 @@ async fn state(store: &Store, instance: &str) -> Result<Versioned<State>, Failur
     Ok(Versioned { value: blank, etag })
 }
 
-/// Data that only the commit of the last execution writes.
-type End<'a> = (Option<&'a Head>, &'a BTreeMap<String, KeyValue>);
+/// Values of the old container that are not in the histories. The commit of the last
+/// execution stores them.
+#[derive(Clone, Copy)]
+struct OldValues<'a> {
+    instance_document: Option<&'a InstanceDocument>,
+    /// Key-value pairs of earlier executions. Some may be of pruned executions, which have
+    /// no history.
+    values: &'a BTreeMap<String, KeyValue>,
+}
 
-async fn execution(
+async fn write_execution(
     core: &Core,
     mut found: Versioned<State>,
-    turn: MovedTurn,
-    end: Option<End<'_>>,
+    turn: ConvertedTurn,
+    old: Option<OldValues<'_>>,
 ) -> Result<(), Failure> {
-    if let Some((head, values)) = end {
-        // The values of pruned executions cannot be derived: these have no history.
-        complete(&mut found.value, head, values);
+    if let Some(old) = old {
+        restore_values(&mut found.value, old);
     }
     let (now, nonce) = (core.clock.reserve(turn.ack.stamps_max()), nonce());
     let basis =
         Basis { state: &found.value, past: None, bundles: &[], dedup_entries: &[], now, nonce: &nonce };
     let mut plan = plan::turn(&basis, &turn.ack)?;
-    date(&mut plan.state, &turn, end.and_then(|(head, _)| head));
+    restore_times(&mut plan.state, &turn, old.and_then(|old| old.instance_document));
     let until = Instant::now() + RETRY_FOR;
     let staged = stage::turn(&core.store, &core.clock, &plan, until).await?;
     let preconditions = CommitPreconditions { etag: Some(&found.etag), staged: staged.as_ref() };
@@ -100,26 +107,27 @@ async fn execution(
     Ok(())
 }
 
-/// Sets key-value pairs and status as the old container has them. The turn's own changes
-/// are applied after that and give the same values.
-fn complete(state: &mut State, head: Option<&Head>, values: &BTreeMap<String, KeyValue>) {
-    for (key, value) in values {
+/// Sets the key-value pairs and the custom status of the old container. The changes in the
+/// turn's history are applied after that.
+fn restore_values(state: &mut State, old: OldValues<'_>) {
+    for (key, value) in old.values {
         let value = KvValue { value: value.value.clone().into(), set_at_ms: value.last_updated_at_ms };
         if state.kv.get(key) != Some(&value) {
             state.kv.insert(key.clone(), value);
         }
     }
-    if let Some(head) = head {
-        state.custom_status = head.custom_status.clone().map(Text::Inline);
+    if let Some(document) = old.instance_document {
+        state.custom_status = document.custom_status.clone().map(Text::Inline);
     }
 }
 
-/// Sets the times of the old container instead of those of the migration.
-fn date(state: &mut State, turn: &MovedTurn, head: Option<&Head>) {
+/// Sets the times and the custom status version of the old container instead of those of
+/// the migration.
+fn restore_times(state: &mut State, turn: &ConvertedTurn, instance_document: Option<&InstanceDocument>) {
     state.execution.started_at = turn.started_at;
     state.execution.completed_at = turn.completed_at;
-    if let Some(head) = head {
-        (state.created_at, state.updated_at) = (head.created_at, head.updated_at);
-        state.custom_status_version = head.custom_status_version;
+    if let Some(document) = instance_document {
+        (state.created_at, state.updated_at) = (document.created_at, document.updated_at);
+        state.custom_status_version = document.custom_status_version;
     }
 }

@@ -1,8 +1,9 @@
-//! Detects the layout of a container: ours, that of the published crate, or an
-//! unfinished migration. A provider refuses the last two: the container would look
-//! empty, and two layouts in one container would run every workflow twice.
+//! Detects the layout of a container: that of this crate, that of the published crate, or
+//! an unfinished migration. A provider refuses the last two: a container of the
+//! published crate would look empty to it, and a workflow that both crates start would run
+//! twice.
 //!
-//! The check costs one query of an indexed member, only for a container that exists.
+//! The check costs one query by indexed members, only for a container that exists.
 
 use perihelion_client::{Container, ContainerProperties, Query};
 
@@ -10,59 +11,61 @@ use super::migration_marker as marker;
 use crate::failure::Failure;
 
 /// Values of `type` that only the published crate writes.
-const ONLY_THERE: [&str; 4] = ["instance", "outbox_intent", "kv", "kv_delta"];
+const PUBLISHED_TYPES: [&str; 4] = ["instance", "outbox_intent", "kv", "kv_delta"];
 
-/// A path that only the published crate indexes. It identifies a container with messages
-/// and no instance yet.
-const INDEXED_ONLY_THERE: &str = "/dispatchSlot/?";
+/// A path that only the published crate indexes. It identifies a container that has
+/// messages but no instance yet.
+const PUBLISHED_INDEXED_PATH: &str = "/dispatchSlot/?";
 
-/// Refuses a container that this provider must not run on. A migration may open one that
-/// is not finished.
+/// Refuses a container that a provider must not run on. A migration may open a container
+/// whose migration is not finished.
 pub(crate) async fn check(
     container: &Container,
     properties: &ContainerProperties,
     is_migrating: bool,
 ) -> Result<(), Failure> {
-    match found(container, properties).await? {
+    match detect(container, properties).await? {
         Layout::Ours => Ok(()),
-        Layout::Unfinished if is_migrating => Ok(()),
-        Layout::Unfinished => Err(unfinished(container)),
-        Layout::Published => Err(published(container)),
+        Layout::UnfinishedMigration if is_migrating => Ok(()),
+        Layout::UnfinishedMigration => Err(unfinished_migration(container)),
+        Layout::Published => Err(published_layout(container)),
     }
 }
 
 /// The layout of a container.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Layout {
-    /// Ours, or empty.
+    /// The layout of this crate, or an empty container.
     Ours,
+    /// The layout of the published crate.
     Published,
-    Unfinished,
+    /// The layout of this crate, with an unfinished migration.
+    UnfinishedMigration,
 }
 
-pub(crate) async fn found(
+pub(crate) async fn detect(
     container: &Container,
     properties: &ContainerProperties,
 ) -> Result<Layout, Failure> {
     let indexed = properties.indexing_policy.iter().flat_map(|policy| &policy.included_paths);
-    if indexed.into_iter().any(|path| path.path == INDEXED_ONLY_THERE) {
+    if indexed.into_iter().any(|path| path.path == PUBLISHED_INDEXED_PATH) {
         return Ok(Layout::Published);
     }
-    let kinds = ONLY_THERE.map(|kind| format!("'{kind}'")).join(", ");
+    let types = PUBLISHED_TYPES.map(|name| format!("'{name}'")).join(", ");
     let query = format!(
-        "SELECT VALUE c.type FROM c WHERE c.type IN ({kinds}) OR (c.type = '{}' AND c.status = '{}')",
-        marker::KIND,
+        "SELECT VALUE c.type FROM c WHERE c.type IN ({types}) OR (c.type = '{}' AND c.status = '{}')",
+        marker::MARKER_TYPE,
         marker::COPYING,
     );
-    let kind: Option<String> = container.query(Query::new(query).with_max_items(1)).first().await?;
-    Ok(match kind.as_deref() {
+    let found: Option<String> = container.query(Query::new(query).with_max_items(1)).first().await?;
+    Ok(match found.as_deref() {
         None => Layout::Ours,
-        Some(marker::KIND) => Layout::Unfinished,
+        Some(marker::MARKER_TYPE) => Layout::UnfinishedMigration,
         Some(_) => Layout::Published,
     })
 }
 
-fn published(container: &Container) -> Failure {
+fn published_layout(container: &Container) -> Failure {
     let (database, name) = (container.database_name(), container.name());
     Failure::Refused(format!(
         "the container {database}/{name} was written by the published crate duroxide-cdb (0.1.10 and before), whose \
@@ -72,7 +75,7 @@ fn published(container: &Container) -> Failure {
     ))
 }
 
-fn unfinished(container: &Container) -> Failure {
+fn unfinished_migration(container: &Container) -> Failure {
     let (database, name) = (container.database_name(), container.name());
     Failure::Refused(format!(
         "the migration into the container {database}/{name} is not finished. Run \

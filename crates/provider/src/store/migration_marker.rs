@@ -7,14 +7,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 
-/// The type and the id of the marker.
-pub(crate) const KIND: &str = "migration";
-/// The status from before the first write of a migration until after the last.
+/// The type and the id of the marker document.
+pub(crate) const MARKER_TYPE: &str = "migration";
+/// The status while a migration writes: set before its first write, and replaced by
+/// [`DONE`] after its last.
 pub(crate) const COPYING: &str = "copying";
 const DONE: &str = "done";
 
 /// The partition key of the marker. No other document is in that partition.
-const KEY: u64 = 0;
+const PARTITION_KEY: u64 = 0;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -22,18 +23,18 @@ pub(crate) struct Marker {
     id: String,
     instance_id: u64,
     #[serde(rename = "type")]
-    kind: String,
+    document_type: String,
     pub(crate) status: String,
-    /// The container that is migrated: database and name.
+    /// The container that is migrated, as `database/container`.
     pub(crate) source: String,
 }
 
 impl Marker {
     pub(crate) fn copying(source: &str) -> Marker {
         Marker {
-            id: KIND.to_owned(),
-            instance_id: KEY,
-            kind: KIND.to_owned(),
+            id: MARKER_TYPE.to_owned(),
+            instance_id: PARTITION_KEY,
+            document_type: MARKER_TYPE.to_owned(),
             status: COPYING.to_owned(),
             source: source.to_owned(),
         }
@@ -44,12 +45,12 @@ impl Marker {
     }
 
     pub(crate) async fn find(container: &Container) -> Result<Option<Marker>, Failure> {
-        Ok(container.find(KEY, KIND).await?.map(|item| item.into_value()))
+        Ok(container.find(PARTITION_KEY, MARKER_TYPE).await?.map(|item| item.into_value()))
     }
 
     /// Writes the marker. Idempotent.
     pub(crate) async fn write(&self, container: &Container) -> Result<(), Failure> {
-        container.upsert(KEY, self).await?;
+        container.upsert(PARTITION_KEY, self).await?;
         Ok(())
     }
 

@@ -13,19 +13,19 @@ const ORDERED_BY: [&str; 2] = ["/visibleAt", "/enq"];
 /// The status of a request that the identity is not allowed to make.
 const FORBIDDEN: u16 = 403;
 
-/// The longest name of a database or a container.
+/// The most characters in the name of a database or a container.
 const NAME_MAX: usize = 255;
 
 /// Refuses names that the service would refuse. Some of them would break the signature,
 /// and the service would report a wrong key instead.
 pub(super) fn check_names(database: &str, container: &str) -> Result<(), Failure> {
     for (what, name) in [("database", database), ("container", container)] {
-        let is_bad = name.is_empty()
+        let is_invalid = name.is_empty()
             || name.chars().count() > NAME_MAX
             || name.contains(['/', '\\', '#', '?'])
             || name.contains(char::is_control)
             || name.ends_with(' ');
-        if is_bad {
+        if is_invalid {
             return Err(Failure::Refused(format!(
                 "{name:?} cannot be the name of a {what}: it takes 1 to {NAME_MAX} characters, none of them \
                  / \\ # ? and no space at the end"
@@ -90,18 +90,20 @@ pub(super) fn check_container(container: &Container, found: &ContainerProperties
     Ok(())
 }
 
-/// Whether the policy indexes a path: it is included by name, or all paths are and it is
-/// not excluded.
+/// Whether the policy indexes a path: the path is included by name, or all paths are
+/// included and this one is not excluded.
 fn is_indexed(policy: &IndexingPolicy, path: &str) -> bool {
-    let spelt = [format!("{path}/?"), format!("{path}/*")];
+    let spellings = [format!("{path}/?"), format!("{path}/*")];
     let (includes, excludes) = (&policy.included_paths, &policy.excluded_paths);
-    let is_named = |paths: &[perihelion_client::IndexPath]| paths.iter().any(|it| spelt.contains(&it.path));
+    let is_named =
+        |paths: &[perihelion_client::IndexPath]| paths.iter().any(|it| spellings.contains(&it.path));
     let is_everything = includes.iter().any(|it| it.path == "/*");
     policy.indexing_mode != IndexingMode::None
         && (is_named(includes) || (is_everything && !is_named(excludes)))
 }
 
-/// Turns time to live on if it is off and the identity may. Returns whether it is on.
+/// Turns time to live on if it is off and the identity is allowed to. Returns whether it is
+/// on.
 pub(super) async fn switch_ttl_on(
     container: &Container,
     mut found: ContainerProperties,
@@ -124,8 +126,8 @@ pub(super) async fn switch_ttl_on(
     }
 }
 
-/// The failure to create a missing container. An Entra ID identity is never allowed to:
-/// its roles cover data only.
+/// The failure to create a missing container. An Entra ID identity is never allowed to
+/// create containers, because its roles cover data only.
 pub(super) fn creation_failure(database: &str, container: &str, error: Error) -> Failure {
     match error.status() {
         Some(status) if status.code == FORBIDDEN => Failure::Refused(format!(
@@ -145,11 +147,11 @@ fn name(container: &Container) -> String {
 mod tests {
     use super::*;
 
-    /// People who create a container by hand copy the list from there.
+    /// People who create a container by hand copy the list from `docs/provider.md`.
     #[test]
     fn the_manual_lists_the_indexed_paths() {
         let manual = include_str!("../../../../docs/provider.md");
-        for path in super::super::INDEXED {
+        for path in super::super::INDEXED_PATHS {
             assert!(
                 manual.contains(&format!(r#"{{"path": "{path}"}}"#)),
                 "{path} is not in docs/provider.md"

@@ -34,7 +34,7 @@ where
     }
 }
 
-/// The document that several writers change, as the error text names it.
+/// A document that several writers change, as the error text names it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum SharedDocument<'a> {
     State(&'a str),
@@ -56,25 +56,25 @@ impl std::fmt::Display for SharedDocument<'_> {
 /// up. Every read-modify-write loop has its own budget.
 #[derive(Debug)]
 pub(crate) struct ConflictBudget<'a> {
-    what: SharedDocument<'a>,
+    document: SharedDocument<'a>,
     attempts_left: usize,
 }
 
 impl<'a> ConflictBudget<'a> {
-    pub(crate) fn new(what: SharedDocument<'a>, attempts_max: usize) -> Self {
-        ConflictBudget { what, attempts_left: attempts_max }
+    pub(crate) fn new(document: SharedDocument<'a>, attempts_max: usize) -> Self {
+        ConflictBudget { document, attempts_left: attempts_max }
     }
 
     /// Begins an attempt; fails when no attempts are left.
     pub(crate) fn spend(&mut self) -> Result<(), Failure> {
         let left = self.attempts_left.checked_sub(1);
         self.attempts_left =
-            left.ok_or_else(|| Failure::Contended(format!("{} keeps changing", self.what)))?;
+            left.ok_or_else(|| Failure::Contended(format!("{} keeps changing", self.document)))?;
         Ok(())
     }
 }
 
-/// The outcome of a conditional write; `None` when another writer was faster.
+/// The outcome of a conditional write; `None` when another writer was first.
 pub(crate) fn unless_stale<T>(outcome: Result<T, Failure>) -> Result<Option<T>, Failure> {
     match outcome {
         Ok(value) => Ok(Some(value)),

@@ -1,8 +1,8 @@
 //! The state cache: states that this process read or wrote last, with decoded histories.
 //!
-//! It may be outdated. A turn that begins from a cached state commits under its etag, and
-//! a read asks the service whether the etag is still current (1 RU and no body if it
-//! is). An outdated entry costs a turn or a read, never a wrong result.
+//! A cached state may be outdated. A turn that begins from it commits under its etag, and
+//! a read asks the service whether the etag is still current (1 RU and no body if it is).
+//! So an outdated state costs a lost turn or a second read, but never gives a wrong result.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,12 +13,12 @@ use duroxide::Event;
 use crate::documents::{State, Versioned};
 use crate::sync::lock;
 
-/// The most bytes of cached states and histories, as they are stored. Decoded they take
-/// about twice as much.
+/// The most bytes of cached states and histories, counted as they are stored. Decoded, they
+/// take about twice as much memory.
 const CACHE_BYTES_MAX: u64 = 64 << 20;
 
-/// The overhead of an entry.
-const ENTRY_BYTES: u64 = 1024;
+/// The bytes that each entry takes in addition.
+const ENTRY_OVERHEAD_BYTES: u64 = 1024;
 
 /// A state and the whole history of its current execution.
 #[derive(Debug)]
@@ -32,15 +32,15 @@ impl Snapshot {
         let state = &self.state.value;
         let values = state.kv.values().chain(state.kv_delta.values().flatten());
         let values: usize = values.map(|value| value.value.stored_bytes()).sum();
-        state.execution.event_bytes + state.event_data.len() as u64 + values as u64 + ENTRY_BYTES
+        state.execution.event_bytes + state.event_data.len() as u64 + values as u64 + ENTRY_OVERHEAD_BYTES
     }
 }
 
-/// Counts writes through the compatibility client, which no provider of this process
-/// sees. Each of them invalidates all caches.
+/// The number of writes through [`CosmosDBClient`](crate::client::CosmosDBClient). No
+/// provider of this process sees these writes, so each of them invalidates all caches.
 static EXTERNAL_WRITES: AtomicU64 = AtomicU64::new(0);
 
-/// Invalidates all caches after a write that no provider sees.
+/// Invalidates all caches of this process, after a write that no provider sees.
 pub(crate) fn invalidate_all() {
     EXTERNAL_WRITES.fetch_add(1, Ordering::SeqCst);
 }
@@ -53,11 +53,14 @@ pub(crate) struct StateCache {
 
 #[derive(Debug, Default)]
 struct Lru {
+    /// Snapshots by instance, with the value of `uses` at their last use.
     entries: HashMap<String, (u64, Arc<Snapshot>)>,
-    /// Instances by the counter value of their last use.
+    /// Instances by the value of `uses` at their last use.
     order: BTreeMap<u64, String>,
+    /// Counts all uses of the cache.
     uses: u64,
     bytes: u64,
+    /// The value of [`EXTERNAL_WRITES`] for which the entries are valid.
     external_writes: u64,
 }
 
@@ -71,14 +74,14 @@ impl StateCache {
         lru.get(instance)
     }
 
-    /// Adds a snapshot, unless a later one of the same incarnation is there: a slow read
-    /// must not hide a commit.
+    /// Adds a snapshot, unless the cache has a later one of the same incarnation. So a slow
+    /// read does not replace the state of a newer commit.
     pub(crate) fn put(&self, snapshot: Arc<Snapshot>) {
         let mut lru = lock(&self.lru);
         let state = &snapshot.state.value;
-        let is_older = lru.entries.get(&state.instance_id).is_some_and(|(_, kept)| {
-            let kept = &kept.state.value;
-            kept.incarnation == state.incarnation && kept.commit_number > state.commit_number
+        let is_older = lru.entries.get(&state.instance_id).is_some_and(|(_, cached)| {
+            let cached = &cached.state.value;
+            cached.incarnation == state.incarnation && cached.commit_number > state.commit_number
         });
         if !is_older {
             lru.put(snapshot);
@@ -93,9 +96,9 @@ impl StateCache {
 impl Lru {
     fn get(&mut self, instance: &str) -> Option<Arc<Snapshot>> {
         self.uses += 1;
-        let (used, snapshot) = self.entries.get_mut(instance)?;
-        self.order.remove(used);
-        *used = self.uses;
+        let (last_use, snapshot) = self.entries.get_mut(instance)?;
+        self.order.remove(last_use);
+        *last_use = self.uses;
         self.order.insert(self.uses, instance.to_owned());
         Some(Arc::clone(snapshot))
     }
@@ -115,8 +118,8 @@ impl Lru {
     }
 
     fn remove(&mut self, instance: &str) {
-        if let Some((used, snapshot)) = self.entries.remove(instance) {
-            self.order.remove(&used);
+        if let Some((last_use, snapshot)) = self.entries.remove(instance) {
+            self.order.remove(&last_use);
             self.bytes -= snapshot.bytes();
         }
     }
@@ -127,38 +130,38 @@ mod tests {
     use super::*;
     use perihelion_client::Etag;
 
-    fn snapshot(instance: &str, incarnation: &str, seq: u64, bytes: u64) -> Arc<Snapshot> {
+    fn snapshot(instance: &str, incarnation: &str, commit_number: u64, bytes: u64) -> Arc<Snapshot> {
         let mut value = State::blank(instance, incarnation.to_owned());
-        (value.commit_number, value.execution.event_bytes) = (seq, bytes);
+        (value.commit_number, value.execution.event_bytes) = (commit_number, bytes);
         let state = Versioned { value, etag: Etag::parse("\"1\"").unwrap() };
         Arc::new(Snapshot { state, history: Arc::default() })
     }
 
     #[test]
     fn a_slow_read_does_not_hide_a_commit() {
-        let snapshots = StateCache::default();
-        snapshots.put(snapshot("a", "1", 5, 0));
-        snapshots.put(snapshot("a", "1", 4, 0));
-        assert_eq!(snapshots.get("a").unwrap().state.value.commit_number, 5);
-        snapshots.put(snapshot("a", "2", 1, 0));
+        let cache = StateCache::default();
+        cache.put(snapshot("a", "1", 5, 0));
+        cache.put(snapshot("a", "1", 4, 0));
+        assert_eq!(cache.get("a").unwrap().state.value.commit_number, 5);
+        cache.put(snapshot("a", "2", 1, 0));
         assert_eq!(
-            snapshots.get("a").unwrap().state.value.commit_number,
+            cache.get("a").unwrap().state.value.commit_number,
             1,
-            "a new incarnation starts from the beginning"
+            "a new incarnation replaces the old one, whatever its commit number"
         );
     }
 
     #[test]
     fn the_least_recently_used_state_is_removed_first() {
-        let snapshots = StateCache::default();
-        snapshots.put(snapshot("a", "1", 1, CACHE_BYTES_MAX / 2));
-        snapshots.put(snapshot("b", "1", 1, CACHE_BYTES_MAX / 4));
-        assert!(snapshots.get("a").is_some());
-        snapshots.put(snapshot("c", "1", 1, CACHE_BYTES_MAX / 3));
-        assert!(snapshots.get("b").is_none());
-        assert!(snapshots.get("a").is_some() && snapshots.get("c").is_some());
-        snapshots.forget("a");
-        snapshots.forget("c");
-        assert_eq!(snapshots.lru.lock().unwrap().bytes, 0);
+        let cache = StateCache::default();
+        cache.put(snapshot("a", "1", 1, CACHE_BYTES_MAX / 2));
+        cache.put(snapshot("b", "1", 1, CACHE_BYTES_MAX / 4));
+        assert!(cache.get("a").is_some());
+        cache.put(snapshot("c", "1", 1, CACHE_BYTES_MAX / 3));
+        assert!(cache.get("b").is_none());
+        assert!(cache.get("a").is_some() && cache.get("c").is_some());
+        cache.forget("a");
+        cache.forget("c");
+        assert_eq!(cache.lru.lock().unwrap().bytes, 0);
     }
 }
