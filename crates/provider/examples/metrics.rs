@@ -12,8 +12,9 @@ use duroxide::runtime::registry::ActivityRegistry;
 use duroxide::{ActivityContext, Client, OrchestrationContext, OrchestrationRegistry};
 use duroxide_cdb::{CosmosDBProvider, ListOptions, ListOrder, ProviderMetrics};
 
-const WORKFLOWS: usize = 20;
-const PATIENCE: Duration = Duration::from_secs(30);
+const WORKFLOW_COUNT: usize = 20;
+/// The longest time to wait for one workflow.
+const TIME_LIMIT: Duration = Duration::from_secs(30);
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -28,11 +29,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .build();
     let runtime = Runtime::start_with_store(provider.clone(), activities, orchestrations).await;
     let client = Client::new(provider.clone());
-    for n in 0..WORKFLOWS {
+    for n in 0..WORKFLOW_COUNT {
         client.start_orchestration(&format!("greeting-{n}"), "greeting", "ada").await?;
     }
-    for n in 0..WORKFLOWS {
-        client.wait_for_orchestration(&format!("greeting-{n}"), PATIENCE).await?;
+    for n in 0..WORKFLOW_COUNT {
+        client.wait_for_orchestration(&format!("greeting-{n}"), TIME_LIMIT).await?;
     }
     runtime.shutdown(None).await;
 
@@ -53,17 +54,17 @@ async fn main() -> Result<(), Box<dyn Error>> {
 fn print(metrics: &ProviderMetrics) {
     println!("\n{:<30}{:>7}{:>10}{:>10}{:>10}{:>12}", "method", "calls", "requests", "RU", "p50", "p99");
     for (name, method) in &metrics.methods {
-        let (median, slow) = (method.latency.quantile(0.5), method.latency.quantile(0.99));
+        let (p50, p99) = (method.latency.quantile(0.5), method.latency.quantile(0.99));
         println!(
             "{name:<30}{:>7}{:>10}{:>10.1}{:>10.1?}{:>12.1?}",
-            method.calls, method.requests, method.request_units, median, slow
+            method.calls, method.requests, method.request_units, p50, p99
         );
     }
-    let per = |count: f64| count / WORKFLOWS as f64;
+    let per_workflow = |count: f64| count / WORKFLOW_COUNT as f64;
     println!(
         "\nper workflow: {:.1} requests, {:.1} RU; in all {} polls, {} fetches from hints, {} conflicts, {} retries, {} steals",
-        per(metrics.requests as f64),
-        per(metrics.request_units),
+        per_workflow(metrics.requests as f64),
+        per_workflow(metrics.request_units),
         metrics.polls,
         metrics.fetches_from_hints,
         metrics.conflicts,

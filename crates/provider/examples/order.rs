@@ -13,8 +13,8 @@ use duroxide::runtime::{OrchestrationStatus, Runtime};
 use duroxide::{ActivityContext, Client, OrchestrationContext, OrchestrationRegistry};
 use duroxide_cdb::CosmosDBProvider;
 
-/// The time limit of the order.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The longest time to wait for the order.
+const TIME_LIMIT: Duration = Duration::from_secs(30);
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let runtime = Runtime::start_with_store(store.clone(), activities, orchestrations).await;
     let client = Client::new(store.clone());
     client.start_orchestration("order-1", "order", "1").await?;
-    match client.wait_for_orchestration("order-1", PATIENCE).await? {
+    match client.wait_for_orchestration("order-1", TIME_LIMIT).await? {
         OrchestrationStatus::Completed { output, .. } => println!("{output}"),
         other => println!("{other:?}"),
     }

@@ -357,8 +357,8 @@ async fn migrate_instance(
 }
 
 /// Drops outbox intents of starts whose instance exists: these starts were delivered, and
-/// only the deletion of the intent is missing. A second delivery would be refused as a
-/// duplicate start.
+/// only the deletion of the intent is missing. If such a start were
+/// delivered again, the parent would get a failure, because the instance exists.
 async fn drop_consumed_starts(source: &Container, partition: &mut Partition) -> Result<(), Failure> {
     let mut kept = Vec::new();
     for intent in std::mem::take(&mut partition.outbox_intents) {

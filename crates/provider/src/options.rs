@@ -1,4 +1,4 @@
-//! Options: the values that a program passes to the provider. They decide nothing.
+//! The options that a program passes to the provider: configuration, listing, retention.
 
 pub(crate) mod config;
 pub(crate) mod listing;

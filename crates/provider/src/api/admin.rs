@@ -1,4 +1,5 @@
-//! Implements duroxide's `ProviderAdmin`: each method counts and calls an operation.
+//! Implements duroxide's `ProviderAdmin`. Each method runs one operation of `ops` and
+//! records its metrics.
 
 use async_trait::async_trait;
 use duroxide::Event;
@@ -139,12 +140,12 @@ async fn delete_bulk(
     let mut result = DeleteInstanceResult::default();
     for root in list::matching_instances(&core.store, filter, is_ended_root).await? {
         let tree = delete::tree(&core.store, &root).await?;
-        // It may have been started again in the meantime.
-        let one = match delete::run(core, &tree, Force::AllExcept(&root)).await {
+        // The instance may have been started again in the meantime.
+        let deleted = match delete::run(core, &tree, Force::AllExcept(&root)).await {
             Err(Failure::StillRunning(_)) => continue,
-            one => one?,
+            deleted => deleted?,
         };
-        delete::add_counts(&mut result, &one);
+        delete::add_counts(&mut result, &deleted);
     }
     Ok(result)
 }

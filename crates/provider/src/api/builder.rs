@@ -12,9 +12,9 @@ use crate::ops::core::Core;
 use crate::options::config::{CommitTier, CosmosDBProviderConfig, Options};
 use crate::options::retention::RetentionOptions;
 
-/// The longest interval of the reconciler. Unfinished work waits for it, and a larger
-/// duration could overflow an `Instant`.
-const RECONCILER_MAX: Duration = Duration::from_secs(24 * 3600);
+/// The longest interval and age of the reconciler. Unfinished work waits for both, and a
+/// larger duration could overflow an `Instant`.
+const RECONCILER_TIME_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// Builds a [`CosmosDBProvider`]. It connects in one of four ways: a connection string,
 /// an endpoint with a credential, an existing client, or (feature `embedded`) the engine
@@ -47,10 +47,14 @@ pub struct CosmosDBProviderBuilder {
     options: Options,
 }
 
+/// What the provider connects to.
 #[derive(Debug)]
 enum Target {
+    /// An account, with the builder's connection options.
     Account,
+    /// An existing client.
     Client(Client),
+    /// The engine in this process.
     #[cfg(feature = "embedded")]
     Embedded(Box<perihelion_server::EmbeddedOptions>),
 }
@@ -150,9 +154,9 @@ impl CosmosDBProviderBuilder {
         self
     }
 
-    /// Applies the commit tier to fetches that look once, too. By default they claim
-    /// durably: no other provider of the container takes the same work before it is
-    /// abandoned or its lock expires.
+    /// Applies the commit tier also to fetches that look for work only once. By default
+    /// these fetches write their locks: no other provider of the container takes the same
+    /// work before it is abandoned or its lock expires.
     pub fn with_commit_tier_for_short_polls(mut self) -> Self {
         self.options.is_tier_for_short_polls = true;
         self
@@ -161,7 +165,7 @@ impl CosmosDBProviderBuilder {
     /// How often the reconciler looks for undelivered messages and unfinished work, and how
     /// old these must be; at most a day. The default for both is two seconds.
     pub fn with_reconciler(mut self, interval: Duration, age: Duration) -> Self {
-        let [interval, age] = [interval, age].map(|time| time.min(RECONCILER_MAX));
+        let [interval, age] = [interval, age].map(|time| time.min(RECONCILER_TIME_MAX));
         (self.options.reconciler_interval, self.options.reconciler_age) = (interval, age);
         self
     }
@@ -179,8 +183,8 @@ impl CosmosDBProviderBuilder {
         self
     }
 
-    /// Makes this machine's clock wrong by this many milliseconds, for tests: the provider
-    /// must use the service's clock.
+    /// Makes this machine's clock wrong by this many milliseconds. Tests use it to check that
+    /// the provider uses the service's clock.
     #[doc(hidden)]
     pub fn with_clock_error_ms(mut self, error: i64) -> Self {
         self.options.clock_error_ms = error;
@@ -215,7 +219,7 @@ impl CosmosDBProviderBuilder {
 /// The error of a failed connection: a likely reason first, then the service's message,
 /// which is long.
 fn connect_failed(error: perihelion_client::Error) -> ProviderError {
-    let why = match error.status().map(|status| status.code) {
+    let reason = match error.status().map(|status| status.code) {
         Some(401) => {
             "the account refuses the credential. Check that it belongs to this account, that its key was not \
              regenerated, and that this machine's clock is right."
@@ -223,5 +227,5 @@ fn connect_failed(error: perihelion_client::Error) -> ProviderError {
         Some(404) => "the server at this endpoint is not a Cosmos DB account. Check the endpoint.",
         _ => return Failure::Storage(error).into_error("open"),
     };
-    ProviderError::permanent("open", format!("{why} {error}"))
+    ProviderError::permanent("open", format!("{reason} {error}"))
 }

@@ -1,8 +1,9 @@
-//! The published crate's client, on top of ours: documents by id, queries and batches,
-//! for tests that look into storage.
+//! `CosmosDBClient`: the client of the published crate, implemented with
+//! `perihelion_client`. It has documents by id, queries and batches, for tests that look
+//! into storage.
 //!
-//! As in the published crate, a refusal of the service is a response with its status; an
-//! error means that the request was not sent or not answered.
+//! As in the published crate, a request on a document that the service refuses returns a
+//! response with the status. An error means that the request was not sent or not answered.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -42,7 +43,7 @@ pub struct QueryParameter {
 }
 
 impl QueryParameter {
-    /// A parameter; the `@` is part of the name.
+    /// Creates a parameter. The `@` is part of the name.
     pub fn new(name: impl Into<String>, value: impl Into<Value>) -> Self {
         QueryParameter { name: name.into(), value: value.into() }
     }
@@ -131,8 +132,8 @@ impl CosmosDBClient {
 
     /// Creates the database if it is missing.
     pub async fn ensure_database(&self) -> Result<(), ProviderError> {
-        let made = self.connect().await?.create_database_if_missing(&self.database).await;
-        made.map(drop).map_err(failed("ensure_database"))
+        let created = self.connect().await?.create_database_if_missing(&self.database).await;
+        created.map(drop).map_err(failed("ensure_database"))
     }
 
     /// Creates the container if it is missing, with the partition key of a provider.
@@ -142,14 +143,14 @@ impl CosmosDBClient {
         let mut properties = ContainerProperties::new(&self.container, "/instanceId");
         if let Some(policy) = indexing_policy {
             let policy = serde_json::from_value(policy).map_err(|error| {
-                let why = format!("the indexing policy is not valid: {error}");
-                ProviderError::permanent("ensure_container", why)
+                let message = format!("the indexing policy is not valid: {error}");
+                ProviderError::permanent("ensure_container", message)
             })?;
             properties = properties.with_indexing_policy(policy);
         }
         let database = self.connect().await?.database(&self.database);
-        let made = database.create_container_if_missing(&properties).await;
-        made.map(drop).map_err(failed("ensure_container"))
+        let created = database.create_container_if_missing(&properties).await;
+        created.map(drop).map_err(failed("ensure_container"))
     }
 
     /// Deletes the container with everything in it, if it exists.

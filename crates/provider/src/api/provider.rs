@@ -1,5 +1,5 @@
-//! `CosmosDBProvider`: the handle of a provider. `runtime` and `admin` implement
-//! duroxide's traits for it.
+//! `CosmosDBProvider`: the type that programs pass to duroxide. `runtime` and `admin`
+//! implement duroxide's traits for it.
 
 use std::sync::Arc;
 
@@ -127,7 +127,8 @@ impl CosmosDBProvider {
         &self.core.client
     }
 
-    /// Makes deliveries right after a commit fail, for tests. The reconciler repeats them.
+    /// Makes deliveries right after a commit fail, for tests. The reconciler delivers the
+    /// messages later.
     pub fn set_outbox_fault_injector(&mut self, injector: OutboxFaultInjector) {
         self.core.set_fault_injector(injector);
     }

@@ -1,4 +1,5 @@
-//! Implements duroxide's `Provider`: each method counts and calls an operation.
+//! Implements duroxide's `Provider`. Each method runs one operation of `ops` and records
+//! its metrics.
 
 use std::collections::HashMap;
 use std::time::Duration;

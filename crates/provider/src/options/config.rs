@@ -1,5 +1,5 @@
-//! The configuration of a provider: the published crate's struct, field by field, and
-//! our own options.
+//! The configuration of a provider: `CosmosDBProviderConfig` with the fields of the
+//! published crate, and `Options` with all options of this crate.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -45,7 +45,8 @@ impl Default for CosmosDBProviderConfig {
     }
 }
 
-/// The endpoint and the key of the emulators, used without a configuration.
+/// The endpoint and the key of the emulators: the defaults of
+/// [`CosmosDBProviderConfig::from_env`].
 const EMULATOR_ENDPOINT: &str = "http://localhost:8081";
 const EMULATOR_KEY: &str =
     "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
@@ -59,16 +60,16 @@ impl CosmosDBProviderConfig {
     }
 
     fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Self {
-        let named = |name: &str| {
-            let spelt = ["COSMOS", "COSMOSDB"].map(|prefix| variable(&format!("{prefix}_{name}")));
-            spelt.into_iter().flatten().find(|value| !value.trim().is_empty())
+        let value_of = |name: &str| {
+            let values = ["COSMOS", "COSMOSDB"].map(|prefix| variable(&format!("{prefix}_{name}")));
+            values.into_iter().flatten().find(|value| !value.trim().is_empty())
         };
         let default = CosmosDBProviderConfig::default();
         CosmosDBProviderConfig {
-            endpoint: named("ENDPOINT").unwrap_or_else(|| EMULATOR_ENDPOINT.to_owned()),
-            key: named("KEY").unwrap_or_else(|| EMULATOR_KEY.to_owned()),
-            database: named("DATABASE").unwrap_or_else(|| default.database.clone()),
-            container: named("CONTAINER").unwrap_or_else(|| default.container.clone()),
+            endpoint: value_of("ENDPOINT").unwrap_or_else(|| EMULATOR_ENDPOINT.to_owned()),
+            key: value_of("KEY").unwrap_or_else(|| EMULATOR_KEY.to_owned()),
+            database: value_of("DATABASE").unwrap_or_else(|| default.database.clone()),
+            container: value_of("CONTAINER").unwrap_or_else(|| default.container.clone()),
             ..default
         }
     }
@@ -110,17 +111,19 @@ pub(crate) struct Options {
     /// A fetch with a shorter `poll_timeout` looks once; a longer one waits for work.
     pub(crate) long_poll_threshold: Duration,
     pub(crate) commit_tier: CommitTier,
-    /// The tier applies to fetches that look once, too. Otherwise these claim durably,
-    /// because their callers expect to be the only one.
+    /// Whether the tier also applies to fetches that look once. Otherwise these write
+    /// their locks, because their callers expect that no other provider takes the work.
     pub(crate) is_tier_for_short_polls: bool,
     pub(crate) reconciler_interval: Duration,
+    /// The age at which the reconciler finishes work that another process left.
     pub(crate) reconciler_age: Duration,
     pub(crate) retention: RetentionOptions,
     /// An error of this machine's clock in milliseconds, for tests.
     pub(crate) clock_error_ms: i64,
-    /// Opens a container with an unfinished migration, which no provider may use.
+    /// Whether to open a container with an unfinished migration. A provider must not use
+    /// such a container.
     pub(crate) is_migrating: bool,
-    /// When a deletion that is not committed counts as abandoned by its process.
+    /// The age at which a deletion that is not committed counts as abandoned by its process.
     pub(crate) deletion_timeout: Duration,
 }
 
@@ -142,22 +145,24 @@ impl Default for Options {
     }
 }
 
-/// Makes deliveries between instances fail, for tests. The reconciler, which is never
-/// made to fail, must deliver the messages. Clones share their count.
+/// Makes deliveries between instances fail, for tests. Deliveries of the reconciler do not
+/// fail, so the reconciler delivers the messages. Clones share their count.
 #[derive(Clone, Debug)]
 pub struct OutboxFaultInjector {
-    left: Arc<AtomicU32>,
+    failures_left: Arc<AtomicU32>,
 }
 
 impl OutboxFaultInjector {
     /// The next `count` deliveries right after a commit fail.
     pub fn fail_next(count: u32) -> Self {
-        OutboxFaultInjector { left: Arc::new(AtomicU32::new(count)) }
+        OutboxFaultInjector { failures_left: Arc::new(AtomicU32::new(count)) }
     }
 
-    /// Whether this delivery fails; counts it.
+    /// Whether the next delivery fails. Each call counts as one delivery.
     pub fn should_fail(&self) -> bool {
-        self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+        self.failures_left
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1))
+            .is_ok()
     }
 }
 
@@ -167,19 +172,19 @@ mod tests {
 
     #[test]
     fn both_prefixes_of_variables_are_read_and_the_emulator_is_the_default() {
-        let nothing = CosmosDBProviderConfig::from_variables(|_| None);
-        assert_eq!(nothing.endpoint, "http://localhost:8081");
-        assert_eq!((nothing.database.as_str(), nothing.container.as_str()), ("duroxide", "duroxide"));
-        let set = |name: &str| match name {
+        let defaults = CosmosDBProviderConfig::from_variables(|_| None);
+        assert_eq!(defaults.endpoint, "http://localhost:8081");
+        assert_eq!((defaults.database.as_str(), defaults.container.as_str()), ("duroxide", "duroxide"));
+        let variables = |name: &str| match name {
             "COSMOS_ENDPOINT" => Some("https://a/".to_owned()),
             "COSMOSDB_ENDPOINT" => Some("https://b/".to_owned()),
             "COSMOSDB_KEY" => Some("a2V5".to_owned()),
             "COSMOS_DATABASE" => Some(" ".to_owned()),
             _ => None,
         };
-        let found = CosmosDBProviderConfig::from_variables(set);
+        let found = CosmosDBProviderConfig::from_variables(variables);
         assert_eq!((found.endpoint.as_str(), found.key.as_str()), ("https://a/", "a2V5"));
-        assert_eq!(found.database, "duroxide", "blank is not set");
+        assert_eq!(found.database, "duroxide", "a blank variable counts as not set");
         assert!(!format!("{found:?}").contains("a2V5"), "a key is never shown");
     }
 

@@ -1,8 +1,8 @@
 //! The options and the result of `CosmosDBProvider::list`.
 //!
 //! The cost of a page does not depend on the number of instances: the server filters
-//! and stops when the page is full. Status, parent and update time use an index; name,
-//! prefix and creation time are filtered among the rest.
+//! and stops when the page is full. Filters by status and parent and the lower limits of
+//! times use an index; other filters are applied to the documents that remain.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -46,7 +46,7 @@ pub struct ListOptions {
     pub updated_before: Option<u64>,
     /// The order.
     pub order: ListOrder,
-    /// Whether rows have their outputs, and not only the lengths of these.
+    /// Whether rows include the outputs. The length of an output is always included.
     pub with_output: bool,
     /// The page size; 50 by default, at most 1,000.
     #[serde(skip)]
@@ -73,7 +73,8 @@ pub enum ListOrder {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ListPage {
-    /// At most a page. It may have fewer although more follow.
+    /// At most as many instances as the page size. There may be fewer although more pages
+    /// follow.
     pub instances: Vec<ListedInstance>,
     /// Where the next page begins; `None` on the last page.
     pub continuation: Option<String>,
@@ -94,14 +95,14 @@ pub struct ListedInstance {
     pub version: String,
     /// `Running`, `Completed`, `Failed` or `ContinuedAsNew`.
     pub status: String,
-    /// When it was created.
+    /// When the instance was created.
     pub created_at: u64,
-    /// When its last turn was committed.
+    /// When the last turn was committed.
     pub updated_at: u64,
-    /// When its current execution ended.
+    /// When the current execution ended.
     #[serde(default)]
     pub completed_at: Option<u64>,
-    /// The number of its current execution.
+    /// The number of the current execution.
     #[serde(rename(deserialize = "execution"))]
     pub execution_id: u64,
     /// The parent instance.
@@ -110,8 +111,8 @@ pub struct ListedInstance {
     /// The custom status, unless it is too large for a row.
     #[serde(default)]
     pub custom_status: Option<String>,
-    /// The length of its output or error in characters; in bytes when it is too large for
-    /// a row.
+    /// The length of the output or error in characters; in bytes when it is too large for a
+    /// row.
     #[serde(default)]
     pub output_length: Option<u64>,
     /// The output or error, if asked for and not too large for a row.
@@ -168,7 +169,7 @@ impl ListOptions {
         self
     }
 
-    /// Whether rows have their outputs.
+    /// Whether rows include the outputs.
     pub fn with_output(mut self, is_wanted: bool) -> Self {
         self.with_output = is_wanted;
         self
@@ -190,24 +191,25 @@ impl ListOptions {
         self.page_size.unwrap_or(PAGE_DEFAULT).clamp(1, PAGE_MAX)
     }
 
-    /// Identifies a listing: a continuation is valid for its own listing only.
+    /// A hash of the filters and the order: a continuation is valid only with the same ones.
     fn fingerprint(&self) -> String {
         let text = serde_json::to_vec(self).unwrap_or_default();
         URL_SAFE_NO_PAD.encode(&Sha256::digest(text)[..9])
     }
 
-    /// Wraps the service's continuation.
-    pub(crate) fn token(&self, continuation: &str) -> String {
+    /// The continuation that the caller gets for a continuation of the service.
+    pub(crate) fn wrap_continuation(&self, continuation: &str) -> String {
         let json = serde_json::to_vec(&(self.fingerprint(), continuation)).unwrap_or_default();
         format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(json))
     }
 
-    /// The service's continuation; refused when the token is of another listing.
+    /// The service's continuation in the caller's. It is refused when it comes from a
+    /// listing with other filters.
     pub(crate) fn service_continuation(&self) -> Result<Option<String>, Failure> {
         let Some(token) = &self.continuation else { return Ok(None) };
         let json = token.strip_prefix(TOKEN_PREFIX).and_then(|token| URL_SAFE_NO_PAD.decode(token).ok());
-        let read = json.and_then(|json| serde_json::from_slice::<(String, String)>(&json).ok());
-        match read {
+        let decoded = json.and_then(|json| serde_json::from_slice::<(String, String)>(&json).ok());
+        match decoded {
             None => Err(Failure::Refused("the continuation was not returned by `list`".to_owned())),
             Some((fingerprint, _)) if fingerprint != self.fingerprint() => Err(Failure::Refused(
                 "the continuation belongs to a listing with other filters: start this one without a continuation"
@@ -227,7 +229,7 @@ mod tests {
     #[test]
     fn a_continuation_is_valid_for_its_own_listing_only() {
         let failed = ListOptions::new().with_status("Failed").with_page_size(7);
-        let token = failed.token("{\"service\":\"says\"}");
+        let token = failed.wrap_continuation("{\"service\":\"says\"}");
         let next = failed.clone().with_continuation(token.as_str()).with_page_size(100);
         assert_eq!(next.service_continuation().unwrap().as_deref(), Some("{\"service\":\"says\"}"));
         assert_eq!(failed.service_continuation().unwrap(), None);

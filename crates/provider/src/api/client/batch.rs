@@ -1,7 +1,7 @@
-//! Batches of the published crate's client.
+//! Batches of `CosmosDBClient`.
 //!
 //! As in the published crate, a refused batch is an error, and none of its operations is
-//! applied. The error is retryable for an etag that differs or a document that exists.
+//! applied. The error is retryable if an etag differs or a document to create exists.
 
 use duroxide::providers::ProviderError;
 use perihelion_client::{Batch, BatchResult, Error, Etag};
@@ -31,7 +31,7 @@ pub enum BatchOperation {
         id: String,
         /// The document.
         body: Value,
-        /// The etag that it must have.
+        /// The etag that the document must have.
         if_match: Option<String>,
     },
     /// Deletes a document that must exist.
@@ -114,8 +114,8 @@ impl CosmosDBClient {
         operations.iter().try_for_each(|operation| operation.add(&mut batch)).map_err(refused)?;
         let outcome = self.open().await?.batch(batch).await;
         crate::store::state_cache::invalidate_all();
-        let done = outcome.map_err(refused)?;
-        Ok(done.results().iter().map(BatchOperationResult::of).collect())
+        let applied = outcome.map_err(refused)?;
+        Ok(applied.results().iter().map(BatchOperationResult::of).collect())
     }
 }
 

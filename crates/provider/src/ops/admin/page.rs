@@ -30,7 +30,7 @@ pub(crate) async fn run(store: &Store, options: &ListOptions) -> Result<ListPage
     }
     let page = store.container.query::<ListedInstance>(query).next_page().await?;
     let Some(page) = page else { return Ok(ListPage::default()) };
-    let continuation = page.continuation().map(|continuation| options.token(continuation));
+    let continuation = page.continuation().map(|continuation| options.wrap_continuation(continuation));
     Ok(ListPage { instances: page.items, continuation })
 }
 
