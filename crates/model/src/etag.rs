@@ -1,14 +1,14 @@
 //! Etags in the service's form: `"6201c25e-0000-0100-0000-6ac9ff4d0000"`.
 //!
 //! The first group is a counter, whose bytes 2, 1, 0, 3 are printed in this
-//! order; the last group is the time of the write in seconds (`docs/cosmos.md`, resources). Quotes are
-//! part of the value, in headers and in bodies.
+//! order; the last group is the time of the write in seconds (`docs/cosmos.md`,
+//! resources). Quotes are part of the value, in headers and in bodies.
 
 /// The etag of write number `counter`, at `seconds` since 1970.
 pub fn etag(counter: u64, seconds: u64) -> String {
     let [b0, b1, b2, b3] = (counter as u32).to_le_bytes();
-    let over = (counter >> 32) as u16;
-    format!("\"{b2:02x}{b1:02x}{b0:02x}{b3:02x}-{over:04x}-0100-0000-{:08x}0000\"", seconds as u32)
+    let high = (counter >> 32) as u16;
+    format!("\"{b2:02x}{b1:02x}{b0:02x}{b3:02x}-{high:04x}-0100-0000-{:08x}0000\"", seconds as u32)
 }
 
 /// Whether a precondition header matches this etag. `*` matches any; quotes may

@@ -1,9 +1,9 @@
 //! JSON values as the service stores them.
 //!
-//! Documents need their own value type because of the service's rules: member
-//! order is kept, integers are exact to 64 bits, numbers are printed in a form
-//! of its own (see [`Style`]), and a lone surrogate becomes U+FFFD
-//! (`docs/cosmos.md`, numbers and text). There is no value for "undefined": a
+//! Documents need their own value type because of the service's rules: members keep
+//! their order, integers are exact to 64 bits, numbers are printed in the service's
+//! own form (see [`Style`]), and a lone surrogate becomes U+FFFD (`docs/cosmos.md`,
+//! numbers and text). There is no value for "undefined": a
 //! missing value is `Option::None`.
 //!
 //! ```

@@ -1,5 +1,5 @@
 //! The data types that all crates share: JSON values, resource ids, partition
-//! keys and their hashes, session tokens, etags, calendar dates. No I/O and no
+//! keys and their hashes, session tokens, etags, UUIDs, calendar dates. No I/O and no
 //! clock.
 
 #![warn(missing_docs)]

@@ -58,6 +58,7 @@ pub(crate) fn hash_128(data: &[u8]) -> (u64, u64) {
     (low, high)
 }
 
+/// The last step of the 128-bit hash, for one half.
 fn finish(mut k: u64) -> u64 {
     k ^= k >> 33;
     k = k.wrapping_mul(0xff51_afd7_ed55_8ccd);

@@ -1,5 +1,5 @@
-//! Partition keys: their definition on a container, and their values in headers
-//! and documents. The file `effective.rs` has their hashes, by which documents
+//! Partition keys: the definition of a container's key, and the values of keys in
+//! headers and documents. `effective.rs` has the hashes of keys, by which documents
 //! are distributed over partition key ranges.
 
 mod convert;

@@ -1,9 +1,10 @@
 //! Resource ids (`_rid`): nested binary ids in base64 with `-` for `/`.
 //!
-//! The id of a database has 4 bytes. That of a container has 8: the database's,
-//! then 4 with the top bit set, by which SDKs distinguish it from a user. That
-//! of a resource in a container has 16: the container's, then a little-endian
-//! counter whose top nibble is the type of the resource. `docs/cosmos.md`, resources, has the details.
+//! The id of a database has 4 bytes. The id of a container has 8 bytes: those of the
+//! database, then 4 with the top bit set, by which SDKs distinguish a container from
+//! a user. The id of a resource in a container has 16 bytes: those of the container,
+//! then a little-endian counter whose top nibble is the type of the resource.
+//! `docs/cosmos.md` has the details (resources).
 
 use base64::Engine as _;
 use base64::alphabet::Alphabet;
@@ -46,7 +47,7 @@ impl DatabaseRid {
         encode(&self.0.to_be_bytes())
     }
 
-    /// Parses the text of an id; `None` when it is not one of a database.
+    /// Parses the text of an id; `None` when it is not the id of a database.
     pub fn parse(text: &str) -> Option<Self> {
         let bytes: [u8; 4] = decode(text)?.try_into().ok()?;
         Some(DatabaseRid(u32::from_be_bytes(bytes)))
@@ -67,7 +68,7 @@ impl ContainerRid {
         encode(&self.bytes())
     }
 
-    /// Parses the text of an id; `None` when it is not one of a container.
+    /// Parses the text of an id; `None` when it is not the id of a container.
     pub fn parse(text: &str) -> Option<Self> {
         let bytes: [u8; 8] = decode(text)?.try_into().ok()?;
         let database = u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
@@ -76,7 +77,7 @@ impl ContainerRid {
             .then_some(ContainerRid { database: DatabaseRid(database), number: number & !CONTAINER_BIT })
     }
 
-    /// The id of child `number` of a kind.
+    /// The id of a resource in this container. `number` is its counter.
     pub fn child(self, kind: ChildKind, number: u64) -> String {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&self.bytes());
@@ -135,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_nest_and_parse_back() {
+    fn an_id_begins_with_the_id_of_its_parent_and_parses_back() {
         let database = DatabaseRid(0x1234_5678);
         let container = ContainerRid { database, number: 7 };
         assert_eq!(DatabaseRid::parse(&database.to_text()), Some(database));

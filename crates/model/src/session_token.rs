@@ -1,9 +1,9 @@
-//! Session tokens: up to which write a client has seen each partition.
+//! Session tokens: the last write that a client has seen in each partition.
 //!
-//! One region writes `{range}:{version}#{lsn}` (version `-1`), several add
-//! `#{region}={lsn}`; tokens of several ranges are joined by commas
-//! (`docs/cosmos.md`, sessions). A token is attacker input: it is bounded and what
-//! does not parse is refused, never guessed.
+//! With one region a token is `{range}:{version}#{lsn}` (version `-1`); with several,
+//! `#{region}={lsn}` is added for each region. Tokens of several ranges are joined by
+//! commas (`docs/cosmos.md`, sessions). A token is untrusted input: its size is bounded,
+//! and a text that does not parse is refused.
 //!
 //! Progress only grows: [`Progress::merge`] is the least upper bound of two
 //! tokens, so tokens may arrive in any order.
@@ -13,7 +13,7 @@ use std::fmt;
 /// The token of one partition key range.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionToken {
-    /// The id of the range.
+    /// The id of the partition key range.
     pub range: String,
     /// How far the client has seen the range.
     pub progress: Progress,
@@ -26,17 +26,17 @@ pub struct Progress {
     pub version: i64,
     /// The log sequence number of the region that responded.
     pub lsn: u64,
-    /// How many of each region's own writes were applied. Empty with one region.
+    /// For each region, which of its own writes were applied. Empty with one region.
     pub regions: Vec<RegionProgress>,
 }
 
-/// How many writes of one region were applied.
+/// Which writes of one region were applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RegionProgress {
     /// The id of the region.
     pub region: u32,
-    /// The log sequence number of the region's last applied write. The service
-    /// writes `-1` for a region from which nothing has arrived yet.
+    /// The log sequence number (LSN) of the region's last applied write. The service
+    /// writes `-1` for a region of which no write was applied yet.
     pub lsn: i64,
 }
 
@@ -106,7 +106,7 @@ impl Progress {
         Some(progress)
     }
 
-    /// The position in one region's writes; `None` when the token lacks it.
+    /// The LSN of one region; `None` when the token has none for it.
     pub fn of_region(&self, region: u32) -> Option<i64> {
         self.regions.iter().find(|entry| entry.region == region).map(|entry| entry.lsn)
     }
@@ -118,17 +118,17 @@ impl Progress {
             && (self.lsn >= other.lsn || self.version > other.version)
             && other.regions.iter().all(|theirs| match self.of_region(theirs.region) {
                 Some(ours) => ours >= theirs.lsn,
-                // A later set of regions may have dropped this one.
+                // The later set of regions may not contain this region.
                 None => self.version > other.version,
             })
     }
 
-    /// Adds what `other` includes. The set of regions is that of the later
+    /// Adds what `other` includes. The set of regions becomes that of the later
     /// version, as in the SDKs.
     pub fn merge(&mut self, other: &Progress) {
         if other.version > self.version {
             let earlier = std::mem::replace(self, other.clone());
-            return self.raise(&earlier);
+            return self.raise_regions(&earlier);
         }
         if other.version == self.version {
             self.lsn = self.lsn.max(other.lsn);
@@ -138,11 +138,11 @@ impl Progress {
                 }
             }
         }
-        self.raise(other);
+        self.raise_regions(other);
     }
 
-    /// Raises the LSNs of the regions that are in both.
-    fn raise(&mut self, other: &Progress) {
+    /// Raises the LSN of each region that is in both.
+    fn raise_regions(&mut self, other: &Progress) {
         for ours in &mut self.regions {
             ours.lsn = ours.lsn.max(other.of_region(ours.region).unwrap_or(ours.lsn));
         }
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_parse_back() {
+    fn a_printed_token_parses_to_the_same_token() {
         for text in ["0:-1#31", "1:0#30#0=30", "3:2#9#1=-1#7=88"] {
             let tokens = parse(text).unwrap();
             assert_eq!(tokens.len(), 1);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_is_behind_in_one_region_covers_nothing_newer() {
+    fn a_token_that_is_behind_in_one_region_does_not_cover_a_newer_token() {
         assert!(!progress("1#9#1=5#2=3").covers(&progress("1#8#1=5#2=4")));
         assert!(progress("1#9#1=5#2=4").covers(&progress("1#8#1=5#2=4")));
         assert!(!progress("1#9#1=5").covers(&progress("1#8#1=5#2=4")));

@@ -1,4 +1,4 @@
-//! `Uuid`: a version 4 UUID, made from random bits that the caller brings.
+//! `Uuid`: a version 4 UUID, made from random bits of the caller.
 
 use std::fmt;
 
@@ -7,8 +7,8 @@ use std::fmt;
 pub struct Uuid(u128);
 
 impl Uuid {
-    /// Makes a UUID from random bits. The version and the variant replace six of
-    /// them.
+    /// Makes a UUID from random bits. Six of the bits are replaced by the version and
+    /// the variant.
     pub fn from_random(bits: u128) -> Uuid {
         Uuid(bits & !(0xF << 76) & !(0x3 << 62) | (0x4 << 76) | (0x2 << 62))
     }

@@ -4,20 +4,20 @@ use std::cmp::Ordering;
 
 /// A finite number: integers exact to 64 bits, everything else a double.
 ///
-/// `Uint` holds only integers that do not fit `Int`, so each integer has one
-/// form.
+/// `Uint` holds only integers that do not fit into `Int`, so `Int` and `Uint` never hold
+/// the same integer.
 #[derive(Debug, Clone, Copy)]
 pub enum Number {
     /// An integer that fits i64.
     Int(i64),
-    /// An integer from 2^63 on.
+    /// An integer of at least 2^63.
     Uint(u64),
     /// Any other number.
     Double(f64),
 }
 
 impl Number {
-    /// An integer in its one form.
+    /// The integer as `Int` if it fits, otherwise as `Uint`.
     pub fn from_u64(value: u64) -> Self {
         i64::try_from(value).map_or(Number::Uint(value), Number::Int)
     }

@@ -20,13 +20,13 @@ impl Object {
         Object::default()
     }
 
-    /// An object without members and with room for that many.
+    /// An object without members, with room for this many.
     pub fn with_capacity(members: usize) -> Self {
         Object { members: Vec::with_capacity(members) }
     }
 
-    /// Builds an object from members that may repeat a name: the last value wins
-    /// and stands where the first one stood.
+    /// Builds an object from members that may repeat a name. The last value of a name
+    /// wins, at the position of its first value.
     pub fn from_members(members: Vec<(String, Value)>) -> Self {
         if members.len() <= LINEAR_MEMBERS_MAX {
             let mut object = Object::with_capacity(members.len());
@@ -36,20 +36,20 @@ impl Object {
             return object;
         }
         let mut indexes = HashMap::with_capacity(members.len());
-        let mut kept: Vec<(String, Value)> = Vec::with_capacity(members.len());
+        let mut distinct: Vec<(String, Value)> = Vec::with_capacity(members.len());
         for (name, value) in members {
             match indexes.get(&name) {
                 Some(&index) => {
-                    let slot: &mut (String, Value) = &mut kept[index];
+                    let slot: &mut (String, Value) = &mut distinct[index];
                     slot.1 = value;
                 }
                 None => {
-                    indexes.insert(name.clone(), kept.len());
-                    kept.push((name, value));
+                    indexes.insert(name.clone(), distinct.len());
+                    distinct.push((name, value));
                 }
             }
         }
-        Object { members: kept }
+        Object { members: distinct }
     }
 
     /// The number of members.
@@ -62,22 +62,22 @@ impl Object {
         self.members.is_empty()
     }
 
-    /// The member of that name.
+    /// The member with this name.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.members.iter().find(|(member, _)| member == name).map(|(_, value)| value)
     }
 
-    /// The member of that name, to change it.
+    /// The member with this name, mutable.
     pub fn get_mut(&mut self, name: &str) -> Option<&mut Value> {
         self.members.iter_mut().find(|(member, _)| member == name).map(|(_, value)| value)
     }
 
-    /// Whether there is a member of that name.
+    /// Whether there is a member with this name.
     pub fn contains(&self, name: &str) -> bool {
         self.get(name).is_some()
     }
 
-    /// Replaces the member of that name, or appends it.
+    /// Replaces the member with this name, or appends it.
     pub fn set(&mut self, name: impl Into<String>, value: Value) {
         let name = name.into();
         match self.get_mut(&name) {
@@ -95,7 +95,7 @@ impl Object {
         self.members.insert(index, (name, value));
     }
 
-    /// Removes the member of that name.
+    /// Removes the member with this name.
     pub fn remove(&mut self, name: &str) -> Option<Value> {
         let index = self.members.iter().position(|(member, _)| member == name)?;
         Some(self.members.remove(index).1)

@@ -1,4 +1,4 @@
-//! The JSON parser: strict and with bounded depth.
+//! The JSON parser: it accepts only valid JSON, of bounded depth.
 //!
 //! The grammar is that of RFC 8259, with two rules of the service: a number
 //! outside the range of a double is refused (`1e400`), and a surrogate escape
@@ -7,7 +7,7 @@
 use super::scan::plain_length;
 use super::{Number, Object, Value};
 
-/// How deep containers may nest: 128 levels by the service's documentation.
+/// The most levels of nested arrays and objects, as the service documents it.
 pub const DEPTH_MAX: usize = 128;
 
 /// Why a text is not valid JSON.
@@ -37,26 +37,26 @@ pub fn parse(bytes: &[u8]) -> Result<Value, ParseError> {
 
 /// Parses one JSON value that must fill the whole text.
 pub fn parse_str(text: &str) -> Result<Value, ParseError> {
-    let mut reader = Reader { text, bytes: text.as_bytes(), at: 0 };
-    reader.skip_blanks();
-    let value = reader.value(0)?;
-    reader.skip_blanks();
-    if reader.at != reader.bytes.len() {
-        return reader.fail("text after the value");
+    let mut parser = Parser { text, bytes: text.as_bytes(), at: 0 };
+    parser.skip_whitespace();
+    let value = parser.value(0)?;
+    parser.skip_whitespace();
+    if parser.at != parser.bytes.len() {
+        return parser.fail("text after the value");
     }
     Ok(value)
 }
 
-struct Reader<'a> {
+struct Parser<'a> {
     text: &'a str,
     bytes: &'a [u8],
     at: usize,
 }
 
-type Read<T> = Result<T, ParseError>;
+type ParseResult<T> = Result<T, ParseError>;
 
-impl Reader<'_> {
-    fn fail<T>(&self, reason: &'static str) -> Read<T> {
+impl Parser<'_> {
+    fn fail<T>(&self, reason: &'static str) -> ParseResult<T> {
         Err(ParseError { offset: self.at, reason })
     }
 
@@ -64,27 +64,27 @@ impl Reader<'_> {
         self.bytes.get(self.at).copied()
     }
 
-    fn skip_blanks(&mut self) {
+    fn skip_whitespace(&mut self) {
         while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
             self.at += 1;
         }
     }
 
-    fn value(&mut self, depth: usize) -> Read<Value> {
+    fn value(&mut self, depth: usize) -> ParseResult<Value> {
         match self.peek() {
             Some(b'{') => self.object(depth),
             Some(b'[') => self.array(depth),
             Some(b'"') => self.string().map(Value::String),
             Some(b'-' | b'0'..=b'9') => self.number().map(Value::Number),
-            Some(b't') => self.word("true", Value::Bool(true)),
-            Some(b'f') => self.word("false", Value::Bool(false)),
-            Some(b'n') => self.word("null", Value::Null),
+            Some(b't') => self.literal("true", Value::Bool(true)),
+            Some(b'f') => self.literal("false", Value::Bool(false)),
+            Some(b'n') => self.literal("null", Value::Null),
             Some(_) => self.fail("not a value"),
             None => self.fail("the text ends where a value should be"),
         }
     }
 
-    fn word(&mut self, word: &str, value: Value) -> Read<Value> {
+    fn literal(&mut self, word: &str, value: Value) -> ParseResult<Value> {
         if !self.bytes[self.at..].starts_with(word.as_bytes()) {
             return self.fail("not a value");
         }
@@ -92,21 +92,21 @@ impl Reader<'_> {
         Ok(value)
     }
 
-    fn array(&mut self, depth: usize) -> Read<Value> {
+    fn array(&mut self, depth: usize) -> ParseResult<Value> {
         if depth == DEPTH_MAX {
             return self.fail("nested too deep");
         }
         self.at += 1;
         let mut items = Vec::new();
-        self.skip_blanks();
+        self.skip_whitespace();
         if self.peek() == Some(b']') {
             self.at += 1;
             return Ok(Value::Array(items));
         }
         loop {
-            self.skip_blanks();
+            self.skip_whitespace();
             items.push(self.value(depth + 1)?);
-            self.skip_blanks();
+            self.skip_whitespace();
             match self.peek() {
                 Some(b',') => self.at += 1,
                 Some(b']') => {
@@ -118,31 +118,31 @@ impl Reader<'_> {
         }
     }
 
-    fn object(&mut self, depth: usize) -> Read<Value> {
+    fn object(&mut self, depth: usize) -> ParseResult<Value> {
         if depth == DEPTH_MAX {
             return self.fail("nested too deep");
         }
         self.at += 1;
         let mut members = Vec::new();
-        self.skip_blanks();
+        self.skip_whitespace();
         if self.peek() == Some(b'}') {
             self.at += 1;
             return Ok(Value::Object(Object::new()));
         }
         loop {
-            self.skip_blanks();
+            self.skip_whitespace();
             if self.peek() != Some(b'"') {
                 return self.fail("expected a member name");
             }
             let name = self.string()?;
-            self.skip_blanks();
+            self.skip_whitespace();
             if self.peek() != Some(b':') {
                 return self.fail("expected ':'");
             }
             self.at += 1;
-            self.skip_blanks();
+            self.skip_whitespace();
             members.push((name, self.value(depth + 1)?));
-            self.skip_blanks();
+            self.skip_whitespace();
             match self.peek() {
                 Some(b',') => self.at += 1,
                 Some(b'}') => {
@@ -155,7 +155,7 @@ impl Reader<'_> {
     }
 
     /// Reads a string. Most strings have no escapes and are copied at once.
-    fn string(&mut self) -> Read<String> {
+    fn string(&mut self) -> ParseResult<String> {
         self.at += 1;
         let start = self.at;
         self.at += plain_length(&self.bytes[start..]);
@@ -171,7 +171,7 @@ impl Reader<'_> {
         }
     }
 
-    fn escaped_string(&mut self, start: usize) -> Read<String> {
+    fn escaped_string(&mut self, start: usize) -> ParseResult<String> {
         let mut out = self.text[start..self.at].to_owned();
         let mut plain = self.at;
         loop {
@@ -193,7 +193,7 @@ impl Reader<'_> {
         }
     }
 
-    fn escape(&mut self) -> Read<char> {
+    fn escape(&mut self) -> ParseResult<char> {
         let letter = self.peek();
         self.at += 1;
         Ok(match letter {
@@ -213,7 +213,7 @@ impl Reader<'_> {
         })
     }
 
-    fn unicode_escape(&mut self) -> Read<char> {
+    fn unicode_escape(&mut self) -> ParseResult<char> {
         let first = self.hex4()?;
         if !(0xD800..=0xDBFF).contains(&first) {
             return Ok(char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER));
@@ -232,7 +232,7 @@ impl Reader<'_> {
         Ok(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER))
     }
 
-    fn hex4(&mut self) -> Read<u32> {
+    fn hex4(&mut self) -> ParseResult<u32> {
         let mut code = 0;
         for _ in 0..4 {
             let Some(digit) = self.peek().and_then(|byte| (byte as char).to_digit(16)) else {
@@ -244,7 +244,7 @@ impl Reader<'_> {
         Ok(code)
     }
 
-    fn digits(&mut self) -> Read<()> {
+    fn digits(&mut self) -> ParseResult<()> {
         if !matches!(self.peek(), Some(b'0'..=b'9')) {
             return self.fail("expected a digit");
         }
@@ -254,7 +254,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn number(&mut self) -> Read<Number> {
+    fn number(&mut self) -> ParseResult<Number> {
         let start = self.at;
         if self.peek() == Some(b'-') {
             self.at += 1;

@@ -1,8 +1,8 @@
 //! The JSON printer: it prints numbers as the service does.
 //!
-//! Doubles have 15 significant digits if these parse to the same value, else
-//! 17; an exponent has three digits in responses to point operations and two in
-//! query results (`docs/cosmos.md`, numbers and text). Only quotes, backslashes and control
+//! A double has 15 significant digits if these parse to the same value, otherwise 17.
+//! An exponent has three digits in responses to point operations and two in query
+//! results (`docs/cosmos.md`, numbers and text). Only quotes, backslashes and control
 //! characters are escaped; everything else is raw UTF-8.
 
 use super::scan::plain_length;
@@ -100,11 +100,11 @@ pub fn print_number(out: &mut String, number: Number, style: Style) {
 
 /// Integral doubles below this have at most 15 digits and are printed as
 /// integers.
-const PLAIN_INTEGERS_BELOW: f64 = 1e15;
+const INTEGER_FORM_BELOW: f64 = 1e15;
 
 /// Whether a double is printed without fraction and exponent.
 pub(super) fn is_printed_as_integer(value: f64) -> bool {
-    value.fract() == 0.0 && value.abs() < PLAIN_INTEGERS_BELOW
+    value.fract() == 0.0 && value.abs() < INTEGER_FORM_BELOW
 }
 
 fn print_double(out: &mut String, value: f64, style: Style) {
@@ -114,15 +114,15 @@ fn print_double(out: &mut String, value: f64, style: Style) {
     }
     let short = format!("{value:.14e}");
     if short.parse() == Ok(value) {
-        general(out, &short, 15, style);
+        print_general(out, &short, 15, style);
     } else {
-        general(out, &format!("{value:.16e}"), 17, style);
+        print_general(out, &format!("{value:.16e}"), 17, style);
     }
 }
 
 /// Appends `d.ddde±x` in the form of C's `%g` with `digits_max` significant
 /// digits.
-fn general(out: &mut String, scientific: &str, digits_max: i32, style: Style) {
+fn print_general(out: &mut String, scientific: &str, digits_max: i32, style: Style) {
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
     let (sign, mantissa) = mantissa.strip_prefix('-').map_or(("", mantissa), |rest| ("-", rest));

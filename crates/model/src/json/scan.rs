@@ -1,14 +1,14 @@
-//! The scanner for the plain part of a JSON string, eight bytes at a time.
-//! Documents are mostly strings, and parser and printer have to look at every
-//! byte of them.
+//! Finds the end of the plain part of a JSON string, eight bytes at a time. Documents
+//! are mostly strings, and the parser and the printer have to check every byte of
+//! them.
 
 /// The lowest bit of each byte.
-const ONES: u64 = 0x0101_0101_0101_0101;
+const LOW_BITS: u64 = 0x0101_0101_0101_0101;
 
 /// The highest bit of each byte.
-const HIGHS: u64 = 0x8080_8080_8080_8080;
+const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
 
-/// Bytes scanned at once.
+/// The number of bytes that are checked at once.
 const WIDTH: usize = 8;
 
 /// The number of bytes before the first one that has to be escaped: a quote, a
@@ -16,9 +16,9 @@ const WIDTH: usize = 8;
 pub(super) fn plain_length(bytes: &[u8]) -> usize {
     let (words, rest) = bytes.as_chunks::<WIDTH>();
     for (index, word) in words.iter().enumerate() {
-        let marks = marks(u64::from_le_bytes(*word));
-        if marks != 0 {
-            return index * WIDTH + marks.trailing_zeros() as usize / WIDTH;
+        let special = special_bytes(u64::from_le_bytes(*word));
+        if special != 0 {
+            return index * WIDTH + special.trailing_zeros() as usize / WIDTH;
         }
     }
     let plain = rest.iter().position(|byte| is_special(*byte)).unwrap_or(rest.len());
@@ -32,10 +32,10 @@ fn is_special(byte: u8) -> bool {
 /// A word with the highest bit set in each special byte. The subtraction borrows
 /// from higher bytes, so the bit can also be set in a plain byte above a special
 /// one, but never below it: the lowest bit set is always right.
-fn marks(word: u64) -> u64 {
-    let below = |word: u64, limit: u64| word.wrapping_sub(ONES * limit) & !word;
-    let equal = |byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
-    (below(word, 0x20) | equal(b'"') | equal(b'\\')) & HIGHS
+fn special_bytes(word: u64) -> u64 {
+    let below = |word: u64, limit: u64| word.wrapping_sub(LOW_BITS * limit) & !word;
+    let equal = |byte: u8| below(word ^ (LOW_BITS * u64::from(byte)), 1);
+    (below(word, 0x20) | equal(b'"') | equal(b'\\')) & HIGH_BITS
 }
 
 #[cfg(test)]

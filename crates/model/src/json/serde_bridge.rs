@@ -2,10 +2,11 @@
 //! source and sink, so that it becomes a caller's type without being printed
 //! and parsed again.
 //!
-//! The result is the same as by way of the text in [`Style::Point`](super::Style):
-//! integers are exact to 64 bits, and a double is an integer exactly when the
-//! service prints it as one (`2.0` is `2`). `RawValue` of `serde_json` works
-//! too; it receives the text in the service's spelling.
+//! The result is the same as if the value were printed in
+//! [`Style::Point`](super::Style) and parsed again: integers are exact to 64 bits, and
+//! a double becomes an integer if the service prints it as one (`2.0` is `2`).
+//! `RawValue` of `serde_json` works too; it receives the text as the service prints
+//! it.
 
 mod deserialize;
 mod deserializer;

@@ -1,14 +1,14 @@
 //! Conversions of Rust values to partition keys, so that a caller writes
 //! `"ada"` or `("eu", 7)`.
 //!
-//! Numbers are doubles, as in the service: integers beyond 2^53 are rounded, in
-//! the key and in the document's hash.
+//! Numbers are doubles, as in the service: integers beyond 2^53 are rounded, both in
+//! this key and in the key of a stored document.
 
 use super::{KeyValue, PartitionKey};
 
 impl PartitionKey {
-    /// The key of documents without the member. (`null` is another key:
-    /// `PartitionKey::from(())`.)
+    /// The key of documents that do not have the partition key member. (`null` is
+    /// another key: `PartitionKey::from(())`.)
     pub fn undefined() -> Self {
         KeyValue::Undefined.into()
     }

@@ -24,15 +24,15 @@ pub struct EffectiveRange {
 }
 
 impl KeyValue {
-    /// Appends the input of the hash: the type, then the value; strings end with
-    /// `closing`.
-    pub(super) fn write_for_hash(&self, out: &mut Vec<u8>, closing: Option<u8>) {
+    /// Appends the input of the hash: the type, then the value. A string ends with
+    /// `terminator`.
+    pub(super) fn write_for_hash(&self, out: &mut Vec<u8>, terminator: Option<u8>) {
         out.push(self.type_byte());
         match self {
             KeyValue::Number(value) => out.extend_from_slice(&value.to_le_bytes()),
             KeyValue::String(text) => {
                 out.extend_from_slice(text.as_bytes());
-                out.extend(closing);
+                out.extend(terminator);
             }
             KeyValue::Undefined | KeyValue::Null | KeyValue::Bool(_) => {}
         }
@@ -68,7 +68,8 @@ impl KeyValue {
         }
     }
 
-    /// Appends the order-preserving form, which version 1 has after its hash.
+    /// Appends the value in a form whose bytes sort as the values do. A version 1 key
+    /// has it after the hash.
     fn write_ordered(&self, out: &mut Vec<u8>) {
         const STRING_BYTES_MAX: usize = 100;
         out.push(self.type_byte());
@@ -77,8 +78,8 @@ impl KeyValue {
             KeyValue::String(text) => {
                 let bytes = text.as_bytes();
                 let is_short = bytes.len() <= STRING_BYTES_MAX;
-                let kept = if is_short { bytes.len() } else { STRING_BYTES_MAX + 1 };
-                out.extend(bytes[..kept].iter().map(|byte| byte.saturating_add(1)));
+                let length = if is_short { bytes.len() } else { STRING_BYTES_MAX + 1 };
+                out.extend(bytes[..length].iter().map(|byte| byte.saturating_add(1)));
                 if is_short {
                     out.push(0);
                 }
@@ -88,7 +89,8 @@ impl KeyValue {
     }
 }
 
-/// Appends eight bits, then groups of seven with a continuation bit at the end.
+/// Appends a double: its first eight bits, then groups of seven bits. The last bit of
+/// each group's byte says whether another group follows.
 fn write_ordered_double(out: &mut Vec<u8>, value: f64) {
     const SIGN: u64 = 1 << 63;
     let bits = value.to_bits();
@@ -174,13 +176,15 @@ impl EffectiveRange {
     /// Divides the range into equal parts: the ranges of a new container with
     /// several physical partitions.
     pub fn split_evenly(&self, parts: u32, version: HashVersion) -> Vec<EffectiveRange> {
-        let bounds: Vec<EffectiveKey> = (1..parts).map(|part| self.cut(part, parts, version)).collect();
+        let bounds: Vec<EffectiveKey> =
+            (1..parts).map(|part| self.bound_of_part(part, parts, version)).collect();
         let mins = std::iter::once(self.min.clone()).chain(bounds.iter().cloned());
         let maxes = bounds.iter().cloned().chain(std::iter::once(self.max.clone()));
         mins.zip(maxes).map(|(min, max)| EffectiveRange { min, max }).collect()
     }
 
-    fn cut(&self, part: u32, parts: u32, version: HashVersion) -> EffectiveKey {
+    /// The lower bound of part number `part` of `parts` equal parts.
+    fn bound_of_part(&self, part: u32, parts: u32, version: HashVersion) -> EffectiveKey {
         match version {
             HashVersion::V2 => {
                 let (low, high) = (self.min.as_number(), self.max.as_number());
@@ -197,27 +201,28 @@ impl EffectiveRange {
         }
     }
 
-    /// The middle of the range, where it is split; `None` when it is too narrow.
+    /// The middle of the range, where it can be split; `None` when it is too narrow.
     pub fn middle(&self, version: HashVersion) -> Option<EffectiveKey> {
-        let middle = self.cut(1, 2, version);
+        let middle = self.bound_of_part(1, 2, version);
         (self.min < middle && middle < self.max).then_some(middle)
     }
 }
 
 impl EffectiveKey {
-    /// The first sixteen bytes as a number. Hashes are below 2^126, which is the
-    /// number of the bound "FF".
+    /// The first sixteen bytes as a number. Hashes are below 2^126, so that is the number
+    /// of the upper bound "FF".
     fn as_number(&self) -> u128 {
         if self.0.first() == Some(&0xFF) {
             return 1 << 126;
         }
         let mut bytes = [0; 16];
-        let kept = self.0.len().min(16);
-        bytes[..kept].copy_from_slice(&self.0[..kept]);
+        let length = self.0.len().min(16);
+        bytes[..length].copy_from_slice(&self.0[..length]);
         u128::from_be_bytes(bytes)
     }
 
-    /// The 32-bit hash at the beginning of a version 1 key.
+    /// The 32-bit hash at the beginning of a version 1 key; `otherwise` for a bound
+    /// without a hash.
     fn as_v1_hash(&self, otherwise: f64) -> f64 {
         if self.0.first() != Some(&5) || self.0.len() < 3 {
             return otherwise;

@@ -1,3 +1,5 @@
+//! Hashes of partition keys against the conformance files, and ranges of effective keys.
+
 use super::*;
 use crate::murmur;
 
@@ -21,7 +23,7 @@ fn case_value(value: &Value) -> KeyValue {
 }
 
 #[test]
-fn every_effective_partition_key_of_the_conformance_file_is_met() {
+fn effective_partition_keys_equal_those_of_the_conformance_file() {
     let cases = conformance("effective-partition-keys.json");
     let cases = cases.as_array().unwrap();
     assert!(cases.len() >= 42);
@@ -41,7 +43,7 @@ fn every_effective_partition_key_of_the_conformance_file_is_met() {
 }
 
 #[test]
-fn every_raw_hash_of_the_conformance_file_is_met() {
+fn hashes_equal_those_of_the_conformance_file() {
     let cases = conformance("partition-key-hashes.json");
     let cases = cases.as_array().unwrap();
     assert!(cases.len() >= 29);
@@ -50,7 +52,7 @@ fn every_raw_hash_of_the_conformance_file_is_met() {
         let values = match text {
             "UNDEFINED" => vec![KeyValue::Undefined],
             "-0" => vec![KeyValue::Number(-0.0)],
-            // The file has numbers that JSON lacks as strings.
+            // The file writes numbers that JSON cannot express as strings.
             "\"NaN\"" => vec![KeyValue::Number(f64::from_bits(0xFFF8_0000_0000_0000))],
             "\"Infinity\"" => vec![KeyValue::Number(f64::INFINITY)],
             "\"-Infinity\"" => vec![KeyValue::Number(f64::NEG_INFINITY)],
@@ -90,7 +92,7 @@ fn equal_parts_of_the_whole_range_leave_no_gap() {
 }
 
 #[test]
-fn keys_spread_over_even_ranges() {
+fn keys_are_spread_evenly_over_equal_ranges() {
     for version in [HashVersion::V1, HashVersion::V2] {
         let paths = vec![KeyPath::parse("/pk").unwrap()];
         let definition = PartitionKeyDefinition { paths, kind: KeyKind::Hash, version };
@@ -106,7 +108,7 @@ fn keys_spread_over_even_ranges() {
 }
 
 #[test]
-fn paths_have_quoted_and_plain_steps() {
+fn a_path_may_have_quoted_and_plain_steps() {
     assert_eq!(KeyPath::parse("/a/b").unwrap().steps, ["a", "b"]);
     assert_eq!(KeyPath::parse("/\"a/b\"/c").unwrap().steps, ["a/b", "c"]);
     for bad in ["", "a", "/", "/a/", "//a", "/\"a", "/\"a\"b"] {

@@ -98,7 +98,8 @@ impl<'de> Deserializer<'de> for Value {
     }
 }
 
-/// Every item must be read: a tuple of another length is an error.
+/// Visits the items of an array. Every item must be read: a tuple of another length is
+/// an error.
 fn visit_items<'de, V: Visitor<'de>>(items: Vec<Value>, visitor: V) -> Result<V::Value, Error> {
     let mut sequence = SeqDeserializer::new(items.into_iter());
     let result = visitor.visit_seq(&mut sequence)?;
@@ -115,7 +116,7 @@ fn visit_members<'de, V: Visitor<'de>>(object: Object, visitor: V) -> Result<V::
 }
 
 impl Value {
-    /// What this value is, for error messages.
+    /// A description of this value for error messages.
     fn unexpected(&self) -> Unexpected<'_> {
         match self {
             Value::Null => Unexpected::Unit,

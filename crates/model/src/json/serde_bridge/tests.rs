@@ -1,4 +1,4 @@
-//! The bridge against the way by text: both must give the same result.
+//! Compares the bridge with printing and parsing: both must give the same result.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -9,7 +9,8 @@ use serde_json::value::RawValue;
 
 use super::super::{DEPTH_MAX, Number, Style, Value, parse_str, to_text};
 
-/// Reads the value directly and by way of its text, as text results.
+/// Reads a value directly and through its printed text. Returns both results, printed
+/// with `Debug`.
 fn both_ways<T: DeserializeOwned + Debug>(text: &str) -> (Result<String, ()>, Result<String, ()>) {
     let value = parse_str(text).unwrap_or_else(|error| panic!("{text}: {error}"));
     let printed = to_text(&value, Style::Point);
@@ -74,7 +75,7 @@ struct Flattened {
 struct Meters(u32);
 
 #[test]
-fn structs_read_as_by_text() {
+fn structs_are_read_as_from_text() {
     check::<Order>(r#"{"id":"1","total":12.5,"count":2,"tags":["a","b"],"_ts":5,"unknown":{"a":[1]}}"#);
     check::<Order>(r#"{"id":"1","total":3,"count":2.0,"note":null,"tags":[],"_ts":-5}"#);
     check::<Order>(r#"["1",3,2,"n",["x"],7]"#);
@@ -113,7 +114,7 @@ fn numbers_are_exact_and_integers_where_the_service_prints_integers() {
 }
 
 #[test]
-fn enums_read_as_by_text() {
+fn enums_are_read_as_from_text() {
     for text in [
         r#""Empty""#,
         r#"{"Empty":null}"#,
@@ -134,7 +135,7 @@ fn enums_read_as_by_text() {
 }
 
 #[test]
-fn containers_and_keys_read_as_by_text() {
+fn containers_and_keys_are_read_as_from_text() {
     check::<Vec<Option<bool>>>("[true,null,false]");
     check::<(String, i32)>(r#"["a",1]"#);
     check_refused::<(String, i32)>(r#"["a",1,2]"#);
@@ -151,7 +152,7 @@ fn containers_and_keys_read_as_by_text() {
 }
 
 #[test]
-fn a_raw_value_is_the_text_in_the_spelling_of_the_service() {
+fn a_raw_value_is_the_text_as_the_service_prints_it() {
     let (direct, by_text) = both_ways::<Box<RawValue>>(r#"{"b":[1.0,1e20],"a":"é\n"}"#);
     assert_eq!(direct, by_text);
     check::<Vec<Box<RawValue>>>(r#"[1,{"a":2}]"#);
