@@ -1,8 +1,8 @@
 //! The catalog: every database, container and offer, as one immutable value.
 //!
-//! Requests read one snapshot of it. A command that changes it makes a new one,
-//! which is published whole once its records are durable. Only the group-commit
-//! writer publishes a catalog.
+//! Each request reads one snapshot of the catalog. A command that changes the catalog
+//! makes a new one, which is published whole when its records are durable. Only the
+//! group-commit writer publishes a catalog.
 
 mod account;
 mod container;
@@ -74,7 +74,7 @@ impl Catalog {
         })
     }
 
-    /// A container by name or `_rid` within a database by name or `_rid`.
+    /// A container by its name or `_rid`, and the name or `_rid` of its database.
     pub fn container(&self, database: &str, name_or_rid: &str) -> Option<&Arc<Container>> {
         let database = self.database(database)?;
         let named = self.names.get(&database.rid.0).and_then(|names| names.get(name_or_rid));
@@ -128,6 +128,7 @@ impl Catalog {
     }
 }
 
+/// The records whose keys have this prefix, as JSON.
 fn records(view: &dyn View, prefix: &[u8]) -> Result<Vec<Value>, StoreError> {
     let mut records = Vec::new();
     let mut failure = None;

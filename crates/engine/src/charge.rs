@@ -1,22 +1,22 @@
 //! Request units: a model fitted to recorded charges of a hosted account, within
 //! ten percent of each.
 //!
-//! A charge depends on the same things as the service's: for writes on the number
-//! of indexed values, for queries on the rows and members returned, and for all
-//! on the bytes beyond the first kilobyte. `docs/charges.md` derives the
+//! A charge depends on the same quantities as in the service. For writes these are the
+//! number of indexed values (terms), for queries the rows and members returned, and
+//! for both the bytes beyond the first kilobyte. `docs/charges.md` derives the
 //! constants; a test compares the model with every recorded figure.
 
-/// A point read, an unchanged document and a missing one each cost one unit.
+/// A point read of up to one kilobyte.
 const READ: f64 = 1.0;
 /// Reads grow by this for each kilobyte beyond the first.
 const READ_PER_KILOBYTE: f64 = 0.09;
 /// A create without any indexed value.
 const CREATE: f64 = 5.14;
-/// Each indexed value (a leaf of the document) on top of that.
+/// Each indexed value (a leaf of the document) of a create.
 const PER_TERM: f64 = 0.381;
 /// Writes grow by this for each kilobyte beyond the first.
 const WRITE_PER_KILOBYTE: f64 = 0.45;
-/// Replacing and patching read, remove and write again.
+/// Writing over an existing document, without any indexed value.
 const REPLACE: f64 = 8.38;
 const UPSERT_EXISTING: f64 = 8.0;
 const PATCH: f64 = 8.75;
@@ -95,13 +95,15 @@ pub struct QueryWork {
     pub documents: u64,
     /// Rows returned.
     pub rows: u64,
-    /// Members of the rows (a whole document counts as two).
+    /// Members of the rows (a row that is a whole document counts as two members).
     pub members: u64,
     /// Bytes of the rows.
     pub bytes: usize,
 }
 
+/// A page of a query without FROM.
 const QUERY_CONSTANT: f64 = 2.25;
+/// A page of any other query, before its rows.
 const QUERY: f64 = 2.79;
 const QUERY_PER_ROW: f64 = 0.0105;
 const QUERY_PER_MEMBER: f64 = 0.0019;
@@ -145,7 +147,7 @@ mod tests {
     use super::print;
 
     #[test]
-    fn charges_have_at_most_two_digits() {
+    fn charges_are_printed_with_at_most_two_decimal_digits() {
         for (charge, text) in
             [(1.0, "1"), (6.666, "6.67"), (12.5, "12.5"), (0.0, "0"), (2.05, "2.05"), (704.76, "704.76")]
         {

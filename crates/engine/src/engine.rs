@@ -33,7 +33,7 @@ use crate::throttle::Throttle;
 use crate::transaction::Transaction;
 use crate::writer::{StoreHandle, state_in};
 
-/// The database.
+/// An open database.
 pub struct Engine {
     store: StoreHandle,
     options: EngineOptions,
@@ -98,9 +98,9 @@ impl Engine {
             .map(str::to_owned))
     }
 
-    /// Refuses a session token that is ahead of what this region has applied of
-    /// a range. With several write regions, writes are checked as reads are, so
-    /// that a write is made over every write that its client has seen.
+    /// Refuses a session token of a range that is ahead of this region. With several
+    /// write regions the server checks writes too, so that this region has applied
+    /// every write that the client has seen before it accepts the client's write.
     pub fn check_session(
         &self,
         container: &Container,
@@ -151,8 +151,8 @@ impl Engine {
         .await
     }
 
-    /// Runs a job that writes documents, on the container as it is then; refused
-    /// when this region does not accept writes.
+    /// Runs a job that writes documents. The job gets the container as it is when the
+    /// job runs. Refused when this region does not accept writes.
     async fn write_documents<T: Send + 'static>(
         &self,
         container: &Arc<Container>,
@@ -181,7 +181,8 @@ impl Engine {
         documents::read_change_feed(&*view, container, &state, request, self.clock().seconds())
     }
 
-    /// Runs a query for one page, and remembers the index it missed.
+    /// Runs a query for one page. If an index would have helped, maintenance will build
+    /// it.
     pub fn query(
         &self,
         container: &Arc<Container>,
@@ -204,8 +205,9 @@ impl Engine {
         maintenance::build_index(&self.store, container.number(), shape).await
     }
 
-    /// Does the background work that waits: expired documents, deleted
-    /// containers, oversized partitions, missing indexes.
+    /// Does the background work that is due: removes expired documents and the
+    /// documents of deleted containers, splits oversized partitions, builds missing
+    /// indexes.
     pub async fn maintain(&self) -> Result<(), Refusal> {
         maintenance::run_once(&self.store, &self.backlog, self.options.partition_bytes_max).await
     }

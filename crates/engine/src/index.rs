@@ -6,8 +6,8 @@
 //! many documents for few results. Index entries are in the same store as the
 //! documents and change in the same commit, so a snapshot is always consistent,
 //! and a write pays only for the shapes that are queried. A query uses an index
-//! once it is ready. Before that, writes maintain it and the backfill adds the
-//! older documents; both are idempotent.
+//! only when it is ready. Before that, writes maintain the index, and maintenance
+//! adds the entries of older documents. Both may write the same entry.
 
 mod encoding;
 
@@ -23,7 +23,7 @@ pub(crate) struct IndexDefinition {
     pub id: u16,
     /// The scope and columns of the index.
     pub shape: IndexShape,
-    /// Whether every document is in it.
+    /// Whether the index has an entry for every document.
     pub is_ready: bool,
 }
 
@@ -48,7 +48,7 @@ pub enum IndexScope {
 /// One column of an index.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Column {
-    /// The member names that lead to the value.
+    /// The names of the members on the path to the value.
     pub path: Vec<String>,
     /// Whether the largest value comes first.
     pub is_descending: bool,
@@ -119,8 +119,8 @@ impl IndexDefinition {
     }
 }
 
-/// The group of an index entry: the logical partition of its document and the
-/// segment it lies in. The index's scope decides which of them is used.
+/// The group of an index entry: the logical partition and the segment of its
+/// document. The scope of the index decides which of them is used.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IndexGroup<'a> {
     pub partition: &'a LogicalPartition,

@@ -25,10 +25,11 @@ use crate::keys::{self, ContainerNumber, OwnedKeyRange};
 use crate::refusal::Refusal;
 use crate::writer::StoreHandle;
 
-/// Keys changed per job, so that a client's write never waits long behind it.
+/// The most keys that one job changes, so that a client's write never waits long for a
+/// job of maintenance.
 const KEYS_PER_JOB: usize = 1000;
-/// Missing indexes that are remembered. One that is dropped is reported again
-/// by the next query that misses it.
+/// The most missing indexes that are remembered. One that does not fit is reported
+/// again by the next query that would use it.
 const MISSING_INDEXES_MAX: usize = 16;
 
 /// The work that queries and commands leave for maintenance.
@@ -39,7 +40,7 @@ pub(crate) struct Backlog {
 }
 
 impl Backlog {
-    /// Remembers an index that a query missed, and wakes maintenance.
+    /// Remembers an index that a query would have used, and wakes maintenance.
     pub(crate) fn add_missing_index(&self, container: ContainerNumber, shape: IndexShape) {
         let mut missing = self.missing_indexes.lock().unwrap_or_else(PoisonError::into_inner);
         if missing.len() < MISSING_INDEXES_MAX && !missing.contains(&(container, shape.clone())) {
@@ -63,7 +64,7 @@ impl Backlog {
     }
 }
 
-/// Does all the work that waits.
+/// Does all background work that is due.
 pub(crate) async fn run_once(
     store: &StoreHandle,
     backlog: &Backlog,
@@ -85,7 +86,7 @@ pub(crate) async fn run_once(
     indexes::finish_indexes(store).await
 }
 
-/// The container that the first key with a prefix names.
+/// The container of the first key with this prefix.
 fn first_container(store: &StoreHandle, prefix: &[u8]) -> Result<Option<ContainerNumber>, Refusal> {
     let first = OwnedKeyRange::prefix(prefix).first_keys(&*store.view()?, 1)?;
     Ok(first.first().and_then(|key| keys::parse_container(key)))

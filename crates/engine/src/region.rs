@@ -2,8 +2,8 @@
 
 /// The bits of a `_rid` or etag counter that name the region.
 pub(crate) const REGION_BITS: u32 = 3;
-/// The most regions an account may have. Each region costs a store and a
-/// number in every session token; tests need three.
+/// The most regions of an account. Each region has a store, and a number in every
+/// session token; tests need three.
 pub const REGIONS_MAX: usize = 1 << REGION_BITS;
 
 /// A region's number: its index in the account's list of regions.
@@ -16,7 +16,7 @@ impl RegionId {
     }
 }
 
-/// The region that an engine is, and the number of regions in the account.
+/// The region of an engine, and the number of regions in the account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Replica {
     /// The region of this engine.

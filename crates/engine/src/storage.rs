@@ -1,11 +1,11 @@
 //! The store: one sorted map from bytes to bytes, behind two small traits.
 //!
-//! The engine keeps documents, change feed, indexes and counters in this map;
-//! `keys.rs` lays out the keys. A store knows nothing of the layout. It promises
+//! The engine stores documents, change feed, indexes and counters in this map;
+//! `keys.rs` defines the keys. A store knows nothing about the keys. It promises
 //! three things, and the engine relies on nothing else:
 //!
 //! 1. a [`View`] is a consistent snapshot: later commits are not in it;
-//! 2. a [`Store::commit`] becomes visible whole or not at all, also over a crash;
+//! 2. a [`Store::commit`] becomes visible whole or not at all, also after a crash;
 //! 3. when `commit` returns `Ok`, its writes survive `kill -9` and, on a disk
 //!    that does not lie about fsync, a power cut. The in-memory store keeps only
 //!    the first two promises; see [`Store::is_durable`].
@@ -30,7 +30,7 @@ pub trait Store: Send + Sync + 'static {
     fn view(&self) -> Result<Box<dyn View + '_>, StoreError>;
 
     /// Applies every write or none; returns when they are as durable as this
-    /// store can make them. A key may appear once only.
+    /// store can make them. A key may appear only once.
     fn commit(&self, writes: &mut dyn Iterator<Item = Write<'_>>) -> Result<(), StoreError>;
 
     /// Whether an acknowledged write survives the process.
@@ -106,11 +106,11 @@ pub struct StoreError {
 /// The kinds of store errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreErrorKind {
-    /// Another process has the data directory open.
+    /// The data directory is already open, in another process or in this one.
     InUse,
     /// A newer version of this program wrote the file.
     TooNew,
-    /// The file belongs to another program, or its checksums do not hold.
+    /// The file belongs to another program, or it is damaged.
     Damaged,
     /// The operating system refused a read, a write or a sync.
     Io,

@@ -2,8 +2,8 @@
 //!
 //! A bucket holds at most the units of one second. A request is admitted while
 //! the bucket is not empty, and pays its charge afterwards, which may leave a
-//! debt. So the service can serve a batch of 700 units on 400 units per second,
-//! and refuses requests after it until the debt is paid.
+//! debt. So a batch of 700 units is served at 400 units per second, as in the service,
+//! and requests after it are refused until the debt is paid.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -21,11 +21,13 @@ pub enum Bucket {
     Database(u32),
 }
 
+/// The content of a bucket.
 #[derive(Debug, Clone, Copy)]
 struct Level {
+    /// The request units that are left; negative for a debt.
     units: f64,
     /// When the bucket was last refilled.
-    at: Duration,
+    refilled_at: Duration,
 }
 
 /// All buckets.
@@ -58,12 +60,13 @@ impl Throttle {
         }
     }
 
+    /// Adds the units since the last refill; returns the units in the bucket.
     fn refill(&self, bucket: Bucket, units_per_second: f64, now: Duration) -> f64 {
         let mut levels = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
-        let level = levels.entry(bucket).or_insert(Level { units: units_per_second, at: now });
-        let elapsed = now.saturating_sub(level.at).as_secs_f64();
+        let level = levels.entry(bucket).or_insert(Level { units: units_per_second, refilled_at: now });
+        let elapsed = now.saturating_sub(level.refilled_at).as_secs_f64();
         level.units = (level.units + elapsed * units_per_second).min(units_per_second);
-        level.at = now;
+        level.refilled_at = now;
         level.units
     }
 }
@@ -73,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_debt_is_refused_until_it_is_paid() {
+    fn requests_are_refused_until_a_debt_is_paid() {
         let (throttle, bucket) = (Throttle::default(), Bucket::Partition(1, 0));
         let at = Duration::from_millis;
         assert!(throttle.admit(bucket, 400.0, at(0)).is_ok());
@@ -86,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_bucket_saves_at_most_one_second() {
+    fn an_idle_bucket_saves_the_units_of_at_most_one_second() {
         let (throttle, bucket) = (Throttle::default(), Bucket::Database(1));
         assert!(throttle.admit(bucket, 100.0, Duration::ZERO).is_ok());
         throttle.spend(bucket, 50.0);

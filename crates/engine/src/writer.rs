@@ -4,8 +4,8 @@
 //! Jobs queue up. The writer takes all jobs that wait, runs them one after the
 //! other on one transaction, commits once (one fsync), and then completes all
 //! of them. So concurrent writes share an fsync, commits are totally ordered,
-//! and no outcome leaves before the commit of its group. That holds for
-//! refusals too, because a refusal may rest on another write of its group.
+//! and no outcome is sent before the commit of its group. That holds for refusals
+//! too, because the reason of a refusal may be another write of its group.
 //!
 //! On a durable store the writer is a thread, because fsync blocks. On other
 //! stores, and in simulation, the task that submits a job runs all waiting
@@ -29,10 +29,10 @@ use crate::replication::Replication;
 use crate::storage::Store;
 use crate::transaction::Transaction;
 
-/// How many jobs may wait. When the queue is full, submitting waits, so memory
-/// is bounded by what the connections hold.
+/// The most jobs that may wait. When the queue is full, the caller waits, so memory is
+/// bounded by the requests of the open connections.
 const QUEUE_MAX: usize = 1024;
-/// How many jobs share a commit, so that no group delays the next for long.
+/// The most jobs that share a commit, so that no group delays the next group for long.
 const GROUP_MAX: usize = 256;
 
 /// The state that the writer and the readers share.
@@ -55,9 +55,10 @@ impl Shared {
 
 /// Called with the outcome of the group's commit.
 type Completion = Box<dyn FnOnce(Result<(), Refusal>) + Send>;
-/// Runs on the transaction; returns what to call after the commit.
+/// Runs on the transaction; returns the completion to call after the commit.
 type Job = Box<dyn FnOnce(&mut Transaction<'_>) -> Completion + Send>;
 
+/// The two ways to run jobs: on a thread, or in the task that submits a job.
 enum Writer {
     Thread { queue: mpsc::Sender<Job>, thread: Mutex<Option<std::thread::JoinHandle<()>>> },
     Inline { waiting: Mutex<Vec<Job>>, running: Mutex<()> },
@@ -76,14 +77,14 @@ impl Writer {
         Ok(Writer::Thread { queue, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Runs a job in some group and returns when that group is durable.
+    /// Submits a job and returns when the commit of its group is durable.
     async fn run<T: Send + 'static>(
         &self,
         shared: &Shared,
         job: impl FnOnce(&mut Transaction<'_>) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Refusal> {
         let (sender, outcome) = oneshot::channel();
-        let job = package(job, sender);
+        let job = box_job(job, sender);
         match self {
             Writer::Inline { waiting, running } => {
                 lock(waiting).push(job);
@@ -99,7 +100,7 @@ impl Writer {
         if let Writer::Thread { queue, thread } = self {
             drop(queue);
             if let Some(thread) = thread.into_inner().unwrap_or_else(PoisonError::into_inner) {
-                // The panic hook has reported a panic of the writer.
+                // If the thread panicked, the panic hook has already reported it.
                 let _ = thread.join();
             }
         }
@@ -110,14 +111,14 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs the waiting jobs, unless another task holds `running`. That task will
-/// see our job, because it looks at `waiting` again after it has released
-/// `running`. So no task blocks, and jobs that come at once share a commit.
+/// Runs the waiting jobs, unless another task holds `running`. That task will run
+/// this task's job too, because it checks `waiting` again after it has released
+/// `running`. So no task blocks, and jobs that are submitted together share a commit.
 fn run_waiting(shared: &Shared, waiting: &Mutex<Vec<Job>>, running: &Mutex<()>) {
     loop {
         let guard = match running.try_lock() {
             Ok(guard) => guard,
-            // A job that panicked left nothing behind: its group was not committed.
+            // A job panicked while this lock was held. Its group was not committed.
             Err(TryLockError::Poisoned(guard)) => guard.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
@@ -132,14 +133,15 @@ fn run_waiting(shared: &Shared, waiting: &Mutex<Vec<Job>>, running: &Mutex<()>) 
     }
 }
 
-fn package<T: Send + 'static>(
+/// Boxes a job. After the commit, its outcome goes to `sender`.
+fn box_job<T: Send + 'static>(
     job: impl FnOnce(&mut Transaction<'_>) -> Result<T, Refusal> + Send + 'static,
     sender: oneshot::Sender<Result<T, Refusal>>,
 ) -> Job {
     Box::new(move |transaction| {
         let outcome = transaction.attempt(job);
         Box::new(move |committed| {
-            // The receiver is gone when the client hung up; the write stands.
+            // The receiver is gone if the client has disconnected. The write remains.
             let _ = sender.send(committed.and(outcome));
         })
     })
@@ -160,6 +162,7 @@ fn commit_group(shared: &Shared, jobs: impl Iterator<Item = Job>) {
     }
 }
 
+/// Runs the jobs on one transaction, commits, and publishes the catalog.
 fn run_group(
     shared: &Shared,
     jobs: impl Iterator<Item = Job>,

@@ -17,10 +17,11 @@ use crate::refusal::Refusal;
 use crate::state::ContainerState;
 use crate::transaction::Transaction;
 
-/// Request units per second of one physical partition. A container with more
+/// The most request units per second of one physical partition. A container with more
 /// throughput begins with several partitions.
 const PARTITION_UNITS_MAX: u64 = 10_000;
 
+/// The number of physical partitions that a throughput needs.
 fn partitions_for(throughput: Option<Throughput>) -> u32 {
     let units = throughput.map_or(0, Throughput::request_units);
     u32::try_from(units.div_ceil(PARTITION_UNITS_MAX)).unwrap_or(u32::MAX).max(1)
@@ -94,7 +95,7 @@ pub(crate) fn replace_container(
     Ok(update_container(transaction, &old, |container, revision| {
         container.indexed = IndexedPaths::new(parsed.definition.get("indexingPolicy"));
         container.definition = parsed.definition;
-        // The hash version belongs to the data and stays.
+        // The hash version cannot change: the stored documents depend on it.
         if let Some(key) = old.definition.get("partitionKey") {
             container.definition.set("partitionKey", key.clone());
         }
@@ -114,7 +115,7 @@ pub(crate) fn delete_container(
     Ok(())
 }
 
-/// Starts the version log.
+/// Starts the version log of a container.
 pub(crate) fn log_versions(
     transaction: &mut Transaction<'_>,
     container: &Arc<Container>,

@@ -10,11 +10,11 @@ use crate::index::{self, IndexDefinition, IndexShape};
 use crate::refusal::Refusal;
 use crate::transaction::Transaction;
 
-/// Indexes a container may have. Each makes every write more expensive.
+/// The most indexes of a container. Each index makes every write more expensive.
 const INDEXES_MAX: usize = 32;
 
-/// Registers an index that is to be filled. `None` when it exists already or the
-/// container has the most indexes allowed.
+/// Registers an index that is still to be filled; returns its id. `None` when the index
+/// exists already or the container has [`INDEXES_MAX`] indexes.
 pub(crate) fn add_index(
     transaction: &mut Transaction<'_>,
     container: &Arc<Container>,

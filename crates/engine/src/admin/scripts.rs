@@ -1,6 +1,5 @@
-//! Stored procedures, triggers and user-defined functions. They are stored,
-//! listed and returned, but not run: a client that only deploys its scripts
-//! works.
+//! Stored procedures, triggers and user-defined functions. They are stored, listed
+//! and returned, so that a client can deploy them, but they are not run.
 
 use std::sync::Arc;
 
@@ -38,7 +37,8 @@ impl ScriptKind {
         }
     }
 
-    fn byte(self) -> u8 {
+    /// The byte that stands for the kind in keys. It is stored: never change it.
+    fn key_byte(self) -> u8 {
         match self {
             ScriptKind::StoredProcedure => 1,
             ScriptKind::Trigger => 2,
@@ -46,7 +46,8 @@ impl ScriptKind {
         }
     }
 
-    fn child(self) -> (ChildKind, &'static str) {
+    /// The type of the script's `_rid`, and the name of the kind in links.
+    fn rid_kind_and_path(self) -> (ChildKind, &'static str) {
         match self {
             ScriptKind::StoredProcedure => (ChildKind::StoredProcedure, "sprocs"),
             ScriptKind::Trigger => (ChildKind::Trigger, "triggers"),
@@ -62,20 +63,20 @@ pub(crate) fn delete_script(
     kind: ScriptKind,
     id: &str,
 ) -> Result<(), Refusal> {
-    let key = keys::script(container.number(), kind.byte(), id);
+    let key = keys::script(container.number(), kind.key_byte(), id);
     transaction.get(&key)?.ok_or_else(Refusal::no_such_resource)?;
     transaction.remove(key);
     Ok(())
 }
 
-/// One script's body.
+/// The body of one script.
 pub(crate) fn script(
     view: &dyn View,
     container: &Container,
     kind: ScriptKind,
     id: &str,
 ) -> Result<Value, Refusal> {
-    let record = view.get(&keys::script(container.number(), kind.byte(), id))?;
+    let record = view.get(&keys::script(container.number(), kind.key_byte(), id))?;
     record.and_then(|record| json::parse(&record).ok()).ok_or_else(Refusal::no_such_resource)
 }
 
@@ -86,7 +87,7 @@ pub(crate) fn scripts(
     kind: ScriptKind,
 ) -> Result<Vec<Value>, Refusal> {
     let mut found = Vec::new();
-    let key_range = OwnedKeyRange::prefix(&keys::script_prefix(container.number(), kind.byte()));
+    let key_range = OwnedKeyRange::prefix(&keys::script_prefix(container.number(), kind.key_byte()));
     view.scan(key_range.as_range(), Direction::Forward, &mut |_, record| {
         found.extend(json::parse(record).ok());
         std::ops::ControlFlow::Continue(())
@@ -94,7 +95,7 @@ pub(crate) fn scripts(
     Ok(found)
 }
 
-/// Every script of the containers in a catalog, as it is stored.
+/// The keys and records of all scripts of the containers in a catalog.
 pub(crate) fn script_records(view: &dyn View, catalog: &Catalog) -> Result<Vec<(Vec<u8>, Bytes)>, Refusal> {
     let mut records = Vec::new();
     view.scan(
@@ -111,7 +112,7 @@ pub(crate) fn script_records(view: &dyn View, catalog: &Catalog) -> Result<Vec<(
     Ok(records)
 }
 
-/// Creates a script, or replaces the one named `replaces`.
+/// Creates a script, or replaces the script named `replaces`.
 pub(crate) fn put_script(
     transaction: &mut Transaction<'_>,
     container: &Arc<Container>,
@@ -121,14 +122,14 @@ pub(crate) fn put_script(
 ) -> Result<Value, Refusal> {
     let container = transaction.current(container)?;
     let id = resource_name(&body)?;
-    let key = keys::script(container.number(), kind.byte(), &id);
+    let key = keys::script(container.number(), kind.key_byte(), &id);
     let exists = transaction.get(&key)?.is_some();
     match replaces {
         None if exists => return Err(Refusal::resource_exists().with_charge(charge::CONFLICT)),
         Some(old) if old != id || !exists => return Err(Refusal::no_such_resource()),
         _ => {}
     }
-    let key_range = OwnedKeyRange::prefix(&keys::script_prefix(container.number(), kind.byte()));
+    let key_range = OwnedKeyRange::prefix(&keys::script_prefix(container.number(), kind.key_byte()));
     if !exists && transaction.entries(&key_range, kind.quota() + 1)?.len() >= kind.quota() {
         return Err(Refusal::new(
             status::FORBIDDEN,
@@ -137,7 +138,7 @@ pub(crate) fn put_script(
         ));
     }
     let mut state = transaction.state(container.number())?;
-    let (child, path) = kind.child();
+    let (child, path) = kind.rid_kind_and_path();
     let rid = container.rid.child(child, state.rid_next);
     body.set("_rid", rid.as_str().into());
     body.set("_self", format!("{}{path}/{rid}/", container.self_link).into());

@@ -1,8 +1,8 @@
 //! Splitting a physical partition in two.
 //!
 //! A split changes only the catalog: the children share their parent's segment
-//! and read only their own effective keys, so a split is one small commit however
-//! large the partition is. The children continue the parent's LSN, so a
+//! and read only their own effective keys, so a split is one small commit, no matter
+//! how large the partition is. The children continue the parent's LSN, so a
 //! continuation or session token of the parent is valid for both. Requests that
 //! name the parent are refused with `PARTITION_KEY_RANGE_GONE`. The cost: a scan
 //! of a child passes over its sibling's documents, as before the split.
@@ -25,20 +25,21 @@ pub(crate) fn split(
     parent: RangeId,
 ) -> Result<[RangeId; 2], Refusal> {
     let container = transaction.current(container)?;
-    let at = container.ranges.iter().position(|range| range.id == parent).ok_or_else(Refusal::range_gone)?;
-    let children = children_of(&container, &container.ranges[at])?;
+    let index =
+        container.ranges.iter().position(|range| range.id == parent).ok_or_else(Refusal::range_gone)?;
+    let children = children_of(&container, &container.ranges[index])?;
     let ids = [children[0].id, children[1].id];
 
     let mut state = transaction.state(container.number())?;
-    let whole = state.range(parent).copied().unwrap_or_else(|| RangeState::empty(parent));
-    let halves = whole.divided_among(&ids);
+    let parent_state = state.range(parent).copied().unwrap_or_else(|| RangeState::empty(parent));
+    let children_states = parent_state.divided_among(&ids);
     state.ranges.retain(|range| range.id != parent);
-    state.ranges.extend(halves);
+    state.ranges.extend(children_states);
     transaction.put_state(container.number(), &state);
 
     update_container(transaction, &container, |container, _| {
         container.range_next += 2;
-        container.ranges.splice(at..=at, children);
+        container.ranges.splice(index..=index, children);
     });
     Ok(ids)
 }

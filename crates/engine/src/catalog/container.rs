@@ -23,7 +23,8 @@ pub struct Container {
     pub self_link: String,
     /// The `id`.
     pub name: String,
-    /// The user's part of the body, normalised: `id`, `indexingPolicy`, ...
+    /// The members of the body that the user may set, normalised: `id`,
+    /// `indexingPolicy`, ...
     pub definition: Object,
     /// The paths and the hash version of the partition key.
     pub partition_key: PartitionKeyDefinition,
@@ -38,11 +39,13 @@ pub struct Container {
     pub etag: String,
     /// The `_ts`.
     pub timestamp: u64,
-    /// The physical partitions, in key order, without gap.
+    /// The physical partitions, in the order of their keys. They have no gap between
+    /// them.
     pub ranges: Vec<PartitionRange>,
     /// The id of the next physical partition.
     pub range_next: RangeId,
     pub(crate) indexes: Vec<IndexDefinition>,
+    /// The number of the next index.
     pub(crate) index_next: u16,
     /// Whether every version is logged for the full-fidelity change feed.
     pub logs_versions: bool,
@@ -53,17 +56,17 @@ pub struct Container {
 pub struct PartitionRange {
     /// The number of the range within the container.
     pub id: RangeId,
-    /// The part of the store where its documents lie. The children of a split
-    /// share their parent's segment.
+    /// Where the documents are stored. The children of a split share their parent's
+    /// segment.
     pub segment: SegmentId,
-    /// The effective partition keys that belong to it.
+    /// The effective partition keys of the range.
     pub range: EffectiveRange,
-    /// The ranges that this one was split from, oldest first.
+    /// The ranges that this range was split from, oldest first.
     pub parents: Vec<RangeId>,
 }
 
 impl PartitionRange {
-    /// Whether this is the range with that id, or a part of it after a split.
+    /// Whether this range has this id or was split from the range with this id.
     pub(crate) fn descends_from(&self, id: RangeId) -> bool {
         self.id == id || self.parents.contains(&id)
     }
@@ -95,7 +98,7 @@ impl Container {
         self.ranges.iter().filter(move |range| range.descends_from(id)).map(|range| range.id)
     }
 
-    /// Whether a range of that id existed and was split.
+    /// Whether a range with this id existed and was split.
     pub fn was_split(&self, id: RangeId) -> bool {
         self.ranges.iter().any(|range| range.parents.contains(&id))
     }

@@ -9,7 +9,7 @@ use perihelion_wire::status;
 use super::Container;
 use crate::refusal::{Layer, Refusal};
 
-/// Unique key constraints per container; the service documents ten.
+/// The most unique keys of a container; the service documents ten.
 const UNIQUE_KEYS_MAX: usize = 10;
 
 /// The API versions that differ in the definitions they accept.
@@ -36,8 +36,8 @@ pub struct ParsedDefinition {
     pub default_ttl: Option<i64>,
 }
 
-/// Members of the definition that are stored as sent, after the known ones.
-const KEPT_MEMBERS: [&str; 7] = [
+/// Optional members of the definition that are stored as the client sent them.
+const COPIED_MEMBERS: [&str; 7] = [
     "analyticalStorageTtl",
     "computedProperties",
     "changeFeedPolicy",
@@ -75,7 +75,7 @@ impl ParsedDefinition {
             .set("conflictResolutionPolicy", with_defaults(body.get("conflictResolutionPolicy"), resolution));
         let geospatial = object([("type", "Geography".into())]);
         definition.set("geospatialConfig", body.get("geospatialConfig").cloned().unwrap_or(geospatial));
-        for member in KEPT_MEMBERS {
+        for member in COPIED_MEMBERS {
             if let Some(value) = body.get(member)
                 && *value != Value::Null
             {
@@ -86,6 +86,7 @@ impl ParsedDefinition {
     }
 }
 
+/// The members that were given, and the default of each other member.
 fn with_defaults(given: Option<&Value>, defaults: Value) -> Value {
     let (Some(Value::Object(given)), Value::Object(mut merged)) = (given, defaults.clone()) else {
         return defaults;
@@ -98,10 +99,10 @@ fn with_defaults(given: Option<&Value>, defaults: Value) -> Value {
 
 /// The characters that a resource name must not contain.
 const NAME_CHARACTERS_REFUSED: [char; 4] = ['/', '\\', '?', '#'];
-/// The service's limit on a resource name.
+/// The most characters of a resource name, as in the service.
 const NAME_CHARACTERS_MAX: usize = 255;
 
-/// The `id` of a database or container body.
+/// The `id` in the body of a database, container or script, checked.
 pub(crate) fn resource_name(body: &Object) -> Result<String, Refusal> {
     let Some(name) = body.get("id").and_then(Value::as_str) else {
         return Err(Refusal::bad_request(
@@ -249,7 +250,8 @@ fn indexing_policy(given: Option<&Value>) -> Result<Value, Refusal> {
     Ok(Value::Object(policy))
 }
 
-/// Refuses a replacement that changes what cannot be changed.
+/// Refuses a new definition of a container that changes its id, its partition key or
+/// its unique keys.
 pub(crate) fn check_replacement(old: &Container, new: &ParsedDefinition) -> Result<(), Refusal> {
     if new.name != old.name {
         return Err(Refusal::bad_request("The container's id cannot be changed."));

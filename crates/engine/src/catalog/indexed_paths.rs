@@ -1,9 +1,10 @@
 //! The paths that an indexing policy indexes. The charge of a write depends on
 //! the number of indexed values.
 //!
-//! The vendor's rules: of the paths that match a value the most exact decides; a
-//! path ends in `/?` (the value itself) or `/*` (everything below); `[]` is any
-//! element of an array; `id` is always indexed, unless the mode is `none`.
+//! Microsoft documents these rules: the most specific path that matches a value
+//! decides; a path ends in `/?` (the value itself) or `/*` (the value and everything
+//! below it); `[]` is any element of an array; `id` is always indexed, unless the mode
+//! is `none`.
 
 use perihelion_model::json::{Object, Value};
 
@@ -13,16 +14,18 @@ pub(crate) const SYSTEM_MEMBERS: [&str; 6] = ["_rid", "_self", "_etag", "_attach
 /// The paths of a policy, parsed once for each container.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct IndexedPaths {
-    /// The policy indexes nothing.
-    is_none: bool,
-    /// Empty when every path is indexed, as without a policy.
-    rules: Vec<Rule>,
+    /// Whether the policy indexes nothing (the mode is `none`).
+    indexes_nothing: bool,
+    /// The included and excluded paths. Empty when every path is indexed, as without
+    /// a policy.
+    rules: Vec<PathRule>,
 }
 
+/// An included or excluded path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Rule {
+struct PathRule {
     steps: Vec<String>,
-    /// `/*`: everything below, too.
+    /// Whether the path ends in `/*`.
     is_deep: bool,
     is_included: bool,
 }
@@ -34,41 +37,42 @@ impl IndexedPaths {
     pub(crate) fn new(policy: Option<&Value>) -> Self {
         let Some(policy) = policy else { return IndexedPaths::default() };
         if policy.get("indexingMode").and_then(Value::as_str) == Some("none") {
-            return IndexedPaths { is_none: true, rules: Vec::new() };
+            return IndexedPaths { indexes_nothing: true, rules: Vec::new() };
         }
-        let rules = |member: &str, is_included: bool| -> Vec<Rule> {
+        let rules = |member: &str, is_included: bool| -> Vec<PathRule> {
             let paths = policy.get(member).and_then(Value::as_array).unwrap_or_default();
             let texts = paths.iter().filter_map(|path| path.get("path")?.as_str());
-            texts.filter_map(|text| Rule::parse(text, is_included)).collect()
+            texts.filter_map(|text| PathRule::parse(text, is_included)).collect()
         };
-        let mut rules: Vec<Rule> =
+        let mut rules: Vec<PathRule> =
             rules("includedPaths", true).into_iter().chain(rules("excludedPaths", false)).collect();
         rules.retain(|rule| !SYSTEM_MEMBERS.contains(&rule.steps.first().map_or("", String::as_str)));
         let is_all = rules.iter().all(|rule| rule.is_included && rule.steps.is_empty() && rule.is_deep);
         if is_all {
             rules.clear();
         }
-        IndexedPaths { is_none: false, rules }
+        IndexedPaths { indexes_nothing: false, rules }
     }
 
     /// The number of indexed values in a document, without system members.
     pub(crate) fn terms(&self, document: &Object) -> u32 {
-        if self.is_none {
+        if self.indexes_nothing {
             return 0;
         }
         let mut path = Vec::new();
         let members = document.iter().filter(|(name, _)| !SYSTEM_MEMBERS.contains(name));
-        members.map(|(name, value)| self.below(&mut path, name, value)).sum()
+        members.map(|(name, value)| self.terms_below(&mut path, name, value)).sum()
     }
 
-    fn below<'d>(&self, path: &mut Vec<&'d str>, step: &'d str, value: &'d Value) -> u32 {
+    /// The number of indexed values in the member `step` of the value at `path`.
+    fn terms_below<'d>(&self, path: &mut Vec<&'d str>, step: &'d str, value: &'d Value) -> u32 {
         path.push(step);
         let terms = match value {
             Value::Array(items) if !items.is_empty() => {
-                items.iter().map(|item| self.below(path, ELEMENT, item)).sum()
+                items.iter().map(|item| self.terms_below(path, ELEMENT, item)).sum()
             }
             Value::Object(object) if object.iter().next().is_some() => {
-                object.iter().map(|(name, value)| self.below(path, name, value)).sum()
+                object.iter().map(|(name, value)| self.terms_below(path, name, value)).sum()
             }
             _ => u32::from(self.is_indexed(path)),
         };
@@ -80,15 +84,16 @@ impl IndexedPaths {
         if self.rules.is_empty() || path == ["id"] {
             return true;
         }
-        let fitting = self.rules.iter().filter(|rule| rule.fits(path));
-        // Between equals the exact path wins, then the exclusion.
-        let best = fitting.max_by_key(|rule| (rule.steps.len(), !rule.is_deep, !rule.is_included));
+        let matching = self.rules.iter().filter(|rule| rule.matches(path));
+        // Of two paths with the same number of steps, `/?` wins over `/*`, and an
+        // excluded path over an included one.
+        let best = matching.max_by_key(|rule| (rule.steps.len(), !rule.is_deep, !rule.is_included));
         best.is_some_and(|rule| rule.is_included)
     }
 }
 
-impl Rule {
-    fn parse(text: &str, is_included: bool) -> Option<Rule> {
+impl PathRule {
+    fn parse(text: &str, is_included: bool) -> Option<PathRule> {
         let mut steps: Vec<String> = text
             .split('/')
             .filter(|step| !step.is_empty())
@@ -100,10 +105,10 @@ impl Rule {
             _ => return None,
         };
         steps.pop();
-        Some(Rule { steps, is_deep, is_included })
+        Some(PathRule { steps, is_deep, is_included })
     }
 
-    fn fits(&self, path: &[&str]) -> bool {
+    fn matches(&self, path: &[&str]) -> bool {
         let is_long_enough =
             if self.is_deep { path.len() >= self.steps.len() } else { path.len() == self.steps.len() };
         is_long_enough && self.steps.iter().zip(path).all(|(step, name)| step == name)

@@ -33,14 +33,13 @@ pub enum Throughput {
         /// The ceiling.
         max: u64,
         /// By how many per cent the service raises the ceiling when the container
-        /// splits. It is stored and returned, but not acted upon.
+        /// splits. The engine stores and returns it, but never raises the ceiling.
         increment: Option<u64>,
     },
 }
 
 impl Throughput {
-    /// The throughput that is enforced. An autoscale offer may always reach its
-    /// ceiling.
+    /// The throughput that is enforced: for autoscale the ceiling.
     pub fn request_units(self) -> u64 {
         match self {
             Throughput::Manual(units) | Throughput::Autoscale { max: units, .. } => units,

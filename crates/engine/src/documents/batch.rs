@@ -3,8 +3,8 @@
 //!
 //! An atomic batch leaves all its writes, under one LSN, or none. A batch that is
 //! not atomic keeps the writes before the first failure and stops there, or
-//! continues if the client asked for it. Without the header a batch is not
-//! atomic.
+//! continues if the client asked for it. A request without the header
+//! `x-ms-cosmos-batch-atomic` is not atomic.
 
 use std::sync::Arc;
 
@@ -24,8 +24,8 @@ pub const OPERATIONS_MAX: usize = 100;
 /// One operation of a batch.
 #[derive(Debug, Clone)]
 pub struct BatchOperation {
-    /// The operation. A body that is not acceptable fails its operation, not the
-    /// request.
+    /// The operation, or the refusal of its body. An invalid body fails its operation,
+    /// not the whole request.
     pub operation: Result<ItemOperation, Refusal>,
     /// The precondition on the document's etag.
     pub precondition: Precondition,
@@ -130,7 +130,8 @@ fn perform_atomic(
     });
     let Err(failure) = attempt else { return Ok(done.into_iter().map(Ok).collect()) };
     let failed_at = done.len();
-    // Operations that were undone are charged; those never tried are not.
+    // Operations that were undone are charged. Operations that were never tried are
+    // not.
     let undone = done.iter().map(|outcome| aborted().with_charge(outcome.charge));
     let mut results: Vec<Result<ItemOutcome, Refusal>> = undone.map(Err).collect();
     results.push(Err(failure));

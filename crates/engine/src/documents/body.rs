@@ -10,8 +10,8 @@ use crate::catalog::{Container, SYSTEM_MEMBERS};
 use crate::charge;
 use crate::refusal::Refusal;
 
-/// A client's document. It is checked and printed before it reaches the writer,
-/// because all writes share the writer's time.
+/// A client's document. It is checked and printed before it reaches the writer, because
+/// all writes wait for the one writer.
 #[derive(Debug, Clone)]
 pub struct NewBody {
     pub(crate) id: String,
@@ -19,6 +19,7 @@ pub struct NewBody {
     pub(crate) key: Option<PartitionKey>,
     /// The user's members as text, without the closing brace.
     text: String,
+    /// The number of indexed values.
     terms: u32,
     /// The document's own `ttl`: 0 for none, `None` when it is not valid.
     ttl: Option<i32>,
@@ -55,7 +56,7 @@ impl Content {
         }
     }
 
-    /// The number of its values that the container indexes.
+    /// The number of values that the container indexes.
     pub(crate) fn terms(&self, container: &Container) -> u32 {
         match self {
             Content::New(body) => body.terms,
@@ -90,9 +91,9 @@ impl SystemMembers {
         SystemMembers { rid, self_link, etag: etag::etag(etag_counter, now), timestamp: now }
     }
 
-    /// The document's text, and its value when that is needed. A new body gets the
-    /// system members behind its own; a patched document has them already, and
-    /// they keep their positions.
+    /// The document's text, and its value if that is needed. A new body gets the system
+    /// members after its own members. A patched document has them already, and they
+    /// keep their positions.
     pub(crate) fn complete(&self, content: Content, needs_value: bool) -> (String, Option<Value>) {
         match content {
             Content::New(mut body) => {
@@ -107,7 +108,8 @@ impl SystemMembers {
         }
     }
 
-    /// Only the etag's quotes need an escape in these values.
+    /// Appends the members to a text. Of these values only the etag has characters
+    /// that need an escape: its quotes.
     fn append_to(&self, text: &mut String) {
         use std::fmt::Write;
         let (rid, self_link, etag, timestamp) =

@@ -45,13 +45,13 @@ pub enum FeedMode {
 pub struct FeedRequest {
     /// The physical partition.
     pub range: RangeId,
-    /// The effective keys to read within it.
+    /// The effective keys to read within the partition.
     pub keys: EffectiveRange,
-    /// The start.
+    /// Where the read starts.
     pub start: FeedStart,
-    /// The contents.
+    /// What the feed contains.
     pub mode: FeedMode,
-    /// The most items; a page may have more to complete a write.
+    /// The most items. A page may have more, so that it does not end within a write.
     pub items_max: usize,
 }
 
@@ -100,6 +100,7 @@ struct PageBuilder<'a> {
     request: &'a FeedRequest,
     items: Vec<Bytes>,
     bytes: usize,
+    /// The LSN of the last write that was read.
     last: u64,
     is_full: bool,
 }
@@ -145,7 +146,7 @@ fn collect_latest(
         match view.get(&keys::document(number, segment, rid)) {
             Ok(record) => {
                 if let Some(document) = record.as_ref().and_then(StoredDocument::decode)
-                    && belongs(&document, page.request, container.default_ttl, now)
+                    && is_wanted(&document, page.request, container.default_ttl, now)
                 {
                     page.push(with_lsn(&document));
                 }
@@ -164,7 +165,7 @@ fn segment_of(container: &Container, request: &FeedRequest) -> Result<SegmentId,
     container.range(request.range).map(|range| range.segment).ok_or_else(Refusal::range_gone)
 }
 
-fn belongs(document: &StoredDocument, request: &FeedRequest, default_ttl: Option<i64>, now: u64) -> bool {
+fn is_wanted(document: &StoredDocument, request: &FeedRequest, default_ttl: Option<i64>, now: u64) -> bool {
     let is_recent = match request.start {
         FeedStart::Since(time) => document.timestamp >= time,
         FeedStart::Beginning | FeedStart::Now | FeedStart::After(_) => true,
@@ -172,12 +173,12 @@ fn belongs(document: &StoredDocument, request: &FeedRequest, default_ttl: Option
     is_recent && !document.is_expired(default_ttl, now) && contains(&request.keys, &document.effective_key)
 }
 
-/// Whether a range of effective keys contains this one.
+/// Whether a range of effective keys contains this key.
 pub(crate) fn contains(range: &EffectiveRange, key: &[u8]) -> bool {
     range.min.0.as_slice() <= key && key < range.max.0.as_slice()
 }
 
-/// The document with `_lsn` behind its last member.
+/// The text of a document with `_lsn` as its last member.
 fn with_lsn(document: &StoredDocument) -> Bytes {
     let text = &document.text;
     let mut out = Vec::with_capacity(text.len() + 32);

@@ -1,8 +1,9 @@
-//! A stored document: a head of fixed layout, then the text.
+//! A stored document: a head of fixed layout, the effective partition key, then the
+//! text.
 //!
 //! The text is the whole document as a point read returns it, system members
-//! included, so that a read is a copy. A record that is too short for its head
-//! is damage and is refused.
+//! included, so that a read is a copy. A record that is too short for its head is
+//! damaged and does not decode.
 
 use bytes::Bytes;
 use perihelion_model::etag;
@@ -23,10 +24,11 @@ pub(crate) struct StoredDocument {
     /// The document's own TTL in seconds: -1 for never, 0 when the document has
     /// none and the container's default applies.
     pub ttl: i32,
-    /// The document's time in the expiry list; zero when it is not in the list. A
-    /// hint for maintenance: [`StoredDocument::is_expired`] decides.
+    /// The document's time in the expiry list; zero when it is not in the list. Only
+    /// maintenance uses it: [`StoredDocument::is_expired`] decides whether a document
+    /// is expired.
     pub expires_at: u64,
-    /// The number of indexed values, which the charge of a write depends on.
+    /// The number of indexed values. The charge of a write depends on it.
     pub terms: u32,
     /// The effective partition key.
     pub effective_key: Bytes,
@@ -92,8 +94,7 @@ impl StoredDocument {
         self.expiry(default_ttl).is_some_and(|expiry| expiry <= now)
     }
 
-    /// The document as a value. A text that does not parse is damage and reads as
-    /// null.
+    /// The document as a value; null if the text is damaged and does not parse.
     pub(crate) fn value(&self) -> Value {
         json::parse(&self.text).unwrap_or(Value::Null)
     }
@@ -104,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_read_back_and_short_ones_are_refused() {
+    fn a_document_record_decodes_and_a_truncated_one_does_not() {
         let document = StoredDocument {
             lsn: 1,
             ordinal: 2,
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_container_decides_whether_anything_expires() {
+    fn without_a_default_ttl_of_the_container_no_document_expires() {
         let document = |ttl| StoredDocument {
             lsn: 1,
             ordinal: 0,

@@ -76,7 +76,7 @@ fn feed_item(
     if new.is_none()
         && let Some(old) = old
     {
-        // A delete has no current version; the metadata names the document.
+        // A delete has no current version, so the metadata has the document's id.
         let previous = old.value();
         metadata.set("id", previous.get("id").cloned().unwrap_or(Value::Null));
         item.set("previous", previous);
@@ -91,7 +91,7 @@ mod tests {
     use perihelion_model::json::object;
 
     #[test]
-    fn a_delete_names_what_it_removed() {
+    fn the_feed_item_of_a_delete_has_the_id_and_the_previous_version() {
         let old = StoredDocument {
             lsn: 4,
             ordinal: 0,

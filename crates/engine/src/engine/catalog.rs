@@ -73,7 +73,8 @@ impl Engine {
         self.store.write(move |transaction| admin::replace_offer(transaction, &rid, throughput)).await
     }
 
-    /// Starts logging versions, before the full-fidelity feed is read.
+    /// Starts the version log of a container. It must be started before the change feed
+    /// is read in the mode "all versions and deletes".
     pub async fn log_versions(&self, container: &Arc<Container>) -> Result<(), Refusal> {
         if container.logs_versions {
             return Ok(());
@@ -88,7 +89,7 @@ impl Engine {
         self.store.write(move |transaction| admin::split(transaction, &container, range)).await
     }
 
-    /// Creates a script, or replaces the one named `replaces`.
+    /// Creates a script, or replaces the script named `replaces`.
     pub async fn put_script(
         &self,
         container: &Arc<Container>,

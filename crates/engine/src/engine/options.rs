@@ -17,14 +17,14 @@ pub struct EngineOptions {
     pub partition_bytes_max: u64,
     /// The clock.
     pub clock: Clock,
-    /// The region of this engine; `None` when there is only one.
+    /// The region of this engine; `None` when the account has only one region.
     pub replica: Option<Replica>,
     /// How many writes may wait in the outbox before writes are refused.
     pub outbox_max: u64,
 }
 
-/// Ten gibibytes, a fifth of the service's partitions. A split costs nothing
-/// here, and on a laptop it should be possible to see one.
+/// Ten gibibytes, a fifth of the size of the service's partitions, so that a split can
+/// be seen on a laptop. A split is cheap here.
 const PARTITION_BYTES_MAX: u64 = 10 << 30;
 
 impl Default for EngineOptions {

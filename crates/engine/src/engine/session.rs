@@ -8,8 +8,8 @@ use crate::refusal::Refusal;
 use crate::region::RegionId;
 use crate::state::ContainerState;
 
-/// Refuses a session token that is ahead of the state. A token of a range that
-/// was split is compared with its children, which continue its LSN.
+/// Refuses a session token that is ahead of the state. The token of a range that was
+/// split is compared with the children of the range, which continue its LSN.
 pub(super) fn check_session(
     container: &Container,
     state: &ContainerState,
@@ -19,8 +19,9 @@ pub(super) fn check_session(
     for token in session {
         let Ok(id) = token.range.parse::<RangeId>() else { continue };
         for range in ranges {
-            let concerns = container.range(*range).map_or(*range == id, |range| range.descends_from(id));
-            if concerns && !has_seen(state, *range, &token.progress) {
+            let is_about_range =
+                container.range(*range).map_or(*range == id, |range| range.descends_from(id));
+            if is_about_range && !has_applied(state, *range, &token.progress) {
                 return Err(Refusal::session_not_available().with_charge(1.0).at(state.position(*range)));
             }
         }
@@ -30,7 +31,7 @@ pub(super) fn check_session(
 
 /// Whether every write that a client has seen in a range is applied here. With
 /// several regions the token has an LSN for each region.
-fn has_seen(state: &ContainerState, range: RangeId, progress: &Progress) -> bool {
+fn has_applied(state: &ContainerState, range: RangeId, progress: &Progress) -> bool {
     if state.regions == 0 || progress.regions.is_empty() {
         return progress.lsn <= state.lsn(range);
     }

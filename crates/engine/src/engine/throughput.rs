@@ -22,6 +22,8 @@ impl Engine {
         }
     }
 
+    /// The bucket that a request draws from, and its request units per second. `None`
+    /// when throttling is off.
     fn bucket(&self, container: &Container, range: RangeId) -> Option<(Bucket, f64)> {
         let default = self.options.throughput?;
         let catalog = self.catalog();

@@ -25,7 +25,8 @@ pub(crate) fn encode(out: &mut Vec<u8>, value: Option<&Value>, is_descending: bo
     }
 }
 
-/// The type byte alone, for bounds within one type.
+/// The first byte of an encoded value. It stands for the type, and serves as a bound of
+/// all values of one type.
 pub(crate) fn type_byte(value: &Value) -> u8 {
     match value {
         Value::Null => 0x02,
@@ -38,8 +39,9 @@ pub(crate) fn type_byte(value: &Value) -> u8 {
     }
 }
 
-/// A number: the double in order-preserving bits, then the distance of an exact
-/// integer from it (at most 512, as doubles of that size are 1024 apart).
+/// Appends a number: the nearest double, in bits that sort as the doubles do, then the
+/// difference between an integer and that double. The difference is at most 512, because
+/// doubles of the size of an i64 are at most 1024 apart.
 fn encode_number(out: &mut Vec<u8>, number: Number) {
     const SIGN: u64 = 1 << 63;
     out.push(0x05);
@@ -54,8 +56,8 @@ fn encode_number(out: &mut Vec<u8>, number: Number) {
     out.extend_from_slice(&((distance as u16) ^ 0x8000).to_be_bytes());
 }
 
-/// A string: UTF-8 with zero bytes escaped, ended by two zero bytes, so that a
-/// prefix sorts first.
+/// Appends a string: UTF-8 with zero bytes escaped, then two zero bytes, so that a
+/// prefix of a string sorts before the string.
 fn encode_string(out: &mut Vec<u8>, text: &str) {
     out.push(0x08);
     for byte in text.bytes() {

@@ -20,9 +20,8 @@ pub(super) trait Visit:
 }
 impl<V: Fn(&mut Transaction<'_>, &Container, SegmentId, Vec<u8>, Bytes) -> Result<(), Refusal>> Visit for V {}
 
-/// Visits every document of a container. Documents never leave their segment,
-/// and a split creates no segment, so the list of segments does not change
-/// meanwhile.
+/// Visits every document of a container. The list of segments does not change while
+/// this runs: documents never leave their segment, and a split creates no segment.
 pub(super) async fn for_each_document(
     store: &StoreHandle,
     number: ContainerNumber,
@@ -36,15 +35,16 @@ pub(super) async fn for_each_document(
         while let Some(after) = cursor {
             let (container, visit) = (Arc::clone(container), visit.clone());
             cursor = store
-                .write(move |transaction| visit_some(transaction, &container, segment, &after, &visit))
+                .write(move |transaction| visit_next(transaction, &container, segment, &after, &visit))
                 .await?;
         }
     }
     Ok(())
 }
 
-/// Visits some documents; returns the last key, or `None` when none was left.
-fn visit_some(
+/// Visits up to [`KEYS_PER_JOB`] documents after the key `after`. Returns the key of the
+/// last one, or `None` when there was none.
+fn visit_next(
     transaction: &mut Transaction<'_>,
     container: &Container,
     segment: SegmentId,

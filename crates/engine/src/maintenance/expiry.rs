@@ -1,5 +1,5 @@
-//! Removing expired documents, and keeping the expiry list in step with the
-//! containers' default TTL.
+//! Removing expired documents, and updating the expiry list when the default TTL of a
+//! container changes.
 
 use bytes::Bytes;
 use perihelion_model::json::Value;
@@ -12,6 +12,7 @@ use crate::refusal::Refusal;
 use crate::transaction::Transaction;
 use crate::writer::StoreHandle;
 
+/// Removes all expired documents.
 pub(super) async fn remove_expired(store: &StoreHandle) -> Result<(), Refusal> {
     loop {
         let (from, to) = keys::expiry_bounds(store.clock().seconds());
@@ -29,7 +30,7 @@ pub(super) async fn remove_expired(store: &StoreHandle) -> Result<(), Refusal> {
     }
 }
 
-/// Removes the document that an expiry key names, if it is expired, and the key.
+/// Removes an expiry key, and its document if that is expired.
 fn expire(transaction: &mut Transaction<'_>, key: Vec<u8>) -> Result<(), Refusal> {
     if let Some((_, number, segment, rid)) = keys::parse_expiry(&key)
         && let Some(container) = transaction.catalog.container_by_number(number).cloned()

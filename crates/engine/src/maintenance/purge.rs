@@ -9,14 +9,14 @@ use crate::writer::StoreHandle;
 
 pub(super) async fn purge_deleted_containers(store: &StoreHandle) -> Result<(), Refusal> {
     while let Some(number) = first_container(store, &keys::pending_purge_prefix())? {
-        store.write(move |transaction| purge_some(transaction, number)).await?;
+        store.write(move |transaction| purge_next(transaction, number)).await?;
     }
     Ok(())
 }
 
-/// Removes some keys of a deleted container, or, when none is left, the mark
-/// that it is to be purged.
-fn purge_some(transaction: &mut Transaction<'_>, number: ContainerNumber) -> Result<(), Refusal> {
+/// Removes up to [`KEYS_PER_JOB`] keys of a deleted container. When none is left,
+/// removes the pending purge.
+fn purge_next(transaction: &mut Transaction<'_>, number: ContainerNumber) -> Result<(), Refusal> {
     for prefix in keys::prefixes_of_container(number) {
         let entries = transaction.entries(&OwnedKeyRange::prefix(&prefix), KEYS_PER_JOB)?;
         if !entries.is_empty() {

@@ -38,8 +38,15 @@ pub(crate) struct Change {
 /// The operation of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ChangeOperation {
-    Put { created_lsn: u64, ttl: i32, terms: u32, text: Bytes },
+    /// Stores a version of the document. The fields are those of a `StoredDocument`.
+    Put {
+        created_lsn: u64,
+        ttl: i32,
+        terms: u32,
+        text: Bytes,
+    },
     Delete,
+    /// A delete because the TTL was over.
     Expire,
 }
 
@@ -100,6 +107,7 @@ impl Change {
     }
 }
 
+/// Takes a length and that many bytes.
 fn take(rest: &mut Bytes) -> Option<Bytes> {
     let length = rest.try_get_u32().ok()? as usize;
     (length <= rest.len()).then(|| rest.split_to(length))
@@ -110,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_read_back_and_short_ones_are_refused() {
+    fn a_change_decodes_and_a_truncated_change_does_not() {
         let put = ChangeOperation::Put { created_lsn: 4, ttl: -1, terms: 3, text: Bytes::from_static(b"{}") };
         for operation in [put, ChangeOperation::Delete, ChangeOperation::Expire] {
             let change = Change {

@@ -1,4 +1,4 @@
-//! The in-memory store: a sorted map that is gone with the process.
+//! The in-memory store: a sorted map that is lost when the process ends.
 //!
 //! It serves tests and in-memory servers, with the same snapshots and atomic
 //! commits as the disk store. The lock is held only to copy one pointer (a view)

@@ -6,10 +6,11 @@
 //! changes them in place. So a long query never blocks a writer, and a writer
 //! without readers copies nothing.
 //!
-//! Always true: all leaves are at the same depth; keys rise from left to right
-//! over the whole tree; `Child::first` is not greater than any key under that
-//! child, and greater than every key left of it; no node but the root is empty;
-//! no node holds more than [`NODE_MAX`] entries.
+//! Always true: all leaves are at the same depth; keys ascend from left to right
+//! over the whole tree; `Child::first` is greater than every key to the left of that
+//! child and not greater than any key under it (for the first child of a node, see
+//! `join`); no node except the root is empty; no node has more than [`NODE_MAX`]
+//! entries.
 
 use std::mem;
 use std::ops::Bound;
@@ -42,6 +43,7 @@ enum Node<V> {
 
 #[derive(Debug, Clone)]
 struct Child<V> {
+    /// A lower bound of the keys under this child.
     first: Key,
     node: Arc<Node<V>>,
 }
@@ -71,7 +73,7 @@ impl<V> SnapshotMap<V> {
         self.root.len() == 0
     }
 
-    /// The entries of a range, in the direction asked for.
+    /// The entries of a range, in the given direction.
     pub(super) fn range<'a>(&'a self, range: KeyRange<'a>, direction: Direction) -> Range<'a, V> {
         let (near, far) = match direction {
             Direction::Forward => (range.from, range.to),
@@ -99,7 +101,7 @@ impl<V: Clone> SnapshotMap<V> {
 
     pub(super) fn remove(&mut self, key: &[u8]) {
         if self.get(key).is_none() {
-            return; // No path is copied for a key that is not there.
+            return; // The nodes on the path are not copied for a missing key.
         }
         remove_under(&mut self.root, key);
         while let Node::Inner(children) = &*self.root {
@@ -155,18 +157,18 @@ impl<V> Child<V> {
     }
 }
 
-/// Splits an overfull node. Keys that arrive in order (the change feed's) would
-/// leave every node half empty if nodes were split in the middle, so a node that
-/// overflows at its end moves only its last entry.
+/// Splits a node that is too large; returns its right part. Keys that arrive in order,
+/// such as those of the change feed, would leave every node half empty if nodes were
+/// split in the middle. So when the last entry is the new one, only it is moved.
 fn split_off<T>(entries: &mut Vec<T>, inserted_at: usize) -> Option<Vec<T>> {
     let len = entries.len();
     if len <= NODE_MAX {
         return None;
     }
     let appended = inserted_at == len - 1;
-    let keep = if appended { len - 1 } else { len / 2 };
+    let left_len = if appended { len - 1 } else { len / 2 };
     let mut right = Vec::with_capacity(NODE_MAX + 1);
-    right.extend(entries.drain(keep..));
+    right.extend(entries.drain(left_len..));
     Some(right)
 }
 
@@ -181,13 +183,13 @@ fn remove_under<V: Clone>(node: &mut Arc<Node<V>>, key: &[u8]) {
         Node::Inner(children) => {
             let at = child_for(children, key);
             remove_under(&mut children[at].node, key);
-            tidy(children, at);
+            shrink(children, at);
         }
     }
 }
 
-/// Drops a child that became empty and joins one that became small to a neighbour.
-fn tidy<V: Clone>(children: &mut Vec<Child<V>>, at: usize) {
+/// Drops a child that became empty, or joins a child that became small to a neighbour.
+fn shrink<V: Clone>(children: &mut Vec<Child<V>>, at: usize) {
     let len = children[at].node.len();
     if len == 0 {
         children.remove(at);
@@ -245,10 +247,12 @@ pub(super) struct Range<'a, V> {
     /// Forward: the next entry. Backward: one past the next entry.
     at: usize,
     direction: Direction,
+    /// The bound at which the cursor ends.
     far: Bound<&'a [u8]>,
 }
 
 impl<'a, V> Range<'a, V> {
+    /// Moves to the first entry at or after `near`, in the cursor's direction.
     fn seek(&mut self, root: &'a Node<V>, near: Bound<&[u8]>) {
         let mut node = root;
         loop {
@@ -305,7 +309,7 @@ impl<'a, V> Range<'a, V> {
         }
     }
 
-    fn within(&self, key: &[u8]) -> bool {
+    fn is_before_end(&self, key: &[u8]) -> bool {
         match (self.far, self.direction) {
             (Bound::Unbounded, _) => true,
             (Bound::Included(far), Direction::Forward) => key <= far,
@@ -316,7 +320,7 @@ impl<'a, V> Range<'a, V> {
     }
 }
 
-/// Where in a leaf a cursor starts, for a bound in or beside the leaf.
+/// The value of [`Range::at`] with which a cursor starts in a leaf.
 fn position<V>(entries: &[(Key, V)], near: Bound<&[u8]>, direction: Direction) -> usize {
     match (near, direction) {
         (Bound::Unbounded, Direction::Forward) => 0,
@@ -350,7 +354,7 @@ impl<'a, V> Iterator for Range<'a, V> {
                 return None;
             }
         };
-        self.within(key).then_some((key, value))
+        self.is_before_end(key).then_some((key, value))
     }
 }
 

@@ -70,7 +70,7 @@ impl StoreHandle {
         WriteGate::new(self.shared.replication.clone())
     }
 
-    /// Runs a job on the writer; returns when it is durable.
+    /// Runs a job on the writer; returns when its writes are durable.
     pub(crate) async fn write<T: Send + 'static>(
         &self,
         job: impl FnOnce(&mut Transaction<'_>) -> Result<T, Refusal> + Send + 'static,

@@ -1,4 +1,5 @@
-//! The write operations on one item: what each checks before it stores.
+//! The write operations on one item: create, upsert, replace, patch, delete, expire.
+//! Each checks its preconditions before it stores or removes the document.
 
 use perihelion_model::etag;
 use perihelion_model::json::{self, Style, Value};
@@ -14,8 +15,8 @@ use crate::refusal::{Layer, Refusal};
 use crate::state::ContainerState;
 use crate::transaction::Transaction;
 
-/// One write in progress. `state` is the container's counters, loaded once
-/// and put back when the write succeeds.
+/// One write in progress. `state` holds the container's counters: they are read once,
+/// and the caller writes them back when the write succeeds.
 pub(crate) struct ItemWrite<'a, 'v> {
     pub(crate) transaction: &'a mut Transaction<'v>,
     pub(crate) target: &'a Target,

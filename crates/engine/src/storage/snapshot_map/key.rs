@@ -1,15 +1,15 @@
 //! Keys that are stored inside their node when they are short.
 //!
-//! A search compares half a dozen keys per node. Behind a pointer each of them
-//! would be a cache miss, and an allocation when it is made. Most keys of the
-//! engine are short (`keys.rs`), so they are stored in place.
+//! A search compares about six keys per node. If keys were stored behind pointers,
+//! each comparison would be a cache miss and each new key an allocation. Most keys of
+//! the engine are short (`keys.rs`), so they are stored in place.
 
 use std::ops::Deref;
 
 use bytes::Bytes;
 
-/// The longest key that is kept in place: a document's, an id's with two
-/// levels, a feed entry's. One less than fills 48 bytes with its length.
+/// The longest key that is stored in place. With its length and the tag of the enum it
+/// fills 48 bytes. Keys of documents, of feed entries and of ids with two levels fit.
 const SHORT_MAX: usize = 46;
 
 /// A key, in place when it is short.
