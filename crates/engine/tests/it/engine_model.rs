@@ -1,15 +1,15 @@
 //! The engine against a model: thousands of random operations per seed. The model
 //! predicts each outcome, and the whole content is compared from time to time.
 //!
-//! Two engines run in lockstep. One has no index, the other builds indexes on the
-//! way; both split partitions. They must return the same rows and pages for every
+//! Two engines perform the same operations. One has no index, the other builds
+//! indexes from time to time; both split partitions. They must return the same rows and pages for every
 //! query, and both must agree with the [`model`].
 //!
 //! `MODEL_SEEDS=100 cargo test --release -p perihelion-engine the_engine_does`
-//! runs more; a failure names its seed and the number of the operation.
+//! runs more seeds; a failure names its seed and the number of the operation.
 
 pub(crate) mod agreement;
-mod meanwhile;
+mod concurrency;
 pub(crate) mod model;
 mod ordering;
 pub(crate) mod workload;
@@ -26,7 +26,7 @@ use perihelion_model::json::{object, parse, parse_str};
 use self::agreement::{CONTAINER, DATABASE, container, feed_pages, key_of, target};
 use self::model::{Event, Key, Model, Operation, own_members, to_batch};
 use self::workload::Workload;
-use crate::shop::{self, setting};
+use crate::support::{self, setting};
 
 /// Operations per seed.
 const OPERATIONS: usize = 2000;
@@ -59,9 +59,10 @@ async fn the_engine_does_what_the_model_says() {
 /// power cut may come between the two.
 pub(crate) async fn create(engine: &Engine, has_unique_key: bool) -> Result<Arc<Container>, Refusal> {
     if engine.catalog().database(DATABASE).is_none() {
-        engine.create_database(shop::object(r#"{"id":"d"}"#), None).await?;
+        engine.create_database(support::object(r#"{"id":"d"}"#), None).await?;
     }
-    let mut body = shop::object(r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#);
+    let mut body =
+        support::object(r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#);
     if has_unique_key {
         body.set("uniqueKeyPolicy", parse_str(r#"{"uniqueKeys":[{"paths":["/u"]}]}"#).expect("JSON"));
     }
@@ -79,6 +80,7 @@ pub(crate) fn shape(scope: IndexScope, names: &[&str]) -> IndexShape {
     IndexShape { scope, columns: names.iter().map(column).collect() }
 }
 
+/// One seed: a model, an engine without indexes and an engine with indexes.
 struct Trial {
     workload: Workload,
     model: Model,
@@ -123,10 +125,10 @@ impl Trial {
 
     async fn step(&mut self) -> Result<(), String> {
         match self.workload.random.below(40) {
-            0..20 => self.one().await?,
+            0..20 => self.single_operation().await?,
             20..30 => self.batch().await?,
             30 if self.workload.random.one_in(10) => self.split().await?,
-            31 if self.workload.random.one_in(6) => self.index().await?,
+            31 if self.workload.random.one_in(6) => self.build_index().await?,
             _ => self.query().await?,
         }
         if self.workload.random.one_in(CHECK_EVERY) {
@@ -135,16 +137,17 @@ impl Trial {
         Ok(())
     }
 
-    fn tally(&mut self, status: u16) {
+    /// Counts an operation.
+    fn count(&mut self, status: u16) {
         self.performed += 1;
         self.refused += u64::from(status >= 400);
     }
 
-    async fn one(&mut self) -> Result<(), String> {
+    async fn single_operation(&mut self) -> Result<(), String> {
         let partition = self.workload.partition();
         let operation = self.workload.operation(&self.model, &partition);
         let expected = self.model.perform(&operation);
-        self.tally(expected);
+        self.count(expected);
         let outcomes = [run_one(&self.plain, &operation).await, run_one(&self.indexed, &operation).await];
         for outcome in &outcomes {
             self.compare(&operation, expected, outcome)?;
@@ -158,7 +161,7 @@ impl Trial {
             0 => BatchScope::Range(target(&container(&self.plain)?, &partition)?.range.id),
             _ => BatchScope::Partition(model::partition_key(&partition)),
         };
-        let partitions = self.partitions_beside(&partition, &scope)?;
+        let partitions = self.partitions_in_scope(&partition, &scope)?;
         let count = 1 + self.workload.random.below(6);
         let operations: Vec<Operation> = (0..count)
             .map(|_| {
@@ -190,24 +193,24 @@ impl Trial {
                 if let Ok(outcome) = result
                     && operation.is_write()
                 {
-                    self.model.take_etag(&operation.key, outcome);
+                    self.model.set_etag_and_lsn(&operation.key, outcome);
                 }
             }
         }
-        expected.into_iter().for_each(|status| self.tally(status));
+        expected.into_iter().for_each(|status| self.count(status));
         Ok(())
     }
 
     /// The partition keys that a batch of this scope may use.
-    fn partitions_beside(&self, partition: &str, scope: &BatchScope) -> Result<Vec<String>, String> {
+    fn partitions_in_scope(&self, partition: &str, scope: &BatchScope) -> Result<Vec<String>, String> {
         let BatchScope::Range(range) = scope else { return Ok(vec![partition.to_owned()]) };
         let container = container(&self.plain)?;
         let all = (0..workload::PARTITION_KEYS).map(|partition| format!("p{partition}"));
         Ok(all.filter(|key| target(&container, key).is_ok_and(|target| target.range.id == *range)).collect())
     }
 
-    /// Compares the outcome of one operation with the model, which takes its etag
-    /// and LSN.
+    /// Compares the outcome of one operation with the model. The model takes the etag and
+    /// LSN of the outcome.
     fn compare(
         &mut self,
         operation: &Operation,
@@ -220,7 +223,7 @@ impl Trial {
         }
         let Ok(outcome) = outcome else { return Ok(()) };
         if operation.is_write() {
-            self.model.take_etag(&operation.key, outcome);
+            self.model.set_etag_and_lsn(&operation.key, outcome);
         }
         let document = self.model.documents.get(&operation.key).filter(|_| status == 200 || status == 201);
         match document {
@@ -245,7 +248,7 @@ impl Trial {
         if children[0] == children[1] { Ok(()) } else { Err(format!("{children:?} are not the same")) }
     }
 
-    async fn index(&mut self) -> Result<(), String> {
+    async fn build_index(&mut self) -> Result<(), String> {
         const SHAPES: [&[&str]; 8] = [
             &["a"],
             &["b"],
@@ -253,7 +256,8 @@ impl Trial {
             &["-b", "a"],
             &["b", "-a"],
             &["kind"],
-            // Scanned forwards for a descending order, so against the `_rid`s.
+            // This index is scanned forwards for a descending order, so equal keys are
+            // in the reverse order of `_rid`s.
             &["-kind"],
             &["kind", "b", "a"],
         ];

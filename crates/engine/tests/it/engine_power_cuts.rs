@@ -5,7 +5,7 @@
 //! write at once, so that writes share commits; partitions are split and indexes
 //! maintained. A cut may also strike while the engine opens. After a cut the
 //! engine must have every acknowledged write, and each write in flight whole or
-//! not at all; and documents, ids, lists, change feed, indexes and counters must
+//! not at all. Documents, ids, lists, change feed, indexes and counters must
 //! agree ([`agreement`]).
 //!
 //! `ENGINE_POWER_CUTS=1000000 cargo test --release -p perihelion-engine
@@ -27,8 +27,8 @@ use crate::engine_model::agreement::{self, container, find, target};
 use crate::engine_model::model::{Document, Key, Model, Operation, partition_key, to_batch};
 use crate::engine_model::workload::Workload;
 use crate::engine_model::{create, shape};
-use crate::shop::setting;
 use crate::sim_disk::SimDisk;
+use crate::support::setting;
 
 /// Power cuts in one history. The next history begins with an empty disk, so that
 /// cuts also strike while the container is created.
@@ -66,7 +66,7 @@ struct Tally {
     /// Writes in flight when the power failed.
     in_doubt: u64,
     /// Writes in doubt that the engine had after the cut.
-    landed: u64,
+    in_doubt_applied: u64,
     violations: Vec<String>,
 }
 
@@ -74,7 +74,7 @@ struct Tally {
 type Write = Vec<Operation>;
 
 /// What the engine was doing when the power failed.
-enum End {
+enum CutDuring {
     /// Opening, or creating the container.
     Opening,
     Writing,
@@ -106,18 +106,20 @@ impl History {
     }
 
     /// Opens the engine, checks it, and writes until the power fails.
-    async fn run_until_the_cut(&mut self, tally: &mut Tally) -> Result<End, String> {
-        let most = if self.workload.random.one_in(6) { OPENING_OPERATIONS } else { OPERATIONS_MAX };
-        self.disk.cut_power_after(self.workload.random.below(most));
+    async fn run_until_the_cut(&mut self, tally: &mut Tally) -> Result<CutDuring, String> {
+        let operations_max = if self.workload.random.one_in(6) { OPENING_OPERATIONS } else { OPERATIONS_MAX };
+        self.disk.cut_power_after(self.workload.random.below(operations_max));
         let engine = match self.open() {
             Ok(engine) => Arc::new(engine),
-            Err(_) if !self.disk.has_power() => return Ok(End::Opening),
-            Err(error) => return Err(format!("unopenable: {error}")),
+            Err(_) if !self.disk.has_power() => return Ok(CutDuring::Opening),
+            Err(error) => return Err(format!("the engine does not open: {error}")),
         };
         let end = match self.set_up(&engine).await {
             Ok(()) => self.check_and_write(&engine, tally).await,
-            Err(_) if !self.disk.has_power() => Ok(End::Opening),
-            Err(refusal) => Err(format!("not set up: {} {}", refusal.status, refusal.message)),
+            Err(_) if !self.disk.has_power() => Ok(CutDuring::Opening),
+            Err(refusal) => {
+                Err(format!("the container cannot be created: {} {}", refusal.status, refusal.message))
+            }
         };
         Arc::into_inner(engine).expect("the engine has no other owner").close();
         end
@@ -148,7 +150,11 @@ impl History {
         Ok(())
     }
 
-    async fn check_and_write(&mut self, engine: &Arc<Engine>, tally: &mut Tally) -> Result<End, String> {
+    async fn check_and_write(
+        &mut self,
+        engine: &Arc<Engine>,
+        tally: &mut Tally,
+    ) -> Result<CutDuring, String> {
         self.resolve_in_doubt(engine, tally)?;
         self.check_lsns(engine)?;
         agreement::check(engine, &self.model, 3 + self.workload.random.below(40) as usize)?;
@@ -156,7 +162,7 @@ impl History {
         for _ in 0..ROUNDS_MAX {
             self.write_round(engine, tally).await?;
             if !self.disk.has_power() {
-                return check_refuses_writes(engine).await.map(|()| End::Writing);
+                return check_refuses_writes(engine).await.map(|()| CutDuring::Writing);
             }
         }
         Err("more commits than disk operations: they were acknowledged without a sync".to_owned())
@@ -186,9 +192,9 @@ impl History {
             });
             let lsns: BTreeSet<u64> = found.iter().flatten().map(|document| document.lsn).collect();
             if !is_after || lsns.len() > 1 {
-                return Err(format!("half a write at LSNs {lsns:?}: {keys:?}"));
+                return Err(format!("a write was applied in part, at LSNs {lsns:?}: {keys:?}"));
             }
-            tally.landed += 1;
+            tally.in_doubt_applied += 1;
             for (operation, document) in write.into_iter().zip(found) {
                 match document {
                     Some(document) => drop(self.model.documents.insert(operation.key, document)),
@@ -205,11 +211,14 @@ impl History {
         let container = container(engine)?;
         let state = engine.state(&container).map_err(|refusal| refusal.message)?;
         for range in &container.ranges {
-            let line = range.parents.iter().chain([&range.id]);
-            let seen = line.filter_map(|id| self.lsns.get(id)).max().copied().unwrap_or_default();
+            let lineage = range.parents.iter().chain([&range.id]);
+            let acknowledged = lineage.filter_map(|id| self.lsns.get(id)).max().copied().unwrap_or_default();
             let lsn = state.lsn(range.id);
-            if lsn < seen {
-                return Err(format!("range {} is at LSN {lsn}, but {seen} was acknowledged", range.id));
+            if lsn < acknowledged {
+                return Err(format!(
+                    "range {} is at LSN {lsn}, but {acknowledged} was acknowledged",
+                    range.id
+                ));
             }
         }
         Ok(())
@@ -273,7 +282,7 @@ impl History {
             return Err(format!("{write:?} gave {statuses:?}, not {expected:?}"));
         }
         for (operation, outcome) in write.iter().zip(outcomes) {
-            self.model.take_etag(&operation.key, outcome);
+            self.model.set_etag_and_lsn(&operation.key, outcome);
             let newest = self.lsns.entry(outcome.position.range).or_default();
             *newest = outcome.position.lsn.max(*newest);
         }
@@ -337,8 +346,8 @@ fn run(cuts: u64, seed: u64, lies_one_in: u64) -> Tally {
             }
             tally.cuts += 1;
             match runtime.block_on(history.run_until_the_cut(&mut tally)) {
-                Ok(End::Opening) => tally.cuts_opening += 1,
-                Ok(End::Writing) => {}
+                Ok(CutDuring::Opening) => tally.cuts_opening += 1,
+                Ok(CutDuring::Writing) => {}
                 Err(violation) => {
                     let violation: String = violation.chars().take(VIOLATION_CHARACTERS_MAX).collect();
                     tally.violations.push(format!("disk {disk_seed}, cut {}: {violation}", tally.cuts));
@@ -361,12 +370,15 @@ fn engine_power_cuts_lose_nothing_acknowledged() {
     println!("seed {seed}: {tally:?}");
     assert!(tally.violations.is_empty(), "seed {seed}: {:#?}", tally.violations);
     assert!(tally.acknowledged > 4 * cuts, "seed {seed}: the cuts left no room for writes");
-    assert!(tally.in_doubt > cuts / 2 && tally.landed > 0, "seed {seed}: the cuts struck an idle engine");
+    assert!(
+        tally.in_doubt > cuts / 2 && tally.in_doubt_applied > 0,
+        "seed {seed}: the cuts struck an idle engine"
+    );
     assert!(tally.cuts_opening > 0, "seed {seed}: no cut struck while opening");
 }
 
 #[test]
-fn a_disk_that_lies_about_syncs_is_caught_under_the_engine() {
+fn the_power_cut_test_of_the_engine_notices_a_disk_that_lies_about_syncs() {
     let tally = run(60, 7, 7);
     println!("{tally:?}");
     assert!(!tally.violations.is_empty(), "the checker did not notice a lying disk");

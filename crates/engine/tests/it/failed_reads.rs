@@ -11,7 +11,7 @@ use perihelion_engine::{Container, Engine, EngineOptions, ItemOperation, NewBody
 
 use crate::engine_model::create;
 use crate::engine_model::model::partition_key;
-use crate::shop::object;
+use crate::support::object;
 
 /// The first bytes of the keys of documents and of unique keys (`keys.rs`).
 const DOCUMENT: u8 = 0x10;

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use perihelion_engine::{Container, EngineOptions};
 
-use crate::shop::{self, container, fill, missing};
+use crate::support::{self, container, fill, missing};
 
 const DOCUMENTS: usize = 3000;
 const KEYS: usize = 10;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_purge_removes_no_document_of_another_container() {
-    let engine = shop::engine(EngineOptions::default()).await;
+    let engine = support::engine(EngineOptions::default()).await;
     let mut old: Option<Arc<Container>> = None;
     for round in 0..6 {
         let new = container(&engine, &format!("c{round}")).await;

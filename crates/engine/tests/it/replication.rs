@@ -1,5 +1,6 @@
-//! Several engines as the regions of one account: once every outbox is applied
-//! everywhere, all regions have the same documents, whatever the order.
+//! Several engines as the regions of one account. When every outbox is applied
+//! everywhere, all regions have the same documents, in whatever order entries were
+//! applied.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use perihelion_model::partition_key::PartitionKey;
 use perihelion_model::session_token;
 use perihelion_testkit::Random;
 
-use crate::shop::object;
+use crate::support::object;
 
 const DEFINITION: &str = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},"defaultTtl":-1,
     "indexingPolicy":{"compositeIndexes":[[{"path":"/pk","order":"ascending"},{"path":"/n","order":"ascending"}]]}}"#;
@@ -146,7 +147,7 @@ impl Regions {
         found
     }
 
-    fn assert_alike(&self, context: &str) {
+    fn assert_same_documents(&self, context: &str) {
         for region in 1..self.engines.len() {
             assert_eq!(self.documents(0), self.documents(region), "{context}: regions 0 and {region} differ");
             let counts = |region: usize| self.engines[region].state(&self.container(region)).unwrap();
@@ -167,7 +168,7 @@ async fn a_replicated_document_is_the_same_document() {
     regions.delete(0, "a", "1").await.unwrap();
     regions.replicate_all().await;
     assert_eq!(regions.read(1, "a", "1"), None);
-    regions.assert_alike("one document");
+    regions.assert_same_documents("one document");
 }
 
 #[tokio::test]
@@ -186,7 +187,7 @@ async fn lsns_are_the_same_everywhere_while_one_region_writes() {
 }
 
 #[tokio::test]
-async fn a_batch_arrives_whole() {
+async fn a_batch_is_replicated_as_one_entry() {
     let regions = Regions::new(2, DEFINITION).await;
     let operations = (0..5).map(|n| BatchOperation {
         operation: Ok(ItemOperation::Create { body: regions.body("a", &n.to_string(), n) }),
@@ -202,11 +203,11 @@ async fn a_batch_arrives_whole() {
     assert!(!regions.engines[0].batch(&regions.container(0), batch).await.unwrap().has_failed());
     assert!(regions.replicate(0, 1, 1).await, "one entry");
     assert_eq!(regions.documents(1).len(), 5);
-    regions.assert_alike("a batch");
+    regions.assert_same_documents("a batch");
 }
 
 #[tokio::test]
-async fn the_later_write_wins_in_every_region_and_so_does_a_later_delete() {
+async fn the_later_write_or_delete_wins_in_every_region() {
     let regions = Regions::new(2, DEFINITION).await;
     regions.upsert(0, "a", "1", 1).await.unwrap();
     regions.seconds.fetch_add(10, Ordering::SeqCst);
@@ -216,7 +217,8 @@ async fn the_later_write_wins_in_every_region_and_so_does_a_later_delete() {
     for region in 0..2 {
         assert!(regions.read(region, "a", "1").unwrap().contains("\"n\":2"), "{region}");
     }
-    // Region 1 deletes what region 0 changed before that, unseen.
+    // Region 0 changes a document. Region 1 deletes it later, before it has applied that
+    // change.
     regions.upsert(0, "b", "2", 5).await.unwrap();
     regions.seconds.fetch_add(10, Ordering::SeqCst);
     regions.delete(1, "b", "2").await.unwrap();
@@ -224,11 +226,11 @@ async fn the_later_write_wins_in_every_region_and_so_does_a_later_delete() {
     assert_eq!(regions.read(1, "b", "2"), None, "the older write does not bring it back");
     regions.replicate_all().await;
     assert_eq!(regions.read(0, "b", "2"), None);
-    // A new one may be made, and stays.
+    // A document with the same id can be created again.
     regions.upsert(0, "b", "2", 6).await.unwrap();
     regions.replicate_all().await;
     assert!(regions.read(1, "b", "2").unwrap().contains("\"n\":6"));
-    regions.assert_alike("later wins");
+    regions.assert_same_documents("later wins");
 }
 
 #[tokio::test]
@@ -241,7 +243,7 @@ async fn an_entry_waits_for_the_writes_its_region_had_seen() {
     assert!(regions.replicate(0, 2, u64::MAX).await);
     assert!(regions.replicate(1, 2, u64::MAX).await);
     regions.replicate_all().await;
-    regions.assert_alike("in order");
+    regions.assert_same_documents("in order");
 }
 
 #[tokio::test]
@@ -257,7 +259,7 @@ async fn a_region_that_refuses_writes_still_applies_other_regions_writes() {
 }
 
 #[tokio::test]
-async fn a_session_waits_for_each_regions_writes() {
+async fn a_read_is_refused_until_the_writes_of_its_session_are_applied() {
     let regions = Regions::new(2, DEFINITION).await;
     regions.upsert(1, "a", "1", 1).await.unwrap();
     let position = regions.engines[1].state(&regions.container(1)).unwrap().position(0);
@@ -278,7 +280,7 @@ async fn a_session_waits_for_each_regions_writes() {
 }
 
 #[tokio::test]
-async fn an_outbox_is_trimmed_and_goes_on() {
+async fn writes_are_replicated_after_an_outbox_was_trimmed() {
     let regions = Regions::new(2, DEFINITION).await;
     for n in 0..2500 {
         regions.upsert(0, "a", &n.to_string(), n).await.unwrap();
@@ -294,7 +296,7 @@ async fn an_outbox_is_trimmed_and_goes_on() {
     assert!(regions.engines[0].outbox(0, u64::MAX).unwrap().is_empty());
     regions.upsert(0, "a", "more", 1).await.unwrap();
     regions.replicate_all().await;
-    regions.assert_alike("trimmed");
+    regions.assert_same_documents("trimmed");
 }
 
 #[tokio::test]
@@ -311,7 +313,7 @@ async fn a_full_outbox_stops_the_writes_until_the_others_have_caught_up() {
 }
 
 #[tokio::test]
-async fn a_tombstone_holds_for_a_day_and_is_then_forgotten() {
+async fn a_tombstone_is_stored_for_a_day() {
     const DAY: u64 = 24 * 60 * 60;
     for (wait, comes_back) in [(DAY - 60, false), (DAY + 60, true)] {
         let regions = Regions::new(2, DEFINITION).await;
@@ -350,7 +352,7 @@ async fn a_copied_catalog_has_the_same_ranges_and_rids() {
 }
 
 #[tokio::test]
-async fn writes_of_a_range_that_is_split_meanwhile_are_seen_in_both_halves() {
+async fn writes_of_a_range_that_was_split_count_as_applied_in_both_children() {
     let regions = Regions::new(2, DEFINITION).await;
     for n in 0..10 {
         regions.upsert(0, &format!("k{n}"), "1", n).await.unwrap();
@@ -360,7 +362,7 @@ async fn writes_of_a_range_that_is_split_meanwhile_are_seen_in_both_halves() {
     regions.copy_catalog().await;
     regions.upsert(0, "k1", "2", 1).await.unwrap();
     regions.replicate_all().await;
-    regions.assert_alike("split");
+    regions.assert_same_documents("split");
     let [here, there] =
         [0, 1].map(|region| regions.engines[region].state(&regions.container(region)).unwrap());
     for range in &here.ranges {
@@ -385,18 +387,18 @@ async fn one_region_removes_expired_documents_for_all() {
     assert_eq!(regions.read(1, "a", "1"), None, "but the expired document is not visible");
     regions.replicate_all().await;
     assert_eq!(count(1), 0);
-    regions.assert_alike("expired");
+    regions.assert_same_documents("expired");
 }
 
 #[tokio::test]
-async fn unique_keys_of_two_regions_end_up_alike() {
+async fn two_regions_that_write_the_same_unique_key_keep_both_documents() {
     let unique = DEFINITION
         .replace("\"defaultTtl\":-1", "\"uniqueKeyPolicy\":{\"uniqueKeys\":[{\"paths\":[\"/n\"]}]}");
     let regions = Regions::new(2, &unique).await;
     regions.upsert(0, "a", "1", 7).await.unwrap();
     regions.upsert(1, "a", "2", 7).await.unwrap();
     regions.replicate_all().await;
-    regions.assert_alike("both stay");
+    regions.assert_same_documents("both stay");
     assert_eq!(regions.documents(0).len(), 2);
     assert_eq!(regions.upsert(0, "a", "3", 7).await, Err(409));
     regions.delete(0, "a", "1").await.unwrap();
@@ -430,7 +432,7 @@ async fn random_history(seed: u64) {
         }
     }
     regions.replicate_all().await;
-    regions.assert_alike(&format!("seed {seed}"));
+    regions.assert_same_documents(&format!("seed {seed}"));
 }
 
 #[tokio::test]

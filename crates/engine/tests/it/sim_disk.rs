@@ -119,14 +119,14 @@ impl SimDisk {
         let state = &mut *state;
         for file in &mut state.files {
             let unsynced = std::mem::take(&mut file.unsynced);
-            leave(&mut file.durable, &unsynced, &mut state.random);
+            apply_survivors(&mut file.durable, &unsynced, &mut state.random);
             file.live = file.durable.clone();
         }
         let changes = std::mem::take(&mut state.unsynced_names);
-        // A journal keeps the order: the oldest changes survive.
+        // The journal of a file system keeps the order: the oldest changes survive.
         let survivors = state.random.below(changes.len() as u64 + 1) as usize;
         for change in changes.into_iter().take(survivors) {
-            rename(&mut state.durable_names, change);
+            change_name(&mut state.durable_names, change);
         }
         state.names = state.durable_names.clone();
         state.power = Power::On;
@@ -138,15 +138,15 @@ impl SimDisk {
 }
 
 /// Sets or removes the file of a name.
-fn rename(names: &mut BTreeMap<String, usize>, (name, file): (String, Option<usize>)) {
+fn change_name(names: &mut BTreeMap<String, usize>, (name, file): (String, Option<usize>)) {
     match file {
         Some(file) => names.insert(name, file),
         None => names.remove(&name),
     };
 }
 
-/// Which unsynced changes survive; one choice per cut, so that the extremes and the
-/// mixtures all occur.
+/// Which unsynced changes of a file survive a cut. One variant is chosen for each file and
+/// cut, so that the extremes and all mixtures occur.
 enum Survival {
     All,
     Nothing,
@@ -156,7 +156,8 @@ enum Survival {
     Oldest(usize),
 }
 
-fn leave(image: &mut Vec<u8>, unsynced: &[Change], random: &mut Random) {
+/// Applies the unsynced changes that survive a cut.
+fn apply_survivors(image: &mut Vec<u8>, unsynced: &[Change], random: &mut Random) {
     let survival = match random.below(6) {
         0 => Survival::All,
         1 => Survival::Nothing,
@@ -209,8 +210,9 @@ fn no_power() -> io::Error {
 }
 
 impl State {
-    /// Counts one operation. The operation that the cut strikes may be partly on
-    /// the disk, so it is recorded as unsynced and then fails.
+    /// Counts one operation; fails when the power is off. The operation that the cut
+    /// strikes may be partly on the disk, so callers record it as unsynced before they
+    /// call this.
     fn step(&mut self) -> Result<(), io::Error> {
         match self.power {
             Power::On => Ok(()),
@@ -235,9 +237,9 @@ impl State {
             Lies::None => false,
             Lies::OneIn(syncs) => self.random.one_in(syncs),
             Lies::About { ending, one_in } => {
-                let is_meant =
+                let is_affected =
                     |(name, number): (&String, &usize)| Some(*number) == file && name.ends_with(ending);
-                self.names.iter().any(is_meant) && self.random.one_in(one_in)
+                self.names.iter().any(is_affected) && self.random.one_in(one_in)
             }
         }
     }
@@ -292,7 +294,7 @@ impl Directory for SimDisk {
         }
         let state = &mut *state;
         for change in state.unsynced_names.drain(..) {
-            rename(&mut state.durable_names, change);
+            change_name(&mut state.durable_names, change);
         }
         Ok(())
     }

@@ -2,15 +2,15 @@
 
 use perihelion_engine::EngineOptions;
 
-use crate::shop::{self, fill, missing};
+use crate::support::{self, fill, missing};
 
 const DOCUMENTS: usize = 200;
 const BYTES_MAX: u64 = 20_000;
 
 #[tokio::test]
 async fn a_partition_over_its_size_is_split_until_each_part_fits() {
-    let engine = shop::engine(EngineOptions::default().with_partition_bytes_max(BYTES_MAX)).await;
-    let container = shop::container(&engine, "c").await;
+    let engine = support::engine(EngineOptions::default().with_partition_bytes_max(BYTES_MAX)).await;
+    let container = support::container(&engine, "c").await;
     fill(&engine, &container, DOCUMENTS, DOCUMENTS).await;
     let bytes = engine.state(&container).unwrap().bytes();
     assert!(bytes > 4 * BYTES_MAX, "{bytes}");

@@ -1,4 +1,5 @@
-//! Data directories: what is created, what survives a crash, and which are refused.
+//! Data directories: what is created, what survives a crash, and which directories are
+//! refused.
 //! A refused directory must be left as it was, to the byte.
 
 use std::collections::BTreeMap;
@@ -96,7 +97,8 @@ fn a_file_of_another_program_is_refused() {
         fs::write(&file, foreign).expect("written");
         check_refused(scratch.path(), StoreErrorKind::Damaged, "restore a backup");
     }
-    // Zeros in front, something behind: not what a cut creation leaves.
+    // Zeros at the beginning and another byte later: a power cut during creation never
+    // leaves such a file.
     let mut image = vec![0; 65536];
     image[40_000] = 1;
     fs::write(&file, &image).expect("written");
@@ -171,7 +173,7 @@ fn a_damaged_file_is_refused_or_answers_with_errors() {
         let mut random = Random::new(seed);
         let mut image = if random.one_in(2) { in_use.clone() } else { closed.clone() };
         for _ in 0..1 + random.below(8) {
-            // Mostly where it matters: the header, and pages that are in use.
+            // Half of the damage is in the header.
             let reach = if random.one_in(2) { 512 } else { image.len() as u64 };
             let at = random.below(reach) as usize;
             image[at] ^= 1 + random.below(255) as u8;
@@ -186,7 +188,7 @@ fn a_damaged_file_is_refused_or_answers_with_errors() {
             }
         }
     }
-    assert!(refused > 30, "only {refused} of 120 damaged files were noticed");
+    assert!(refused > 30, "only {refused} of 120 damaged files were refused");
 }
 
 /// Reads and writes everywhere. Errors are fine, panics are not.
@@ -283,7 +285,7 @@ impl StorageBackend for FailingFile {
     }
 }
 
-/// Both for the sync of the log and for a sync of the data file at a checkpoint.
+/// The failed sync is that of the log, or that of the data file at a checkpoint.
 #[test]
 fn after_a_failed_sync_nothing_is_committed_and_no_sync_is_tried_again() {
     for ending in [".log", ".redb"] {
@@ -307,7 +309,7 @@ fn after_a_failed_sync_nothing_is_committed_and_no_sync_is_tried_again() {
         }
         assert_eq!(get(&store, b"after"), None);
         assert_eq!(get(&store, b"during").is_some(), acknowledged > 0, "{ending}");
-        assert_eq!(acknowledged > 0, ending == ".redb", "the log's sync is every commit's");
+        assert_eq!(acknowledged > 0, ending == ".redb", "every commit syncs the log");
         drop(view);
         drop(store);
         let syncs = disk.syncs_after_failure.load(Ordering::SeqCst);
@@ -315,12 +317,13 @@ fn after_a_failed_sync_nothing_is_committed_and_no_sync_is_tried_again() {
     }
 }
 
-/// Starts this test binary as a child process that can be killed: it commits pairs
-/// of keys without end and prints each number once it is acknowledged.
+/// The variable with the data directory of the child process. The child is this test
+/// binary; it commits numbers without end, prints each one once it is acknowledged, and
+/// is killed.
 const CHILD: &str = "PERIHELION_STORAGE_CHILD";
 
 #[test]
-#[ignore = "not a test: the child process of the one below"]
+#[ignore = "not a test: the child process of the test below"]
 fn child_that_commits_until_it_is_killed() {
     let directory = std::env::var(CHILD).expect("started by the test below");
     // Small, so that there are checkpoints between two kills.
@@ -360,17 +363,17 @@ fn a_killed_process_loses_nothing_it_acknowledged_and_leaves_no_lock() {
     for _ in 0..25 {
         let mut child = spawn_child(scratch.path());
         let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-        let mut left = 1 + random.below(30);
-        while left > 0 {
+        let mut lines_left = 1 + random.below(30);
+        while lines_left > 0 {
             let line = lines.next().expect("the child runs until it is killed").expect("text");
             let Some(done) = line.split("acknowledged ").nth(1) else { continue };
             acknowledged = done.parse().expect("a number");
-            left -= 1;
+            lines_left -= 1;
         }
         check_refused_while_running(scratch.path(), &mut random);
         child.kill().expect("SIGKILL");
         child.wait().expect("reaped");
-        // What it printed between our last line and the kill counts as well.
+        // Lines that it printed before the kill and that are not read yet count too.
         for line in lines.map_while(Result::ok) {
             if let Some(done) = line.split("acknowledged ").nth(1).and_then(|done| done.parse().ok()) {
                 acknowledged = done;
@@ -378,7 +381,7 @@ fn a_killed_process_loses_nothing_it_acknowledged_and_leaves_no_lock() {
         }
         let store = DiskStore::open(scratch.path()).expect("the lock died with the process");
         let (a, b) = (get(&store, b"a").expect("a"), get(&store, b"b").expect("b"));
-        assert_eq!(a, b, "half a commit");
+        assert_eq!(a, b, "a commit was applied in part");
         let last = number(&a);
         assert!(last >= acknowledged, "an acknowledged commit is gone");
         assert_eq!(count_numbers(&store), last, "a commit in the middle is gone");

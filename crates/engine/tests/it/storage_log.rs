@@ -51,9 +51,9 @@ fn killed(scratch: &ScratchDirectory, commits: u32) -> std::path::PathBuf {
     killed
 }
 
-fn change(file: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+fn edit_file(file: &Path, edit: impl FnOnce(&mut Vec<u8>)) {
     let mut content = fs::read(file).expect("readable");
-    change(&mut content);
+    edit(&mut content);
     fs::write(file, content).expect("written");
 }
 
@@ -99,18 +99,18 @@ fn a_torn_last_record_is_dropped_because_it_was_never_acknowledged() {
     let scratch = ScratchDirectory::new();
     let directory = killed(&scratch, 15);
     // The fifth record of the second file is the last.
-    change(&directory.join(LOGS[1]), |log| log[4 * SECTOR + 40] ^= 1);
+    edit_file(&directory.join(LOGS[1]), |log| log[4 * SECTOR + 40] ^= 1);
     let store = DiskStore::open(&directory).expect("opened");
     assert_eq!(count_numbers(&store), 14);
 }
 
 #[test]
-fn a_bad_record_before_good_ones_is_refused() {
+fn a_damaged_record_before_intact_records_is_refused() {
     for (file, record) in [(0, 0), (0, 4), (0, 9), (1, 0), (1, 3)] {
         for byte in [0, 5, 9, 17, 25, 30, 45] {
             let scratch = ScratchDirectory::new();
             let directory = killed(&scratch, 15);
-            change(&directory.join(LOGS[file]), |log| log[record * SECTOR + byte] ^= 0x40);
+            edit_file(&directory.join(LOGS[file]), |log| log[record * SECTOR + byte] ^= 0x40);
             check_refused(&directory, StoreErrorKind::Damaged, "log lacks commit");
         }
     }

@@ -1,4 +1,4 @@
-//! Both stores against a `BTreeMap`: commits, look-ups, scans with every kind of
+//! Compares both stores with a `BTreeMap`: commits, look-ups, scans with every kind of
 //! bound in both directions, and views that do not change.
 
 use std::collections::BTreeMap;
@@ -186,9 +186,9 @@ fn readers_beside_a_writer_see_whole_commits_in_order() {
                     let everything = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded };
                     let seen = scan(&*view, everything, Direction::Forward, usize::MAX);
                     assert_eq!(seen.len(), keys.len());
-                    assert!(seen.iter().all(|(_, value)| *value == seen[0].1), "half a commit is visible");
+                    assert!(seen.iter().all(|(_, value)| *value == seen[0].1), "a commit is visible in part");
                     let round = u32::from_be_bytes(seen[0].1[..].try_into().expect("four bytes"));
-                    assert!(round >= last, "a commit came undone");
+                    assert!(round >= last, "a visible commit disappeared");
                     last = round;
                 }
             };

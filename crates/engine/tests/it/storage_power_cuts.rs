@@ -17,8 +17,8 @@ use perihelion_engine::storage::{
 };
 use perihelion_testkit::Random;
 
-use crate::shop::setting;
 use crate::sim_disk::{Lies, SimDisk};
+use crate::support::setting;
 
 /// Power cuts in one history. The next history begins with an empty disk, so that
 /// cuts also strike while the store is created.
@@ -39,8 +39,9 @@ type Batch = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 struct Tally {
     cuts: u64,
     acknowledged: u64,
-    /// Content that is neither the last acknowledged state nor the one in flight.
+    /// Content that is neither the last acknowledged state nor the state in flight.
     wrong: u64,
+    /// Stores that did not open although the disk had power.
     unopenable: u64,
 }
 
@@ -116,16 +117,16 @@ impl History {
                 Err(_) if !self.disk.has_power() => return true, // Cut while opening.
                 Err(error) => {
                     tally.unopenable += 1;
-                    println!("unopenable: {error}");
+                    println!("the store does not open: {error}");
                     return false;
                 }
             };
             match read_all(&store) {
-                Ok(content) if self.recognises(&content) => {}
+                Ok(content) if self.is_allowed(&content) => {}
                 Err(_) if !self.disk.has_power() => return true,
                 other => {
                     tally.wrong += 1;
-                    println!("wrong: {:?}", other.map(|content| content.len()));
+                    println!("wrong content, number of keys: {:?}", other.map(|content| content.len()));
                     return false;
                 }
             }
@@ -157,9 +158,9 @@ impl History {
         panic!("more commits than disk operations: they were acknowledged without a sync");
     }
 
-    /// Whether the content is one of the two that a cut may leave; it becomes the
-    /// expected one.
-    fn recognises(&mut self, content: &Content) -> bool {
+    /// Whether the content is one of the two that a cut may leave. Updates the expected
+    /// content.
+    fn is_allowed(&mut self, content: &Content) -> bool {
         if let Some(batch) = self.in_flight.take()
             && *content != self.expected
         {
@@ -179,16 +180,16 @@ fn run(cuts: u64, seed: u64, lies: Lies, on_a_thread: bool) -> Tally {
                 return tally;
             }
             let (wrong, unopenable) = (tally.wrong, tally.unopenable);
-            let goes_on = history.run_until_the_cut(&mut tally);
+            let can_continue = history.run_until_the_cut(&mut tally);
             if lies == Lies::None {
                 assert!(
-                    goes_on,
+                    can_continue,
                     "disk seed {seed}: {} wrong, {} unopenable",
                     tally.wrong - wrong,
                     tally.unopenable - unopenable
                 );
             }
-            if !goes_on {
+            if !can_continue {
                 break;
             }
             tally.cuts += 1;
@@ -258,7 +259,7 @@ fn a_cut_at_any_operation_of_a_small_store_keeps_acknowledged_commits() {
             return;
         }
     }
-    panic!("the sequence ends");
+    panic!("the sequence takes more than 10,000 operations");
 }
 
 /// Found by this test: redb lays a file out before it writes its magic number, and
@@ -283,11 +284,11 @@ fn a_cut_at_any_moment_of_creation_leaves_a_store_that_opens() {
             return;
         }
     }
-    assert!(survived, "creation ends");
+    assert!(survived, "the store was never created without a cut");
 }
 
 #[test]
-fn a_disk_that_lies_about_syncs_is_caught() {
+fn the_power_cut_test_notices_a_disk_that_lies_about_syncs() {
     let about = |ending| Lies::About { ending, one_in: 7 };
     for lies in [Lies::OneIn(7), about(".log"), about(".redb")] {
         let tally = run(300, 7, lies, false);

@@ -1,8 +1,8 @@
 //! Compares the content of an engine with the model: by id, by `_rid`, by
 //! partition, by range, by index, by count, and by change feed.
 //!
-//! A difference is an error with a text and never a panic, because one caller
-//! breaks its disk on purpose.
+//! A difference is returned as an error, never as a panic, because a test with a
+//! faulty disk expects differences.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -151,7 +151,11 @@ fn check_counters(engine: &Engine, container: &Arc<Container>, model: &Model) ->
         counted = (counted.0 + 1, counted.1 + bytes);
     }
     let claimed = (state.documents(), state.bytes());
-    if counted == claimed { Ok(()) } else { Err(format!("{counted:?} are there, counted are {claimed:?}")) }
+    if counted == claimed {
+        Ok(())
+    } else {
+        Err(format!("documents and bytes: {counted:?} were read, the counters say {claimed:?}"))
+    }
 }
 
 /// Checks that queries by partition, over all ranges and by order return the
@@ -165,7 +169,7 @@ fn check_lists(
     let everything = QueryScope::Ranges(Vec::new());
     let count = query(engine, container, "SELECT VALUE COUNT(1) FROM c", &everything, page_rows)?;
     if count.rows != [Value::from(model.documents.len() as u64)] {
-        return Err(format!("{:?} are counted, {} are there", count.rows, model.documents.len()));
+        return Err(format!("COUNT returned {:?}, the model has {}", count.rows, model.documents.len()));
     }
     for text in ["SELECT c.pk, c.id FROM c", "SELECT c.pk, c.id, c.b FROM c ORDER BY c.b"] {
         let mut scopes = vec![(None, everything.clone())];

@@ -21,25 +21,27 @@ use crate::engine_model::model::{Model, Operation, Verb};
 struct GatedStore {
     store: MemoryStore,
     is_closed: Arc<AtomicBool>,
-    arrivals: UnboundedSender<()>,
+    /// Tells the test that a commit waits at the gate.
+    waiting: UnboundedSender<()>,
+    /// Lets one commit pass for each message.
     permits: Mutex<Receiver<()>>,
 }
 
 /// The test's side of the gate.
 struct Gate {
     is_closed: Arc<AtomicBool>,
-    arrivals: UnboundedReceiver<()>,
+    waiting: UnboundedReceiver<()>,
     permits: Sender<()>,
 }
 
 fn gated() -> (GatedStore, Gate) {
     let is_closed = Arc::new(AtomicBool::new(false));
-    let (arrived, arrivals) = unbounded_channel();
+    let (waiting_sender, waiting) = unbounded_channel();
     let (permit, permits) = channel();
     let store = MemoryStore::new();
     let permits = Mutex::new(permits);
-    let gated = GatedStore { store, is_closed: Arc::clone(&is_closed), arrivals: arrived, permits };
-    (gated, Gate { is_closed, arrivals, permits: permit })
+    let gated = GatedStore { store, is_closed: Arc::clone(&is_closed), waiting: waiting_sender, permits };
+    (gated, Gate { is_closed, waiting, permits: permit })
 }
 
 impl Store for GatedStore {
@@ -49,8 +51,8 @@ impl Store for GatedStore {
 
     fn commit(&self, writes: &mut dyn Iterator<Item = Write<'_>>) -> Result<(), StoreError> {
         if self.is_closed.load(Ordering::SeqCst) {
-            let _ = self.arrivals.send(());
-            // When the gate is dropped, commits pass.
+            let _ = self.waiting.send(());
+            // If the test has dropped its side of the gate, the commit passes.
             let _ = self.permits.lock().expect("one writer").recv();
         }
         self.store.commit(writes)
@@ -66,10 +68,10 @@ impl Gate {
         self.is_closed.store(true, Ordering::SeqCst);
     }
 
-    /// Waits until a commit waits at the gate, and until the tasks that the commit
-    /// before it completed have run.
-    async fn arrival(&mut self) {
-        self.arrivals.recv().await.expect("a store");
+    /// Returns when a commit waits at the gate and the tasks that waited for the commit
+    /// before it have run.
+    async fn commit_waits(&mut self) {
+        self.waiting.recv().await.expect("a store");
         for _ in 0..3 {
             tokio::task::yield_now().await;
         }
@@ -84,9 +86,9 @@ impl Gate {
     }
 }
 
-/// A bug: an index was filled range by range. A split between the start and the
-/// filling of a range left its children out: the documents were not under the
-/// parent any more, and the children were not in the list of ranges.
+/// A bug: an index was filled range by range. If a range was split after the filling had
+/// begun and before its own documents were visited, these were left out: they belonged
+/// to the children of the range, which were not in the list of ranges.
 #[tokio::test]
 async fn a_split_while_an_index_is_filled_leaves_no_document_out() {
     let (store, mut gate) = gated();
@@ -105,16 +107,17 @@ async fn a_split_while_an_index_is_filled_leaves_no_document_out() {
 
     gate.close();
     let builder = Arc::clone(&engine);
-    let container_then = Arc::clone(&made);
-    let build = tokio::spawn(async move {
-        builder.build_index(&container_then, shape(IndexScope::Partition, &["b"])).await
-    });
-    gate.arrival().await; // The index is being registered ...
+    let unsplit = Arc::clone(&made);
+    let build =
+        tokio::spawn(
+            async move { builder.build_index(&unsplit, shape(IndexScope::Partition, &["b"])).await },
+        );
+    gate.commit_waits().await; // The commit that registers the index.
     let splitter = Arc::clone(&engine);
     let split = tokio::spawn(async move { splitter.split(&made, 0).await });
     tokio::task::yield_now().await;
     gate.let_one_pass();
-    gate.arrival().await; // ... and its filling waits behind the split.
+    gate.commit_waits().await; // The split. The filling of the index waits for it.
     gate.let_one_pass();
     gate.open();
     split.await.expect("no panic").expect("a split");
@@ -134,9 +137,9 @@ async fn a_split_while_an_index_is_filled_leaves_no_document_out() {
 }
 
 /// After every page of a query a range is split, so that each page continues in
-/// ranges that did not exist when the last one ended.
+/// ranges that did not exist when the last page ended.
 #[tokio::test]
-async fn splits_between_pages_repeat_and_lose_nothing() {
+async fn a_query_returns_every_row_once_although_ranges_are_split_between_its_pages() {
     const SPLITS: usize = 5;
     for text in [
         "SELECT VALUE c.mark FROM c",

@@ -22,7 +22,7 @@ pub(crate) type Key = (String, String);
 pub(crate) struct Document {
     /// The body without system members.
     pub(crate) body: Object,
-    /// From the outcome of its last write; `None` while that is in flight.
+    /// The etag from the outcome of the last write; `None` before that outcome is known.
     pub(crate) etag: Option<String>,
     pub(crate) lsn: u64,
 }
@@ -133,8 +133,8 @@ impl Model {
         statuses
     }
 
-    /// Takes the etag and LSN of a write that changed a document.
-    pub(crate) fn take_etag(&mut self, key: &Key, outcome: &ItemOutcome) {
+    /// Stores the etag and LSN of a write that changed a document.
+    pub(crate) fn set_etag_and_lsn(&mut self, key: &Key, outcome: &ItemOutcome) {
         if let Some(document) = self.documents.get_mut(key) {
             document.etag.clone_from(&outcome.etag);
             document.lsn = outcome.position.lsn;
@@ -151,21 +151,21 @@ impl Model {
     }
 }
 
-fn names(condition: &str, document: &Document) -> bool {
+fn matches_etag(condition: &str, document: &Document) -> bool {
     condition == "*" || document.etag.as_deref() == Some(condition)
 }
 
 fn may_write(precondition: &Precondition, old: &Document) -> bool {
-    precondition.if_match.as_deref().is_none_or(|condition| names(condition, old))
-        && !precondition.if_none_match.as_deref().is_some_and(|condition| names(condition, old))
+    precondition.if_match.as_deref().is_none_or(|condition| matches_etag(condition, old))
+        && !precondition.if_none_match.as_deref().is_some_and(|condition| matches_etag(condition, old))
 }
 
 fn read_status(precondition: &Precondition, document: &Document) -> u16 {
-    if precondition.if_match.as_deref().is_some_and(|condition| !names(condition, document)) {
+    if precondition.if_match.as_deref().is_some_and(|condition| !matches_etag(condition, document)) {
         return 412;
     }
     let is_unchanged =
-        precondition.if_none_match.as_deref().is_some_and(|condition| names(condition, document));
+        precondition.if_none_match.as_deref().is_some_and(|condition| matches_etag(condition, document));
     if is_unchanged { 304 } else { 200 }
 }
 
@@ -190,7 +190,7 @@ fn patched(old: Option<&Document>, steps: &[Step], condition: Option<i64>) -> Re
     Ok(body)
 }
 
-/// The values that tests increment are small integers, or doubles.
+/// Adds to a number. The values that tests increment are small integers, or doubles.
 fn add(number: Number, by: i64) -> Number {
     match number {
         Number::Int(value) => Number::Int(value + by),

@@ -18,14 +18,14 @@ const UNIQUE_VALUES: u64 = 20;
 pub(crate) struct Workload {
     pub(crate) random: Random,
     /// Etags of earlier versions.
-    stale: Vec<String>,
+    stale_etags: Vec<String>,
     /// The longest padding of a document.
     padding_max: u64,
 }
 
 impl Workload {
     pub(crate) fn new(seed: u64, padding_max: u64) -> Workload {
-        Workload { random: Random::new(seed), stale: vec!["\"never\"".to_owned()], padding_max }
+        Workload { random: Random::new(seed), stale_etags: vec!["\"never\"".to_owned()], padding_max }
     }
 
     pub(crate) fn partition(&mut self) -> String {
@@ -43,9 +43,9 @@ impl Workload {
     }
 
     pub(crate) fn operation_on(&mut self, model: &Model, key: Key) -> Operation {
-        // Mostly what can succeed, but also what cannot.
-        let is_there = model.documents.contains_key(&key) != self.random.one_in(6);
-        let verb = match (is_there, self.random.below(10)) {
+        // Most operations can succeed; one in six assumes the opposite of what is stored.
+        let assumes_it_exists = model.documents.contains_key(&key) != self.random.one_in(6);
+        let verb = match (assumes_it_exists, self.random.below(10)) {
             (false, 0..6) => Verb::Create(self.body(&key)),
             (false, _) | (true, 0..2) => Verb::Upsert(self.body(&key)),
             (true, 2..4) => Verb::Replace(self.body(&key)),
@@ -79,9 +79,9 @@ impl Workload {
         if let Some(etag) = &current
             && self.random.one_in(4)
         {
-            self.stale.push(etag.clone());
+            self.stale_etags.push(etag.clone());
         }
-        let stale = self.stale[self.random.below(self.stale.len() as u64) as usize].clone();
+        let stale = self.stale_etags[self.random.below(self.stale_etags.len() as u64) as usize].clone();
         let current = current.unwrap_or_else(|| stale.clone());
         match self.random.below(12) {
             0..2 => Precondition { if_match: Some(current), if_none_match: None },
@@ -112,8 +112,8 @@ impl Workload {
         Verb::Patch { steps, condition }
     }
 
-    /// A document: `a` of any type or missing, `b` a small number, `kind` one of
-    /// three, `u` rarely the same twice, `mark` always different.
+    /// A document: `a` of any type or missing, `b` a small number or missing, `kind` one
+    /// of three values, `u` one of a few numbers, `mark` always different.
     pub(crate) fn body(&mut self, key: &Key) -> Object {
         let mut body = Object::new();
         body.set("id", key.1.as_str().into());
