@@ -1,8 +1,9 @@
 //! Operations: requests to the database, by subject. `api` calls them.
 //!
-//! `orchestration`, `activity` and `admin` have one file for each method of the
-//! contract and files for the steps they share; `poll`, `heartbeat` and `repair` run
-//! in the background. `core` holds the parts that they use.
+//! `orchestration`, `activity` and `admin` implement the methods of duroxide's provider
+//! traits, the larger ones in a file each, and the steps that several methods share.
+//! `poll` finds work of other processes. `heartbeat` and `repair` run in the background.
+//! `core` holds the parts that all of them use.
 
 pub(crate) mod activity;
 pub(crate) mod admin;

@@ -2,8 +2,8 @@
 
 pub(crate) mod abandon;
 pub(crate) mod ack;
-mod activity_lock;
 pub(crate) mod fetch;
+mod held_lock;
 mod prefetch;
 pub(crate) mod renew;
 pub(crate) mod sessions;

@@ -44,6 +44,7 @@ pub(crate) struct Core {
     pub(crate) instance_locks: LockTable<LockedInstance>,
     pub(crate) activity_locks: LockTable<LockedActivity>,
     pub(crate) sessions: SessionTable,
+    /// Makes deliveries fail, in tests.
     faults: Mutex<Option<OutboxFaultInjector>>,
     pub(crate) repair: Arc<RepairSignal>,
     pub(crate) background: Background,
@@ -129,8 +130,8 @@ impl Core {
     /// the heartbeat, and closes the embedded engine.
     pub(crate) async fn close(&self) {
         self.stop_tasks().await;
-        let _ = tokio::time::timeout(RETRY_FOR, self.background.done()).await;
-        heartbeat::leave(&self.store, &self.membership).await;
+        let _ = tokio::time::timeout(RETRY_FOR, self.background.wait_until_idle()).await;
+        heartbeat::delete_heartbeat(&self.store, &self.membership).await;
         #[cfg(feature = "embedded")]
         {
             let engine = lock(&self.engine).take();

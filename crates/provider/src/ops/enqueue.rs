@@ -22,11 +22,12 @@ pub(crate) async fn for_orchestrator(
     delay: Option<Duration>,
 ) -> Result<(), Failure> {
     let now = core.clock.stamp();
-    let ticket = core.sequencer.begin(target_instance(item));
-    let mut message = message_document(item, enqueued_message_id(&ticket.sender, ticket.number), now, delay)?;
-    message.low_water_mark = ticket.low_water_mark;
+    let in_flight = core.sequencer.begin(target_instance(item));
+    let mut message =
+        message_document(item, enqueued_message_id(&in_flight.sender, in_flight.number), now, delay)?;
+    message.low_water_mark = in_flight.low_water_mark;
     let message = payload::send_message(&core.store, message, now, Instant::now() + RETRY_FOR).await?;
-    core.hints.instances.tell(|hints| hints.add_message(message));
+    core.hints.instances.update_and_wake(|hints| hints.add_message(message));
     Ok(())
 }
 
@@ -34,7 +35,13 @@ pub(crate) async fn for_worker(core: &Core, item: &WorkItem) -> Result<(), Failu
     let now = core.clock.stamp();
     let mut activity = activity_document(item, now)?;
     if activity.stored_bytes() > COMMIT_BYTES_MAX {
-        return Err(Failure::Refused("only a turn schedules activities with an input that large".to_owned()));
+        return Err(Failure::Refused(format!(
+            "cannot enqueue activity {} of {}: its document would have {} bytes, and at most {COMMIT_BYTES_MAX} \
+             are possible. Schedule it in an orchestration, which can store a larger input",
+            activity.id,
+            activity.instance_id,
+            activity.stored_bytes(),
+        )));
     }
     let until = Instant::now() + RETRY_FOR;
     let mut version = retry_until(until, || create_activity(&core.store, &activity)).await?;
@@ -45,7 +52,7 @@ pub(crate) async fn for_worker(core: &Core, item: &WorkItem) -> Result<(), Failu
         version = retry_until(until, || create_activity(&core.store, &activity)).await?;
     }
     if let Some(etag) = version {
-        core.hints.activities.tell(|hints| hints.offer((activity, etag)));
+        core.hints.activities.update_and_wake(|hints| hints.offer((activity, etag)));
     }
     Ok(())
 }

@@ -11,27 +11,27 @@ use crate::ops::core::Core;
 use crate::ops::wait::FetchWait;
 use crate::process::interest::Ticket;
 
-/// The most polls of one look. Each poll leaves out work that earlier ones found.
-const ROUNDS_MAX: usize = 8;
+/// The most polls before a fetch waits. Each poll leaves out work that earlier ones found.
+const POLLS_MAX: usize = 8;
 
 /// One queue, as one fetch sees it.
 pub(crate) trait Queue {
     /// What the fetch returns.
     type Item;
     /// A guard that exists while the fetch waits.
-    type Waiting;
+    type WaitGuard;
 
     /// Notified when hints change.
     fn wake(&self) -> &Notify;
 
-    /// Locks the first hinted work that this fetch may have.
+    /// Locks the first work in the hints that this fetch may have.
     fn take(&self) -> impl Future<Output = Result<Option<Self::Item>, Failure>> + Send;
 
-    /// When the next hinted work can be taken.
+    /// When the next work in the hints can be taken.
     fn next_hint(&self) -> Option<Stamp>;
 
     /// The fetch begins to wait.
-    fn begin_wait(&self) -> Self::Waiting;
+    fn begin_wait(&self) -> Self::WaitGuard;
 }
 
 /// Fetches from a queue. `None` when the time is over.
@@ -45,28 +45,28 @@ pub(crate) async fn run<Q: Queue>(
         let woken = queue.wake().notified();
         tokio::pin!(woken);
         woken.as_mut().enable();
-        match look(core, queue, ticket).await {
+        match try_take(core, queue, ticket).await {
             Ok(Some(found)) => return Ok(Some(found)),
             Ok(None) => {}
             Err(failure) => {
-                wait.outlast(failure).await?;
+                wait.pause_after(failure).await?;
                 continue;
             }
         }
         if wait.is_over() {
             return Ok(None);
         }
-        let until = wait.next_look(&core.clock, queue.next_hint(), core.poller.next(ticket));
-        let _waiting = queue.begin_wait();
+        let until = wait.next_attempt(&core.clock, queue.next_hint(), core.poller.next_poll(ticket));
+        let _guard = queue.begin_wait();
         let _ = tokio::time::timeout_at(until, woken).await;
     }
 }
 
-/// Looks through hints, then through polls, until something is taken or a poll
-/// finds nothing new.
-async fn look<Q: Queue>(core: &Core, queue: &Q, ticket: &Ticket<'_>) -> Result<Option<Q::Item>, Failure> {
-    core.poller.glance(core, ticket).await;
-    for _ in 0..ROUNDS_MAX {
+/// Takes work from the hints. While there is none that this fetch may have, polls and
+/// tries again, until a poll finds nothing new.
+async fn try_take<Q: Queue>(core: &Core, queue: &Q, ticket: &Ticket<'_>) -> Result<Option<Q::Item>, Failure> {
+    core.poller.poll_if_overdue(core, ticket).await;
+    for _ in 0..POLLS_MAX {
         if let Some(found) = queue.take().await? {
             return Ok(Some(found));
         }

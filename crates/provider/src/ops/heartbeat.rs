@@ -23,36 +23,44 @@ use crate::timing::{HEARTBEAT_INTERVAL, HEARTBEAT_TTL};
 /// asks for them.
 const LIST_EVERY: u32 = 3;
 
-/// How old the list of processes may be when a poll finds work of other processes.
-/// Work of a process that is not in the list yet is only taken later.
-const FRESH: Duration = Duration::from_secs(2);
+/// How old the view of the processes may be when a poll finds work of other processes.
+/// This process may compete with a process that is not in its view for the same work.
+const VIEW_AGE_MAX: Duration = Duration::from_secs(2);
 
 /// The longest time that closing a provider waits to delete its heartbeat.
-const GOODBYE_MAX: Duration = Duration::from_secs(1);
+const DELETE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The most heartbeats that are read. Work of further processes is only taken later.
-const NODES_MAX: u32 = 500;
+/// The most heartbeats that are read. This process may compete with further processes
+/// for the same work.
+const HEARTBEATS_MAX: u32 = 500;
 
 /// Writes heartbeats until the provider is dropped. While nothing is fetched, no
 /// heartbeat is written.
 pub(crate) async fn run(core: Weak<Core>) {
-    let Some(woken) = core.upgrade().map(|core| Arc::clone(&core.membership.woken)) else { return };
+    let Some(fetching_begins) = core.upgrade().map(|core| Arc::clone(&core.membership.fetching_begins))
+    else {
+        return;
+    };
     let mut count = 0;
     loop {
-        woken.notified().await;
+        fetching_begins.notified().await;
         loop {
             let Some(core) = core.upgrade() else { return };
             let begun = Instant::now();
-            core.poller.remind(&core.membership);
-            let roles = std::mem::take(&mut *lock(&core.membership.called));
+            core.poller.record_waiting_fetches(&core.membership);
+            let roles = std::mem::take(&mut *lock(&core.membership.fetched_roles));
             if roles == Roles::default() {
                 count = 0;
                 break;
             }
             if let Err(failure) =
-                beat(&core.store, &core.clock, &core.membership, roles, count % LIST_EVERY == 0).await
+                write_heartbeat(&core.store, &core.clock, &core.membership, roles, count % LIST_EVERY == 0)
+                    .await
             {
-                tracing::debug!(?failure, "a heartbeat failed; fetches continue without it");
+                tracing::debug!(
+                    ?failure,
+                    "a heartbeat was not written or the others were not read; fetches continue"
+                );
             }
             count = count.wrapping_add(1);
             drop(core);
@@ -61,17 +69,17 @@ pub(crate) async fn run(core: Weak<Core>) {
     }
 }
 
-async fn beat(
+async fn write_heartbeat(
     store: &Store,
     clock: &HybridClock,
     membership: &Membership,
     roles: Roles,
-    reads: bool,
+    is_list_due: bool,
 ) -> Result<(), Failure> {
-    let Membership { me, .. } = membership;
+    let Membership { own_id, .. } = membership;
     let container = &store.container;
     let document = Heartbeat {
-        id: me.clone(),
+        id: own_id.clone(),
         instance_id: HEARTBEATS_KEY,
         document_type: DocumentType::Heartbeat,
         roles: roles.clone(),
@@ -79,49 +87,49 @@ async fn beat(
         written_at_s: 0,
     };
     let written = container.upsert_with(HEARTBEATS_KEY, &document, &without_content()).await;
-    if reads {
-        let mut seen = membership.seen.lock().await;
-        *seen = Some(Instant::now());
-        look(store, clock, membership, &roles).await?;
+    if is_list_due {
+        let mut read_at = membership.view_read_at.lock().await;
+        *read_at = Some(Instant::now());
+        read_heartbeats(store, clock, membership, &roles).await?;
     }
     written.map(drop).map_err(Failure::from)
 }
 
-/// Reads the heartbeats again unless they are fresh: a poll has found work of other
-/// processes.
-pub(crate) async fn refresh(store: &Store, clock: &HybridClock, membership: &Membership) {
-    let mut seen = membership.seen.lock().await;
+/// Reads the heartbeats again if the view is old. A poll that has found work of other
+/// processes calls this.
+pub(crate) async fn refresh_view(store: &Store, clock: &HybridClock, membership: &Membership) {
+    let mut read_at = membership.view_read_at.lock().await;
     // Before the first heartbeat this process has no role.
-    if !seen.is_some_and(|seen| seen.elapsed() >= FRESH) {
+    if !read_at.is_some_and(|read_at| read_at.elapsed() >= VIEW_AGE_MAX) {
         return;
     }
-    *seen = Some(Instant::now());
+    *read_at = Some(Instant::now());
     let roles = membership.view().roles();
-    if let Err(failure) = look(store, clock, membership, &roles).await {
-        tracing::debug!(?failure, "the other processes are not known; polls continue");
+    if let Err(failure) = read_heartbeats(store, clock, membership, &roles).await {
+        tracing::debug!(?failure, "the heartbeats of other processes were not read; polls continue");
     }
 }
 
-/// Reads all heartbeats. Their ages are relative to the newest one.
-async fn look(
+/// Reads all heartbeats and publishes the next view.
+async fn read_heartbeats(
     store: &Store,
     clock: &HybridClock,
     membership: &Membership,
     roles: &Roles,
 ) -> Result<(), Failure> {
-    let query = Query::new(format!("SELECT TOP {NODES_MAX} * FROM c WHERE c.type = 'node'"));
+    let query = Query::new(format!("SELECT TOP {HEARTBEATS_MAX} * FROM c WHERE c.type = 'node'"));
     let list: Vec<Value> = store.rows(query.in_partition(HEARTBEATS_KEY)).await?;
     let list = list.into_iter().filter_map(|row| serde_json::from_value(row).ok()).collect();
-    let next = membership.view().next(&membership.me, roles, list, clock.stamp());
+    let next = membership.view().next(&membership.own_id, roles, list, clock.stamp());
     *lock(&membership.view) = Arc::new(next);
     Ok(())
 }
 
-/// Deletes the heartbeat, so that others need not wait until it is too old.
-pub(crate) async fn leave(store: &Store, membership: &Membership) {
+/// Deletes the heartbeat, so that other processes do not count this one as alive.
+pub(crate) async fn delete_heartbeat(store: &Store, membership: &Membership) {
     let options = without_content();
-    let goodbye = store.container.delete_with(HEARTBEATS_KEY, &membership.me, &options);
-    match tokio::time::timeout(GOODBYE_MAX, goodbye).await {
+    let delete = store.container.delete_with(HEARTBEATS_KEY, &membership.own_id, &options);
+    match tokio::time::timeout(DELETE_TIMEOUT, delete).await {
         Ok(Err(error)) if error.is_not_found() => {}
         Ok(Ok(_)) => {}
         Ok(Err(_)) | Err(_) => tracing::debug!("a heartbeat was not deleted; it will expire"),

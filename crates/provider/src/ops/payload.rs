@@ -18,7 +18,7 @@ use crate::ops::repair::purge;
 use crate::plan::{self, ITEM_BYTES_MAX};
 use crate::store::{Store, batch_without_content, retry_until, without_content};
 
-/// The whole text.
+/// Reads the whole text.
 pub(crate) async fn read_text(store: &Store, instance: &str, text: &Text) -> Result<String, Failure> {
     match text {
         Text::Inline(text) => Ok(text.clone()),
@@ -26,28 +26,30 @@ pub(crate) async fn read_text(store: &Store, instance: &str, text: &Text) -> Res
     }
 }
 
-/// Several texts of one instance, in order. `None` for a text with missing parts: it
+/// Reads several texts of one instance, in order. `None` for a text with missing parts: it
 /// was removed in the meantime.
 pub(crate) async fn read_texts(
     store: &Store,
     instance: &str,
     texts: &[&Text],
 ) -> Result<Vec<Option<String>>, Failure> {
-    let apart: Vec<&PartsRef> = texts.iter().filter_map(|text| text.parts()).collect();
-    let mut apart = read_parts(store, instance, &apart).await?.into_iter();
+    let in_parts: Vec<&PartsRef> = texts.iter().filter_map(|text| text.parts()).collect();
+    let mut in_parts = read_parts(store, instance, &in_parts).await?.into_iter();
     let text = |text: &&Text| match text {
         Text::Inline(text) => Some(text.clone()),
-        Text::InParts(_) => apart.next().flatten(),
+        Text::InParts(_) => in_parts.next().flatten(),
     };
     Ok(texts.iter().map(text).collect())
 }
 
+/// Joins the parts of texts. Fails if a part is missing.
 async fn read_all_parts(store: &Store, instance: &str, all: &[&PartsRef]) -> Result<Vec<String>, Failure> {
     let texts = read_parts(store, instance, all).await?;
     let lost = || Failure::Contended(format!("a value of {instance} was replaced while it was read"));
     texts.into_iter().map(|text| text.ok_or_else(lost)).collect()
 }
 
+/// Joins the parts of texts; `None` for a text with missing parts.
 async fn read_parts(
     store: &Store,
     instance: &str,
@@ -65,7 +67,7 @@ async fn read_parts(
     Ok(all.iter().map(text).collect())
 }
 
-/// A message that can be created: a large text is staged.
+/// A message that can be created. If its text is large, it is staged.
 #[derive(Debug)]
 pub(crate) struct PreparedMessage {
     pub(crate) message: Message,
@@ -83,26 +85,25 @@ pub(crate) async fn prepare_message(
     if json_bytes(text) <= ITEM_BYTES_MAX {
         return Ok(PreparedMessage { message, staged: None });
     }
-    let (item, staged) = stage_text(store, &message.instance_id, text, None, now, until).await?;
+    let (item, staged) = stage_text(store, &message.instance_id, text, now, until).await?;
     message.item = item;
     Ok(PreparedMessage { message, staged: Some(staged) })
 }
 
 /// Stages a text as parts.
-pub(crate) async fn stage_text(
+async fn stage_text(
     store: &Store,
     instance: &str,
     text: &str,
-    of: Option<&str>,
     now: Stamp,
     until: Instant,
 ) -> Result<(Text, Staged), Failure> {
     let staging_id = nonce();
     let name = format!("p:{staging_id}");
-    let parts = plan::part_documents(instance, &name, text, Some(&staging_id), of);
-    let n = u32::try_from(parts.len()).unwrap_or(u32::MAX);
+    let parts = plan::part_documents(instance, &name, text, Some(&staging_id), None);
+    let count = u32::try_from(parts.len()).unwrap_or(u32::MAX);
     let staged = stage::parts(store, instance, &staging_id, &parts, now, until).await?;
-    Ok((Text::InParts(PartsRef { prefix: name, count: n, len: text.len() as u64 }), staged))
+    Ok((Text::InParts(PartsRef { prefix: name, count, len: text.len() as u64 }), staged))
 }
 
 /// Creates a message. If its id exists, or the record of its staging is gone, an
@@ -162,7 +163,7 @@ pub(crate) async fn remove_message(store: &Store, message: &Message) -> Result<(
     let mut ids: Vec<String> = message.item.parts().into_iter().flat_map(PartsRef::ids).collect();
     ids.push(message.id.clone());
     for ids in ids.chunks(Batch::OPERATIONS_MAX) {
-        purge::remove(store, &message.instance_id, ids).await?;
+        purge::delete_documents(store, &message.instance_id, ids).await?;
     }
     Ok(())
 }

@@ -32,7 +32,7 @@ use crate::ops::core::Core;
 use crate::ops::heartbeat;
 use crate::process::membership::Membership;
 use futures_util::future::join_all;
-use ingest::{Found, ingest};
+use ingest::{FoundWork, ingest};
 
 /// Rows of one page of one physical partition.
 const PAGE_ROWS: u32 = 64;
@@ -56,27 +56,27 @@ pub(crate) struct Poller {
 impl Poller {
     /// Registers a fetch: polls ask for its work until the ticket is dropped. An eager
     /// fetch looks once: it polls at once and takes work of any age.
-    pub(crate) fn join(&self, membership: &Membership, interest: Interest, is_eager: bool) -> Ticket<'_> {
-        membership.called(&interest);
-        self.interests.join(interest, is_eager)
+    pub(crate) fn register(&self, membership: &Membership, interest: Interest, is_eager: bool) -> Ticket<'_> {
+        membership.record_fetch(&interest);
+        self.interests.register(interest, is_eager)
     }
 
-    /// Tells the membership that the waiting fetches are still there.
-    pub(crate) fn remind(&self, membership: &Membership) {
-        self.interests.all().interests.iter().for_each(|interest| membership.called(interest));
+    /// Records the waiting fetches, so that the next heartbeat has their roles.
+    pub(crate) fn record_waiting_fetches(&self, membership: &Membership) {
+        self.interests.all().interests.iter().for_each(|interest| membership.record_fetch(interest));
     }
 
     /// When the next poll for a fetch is due.
-    pub(crate) fn next(&self, ticket: &Ticket<'_>) -> Instant {
-        self.schedule.next(ticket.interest())
+    pub(crate) fn next_poll(&self, ticket: &Ticket<'_>) -> Instant {
+        self.schedule.next_poll(ticket.interest())
     }
 
     /// Polls now and then before a fetch looks through the hints. Otherwise fetches
     /// that always find work in the hints would never poll, and work of other processes
     /// would wait. A failure is ignored.
-    pub(crate) async fn glance(&self, core: &Core, ticket: &Ticket<'_>) {
+    pub(crate) async fn poll_if_overdue(&self, core: &Core, ticket: &Ticket<'_>) {
         if !ticket.is_eager()
-            && self.schedule.is_urgent(ticket.interest())
+            && self.schedule.take_overdue(ticket.interest())
             && let Err(failure) = self.poll(core, ticket).await
         {
             tracing::debug!(?failure, "a poll failed and is tried again later");
@@ -85,29 +85,29 @@ impl Poller {
 
     /// Polls if a poll is due. Returns whether it found new work for this fetch.
     pub(crate) async fn poll(&self, core: &Core, ticket: &Ticket<'_>) -> Result<bool, Failure> {
-        let (interest, must) = (ticket.interest(), ticket.is_eager());
-        let came = self.schedule.rounds();
-        if !must && !self.schedule.is_due(interest) {
+        let (interest, is_eager) = (ticket.interest(), ticket.is_eager());
+        let polls_before = self.schedule.polls_begun();
+        if !is_eager && !self.schedule.is_due(interest) {
             return Ok(false);
         }
         let mut cursors = self.cursors.lock().await;
-        if let Some(found) = self.schedule.result_since(came, interest) {
+        if let Some(found) = self.schedule.result_since(polls_before, interest) {
             return Ok(found);
         }
-        if !must && !self.schedule.is_due(interest) {
+        if !is_eager && !self.schedule.is_due(interest) {
             return Ok(false);
         }
         let waiting = self.interests.all();
-        let round = self.schedule.begin();
-        core.metrics.polled();
-        let found = Found::new(&core.membership, waiting.is_eager, core.clock.stamp());
-        let found = sweep(core, &mut cursors, &PollQuery::of(&waiting.interests), found).await?;
-        self.schedule.end(round, &waiting.interests, &found);
+        let poll_number = self.schedule.begin();
+        core.metrics.count_poll();
+        let found = FoundWork::new(&core.membership, waiting.is_eager, core.clock.stamp());
+        let found = scan_partitions(core, &mut cursors, &PollQuery::of(&waiting.interests), found).await?;
+        self.schedule.end(poll_number, &waiting.interests, &found);
         Ok(found.has(interest))
     }
 }
 
-/// The poll of one partition.
+/// The scan of one partition by a poll.
 struct PartitionScan {
     range: FeedRange,
     from: Stamp,
@@ -116,14 +116,14 @@ struct PartitionScan {
 
 /// Reads all partitions page by page until one has new work. A partition that fails
 /// does not hide the results of the others.
-async fn sweep(
+async fn scan_partitions(
     core: &Core,
     cursors: &mut Cursors,
     poll_query: &PollQuery,
-    mut found: Found,
-) -> Result<Found, Failure> {
+    mut found: FoundWork,
+) -> Result<FoundWork, Failure> {
     let (now, at, is_eager) = (found.now(), Instant::now(), found.is_eager());
-    let ask = |range: FeedRange, from: Stamp| {
+    let begin_scan = |range: FeedRange, from: Stamp| {
         let query =
             poll_query.query(&core.hints, &core.options, now, from, PAGE_ROWS).in_range(range.clone());
         PartitionScan { feed: core.store.container.query(query), range, from }
@@ -131,17 +131,17 @@ async fn sweep(
     let ranges = core.store.container.feed_ranges().await?;
     cursors.begin(poll_query, &ranges);
     let begin = |range: FeedRange| {
-        let from = cursors.from(&range, now, at, is_eager);
-        ask(range, from)
+        let from = cursors.start_of_scan(&range, now, at, is_eager);
+        begin_scan(range, from)
     };
     let mut scans: Vec<PartitionScan> = ranges.into_iter().map(begin).collect();
     let mut failure = None;
     for _ in 0..PAGES_MAX {
-        let mut left = Vec::new();
-        let answers = pages(scans).await;
-        // Which other processes are alive matters only when there is work to share.
+        let mut unfinished = Vec::new();
+        let answers = next_pages(scans).await;
+        // Only a poll that found work needs to know which other processes are alive.
         if !is_eager && answers.iter().any(|(_, rows)| rows.as_ref().is_ok_and(|rows| !rows.is_empty())) {
-            heartbeat::refresh(&core.store, &core.clock, &core.membership).await;
+            heartbeat::refresh_view(&core.store, &core.clock, &core.membership).await;
             found.update_view(&core.membership);
         }
         for (scan, answer) in answers {
@@ -150,26 +150,27 @@ async fn sweep(
                     ingest(core, rows, &mut found).await;
                     // The scan began behind the known rows at the head. When these are due
                     // to be read again, they are read last.
-                    let is_due = scan.from > Stamp(0) && cursors.is_due(&scan.range, at, is_eager);
-                    left.extend(is_due.then(|| ask(scan.range, Stamp(0))));
+                    let is_head_due =
+                        scan.from > Stamp(0) && cursors.must_read_head(&scan.range, at, is_eager);
+                    unfinished.extend(is_head_due.then(|| begin_scan(scan.range, Stamp(0))));
                 }
                 Ok(rows) => {
                     let last = ingest(core, rows, &mut found).await;
                     if !found.is_any() {
-                        cursors.paged(&scan.range, scan.from, last, at);
+                        cursors.record_known_page(&scan.range, scan.from, last, at);
                     }
-                    left.push(scan);
+                    unfinished.push(scan);
                 }
                 Err(error) => failure = Some(error),
             }
         }
-        scans = left;
+        scans = unfinished;
         if found.is_any() || scans.is_empty() {
             break;
         }
     }
     if !found.is_any() {
-        scans.iter().for_each(|scan| cursors.left(&scan.range));
+        scans.iter().for_each(|scan| cursors.record_unfinished_scan(&scan.range));
     }
     match failure {
         Some(failure) if !found.is_any() => Err(failure),
@@ -178,15 +179,15 @@ async fn sweep(
 }
 
 /// The next page of each partition.
-async fn pages(mut scans: Vec<PartitionScan>) -> Vec<(PartitionScan, Result<Vec<Value>, Failure>)> {
+async fn next_pages(mut scans: Vec<PartitionScan>) -> Vec<(PartitionScan, Result<Vec<Value>, Failure>)> {
     let mut answers = Vec::with_capacity(scans.len());
     while !scans.is_empty() {
-        let some = scans.drain(..scans.len().min(PARALLEL_MAX)).map(|mut scan| async move {
+        let group = scans.drain(..scans.len().min(PARALLEL_MAX)).map(|mut scan| async move {
             let page = scan.feed.next_page().await;
             let rows = page.map(|page| page.map(|page| page.items).unwrap_or_default());
             (scan, rows.map_err(Failure::from))
         });
-        answers.extend(join_all(some).await);
+        answers.extend(join_all(group).await);
     }
     answers
 }

@@ -17,13 +17,13 @@ use crate::plan::past_id;
 use crate::store::state_cache::Snapshot;
 use crate::store::{RETRY_FOR, StateChange, Store, retry_until};
 
-/// An instance's state: from the cache if the service confirms its etag, or read.
+/// The state of an instance: from the cache if the service confirms its etag, else read.
 pub(crate) async fn state(store: &Store, instance: &str) -> Result<Option<FoundState>, Failure> {
-    let Some(kept) = store.state_cache.get(instance) else {
+    let Some(cached) = store.state_cache.get(instance) else {
         return Ok(store.state(instance).await?.map(|state| FoundState::Read(Box::new(state))));
     };
-    match store.state_if_changed(instance, &kept.state.etag).await? {
-        StateChange::Unchanged => Ok(Some(FoundState::Cached(kept))),
+    match store.state_if_changed(instance, &cached.state.etag).await? {
+        StateChange::Unchanged => Ok(Some(FoundState::Cached(cached))),
         StateChange::Changed(state) => Ok(Some(FoundState::Read(state))),
         StateChange::Deleted => Ok(None),
     }
@@ -80,9 +80,9 @@ pub(crate) async fn current_history(
     store: &Store,
     state: &Versioned<State>,
 ) -> Result<Result<Arc<Vec<Event>>, String>, Failure> {
-    let kept = store.state_cache.get(&state.value.instance_id);
-    if let Some(kept) = kept.filter(|kept| kept.state.etag == state.etag) {
-        return Ok(Ok(Arc::clone(&kept.history)));
+    let cached = store.state_cache.get(&state.value.instance_id);
+    if let Some(cached) = cached.filter(|cached| cached.state.etag == state.etag) {
+        return Ok(Ok(Arc::clone(&cached.history)));
     }
     let history = match read_current_history(store, &state.value).await? {
         Ok(history) => Arc::new(history),
@@ -92,7 +92,7 @@ pub(crate) async fn current_history(
     Ok(Ok(history))
 }
 
-/// The history of one execution.
+/// The history of one execution; empty if the execution is unknown.
 pub(crate) async fn execution_history(
     store: &Store,
     instance: &str,
@@ -180,7 +180,7 @@ pub(crate) async fn custom_status(
     retry_until(Instant::now() + RETRY_FOR, fresh).await
 }
 
-/// The whole text of a member of the state, such as its output.
+/// The whole text of a member of the state, such as the output.
 pub(crate) async fn whole_text(
     store: &Store,
     instance: &str,

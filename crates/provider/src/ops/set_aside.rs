@@ -4,8 +4,8 @@ use perihelion_client::Patch;
 
 use crate::store::Store;
 
-/// Moves an unreadable queue document out of the way of the others: its type becomes
-/// `unreadable`, and it stays for a person to look at.
+/// Takes an unreadable document out of its queue: its type becomes `unreadable`, and it is
+/// kept for a person to look at.
 pub(crate) async fn set_aside(store: &Store, instance: &str, id: &str) {
     tracing::error!(
         instance,

@@ -1,12 +1,12 @@
 //! Tests of operations on the real engine in this process: turns that are too large for
 //! one batch, lost answers, and holders of expired locks.
 
-mod cut;
 mod deletions;
 mod interleavings;
+mod interrupted_process;
 mod large;
-mod left;
 mod prefetch;
+mod unfinished_work;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use perihelion_server::{Embedded, EmbeddedOptions};
 use crate::{CosmosDBProvider, OutboxFaultInjector};
 
 const LOCK: Duration = Duration::from_secs(30);
-const NOW: Duration = Duration::ZERO;
+const NO_WAIT: Duration = Duration::ZERO;
 
 /// The engine, and providers on it, each with a client of its own.
 struct World {
@@ -32,13 +32,18 @@ impl World {
     }
 
     async fn provider(&self) -> CosmosDBProvider {
-        self.provider_looking(Duration::from_millis(50)).await
+        self.provider_with_reconciler(Duration::from_millis(50)).await
     }
 
     /// A provider whose reconciler runs at this interval.
-    async fn provider_looking(&self, interval: Duration) -> CosmosDBProvider {
+    async fn provider_with_reconciler(&self, interval: Duration) -> CosmosDBProvider {
         let client = Client::over(&self.engine.endpoint(), self.engine.transport()).await.unwrap();
-        CosmosDBProvider::builder().with_client(client).with_reconciler(interval, NOW).open().await.unwrap()
+        CosmosDBProvider::builder()
+            .with_client(client)
+            .with_reconciler(interval, NO_WAIT)
+            .open()
+            .await
+            .unwrap()
     }
 
     async fn fault(&self, rule: &str) {
@@ -60,11 +65,11 @@ fn start(instance: &str, input: String) -> WorkItem {
     }
 }
 
-fn raised(instance: &str, data: &str) -> WorkItem {
+fn raised_event(instance: &str, data: &str) -> WorkItem {
     WorkItem::ExternalRaised { instance: instance.into(), name: "paid".into(), data: data.into() }
 }
 
-fn work(instance: &str, id: u64, input: String) -> WorkItem {
+fn activity_item(instance: &str, id: u64, input: String) -> WorkItem {
     WorkItem::ActivityExecute {
         instance: instance.into(),
         execution_id: 1,
@@ -80,7 +85,7 @@ fn event(instance: &str, id: u64, data: String) -> Event {
     Event::with_event_id(id, instance, 1, None, EventKind::ExternalEvent { name: "paid".into(), data })
 }
 
-fn named() -> ExecutionMetadata {
+fn order_metadata() -> ExecutionMetadata {
     ExecutionMetadata {
         orchestration_name: Some("Order".into()),
         orchestration_version: Some("1.0.0".into()),
@@ -89,9 +94,9 @@ fn named() -> ExecutionMetadata {
 }
 
 /// Fetches the next instance. Returns its token and messages.
-async fn take(provider: &CosmosDBProvider) -> (String, Vec<WorkItem>) {
-    let found = provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap();
-    let (item, token, _) = found.expect("there is something to take");
+async fn fetch_instance(provider: &CosmosDBProvider) -> (String, Vec<WorkItem>) {
+    let found = provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap();
+    let (item, token, _) = found.expect("an instance with messages");
     (token, item.messages)
 }
 
@@ -99,17 +104,19 @@ async fn ack(
     provider: &CosmosDBProvider,
     token: &str,
     history: Vec<Event>,
-    works: Vec<WorkItem>,
+    activities: Vec<WorkItem>,
     messages: Vec<WorkItem>,
 ) -> Result<(), duroxide::providers::ProviderError> {
-    provider.ack_orchestration_item(token, 1, history, works, messages, named(), Vec::new()).await
+    provider
+        .ack_orchestration_item(token, 1, history, activities, messages, order_metadata(), Vec::new())
+        .await
 }
 
 /// Fetches and completes all activities. Returns their numbers and inputs.
 async fn run_activities(provider: &CosmosDBProvider) -> Vec<(u64, String)> {
     let mut seen = Vec::new();
     while let Some((item, token, attempt)) =
-        provider.fetch_work_item(LOCK, NOW, None, &TagFilter::default()).await.unwrap()
+        provider.fetch_work_item(LOCK, NO_WAIT, None, &TagFilter::default()).await.unwrap()
     {
         let WorkItem::ActivityExecute { instance, execution_id, id, input, .. } = item else {
             panic!("{item:?} is not an activity")
@@ -128,32 +135,32 @@ async fn a_turn_of_a_thousand_activities_is_one_commit_and_each_is_run_once() {
     let world = World::open().await;
     let provider = world.provider().await;
     provider.enqueue_for_orchestrator(start("fan", String::new()), None).await.unwrap();
-    let (token, _) = take(&provider).await;
-    let works = (1..=COUNT).map(|id| work("fan", id, String::new())).collect();
+    let (token, _) = fetch_instance(&provider).await;
+    let activities = (1..=COUNT).map(|id| activity_item("fan", id, String::new())).collect();
     let timers = (2000..2100).map(|id| WorkItem::TimerFired {
         instance: "fan".into(),
         execution_id: 1,
         id,
         fire_at_ms: 1,
     });
-    ack(&provider, &token, vec![event("fan", 1, String::new())], works, timers.collect()).await.unwrap();
+    ack(&provider, &token, vec![event("fan", 1, String::new())], activities, timers.collect()).await.unwrap();
     let seen = run_activities(&provider).await;
     assert_eq!(seen.iter().map(|(id, _)| *id).collect::<Vec<_>>(), (1..=COUNT).collect::<Vec<_>>());
-    let mut told = BTreeSet::new();
+    let mut delivered = BTreeSet::new();
     let mut next = 2;
-    while told.len() < (COUNT + 100) as usize {
-        let (token, messages) = take(&provider).await;
+    while delivered.len() < (COUNT + 100) as usize {
+        let (token, messages) = fetch_instance(&provider).await;
         assert!(messages.len() <= 64);
         for message in &messages {
             let (WorkItem::ActivityCompleted { id, .. } | WorkItem::TimerFired { id, .. }) = message else {
                 panic!("{message:?} was never sent")
             };
-            assert!(told.insert(*id), "{id} was delivered twice");
+            assert!(delivered.insert(*id), "{id} was delivered twice");
         }
         ack(&provider, &token, vec![event("fan", next, String::new())], vec![], vec![]).await.unwrap();
         next += 1;
     }
-    assert!(provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_none());
+    assert!(provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap().is_none());
 }
 
 #[tokio::test]
@@ -161,11 +168,11 @@ async fn a_turn_of_ten_megabytes_is_committed_whole() {
     let world = World::open().await;
     let provider = world.provider().await;
     provider.enqueue_for_orchestrator(start("big", String::new()), None).await.unwrap();
-    let (token, _) = take(&provider).await;
+    let (token, _) = fetch_instance(&provider).await;
     let large = |fill: &str| fill.repeat(1_200_000 / fill.len());
     let history: Vec<Event> = (1..=4).map(|id| event("big", id, large("ä\""))).collect();
-    let works = (1..=3).map(|id| work("big", id, large("x"))).collect();
-    ack(&provider, &token, history.clone(), works, vec![start("child", large("y"))]).await.unwrap();
+    let activities = (1..=3).map(|id| activity_item("big", id, large("x"))).collect();
+    ack(&provider, &token, history.clone(), activities, vec![start("child", large("y"))]).await.unwrap();
     assert_eq!(provider.read("big").await.unwrap(), history);
     let seen = run_activities(&provider).await;
     assert_eq!(
@@ -174,7 +181,7 @@ async fn a_turn_of_ten_megabytes_is_committed_whole() {
     );
     let mut names = BTreeSet::new();
     for _ in 0..2 {
-        let (item, _, _) = provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().unwrap();
+        let (item, _, _) = provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap().unwrap();
         if item.instance == "big" {
             assert_eq!((item.history.len(), item.messages.len()), (4, 3));
         }
@@ -197,11 +204,11 @@ async fn a_commit_whose_answer_is_lost_is_made_once() {
         let world = World::open().await;
         let provider = world.provider().await;
         provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-        let (token, _) = take(&provider).await;
+        let (token, _) = fetch_instance(&provider).await;
         world.fault(rule).await;
         let history = vec![event("a", 1, String::new())];
-        let works = vec![work("a", 7, String::new())];
-        ack(&provider, &token, history.clone(), works, vec![])
+        let activities = vec![activity_item("a", 7, String::new())];
+        ack(&provider, &token, history.clone(), activities, vec![])
             .await
             .unwrap_or_else(|error| panic!("{rule}: {error}"));
         assert_eq!(provider.read("a").await.unwrap(), history, "{rule}");
@@ -216,7 +223,7 @@ async fn a_read_outlasts_an_outage_of_seconds() {
     let world = World::open().await;
     let provider = world.provider().await;
     provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-    let (token, _) = take(&provider).await;
+    let (token, _) = fetch_instance(&provider).await;
     let history = vec![event("a", 1, String::new())];
     ack(&provider, &token, history.clone(), vec![], vec![]).await.unwrap();
     world.fault(r#"{"operation":"read_item","count":20,"status":503}"#).await;
@@ -234,9 +241,9 @@ async fn an_event_whose_enqueue_lost_its_answer_is_delivered_once() {
         let provider = world.provider().await;
         provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
         world.fault(rule).await;
-        provider.enqueue_for_orchestrator(raised("a", "1"), None).await.unwrap();
-        let (_, messages) = take(&provider).await;
-        assert_eq!(messages, [start("a", String::new()), raised("a", "1")], "{rule}");
+        provider.enqueue_for_orchestrator(raised_event("a", "1"), None).await.unwrap();
+        let (_, messages) = fetch_instance(&provider).await;
+        assert_eq!(messages, [start("a", String::new()), raised_event("a", "1")], "{rule}");
     }
 }
 
@@ -246,22 +253,22 @@ async fn a_message_that_could_not_be_delivered_after_the_commit_arrives_later_an
     let mut provider = world.provider().await;
     provider.set_outbox_fault_injector(OutboxFaultInjector::fail_next(1));
     provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-    let (token, _) = take(&provider).await;
-    let messages = vec![start("b", String::new()), raised("b", "1"), raised("b", "2")];
+    let (token, _) = fetch_instance(&provider).await;
+    let messages = vec![start("b", String::new()), raised_event("b", "1"), raised_event("b", "2")];
     ack(&provider, &token, vec![event("a", 1, String::new())], vec![], messages.clone()).await.unwrap();
     let found = provider.fetch_orchestration_item(LOCK, Duration::from_secs(20), None).await.unwrap();
     let (item, token, _) = found.expect("the reconciler delivers");
     assert_eq!(item.instance, "b");
     ack(&provider, &token, vec![event("b", 1, String::new())], vec![], vec![]).await.unwrap();
-    let mut told = item.messages;
-    if told.len() < messages.len() {
-        told.extend(take(&provider).await.1);
+    let mut delivered = item.messages;
+    if delivered.len() < messages.len() {
+        delivered.extend(fetch_instance(&provider).await.1);
     }
-    assert_eq!(told, messages);
+    assert_eq!(delivered, messages);
 }
 
-/// Writes a message to its queue, whether or not it was there before.
-async fn post(provider: &CosmosDBProvider, message: &crate::documents::Message) {
+/// Writes a message to its queue, whether or not it was written before.
+async fn write_message(provider: &CosmosDBProvider, message: &crate::documents::Message) {
     let until = tokio::time::Instant::now() + LOCK;
     let now = provider.core.clock.stamp();
     super::payload::send_message(&provider.core.store, message.clone(), now, until).await.unwrap();
@@ -273,17 +280,20 @@ async fn a_message_that_was_consumed_is_not_delivered_again() {
     let provider = world.provider().await;
     let now = provider.core.clock.stamp();
     let message =
-        crate::plan::message_document(&raised("a", "1"), "x:source:100000".into(), now, None).unwrap();
+        crate::plan::message_document(&raised_event("a", "1"), "x:source:100000".into(), now, None).unwrap();
     provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-    post(&provider, &message).await;
-    let (token, messages) = take(&provider).await;
+    write_message(&provider, &message).await;
+    let (token, messages) = fetch_instance(&provider).await;
     assert_eq!(messages.len(), 2);
     ack(&provider, &token, vec![event("a", 1, String::new())], vec![], vec![]).await.unwrap();
-    post(&provider, &message).await;
-    assert!(provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_none());
+    write_message(&provider, &message).await;
+    assert!(provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap().is_none());
     provider.delete_instance("a", true).await.unwrap();
-    post(&provider, &message).await;
-    assert!(provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_none(), "deleted or not");
+    write_message(&provider, &message).await;
+    assert!(
+        provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap().is_none(),
+        "a message to a deleted instance"
+    );
 }
 
 #[tokio::test]
@@ -291,12 +301,15 @@ async fn a_stale_holder_cannot_commit() {
     let world = World::open().await;
     let (first, second) = (world.provider().await, world.provider().await);
     first.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-    // On a busy machine the lock may expire before the next line.
+    // Long enough that the lock does not expire before the next fetch on a busy machine.
     let short = Duration::from_secs(1);
-    let (_, stale, _) = first.fetch_orchestration_item(short, NOW, None).await.unwrap().unwrap();
-    assert!(second.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_none(), "a locked instance");
+    let (_, stale, _) = first.fetch_orchestration_item(short, NO_WAIT, None).await.unwrap().unwrap();
+    assert!(
+        second.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap().is_none(),
+        "a locked instance"
+    );
     let waited = second.fetch_orchestration_item(LOCK, Duration::from_secs(10), None).await.unwrap();
-    let (_, token, attempts) = waited.expect("the lock runs out");
+    let (_, token, attempts) = waited.expect("the lock expires");
     assert_eq!(attempts, 2);
     let refused = ack(&first, &stale, vec![event("a", 1, "stale".into())], vec![], vec![]).await;
     assert!(refused.unwrap_err().message.contains("Invalid lock token"));
@@ -310,10 +323,13 @@ async fn renewing_and_appending_keep_the_lock() {
     let world = World::open().await;
     let (first, second) = (world.provider().await, world.provider().await);
     first.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-    let (token, _) = take(&first).await;
-    // By another process, so that the cache of the first one is stale.
+    let (token, _) = fetch_instance(&first).await;
+    // Another process writes, so that the lock table of the first one is stale.
     second.renew_orchestration_item_lock(&token, LOCK).await.unwrap();
-    second.append_with_execution("a", 1, vec![event("a", 1, "behind its back".into())]).await.unwrap();
+    second
+        .append_with_execution("a", 1, vec![event("a", 1, "appended under the lock".into())])
+        .await
+        .unwrap();
     ack(&first, &token, vec![event("a", 2, "then".into())], vec![], vec![]).await.unwrap();
     assert_eq!(second.read("a").await.unwrap().len(), 2);
 }
@@ -324,11 +340,11 @@ async fn an_instance_may_have_any_name() {
     let provider = world.provider().await;
     for name in ["a/b", "a\\b?c#d", "\"quoted\"", "Grüße ☃", "~nodes", "", "i", "1"] {
         provider.enqueue_for_orchestrator(start(name, String::new()), None).await.unwrap();
-        let (token, _) = take(&provider).await;
-        let works = vec![work(name, 2, String::new())];
-        ack(&provider, &token, vec![event(name, 1, String::new())], works, vec![]).await.unwrap();
+        let (token, _) = fetch_instance(&provider).await;
+        let activities = vec![activity_item(name, 2, String::new())];
+        ack(&provider, &token, vec![event(name, 1, String::new())], activities, vec![]).await.unwrap();
         assert_eq!(run_activities(&provider).await.len(), 1, "{name}");
-        let (token, messages) = take(&provider).await;
+        let (token, messages) = fetch_instance(&provider).await;
         assert_eq!(messages.len(), 1, "{name}");
         ack(&provider, &token, vec![event(name, 2, String::new())], vec![], vec![]).await.unwrap();
         provider.delete_instance(name, true).await.unwrap();

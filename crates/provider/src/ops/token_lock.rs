@@ -1,5 +1,5 @@
 //! The lock behind a token: from the lock table of this process, or read from the
-//! document that has the lock. Instances and activities share it.
+//! document that has the lock. Used for instances and for activities.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use crate::failure::Failure;
 use crate::process::lock_table::LockTable;
 use crate::store::{RETRY_FOR, retry_until};
 
-/// Finds the lock of a token. `find` reads it when the table does not have it.
-pub(crate) async fn of<T, F>(
+/// Finds the lock of a token. `read` reads it when the table does not have it.
+pub(crate) async fn find<T, F>(
     table: &LockTable<T>,
     kind: LockKind,
     text: &str,
-    find: impl Fn(LockToken) -> F,
+    read: impl Fn(LockToken) -> F,
 ) -> Result<(LockToken, Arc<Mutex<T>>), Failure>
 where
     F: Future<Output = Result<T, Failure>>,
@@ -26,12 +26,12 @@ where
     if let Some(held) = table.get(&token.nonce) {
         return Ok((token, held));
     }
-    let found = retry_until(Instant::now() + RETRY_FOR, || find(token.clone())).await?;
+    let found = retry_until(Instant::now() + RETRY_FOR, || read(token.clone())).await?;
     let held = table.insert(&token.nonce, found);
     Ok((token, held))
 }
 
-/// An expired lock is refused, even when no other process has taken it.
-pub(crate) fn check(until: Instant) -> Result<(), Failure> {
+/// Refuses an expired lock, even if no other process has taken it.
+pub(crate) fn check_not_expired(until: Instant) -> Result<(), Failure> {
     if until <= Instant::now() { Err(Failure::LockLost) } else { Ok(()) }
 }

@@ -41,7 +41,7 @@ impl FetchWait {
     }
 
     /// When to look again unless woken: at the next hint or the next poll.
-    pub(crate) fn next_look(self, clock: &HybridClock, hinted: Option<Stamp>, polled: Instant) -> Instant {
+    pub(crate) fn next_attempt(self, clock: &HybridClock, hinted: Option<Stamp>, polled: Instant) -> Instant {
         let hinted = hinted.map_or(self.deadline, |stamp| instant_of(clock, stamp));
         hinted.min(polled).min(self.deadline)
     }
@@ -49,7 +49,7 @@ impl FetchWait {
     /// Pauses after a transient failure. The runtime's own backoff ends in a busy
     /// loop after a minute of failures. Returns the failure when it is not
     /// transient or no time is left.
-    pub(crate) async fn outlast(self, failure: Failure) -> Result<(), Failure> {
+    pub(crate) async fn pause_after(self, failure: Failure) -> Result<(), Failure> {
         if !(self.is_long && failure.is_transient() && Instant::now() + OUTAGE_PAUSE < self.deadline) {
             return Err(failure);
         }

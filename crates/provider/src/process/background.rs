@@ -38,7 +38,7 @@ impl Background {
     }
 
     /// Waits until all background work is done.
-    pub(crate) async fn done(&self) {
+    pub(crate) async fn wait_until_idle(&self) {
         let _ = self.permits.acquire_many(TASKS_MAX).await;
     }
 }
@@ -75,7 +75,7 @@ mod tests {
             tokio::task::yield_now().await;
         }
         one_more.await.unwrap();
-        background.done().await;
+        background.wait_until_idle().await;
         assert_eq!(done.load(Ordering::SeqCst), TASKS_MAX as usize + 1);
     }
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::documents::stamp::{STAMP_MAX, Stamp};
 use crate::sync::lock;
-use offset::{OffsetEstimate, Sighting};
+use offset::{OffsetEstimate, ResponseDate};
 
 /// Issues stamps and tells the time.
 #[derive(Debug, Default)]
@@ -57,13 +57,13 @@ impl HybridClock {
         self.offset.load(Ordering::Relaxed)
     }
 
-    /// Learns from a response: its `Date`, in seconds since 1970, and the time since the
-    /// request was sent.
-    pub(crate) fn learn(&self, date: u64, elapsed: Duration) {
-        let sighting = Sighting { date, received_ms: self.machine_ms(), elapsed };
+    /// Adjusts the offset by the `Date` of a response, in seconds since 1970. `elapsed` is
+    /// the time since the request was sent.
+    pub(crate) fn observe_date(&self, date: u64, elapsed: Duration) {
+        let response = ResponseDate { date, received_ms: self.machine_ms(), elapsed };
         let mut estimate = lock(&self.estimate);
         let before = self.offset_ms();
-        let offset = estimate.offset(before, sighting);
+        let offset = estimate.offset(before, response);
         if offset != before {
             tracing::info!(offset_ms = offset, "the service's clock differs from this machine's");
             self.offset.store(offset, Ordering::Relaxed);
@@ -97,7 +97,7 @@ mod tests {
     fn a_wrong_clock_is_corrected_and_stamps_still_only_grow() {
         let clock = HybridClock::with_error(60_000);
         let early = clock.stamp();
-        clock.learn(wall_ms() / 1000, Duration::ZERO);
+        clock.observe_date(wall_ms() / 1000, Duration::ZERO);
         assert!((-61_000..=-58_000).contains(&clock.offset_ms()), "{}", clock.offset_ms());
         assert!(clock.now_ms().abs_diff(wall_ms()) <= 2_000);
         assert!(clock.stamp() > early);

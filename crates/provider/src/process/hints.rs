@@ -11,27 +11,27 @@ use std::sync::Mutex;
 
 use tokio::sync::Notify;
 
-pub(crate) use activities::{ActivityHints, Claimant, Ready};
+pub(crate) use activities::{ActivityHints, Claimant, OfferedActivity, ReadyActivity};
 pub(crate) use instances::{Candidate, InstanceHints};
 pub(crate) use parked::{Capability, Dispatcher};
 
 /// The hints of one queue, and the signal that fetches wait for.
 #[derive(Debug, Default)]
-pub(crate) struct Queue<H> {
+pub(crate) struct SharedHints<H> {
     pub(crate) hints: Mutex<H>,
     pub(crate) wake: Notify,
 }
 
-impl<H> Queue<H> {
+impl<H> SharedHints<H> {
     /// Changes the hints and wakes the waiting fetches.
-    pub(crate) fn tell<R>(&self, change: impl FnOnce(&mut H) -> R) -> R {
-        let result = self.quietly(change);
+    pub(crate) fn update_and_wake<R>(&self, change: impl FnOnce(&mut H) -> R) -> R {
+        let result = self.with(change);
         self.wake.notify_waiters();
         result
     }
 
     /// Changes or reads the hints without waking the waiting fetches.
-    pub(crate) fn quietly<R>(&self, change: impl FnOnce(&mut H) -> R) -> R {
+    pub(crate) fn with<R>(&self, change: impl FnOnce(&mut H) -> R) -> R {
         change(&mut self.hints.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
     }
 }
@@ -39,6 +39,6 @@ impl<H> Queue<H> {
 /// The hints of both queues.
 #[derive(Debug, Default)]
 pub(crate) struct Hints {
-    pub(crate) instances: Queue<InstanceHints>,
-    pub(crate) activities: Queue<ActivityHints>,
+    pub(crate) instances: SharedHints<InstanceHints>,
+    pub(crate) activities: SharedHints<ActivityHints>,
 }

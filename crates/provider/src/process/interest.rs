@@ -23,12 +23,12 @@ pub(crate) enum Interest {
 #[derive(Debug, Default)]
 pub(crate) struct Interests {
     next: AtomicU64,
-    under_way: Mutex<BTreeMap<u64, (Interest, bool)>>,
+    waiting: Mutex<BTreeMap<u64, (Interest, bool)>>,
 }
 
 /// The interests of all waiting fetches.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct WaitingInterests {
     /// The interests, without duplicates.
     pub(crate) interests: Vec<Interest>,
     /// Whether one of the fetches looks once and takes work of any age.
@@ -36,21 +36,22 @@ pub(crate) struct Asked {
 }
 
 impl Interests {
-    pub(crate) fn join(&self, interest: Interest, is_eager: bool) -> Ticket<'_> {
+    /// Adds a fetch, which counts as waiting until its ticket is dropped.
+    pub(crate) fn register(&self, interest: Interest, is_eager: bool) -> Ticket<'_> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        lock(&self.under_way).insert(number, (interest.clone(), is_eager));
+        lock(&self.waiting).insert(number, (interest.clone(), is_eager));
         Ticket { interests: self, number, interest, is_eager }
     }
 
-    pub(crate) fn all(&self) -> Asked {
-        let mut asked = Asked { interests: Vec::new(), is_eager: false };
-        for (interest, is_eager) in lock(&self.under_way).values() {
-            asked.is_eager |= is_eager;
-            if !asked.interests.contains(interest) {
-                asked.interests.push(interest.clone());
+    pub(crate) fn all(&self) -> WaitingInterests {
+        let mut all = WaitingInterests { interests: Vec::new(), is_eager: false };
+        for (interest, is_eager) in lock(&self.waiting).values() {
+            all.is_eager |= is_eager;
+            if !all.interests.contains(interest) {
+                all.interests.push(interest.clone());
             }
         }
-        asked
+        all
     }
 }
 
@@ -76,6 +77,6 @@ impl Ticket<'_> {
 
 impl Drop for Ticket<'_> {
     fn drop(&mut self) {
-        lock(&self.interests.under_way).remove(&self.number);
+        lock(&self.interests.waiting).remove(&self.number);
     }
 }

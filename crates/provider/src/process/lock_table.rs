@@ -18,7 +18,7 @@ use crate::sync::lock;
 
 /// The most locks in a table: more than a process has dispatchers. When there are more,
 /// the oldest are forgotten, which costs one read each.
-const HELD_MAX: usize = 4096;
+const LOCKS_MAX: usize = 4096;
 
 /// A lock on an instance. Operations with the same token run one after the other.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub(crate) struct LockedInstance {
     pub(crate) dedup_entries: Vec<DedupEntry>,
     pub(crate) until: Instant,
     /// The instance had more messages than one turn takes.
-    pub(crate) is_more: bool,
+    pub(crate) has_more_messages: bool,
 }
 
 /// A lock on an activity.
@@ -48,7 +48,7 @@ pub(crate) struct LockedActivity {
     pub(crate) worker: Option<Worker>,
 }
 
-/// What a worker asks for in every fetch.
+/// A worker, as prefetch sees it: what the worker asks for in every fetch.
 #[derive(Debug, Clone)]
 pub(crate) struct Worker {
     pub(crate) tags: TagFilter,
@@ -58,7 +58,7 @@ pub(crate) struct Worker {
 /// Locks by the nonce of their token.
 #[derive(Debug)]
 pub(crate) struct LockTable<T> {
-    entries: Mutex<HashMap<String, HeldLock<T>>>,
+    locks: Mutex<HashMap<String, HeldLock<T>>>,
 }
 
 #[derive(Debug)]
@@ -69,30 +69,29 @@ struct HeldLock<T> {
 
 impl<T> Default for LockTable<T> {
     fn default() -> Self {
-        LockTable { entries: Mutex::default() }
+        LockTable { locks: Mutex::default() }
     }
 }
 
 impl<T> LockTable<T> {
     pub(crate) fn insert(&self, nonce: &str, held: T) -> Arc<tokio::sync::Mutex<T>> {
         let held = Arc::new(tokio::sync::Mutex::new(held));
-        let mut entries = lock(&self.entries);
-        if entries.len() >= HELD_MAX {
-            let oldest = entries.iter().min_by_key(|(_, entry)| entry.since).map(|(nonce, _)| nonce.clone());
-            oldest.map(|nonce| entries.remove(&nonce));
+        let mut locks = lock(&self.locks);
+        if locks.len() >= LOCKS_MAX {
+            let oldest = locks.iter().min_by_key(|(_, lock)| lock.since).map(|(nonce, _)| nonce.clone());
+            oldest.map(|nonce| locks.remove(&nonce));
         }
-        let entry = HeldLock { since: Instant::now(), held: Arc::clone(&held) };
-        entries.insert(nonce.to_owned(), entry);
+        locks.insert(nonce.to_owned(), HeldLock { since: Instant::now(), held: Arc::clone(&held) });
         held
     }
 
     pub(crate) fn get(&self, nonce: &str) -> Option<Arc<tokio::sync::Mutex<T>>> {
-        let entries = lock(&self.entries);
-        entries.get(nonce).map(|entry| Arc::clone(&entry.held))
+        let locks = lock(&self.locks);
+        locks.get(nonce).map(|lock| Arc::clone(&lock.held))
     }
 
     pub(crate) fn remove(&self, nonce: &str) {
-        lock(&self.entries).remove(nonce);
+        lock(&self.locks).remove(nonce);
     }
 }
 
@@ -100,6 +99,3 @@ impl<T> LockTable<T> {
 pub(crate) fn deadline(until_ms: u64, now_ms: u64) -> Instant {
     Instant::now() + Duration::from_millis(until_ms.saturating_sub(now_ms))
 }
-
-/// An activity on offer, with its etag.
-pub(crate) type Offered = (Activity, Etag);

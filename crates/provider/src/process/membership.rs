@@ -30,25 +30,25 @@ use crate::sync::lock;
 #[derive(Debug)]
 pub(crate) struct Membership {
     /// The id of the heartbeat of this process.
-    pub(crate) me: String,
+    pub(crate) own_id: String,
     /// The roles of fetches since the last heartbeat. Fetches write it.
-    pub(crate) called: Mutex<Roles>,
+    pub(crate) fetched_roles: Mutex<Roles>,
     /// Wakes the heartbeat task at the first fetch after a time without fetches.
-    pub(crate) woken: Arc<Notify>,
+    pub(crate) fetching_begins: Arc<Notify>,
     /// The newest view.
     pub(crate) view: Mutex<Arc<View>>,
     /// When the view was read. The task that has this lock reads the next one.
-    pub(crate) seen: tokio::sync::Mutex<Option<Instant>>,
+    pub(crate) view_read_at: tokio::sync::Mutex<Option<Instant>>,
 }
 
 impl Default for Membership {
     fn default() -> Self {
         Membership {
-            me: format!("n:{}", nonce()),
-            called: Mutex::default(),
-            woken: Arc::default(),
+            own_id: format!("n:{}", nonce()),
+            fetched_roles: Mutex::default(),
+            fetching_begins: Arc::default(),
             view: Mutex::default(),
-            seen: tokio::sync::Mutex::default(),
+            view_read_at: tokio::sync::Mutex::default(),
         }
     }
 }
@@ -65,24 +65,22 @@ impl Membership {
     pub(crate) fn is_alone(&self) -> bool {
         self.view().is_alone()
     }
-}
 
-impl Membership {
     /// The current view.
     pub(crate) fn view(&self) -> Arc<View> {
         Arc::clone(&lock(&self.view))
     }
 
     /// A fetch was called or is still waiting.
-    pub(crate) fn called(&self, interest: &Interest) {
-        let mut roles = lock(&self.called);
+    pub(crate) fn record_fetch(&self, interest: &Interest) {
+        let mut roles = lock(&self.fetched_roles);
         let is_first = *roles == Roles::default();
         match interest {
             Interest::Instances => roles.fetches_orchestrations = true,
             Interest::Activities { tags, .. } => roles.activity_tags.extend(tags),
         }
         if is_first {
-            self.woken.notify_one();
+            self.fetching_begins.notify_one();
         }
     }
 }

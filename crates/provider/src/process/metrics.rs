@@ -40,9 +40,9 @@ tokio::task_local! {
 pub(crate) struct Metrics {
     methods: Mutex<BTreeMap<&'static str, MethodMetrics>>,
     polls: AtomicU64,
-    hinted: AtomicU64,
+    fetches_from_hints: AtomicU64,
     steals: AtomicU64,
-    delivered: AtomicU64,
+    messages_delivered: AtomicU64,
     /// One more than the age in milliseconds; 0 if no outbox waits.
     outbox_age: AtomicU64,
     /// Writes that were applied or may have been.
@@ -82,7 +82,7 @@ impl Metrics {
         async move { work.await.map_err(|failure| failure.into_error(method)) }
     }
 
-    /// [`Metrics::call`] for a fetch: counts too whether it found work without a poll.
+    /// [`Metrics::call`] for a fetch: also counts whether it found work without a poll.
     pub(crate) fn fetch<T>(
         &self,
         method: &'static str,
@@ -92,7 +92,7 @@ impl Metrics {
         self.call(method, async move {
             let found = work.await;
             if matches!(found, Ok(Some(_))) && CALL.with(|call| get(&call.polls)) == 0 {
-                add(&self.hinted, 1);
+                add(&self.fetches_from_hints, 1);
             }
             found
         })
@@ -115,7 +115,7 @@ impl Metrics {
                 outcome = tracing::field::Empty,
             );
             let call = Arc::new(Call::default());
-            let mut running = Running {
+            let mut running = RunningCall {
                 metrics: self,
                 method,
                 call: Arc::clone(&call),
@@ -130,23 +130,23 @@ impl Metrics {
     }
 
     /// Counts a poll.
-    pub(crate) fn polled(&self) {
+    pub(crate) fn count_poll(&self) {
         add(&self.polls, 1);
         let _ = CALL.try_with(|call| add(&call.polls, 1));
     }
 
     /// Counts work that was taken after the lock of another process expired.
-    pub(crate) fn stole(&self) {
+    pub(crate) fn count_steal(&self) {
         add(&self.steals, 1);
     }
 
     /// Counts messages that were delivered to other instances.
-    pub(crate) fn delivered(&self, count: usize) {
-        add(&self.delivered, count as u64);
+    pub(crate) fn count_delivered(&self, count: usize) {
+        add(&self.messages_delivered, count as u64);
     }
 
     /// Sets the age of the oldest outbox that was not delivered after its commit.
-    pub(crate) fn outbox_age(&self, age_ms: Option<u64>) {
+    pub(crate) fn set_outbox_age(&self, age_ms: Option<u64>) {
         self.outbox_age.store(age_ms.map_or(0, |age| age.saturating_add(1)), Ordering::Relaxed);
     }
 
@@ -165,9 +165,9 @@ impl Metrics {
             throttles: sum(|method| method.throttles),
             retries: sum(|method| method.retries),
             polls: get(&self.polls),
-            fetches_from_hints: get(&self.hinted),
+            fetches_from_hints: get(&self.fetches_from_hints),
             steals: get(&self.steals),
-            messages_delivered: get(&self.delivered),
+            messages_delivered: get(&self.messages_delivered),
             outbox_age_ms: get(&self.outbox_age).checked_sub(1),
             clock_offset_ms: clock.offset_ms(),
             methods: methods.into_iter().map(|(name, method)| (name.to_owned(), method)).collect(),
@@ -200,8 +200,8 @@ impl Call {
     }
 }
 
-/// Counts work of another task for the current call.
-pub(crate) fn carried<T>(work: impl Future<Output = T>) -> impl Future<Output = T> {
+/// Counts the requests of `work`, which runs in another task, for the current call.
+pub(crate) fn for_current_call<T>(work: impl Future<Output = T>) -> impl Future<Output = T> {
     let call = CALL.try_with(Arc::clone);
     async move {
         match call {
@@ -220,7 +220,7 @@ enum CallOutcome {
 }
 
 /// A running call. Dropping it adds its sums to its method.
-struct Running<'a> {
+struct RunningCall<'a> {
     metrics: &'a Metrics,
     method: &'static str,
     call: Arc<Call>,
@@ -229,7 +229,7 @@ struct Running<'a> {
     outcome: CallOutcome,
 }
 
-impl Drop for Running<'_> {
+impl Drop for RunningCall<'_> {
     fn drop(&mut self) {
         let (cost, elapsed) = (self.call.cost(), self.since.elapsed());
         self.span.record("requests", cost.requests);
@@ -290,11 +290,11 @@ pub(crate) struct DriverObserver {
 impl Observer for DriverObserver {
     fn ended(&self, operation: &EndedOperation<'_>) {
         if let Some(date) = operation.date() {
-            self.clock.learn(date, operation.diagnostics.elapsed());
+            self.clock.observe_date(date, operation.diagnostics.elapsed());
         }
         let cost = Cost::of(operation);
         if CALL.try_with(|call| call.add(&cost)).is_err() {
-            // Heartbeats. They do not change what `count_cache` counts.
+            // These are heartbeats. They do not change the counts of `count_cache`.
             return self.metrics.add(OTHER, |method| cost.add_to(method));
         }
         if !operation.verb.is_read() {

@@ -1,5 +1,6 @@
-//! The repair signal tells the reconciler of this process that there is something
-//! to repair: work that this process (`leave_work`) or another one (`call`) left behind.
+//! The repair signal tells the reconciler of this process about unfinished work after a
+//! commit: of this process (`record_unfinished_work`), or of another process, found by a
+//! poll (`wake_reconciler`).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,29 +8,29 @@ use tokio::sync::Notify;
 
 #[derive(Debug, Default)]
 pub(crate) struct RepairSignal {
-    called: Notify,
-    /// This process has left work since the reconciler last asked.
-    has_left_work: AtomicBool,
+    wake: Notify,
+    /// Whether this process has left work unfinished since the reconciler last asked.
+    has_unfinished_work: AtomicBool,
 }
 
 impl RepairSignal {
-    /// A poll has found work that another process left behind.
-    pub(crate) fn call(&self) {
-        self.called.notify_one();
+    /// Wakes the reconciler: a poll has found unfinished work of another process.
+    pub(crate) fn wake_reconciler(&self) {
+        self.wake.notify_one();
     }
 
-    /// Waits for the next call.
-    pub(crate) async fn called(&self) {
-        self.called.notified().await;
+    /// Waits for the next `wake_reconciler`.
+    pub(crate) async fn woken(&self) {
+        self.wake.notified().await;
     }
 
-    /// This process could not finish something after a commit.
-    pub(crate) fn leave_work(&self) {
-        self.has_left_work.store(true, Ordering::Release);
+    /// Records that this process could not finish its work after a commit.
+    pub(crate) fn record_unfinished_work(&self) {
+        self.has_unfinished_work.store(true, Ordering::Release);
     }
 
-    /// Whether this process has left work since the last call of this method.
-    pub(crate) fn take_left_work(&self) -> bool {
-        self.has_left_work.swap(false, Ordering::AcqRel)
+    /// Whether this process has left work unfinished since the last call of this method.
+    pub(crate) fn take_unfinished_work(&self) -> bool {
+        self.has_unfinished_work.swap(false, Ordering::AcqRel)
     }
 }

@@ -12,9 +12,9 @@ use crate::documents::lock_token::nonce;
 use crate::sync::lock;
 use crate::timing::LATE_ATTEMPT_MAX;
 
-/// How often a target records its next number. The low-water mark may therefore rise up to this
-/// much later than [`LATE_ATTEMPT_MAX`] allows.
-const MARK_EVERY: Duration = Duration::from_secs(10);
+/// How often a target records its next number. The low-water mark may therefore rise up
+/// to this much later than [`LATE_ATTEMPT_MAX`] allows.
+const RECORD_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The most targets. When there are more, targets without messages in flight are
 /// forgotten, and this process gets a new sender id for them.
@@ -26,15 +26,19 @@ pub(crate) struct Sequencer {
     targets: Mutex<HashMap<String, Target>>,
 }
 
+/// The messages of this process to one instance.
 #[derive(Debug)]
 struct Target {
+    /// The sender id that this process has for this target.
     sender: String,
+    /// The number of the next message.
     next: u64,
+    /// The numbers of the messages that are being sent.
     in_flight: BTreeSet<u64>,
     /// No message with a lower number will arrive again.
     low_water_mark: u64,
     /// The values that `next` had at recent times.
-    marks: VecDeque<(Instant, u64)>,
+    recent_next: VecDeque<(Instant, u64)>,
 }
 
 /// A message that is being sent. It is in flight until this value is dropped.
@@ -49,6 +53,7 @@ pub(crate) struct InFlight<'a> {
 }
 
 impl Sequencer {
+    /// Numbers a message to a target.
     pub(crate) fn begin(&self, target: &str) -> InFlight<'_> {
         let mut targets = lock(&self.targets);
         if targets.len() >= TARGETS_MAX && !targets.contains_key(target) {
@@ -59,7 +64,7 @@ impl Sequencer {
             next: 0,
             in_flight: BTreeSet::new(),
             low_water_mark: 0,
-            marks: VecDeque::new(),
+            recent_next: VecDeque::new(),
         });
         let (number, low_water_mark) = entry.begin(Instant::now());
         InFlight {
@@ -74,11 +79,13 @@ impl Sequencer {
 
 impl Target {
     fn begin(&mut self, now: Instant) -> (u64, u64) {
-        while let Some((_, number)) = self.marks.pop_front_if(|(then, _)| *then + LATE_ATTEMPT_MAX <= now) {
+        while let Some((_, number)) =
+            self.recent_next.pop_front_if(|(then, _)| *then + LATE_ATTEMPT_MAX <= now)
+        {
             self.low_water_mark = number;
         }
-        if self.marks.back().is_none_or(|(then, _)| *then + MARK_EVERY <= now) {
-            self.marks.push_back((now, self.next));
+        if self.recent_next.back().is_none_or(|(then, _)| *then + RECORD_INTERVAL <= now) {
+            self.recent_next.push_back((now, self.next));
         }
         let number = self.next;
         self.next += 1;
@@ -107,18 +114,21 @@ mod tests {
         assert_eq!((stuck.number, stuck.low_water_mark), (0, 0));
         for number in 1..500 {
             tokio::time::advance(Duration::from_secs(1)).await;
-            let ticket = sequencer.begin("a");
-            assert_eq!((ticket.number, ticket.low_water_mark, &ticket.sender), (number, 0, &stuck.sender));
+            let in_flight = sequencer.begin("a");
+            assert_eq!(
+                (in_flight.number, in_flight.low_water_mark, &in_flight.sender),
+                (number, 0, &stuck.sender)
+            );
         }
         let sender = stuck.sender.clone();
         drop(stuck);
         for number in 500..600 {
             tokio::time::advance(Duration::from_secs(1)).await;
-            let ticket = sequencer.begin("a");
-            assert_eq!(&ticket.sender, &sender);
-            let age = number - ticket.low_water_mark;
+            let in_flight = sequencer.begin("a");
+            assert_eq!(&in_flight.sender, &sender);
+            let age = number - in_flight.low_water_mark;
             assert!(
-                age >= LATE_ATTEMPT_MAX.as_secs() && age <= (LATE_ATTEMPT_MAX + MARK_EVERY).as_secs(),
+                age >= LATE_ATTEMPT_MAX.as_secs() && age <= (LATE_ATTEMPT_MAX + RECORD_INTERVAL).as_secs(),
                 "{age}"
             );
         }

@@ -9,12 +9,12 @@ use crate::sync::lock;
 /// Owners and their sessions.
 #[derive(Debug, Default)]
 pub(crate) struct SessionTable {
-    owners: Mutex<HashMap<String, Owned>>,
+    owners: Mutex<HashMap<String, OwnerSessions>>,
 }
 
 /// The sessions of one owner that this process knows.
 #[derive(Debug, Default)]
-struct Owned {
+struct OwnerSessions {
     names: HashSet<String>,
     /// Whether sessions from before this process started are included.
     is_complete: bool,
@@ -45,8 +45,9 @@ impl SessionTable {
         lock(&self.owners).get(owner).is_some_and(|owned| owned.is_complete)
     }
 
-    /// Adds what storage knows of these owners: pairs of owner and session.
-    pub(crate) fn complete(&self, owners: &[&str], found: impl IntoIterator<Item = (String, String)>) {
+    /// Adds the stored sessions of these owners, as pairs of owner and session. The table
+    /// is complete for these owners then.
+    pub(crate) fn add_stored(&self, owners: &[&str], found: impl IntoIterator<Item = (String, String)>) {
         let mut all = lock(&self.owners);
         for owner in owners {
             all.entry((*owner).to_owned()).or_default().is_complete = true;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::failure::Failure;
-use crate::ops::activity::{ATTEMPTS_MAX, activity_lock};
+use crate::ops::activity::{ATTEMPTS_MAX, held_lock};
 use crate::ops::core::Core;
 use crate::store::{ConflictBudget, RETRY_FOR, SharedDocument, retry_until, unless_stale, without_content};
 
@@ -16,7 +16,7 @@ pub(crate) async fn run(
     delay: Option<Duration>,
     ignore_attempt: bool,
 ) -> Result<(), Failure> {
-    let (token, held) = activity_lock::of(core, token).await?;
+    let (token, held) = held_lock::find(core, token).await?;
     let mut held = held.lock().await;
     let until = Instant::now() + RETRY_FOR;
     let mut budget = ConflictBudget::new(SharedDocument::Activity(&token.id), ATTEMPTS_MAX);
@@ -37,11 +37,11 @@ pub(crate) async fn run(
         let options = || without_content().with_witness(next.id.as_str(), "/visibleAt", next.visible_at.0);
         let put = || core.store.put(&next.instance_id, &next.id, &next, &etag, options());
         let Some(etag) = unless_stale(retry_until(until, put).await)? else {
-            activity_lock::refresh(core, &token, &mut held).await?;
+            held_lock::refresh(core, &token, &mut held).await?;
             continue;
         };
         core.activity_locks.remove(&token.nonce);
-        core.hints.activities.tell(|hints| hints.offer((next, etag)));
+        core.hints.activities.update_and_wake(|hints| hints.offer((next, etag)));
         return Ok(());
     }
 }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::documents::lock_token::{LockToken, nonce};
 use crate::documents::{Activity, Garbage, Message};
 use crate::failure::Failure;
-use crate::ops::activity::{ATTEMPTS_MAX, activity_lock, prefetch, sessions};
+use crate::ops::activity::{ATTEMPTS_MAX, held_lock, prefetch, sessions};
 use crate::ops::core::Core;
 use crate::ops::payload::{self, PreparedMessage};
 use crate::ops::repair::garbage;
@@ -19,9 +19,9 @@ use crate::process::lock_table::LockedActivity;
 use crate::store::{ConflictBudget, SharedDocument, Store, batch_without_content, retry_until};
 
 pub(crate) async fn run(core: &Core, token: &str, completion: Option<&WorkItem>) -> Result<(), Failure> {
-    let (token, held) = activity_lock::of(core, token).await?;
+    let (token, held) = held_lock::find(core, token).await?;
     let mut held = held.lock().await;
-    token_lock::check(held.until)?;
+    token_lock::check_not_expired(held.until)?;
     // This worker fetches again after the ack.
     let worker = held.worker.clone();
     let (acked, ()) =
@@ -42,15 +42,15 @@ async fn complete(
         }
         None => None,
     };
-    let end = End { garbage: garbage_of(&core.clock, held), completion };
+    let replacement = Replacement { garbage: garbage_of(&core.clock, held), completion };
     let mut budget = ConflictBudget::new(SharedDocument::Activity(&token.id), ATTEMPTS_MAX);
     let is_answered = loop {
         budget.spend()?;
-        if let Some(is_answered) = write(core, token, held, &end).await? {
+        if let Some(is_answered) = write(core, token, held, &replacement).await? {
             break is_answered;
         }
     };
-    conclude(core, token, held, end, is_answered).await;
+    finish(core, token, held, replacement, is_answered).await;
     // A caller that waits for the same lock must fail.
     held.until = Instant::now();
     Ok(())
@@ -62,34 +62,35 @@ async fn write(
     core: &Core,
     token: &LockToken,
     held: &mut LockedActivity,
-    end: &End,
+    replacement: &Replacement,
 ) -> Result<Option<bool>, Failure> {
-    token_lock::check(held.until)?;
+    token_lock::check_not_expired(held.until)?;
     let etag = held.activity.etag.clone();
-    let send = || async { Ok(core.store.container.batch(as_batch(token, end, &etag)?).await?) };
+    let send = || async { Ok(core.store.container.batch(as_batch(token, replacement, &etag)?).await?) };
     match retry_until(held.until, send).await {
         // A batch that was found applied by its witness has no results.
         Ok(results) => Ok(Some(results.get(0).is_some())),
         Err(Failure::Storage(error)) if error.is_precondition_failed() || error.is_not_found() => {
-            let Err(failure) = activity_lock::refresh(core, token, held).await else { return Ok(None) };
-            match retry_until(held.until, || is_done(&core.store, token)).await? {
+            let Err(failure) = held_lock::refresh(core, token, held).await else { return Ok(None) };
+            match retry_until(held.until, || was_completed(&core.store, token)).await? {
                 true => Ok(Some(false)),
                 false => Err(failure),
             }
         }
         // The completion exists: the same activity was completed before.
-        Err(Failure::Storage(error)) if error.is_conflict() => {
-            Err(Failure::Refused(format!("activity {} was completed before", token.id)))
-        }
+        Err(Failure::Storage(error)) if error.is_conflict() => Err(Failure::Refused(format!(
+            "activity {} of {} was completed before; this result is dropped",
+            token.id, token.instance
+        ))),
         Err(failure) => Err(failure),
     }
 }
 
-/// Whether an activity that is gone was removed by an ack of this lock whose answer
-/// was lost and whose completion was consumed since. Only a deletion of the instance
-/// removes it otherwise: a cancellation leaves a document, and other workers take it
-/// only after the lock has expired.
-async fn is_done(store: &Store, token: &LockToken) -> Result<bool, Failure> {
+/// Whether an activity that is gone was completed under this lock: the answer of the ack
+/// was lost, and the completion was consumed since. Nothing but a deletion of the instance
+/// could have removed the activity otherwise: a cancellation leaves a tombstone, and other
+/// workers take the activity only after the lock has expired.
+async fn was_completed(store: &Store, token: &LockToken) -> Result<bool, Failure> {
     if store.find::<serde_json::Value>(&token.instance, &token.id).await?.is_some() {
         return Ok(false);
     }
@@ -100,7 +101,7 @@ async fn is_done(store: &Store, token: &LockToken) -> Result<bool, Failure> {
 }
 
 /// The documents that replace an activity.
-struct End {
+struct Replacement {
     completion: Option<PreparedMessage>,
     /// The activity's input, if it is stored in parts.
     garbage: Option<Garbage>,
@@ -113,20 +114,26 @@ fn garbage_of(clock: &HybridClock, held: &LockedActivity) -> Option<Garbage> {
     Some(Garbage { parts: vec![parts], ..blank })
 }
 
-/// Updates this process after the ack. When the answer was lost, the completion may
+/// Updates the hints, the session and the garbage after the ack. When the answer was lost, the completion may
 /// have been found and consumed in the meantime, so the instance must be read.
-async fn conclude(core: &Core, token: &LockToken, held: &LockedActivity, end: End, is_answered: bool) {
+async fn finish(
+    core: &Core,
+    token: &LockToken,
+    held: &LockedActivity,
+    replacement: Replacement,
+    is_answered: bool,
+) {
     core.activity_locks.remove(&token.nonce);
-    core.hints.activities.quietly(|hints| hints.forget(&token.instance, &token.id));
-    if let Some(PreparedMessage { message, .. }) = end.completion {
-        core.hints.instances.tell(|hints| match is_answered {
+    core.hints.activities.with(|hints| hints.forget(&token.instance, &token.id));
+    if let Some(PreparedMessage { message, .. }) = replacement.completion {
+        core.hints.instances.update_and_wake(|hints| match is_answered {
             true => hints.add_message(message),
-            false => hints.hint(&message.instance_id, message.visible_at),
+            false => hints.add_due(&message.instance_id, message.visible_at),
         });
     }
-    sessions::touch(&core.store, &core.clock, held.activity.value.session_id.as_deref()).await;
-    if let Some(garbage) = end.garbage {
-        garbage::run(core, garbage).await;
+    sessions::record_use(&core.store, &core.clock, held.activity.value.session_id.as_deref()).await;
+    if let Some(garbage) = replacement.garbage {
+        garbage::collect_in_background(core, garbage).await;
     }
 }
 
@@ -150,14 +157,14 @@ fn completion_of(
     Ok(message)
 }
 
-fn as_batch(token: &LockToken, end: &End, etag: &Etag) -> Result<Batch, Failure> {
+fn as_batch(token: &LockToken, replacement: &Replacement, etag: &Etag) -> Result<Batch, Failure> {
     let mut batch = Batch::new(token.instance.as_str());
     batch.delete_if_match(&token.id, etag)?;
-    if let Some(garbage) = &end.garbage {
+    if let Some(garbage) = &replacement.garbage {
         batch.create(garbage)?;
     }
     let batch = batch.with_options(batch_without_content());
-    let Some(PreparedMessage { message, staged }) = &end.completion else { return Ok(batch) };
+    let Some(PreparedMessage { message, staged }) = &replacement.completion else { return Ok(batch) };
     let mut batch = batch.with_witness(message.id.as_str(), "/by", token.nonce.as_str());
     batch.create(message)?;
     if let Some(staged) = staged {

@@ -15,15 +15,15 @@ use crate::documents::text::Text;
 use crate::documents::{Activity, Versioned};
 use crate::failure::Failure;
 use crate::ops::activity::prefetch;
-use crate::ops::activity::sessions::{self, Claimed};
+use crate::ops::activity::sessions::{self, SessionClaim};
 use crate::ops::core::Core;
 use crate::ops::fetch_loop::{self, Queue};
 use crate::ops::payload;
 use crate::ops::set_aside::set_aside;
 use crate::ops::wait::FetchWait;
-use crate::process::hints::{Claimant, Hints, Ready};
+use crate::process::hints::{Claimant, Hints, OfferedActivity, ReadyActivity};
 use crate::process::interest::Interest;
-use crate::process::lock_table::{self, LockedActivity, Offered, Worker};
+use crate::process::lock_table::{self, LockedActivity, Worker};
 use crate::store::{unless_stale, without_content};
 
 pub(crate) type Fetched = (WorkItem, String, u32);
@@ -42,7 +42,7 @@ pub(crate) async fn run(
     let wait = FetchWait::new(&core.options, poll_timeout);
     let claimant = Claimant { tags, owner: session.map(|session| session.owner_id.as_str()) };
     let interest = Interest::Activities { tags: Tags::from(tags), owner: claimant.owner.map(str::to_owned) };
-    let ticket = core.poller.join(&core.membership, interest, !wait.is_long());
+    let ticket = core.poller.register(&core.membership, interest, !wait.is_long());
     let worker = prefetch::worker(&core.options, tags, lock_timeout, &wait);
     let queue = ActivityQueue { core, claimant, lock_timeout, session, worker };
     fetch_loop::run(core, &queue, &ticket, wait).await
@@ -59,7 +59,7 @@ struct ActivityQueue<'a> {
 
 impl<'a> Queue for ActivityQueue<'a> {
     type Item = Fetched;
-    type Waiting = WaitingWorker<'a>;
+    type WaitGuard = WaitGuard<'a>;
 
     fn wake(&self) -> &Notify {
         &self.core.hints.activities.wake
@@ -67,35 +67,35 @@ impl<'a> Queue for ActivityQueue<'a> {
 
     async fn take(&self) -> Result<Option<Fetched>, Failure> {
         let Core { hints, clock, .. } = self.core;
-        let ready = hints.activities.quietly(|hints| hints.take_ready(clock.now_ms(), &self.claimant));
+        let ready = hints.activities.with(|hints| hints.take_ready(clock.now_ms(), &self.claimant));
         if let Some(ready) = ready {
-            return Ok(Some(self.hand_over(unpacked(ready)?)));
+            return Ok(Some(self.into_fetched(decode_ready(ready)?)));
         }
         loop {
             let now = clock.stamp();
-            let Some(offer) = hints.activities.quietly(|hints| hints.take(now, &self.claimant)) else {
+            let Some(offer) = hints.activities.with(|hints| hints.take(now, &self.claimant)) else {
                 return Ok(None);
             };
             if let Some(locked) = lock(self.core, offer, self.lock_timeout, self.session).await? {
-                return Ok(Some(self.hand_over(locked)));
+                return Ok(Some(self.into_fetched(locked)));
             }
         }
     }
 
     fn next_hint(&self) -> Option<Stamp> {
         let now = self.core.clock.stamp();
-        self.core.hints.activities.quietly(|hints| hints.next(now, &self.claimant))
+        self.core.hints.activities.with(|hints| hints.next_due(now, &self.claimant))
     }
 
-    fn begin_wait(&self) -> WaitingWorker<'a> {
-        WaitingWorker::new(&self.core.hints, self.claimant.tags, self.lock_timeout)
+    fn begin_wait(&self) -> WaitGuard<'a> {
+        WaitGuard::new(&self.core.hints, self.claimant.tags, self.lock_timeout)
     }
 }
 
 impl ActivityQueue<'_> {
-    /// Remembers the lock in this process and makes its token.
-    fn hand_over(&self, locked: Locked) -> Fetched {
-        let Locked { activity, etag, nonce, item } = locked;
+    /// Puts the lock into the lock table and returns the work item with its token.
+    fn into_fetched(&self, locked: LockedWorkItem) -> Fetched {
+        let LockedWorkItem { activity, etag, nonce, item } = locked;
         let Core { hints, clock, activity_locks, .. } = self.core;
         let execution = match &item {
             WorkItem::ActivityExecute { execution_id, .. } => *execution_id,
@@ -111,7 +111,7 @@ impl ActivityQueue<'_> {
         };
         let attempts = activity.attempt_count;
         // The activity is offered again when the lock expires.
-        hints.activities.quietly(|hints| hints.offer((activity.clone(), etag.clone())));
+        hints.activities.with(|hints| hints.offer((activity.clone(), etag.clone())));
         let held = LockedActivity {
             until: lock_table::deadline(activity.visible_at.ms(), clock.now_ms()),
             activity: Versioned { value: activity, etag },
@@ -124,26 +124,26 @@ impl ActivityQueue<'_> {
 
 /// Registers a worker as waiting, so that a commit can dispatch to it directly.
 /// Dropping it ends the wait.
-struct WaitingWorker<'a> {
+struct WaitGuard<'a> {
     hints: &'a Hints,
     number: u64,
 }
 
-impl<'a> WaitingWorker<'a> {
+impl<'a> WaitGuard<'a> {
     fn new(hints: &'a Hints, tags: &TagFilter, lease: Duration) -> Self {
-        let number = hints.activities.quietly(|hints| hints.wait(tags, lease));
-        WaitingWorker { hints, number }
+        let number = hints.activities.with(|hints| hints.add_waiting_worker(tags, lease));
+        WaitGuard { hints, number }
     }
 }
 
-impl Drop for WaitingWorker<'_> {
+impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
-        self.hints.activities.quietly(|hints| hints.leave(self.number));
+        self.hints.activities.with(|hints| hints.remove_waiting_worker(self.number));
     }
 }
 
 /// An activity with its lock, and its decoded work item.
-pub(super) struct Locked {
+pub(super) struct LockedWorkItem {
     pub(super) activity: Activity,
     pub(super) etag: Etag,
     pub(super) nonce: String,
@@ -154,10 +154,10 @@ pub(super) struct Locked {
 /// or its session.
 pub(super) async fn lock(
     core: &Core,
-    (mut activity, etag): Offered,
+    (mut activity, etag): OfferedActivity,
     lock_timeout: Duration,
     session: Option<&SessionFetchConfig>,
-) -> Result<Option<Locked>, Failure> {
+) -> Result<Option<LockedWorkItem>, Failure> {
     let texts = payload::read_texts(&core.store, &activity.instance_id, &[&activity.item]).await?;
     // The parts are gone if it was completed or cancelled in the meantime.
     let Some(text) = texts.into_iter().next().flatten() else { return Ok(None) };
@@ -167,9 +167,9 @@ pub(super) async fn lock(
     };
     let claimed = match (&activity.session_id, session) {
         (Some(id), Some(config)) => match sessions::claim(core, id, config).await? {
-            Claimed::Ours(undo) => Some(undo),
-            Claimed::Foreign => {
-                core.hints.activities.quietly(|hints| hints.offer((activity, etag)));
+            SessionClaim::Owned(undo) => Some(undo),
+            SessionClaim::HeldByOther => {
+                core.hints.activities.with(|hints| hints.offer((activity, etag)));
                 return Ok(None);
             }
         },
@@ -190,19 +190,25 @@ pub(super) async fn lock(
         return Ok(None);
     };
     if expired.is_some_and(|nonce| core.activity_locks.get(&nonce).is_none()) {
-        core.metrics.stole();
+        core.metrics.count_steal();
     }
-    Ok(Some(Locked { activity, etag, nonce, item }))
+    Ok(Some(LockedWorkItem { activity, etag, nonce, item }))
 }
 
 /// Decodes an activity that was locked before the fetch: by direct dispatch or by
 /// prefetch.
-fn unpacked(Ready { activity, etag, nonce, .. }: Ready) -> Result<Locked, Failure> {
+fn decode_ready(
+    ReadyActivity { activity, etag, nonce, .. }: ReadyActivity,
+) -> Result<LockedWorkItem, Failure> {
     let text = match &activity.item {
         Text::Inline(text) => text.as_str(),
         Text::InParts(_) => "",
     };
-    let item = serde_json::from_str(text)
-        .map_err(|error| Failure::Refused(format!("an activity of this process is unreadable: {error}")))?;
-    Ok(Locked { activity, etag, nonce, item })
+    let item = serde_json::from_str(text).map_err(|error| {
+        Failure::Refused(format!(
+            "the work item of activity {} of {} is unreadable: {error}",
+            activity.id, activity.instance_id
+        ))
+    })?;
+    Ok(LockedWorkItem { activity, etag, nonce, item })
 }

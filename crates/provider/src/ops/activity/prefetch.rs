@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use duroxide::providers::TagFilter;
 
-use crate::ops::activity::fetch::{self, Locked};
+use crate::ops::activity::fetch::{self, LockedWorkItem};
 use crate::ops::core::Core;
 use crate::ops::wait::FetchWait;
 use crate::options::config::{CommitTier, Options};
 use crate::process::clock::HybridClock;
-use crate::process::hints::{Claimant, Hints, Ready};
-use crate::process::lock_table::{Offered, Worker};
+use crate::process::hints::{Claimant, Hints, OfferedActivity, ReadyActivity};
+use crate::process::lock_table::Worker;
 
 /// What the next fetch of a worker will ask for. `None` for a fetch that looks once:
 /// its caller may not fetch again.
@@ -34,39 +34,39 @@ pub(super) fn worker(
 /// tries again.
 pub(super) async fn run(core: &Core, worker: Option<&Worker>) {
     let Some(worker) = worker else { return };
-    let mut returning = Returning::new(&core.hints, &core.clock, worker);
+    let mut returning = ReturningWorker::new(&core.hints, &core.clock, worker);
     let Some(offer) = returning.offer.take() else { return };
     match fetch::lock(core, offer.clone(), worker.lease, None).await {
-        Ok(Some(Locked { activity, etag, nonce, .. })) => {
-            let ready = Ready { activity, etag, nonce, lease: worker.lease };
-            core.hints.activities.tell(|hints| hints.ready(ready));
+        Ok(Some(LockedWorkItem { activity, etag, nonce, .. })) => {
+            let ready = ReadyActivity { activity, etag, nonce, lease: worker.lease };
+            core.hints.activities.update_and_wake(|hints| hints.add_ready(ready));
         }
         Ok(None) => {}
         Err(failure) => {
             tracing::debug!(?failure, "an activity was not prefetched");
-            core.hints.activities.tell(|hints| hints.offer(offer));
+            core.hints.activities.update_and_wake(|hints| hints.offer(offer));
         }
     }
 }
 
 /// A worker that will fetch again, registered in the hints.
-struct Returning<'a> {
+struct ReturningWorker<'a> {
     hints: &'a Hints,
-    offer: Option<Offered>,
+    offer: Option<OfferedActivity>,
     is_locking: bool,
 }
 
-impl<'a> Returning<'a> {
+impl<'a> ReturningWorker<'a> {
     fn new(hints: &'a Hints, clock: &HybridClock, worker: &Worker) -> Self {
         let claimant = Claimant { tags: &worker.tags, owner: None };
         let now = clock.stamp();
-        let offer = hints.activities.quietly(|hints| hints.returning(now, &claimant));
-        Returning { hints, is_locking: offer.is_some(), offer }
+        let offer = hints.activities.with(|hints| hints.worker_will_return(now, &claimant));
+        ReturningWorker { hints, is_locking: offer.is_some(), offer }
     }
 }
 
-impl Drop for Returning<'_> {
+impl Drop for ReturningWorker<'_> {
     fn drop(&mut self) {
-        self.hints.activities.quietly(|hints| hints.returned(self.is_locking));
+        self.hints.activities.with(|hints| hints.worker_returned(self.is_locking));
     }
 }

@@ -19,7 +19,7 @@ use crate::process::clock::HybridClock;
 use crate::process::session_table::SessionTable;
 use crate::store::{ConflictBudget, SharedDocument, Store, decode_row, retry_until, without_content};
 
-/// Attempts when another worker writes the session.
+/// The most attempts, when another worker writes the session.
 const ATTEMPTS_MAX: usize = 8;
 
 /// The longest wait of a fetch without a session while this process owns sessions.
@@ -45,34 +45,35 @@ pub(crate) fn poll_timeout(
 /// the runtime leaves between a renewal and the end of the locks.
 const RENEWAL_RETRY_FOR: Duration = Duration::from_secs(4);
 
-/// The outcome of a claim.
-pub(crate) enum Claimed {
-    /// Owned by this worker. `Undo` gives it back if the activity is lost.
-    Ours(Undo),
-    /// Owned by another worker.
-    Foreign,
+/// The outcome of the claim of a session.
+pub(crate) enum SessionClaim {
+    /// This worker owns the session. `release` undoes the claim if another worker gets the
+    /// activity.
+    Owned(ClaimUndo),
+    /// Another worker owns the session.
+    HeldByOther,
 }
 
-/// A claim that can be given back; empty when the worker owned the session before.
-pub(crate) struct Undo(Option<Versioned<Session>>);
+/// A claim that can be undone; empty if the worker owned the session before.
+pub(crate) struct ClaimUndo(Option<Versioned<Session>>);
 
 /// Claims a session, or renews it if this worker owns it.
 pub(crate) async fn claim(
     core: &Core,
     session: &str,
     config: &SessionFetchConfig,
-) -> Result<Claimed, Failure> {
+) -> Result<SessionClaim, Failure> {
     let (id, key) = session_document_key(session);
     let mut budget = ConflictBudget::new(SharedDocument::Session(session), ATTEMPTS_MAX);
     loop {
         budget.spend()?;
-        let found = find(&core.store, key, &id).await?;
+        let found = read_session(&core.store, key, &id).await?;
         let now = core.clock.now_ms();
-        let is_foreign = |held: &Session| held.owner != config.owner_id && held.locked_until > now;
-        if let Some(held) = found.as_ref().map(|found| &found.value).filter(|held| is_foreign(held)) {
+        let is_held_by_other = |held: &Session| held.owner != config.owner_id && held.locked_until > now;
+        if let Some(held) = found.as_ref().map(|found| &found.value).filter(|held| is_held_by_other(held)) {
             let (owner, until) = (held.owner.clone(), Stamp::at_ms(held.locked_until));
-            core.hints.activities.quietly(|hints| hints.foreign(session, owner, until));
-            return Ok(Claimed::Foreign);
+            core.hints.activities.with(|hints| hints.set_session_owner(session, owner, until));
+            return Ok(SessionClaim::HeldByOther);
         }
         let next = Session {
             id: id.clone(),
@@ -84,16 +85,16 @@ pub(crate) async fn claim(
             last_activity: now,
         };
         let is_new = found.as_ref().is_none_or(|held| held.value.owner != config.owner_id);
-        let Some(etag) = put(&core.store, &next, found.map(|found| found.etag)).await? else {
+        let Some(etag) = write_session(&core.store, &next, found.map(|found| found.etag)).await? else {
             continue;
         };
         core.sessions.insert(&config.owner_id, session);
-        return Ok(Claimed::Ours(Undo(is_new.then_some(Versioned { value: next, etag }))));
+        return Ok(SessionClaim::Owned(ClaimUndo(is_new.then_some(Versioned { value: next, etag }))));
     }
 }
 
 /// Gives back a session whose activity another worker has locked.
-pub(crate) async fn release(store: &Store, sessions: &SessionTable, Undo(claimed): Undo) {
+pub(crate) async fn release(store: &Store, sessions: &SessionTable, ClaimUndo(claimed): ClaimUndo) {
     let Some(Versioned { value, etag }) = claimed else { return };
     let options = without_content().with_if_match(&etag);
     if let Err(error) = store.container.delete_with(value.instance_id, &value.id, &options).await {
@@ -104,13 +105,13 @@ pub(crate) async fn release(store: &Store, sessions: &SessionTable, Undo(claimed
 
 /// Records that a session was used. Best effort: without it the session expires
 /// sooner.
-pub(crate) async fn touch(store: &Store, clock: &HybridClock, session: Option<&str>) {
+pub(crate) async fn record_use(store: &Store, clock: &HybridClock, session: Option<&str>) {
     let Some(session) = session else { return };
-    let (id, number) = session_document_key(session);
+    let (id, key) = session_document_key(session);
     let now = clock.now_ms();
     let Ok(patch) = Patch::new().set("/lastActivity", now) else { return };
     let patch = patch.with_condition(format!("FROM c WHERE c.lockedUntil > {now}"));
-    if let Err(error) = store.container.patch(number, &id, &patch).await {
+    if let Err(error) = store.container.patch(key, &id, &patch).await {
         tracing::debug!(%error, "the use of a session was not recorded");
     }
 }
@@ -127,7 +128,7 @@ pub(crate) async fn renew(
 ) -> Result<usize, Failure> {
     let until = Instant::now() + RENEWAL_RETRY_FOR;
     let (mut count, mut failed) = (0, None);
-    complete(store, sessions, owners).await?;
+    add_stored_sessions(store, sessions, owners).await?;
     for owner in owners {
         for session in sessions.names(owner) {
             let renew = || renew_one(store, clock, sessions, owner, &session, extend_for, idle_timeout);
@@ -142,7 +143,7 @@ pub(crate) async fn renew(
 
 /// Reads the sessions of owners that this process does not know completely, once
 /// each: an owner may have had sessions before its process restarted.
-async fn complete(store: &Store, sessions: &SessionTable, owners: &[&str]) -> Result<(), Failure> {
+async fn add_stored_sessions(store: &Store, sessions: &SessionTable, owners: &[&str]) -> Result<(), Failure> {
     let owners: Vec<&str> = owners.iter().copied().filter(|owner| !sessions.is_complete(owner)).collect();
     if owners.is_empty() {
         return Ok(());
@@ -151,11 +152,11 @@ async fn complete(store: &Store, sessions: &SessionTable, owners: &[&str]) -> Re
         "SELECT c.owner, c.session FROM c WHERE c.type = 'session' AND ARRAY_CONTAINS(@owners, c.owner)";
     let query = Query::new(text).with_parameter("@owners", owners.clone()).without_plan();
     let found: Vec<OwnedSession> = store.rows(query).await?;
-    sessions.complete(&owners, found.into_iter().map(|found| (found.owner, found.session)));
+    sessions.add_stored(&owners, found.into_iter().map(|found| (found.owner, found.session)));
     Ok(())
 }
 
-/// A row of that query.
+/// A row of the query for stored sessions.
 #[derive(Debug, Deserialize)]
 struct OwnedSession {
     owner: String,
@@ -171,12 +172,12 @@ async fn renew_one(
     extend_for: Duration,
     idle_timeout: Duration,
 ) -> Result<bool, Failure> {
-    let (id, number) = session_document_key(session);
+    let (id, key) = session_document_key(session);
     let mut budget = ConflictBudget::new(SharedDocument::Session(session), ATTEMPTS_MAX);
     loop {
         budget.spend()?;
         let now = clock.now_ms();
-        let held = find(store, number, &id).await?.filter(|held| held.value.owner == owner);
+        let held = read_session(store, key, &id).await?.filter(|held| held.value.owner == owner);
         let Some(Versioned { mut value, etag }) = held.filter(|held| held.value.locked_until > now) else {
             sessions.remove(owner, session);
             return Ok(false);
@@ -185,7 +186,7 @@ async fn renew_one(
             return Ok(false);
         }
         value.locked_until = value.locked_until.max(deadline_ms(now, extend_for));
-        if put(store, &value, Some(etag)).await?.is_some() {
+        if write_session(store, &value, Some(etag)).await?.is_some() {
             return Ok(true);
         }
     }
@@ -216,8 +217,8 @@ pub(crate) async fn clean_up(store: &Store, clock: &HybridClock) -> Result<usize
     Ok(count)
 }
 
-async fn find(store: &Store, number: u64, id: &str) -> Result<Option<Versioned<Session>>, Failure> {
-    match store.container.find::<Session>(number, id).await? {
+async fn read_session(store: &Store, key: u64, id: &str) -> Result<Option<Versioned<Session>>, Failure> {
+    match store.container.find::<Session>(key, id).await? {
         Some(item) => Ok(Some(Versioned { etag: item.etag()?.clone(), value: item.into_value() })),
         None => Ok(None),
     }
@@ -225,7 +226,11 @@ async fn find(store: &Store, number: u64, id: &str) -> Result<Option<Versioned<S
 
 /// Writes a session. `None` when another worker was faster. After an ambiguous
 /// failure the document is read: only this write has this owner and this lock end.
-async fn put(store: &Store, session: &Session, etag: Option<Etag>) -> Result<Option<Etag>, Failure> {
+async fn write_session(
+    store: &Store,
+    session: &Session,
+    etag: Option<Etag>,
+) -> Result<Option<Etag>, Failure> {
     let container = &store.container;
     let written = match &etag {
         Some(etag) => {
@@ -240,7 +245,7 @@ async fn put(store: &Store, session: &Session, etag: Option<Etag>) -> Result<Opt
             Ok(None)
         }
         Err(error) if error.kind() == ErrorKind::Ambiguous => {
-            let found = find(store, session.instance_id, &session.id).await?;
+            let found = read_session(store, session.instance_id, &session.id).await?;
             Ok(found.filter(|found| found.value == *session).map(|found| found.etag))
         }
         Err(error) => Err(error.into()),

@@ -1,14 +1,14 @@
 //! Deletes instances, all of a set or none.
 //!
 //! One instance is deleted by one conditional write: its state becomes a tombstone.
-//! `set` deletes several atomically.
+//! `two_phase` deletes several atomically.
 //!
 //! A child belongs to its parent's tree from the commit of its start on: started,
 //! queued, or still in the outbox. When the parent is deleted while a start is being
 //! delivered, the child's tombstone has the start among its consumed messages before
 //! it arrives.
 
-mod set;
+mod two_phase;
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ use crate::ops::repair::purge;
 use crate::process::clock::HybridClock;
 use crate::store::{ConflictBudget, SharedDocument, Store, decode_row, unless_stale};
 
-/// Attempts when turns of the instance change its state in the meantime.
+/// The most attempts, when turns of the instance change its state in the meantime.
 const ATTEMPTS_MAX: usize = 64;
 
 /// The most messages that a tombstone lists for deletion. Messages that the
@@ -36,7 +36,7 @@ const ATTEMPTS_MAX: usize = 64;
 /// for a start.
 const PURGE_MAX: usize = 10_000;
 
-pub(crate) use set::{advance, companions, settle};
+pub(crate) use two_phase::{advance_deletion, deleted_together, resolve_mark};
 
 pub(crate) async fn run(
     core: &Core,
@@ -51,8 +51,8 @@ pub(crate) async fn run(
     let mut result = DeleteInstanceResult::default();
     match Vec::from_iter(&set).as_slice() {
         [] => {}
-        [instance] => entomb(core, instance, None, force, &mut result).await?,
-        _ => set::delete(core, &set, force, &mut result).await?,
+        [instance] => write_tombstone(core, instance, None, force, &mut result).await?,
+        _ => two_phase::delete(core, &set, force, &mut result).await?,
     }
     Ok(result)
 }
@@ -62,7 +62,7 @@ pub(crate) async fn run(
 pub(crate) enum Force<'a> {
     None,
     All,
-    /// All except this one.
+    /// All except this instance.
     AllExcept(&'a str),
 }
 
@@ -98,39 +98,38 @@ struct Child {
     parent: String,
 }
 
-/// Children of these instances, with starts that are queued or still in an outbox.
-/// Outboxes are read first: a start that leaves one afterwards is queued.
+/// Children of these instances, including those whose start is queued or still in an
+/// outbox. Outboxes are read first: a start that leaves its outbox afterwards is queued.
 async fn children(store: &Store, parents: &BTreeSet<&str>) -> Result<Vec<Child>, Failure> {
-    let made = "SELECT c.instanceId, c.parentInstanceId AS parent FROM c WHERE c.type = 'history' AND \
+    let created = "SELECT c.instanceId, c.parentInstanceId AS parent FROM c WHERE c.type = 'history' AND \
                 ARRAY_CONTAINS(@parents, c.parentInstanceId)";
     let queued = "SELECT c.instanceId, c.startParent AS parent FROM c WHERE c.type = 'orch_queue' AND \
                   ARRAY_CONTAINS(@parents, c.startParent)";
     let mut found = Vec::new();
     for parent in parents {
-        let late = late(store, parent).await?;
         let child =
-            |late: MessageInDelivery| Child { instance_id: late.instance, parent: (*parent).to_owned() };
-        found.extend(late.into_iter().map(child));
+            |start: MessageInDelivery| Child { instance_id: start.instance, parent: (*parent).to_owned() };
+        found.extend(undelivered_starts(store, parent).await?.into_iter().map(child));
     }
     let parents: Vec<&str> = parents.iter().copied().collect();
-    for text in [made, queued] {
+    for text in [created, queued] {
         found.extend(store.rows(Query::new(text).with_parameter("@parents", parents.clone())).await?);
     }
     Ok(found)
 }
 
 /// Starts of children that an instance has committed and not yet delivered.
-async fn late(store: &Store, parent: &str) -> Result<Vec<MessageInDelivery>, Failure> {
+async fn undelivered_starts(store: &Store, parent: &str) -> Result<Vec<MessageInDelivery>, Failure> {
     let query = Query::new("SELECT * FROM c WHERE c.type = 'outbox'").in_partition(parent);
-    let mut late = Vec::new();
+    let mut undelivered = Vec::new();
     for row in store.rows::<Value>(query).await? {
         let messages = decode_row::<Outbox>(row)?.value.messages.into_iter();
         let starts = messages.filter(|message| message.start_parent.as_deref() == Some(parent));
-        late.extend(
+        undelivered.extend(
             starts.map(|message| MessageInDelivery { instance: message.instance_id, id: message.id }),
         );
     }
-    Ok(late)
+    Ok(undelivered)
 }
 
 /// Refuses a set that would leave a child without its parent.
@@ -157,9 +156,10 @@ pub(crate) async fn tree(store: &Store, root: &str) -> Result<Vec<String>, Failu
     Ok(all)
 }
 
-/// Replaces the state of an instance with a tombstone. Without `deletion` this write
-/// is the moment of the deletion; with it, the coordinator has decided before.
-async fn entomb(
+/// Replaces the state of an instance with a tombstone, and purges the instance. Without
+/// `deletion` this write deletes the instance. With it, the deletion is already committed
+/// by its coordinator.
+async fn write_tombstone(
     core: &Core,
     instance: &str,
     deletion: Option<&Deletion>,
@@ -177,69 +177,72 @@ async fn entomb(
         }
         match (deletion, mark) {
             (None, Some(operation)) => {
-                Box::pin(set::settle(core, instance, operation)).await?;
-                return Err(Failure::Contended(format!("{instance} is being deleted")));
+                Box::pin(two_phase::resolve_mark(core, instance, operation)).await?;
+                return Err(Failure::Contended(format!(
+                    "cannot delete {instance}: another deletion of it is under way"
+                )));
             }
-            // Deleted before, and perhaps created again.
+            // The instance was deleted before, and perhaps created again.
             (Some(ours), mark) if mark != Some(&ours.id) => return Ok(()),
             (Some(_), _) => {}
             (None, None) => {
-                // After the state was read: a turn that creates a child in the
-                // meantime changes the state, and the write below is refused.
+                // The children are checked after the state was read: a turn that creates a
+                // child in the meantime changes the state, and the write below is refused.
                 check_status(found.as_ref(), instance, force)?;
                 check_children(&core.store, &BTreeSet::from([instance])).await?;
             }
         }
-        let entries = purge::entries(&core.store, instance).await?;
-        let value = tombstone(&core.clock, instance, before, &entries, deletion);
+        let heads = purge::document_heads(&core.store, instance).await?;
+        let value = tombstone_of(&core.clock, instance, before, &heads, deletion);
         let etag = found.as_ref().map(|found| &found.etag);
         let put = core.store.put_state(&value, etag, "/ack", value.commit_nonce.clone().into()).await;
         let Some(etag) = unless_stale(put)? else { continue };
-        core.hints.instances.quietly(|hints| hints.idle(instance));
-        break (Versioned { value, etag }, count(before, &entries));
+        core.hints.instances.with(|hints| hints.found_idle(instance));
+        break (Versioned { value, etag }, count(before, &heads));
     };
     add_counts(result, &counted);
-    purge::finish(core, &tombstone).await
+    purge::run(core, &tombstone).await
 }
 
-fn tombstone(
+fn tombstone_of(
     clock: &HybridClock,
     instance: &str,
     before: Option<&State>,
-    entries: &[purge::DocumentHead],
+    heads: &[purge::DocumentHead],
     deletion: Option<&Deletion>,
 ) -> State {
-    let doomed = entries
+    let to_delete = heads
         .iter()
-        .filter(|entry| matches!(entry.document_type, Some(DocumentType::Message | DocumentType::Activity)));
-    let late = deletion
+        .filter(|head| matches!(head.document_type, Some(DocumentType::Message | DocumentType::Activity)));
+    let in_delivery = deletion
         .iter()
         .flat_map(|deletion| &deletion.in_delivery)
         .filter(|message| message.instance == instance);
-    let late: Vec<DedupEntry> =
-        late.map(|message| DedupEntry { id: message.id.clone(), low_water_mark: 0 }).collect();
+    let in_delivery: Vec<DedupEntry> =
+        in_delivery.map(|message| DedupEntry { id: message.id.clone(), low_water_mark: 0 }).collect();
     let now = clock.stamp();
     let mut dedup_record = before.map(|state| state.dedup_record.clone()).unwrap_or_default();
-    dedup_record.extend(&late, now.ms());
+    dedup_record.extend(&in_delivery, now.ms());
     State {
         document_type: DocumentType::Deleted,
         commit_nonce: nonce(),
         dedup_record,
         commit_number: before.map_or(0, |state| state.commit_number),
         deletion: deletion.map(|deletion| deletion.id.clone()),
-        purge: Some(doomed.map(|entry| entry.id.clone()).take(PURGE_MAX).collect()),
+        purge: Some(to_delete.map(|head| head.id.clone()).take(PURGE_MAX).collect()),
         repair_at: Some(now),
         ..State::blank(instance, before.map_or_else(nonce, |state| state.incarnation.clone()))
     }
 }
 
-fn count(before: Option<&State>, entries: &[purge::DocumentHead]) -> DeleteInstanceResult {
+/// The numbers that the deletion of one instance adds to the result.
+fn count(before: Option<&State>, heads: &[purge::DocumentHead]) -> DeleteInstanceResult {
     let of = |document_type: DocumentType| {
-        entries.iter().filter(|entry| entry.document_type == Some(document_type)).count() as u64
+        heads.iter().filter(|head| head.document_type == Some(document_type)).count() as u64
     };
     let mut result = DeleteInstanceResult {
         executions_deleted: of(DocumentType::Execution),
-        events_deleted: entries.iter().map(|entry| entry.events).sum(),
+        events_deleted: heads.iter().map(|head| head.events).sum(),
         queue_messages_deleted: of(DocumentType::Message) + of(DocumentType::Activity),
         ..DeleteInstanceResult::default()
     };
@@ -251,7 +254,7 @@ fn count(before: Option<&State>, entries: &[purge::DocumentHead]) -> DeleteInsta
     result
 }
 
-/// Adds up what was deleted.
+/// Adds the numbers of one deletion to a sum.
 pub(crate) fn add_counts(sum: &mut DeleteInstanceResult, one: &DeleteInstanceResult) {
     sum.instances_deleted += one.instances_deleted;
     sum.executions_deleted += one.executions_deleted;

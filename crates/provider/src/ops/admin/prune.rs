@@ -82,9 +82,12 @@ async fn remove(core: &Core, instance: &str, past: &Versioned<PastExecution>) ->
         }
     };
     if !retry_until(Instant::now() + RETRY_FOR, attempt).await? {
-        return Err(Failure::Contended(format!("{} changes while it is pruned", past.value.id)));
+        return Err(Failure::Contended(format!(
+            "cannot prune {} of {instance}: another process changed or pruned it at the same time",
+            past.value.id
+        )));
     }
-    garbage::run(core, garbage).await;
+    garbage::collect_in_background(core, garbage).await;
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use crate::documents::stamp::Stamp;
 use crate::documents::{Lock, STATE, State};
 use crate::failure::Failure;
 use crate::ops::core::Core;
-use crate::ops::orchestration::instance_lock;
+use crate::ops::orchestration::held_lock;
 use crate::process::lock_table::LockedInstance;
 use crate::store::{ConflictBudget, RETRY_FOR, SharedDocument, batch_without_content, retry_until};
 
@@ -26,7 +26,7 @@ pub(crate) async fn run(
     delay: Option<Duration>,
     ignore_attempt: bool,
 ) -> Result<(), Failure> {
-    let (token, held) = instance_lock::of(core, token).await?;
+    let (token, held) = held_lock::find(core, token).await?;
     let mut held = held.lock().await;
     let now = core.clock.stamp();
     let visible_at = delay.filter(|delay| !delay.is_zero()).map(|delay| now.plus(delay));
@@ -44,14 +44,14 @@ pub(crate) async fn run(
             Ok(_) => break,
             Err(failure) => match gone_message(&failure) {
                 Some(index) => gone.extend(messages.get(index).map(|(id, _)| id.clone())),
-                None if failure.is_stale() => instance_lock::refresh(core, &token, &mut held).await?,
+                None if failure.is_stale() => held_lock::refresh(core, &token, &mut held).await?,
                 None => return Err(failure),
             },
         }
     }
     core.instance_locks.remove(&token.nonce);
     core.store.state_cache.forget(&token.instance);
-    core.hints.instances.tell(|hints| hints.abandoned(&token.instance, visible_at, now));
+    core.hints.instances.update_and_wake(|hints| hints.abandoned(&token.instance, visible_at, now));
     Ok(())
 }
 

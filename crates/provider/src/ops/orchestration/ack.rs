@@ -15,7 +15,7 @@ use crate::ops::core::Core;
 use crate::ops::orchestration::commit::{CommitOutcome, CommitPreconditions, WrittenEtags, commit};
 use crate::ops::orchestration::deliver;
 use crate::ops::orchestration::direct_dispatch::DirectDispatch;
-use crate::ops::orchestration::instance_lock;
+use crate::ops::orchestration::held_lock;
 use crate::ops::orchestration::stage;
 use crate::ops::orchestration::unpack;
 use crate::ops::repair::garbage;
@@ -31,9 +31,9 @@ use crate::store::{ConflictBudget, SharedDocument, Store, retry_until};
 const REPLANS_MAX: usize = 16;
 
 pub(crate) async fn run(core: &Core, token: &str, ack: TurnAck) -> Result<(), Failure> {
-    let (token, held) = instance_lock::of(core, token).await?;
+    let (token, held) = held_lock::find(core, token).await?;
     let mut held = held.lock().await;
-    token_lock::check(held.until)?;
+    token_lock::check_not_expired(held.until)?;
     let nonce = nonce();
     let mut budget = ConflictBudget::new(SharedDocument::State(&token.instance), REPLANS_MAX);
     let committed = loop {
@@ -43,7 +43,7 @@ pub(crate) async fn run(core: &Core, token: &str, ack: TurnAck) -> Result<(), Fa
         }
     };
     let Committed { plan, etags, dispatch } = committed;
-    conclude(core, &token, &mut held, ack, plan, etags, dispatch).await;
+    finish_turn(core, &token, &mut held, ack, plan, etags, dispatch).await;
     Ok(())
 }
 
@@ -74,13 +74,13 @@ async fn commit_turn<'a>(
             if retry_until(held.until, || is_applied(&core.store, token, nonce)).await? {
                 return Ok(Some(Committed { plan, etags: WrittenEtags::default(), dispatch }));
             }
-            instance_lock::refresh(core, token, held).await?;
-            token_lock::check(held.until)?;
+            held_lock::refresh(core, token, held).await?;
+            token_lock::check_not_expired(held.until)?;
             Ok(None)
         }
         // The messages that this process remembered are outdated.
         CommitOutcome::Refused(_) if !held.is_durable => {
-            instance_lock::lose(core, token);
+            held_lock::give_up(core, token);
             Err(Failure::LockLost)
         }
         CommitOutcome::Refused(error) => Err(Failure::Refused(error.to_string())),
@@ -126,7 +126,7 @@ async fn is_applied(store: &Store, token: &LockToken, nonce: &str) -> Result<boo
 
 /// Does the work after a commit: hints, dispatch, bundles, outboxes and garbage. If a
 /// step fails, the reconciler of any process repeats it.
-async fn conclude(
+async fn finish_turn(
     core: &Core,
     token: &LockToken,
     held: &mut LockedInstance,
@@ -137,22 +137,22 @@ async fn conclude(
 ) {
     core.instance_locks.remove(&token.nonce);
     let instance = token.instance.as_str();
-    let kept = keep(&core.store, held, ack, &plan.state, etags.state);
+    let cached = cache_state(&core.store, held, ack, &plan.state, etags.state);
     let now = core.clock.stamp();
     // Messages first: the next fetch of the instance must see them.
-    core.hints.instances.tell(|hints| {
+    core.hints.instances.update_and_wake(|hints| {
         for message in plan.messages.drain(..) {
             hints.add_message(message);
         }
-        if held.is_more {
-            hints.hint(instance, now.visible_at_once());
+        if held.has_more_messages {
+            hints.add_due(instance, now.visible_at_once());
         }
         if held.state.execution.pinned_version != plan.state.execution.pinned_version {
             hints.unpark(instance);
         }
         hints.committed(instance);
     });
-    dispatch.conclude(std::mem::take(&mut plan.activities), etags.activities).await;
+    dispatch.hand_over(std::mem::take(&mut plan.activities), etags.activities).await;
     let mut unpacked = Vec::new();
     for bundle in plan.bundles {
         match unpack::run(&core.store, &core.hints, instance, &bundle.id).await {
@@ -162,20 +162,20 @@ async fn conclude(
             }
         }
     }
-    if let Some(kept) = kept.filter(|_| !unpacked.is_empty()) {
-        forget_bundles(&core.store, &kept, &unpacked);
+    if let Some(cached) = cached.filter(|_| !unpacked.is_empty()) {
+        forget_bundles(&core.store, &cached, &unpacked);
     }
     for outbox in plan.outboxes {
-        deliver::run(core, outbox).await;
+        deliver::deliver_after_commit(core, outbox).await;
     }
     if let Some(garbage) = plan.garbage {
-        garbage::run(core, garbage).await;
+        garbage::collect_in_background(core, garbage).await;
     }
 }
 
 /// Puts the new state into the cache, for the next turn and for reads. Does nothing if
 /// the etag of the state or the history is not known.
-fn keep(
+fn cache_state(
     store: &Store,
     held: &mut LockedInstance,
     ack: TurnAck,
@@ -202,12 +202,12 @@ fn keep(
 
 /// Removes unpacked bundles from the cached state, so that the next turn does not
 /// look for them.
-fn forget_bundles(store: &Store, kept: &Arc<Snapshot>, unpacked: &[String]) {
+fn forget_bundles(store: &Store, cached: &Arc<Snapshot>, unpacked: &[String]) {
     let is_current =
-        store.state_cache.get(&kept.state.value.instance_id).is_some_and(|now| Arc::ptr_eq(&now, kept));
+        store.state_cache.get(&cached.state.value.instance_id).is_some_and(|now| Arc::ptr_eq(&now, cached));
     if is_current {
-        let mut state = kept.state.clone();
+        let mut state = cached.state.clone();
         state.value.bundles.retain(|bundle| !unpacked.contains(bundle));
-        store.state_cache.put(Arc::new(Snapshot { state, history: Arc::clone(&kept.history) }));
+        store.state_cache.put(Arc::new(Snapshot { state, history: Arc::clone(&cached.history) }));
     }
 }

@@ -17,7 +17,7 @@ use duroxide::providers::{DispatcherCapabilityFilter, WorkItem};
 use duroxide::{Event, EventKind};
 
 use crate::documents::stamp::Stamp;
-use crate::documents::{Message, State};
+use crate::documents::{Message, State, Versioned};
 use crate::failure::Failure;
 use crate::ops::admin::delete;
 use crate::ops::core::Core;
@@ -30,7 +30,7 @@ use crate::options::config::CommitTier;
 use crate::process::hints::Candidate;
 use crate::process::membership::Membership;
 
-use messages::{MESSAGES_MAX, Waiting, drop_stale, start_behind, waiting};
+use messages::{InstanceRead, MESSAGES_MAX, drop_stale, find_start, read_instance};
 
 /// The outcome of a claim.
 pub(crate) enum Claim {
@@ -43,7 +43,7 @@ pub(crate) enum Claim {
     Lost,
     /// The execution is pinned to a version that this dispatcher does not run.
     Incompatible,
-    /// The instance has messages, but none starts it. Holds the stamp of the last one.
+    /// The instance has messages, but none starts it. Holds the stamp of the last message.
     Unstarted(Stamp),
     /// The instance is being deleted.
     Deleting,
@@ -51,7 +51,7 @@ pub(crate) enum Claim {
     Unreadable,
 }
 
-/// What a dispatcher asks of a claim.
+/// The options of the dispatcher that claims.
 #[derive(Clone, Copy)]
 pub(crate) struct ClaimOptions<'a> {
     pub(crate) lock_timeout: Duration,
@@ -71,22 +71,12 @@ pub(crate) async fn claim(
     }
     let instance = candidate.instance.as_str();
     let now = core.clock.stamp();
-    let Waiting { state, messages, is_more } = waiting(&core.store, instance, now).await?;
-    if let Some(state) = &state {
-        if state.value.is_deleted() && state.value.purge.is_some() {
-            purge::finish(core, state).await?;
-            return Ok(Claim::Lost);
-        }
-        if let Some(operation) = &state.value.deletion {
-            delete::settle(core, instance, operation).await?;
-            return Ok(Claim::Deleting);
-        }
-        if let Some(lock) = state.value.lock.as_ref().filter(|lock| lock.until > now.ms()) {
-            return Ok(Claim::Locked(lock.until));
-        }
-        if !is_compatible(&state.value, options.filter) {
-            return Ok(Claim::Incompatible);
-        }
+    let InstanceRead { state, messages, has_more_messages } =
+        read_instance(&core.store, instance, now).await?;
+    if let Some(state) = &state
+        && let Some(refused) = check_state(core, state, now, options.filter).await?
+    {
+        return Ok(refused);
     }
     let before = state.as_ref().map(|state| &state.value).filter(|state| !state.is_deleted());
     let mut messages = drop_stale(&core.store, instance, before, &state, messages).await;
@@ -98,16 +88,16 @@ pub(crate) async fn claim(
         _ => Ok(Arc::default()),
     };
     let events = history.as_ref().map_or(&[][..], |history| history.as_slice());
-    if is_more && identity(before, events, &messages).is_none() {
-        let start = start_behind(&core.store, instance, now).await?;
+    if has_more_messages && identity(before, events, &messages).is_none() {
+        let start = find_start(&core.store, instance, now).await?;
         let start = drop_stale(&core.store, instance, before, &state, start).await;
         messages.truncate(MESSAGES_MAX - start.len());
         messages.splice(0..0, start);
     }
     let Some(identity) = identity(before, events, &messages) else {
-        let last =
-            if is_more { Some(now) } else { messages.iter().map(|(message, _)| message.enqueued_at).max() };
-        return unstarted(core, instance, &messages, last.unwrap_or_default()).await;
+        let newest = messages.iter().map(|(message, _)| message.enqueued_at).max().unwrap_or_default();
+        let last = if has_more_messages { now } else { newest };
+        return handle_unstarted(core, instance, &messages, last).await;
     };
     let is_optimistic = options.commit_tier >= CommitTier::Optimistic
         && is_first_attempt(&core.membership, candidate, before, &messages);
@@ -122,13 +112,44 @@ pub(crate) async fn claim(
         },
     };
     let attempts = &candidate.attempts;
-    let request =
-        LockRequest { instance, before: state, identity, history, kv_snapshot, messages, is_more, attempts };
+    let request = LockRequest {
+        instance,
+        before: state,
+        identity,
+        history,
+        kv_snapshot,
+        messages,
+        has_more_messages,
+        attempts,
+    };
     if is_optimistic {
-        return Ok(Claim::Taken(Box::new(request.in_memory(core, options.lock_timeout))));
+        return Ok(Claim::Taken(Box::new(request.lock_in_memory(core, options.lock_timeout))));
     }
-    let locked = request.durably(core, options.lock_timeout).await?;
+    let locked = request.lock_durably(core, options.lock_timeout).await?;
     Ok(locked.map_or(Claim::Lost, |locked| Claim::Taken(Box::new(locked))))
+}
+
+/// The outcome of a claim that the state refuses; `None` if the instance can be claimed.
+/// Continues a purge or a deletion of the instance.
+async fn check_state(
+    core: &Core,
+    state: &Versioned<State>,
+    now: Stamp,
+    filter: Option<&DispatcherCapabilityFilter>,
+) -> Result<Option<Claim>, Failure> {
+    let State { purge, deletion, lock, instance_id, .. } = &state.value;
+    if state.value.is_deleted() && purge.is_some() {
+        purge::run(core, state).await?;
+        return Ok(Some(Claim::Lost));
+    }
+    if let Some(operation) = deletion {
+        delete::resolve_mark(core, instance_id, operation).await?;
+        return Ok(Some(Claim::Deleting));
+    }
+    if let Some(lock) = lock.as_ref().filter(|lock| lock.until > now.ms()) {
+        return Ok(Some(Claim::Locked(lock.until)));
+    }
+    Ok((!is_compatible(&state.value, filter)).then_some(Claim::Incompatible))
 }
 
 /// Whether no process has attempted the turn before. Then the lock need not be written,
@@ -141,7 +162,7 @@ fn is_first_attempt(
     state: Option<&State>,
     messages: &[(Message, WorkItem)],
 ) -> bool {
-    let is_untouched = !candidate.is_suspect && state.is_none_or(|state| state.lock.is_none());
+    let is_untouched = !candidate.had_uncommitted_turn && state.is_none_or(|state| state.lock.is_none());
     let owned_since = membership.owned_since(&candidate.instance);
     let is_new = |message: &Message| {
         let is_written_here = candidate.messages.iter().any(|known| known.id == message.id);
@@ -191,7 +212,7 @@ pub(crate) fn identity(
 /// Handles messages to an instance that has not started. If all of them are queue
 /// messages, or older than the retention, they are dropped: duroxide's contract drops
 /// queue messages to an unknown instance. Otherwise they wait for the start.
-async fn unstarted(
+async fn handle_unstarted(
     core: &Core,
     instance: &str,
     messages: &[(Message, WorkItem)],

@@ -20,14 +20,14 @@ use crate::process::hints::Candidate;
 use crate::store::state_cache::Snapshot;
 use crate::timing::CLAIM_WITHOUT_READ_FOR;
 
-/// Claims an instance without a request. `None` when it must be read.
+/// Claims an instance without a request. `None` if the instance must be read first.
 pub(crate) fn claim(
     core: &Core,
     candidate: &Candidate,
     lock_timeout: Duration,
     filter: Option<&DispatcherCapabilityFilter>,
 ) -> Option<LockedItem> {
-    let is_known = !candidate.is_partial && !candidate.is_suspect && !candidate.messages.is_empty();
+    let is_known = !candidate.is_partial && !candidate.had_uncommitted_turn && !candidate.messages.is_empty();
     if !is_known || candidate.messages.iter().any(|message| message.attempt_count > 0) {
         return None;
     }
@@ -37,8 +37,8 @@ pub(crate) fn claim(
     let messages: Vec<(Message, WorkItem)> = candidate.messages.iter().map(decoded).collect::<Option<_>>()?;
     let snapshot = core.store.state_cache.get(&candidate.instance);
     let is_suitable = match &snapshot {
-        Some(snapshot) => continues(snapshot, &messages) && is_compatible(&snapshot.state.value, filter),
-        None => begins(&messages),
+        Some(snapshot) => can_continue(snapshot, &messages) && is_compatible(&snapshot.state.value, filter),
+        None => is_start(&messages),
     };
     if !is_suitable {
         return None;
@@ -48,7 +48,8 @@ pub(crate) fn claim(
         None => (None, Arc::default()),
     };
     let identity = identity(before.as_ref().map(|before| &before.value), &history, &messages)?;
-    let kv_snapshot = before.as_ref().map_or_else(|| Some(HashMap::new()), |before| values(&before.value))?;
+    let kv_snapshot =
+        before.as_ref().map_or_else(|| Some(HashMap::new()), |before| inline_kv(&before.value))?;
     let request = LockRequest {
         instance: &candidate.instance,
         before,
@@ -56,13 +57,13 @@ pub(crate) fn claim(
         history: Ok(history),
         kv_snapshot,
         messages,
-        is_more: false,
+        has_more_messages: false,
         attempts: &candidate.attempts,
     };
-    Some(request.in_memory(core, lock_timeout))
+    Some(request.lock_in_memory(core, lock_timeout))
 }
 
-/// Whether the messages are so old that the owner of their slot may claim them.
+/// Whether one of the messages is so old that the owner of the slot may claim it.
 fn is_old(candidate: &Candidate, now_ms: u64) -> bool {
     let oldest = candidate.messages.iter().map(|message| message.earliest_seen_at().ms()).min();
     oldest.is_some_and(|seen_ms| now_ms.saturating_sub(seen_ms) > CLAIM_WITHOUT_READ_FOR.as_millis() as u64)
@@ -74,7 +75,7 @@ fn decoded(message: &Message) -> Option<(Message, WorkItem)> {
 }
 
 /// The key-value pairs, if all are in the state document.
-fn values(state: &State) -> Option<HashMap<String, KvEntry>> {
+fn inline_kv(state: &State) -> Option<HashMap<String, KvEntry>> {
     let entry = |(key, value): (&String, &KvValue)| match &value.value {
         Text::Inline(text) => {
             Some((key.clone(), KvEntry { value: text.clone(), last_updated_at_ms: value.set_at_ms }))
@@ -85,11 +86,12 @@ fn values(state: &State) -> Option<HashMap<String, KvEntry>> {
 }
 
 /// Whether the cached state can continue with exactly these messages.
-fn continues(snapshot: &Snapshot, messages: &[(Message, WorkItem)]) -> bool {
+fn can_continue(snapshot: &Snapshot, messages: &[(Message, WorkItem)]) -> bool {
     let state = &snapshot.state.value;
     let is_free = state.lock.is_none() && state.deletion.is_none() && !state.is_deleted() && state.created;
     let is_expected = |(message, item): &(Message, WorkItem)| {
-        let is_ours = message.incarnation.as_ref().is_none_or(|inc| *inc == state.incarnation);
+        let is_for_this_incarnation =
+            message.incarnation.as_ref().is_none_or(|incarnation| *incarnation == state.incarnation);
         let is_completion = matches!(
             item,
             WorkItem::ActivityCompleted { .. }
@@ -99,13 +101,13 @@ fn continues(snapshot: &Snapshot, messages: &[(Message, WorkItem)]) -> bool {
                 | WorkItem::SubOrchFailed { .. }
                 | WorkItem::ContinueAsNew { .. }
         );
-        is_ours && is_completion
+        is_for_this_incarnation && is_completion
     };
     is_free && messages.iter().all(is_expected)
 }
 
 /// Whether the message starts an instance that this process has not seen. If the
 /// instance exists, the commit fails, and the next claim reads the state.
-fn begins(messages: &[(Message, WorkItem)]) -> bool {
+fn is_start(messages: &[(Message, WorkItem)]) -> bool {
     matches!(messages, [(message, WorkItem::StartOrchestration { .. })] if message.incarnation.is_none())
 }

@@ -37,13 +37,13 @@ pub(crate) struct WrittenEtags {
 /// The preconditions of a commit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CommitPreconditions<'a> {
-    /// The state's version; `None` when there is no document yet.
+    /// The etag of the state; `None` if there is no document yet.
     pub(crate) etag: Option<&'a Etag>,
     /// The record of staged documents, if the plan stages any.
     pub(crate) staged: Option<&'a Staged>,
 }
 
-/// Commits a plan; returns at about `until` at the latest.
+/// Commits a plan. Waits for the answer until about `until`.
 pub(crate) async fn commit(
     store: &Store,
     plan: &TurnPlan,
@@ -52,15 +52,16 @@ pub(crate) async fn commit(
     until: Instant,
 ) -> Result<CommitOutcome, Failure> {
     let timeout = until.saturating_duration_since(Instant::now()).max(TIMEOUT_MIN);
-    let activities = dispatch.stamped(&plan.activities);
+    let activities = dispatch.with_lease_ends(&plan.activities);
     let batch = as_batch(plan, &activities, preconditions)?
         .with_options(batch_without_content().with_timeout(timeout));
+    // The state is operation 0, and the activities follow it.
     let (first, last) = (1, plan.activities.len());
     match store.container.batch(batch).await {
         Ok(results) => {
-            let version = |index: usize| results.get(index)?.etag().cloned();
-            let activities = (first..=last).map(version).collect();
-            Ok(CommitOutcome::Committed(WrittenEtags { state: version(0), activities }))
+            let etag_of = |index: usize| results.get(index)?.etag().cloned();
+            let activities = (first..=last).map(etag_of).collect();
+            Ok(CommitOutcome::Committed(WrittenEtags { state: etag_of(0), activities }))
         }
         Err(error) if error.operation_index().is_none() => Err(error.into()),
         Err(error) if error.operation_index() == Some(0) && (is_gone(&error) || error.is_conflict()) => {
@@ -89,7 +90,7 @@ pub(crate) fn as_batch(
     let mut batch = Batch::new(plan.state.instance_id.as_str());
     fill(&mut batch, plan, activities, preconditions)
         .map_err(|error| Failure::Refused(format!("the turn is too large: {error}")))?;
-    debug_assert!(batch.bytes() <= COMMIT_BYTES_MAX, "{} bytes were planned to fit", batch.bytes());
+    debug_assert!(batch.bytes() <= COMMIT_BYTES_MAX, "the plan has {} bytes", batch.bytes());
     let nonce = plan.state.commit_nonce.as_str();
     Ok(batch.with_witness(STATE, "/ack", nonce))
 }
@@ -108,8 +109,8 @@ fn fill(
         batch.create(activity)?;
     }
     match preconditions.staged {
-        Some(staged) => publish(batch, plan, staged)?,
-        None => create(batch, plan)?,
+        Some(staged) => publish_staged(batch, plan, staged)?,
+        None => create_large(batch, plan)?,
     }
     for message in &plan.messages {
         batch.create(message)?;
@@ -138,7 +139,7 @@ fn fill(
 }
 
 /// Creates the large documents of a turn that stages none.
-fn create(batch: &mut Batch, plan: &TurnPlan) -> Result<(), Error> {
+fn create_large(batch: &mut Batch, plan: &TurnPlan) -> Result<(), Error> {
     for chunk in &plan.chunks {
         batch.create(chunk)?;
     }
@@ -156,7 +157,7 @@ fn create(batch: &mut Batch, plan: &TurnPlan) -> Result<(), Error> {
 
 /// Makes staged documents visible: deletes the record of the staging and gives them
 /// their type.
-fn publish(batch: &mut Batch, plan: &TurnPlan, staged: &Staged) -> Result<(), Error> {
+fn publish_staged(batch: &mut Batch, plan: &TurnPlan, staged: &Staged) -> Result<(), Error> {
     batch.delete_if_match(&staged.id, &staged.etag)?;
     for bundle in &plan.bundles {
         batch.patch(&bundle.id, &Patch::new().set("/type", DocumentType::Bundle)?)?;

@@ -25,40 +25,40 @@ const PARALLEL_MAX: usize = 16;
 
 /// Delivers an outbox after its commit. The empty outbox is deleted in the background.
 /// The reconciler repeats what fails.
-pub(crate) async fn run(core: &Core, outbox: Outbox) {
+pub(crate) async fn deliver_after_commit(core: &Core, outbox: Outbox) {
     let (instance, id) = (outbox.instance_id.clone(), outbox.id.clone());
     if core.should_delivery_fail() {
         tracing::warn!(instance, id, "a test makes this delivery fail");
-        core.repair.leave_work();
+        core.repair.record_unfinished_work();
         return;
     }
     let garbage = garbage_of(&outbox, core.clock.stamp());
-    if let Err(failure) = send(core, outbox, true).await {
+    if let Err(failure) = send_all(core, outbox, true).await {
         tracing::warn!(instance, id, ?failure, "messages wait for the reconciler");
-        core.repair.leave_work();
+        core.repair.record_unfinished_work();
         return;
     }
     let (store, repair) = (core.store.clone(), Arc::clone(&core.repair));
-    let removed = async move {
-        if let Err(failure) = remove(&store, &instance, &id, garbage).await {
+    let cleanup = async move {
+        if let Err(failure) = delete_outbox(&store, &instance, &id, garbage).await {
             tracing::warn!(instance, id, ?failure, "an empty outbox waits for the reconciler");
-            repair.leave_work();
+            repair.record_unfinished_work();
         }
     };
-    core.background.run(removed).await;
+    core.background.run(cleanup).await;
 }
 
 /// Delivers an outbox that the reconciler found, and deletes it.
-pub(crate) async fn attempt(core: &Core, outbox: Outbox) -> Result<(), Failure> {
+pub(crate) async fn deliver_again(core: &Core, outbox: Outbox) -> Result<(), Failure> {
     let (instance, id) = (outbox.instance_id.clone(), outbox.id.clone());
     let garbage = garbage_of(&outbox, core.clock.stamp());
-    send(core, outbox, false).await?;
-    remove(&core.store, &instance, &id, garbage).await
+    send_all(core, outbox, false).await?;
+    delete_outbox(&core.store, &instance, &id, garbage).await
 }
 
-/// Sends all messages. After the first attempt a message may have been consumed already.
-/// Then only a hint is added, without the message, so that the target's next claim reads.
-async fn send(core: &Core, outbox: Outbox, is_first: bool) -> Result<(), Failure> {
+/// Sends all messages. In a later attempt a message may have been consumed already: the
+/// hint is added without the message, so that the target's next claim reads.
+async fn send_all(core: &Core, outbox: Outbox, is_first_attempt: bool) -> Result<(), Failure> {
     let now = core.clock.stamp();
     let mut targets: BTreeMap<String, Vec<Message>> = BTreeMap::new();
     for message in outbox.messages {
@@ -71,26 +71,26 @@ async fn send(core: &Core, outbox: Outbox, is_first: bool) -> Result<(), Failure
         while under_way.len() < PARALLEL_MAX {
             let Some(messages) = targets.next() else { break };
             let store = core.store.clone();
-            let sent = to_one(store, outbox.instance_id.clone(), messages, now);
-            under_way.spawn(metrics::carried(sent));
+            let sent = send_to_one(store, outbox.instance_id.clone(), messages, now);
+            under_way.spawn(metrics::for_current_call(sent));
         }
         match under_way.join_next().await {
             Some(Ok(outcome)) => delivered.extend(outcome?),
             Some(Err(error)) => return Err(Failure::Contended(format!("a delivery was cancelled: {error}"))),
             None => return Ok(()),
         }
-        core.metrics.delivered(delivered.len());
-        core.hints.instances.tell(|hints| {
-            delivered.drain(..).for_each(|message| match is_first {
+        core.metrics.count_delivered(delivered.len());
+        core.hints.instances.update_and_wake(|hints| {
+            delivered.drain(..).for_each(|message| match is_first_attempt {
                 true => hints.add_message(message),
-                false => hints.hint(&message.instance_id, message.visible_at),
+                false => hints.add_due(&message.instance_id, message.visible_at),
             });
         });
     }
 }
 
-/// Delivers messages to one instance, in order. Returns them as they were written.
-async fn to_one(
+/// Sends messages to one instance, in order. Returns them as they were written.
+async fn send_to_one(
     store: Store,
     source: String,
     messages: Vec<Message>,
@@ -107,7 +107,7 @@ async fn to_one(
     Ok(delivered)
 }
 
-/// The record of the large texts of a delivered outbox.
+/// The garbage record for the large texts of a delivered outbox.
 fn garbage_of(outbox: &Outbox, now: Stamp) -> Option<Garbage> {
     let parts: Vec<PartsRef> =
         outbox.messages.iter().filter_map(|message| message.item.parts().cloned()).collect();
@@ -116,7 +116,12 @@ fn garbage_of(outbox: &Outbox, now: Stamp) -> Option<Garbage> {
 }
 
 /// Deletes an outbox and its large texts.
-async fn remove(store: &Store, instance: &str, id: &str, garbage: Option<Garbage>) -> Result<(), Failure> {
+async fn delete_outbox(
+    store: &Store,
+    instance: &str,
+    id: &str,
+    garbage: Option<Garbage>,
+) -> Result<(), Failure> {
     let removed = match &garbage {
         None => store.container.delete(instance, id).await.map(drop),
         Some(garbage) => {

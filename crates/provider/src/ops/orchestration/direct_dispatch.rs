@@ -19,7 +19,7 @@ use crate::ops::core::Core;
 use crate::options::config::CommitTier;
 use crate::plan::TurnPlan;
 use crate::process::clock::HybridClock;
-use crate::process::hints::{Hints, Ready};
+use crate::process::hints::{Hints, ReadyActivity};
 use crate::store::{RETRY_FOR, Store, retry_until};
 
 /// The direct dispatch of one plan's activities. `promises` has one entry per activity,
@@ -30,7 +30,7 @@ pub(crate) struct DirectDispatch<'a> {
     hints: &'a Hints,
     promises: Vec<Option<Promise>>,
     /// When the leases of the last attempt began, in milliseconds since 1970.
-    since_ms: AtomicU64,
+    leases_begin_ms: AtomicU64,
 }
 
 /// The waiting worker that gets an activity, and the lock it gets it with.
@@ -42,11 +42,11 @@ struct Promise {
 }
 
 impl<'a> DirectDispatch<'a> {
-    /// Finds waiting workers for a plan's activities and locks the activities for them.
+    /// Promises the activities of a plan to waiting workers, and locks these activities.
     pub(crate) fn promise(core: &'a Core, plan: &mut TurnPlan) -> Self {
         let is_on = core.options.commit_tier >= CommitTier::Optimistic && !plan.activities.is_empty();
         let promises = match is_on {
-            true => core.hints.activities.quietly(|hints| {
+            true => core.hints.activities.with(|hints| {
                 let promised = |activity: &mut Activity| {
                     let (worker, lease) = hints.promise(activity)?;
                     let nonce = nonce();
@@ -60,21 +60,21 @@ impl<'a> DirectDispatch<'a> {
         DirectDispatch::new(core, promises)
     }
 
-    /// A dispatch for a commit without activities.
+    /// A dispatch that promises no activity to a worker.
     pub(crate) fn disabled(core: &'a Core) -> Self {
         DirectDispatch::new(core, Vec::new())
     }
 
     fn new(core: &'a Core, promises: Vec<Option<Promise>>) -> Self {
         let Core { store, clock, hints, .. } = core;
-        DirectDispatch { store, clock, hints, promises, since_ms: AtomicU64::new(0) }
+        DirectDispatch { store, clock, hints, promises, leases_begin_ms: AtomicU64::new(0) }
     }
 
     /// The activities in the form that the next attempt of the commit writes: their leases
     /// begin now.
-    pub(crate) fn stamped(&self, activities: &[Activity]) -> Vec<Activity> {
+    pub(crate) fn with_lease_ends(&self, activities: &[Activity]) -> Vec<Activity> {
         let now_ms = self.clock.now_ms();
-        self.since_ms.store(now_ms, Ordering::Relaxed);
+        self.leases_begin_ms.store(now_ms, Ordering::Relaxed);
         let mut activities = activities.to_vec();
         for (activity, promise) in activities.iter_mut().zip(&self.promises) {
             if let Some(promise) = promise {
@@ -84,23 +84,23 @@ impl<'a> DirectDispatch<'a> {
         activities
     }
 
-    /// Called after the commit: hands promised activities to their workers, and offers the
-    /// others to all workers of this process.
-    pub(crate) async fn conclude(mut self, activities: Vec<Activity>, etags: Vec<Option<Etag>>) {
+    /// Hands promised activities to their workers after the commit, and offers the others to
+    /// all workers of this process.
+    pub(crate) async fn hand_over(mut self, activities: Vec<Activity>, etags: Vec<Option<Etag>>) {
         let promises = std::mem::take(&mut self.promises);
-        let since_ms = self.since_ms.load(Ordering::Relaxed);
+        let leases_begin_ms = self.leases_begin_ms.load(Ordering::Relaxed);
         let mut etags = etags.into_iter();
         let mut promises = promises.into_iter();
         for mut activity in activities {
             let etag = etags.next().flatten();
             match (promises.next().flatten(), etag) {
                 (Some(promise), Some(etag)) => {
-                    activity.visible_at = Stamp::at_ms(deadline_ms(since_ms, promise.lease));
-                    self.hand(activity, etag, &promise);
+                    activity.visible_at = Stamp::at_ms(deadline_ms(leases_begin_ms, promise.lease));
+                    self.make_ready(activity, etag, &promise);
                 }
-                (Some(promise), None) => self.find(activity, &promise).await,
+                (Some(promise), None) => self.read_and_make_ready(activity, &promise).await,
                 (None, Some(etag)) => {
-                    self.hints.activities.quietly(|hints| hints.offer((activity, etag)));
+                    self.hints.activities.with(|hints| hints.offer((activity, etag)));
                 }
                 // Without its etag the activity cannot be locked from here. A poll finds it.
                 (None, None) => {}
@@ -109,20 +109,20 @@ impl<'a> DirectDispatch<'a> {
         self.hints.activities.wake.notify_waiters();
     }
 
-    fn hand(&self, activity: Activity, etag: Etag, promise: &Promise) {
-        let ready = Ready { activity, etag, nonce: promise.nonce.clone(), lease: promise.lease };
-        self.hints.activities.quietly(|hints| {
-            hints.kept(promise.worker);
-            hints.ready(ready);
+    fn make_ready(&self, activity: Activity, etag: Etag, promise: &Promise) {
+        let ready = ReadyActivity { activity, etag, nonce: promise.nonce.clone(), lease: promise.lease };
+        self.hints.activities.with(|hints| {
+            hints.end_promise(promise.worker);
+            hints.add_ready(ready);
         });
     }
 
     /// Reads an activity whose etag is unknown because the answer was lost.
-    async fn find(&self, activity: Activity, promise: &Promise) {
+    async fn read_and_make_ready(&self, activity: Activity, promise: &Promise) {
         let find = || self.store.find::<Activity>(&activity.instance_id, &activity.id);
         match retry_until(Instant::now() + RETRY_FOR, find).await {
             Ok(Some(found)) if found.value.lock_nonce.as_deref() == Some(promise.nonce.as_str()) => {
-                self.hand(found.value, found.etag, promise);
+                self.make_ready(found.value, found.etag, promise);
             }
             Ok(_) => {}
             Err(failure) => {
@@ -137,14 +137,14 @@ impl<'a> DirectDispatch<'a> {
     }
 }
 
-/// Frees the workers for other promises when the commit failed.
+/// When the commit failed, ends the promises, so that the workers can get others.
 impl Drop for DirectDispatch<'_> {
     fn drop(&mut self) {
         if self.promises.is_empty() {
             return;
         }
-        self.hints.activities.quietly(|hints| {
-            self.promises.iter().flatten().for_each(|promise| hints.kept(promise.worker));
+        self.hints.activities.with(|hints| {
+            self.promises.iter().flatten().for_each(|promise| hints.end_promise(promise.worker));
         });
     }
 }

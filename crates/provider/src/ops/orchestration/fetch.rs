@@ -42,7 +42,7 @@ pub(crate) async fn run(
     let commit_tier = if is_tiered { core.options.commit_tier } else { CommitTier::Durable };
     let options = ClaimOptions { lock_timeout, filter, commit_tier };
     let queue = InstanceQueue { core, options, capability: Capability::of(filter) };
-    let ticket = core.poller.join(&core.membership, Interest::Instances, !wait.is_long());
+    let ticket = core.poller.register(&core.membership, Interest::Instances, !wait.is_long());
     fetch_loop::run(core, &queue, &ticket, wait).await
 }
 
@@ -55,7 +55,7 @@ struct InstanceQueue<'a> {
 
 impl Queue for InstanceQueue<'_> {
     type Item = Fetched;
-    type Waiting = ();
+    type WaitGuard = ();
 
     fn wake(&self) -> &Notify {
         &self.core.hints.instances.wake
@@ -80,7 +80,7 @@ impl Queue for InstanceQueue<'_> {
     }
 
     fn next_hint(&self) -> Option<Stamp> {
-        self.core.hints.instances.quietly(|hints| hints.next(dispatcher(&self.capability)))
+        self.core.hints.instances.with(|hints| hints.next_due(dispatcher(&self.capability)))
     }
 
     fn begin_wait(&self) {}
@@ -100,7 +100,7 @@ struct TakenHint<'a> {
 impl<'a> TakenHint<'a> {
     fn next(hints: &'a Hints, clock: &HybridClock, capability: &Capability) -> Option<Self> {
         let now = clock.stamp();
-        let candidate = hints.instances.quietly(|hints| hints.take(now, dispatcher(capability)))?;
+        let candidate = hints.instances.with(|hints| hints.take(now, dispatcher(capability)))?;
         Some(TakenHint { hints, candidate, is_settled: false })
     }
 
@@ -108,20 +108,20 @@ impl<'a> TakenHint<'a> {
     fn settle(mut self, outcome: Claim, now_ms: u64, capability: &Capability) -> Option<Fetched> {
         self.is_settled = true;
         let (queue, instance) = (&self.hints.instances, self.candidate.instance.as_str());
-        let block = |until: Stamp| queue.quietly(|hints| hints.block(instance, until));
+        let block = |until: Stamp| queue.with(|hints| hints.block(instance, until));
         let pause = |pause| block(Stamp::at_ms(now_ms).plus(pause));
         match outcome {
             Claim::Taken(found) => return Some(*found),
-            Claim::Idle => queue.quietly(|hints| hints.idle(instance)),
+            Claim::Idle => queue.with(|hints| hints.found_idle(instance)),
             Claim::Locked(until) => block(Stamp::at_ms(until)),
             Claim::Lost => pause(LOST_PAUSE),
             Claim::Deleting => pause(DELETING_PAUSE),
             Claim::Unreadable => pause(UNREADABLE_PAUSE),
             Claim::Unstarted(seen) => {
                 let now = Stamp::at_ms(now_ms);
-                queue.quietly(|hints| hints.park_unstarted(instance, seen, now, Instant::now()));
+                queue.with(|hints| hints.park_unstarted(instance, seen, now, Instant::now()));
             }
-            Claim::Incompatible => queue.quietly(|hints| hints.park(instance, dispatcher(capability))),
+            Claim::Incompatible => queue.with(|hints| hints.park(instance, dispatcher(capability))),
         }
         None
     }
@@ -130,7 +130,7 @@ impl<'a> TakenHint<'a> {
 impl Drop for TakenHint<'_> {
     fn drop(&mut self) {
         if !self.is_settled {
-            self.hints.instances.tell(|hints| hints.released(&self.candidate.instance));
+            self.hints.instances.update_and_wake(|hints| hints.released(&self.candidate.instance));
         }
     }
 }

@@ -34,7 +34,7 @@ pub(crate) struct Identity {
 /// The instance to lock, with all that its turn needs.
 pub(crate) struct LockRequest<'a> {
     pub(crate) instance: &'a str,
-    /// The stored state. Of a tombstone only the consumed ids and the commit number are
+    /// The stored state. Of a tombstone only the dedup record and the commit number are
     /// used.
     pub(crate) before: Option<Versioned<State>>,
     pub(crate) identity: Identity,
@@ -43,28 +43,28 @@ pub(crate) struct LockRequest<'a> {
     pub(crate) kv_snapshot: HashMap<String, KvEntry>,
     pub(crate) messages: Vec<(Message, WorkItem)>,
     /// There are more messages than this turn takes.
-    pub(crate) is_more: bool,
+    pub(crate) has_more_messages: bool,
     /// Attempts by this process that were never written, by message id.
     pub(crate) attempts: &'a BTreeMap<String, u32>,
 }
 
 impl LockRequest<'_> {
     /// Writes the lock. `None` when another process was faster.
-    pub(crate) async fn durably(
+    pub(crate) async fn lock_durably(
         self,
         core: &Core,
         lock_timeout: Duration,
     ) -> Result<Option<LockedItem>, Failure> {
-        let (state, attempts) = self.locked(lock_timeout, core.clock.now_ms());
+        let (state, attempt) = self.locked_state(lock_timeout, core.clock.now_ms());
         let nonce = state.lock.as_ref().map(|lock| lock.nonce.clone()).unwrap_or_default();
         let etag = self.before.as_ref().map(|before| &before.etag);
         match core.store.put_state(&state, etag, "/lock/n", nonce.into()).await {
             Ok(etag) => {
                 let expired = self.before.as_ref().and_then(|before| before.value.lock.as_ref());
                 if expired.is_some_and(|lock| core.instance_locks.get(&lock.nonce).is_none()) {
-                    core.metrics.stole();
+                    core.metrics.count_steal();
                 }
-                Ok(Some(self.handed(core, state, Some(etag), true, attempts)))
+                Ok(Some(self.into_locked_item(core, state, Some(etag), true, attempt)))
             }
             Err(Failure::Storage(error))
                 if error.is_conflict() || error.is_precondition_failed() || error.is_not_found() =>
@@ -76,15 +76,15 @@ impl LockRequest<'_> {
     }
 
     /// Keeps the lock in this process.
-    pub(crate) fn in_memory(self, core: &Core, lock_timeout: Duration) -> LockedItem {
-        let (state, attempts) = self.locked(lock_timeout, core.clock.now_ms());
+    pub(crate) fn lock_in_memory(self, core: &Core, lock_timeout: Duration) -> LockedItem {
+        let (state, attempt) = self.locked_state(lock_timeout, core.clock.now_ms());
         let etag = self.before.as_ref().map(|before| before.etag.clone());
-        self.handed(core, state, etag, false, attempts)
+        self.into_locked_item(core, state, etag, false, attempt)
     }
 
     /// The state with the lock in it, and the largest count of attempts. Counts
     /// continue from the message, from an expired lock, or from this process.
-    fn locked(&self, lock_timeout: Duration, now_ms: u64) -> (State, u32) {
+    fn locked_state(&self, lock_timeout: Duration, now_ms: u64) -> (State, u32) {
         let mut state = match &self.before {
             Some(before) if !before.value.is_deleted() => before.value.clone(),
             Some(before) => State {
@@ -95,52 +95,53 @@ impl LockRequest<'_> {
             None => State::blank(self.instance, nonce()),
         };
         let expired = state.lock.take().map(|lock| lock.attempts).unwrap_or_default();
-        let attempts = |message: &Message| {
+        let next_attempt = |message: &Message| {
             let counts =
                 [&expired, self.attempts].map(|counts| counts.get(&message.id).copied().unwrap_or(0));
             let so_far = counts.into_iter().fold(message.attempt_count, u32::max);
             (message.id.clone(), so_far.saturating_add(1))
         };
-        let att: BTreeMap<String, u32> = self.messages.iter().map(|(message, _)| attempts(message)).collect();
-        let most = att.values().copied().max().unwrap_or(1);
+        let attempts: BTreeMap<String, u32> =
+            self.messages.iter().map(|(message, _)| next_attempt(message)).collect();
+        let most = attempts.values().copied().max().unwrap_or(1);
         // The lease begins now, not when the fetch began.
         let until = deadline_ms(now_ms, lock_timeout);
         let parts = self.messages.iter().filter_map(|(message, _)| message.item.parts().cloned()).collect();
-        state.lock = Some(Lock { nonce: nonce(), until, attempts: att, parts });
+        state.lock = Some(Lock { nonce: nonce(), until, attempts, parts });
         state.started_by = started_by(&state, &self.messages);
         (state, most)
     }
 
     /// Puts the lock into the lock table and returns the item with its token.
-    fn handed(
+    fn into_locked_item(
         self,
         core: &Core,
         state: State,
         etag: Option<Etag>,
         is_durable: bool,
-        attempts: u32,
+        attempt: u32,
     ) -> LockedItem {
-        let LockRequest { identity, history, kv_snapshot, messages, is_more, .. } = self;
-        let Lock { nonce: n, until, attempts: att, .. } = state.lock.clone().unwrap_or_default();
+        let LockRequest { identity, history, kv_snapshot, messages, has_more_messages, .. } = self;
+        let Lock { nonce, until, attempts, .. } = state.lock.clone().unwrap_or_default();
         let token = LockToken {
             kind: LockKind::Orchestration,
             instance: state.instance_id.clone(),
             incarnation: state.incarnation.clone(),
             execution: identity.execution,
-            nonce: n.clone(),
+            nonce: nonce.clone(),
             id: STATE.to_owned(),
         };
         let turn = LockedInstance {
             dedup_entries: messages.iter().filter_map(|(message, _)| message.dedup_entry()).collect(),
             until: lock_table::deadline(until, core.clock.now_ms()),
-            is_more,
+            has_more_messages,
             is_durable,
             state,
             etag,
             history: history.as_ref().ok().map(Arc::clone),
         };
-        core.instance_locks.insert(&n, turn);
-        core.hints.instances.quietly(|hints| hints.locked(&token.instance, Stamp::at_ms(until), att));
+        core.instance_locks.insert(&nonce, turn);
+        core.hints.instances.with(|hints| hints.locked(&token.instance, Stamp::at_ms(until), attempts));
         let (history, history_error) = match history {
             Ok(history) => (Vec::clone(&history), None),
             Err(error) => (Vec::new(), Some(error)),
@@ -155,7 +156,7 @@ impl LockRequest<'_> {
             history_error,
             kv_snapshot,
         };
-        (item, token.encode(), attempts)
+        (item, token.encode(), attempt)
     }
 }
 
@@ -170,11 +171,11 @@ fn started_by(state: &State, messages: &[(Message, WorkItem)]) -> Option<Started
     });
     let is_first = state.execution.number == 0 && !state.created;
     let by = match is_first {
-        true => starts.clone().find_map(|(parent, inc)| {
-            Some(StartedBy { instance: parent.to_owned(), incarnation: inc?.to_owned() })
+        true => starts.clone().find_map(|(parent, incarnation)| {
+            Some(StartedBy { instance: parent.to_owned(), incarnation: incarnation?.to_owned() })
         }),
         false => state.started_by.clone(),
     }?;
     let mut others = starts.filter(|(parent, _)| *parent == by.instance);
-    others.all(|(_, inc)| inc == Some(by.incarnation.as_str())).then_some(by)
+    others.all(|(_, incarnation)| incarnation == Some(by.incarnation.as_str())).then_some(by)
 }

@@ -21,7 +21,7 @@ use crate::process::clock::HybridClock;
 use crate::store::{Store, batch_without_content, retry_until};
 
 /// How long staged documents are kept for their commit: longer than any lock.
-const WAIT: Duration = Duration::from_secs(24 * 3600);
+const STAGED_KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
 
 /// The record of staged documents.
 #[derive(Debug)]
@@ -39,8 +39,8 @@ pub(crate) async fn turn(
 ) -> Result<Option<Staged>, Failure> {
     let Some(staging_id) = plan.staging_id.as_deref() else { return Ok(None) };
     let instance = plan.state.instance_id.as_str();
-    let staged = record(store, instance, staging_id, clock.stamp(), until).await?;
-    let mut writer = Writer::new(store, instance, until);
+    let staged = create_record(store, instance, staging_id, clock.stamp(), until).await?;
+    let mut writer = StageWriter::new(store, instance, until);
     for chunk in &plan.chunks {
         writer.create(chunk).await?;
     }
@@ -66,8 +66,8 @@ pub(crate) async fn parts(
     now: Stamp,
     until: Instant,
 ) -> Result<Staged, Failure> {
-    let staged = record(store, instance, staging_id, now, until).await?;
-    let mut writer = Writer::new(store, instance, until);
+    let staged = create_record(store, instance, staging_id, now, until).await?;
+    let mut writer = StageWriter::new(store, instance, until);
     for part in parts {
         writer.create(part).await?;
     }
@@ -75,14 +75,14 @@ pub(crate) async fn parts(
     Ok(staged)
 }
 
-async fn record(
+async fn create_record(
     store: &Store,
     instance: &str,
     staging_id: &str,
     now: Stamp,
     until: Instant,
 ) -> Result<Staged, Failure> {
-    let due = now.plus(WAIT);
+    let due = now.plus(STAGED_KEPT_FOR);
     let record =
         Garbage { staging_id: Some(staging_id.to_owned()), ..Garbage::blank(instance, staging_id, due) };
     let create = || store.create(instance, &record.id, &record);
@@ -91,22 +91,22 @@ async fn record(
 }
 
 /// Creates documents in batches.
-struct Writer<'a> {
+struct StageWriter<'a> {
     store: &'a Store,
     instance: &'a str,
     until: Instant,
     batch: Batch,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> StageWriter<'a> {
     fn new(store: &'a Store, instance: &'a str, until: Instant) -> Self {
-        Writer { store, instance, until, batch: Batch::new(instance) }
+        StageWriter { store, instance, until, batch: Batch::new(instance) }
     }
 
     async fn create<T: Serialize>(&mut self, document: &T) -> Result<(), Failure> {
-        let mut alone = Batch::new(self.instance);
-        alone.create(document)?;
-        if self.batch.is_full() || self.batch.bytes() + alone.bytes() > COMMIT_BYTES_MAX {
+        let mut single = Batch::new(self.instance);
+        single.create(document)?;
+        if self.batch.is_full() || self.batch.bytes() + single.bytes() > COMMIT_BYTES_MAX {
             self.send().await?;
         }
         self.batch.create(document)?;

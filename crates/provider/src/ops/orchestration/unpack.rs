@@ -46,30 +46,32 @@ pub(crate) async fn run(store: &Store, hints: &Hints, instance: &str, id: &str) 
             },
         };
         let Versioned { value, etag } = bundle;
-        let step = split(value);
+        let step = next_step(value);
         let batch = as_batch(instance, &step, &etag)?;
         match store.container.batch(batch).await {
             Ok(results) => {
-                let version = |index: usize| results.get(index)?.etag().cloned();
-                announce(hints, step.activities, step.messages, version);
+                let etag_of = |index: usize| results.get(index)?.etag().cloned();
+                add_hints(hints, step.activities, step.messages, etag_of);
                 if step.rest.is_empty() {
                     return Ok(());
                 }
                 // The next step starts from the bundle that this one wrote.
-                known = version(0).map(|etag| Versioned { value: step.rest, etag });
+                known = etag_of(0).map(|etag| Versioned { value: step.rest, etag });
             }
             // Another process changed or deleted the bundle: read it again.
             Err(error) if error.is_precondition_failed() || error.is_not_found() => {}
             // A document with that id exists: it was created before, or it is the tombstone
             // of a cancelled activity.
-            Err(error) if error.is_conflict() => skip(store, instance, &etag, step, &error).await?,
+            Err(error) if error.is_conflict() => skip_existing(store, instance, &etag, step, &error).await?,
             Err(error) => return Err(error.into()),
         }
     }
-    Err(Failure::Contended(format!("the bundle {id} of {instance} does not end")))
+    Err(Failure::Contended(format!(
+        "cannot unpack bundle {id} of {instance}: it is not empty after {STEPS_MAX} steps"
+    )))
 }
 
-fn split(mut bundle: Bundle) -> Step {
+fn next_step(mut bundle: Bundle) -> Step {
     let skip: HashSet<String> = bundle.skip.drain(..).collect();
     bundle.activities.retain(|activity| !skip.contains(&activity.id));
     let mut bytes = 0;
@@ -109,28 +111,35 @@ fn as_batch(instance: &str, step: &Step, etag: &Etag) -> Result<Batch, Error> {
     Ok(batch.with_options(batch_without_content()))
 }
 
-fn announce(
+fn add_hints(
     hints: &Hints,
     activities: Vec<Activity>,
     messages: Vec<Message>,
-    version: impl Fn(usize) -> Option<Etag>,
+    etag_of: impl Fn(usize) -> Option<Etag>,
 ) {
-    hints.activities.tell(|hints| {
+    hints.activities.update_and_wake(|hints| {
         for (index, activity) in activities.into_iter().enumerate() {
-            if let Some(etag) = version(index + 1) {
+            if let Some(etag) = etag_of(index + 1) {
                 hints.offer((activity, etag));
             }
         }
     });
-    hints.instances.tell(|hints| {
+    hints.instances.update_and_wake(|hints| {
         for message in messages {
             hints.add_message(message);
         }
     });
 }
 
-/// Removes from the bundle the document whose creation failed because it exists.
-async fn skip(store: &Store, instance: &str, etag: &Etag, step: Step, error: &Error) -> Result<(), Failure> {
+/// Removes one document from the bundle: the one that could not be created because it
+/// exists already.
+async fn skip_existing(
+    store: &Store,
+    instance: &str,
+    etag: &Etag,
+    step: Step,
+    error: &Error,
+) -> Result<(), Failure> {
     let Step { mut activities, mut messages, cancelled, mut rest } = step;
     let position = error.operation_index().unwrap_or(0).saturating_sub(1);
     if position < activities.len() {

@@ -5,7 +5,7 @@
 //! and those that are too old to be new work are skipped for a while.
 //!
 //! Invariants: a poll with another query begins at the head, because it may see other
-//! rows. So does the poll of a fetch that looks once.
+//! rows. A poll for a fetch that looks once always reads the head.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -17,12 +17,12 @@ use super::query::PollQuery;
 use crate::documents::stamp::Stamp;
 use crate::timing::SKEW_MAX;
 
-/// How long old and known rows at the head of a partition are skipped.
-const HEAD_EVERY: Duration = Duration::from_secs(30);
+/// How long known rows at the head of a partition are skipped, if they are old.
+const HEAD_SKIPPED_FOR: Duration = Duration::from_secs(30);
 
 /// The greatest age in the stamp of new work. Writers stamp work [`SKEW_MAX`] in the
 /// past, and their clock may be behind by as much again.
-const NEW_FOR: Duration = SKEW_MAX.saturating_mul(2);
+const NEW_WORK_AGE_MAX: Duration = SKEW_MAX.saturating_mul(2);
 
 /// One cursor for each partition with known rows.
 #[derive(Debug, Default)]
@@ -35,11 +35,11 @@ pub(super) struct Cursors {
 #[derive(Debug, Clone, Copy)]
 struct Cursor {
     /// All rows before this stamp were known.
-    until: Stamp,
+    known_until: Stamp,
     /// When these rows were read.
-    since: Instant,
+    read_at: Instant,
     /// The poll stopped before the end of the partition.
-    is_open: bool,
+    is_scan_unfinished: bool,
 }
 
 impl Cursors {
@@ -51,42 +51,42 @@ impl Cursors {
         self.cursors.retain(|range, _| ranges.contains(range));
     }
 
-    /// Where a poll begins in a partition. `now` is the stamp of documents, `at` the time
-    /// on tokio's clock.
-    pub(super) fn from(&self, range: &FeedRange, now: Stamp, at: Instant, is_eager: bool) -> Stamp {
+    /// Where a poll begins in a partition. `now` and `at` are the same time: `now` as a
+    /// stamp of documents, `at` on tokio's clock.
+    pub(super) fn start_of_scan(&self, range: &FeedRange, now: Stamp, at: Instant, is_eager: bool) -> Stamp {
         let Some(cursor) = self.cursors.get(range) else { return Stamp(0) };
-        match (cursor.is_open, Self::is_quiet(cursor, at) && !is_eager) {
-            (true, _) => cursor.until,
-            (false, true) => cursor.until.min(now.minus(NEW_FOR)),
+        match (cursor.is_scan_unfinished, Self::is_head_skipped(cursor, at) && !is_eager) {
+            (true, _) => cursor.known_until,
+            (false, true) => cursor.known_until.min(now.minus(NEW_WORK_AGE_MAX)),
             (false, false) => Stamp(0),
         }
     }
 
     /// Whether a poll that began behind the head must read the head too.
-    pub(super) fn is_due(&self, range: &FeedRange, at: Instant, is_eager: bool) -> bool {
-        is_eager || !self.cursors.get(range).is_some_and(|cursor| Self::is_quiet(cursor, at))
+    pub(super) fn must_read_head(&self, range: &FeedRange, at: Instant, is_eager: bool) -> bool {
+        is_eager || !self.cursors.get(range).is_some_and(|cursor| Self::is_head_skipped(cursor, at))
     }
 
     /// Records that all rows of a page, from `from` up to `until`, were known.
-    pub(super) fn paged(&mut self, range: &FeedRange, from: Stamp, until: Stamp, at: Instant) {
-        let before = self.cursors.get(range).filter(|cursor| from > Stamp(0) && from <= cursor.until);
-        let since = before.map_or(at, |cursor| cursor.since);
+    pub(super) fn record_known_page(&mut self, range: &FeedRange, from: Stamp, until: Stamp, at: Instant) {
+        let before = self.cursors.get(range).filter(|cursor| from > Stamp(0) && from <= cursor.known_until);
+        let read_at = before.map_or(at, |cursor| cursor.read_at);
         // More rows than one page may have the same stamp.
-        let until = if until > from { until } else { Stamp(until.0 + 1) };
-        self.cursors.insert(range.clone(), Cursor { until, since, is_open: false });
+        let known_until = if until > from { until } else { Stamp(until.0 + 1) };
+        self.cursors.insert(range.clone(), Cursor { known_until, read_at, is_scan_unfinished: false });
     }
 
     /// Records that the poll stopped before the end of a partition. The next poll
     /// continues there.
-    pub(super) fn left(&mut self, range: &FeedRange) {
+    pub(super) fn record_unfinished_scan(&mut self, range: &FeedRange) {
         if let Some(cursor) = self.cursors.get_mut(range) {
-            cursor.is_open = true;
+            cursor.is_scan_unfinished = true;
         }
     }
 
     /// Whether the known rows at the head are still skipped.
-    fn is_quiet(cursor: &Cursor, at: Instant) -> bool {
-        at.saturating_duration_since(cursor.since) < HEAD_EVERY
+    fn is_head_skipped(cursor: &Cursor, at: Instant) -> bool {
+        at.saturating_duration_since(cursor.read_at) < HEAD_SKIPPED_FOR
     }
 }
 
@@ -110,17 +110,17 @@ mod tests {
     fn old_known_rows_are_skipped_for_half_a_minute() {
         let (mut cursors, range, begun) = cursors();
         let after = |seconds| begun + Duration::from_secs(seconds);
-        assert_eq!(cursors.from(&range, NOW, begun, false), Stamp(0));
-        cursors.paged(&range, Stamp(0), ago(60), begun);
-        assert_eq!(cursors.from(&range, NOW, after(1), false), ago(60));
-        assert!(!cursors.is_due(&range, after(1), false));
+        assert_eq!(cursors.start_of_scan(&range, NOW, begun, false), Stamp(0));
+        cursors.record_known_page(&range, Stamp(0), ago(60), begun);
+        assert_eq!(cursors.start_of_scan(&range, NOW, after(1), false), ago(60));
+        assert!(!cursors.must_read_head(&range, after(1), false));
         // A poll that continues from there does not extend the half minute.
-        cursors.paged(&range, ago(60), ago(30), after(20));
-        assert_eq!(cursors.from(&range, NOW, after(29), false), ago(30));
-        assert_eq!(cursors.from(&range, NOW, after(30), false), Stamp(0));
-        assert!(cursors.is_due(&range, after(30), false));
+        cursors.record_known_page(&range, ago(60), ago(30), after(20));
+        assert_eq!(cursors.start_of_scan(&range, NOW, after(29), false), ago(30));
+        assert_eq!(cursors.start_of_scan(&range, NOW, after(30), false), Stamp(0));
+        assert!(cursors.must_read_head(&range, after(30), false));
         assert_eq!(
-            cursors.from(&range, NOW, after(1), true),
+            cursors.start_of_scan(&range, NOW, after(1), true),
             Stamp(0),
             "a fetch that looks once reads the head"
         );
@@ -129,14 +129,14 @@ mod tests {
     #[test]
     fn rows_that_may_be_new_are_never_skipped() {
         let (mut cursors, range, begun) = cursors();
-        cursors.paged(&range, Stamp(0), ago(1), begun);
-        assert_eq!(cursors.from(&range, NOW, begun, false), ago(4));
+        cursors.record_known_page(&range, Stamp(0), ago(1), begun);
+        assert_eq!(cursors.start_of_scan(&range, NOW, begun, false), ago(4));
         // They are skipped only when the poll before has read them and stopped there.
-        cursors.left(&range);
-        assert_eq!(cursors.from(&range, NOW, begun, false), ago(1));
-        cursors.paged(&range, ago(1), ago(1), begun);
+        cursors.record_unfinished_scan(&range);
+        assert_eq!(cursors.start_of_scan(&range, NOW, begun, false), ago(1));
+        cursors.record_known_page(&range, ago(1), ago(1), begun);
         assert!(
-            cursors.from(&range, NOW, begun, false) > Stamp(0),
+            cursors.start_of_scan(&range, NOW, begun, false) > Stamp(0),
             "rows with the same stamp do not stop it"
         );
     }
@@ -144,11 +144,11 @@ mod tests {
     #[test]
     fn another_query_begins_at_the_head() {
         let (mut cursors, range, begun) = cursors();
-        cursors.paged(&range, Stamp(0), ago(60), begun);
+        cursors.record_known_page(&range, Stamp(0), ago(60), begun);
         let other = PollQuery::of(&[crate::process::interest::Interest::Instances]);
         cursors.begin(&other, std::slice::from_ref(&range));
-        assert_eq!(cursors.from(&range, NOW, begun, false), Stamp(0));
-        cursors.paged(&range, Stamp(0), ago(60), begun);
+        assert_eq!(cursors.start_of_scan(&range, NOW, begun, false), Stamp(0));
+        cursors.record_known_page(&range, Stamp(0), ago(60), begun);
         cursors.begin(&other, &[]);
         assert!(cursors.cursors.is_empty(), "a partition that is gone is forgotten");
     }

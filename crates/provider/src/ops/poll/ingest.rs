@@ -7,33 +7,39 @@ use std::time::Duration;
 use perihelion_client::Etag;
 use serde_json::Value;
 
-use super::takeover::{Age, wait};
+use super::takeover::{Age, takeover_wait};
 use crate::documents::stamp::Stamp;
 use crate::documents::{self, Activity, DocumentType};
 use crate::ops::core::Core;
 use crate::ops::set_aside::set_aside;
 use crate::options::config::Options;
-use crate::process::hints::Hints;
+use crate::process::hints::{Hints, OfferedActivity};
 use crate::process::interest::Interest;
-use crate::process::lock_table::Offered;
 use crate::process::membership::{Membership, Rank, View};
 
 /// The new work that a poll found.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct FoundWork {
     instances: usize,
     activities: usize,
     /// The time until this process may take work that it leaves to others for now.
-    matures_in: Option<Duration>,
-    /// This process may take work of any age.
+    next_takeover_in: Option<Duration>,
+    /// Whether this process may take work of any age.
     is_eager: bool,
     view: Arc<View>,
     now: Stamp,
 }
 
-impl Found {
+impl FoundWork {
     pub(super) fn new(membership: &Membership, is_eager: bool, now: Stamp) -> Self {
-        Found { instances: 0, activities: 0, matures_in: None, is_eager, view: membership.view(), now }
+        FoundWork {
+            instances: 0,
+            activities: 0,
+            next_takeover_in: None,
+            is_eager,
+            view: membership.view(),
+            now,
+        }
     }
 
     pub(super) fn now(&self) -> Stamp {
@@ -51,8 +57,8 @@ impl Found {
         }
     }
 
-    pub(super) fn matures_in(&self) -> Option<Duration> {
-        self.matures_in
+    pub(super) fn next_takeover_in(&self) -> Option<Duration> {
+        self.next_takeover_in
     }
 
     /// Takes the newest view of the other processes.
@@ -65,12 +71,13 @@ impl Found {
     }
 
     /// Whether this process may take the work now. If not, records when it may.
-    fn is_ours(&mut self, rank: Rank, age: Age) -> bool {
-        let wait = wait(rank, age, self.now);
+    fn may_take(&mut self, rank: Rank, age: Age) -> bool {
+        let wait = takeover_wait(rank, age, self.now);
         if self.is_eager || wait.is_zero() {
             return true;
         }
-        self.matures_in = Some(self.matures_in.map_or(wait, |matures_in| matures_in.min(wait)));
+        self.next_takeover_in =
+            Some(self.next_takeover_in.map_or(wait, |next_takeover_in| next_takeover_in.min(wait)));
         false
     }
 }
@@ -83,7 +90,7 @@ enum Row {
         enqueued_at: Stamp,
         visible_at: Stamp,
     },
-    Activity(Box<Offered>),
+    Activity(Box<OfferedActivity>),
     /// An outbox or a bundle that its process did not finish.
     Unfinished {
         instance: String,
@@ -97,30 +104,31 @@ enum Row {
 
 /// Turns rows into hints and wakes the fetches that wait for them. Returns the stamp of
 /// the last row.
-pub(super) async fn ingest(core: &Core, rows: Vec<Value>, found: &mut Found) -> Stamp {
+pub(super) async fn ingest(core: &Core, rows: Vec<Value>, found: &mut FoundWork) -> Stamp {
     let last = rows.iter().map(|row| stamp(row, "visibleAt")).max().unwrap_or_default();
-    let (mut is_instance, mut is_activity, mut is_unfinished, mut unreadable) =
-        (false, false, false, Vec::new());
+    let (mut is_any_instance, mut is_any_activity, mut is_any_unfinished) = (false, false, false);
+    let mut unreadable = Vec::new();
     for row in rows {
         match read(row) {
             Row::Message { instance, id, enqueued_at, visible_at } => {
-                is_instance |= hint(&core.hints, &instance, (enqueued_at, id), visible_at, found);
+                is_any_instance |=
+                    add_message_hint(&core.hints, &instance, (enqueued_at, id), visible_at, found);
             }
-            Row::Activity(offer) => is_activity |= offered(&core.hints, *offer, found),
+            Row::Activity(offer) => is_any_activity |= add_activity_hint(&core.hints, *offer, found),
             Row::Unfinished { instance, made_at } => {
-                is_unfinished |= unfinished(&core.options, &instance, made_at, found)
+                is_any_unfinished |= should_repair(&core.options, &instance, made_at, found)
             }
             Row::Unreadable { instance, id } => unreadable.push((instance, id)),
         }
     }
-    if is_instance {
+    if is_any_instance {
         core.hints.instances.wake.notify_waiters();
     }
-    if is_activity {
+    if is_any_activity {
         core.hints.activities.wake.notify_waiters();
     }
-    if is_unfinished {
-        core.repair.call();
+    if is_any_unfinished {
+        core.repair.wake_reconciler();
     }
     for (instance, id) in unreadable {
         set_aside(&core.store, &instance, &id).await;
@@ -163,46 +171,46 @@ fn read_message(row: &Value, instance: String, id: String) -> Row {
     }
 }
 
-/// Adds a hint for an instance that is not known yet; this process takes the messages
-/// of a known one anyway. Returns whether the hint is new.
-fn hint(
+/// Adds a hint for an instance that this process does not know yet. It takes the messages
+/// of a known instance anyway. Returns whether the hint is new.
+fn add_message_hint(
     hints: &Hints,
     instance: &str,
     message: (Stamp, String),
     visible_at: Stamp,
-    found: &mut Found,
+    found: &mut FoundWork,
 ) -> bool {
-    hints.instances.quietly(|hints| {
+    hints.instances.with(|hints| {
         if hints.is_known(instance, message.0, found.now) {
-            hints.found(instance, &message, visible_at);
+            hints.found_by_poll(instance, &message, visible_at);
             return false;
         }
         let rank = found.view.rank_of_instance(instance);
-        let is_ours = found.is_ours(rank, Age { enqueued_at: message.0, visible_at, was_locked: false });
-        if is_ours {
-            hints.hint(instance, visible_at);
+        let may_take = found.may_take(rank, Age { enqueued_at: message.0, visible_at, was_locked: false });
+        if may_take {
+            hints.add_due(instance, visible_at);
             found.instances += 1;
         }
-        is_ours
+        may_take
     })
 }
 
 /// Whether the reconciler of this process should finish an outbox or a bundle. Its age
 /// counts from when it became due.
-fn unfinished(options: &Options, instance: &str, made_at: Stamp, found: &mut Found) -> bool {
+fn should_repair(options: &Options, instance: &str, made_at: Stamp, found: &mut FoundWork) -> bool {
     let since = made_at.plus(options.reconciler_age);
     let rank = found.view.rank_of_instance(instance);
-    found.is_ours(rank, Age { enqueued_at: since, visible_at: since, was_locked: false })
+    found.may_take(rank, Age { enqueued_at: since, visible_at: since, was_locked: false })
 }
 
 /// Adds an activity to the hints. Returns whether it is new.
-fn offered(hints: &Hints, (activity, etag): Offered, found: &mut Found) -> bool {
+fn add_activity_hint(hints: &Hints, (activity, etag): OfferedActivity, found: &mut FoundWork) -> bool {
     let rank = found.view.rank_of_activity(&activity.instance_id, &activity.id, activity.tag.as_deref());
     let Activity { enqueued_at, visible_at, .. } = activity;
-    if !found.is_ours(rank, Age { enqueued_at, visible_at, was_locked: activity.lock_nonce.is_some() }) {
+    if !found.may_take(rank, Age { enqueued_at, visible_at, was_locked: activity.lock_nonce.is_some() }) {
         return false;
     }
-    let is_news = hints.activities.quietly(|hints| hints.offer((activity, etag)));
+    let is_news = hints.activities.with(|hints| hints.offer((activity, etag)));
     found.activities += usize::from(is_news);
     is_news
 }

@@ -23,8 +23,7 @@ const EXCLUDED_MAX: usize = 256;
 const ACTIVITY_MEMBERS: [&str; 6] = ["item", "tag", "sessionId", "lock", "inc", "attemptCount"];
 
 /// Outboxes and bundles that their process should have finished by now.
-const UNFINISHED: &str =
-    "((c.type = 'outbox' OR c.type = 'bundle') AND c.visibleAt >= @left AND c.visibleAt <= @old)";
+const UNFINISHED: &str = "((c.type = 'outbox' OR c.type = 'bundle') AND c.visibleAt >= @unfinishedFrom AND c.visibleAt <= @unfinishedUntil)";
 
 /// The union of what the waiting fetches can take.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -63,29 +62,31 @@ impl PollQuery {
         let mut query = Query::new(self.text())
             .with_parameter("@now", now.0)
             .with_parameter("@from", from.0)
-            .with_parameter("@left", now.minus(age.saturating_add(UNFINISHED_REPORTED_FOR)).0)
-            .with_parameter("@old", now.minus(age).0)
+            .with_parameter("@unfinishedFrom", now.minus(age.saturating_add(UNFINISHED_REPORTED_FOR)).0)
+            .with_parameter("@unfinishedUntil", now.minus(age).0)
             .with_max_items(rows_max)
             .without_plan();
         if self.instances {
-            let known = hints.instances.quietly(|hints| hints.leave_out_of_poll(now, EXCLUDED_MAX));
+            let known = hints.instances.with(|hints| hints.leave_out_of_poll(now, EXCLUDED_MAX));
             query = query.with_parameter("@known", known);
         }
         if let Some(tags) = &self.activities {
             query = query.with_parameter("@tags", Vec::from_iter(tags.names.iter().cloned()));
         }
         if !self.owners.is_empty() {
-            let foreign = hints.activities.quietly(|hints| hints.foreign_to(&self.owners, now, EXCLUDED_MAX));
-            query = query.with_parameter("@foreign", foreign);
+            let other_sessions =
+                hints.activities.with(|hints| hints.sessions_of_others(&self.owners, now, EXCLUDED_MAX));
+            query = query.with_parameter("@otherSessions", other_sessions);
         }
         query
     }
 
     fn text(&self) -> String {
         let mut members = "c.id, c.instanceId, c.type, c.visibleAt, c.enq".to_owned();
-        let mut kinds = vec![UNFINISHED.to_owned()];
+        let mut conditions = vec![UNFINISHED.to_owned()];
         if self.instances {
-            kinds.push("(c.type = 'orch_queue' AND NOT ARRAY_CONTAINS(@known, c.instanceId))".to_owned());
+            conditions
+                .push("(c.type = 'orch_queue' AND NOT ARRAY_CONTAINS(@known, c.instanceId))".to_owned());
         }
         if let Some(tags) = &self.activities {
             members += ", c._etag";
@@ -95,15 +96,15 @@ impl PollQuery {
             let in_session = if self.owners.is_empty() {
                 "NOT IS_DEFINED(c.sessionId)"
             } else {
-                "(NOT IS_DEFINED(c.sessionId) OR NOT ARRAY_CONTAINS(@foreign, c.sessionId))"
+                "(NOT IS_DEFINED(c.sessionId) OR NOT ARRAY_CONTAINS(@otherSessions, c.sessionId))"
             };
             let tagged = tagged(tags);
-            kinds.push(format!("(c.type = 'worker_queue' AND {tagged} AND {in_session})"));
+            conditions.push(format!("(c.type = 'worker_queue' AND {tagged} AND {in_session})"));
         }
         format!(
             "SELECT {members} FROM c WHERE c.visibleAt >= @from AND c.visibleAt <= @now AND ({}) \
              ORDER BY c.visibleAt",
-            kinds.join(" OR ")
+            conditions.join(" OR ")
         )
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::ingest::Found;
+use super::ingest::FoundWork;
 use crate::process::interest::Interest;
 use crate::sync::lock;
 use crate::timing::{POLL_INTERVAL_MAX, POLL_INTERVAL_MIN};
@@ -16,96 +16,103 @@ use crate::timing::{POLL_INTERVAL_MAX, POLL_INTERVAL_MIN};
 /// [`POLL_INTERVAL_MAX`]. So work is found within two seconds.
 const INTERVAL_GROWTH: f64 = 2.0;
 
-/// Decides when the next poll is due. A poll has a number, its round.
+/// Decides when the next poll is due. Polls are numbered from 1.
 #[derive(Debug, Default)]
-pub(super) struct Schedule(Mutex<Rounds>);
+pub(super) struct Schedule(Mutex<ScheduleState>);
 
 #[derive(Debug)]
-struct Rounds {
-    begun: u64,
+struct ScheduleState {
+    polls_begun: u64,
     interval: Duration,
     /// The last result for each interest; old ones are forgotten.
     results: HashMap<Interest, PollResult>,
-    /// When a fetch with hints was last told to poll for an interest.
-    urged: HashMap<Interest, Instant>,
+    /// When `take_overdue` last returned true for an interest.
+    overdue_taken_at: HashMap<Interest, Instant>,
 }
 
 /// The result of a poll for one interest.
 #[derive(Debug, Clone, Copy)]
 struct PollResult {
-    round: u64,
+    poll_number: u64,
     at: Instant,
     found: bool,
 }
 
-impl Default for Rounds {
+impl Default for ScheduleState {
     fn default() -> Self {
-        Rounds { begun: 0, interval: POLL_INTERVAL_MIN, results: HashMap::new(), urged: HashMap::new() }
+        ScheduleState {
+            polls_begun: 0,
+            interval: POLL_INTERVAL_MIN,
+            results: HashMap::new(),
+            overdue_taken_at: HashMap::new(),
+        }
     }
 }
 
 impl Schedule {
     /// How many polls have begun.
-    pub(super) fn rounds(&self) -> u64 {
-        lock(&self.0).begun
+    pub(super) fn polls_begun(&self) -> u64 {
+        lock(&self.0).polls_begun
     }
 
     /// Begins a poll and returns its number.
     pub(super) fn begin(&self) -> u64 {
-        let mut rounds = lock(&self.0);
-        rounds.begun += 1;
-        rounds.begun
+        let mut state = lock(&self.0);
+        state.polls_begun += 1;
+        state.polls_begun
     }
 
     /// Ends a poll that asked for these interests.
-    pub(super) fn end(&self, round: u64, interests: &[Interest], found: &Found) {
-        let mut rounds = lock(&self.0);
+    pub(super) fn end(&self, poll_number: u64, interests: &[Interest], found: &FoundWork) {
+        let mut state = lock(&self.0);
         let at = Instant::now();
-        rounds.interval = next_interval(rounds.interval, found.is_any(), found.matures_in());
-        rounds.results.retain(|_, result| at - result.at <= POLL_INTERVAL_MAX);
-        rounds.urged.retain(|_, urged| at - *urged <= POLL_INTERVAL_MAX);
+        state.interval = next_interval(state.interval, found.is_any(), found.next_takeover_in());
+        state.results.retain(|_, result| at - result.at <= POLL_INTERVAL_MAX);
+        state.overdue_taken_at.retain(|_, taken_at| at - *taken_at <= POLL_INTERVAL_MAX);
         for interest in interests {
-            rounds.results.insert(interest.clone(), PollResult { round, at, found: found.has(interest) });
+            state
+                .results
+                .insert(interest.clone(), PollResult { poll_number, at, found: found.has(interest) });
         }
     }
 
-    /// Whether a poll found work for an interest. Counts only polls after the first
-    /// `rounds`; `None` if no such poll has ended.
-    pub(super) fn result_since(&self, rounds: u64, interest: &Interest) -> Option<bool> {
+    /// Whether a poll with a number above `polls_before` found work for an interest; `None`
+    /// if no such poll has ended.
+    pub(super) fn result_since(&self, polls_before: u64, interest: &Interest) -> Option<bool> {
         let result = lock(&self.0).results.get(interest).copied()?;
-        (result.round > rounds).then_some(result.found)
+        (result.poll_number > polls_before).then_some(result.found)
     }
 
     pub(super) fn is_due(&self, interest: &Interest) -> bool {
-        self.next(interest) <= Instant::now()
+        self.next_poll(interest) <= Instant::now()
     }
 
-    /// Whether no poll has asked for this interest for the longest interval. Then the
-    /// next fetch polls even if it has hints. Returns true once in that time, however
-    /// the poll ends.
-    pub(super) fn is_urgent(&self, interest: &Interest) -> bool {
-        let (mut rounds, now) = (lock(&self.0), Instant::now());
-        let last = rounds.results.get(interest).map(|result| result.at);
-        let asked_at = last.max(rounds.urged.get(interest).copied());
-        let is_urgent = asked_at.is_none_or(|at| at + POLL_INTERVAL_MAX <= now);
-        if is_urgent {
-            rounds.urged.insert(interest.clone(), now);
+    /// Whether no poll has asked for this interest for [`POLL_INTERVAL_MAX`]. The caller
+    /// polls then, even if there are hints. Returns true at most once in that time, even
+    /// if the poll fails.
+    pub(super) fn take_overdue(&self, interest: &Interest) -> bool {
+        let (mut state, now) = (lock(&self.0), Instant::now());
+        let last = state.results.get(interest).map(|result| result.at);
+        let asked_at = last.max(state.overdue_taken_at.get(interest).copied());
+        let is_overdue = asked_at.is_none_or(|at| at + POLL_INTERVAL_MAX <= now);
+        if is_overdue {
+            state.overdue_taken_at.insert(interest.clone(), now);
         }
-        is_urgent
+        is_overdue
     }
 
-    pub(super) fn next(&self, interest: &Interest) -> Instant {
-        let rounds = lock(&self.0);
-        rounds.results.get(interest).map_or_else(Instant::now, |result| result.at + rounds.interval)
+    pub(super) fn next_poll(&self, interest: &Interest) -> Instant {
+        let state = lock(&self.0);
+        state.results.get(interest).map_or_else(Instant::now, |result| result.at + state.interval)
     }
 }
 
-/// The next interval. `matures_in` is the time until this process may take work that is
+/// The next interval. `next_takeover_in` is the time until this process may take work that is
 /// left to other processes for now.
-fn next_interval(interval: Duration, is_found: bool, matures_in: Option<Duration>) -> Duration {
-    match matures_in {
+fn next_interval(interval: Duration, is_found: bool, next_takeover_in: Option<Duration>) -> Duration {
+    match next_takeover_in {
         _ if is_found => POLL_INTERVAL_MIN,
-        Some(matures_in) => matures_in.clamp(POLL_INTERVAL_MIN, POLL_INTERVAL_MAX),
+        Some(next_takeover_in) => next_takeover_in.clamp(POLL_INTERVAL_MIN, POLL_INTERVAL_MAX),
         None => interval.mul_f64(INTERVAL_GROWTH).min(POLL_INTERVAL_MAX),
     }
 }
@@ -118,23 +125,23 @@ mod tests {
     async fn a_fetch_with_hints_polls_when_no_fetch_has_polled_for_long() {
         let schedule = Schedule::default();
         let result = || {
-            let round = schedule.begin();
-            let found = Found::new(
+            let poll_number = schedule.begin();
+            let found = FoundWork::new(
                 &crate::process::membership::Membership::default(),
                 false,
                 crate::documents::stamp::Stamp(0),
             );
-            schedule.end(round, &[Interest::Instances], &found);
+            schedule.end(poll_number, &[Interest::Instances], &found);
         };
-        assert!(schedule.is_urgent(&Interest::Instances));
-        assert!(!schedule.is_urgent(&Interest::Instances), "one poll is enough, even if it fails");
+        assert!(schedule.take_overdue(&Interest::Instances));
+        assert!(!schedule.take_overdue(&Interest::Instances), "one poll is enough, even if it fails");
         tokio::time::sleep(POLL_INTERVAL_MAX).await;
-        assert!(schedule.is_urgent(&Interest::Instances));
+        assert!(schedule.take_overdue(&Interest::Instances));
         result();
         tokio::time::sleep(POLL_INTERVAL_MAX - Duration::from_millis(1)).await;
-        assert!(!schedule.is_urgent(&Interest::Instances));
+        assert!(!schedule.take_overdue(&Interest::Instances));
         tokio::time::sleep(Duration::from_millis(1)).await;
-        assert!(schedule.is_urgent(&Interest::Instances));
+        assert!(schedule.take_overdue(&Interest::Instances));
     }
 
     #[test]

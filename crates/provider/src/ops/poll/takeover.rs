@@ -23,7 +23,7 @@ pub(super) struct Age {
 }
 
 /// How long a process of this rank must still wait; zero when it may take the work.
-pub(super) fn wait(rank: Rank, age: Age, now: Stamp) -> Duration {
+pub(super) fn takeover_wait(rank: Rank, age: Age, now: Stamp) -> Duration {
     let age_wanted = match (rank, age.was_locked) {
         (Rank::Alone, _) | (Rank::Owner, true) => return Duration::ZERO,
         (Rank::Owner, false) => OWNER_TAKEOVER_AFTER,
@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn the_slot_owner_comes_first_and_the_others_in_order() {
         let made = Age { enqueued_at: at(0), visible_at: at(0).visible_at_once(), was_locked: false };
-        let wait = |rank, now| wait(rank, made, at(now)).as_millis();
+        let wait = |rank, now| takeover_wait(rank, made, at(now)).as_millis();
         assert_eq!(wait(Rank::Alone, 0), 0);
         assert_eq!((wait(Rank::Owner, 0), wait(Rank::Owner, 100), wait(Rank::Owner, 250)), (250, 150, 0));
         assert_eq!((wait(Rank::Behind(1), 0), wait(Rank::Behind(1), 1000)), (1000, 0));
@@ -65,15 +65,15 @@ mod tests {
     #[test]
     fn a_timer_ages_from_its_due_time_and_a_clock_ahead_hides_nothing() {
         let timer = Age { enqueued_at: at(0), visible_at: at(5000), was_locked: false };
-        assert_eq!(wait(Rank::Owner, timer, at(5100)), Duration::from_millis(150));
+        assert_eq!(takeover_wait(Rank::Owner, timer, at(5100)), Duration::from_millis(150));
         let ahead = Age { enqueued_at: at(700), visible_at: at(0), was_locked: false };
-        assert_eq!(wait(Rank::Behind(1), ahead, at(100)), Duration::ZERO);
+        assert_eq!(takeover_wait(Rank::Behind(1), ahead, at(100)), Duration::ZERO);
     }
 
     #[test]
     fn an_expired_lock_is_taken_over_soon() {
         let orphan = Age { enqueued_at: at(0), visible_at: at(2000), was_locked: true };
-        assert_eq!(wait(Rank::Owner, orphan, at(2000)), Duration::ZERO);
-        assert_eq!(wait(Rank::Behind(1), orphan, at(2100)), Duration::from_millis(150));
+        assert_eq!(takeover_wait(Rank::Owner, orphan, at(2000)), Duration::ZERO);
+        assert_eq!(takeover_wait(Rank::Behind(1), orphan, at(2100)), Duration::from_millis(150));
     }
 }

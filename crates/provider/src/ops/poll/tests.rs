@@ -16,7 +16,7 @@ use crate::process::interest::Interest;
 use futures_util::future::join_all;
 
 const LOCK: Duration = Duration::from_secs(30);
-const NOW: Duration = Duration::ZERO;
+const NO_WAIT: Duration = Duration::ZERO;
 
 async fn provider(engine: &Embedded) -> CosmosDBProvider {
     let client = Client::over(&engine.endpoint(), engine.transport()).await.unwrap();
@@ -27,7 +27,7 @@ async fn engine() -> Embedded {
     Embedded::open(EmbeddedOptions::default()).await.unwrap()
 }
 
-async fn queries(engine: &Embedded) -> u64 {
+async fn query_count(engine: &Embedded) -> u64 {
     let answer = engine.manage(http::Method::GET, "counters", "").await.unwrap();
     let counters: Value = serde_json::from_slice(answer.body()).unwrap();
     counters["operations"]["query"]["requests"].as_u64().unwrap_or_default()
@@ -46,7 +46,7 @@ fn start(instance: &str) -> WorkItem {
     }
 }
 
-fn work(id: u64, tag: Option<&str>) -> WorkItem {
+fn activity_item(id: u64, tag: Option<&str>) -> WorkItem {
     WorkItem::ActivityExecute {
         instance: "a".to_owned(),
         execution_id: 1,
@@ -58,8 +58,8 @@ fn work(id: u64, tag: Option<&str>) -> WorkItem {
     }
 }
 
-/// More parked instances than a poll can leave out, and more than one poll pages over:
-/// the next poll continues behind them.
+/// There are more parked instances than the query of a poll excludes, and more than one
+/// poll reads. The next poll continues behind them.
 #[tokio::test(start_paused = true)]
 async fn known_rows_at_the_head_of_a_poll_hide_nothing_behind_them() {
     const PARKED: usize = 1000;
@@ -69,23 +69,23 @@ async fn known_rows_at_the_head_of_a_poll_hide_nothing_behind_them() {
     for number in 0..PARKED {
         let instance = format!("parked-{number}");
         producer.enqueue_for_orchestrator(start(&instance), None).await.unwrap();
-        finder.core.hints.instances.quietly(|hints| {
-            hints.hint(&instance, Stamp(1));
+        finder.core.hints.instances.with(|hints| {
+            hints.add_due(&instance, Stamp(1));
             hints.block(&instance, later);
         });
     }
     producer.enqueue_for_orchestrator(start("behind"), None).await.unwrap();
     let mut found = None;
     for _ in 0..2 {
-        found = found.or(finder.fetch_orchestration_item(LOCK, NOW, None).await.unwrap());
+        found = found.or(finder.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap());
     }
     assert_eq!(found.expect("an instance").0.instance, "behind");
     producer.enqueue_for_orchestrator(start("parked-again"), None).await.unwrap();
     let mut found = None;
     for _ in 0..2 {
-        found = found.or(finder.fetch_orchestration_item(LOCK, NOW, None).await.unwrap());
+        found = found.or(finder.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap());
     }
-    assert_eq!(found.expect("and so is the next").0.instance, "parked-again");
+    assert_eq!(found.expect("the next instance is found too").0.instance, "parked-again");
 }
 
 /// Malformed documents, which the provider never writes.
@@ -109,13 +109,13 @@ async fn an_unreadable_queue_document_is_set_aside_and_blocks_nothing() {
     for document in &bad {
         container.create("bad", document).await.unwrap();
     }
-    provider.enqueue_for_worker(work(1, None)).await.unwrap();
+    provider.enqueue_for_worker(activity_item(1, None)).await.unwrap();
     provider.enqueue_for_orchestrator(start("a"), None).await.unwrap();
     let tags = TagFilter::default();
-    assert!(provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_some());
-    assert!(provider.fetch_work_item(LOCK, NOW, None, &tags).await.unwrap().is_some());
-    assert!(provider.fetch_work_item(LOCK, NOW, None, &tags).await.unwrap().is_none());
-    assert!(provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_none());
+    assert!(provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap().is_some());
+    assert!(provider.fetch_work_item(LOCK, NO_WAIT, None, &tags).await.unwrap().is_some());
+    assert!(provider.fetch_work_item(LOCK, NO_WAIT, None, &tags).await.unwrap().is_none());
+    assert!(provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap().is_none());
     for document in &bad {
         let id = document["id"].as_str().unwrap();
         let kept = container.find::<Value>("bad", id).await.unwrap().expect("bad documents are kept");
@@ -128,27 +128,29 @@ async fn waiting_fetches_share_one_poll_for_what_they_take() {
     let engine = engine().await;
     let (producer, waiter) = (provider(&engine).await, provider(&engine).await);
     producer.enqueue_for_orchestrator(start("a"), None).await.unwrap();
-    producer.enqueue_for_worker(work(1, None)).await.unwrap();
-    producer.enqueue_for_worker(work(2, Some("gpu"))).await.unwrap();
+    producer.enqueue_for_worker(activity_item(1, None)).await.unwrap();
+    producer.enqueue_for_worker(activity_item(2, Some("gpu"))).await.unwrap();
     let core = &waiter.core;
     let gpu = Tags::from(&TagFilter::tags(["gpu"]));
     let tickets: Vec<_> = (0..20)
         .map(|_| {
             let interest = Interest::Activities { tags: gpu.clone(), owner: None };
-            core.poller.join(&core.membership, interest, false)
+            core.poller.register(&core.membership, interest, false)
         })
         .collect();
-    let before = queries(&engine).await;
+    let before = query_count(&engine).await;
     let found = join_all(tickets.iter().map(|ticket| core.poller.poll(core, ticket))).await;
     assert!(found.into_iter().any(|found| found.unwrap()));
-    assert_eq!(queries(&engine).await - before, 1);
+    assert_eq!(query_count(&engine).await - before, 1);
     let anyone = Capability::of(None);
     let anyone = Dispatcher { capability: &anyone, now: tokio::time::Instant::now() };
-    assert!(core.hints.instances.quietly(|hints| hints.next(anyone)).is_none());
+    assert!(core.hints.instances.with(|hints| hints.next_due(anyone)).is_none());
     let claimant = crate::process::hints::Claimant { tags: &TagFilter::Any, owner: None };
     let now = core.clock.stamp();
-    let (offer, _) =
-        core.hints.activities.quietly(|hints| hints.take(now, &claimant)).expect("one is on offer");
+    let (offer, _) = core.hints.activities.with(|hints| hints.take(now, &claimant)).expect("an activity");
     assert_eq!(offer.tag.as_deref(), Some("gpu"));
-    assert!(core.hints.activities.quietly(|hints| hints.take(now, &claimant)).is_none(), "and no other");
+    assert!(
+        core.hints.activities.with(|hints| hints.take(now, &claimant)).is_none(),
+        "only the activity with the tag was found"
+    );
 }

@@ -18,20 +18,20 @@ use crate::store::{Store, without_content};
 
 /// Collects the garbage of a commit of this process in the background. The reconciler
 /// repeats what fails.
-pub(crate) async fn run(core: &Core, garbage: Garbage) {
+pub(crate) async fn collect_in_background(core: &Core, garbage: Garbage) {
     let (store, repair) = (core.store.clone(), Arc::clone(&core.repair));
-    let removed = async move {
+    let collected = async move {
         if let Err(failure) = collect(&store, &garbage).await {
             let (instance, id) = (&garbage.instance_id, &garbage.id);
             tracing::warn!(instance, id, ?failure, "garbage waits for the reconciler");
-            repair.leave_work();
+            repair.record_unfinished_work();
         }
     };
-    core.background.run(removed).await;
+    core.background.run(collected).await;
 }
 
 /// Collects the garbage of a record that is due.
-pub(crate) async fn finish(store: &Store, found: Versioned<Garbage>) -> Result<(), Failure> {
+pub(crate) async fn collect_due(store: &Store, found: Versioned<Garbage>) -> Result<(), Failure> {
     let Versioned { value: mut garbage, etag } = found;
     if garbage.staging_id.is_some() && !garbage.is_closed {
         garbage.is_closed = true;
@@ -51,15 +51,15 @@ pub(crate) async fn finish(store: &Store, found: Versioned<Garbage>) -> Result<(
 pub(crate) async fn collect(store: &Store, garbage: &Garbage) -> Result<(), Failure> {
     let instance = garbage.instance_id.as_str();
     let mut ids: Vec<String> = garbage.parts.iter().flat_map(|parts| parts.ids()).collect();
-    ids.extend(found(store, garbage).await?);
+    ids.extend(find_unlisted(store, garbage).await?);
     for ids in ids.chunks(Batch::OPERATIONS_MAX) {
-        purge::remove(store, instance, ids).await?;
+        purge::delete_documents(store, instance, ids).await?;
     }
-    purge::remove(store, instance, std::slice::from_ref(&garbage.id)).await
+    purge::delete_documents(store, instance, std::slice::from_ref(&garbage.id)).await
 }
 
 /// The documents that the record does not list by id.
-async fn found(store: &Store, garbage: &Garbage) -> Result<Vec<String>, Failure> {
+async fn find_unlisted(store: &Store, garbage: &Garbage) -> Result<Vec<String>, Failure> {
     let mut ids = Vec::new();
     let (by_staging, by_activity, by_execution) = (
         "SELECT VALUE c.id FROM c WHERE c.mark = @value",

@@ -20,7 +20,7 @@ use crate::store::{RETRY_FOR, Store, retry_until};
 /// Time to live of a tombstone after the purge: longer than a message can be delayed.
 const TOMBSTONE_TTL_SECONDS: u32 = 7 * 24 * 3600;
 
-/// What a deletion needs to know of a document.
+/// The members of a document that a deletion reads.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct DocumentHead {
     pub(crate) id: String,
@@ -28,11 +28,11 @@ pub(crate) struct DocumentHead {
     pub(crate) document_type: Option<DocumentType>,
     #[serde(default)]
     pub(crate) events: u64,
-    /// The incarnation it was made by.
+    /// The incarnation that created the document.
     #[serde(rename = "inc", default)]
     incarnation: Option<String>,
-    /// The prefix and number of the documents that have its text, if it is split
-    /// into parts.
+    /// If the text of the document is stored in parts: the prefix of their ids, and their
+    /// number.
     #[serde(rename = "b", default)]
     part_prefix: Option<String>,
     #[serde(rename = "n", default)]
@@ -48,8 +48,8 @@ impl DocumentHead {
     }
 }
 
-/// Everything of an instance but its state.
-pub(crate) async fn entries(store: &Store, instance: &str) -> Result<Vec<DocumentHead>, Failure> {
+/// The heads of all documents of an instance, except its state.
+pub(crate) async fn document_heads(store: &Store, instance: &str) -> Result<Vec<DocumentHead>, Failure> {
     let text = "SELECT c.id, c.type, c.events, c.inc, c.item.b, c.item.n, c.staging FROM c WHERE c.id != 'i'";
     store.rows(Query::new(text).in_partition(instance)).await
 }
@@ -58,41 +58,41 @@ pub(crate) async fn entries(store: &Store, instance: &str) -> Result<Vec<Documen
 /// before the purge is done, but messages to it may arrive. So only those messages are
 /// deleted that the tombstone lists or the old incarnation sent, with their parts;
 /// staged documents are left to their garbage record.
-pub(crate) async fn finish(core: &Core, tombstone: &Versioned<State>) -> Result<(), Failure> {
+pub(crate) async fn run(core: &Core, tombstone: &Versioned<State>) -> Result<(), Failure> {
     let state = &tombstone.value;
     let instance = state.instance_id.as_str();
     let listed: HashSet<&String> = state.purge.iter().flatten().collect();
-    let entries = entries(&core.store, instance).await?;
-    let is_outbox = |entry: &&DocumentHead| entry.document_type == Some(DocumentType::Outbox);
-    let outboxes: Vec<&DocumentHead> = entries.iter().filter(is_outbox).collect();
+    let heads = document_heads(&core.store, instance).await?;
+    let is_outbox = |head: &&DocumentHead| head.document_type == Some(DocumentType::Outbox);
+    let outboxes: Vec<&DocumentHead> = heads.iter().filter(is_outbox).collect();
     if !outboxes.is_empty() {
-        let companions = delete::companions(&core.store, state).await?;
+        let deleted_together = delete::deleted_together(&core.store, state).await?;
         for outbox in outboxes {
-            deliver_outbox(core, instance, &outbox.id, &companions).await?;
+            deliver_outbox(core, instance, &outbox.id, &deleted_together).await?;
         }
     }
-    let mut doomed = Vec::new();
-    for entry in entries {
+    let mut to_delete = Vec::new();
+    for head in heads {
         use DocumentType::*;
-        match entry.document_type {
+        match head.document_type {
             Some(Message | Activity) => {
-                let is_ours = entry.incarnation.as_ref() == Some(&state.incarnation);
-                if is_ours || listed.contains(&entry.id) {
-                    doomed.extend(entry.parts().iter().flat_map(PartsRef::ids));
-                    doomed.push(entry.id);
+                let is_of_old_incarnation = head.incarnation.as_ref() == Some(&state.incarnation);
+                if is_of_old_incarnation || listed.contains(&head.id) {
+                    to_delete.extend(head.parts().iter().flat_map(PartsRef::ids));
+                    to_delete.push(head.id);
                 }
             }
-            Some(Part) if entry.id.starts_with("p:") => {}
-            Some(Garbage) if entry.staging.is_some() => {}
+            Some(Part) if head.id.starts_with("p:") => {}
+            Some(Garbage) if head.staging.is_some() => {}
             Some(
                 History | Deleted | Execution | Cancelled | Bundle | Outbox | Staged | Part | Garbage
                 | Session | Deletion | Heartbeat | Unreadable,
             )
-            | None => doomed.push(entry.id),
+            | None => to_delete.push(head.id),
         }
     }
-    for ids in doomed.chunks(Batch::OPERATIONS_MAX) {
-        remove(&core.store, instance, ids).await?;
+    for ids in to_delete.chunks(Batch::OPERATIONS_MAX) {
+        delete_documents(&core.store, instance, ids).await?;
     }
     let ttl = Some(TOMBSTONE_TTL_SECONDS);
     let done =
@@ -105,18 +105,23 @@ pub(crate) async fn finish(core: &Core, tombstone: &Versioned<State>) -> Result<
 
 /// Delivers an outbox of a deleted instance, without starts of children and without
 /// messages to instances of the same deletion.
-async fn deliver_outbox(core: &Core, instance: &str, id: &str, companions: &[String]) -> Result<(), Failure> {
+async fn deliver_outbox(
+    core: &Core,
+    instance: &str,
+    id: &str,
+    deleted_together: &[String],
+) -> Result<(), Failure> {
     let Some(outbox) = core.store.find::<Outbox>(instance, id).await? else { return Ok(()) };
     let mut outbox = outbox.value;
     outbox.messages.retain(|message| {
-        message.start_parent.as_deref() != Some(instance) && !companions.contains(&message.instance_id)
+        message.start_parent.as_deref() != Some(instance) && !deleted_together.contains(&message.instance_id)
     });
-    deliver::attempt(core, outbox).await
+    deliver::deliver_again(core, outbox).await
 }
 
-/// Deletes documents: in one batch if all exist, otherwise one by one. One by one it
-/// does not matter whether an attempt was applied whose answer was lost.
-pub(crate) async fn remove(store: &Store, instance: &str, ids: &[String]) -> Result<(), Failure> {
+/// Deletes documents: in one batch if all exist, otherwise one by one. A single delete can
+/// be repeated when its answer was lost.
+pub(crate) async fn delete_documents(store: &Store, instance: &str, ids: &[String]) -> Result<(), Failure> {
     let mut batch = Batch::new(instance);
     for id in ids {
         batch.delete(id)?;

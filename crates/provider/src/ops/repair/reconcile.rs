@@ -1,10 +1,11 @@
-//! The reconciler task: finishes work after commits that a process left undone and that
-//! no fetch would find: outboxes, bundles, deletions, purges, garbage, retention. It
-//! holds a weak reference to the provider and ends with it.
+//! The reconciler task: finishes the work after commits that a process left unfinished:
+//! outboxes, bundles, deletions, purges, garbage, retention. No fetch would find this work.
+//! The task holds a weak reference to the provider and ends with it.
 //!
 //! It reads unfinished documents in the order of their creation, some in each round, to
 //! the end and then from the beginning again. So a document that cannot be finished
-//! does not block later ones. A poll that finds work of another process calls it.
+//! does not block later ones. A poll that finds unfinished work of another process wakes
+//! the reconciler.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -26,10 +27,10 @@ use crate::ops::repair::retain;
 use crate::store::decode_row;
 use crate::timing::RECONCILER_IDLE_INTERVALS;
 
-/// The shortest time between rounds, even when polls call.
+/// The shortest time between rounds, even when polls wake the reconciler.
 const INTERVAL_LEAST: Duration = Duration::from_millis(50);
 
-/// After passes that finished nothing, the pause doubles up to this many intervals.
+/// While passes finish nothing, the pause doubles, up to this many intervals.
 const STUCK_INTERVALS_MAX: u32 = 32;
 
 /// The most documents of one round.
@@ -38,43 +39,45 @@ const ROWS_MAX: usize = 64;
 pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
     let interval = interval.max(INTERVAL_LEAST);
     let Some(repair) = core.upgrade().map(|core| Arc::clone(&core.repair)) else { return };
-    let (mut rest, mut stuck, mut awake_until) = (0, 0, Instant::now());
+    let (mut intervals_to_skip, mut stuck_passes, mut awake_until) = (0, 0, Instant::now());
     let mut pass = Pass::default();
     loop {
-        let is_called = tokio::time::timeout(interval, repair.called()).await.is_ok();
+        let is_woken = tokio::time::timeout(interval, repair.woken()).await.is_ok();
         let Some(core) = core.upgrade() else { return };
-        if core.repair.take_left_work() {
-            // Until the work is old enough for the query, and once more.
+        if core.repair.take_unfinished_work() {
+            // No interval is skipped until the work is old enough for the query, and for two
+            // intervals after that.
             awake_until = Instant::now() + core.options.reconciler_age + 2 * interval;
         }
-        if rest > 0 && !is_called && Instant::now() >= awake_until {
-            rest -= 1;
+        if intervals_to_skip > 0 && !is_woken && Instant::now() >= awake_until {
+            intervals_to_skip -= 1;
             continue;
         }
-        (rest, stuck) = match core.metrics.count("reconcile", round(&core, &mut pass)).await {
-            Ok(()) if pass.from > Stamp(0) => (0, stuck),
-            Ok(()) => match std::mem::take(&mut pass) {
-                Pass { found: 0, .. } => (RECONCILER_IDLE_INTERVALS - 1, 0),
-                Pass { finished, .. } if finished > 0 => (0, 0),
-                Pass { .. } => pause(stuck),
-            },
-            Err(failure) => {
-                tracing::warn!(?failure, "the reconciler will try again");
-                pause(stuck)
-            }
-        };
+        (intervals_to_skip, stuck_passes) =
+            match core.metrics.count("reconcile", round(&core, &mut pass)).await {
+                Ok(()) if pass.from > Stamp(0) => (0, stuck_passes),
+                Ok(()) => match std::mem::take(&mut pass) {
+                    Pass { found: 0, .. } => (RECONCILER_IDLE_INTERVALS - 1, 0),
+                    Pass { finished, .. } if finished > 0 => (0, 0),
+                    Pass { .. } => backoff(stuck_passes),
+                },
+                Err(failure) => {
+                    tracing::warn!(?failure, "the reconciler will try again");
+                    backoff(stuck_passes)
+                }
+            };
         drop(core);
-        if is_called {
-            // Every poll finds the same work, and calls, until it is finished.
+        if is_woken {
+            // Until the work is finished, every poll finds it and wakes the reconciler.
             tokio::time::sleep(INTERVAL_LEAST).await;
         }
     }
 }
 
-/// The pause, in intervals, after `stuck` passes in a row that finished nothing; and
-/// the new count.
-fn pause(stuck: u32) -> (u32, u32) {
-    ((1 << stuck.min(u32::BITS - 1)).min(STUCK_INTERVALS_MAX) - 1, stuck + 1)
+/// The number of intervals to skip after another pass that finished nothing, and the new
+/// number of such passes in a row. `stuck_passes` is the number before.
+fn backoff(stuck_passes: u32) -> (u32, u32) {
+    ((1 << stuck_passes.min(u32::BITS - 1)).min(STUCK_INTERVALS_MAX) - 1, stuck_passes + 1)
 }
 
 /// One pass over all unfinished documents: its position, what it found and what it
@@ -103,17 +106,17 @@ async fn round(core: &Core, pass: &mut Pass) -> Result<(), Failure> {
     // Each physical partition returns its own first rows.
     let mut rows: Vec<Value> = core.store.rows(query).await?;
     rows.sort_by_key(made_at);
-    let is_more = rows.len() >= ROWS_MAX;
+    let has_more = rows.len() >= ROWS_MAX;
     rows.truncate(ROWS_MAX);
     pass.found += rows.len();
     let outbox = rows.iter().find(|row| DocumentType::of(row) == Some(DocumentType::Outbox)).map(made_at);
     pass.outbox = pass.outbox.or(outbox);
     let now_ms = core.clock.now_ms();
-    core.metrics.outbox_age(pass.outbox.map(|since| now_ms.saturating_sub(since.ms())));
+    core.metrics.set_outbox_age(pass.outbox.map(|since| now_ms.saturating_sub(since.ms())));
     let last = rows.last().map(made_at).unwrap_or_default();
     // More documents than one round takes may have the same stamp.
     let next = if last > pass.from { last } else { Stamp(last.0 + 1) };
-    pass.from = if is_more { next } else { Stamp(0) };
+    pass.from = if has_more { next } else { Stamp(0) };
     for row in rows {
         let id = row["id"].as_str().unwrap_or_default().to_owned();
         match finish(core, row).await {
@@ -133,12 +136,12 @@ async fn finish(core: &Core, row: Value) -> Result<(), Failure> {
     use DocumentType::*;
     let Some(document_type) = DocumentType::of(&row) else { return Ok(()) };
     match document_type {
-        Outbox => deliver::attempt(core, decode_row::<documents::Outbox>(row)?.value).await,
+        Outbox => deliver::deliver_again(core, decode_row::<documents::Outbox>(row)?.value).await,
         Bundle => unpack::run(&core.store, &core.hints, &text("instanceId"), &text("id")).await,
         History => Box::pin(retain::delete_expired_tree(core, &decode_row::<State>(row)?)).await,
-        Garbage => garbage::finish(&core.store, decode_row::<documents::Garbage>(row)?).await,
-        Deleted => purge::finish(core, &decode_row::<State>(row)?).await,
-        Deletion => delete::advance(core, decode_row::<documents::Deletion>(row)?).await,
+        Garbage => garbage::collect_due(&core.store, decode_row::<documents::Garbage>(row)?).await,
+        Deleted => purge::run(core, &decode_row::<State>(row)?).await,
+        Deletion => delete::advance_deletion(core, decode_row::<documents::Deletion>(row)?).await,
         // These have no `madeAt`.
         Execution | Message | Activity | Cancelled | Staged | Part | Session | Heartbeat | Unreadable => {
             Ok(())

@@ -17,12 +17,12 @@ use crate::plan::retention::is_finished;
 use crate::process::clock::HybridClock;
 use crate::store::Store;
 
-/// When a tree with a running member is tried again.
-const POSTPONED: Duration = Duration::from_secs(600);
+/// How long a tree with a running member is kept before the next attempt.
+const POSTPONED_FOR: Duration = Duration::from_secs(600);
 
 /// Past executions are pruned after every eighth execution: the query costs as much as
 /// a few deletions.
-const EXECUTIONS_BETWEEN: u64 = 8;
+const PRUNE_EVERY: u64 = 8;
 
 /// Deletes a root whose retention is over, with its tree, unless a member still runs.
 pub(crate) async fn delete_expired_tree(core: &Core, root: &Versioned<State>) -> Result<(), Failure> {
@@ -48,7 +48,7 @@ pub(crate) async fn delete_expired_tree(core: &Core, root: &Versioned<State>) ->
 /// Moves the due time of a root. A process that changes the state in the meantime sets
 /// its own.
 async fn postpone(store: &Store, clock: &HybridClock, root: &Versioned<State>) -> Result<(), Failure> {
-    let due = Stamp::at_ms(clock.now_ms()).plus(POSTPONED);
+    let due = Stamp::at_ms(clock.now_ms()).plus(POSTPONED_FOR);
     let later = State { repair_at: Some(due), commit_nonce: nonce(), ..root.value.clone() };
     match store.put_state(&later, Some(&root.etag), "/ack", later.commit_nonce.clone().into()).await {
         Err(Failure::Storage(error)) if error.is_precondition_failed() || error.is_not_found() => Ok(()),
@@ -60,7 +60,7 @@ async fn postpone(store: &Store, clock: &HybridClock, root: &Versioned<State>) -
 /// continue as new. A failure is repeated the next time.
 pub(crate) async fn prune_executions(core: &Core, token: &str, execution: u64) {
     let retention = core.options.retention;
-    if !execution.is_multiple_of(EXECUTIONS_BETWEEN)
+    if !execution.is_multiple_of(PRUNE_EVERY)
         || (retention.executions_kept.is_none() && retention.executions_for.is_none())
     {
         return;

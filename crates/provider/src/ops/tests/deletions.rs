@@ -8,12 +8,12 @@ use duroxide::providers::{InstanceFilter, Provider, ProviderAdmin, WorkItem};
 use perihelion_client::Query;
 use serde_json::{Value, json};
 
-use super::cut::{Cut, Last};
-use super::{LOCK, NOW, World, ack, event, start, take};
+use super::interrupted_process::{InterruptedProcess, LastRequest};
+use super::{LOCK, NO_WAIT, World, ack, event, fetch_instance, start};
 use crate::{CosmosDBProvider, OutboxFaultInjector};
 
 /// The time limit of a wait.
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// More requests than a deletion sends.
 const REQUESTS_MAX: usize = 200;
@@ -41,13 +41,13 @@ fn child(instance: &str, parent: &str) -> WorkItem {
 /// outbox also has the start of a detached instance.
 async fn tree(world: &World, provider: &mut CosmosDBProvider) {
     provider.enqueue_for_orchestrator(start("parent", String::new()), None).await.unwrap();
-    let (token, _) = take(provider).await;
+    let (token, _) = fetch_instance(provider).await;
     ack(provider, &token, vec![event("parent", 1, String::new())], vec![], vec![child("queued", "parent")])
         .await
         .unwrap();
-    provider.enqueue_for_orchestrator(super::raised("parent", "1"), None).await.unwrap();
+    provider.enqueue_for_orchestrator(super::raised_event("parent", "1"), None).await.unwrap();
     let found = loop {
-        let (item, token, _) = provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().unwrap();
+        let (item, token, _) = provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap().unwrap();
         if item.instance == "parent" {
             break token;
         }
@@ -56,12 +56,12 @@ async fn tree(world: &World, provider: &mut CosmosDBProvider) {
     provider.set_outbox_fault_injector(OutboxFaultInjector::fail_next(1));
     let messages = vec![child("late", "parent"), start("detached", String::new())];
     ack(provider, &found, vec![event("parent", 2, String::new())], vec![], messages).await.unwrap();
-    provider.core.background.done().await;
+    provider.core.background.wait_until_idle().await;
     assert_eq!(documents(world, "outbox").await.len(), 1, "the start is not delivered");
 }
 
 async fn documents(world: &World, kind: &str) -> Vec<Value> {
-    let provider = world.provider_looking(Duration::from_secs(3600)).await;
+    let provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
     let query = Query::new("SELECT * FROM c WHERE c.type = @kind").with_parameter("@kind", kind);
     provider.core.store.rows(query).await.unwrap()
 }
@@ -72,7 +72,8 @@ async fn names(provider: &CosmosDBProvider) -> Vec<String> {
     tree
 }
 
-/// Waits until the other process has no work left. Returns the remaining documents.
+/// Waits until no deletion, purge, outbox or garbage is left. Returns the remaining
+/// documents.
 async fn settled(provider: &CosmosDBProvider) -> Vec<Value> {
     let left = "SELECT c.id, c.type, c.instanceId FROM c WHERE c.type = 'deletion' OR IS_DEFINED(c.del) OR \
                 IS_DEFINED(c.purge) OR c.type = 'outbox' OR c.type = 'litter'";
@@ -86,7 +87,7 @@ async fn settled(provider: &CosmosDBProvider) -> Vec<Value> {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, wait).await.expect("another process finishes the deletion")
+    tokio::time::timeout(WAIT_MAX, wait).await.expect("another process finishes the deletion")
 }
 
 async fn finisher(world: &World) -> CosmosDBProvider {
@@ -94,8 +95,8 @@ async fn finisher(world: &World) -> CosmosDBProvider {
     let often = Duration::from_millis(50);
     CosmosDBProvider::builder()
         .with_client(client.unwrap())
-        .with_reconciler(often, NOW)
-        .with_deletion_timeout(NOW)
+        .with_reconciler(often, NO_WAIT)
+        .with_deletion_timeout(NO_WAIT)
         .open()
         .await
         .unwrap()
@@ -106,17 +107,17 @@ async fn finisher(world: &World) -> CosmosDBProvider {
 async fn assert_gone(provider: &CosmosDBProvider, what: &str) {
     settled(provider).await;
     loop {
-        let waited = provider.fetch_orchestration_item(LOCK, PATIENCE, None).await.unwrap();
-        let (item, token, _) = waited.expect("the detached one starts");
+        let waited = provider.fetch_orchestration_item(LOCK, WAIT_MAX, None).await.unwrap();
+        let (item, token, _) = waited.expect("the detached instance starts");
         let instance = item.instance.as_str();
         let turn = ack(provider, &token, vec![event(instance, 1, String::new())], vec![], vec![]).await;
-        // It may be fetched from the cache, but its commit fails.
+        // A deleted instance may be fetched from the cache, but its commit fails.
         assert_eq!(turn.is_ok(), instance == "detached", "{what}: {instance}");
         if turn.is_ok() {
             break;
         }
     }
-    assert!(provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_none(), "{what}");
+    assert!(provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap().is_none(), "{what}");
     assert_eq!(provider.list_instances().await.unwrap(), ["detached"], "{what}");
     let left = settled(provider).await;
     let of_tree = |row: &&Value| row["instanceId"] != "detached" && row["type"] != "node";
@@ -125,16 +126,16 @@ async fn assert_gone(provider: &CosmosDBProvider, what: &str) {
 
 #[tokio::test]
 async fn a_deletion_interrupted_at_any_request_is_all_or_nothing() {
-    for last in [Last::Unsent, Last::Applied] {
+    for last in [LastRequest::Unsent, LastRequest::Applied] {
         for count in 1..REQUESTS_MAX {
             let world = World::open().await;
-            let cut = Cut::new(&world, last);
-            let mut doomed = cut.provider(&world).await;
-            tree(&world, &mut doomed).await;
-            let set = names(&doomed).await;
+            let process = InterruptedProcess::new(&world, last);
+            let mut interrupted = process.provider(&world).await;
+            tree(&world, &mut interrupted).await;
+            let set = names(&interrupted).await;
             assert_eq!(set, ["late", "parent", "queued"]);
-            let done = cut.at(count, doomed.delete_instances_atomic(&set, true)).await;
-            drop(doomed);
+            let done = process.run_until(count, interrupted.delete_instances_atomic(&set, true)).await;
+            drop(interrupted);
             let what = format!("{last:?} {count}");
             if let Some(done) = &done {
                 done.as_ref().unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -160,7 +161,7 @@ async fn a_deletion_interrupted_at_any_request_is_all_or_nothing() {
 #[tokio::test]
 async fn a_child_that_is_only_in_an_outbox_is_deleted_with_its_parent() {
     let world = World::open().await;
-    let mut provider = world.provider_looking(Duration::from_secs(3600)).await;
+    let mut provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
     tree(&world, &mut provider).await;
     for ids in [vec!["parent"], vec!["parent", "queued"], vec!["late", "parent"]] {
         let ids: Vec<String> = ids.into_iter().map(str::to_owned).collect();
@@ -177,20 +178,20 @@ async fn a_child_that_is_only_in_an_outbox_is_deleted_with_its_parent() {
 #[tokio::test]
 async fn a_start_in_delivery_while_its_parent_is_deleted_starts_nothing() {
     let world = World::open().await;
-    let mut provider = world.provider_looking(Duration::from_secs(3600)).await;
+    let mut provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
     tree(&world, &mut provider).await;
     let outbox = documents(&world, "outbox").await.remove(0);
     let outbox: crate::documents::Outbox = serde_json::from_value(outbox).unwrap();
     let set = names(&provider).await;
     provider.delete_instances_atomic(&set, true).await.unwrap();
-    crate::ops::orchestration::deliver::attempt(&provider.core, outbox).await.unwrap();
+    crate::ops::orchestration::deliver::deliver_again(&provider.core, outbox).await.unwrap();
     assert_gone(&provider, "late").await;
 }
 
 #[tokio::test]
 async fn one_of_two_overlapping_deletions_succeeds_and_no_mark_is_left() {
     let world = World::open().await;
-    let mut first = world.provider_looking(Duration::from_secs(3600)).await;
+    let mut first = world.provider_with_reconciler(Duration::from_secs(3600)).await;
     tree(&world, &mut first).await;
     let second = finisher(&world).await;
     // Messages that the second process's reconciler delivers belong to the tree too.
@@ -207,12 +208,12 @@ async fn pruning_while_a_turn_runs_takes_nothing_from_it() {
     let provider = world.provider().await;
     provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
     for execution in 1..=3 {
-        let (token, _) = take(&provider).await;
-        let next = super::raised("a", "on");
+        let (token, _) = fetch_instance(&provider).await;
+        let next = super::raised_event("a", "on");
         let metadata = duroxide::providers::ExecutionMetadata {
             status: Some("ContinuedAsNew".into()),
             output: Some("x".repeat(200_000)),
-            ..super::named()
+            ..super::order_metadata()
         };
         let history = vec![event("a", 1, format!("{execution}"))];
         provider
@@ -220,7 +221,7 @@ async fn pruning_while_a_turn_runs_takes_nothing_from_it() {
             .await
             .unwrap();
     }
-    let (token, _) = take(&provider).await;
+    let (token, _) = fetch_instance(&provider).await;
     let options = duroxide::providers::PruneOptions { keep_last: Some(1), completed_before: None };
     let pruned = provider.prune_executions("a", options).await.unwrap();
     assert_eq!((pruned.executions_deleted, pruned.events_deleted), (2, 2));
@@ -231,7 +232,7 @@ async fn pruning_while_a_turn_runs_takes_nothing_from_it() {
             vec![event("a", 1, "4".into())],
             vec![],
             vec![],
-            super::named(),
+            super::order_metadata(),
             vec![],
         )
         .await
@@ -258,11 +259,11 @@ fn answer(result: &str) -> WorkItem {
 /// Starts the parent, which starts its child. Returns the child's token.
 async fn parent_and_child(provider: &CosmosDBProvider) -> String {
     provider.enqueue_for_orchestrator(start("parent", String::new()), None).await.unwrap();
-    let (token, _) = take(provider).await;
+    let (token, _) = fetch_instance(provider).await;
     ack(provider, &token, vec![event("parent", 1, String::new())], vec![], vec![child("child", "parent")])
         .await
         .unwrap();
-    let (token, messages) = take(provider).await;
+    let (token, messages) = fetch_instance(provider).await;
     assert_eq!(messages, [child("child", "parent")]);
     token
 }
@@ -273,7 +274,7 @@ async fn end(provider: &CosmosDBProvider, token: &str, result: &str) {
     let metadata = duroxide::providers::ExecutionMetadata {
         parent_instance_id: Some("parent".into()),
         status: Some("Completed".into()),
-        ..super::named()
+        ..super::order_metadata()
     };
     provider
         .ack_orchestration_item(token, 1, history, vec![], vec![answer(result)], metadata, vec![])
@@ -286,7 +287,7 @@ async fn end(provider: &CosmosDBProvider, token: &str, result: &str) {
 #[tokio::test]
 async fn a_result_for_a_deleted_parent_does_not_reach_a_new_instance_of_that_name() {
     let world = World::open().await;
-    let mut provider = world.provider_looking(Duration::from_secs(3600)).await;
+    let mut provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
     let token = parent_and_child(&provider).await;
     provider.set_outbox_fault_injector(OutboxFaultInjector::fail_next(1));
     end(&provider, &token, "old").await;
@@ -298,13 +299,13 @@ async fn a_result_for_a_deleted_parent_does_not_reach_a_new_instance_of_that_nam
     assert_eq!(set, ["child", "parent"]);
     provider.delete_instances_atomic(&set, true).await.unwrap();
     let token = parent_and_child(&provider).await;
-    crate::ops::orchestration::deliver::attempt(&provider.core, outbox).await.unwrap();
+    crate::ops::orchestration::deliver::deliver_again(&provider.core, outbox).await.unwrap();
     assert!(
-        provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_none(),
+        provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap().is_none(),
         "an old result is delivered"
     );
     end(&provider, &token, "new").await;
-    let (_, messages) = take(&provider).await;
+    let (_, messages) = fetch_instance(&provider).await;
     assert_eq!(messages, [answer("new")]);
 }
 
@@ -313,20 +314,20 @@ async fn a_result_for_a_deleted_parent_does_not_reach_a_new_instance_of_that_nam
 #[tokio::test]
 async fn the_failure_of_a_colliding_start_reaches_the_parent_that_exists() {
     let world = World::open().await;
-    let provider = world.provider_looking(Duration::from_secs(3600)).await;
+    let provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
     let token = parent_and_child(&provider).await;
     ack(&provider, &token, vec![event("child", 1, String::new())], vec![], vec![]).await.unwrap();
     let now = provider.core.clock.stamp();
     let again =
         crate::plan::message_document(&child("child", "parent"), "x:another:1".into(), now, None).unwrap();
     let again = crate::documents::Message { parent_incarnation: Some("another".into()), ..again };
-    super::post(&provider, &again).await;
-    let (token, messages) = take(&provider).await;
+    super::write_message(&provider, &again).await;
+    let (token, messages) = fetch_instance(&provider).await;
     assert_eq!(messages, [child("child", "parent")]);
     ack(&provider, &token, vec![event("child", 2, String::new())], vec![], vec![answer("taken")])
         .await
         .unwrap();
-    let (_, messages) = take(&provider).await;
+    let (_, messages) = fetch_instance(&provider).await;
     assert_eq!(messages, [answer("taken")]);
 }
 
@@ -335,7 +336,7 @@ async fn an_instance_between_two_executions_has_not_ended() {
     let world = World::open().await;
     let provider = world.provider().await;
     provider.enqueue_for_orchestrator(start("eternal", String::new()), None).await.unwrap();
-    let (token, _) = take(&provider).await;
+    let (token, _) = fetch_instance(&provider).await;
     let next = json!({ "ContinueAsNew": {
         "instance": "eternal", "orchestration": "Order", "input": "", "version": "1.0.0"
     } });
@@ -343,7 +344,7 @@ async fn an_instance_between_two_executions_has_not_ended() {
     let metadata = duroxide::providers::ExecutionMetadata {
         status: Some("ContinuedAsNew".into()),
         output: Some(String::new()),
-        ..super::named()
+        ..super::order_metadata()
     };
     let history = vec![event("eternal", 1, String::new())];
     provider.ack_orchestration_item(&token, 1, history, vec![], vec![next], metadata, vec![]).await.unwrap();
@@ -353,9 +354,12 @@ async fn an_instance_between_two_executions_has_not_ended() {
     let refused = provider.delete_instance("eternal", false).await.unwrap_err();
     assert!(refused.message.contains("still running"), "{refused}");
 
-    let (token, _) = take(&provider).await;
+    let (token, _) = fetch_instance(&provider).await;
     let history = vec![event("eternal", 1, String::new())];
-    let ended = duroxide::providers::ExecutionMetadata { status: Some("Completed".into()), ..super::named() };
+    let ended = duroxide::providers::ExecutionMetadata {
+        status: Some("Completed".into()),
+        ..super::order_metadata()
+    };
     provider.ack_orchestration_item(&token, 2, history, vec![], vec![], ended, vec![]).await.unwrap();
     let swept = provider.delete_instance_bulk(InstanceFilter::default()).await.unwrap();
     assert_eq!((swept.instances_deleted, swept.executions_deleted), (1, 2));

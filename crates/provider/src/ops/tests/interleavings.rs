@@ -1,5 +1,6 @@
-//! Interleavings that need access to the documents: a crash between two steps, a late
-//! commit of a staged turn, a stale hint. On the real engine in this process.
+//! Interleavings that a test can only make by writing documents or injecting faults: a
+//! crash between two steps, a late commit of a staged turn, a stale hint. On the real
+//! engine in this process.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,13 +9,16 @@ use duroxide::providers::{Provider, ScheduledActivityIdentifier, SessionFetchCon
 use perihelion_client::Query;
 use serde_json::{Value, json};
 
-use super::{LOCK, NOW, World, ack, event, named, raised, run_activities, start, take, work};
+use super::{
+    LOCK, NO_WAIT, World, ack, activity_item, event, fetch_instance, order_metadata, raised_event,
+    run_activities, start,
+};
 use crate::CosmosDBProvider;
 use crate::documents::{Deletion, DeletionStage, DocumentType, Outbox, State};
 use crate::plan::session_document_key;
 
 /// The time limit of a wait.
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// More data than one commit takes, in one value and in several.
 const LARGE: usize = 700_000;
@@ -42,7 +46,7 @@ async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("{what} does not happen"));
+    tokio::time::timeout(WAIT_MAX, wait).await.unwrap_or_else(|_| panic!("{what} does not happen"));
 }
 
 fn large_history(fill: &str) -> Vec<duroxide::Event> {
@@ -55,16 +59,16 @@ async fn a_stale_staged_turn_changes_nothing() {
     let (first, second) = (world.provider().await, world.provider().await);
     first.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
     let short = Duration::from_millis(800);
-    let (_, stale, _) = first.fetch_orchestration_item(short, NOW, None).await.unwrap().unwrap();
+    let (_, stale, _) = first.fetch_orchestration_item(short, NO_WAIT, None).await.unwrap().unwrap();
     // The turn is staged, and commits after another process has taken the lock.
     world.fault_on_batches(r#""count":1,"delayMs":2500"#).await;
     let late = tokio::spawn(async move { ack(&first, &stale, large_history("s"), vec![], vec![]).await });
-    let found = second.fetch_orchestration_item(LOCK, PATIENCE, None).await.unwrap();
-    let (_, token, _) = found.expect("the lock runs out");
+    let found = second.fetch_orchestration_item(LOCK, WAIT_MAX, None).await.unwrap();
+    let (_, token, _) = found.expect("the lock expires");
     let fresh = large_history("f");
     ack(&second, &token, fresh.clone(), vec![], vec![]).await.unwrap();
-    assert!(late.await.unwrap().is_err(), "the lock was another's by then");
-    assert!(second.read("a").await.unwrap() == fresh, "the history is the one that was committed");
+    assert!(late.await.unwrap().is_err(), "another process had the lock");
+    assert!(second.read("a").await.unwrap() == fresh, "only the committed history is stored");
 }
 
 #[tokio::test]
@@ -74,12 +78,12 @@ async fn staged_documents_are_removed_unless_they_are_committed() {
     let world = World::open().await;
     let provider = world.provider().await;
     provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-    let (token, _) = take(&provider).await;
+    let (token, _) = fetch_instance(&provider).await;
     let history = large_history("h");
     let turn = async || {
-        let works = (1..=3).map(|id| work("a", id, "w".repeat(LARGE))).collect();
+        let activities = (1..=3).map(|id| activity_item("a", id, "w".repeat(LARGE))).collect();
         let messages = vec![start("child", "c".repeat(LARGE))];
-        ack(&provider, &token, history.clone(), works, messages).await
+        ack(&provider, &token, history.clone(), activities, messages).await
     };
     world.fault_on_batches(r#""count":1,"status":400"#).await;
     turn().await.unwrap_err();
@@ -89,7 +93,7 @@ async fn staged_documents_are_removed_unless_they_are_committed() {
     turn().await.unwrap();
     let left: BTreeSet<String> = rows(&provider, "a", EXPIRING).await.iter().map(Value::to_string).collect();
     let waiting: BTreeSet<String> = waiting.iter().map(Value::to_string).collect();
-    assert!(left.is_subset(&waiting), "only what was never committed expires");
+    assert!(left.is_subset(&waiting), "only documents without a commit expire");
     assert!(provider.read("a").await.unwrap() == history);
     assert_eq!(run_activities(&provider).await.len(), 3);
 }
@@ -98,20 +102,20 @@ async fn staged_documents_are_removed_unless_they_are_committed() {
 async fn an_activity_cancelled_before_its_bundle_is_unpacked_never_runs() {
     const COUNT: u64 = 40;
     let world = World::open().await;
-    let crashing = world.provider_looking(Duration::from_secs(3600)).await;
+    let crashing = world.provider_with_reconciler(Duration::from_secs(3600)).await;
     crashing.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-    let (token, _) = take(&crashing).await;
+    let (token, _) = fetch_instance(&crashing).await;
     // The commit succeeds, and every unpacking fails.
     world.fault_on_batches(r#""count":1,"delayMs":1"#).await;
     world.fault_on_batches(r#""status":400"#).await;
-    let works = (1..=COUNT).map(|id| work("a", id, String::new())).collect();
-    ack(&crashing, &token, vec![event("a", 1, String::new())], works, vec![]).await.unwrap();
+    let activities = (1..=COUNT).map(|id| activity_item("a", id, String::new())).collect();
+    ack(&crashing, &token, vec![event("a", 1, String::new())], activities, vec![]).await.unwrap();
     world.heal().await;
     let packed = rows(&crashing, "a", "SELECT c.id FROM c WHERE c.type = 'bundle'").await;
     assert_eq!(packed.len(), 1, "the bundle is as it was committed");
 
-    crashing.enqueue_for_orchestrator(raised("a", "stop"), None).await.unwrap();
-    let (token, _) = take(&crashing).await;
+    crashing.enqueue_for_orchestrator(raised_event("a", "stop"), None).await.unwrap();
+    let (token, _) = fetch_instance(&crashing).await;
     let cancelled = [7, 9].map(|activity_id| ScheduledActivityIdentifier {
         instance: "a".into(),
         execution_id: 1,
@@ -119,12 +123,12 @@ async fn an_activity_cancelled_before_its_bundle_is_unpacked_never_runs() {
     });
     let history = vec![event("a", 2, String::new())];
     let acked = crashing
-        .ack_orchestration_item(&token, 1, history, vec![], vec![], named(), cancelled.to_vec())
+        .ack_orchestration_item(&token, 1, history, vec![], vec![], order_metadata(), cancelled.to_vec())
         .await;
     acked.unwrap();
 
     let reconciling = world.provider().await;
-    eventually("unpacking", async || {
+    eventually("the unpacking of the bundle", async || {
         rows(&reconciling, "a", "SELECT c.id FROM c WHERE c.type = 'bundle'").await.is_empty()
     })
     .await;
@@ -137,7 +141,7 @@ async fn an_activity_cancelled_before_its_bundle_is_unpacked_never_runs() {
 /// session and finds no activity releases the session.
 #[tokio::test]
 async fn a_session_whose_activity_was_lost_is_given_back() {
-    let in_session = |id| match work("a", id, String::new()) {
+    let in_session = |id| match activity_item("a", id, String::new()) {
         WorkItem::ActivityExecute { instance, execution_id, id, name, input, tag, .. } => {
             let session_id = Some("printer".to_owned());
             WorkItem::ActivityExecute { instance, execution_id, id, name, input, session_id, tag }
@@ -146,12 +150,12 @@ async fn a_session_whose_activity_was_lost_is_given_back() {
     };
     let worker = |owner: &str, lock_timeout| SessionFetchConfig { owner_id: owner.to_owned(), lock_timeout };
     let fetch = async |provider: &CosmosDBProvider, worker: SessionFetchConfig| {
-        provider.fetch_work_item(LOCK, NOW, Some(&worker), &TagFilter::default()).await.unwrap()
+        provider.fetch_work_item(LOCK, NO_WAIT, Some(&worker), &TagFilter::default()).await.unwrap()
     };
     let world = World::open().await;
     let (hinted, other) = (world.provider().await, world.provider().await);
     hinted.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-    let (token, _) = take(&hinted).await;
+    let (token, _) = fetch_instance(&hinted).await;
     ack(&hinted, &token, vec![event("a", 1, String::new())], vec![in_session(1)], vec![]).await.unwrap();
 
     // Another worker completes the activity, and its session expires.
@@ -162,17 +166,21 @@ async fn a_session_whose_activity_was_lost_is_given_back() {
 
     let (id, key) = session_document_key("printer");
     let held = other.core.store.container.find::<Value>(key, &id).await.unwrap();
-    assert_ne!(held.map(|held| held.value["owner"].clone()), Some(json!("late")), "it was given back");
+    assert_ne!(
+        held.map(|held| held.value["owner"].clone()),
+        Some(json!("late")),
+        "the session was given back"
+    );
     other.enqueue_for_worker(in_session(2)).await.unwrap();
     assert!(fetch(&other, worker("third", LOCK)).await.is_some(), "the session is free");
 }
 
-/// Two instances, and a deletion of both that stopped at this stage.
+/// Creates two instances and a deletion of both whose process ended at this stage.
 async fn deletion_cut_off(world: &World, stage: DeletionStage, marked: &[&str]) -> CosmosDBProvider {
-    let provider = world.provider_looking(Duration::from_secs(3600)).await;
+    let provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
     for name in ["a", "b"] {
         provider.enqueue_for_orchestrator(start(name, String::new()), None).await.unwrap();
-        let (token, _) = take(&provider).await;
+        let (token, _) = fetch_instance(&provider).await;
         ack(&provider, &token, vec![event(name, 1, String::new())], vec![], vec![]).await.unwrap();
     }
     let store = &provider.core.store;
@@ -201,14 +209,14 @@ async fn a_deletion_interrupted_before_its_commit_is_rolled_back() {
     let world = World::open().await;
     let provider = deletion_cut_off(&world, DeletionStage::Prepared, &["a"]).await;
     let _reconciling = world.provider().await;
-    eventually("taking it back", async || {
+    eventually("the rollback of the deletion", async || {
         let state = provider.core.store.state("a").await.unwrap().expect("its state");
         state.value.deletion.is_none()
     })
     .await;
     for name in ["a", "b"] {
-        provider.enqueue_for_orchestrator(raised(name, "1"), None).await.unwrap();
-        let waited = provider.fetch_orchestration_item(LOCK, PATIENCE, None).await.unwrap();
+        provider.enqueue_for_orchestrator(raised_event(name, "1"), None).await.unwrap();
+        let waited = provider.fetch_orchestration_item(LOCK, WAIT_MAX, None).await.unwrap();
         let (item, token, _) = waited.expect("the instance can run");
         assert_eq!((item.instance.as_str(), item.history.len()), (name, 1));
         ack(&provider, &token, vec![event(name, 2, String::new())], vec![], vec![]).await.unwrap();
@@ -220,7 +228,7 @@ async fn a_deletion_interrupted_after_its_commit_is_completed() {
     let world = World::open().await;
     let provider = deletion_cut_off(&world, DeletionStage::Committed, &["a", "b"]).await;
     let _reconciling = world.provider().await;
-    eventually("finishing it", async || {
+    eventually("the end of the deletion", async || {
         let left = provider.core.store.container.find::<Value>(1_u64, "d:cut-off").await.unwrap();
         left.is_none()
     })
@@ -240,7 +248,7 @@ async fn an_undeliverable_outbox_is_retried_with_growing_pauses() {
     let provider = world.provider().await;
     let stamp = provider.core.clock.stamp();
     let mut message =
-        crate::plan::message_document(&raised("b", "1"), "x:nobody:1:0".into(), stamp, None).unwrap();
+        crate::plan::message_document(&raised_event("b", "1"), "x:nobody:1:0".into(), stamp, None).unwrap();
     message.instance_id = "x".repeat(3000);
     let outbox = Outbox {
         visible_at: crate::documents::stamp::Stamp(1),
@@ -253,7 +261,8 @@ async fn an_undeliverable_outbox_is_retried_with_growing_pauses() {
     };
     provider.core.store.container.create("a", &outbox).await.unwrap();
     world.engine.manage(http::Method::DELETE, "counters", "").await.unwrap();
-    // Thirty-one intervals: pauses of one, two, four, eight and sixteen.
+    // Thirty intervals: after pauses of one, two, four, eight and sixteen intervals there
+    // are at most six attempts.
     tokio::time::sleep(Duration::from_millis(30 * 50)).await;
     let counters = world.engine.manage(http::Method::GET, "counters", "").await.unwrap();
     let counters: Value = serde_json::from_slice(counters.body()).unwrap();
@@ -273,17 +282,22 @@ async fn tombstones_expire_and_only_queried_paths_are_indexed() {
     assert!(policy["compositeIndexes"].as_array().is_none_or(Vec::is_empty));
 
     provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-    let (token, _) = take(&provider).await;
+    let (token, _) = fetch_instance(&provider).await;
     let cancelled = ScheduledActivityIdentifier { instance: "a".into(), execution_id: 1, activity_id: 9 };
     let history = vec![event("a", 1, String::new())];
-    let acked =
-        provider.ack_orchestration_item(&token, 1, history, vec![], vec![], named(), vec![cancelled]).await;
+    let acked = provider
+        .ack_orchestration_item(&token, 1, history, vec![], vec![], order_metadata(), vec![cancelled])
+        .await;
     acked.unwrap();
     let tombstones = rows(&provider, "a", "SELECT c.ttl FROM c WHERE c.type = 'cancelled'").await;
     assert_eq!(tombstones, [json!({"ttl": 3600})]);
     duroxide::providers::ProviderAdmin::delete_instance(&provider, "a", true).await.unwrap();
     let left = rows(&provider, "a", "SELECT c.id, IS_DEFINED(c.ttl) AS goes FROM c").await;
-    assert_eq!(left, [json!({"id": "i", "goes": true})], "a deleted instance is one document, for a day");
+    assert_eq!(
+        left,
+        [json!({"id": "i", "goes": true})],
+        "a deleted instance is one document with a time to live"
+    );
 }
 
 /// Document ids never change: the next release must find the documents.

@@ -9,8 +9,11 @@ use duroxide::{Event, EventKind};
 use perihelion_client::Query;
 use serde_json::Value;
 
-use super::cut::{Cut, Last};
-use super::{LOCK, NOW, World, ack, event, named, post, raised, start, take, work};
+use super::interrupted_process::{InterruptedProcess, LastRequest};
+use super::{
+    LOCK, NO_WAIT, World, ack, activity_item, event, fetch_instance, order_metadata, raised_event, start,
+    write_message,
+};
 use crate::CosmosDBProvider;
 use crate::documents::{Garbage, Versioned};
 use crate::ops::repair::garbage;
@@ -36,34 +39,35 @@ async fn state_bytes(provider: &CosmosDBProvider, instance: &str) -> usize {
 }
 
 fn ended(output: String) -> ExecutionMetadata {
-    ExecutionMetadata { status: Some("Completed".into()), output: Some(output), ..named() }
+    ExecutionMetadata { status: Some("Completed".into()), output: Some(output), ..order_metadata() }
 }
 
-/// Input, event, activity, result, start of a child, output, custom status.
+/// The values are the input, an event, the input and result of an activity, the input of a
+/// child, the output and the custom status.
 #[tokio::test]
 async fn values_of_ten_megabytes_are_read_back_and_leave_no_documents() {
     let world = World::open().await;
-    let provider = world.provider_looking(Duration::from_secs(3600)).await;
+    let provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
     provider.enqueue_for_orchestrator(start("a", large('i')), None).await.unwrap();
-    let (token, messages) = take(&provider).await;
+    let (token, messages) = fetch_instance(&provider).await;
     assert!(messages == [start("a", large('i'))], "the input");
     let history = vec![event("a", 1, large('e'))];
-    let works = vec![work("a", 2, large('w')), work("a", 3, "c".repeat(2_000_000))];
-    ack(&provider, &token, history.clone(), works, vec![start("b", large('s'))]).await.unwrap();
+    let activities = vec![activity_item("a", 2, large('w')), activity_item("a", 3, "c".repeat(2_000_000))];
+    ack(&provider, &token, history.clone(), activities, vec![start("b", large('s'))]).await.unwrap();
     assert!(provider.read("a").await.unwrap() == history, "the event");
 
-    let fetched = provider.fetch_work_item(LOCK, NOW, None, &TagFilter::default()).await.unwrap();
+    let fetched = provider.fetch_work_item(LOCK, NO_WAIT, None, &TagFilter::default()).await.unwrap();
     let (item, worker, _) = fetched.expect("an activity");
-    assert!(item == work("a", 2, large('w')), "the activity's input");
+    assert!(item == activity_item("a", 2, large('w')), "the activity's input");
     let done =
         WorkItem::ActivityCompleted { instance: "a".into(), execution_id: 1, id: 2, result: large('r') };
     provider.ack_work_item(&worker, Some(done.clone())).await.unwrap();
 
-    let (item, child, _) = provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().unwrap();
+    let (item, child, _) = provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap().unwrap();
     assert!(item.instance == "b" && item.messages == [start("b", large('s'))], "the child's input");
     ack(&provider, &child, vec![event("b", 1, String::new())], vec![], vec![]).await.unwrap();
 
-    let (token, messages) = take(&provider).await;
+    let (token, messages) = fetch_instance(&provider).await;
     assert!(messages == [done], "the result");
     let cancelled = vec![duroxide::providers::ScheduledActivityIdentifier {
         instance: "a".into(),
@@ -104,7 +108,7 @@ async fn a_thousand_values_of_ten_kilobytes_are_kept_beside_a_small_state() {
         Event::with_event_id(id, "a", 1, None, kind)
     };
     provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-    let (token, _) = take(&provider).await;
+    let (token, _) = fetch_instance(&provider).await;
     ack(&provider, &token, (1..=1000).map(|id| set(id, "x")).collect(), vec![], vec![]).await.unwrap();
     assert!(state_bytes(&provider, "a").await < 200_000, "{}", state_bytes(&provider, "a").await);
     let all = provider.get_kv_all_values("a").await.unwrap();
@@ -112,8 +116,8 @@ async fn a_thousand_values_of_ten_kilobytes_are_kept_beside_a_small_state() {
     assert_eq!(provider.get_instance_stats("a").await.unwrap().unwrap().kv_total_value_bytes, 10_240_000);
 
     // Values are overwritten and cleared, then become the base of the next execution.
-    provider.enqueue_for_orchestrator(raised("a", "1"), None).await.unwrap();
-    let (token, _) = take(&provider).await;
+    provider.enqueue_for_orchestrator(raised_event("a", "1"), None).await.unwrap();
+    let (token, _) = fetch_instance(&provider).await;
     let cleared = EventKind::KeyValueCleared { key: "key 2 / # ☃".into() };
     let again = Event::with_event_id(1002, "a", 1, None, cleared);
     let first = EventKind::KeyValueSet {
@@ -126,11 +130,11 @@ async fn a_thousand_values_of_ten_kilobytes_are_kept_beside_a_small_state() {
         .ack_orchestration_item(&token, 1, history, vec![], vec![], ended(String::new()), vec![])
         .await
         .unwrap();
-    provider.core.background.done().await;
+    provider.core.background.wait_until_idle().await;
     let parts = rows(&provider, "a", "SELECT c.id FROM c WHERE c.type = 'part'").await;
     assert_eq!(parts.len(), 998, "parts of replaced and cleared values are deleted");
-    provider.enqueue_for_orchestrator(raised("a", "2"), None).await.unwrap();
-    let (item, _, _) = provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().unwrap();
+    provider.enqueue_for_orchestrator(raised_event("a", "2"), None).await.unwrap();
+    let (item, _, _) = provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap().unwrap();
     assert_eq!(item.kv_snapshot.len(), 999);
     assert_eq!(item.kv_snapshot["key 1 / # ☃"].value, "y".repeat(20_000));
     assert_eq!(item.kv_snapshot["key 3 / # ☃"].value.len(), 10_240);
@@ -144,56 +148,59 @@ async fn a_history_of_a_hundred_thousand_events_is_read_whole() {
     let provider = world.provider().await;
     provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
     for turn in 0..TURNS {
-        let (token, _) = take(&provider).await;
+        let (token, _) = fetch_instance(&provider).await;
         let events = (turn * EVENTS + 1..=(turn + 1) * EVENTS).map(|id| event("a", id, String::new()));
-        let next = raised("a", "on");
+        let next = raised_event("a", "on");
         ack(&provider, &token, events.collect(), vec![], vec![next]).await.unwrap();
     }
     assert!(state_bytes(&provider, "a").await < 20_000);
-    // A provider without any of it in memory.
+    // A new provider has no part of the history in its cache.
     let other = world.provider().await;
     let ids: Vec<u64> = other.read("a").await.unwrap().iter().map(|event| event.event_id).collect();
     assert!(ids == (1..=TURNS * EVENTS).collect::<Vec<_>>());
 }
 
-/// Wherever the process ends, staged documents without a commit are removed, and those
-/// with a commit are kept.
+/// At whichever request the process ends, staged documents without a commit are removed,
+/// and those with a commit are kept.
 #[tokio::test]
 async fn a_large_turn_interrupted_at_any_request_leaves_no_documents() {
-    for last in [Last::Unsent, Last::Applied] {
+    for last in [LastRequest::Unsent, LastRequest::Applied] {
         for count in 1.. {
             let world = World::open().await;
-            let cut = Cut::new(&world, last);
-            let doomed = cut.provider(&world).await;
-            doomed.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+            let process = InterruptedProcess::new(&world, last);
+            let interrupted = process.provider(&world).await;
+            interrupted.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
             let short = Duration::from_millis(700);
-            let (_, token, _) = doomed.fetch_orchestration_item(short, NOW, None).await.unwrap().unwrap();
+            let (_, token, _) =
+                interrupted.fetch_orchestration_item(short, NO_WAIT, None).await.unwrap().unwrap();
             let history: Vec<Event> = (1..=2).map(|id| event("a", id, "x".repeat(1_000_000))).collect();
-            let works = vec![work("a", 3, "w".repeat(400_000))];
-            let done = cut.at(count, ack(&doomed, &token, history.clone(), works.clone(), vec![])).await;
+            let activities = vec![activity_item("a", 3, "w".repeat(400_000))];
+            let done = process
+                .run_until(count, ack(&interrupted, &token, history.clone(), activities.clone(), vec![]))
+                .await;
             let is_done = done.is_some_and(|done| done.is_ok());
-            drop(doomed);
+            drop(interrupted);
 
             let other = world.provider().await;
             if other.read("a").await.unwrap().is_empty() {
                 assert!(!is_done);
                 let waited =
                     other.fetch_orchestration_item(LOCK, Duration::from_secs(20), None).await.unwrap();
-                let (_, token, _) = waited.expect("the lock runs out");
-                ack(&other, &token, history.clone(), works, vec![]).await.unwrap();
+                let (_, token, _) = waited.expect("the lock expires");
+                ack(&other, &token, history.clone(), activities, vec![]).await.unwrap();
             }
-            // Makes the record due now instead of after a day.
+            // Collects the garbage now instead of after a day.
             for row in rows(&other, "a", "SELECT * FROM c WHERE c.type = 'litter'").await {
                 let found: Versioned<Garbage> = decode_row(row).unwrap();
-                garbage::finish(&other.core.store, found).await.unwrap();
+                garbage::collect_due(&other.core.store, found).await.unwrap();
             }
             assert!(other.read("a").await.unwrap() == history, "{last:?} {count}");
             let five = Duration::from_secs(5);
             let fetched = other.fetch_work_item(LOCK, five, None, &TagFilter::default()).await.unwrap();
             let (item, worker, _) = fetched.expect("the activity");
-            assert!(item == work("a", 3, "w".repeat(400_000)), "{last:?} {count}");
+            assert!(item == activity_item("a", 3, "w".repeat(400_000)), "{last:?} {count}");
             other.ack_work_item(&worker, None).await.unwrap();
-            other.core.background.done().await;
+            other.core.background.wait_until_idle().await;
             let left = rows(&other, "a", "SELECT VALUE c.id FROM c WHERE c.id != 'i'").await;
             let marks: BTreeSet<&str> =
                 left.iter().filter_map(|id| id.as_str()?.strip_prefix("h:1:")?.get(2..)).collect();
@@ -214,7 +221,7 @@ async fn committed_documents_are_never_collected_as_garbage() {
     let world = World::open().await;
     let provider = world.provider().await;
     provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-    let (token, _) = take(&provider).await;
+    let (token, _) = fetch_instance(&provider).await;
     world.fault(r#"{"operation":"batch","count":1,"delayMs":1500}"#).await;
     let history: Vec<Event> = (1..=2).map(|id| event("a", id, "x".repeat(1_000_000))).collect();
     let committing = ack(&provider, &token, history.clone(), vec![], vec![]);
@@ -228,7 +235,7 @@ async fn committed_documents_are_never_collected_as_garbage() {
     };
     let (committed, record) = tokio::join!(committing, reading);
     committed.unwrap();
-    garbage::finish(&other.core.store, record).await.unwrap();
+    garbage::collect_due(&other.core.store, record).await.unwrap();
     assert!(other.read("a").await.unwrap() == history);
 }
 
@@ -239,38 +246,43 @@ async fn an_event_that_is_repeated_late_is_delivered_once() {
     let world = World::open().await;
     let provider = world.provider().await;
     provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-    let ticket = provider.core.sequencer.begin("a");
-    let id = crate::documents::dedup::enqueued_message_id(&ticket.sender, ticket.number);
+    let in_flight = provider.core.sequencer.begin("a");
+    let id = crate::documents::dedup::enqueued_message_id(&in_flight.sender, in_flight.number);
     let stamp = provider.core.clock.stamp();
-    let mut message = crate::plan::message_document(&raised("a", "repeated"), id, stamp, None).unwrap();
-    message.low_water_mark = ticket.low_water_mark;
-    post(&provider, &message).await;
+    let mut message = crate::plan::message_document(&raised_event("a", "repeated"), id, stamp, None).unwrap();
+    message.low_water_mark = in_flight.low_water_mark;
+    write_message(&provider, &message).await;
     let mut next = 1;
     let mut consume = async || {
-        let mut told = Vec::new();
-        while let Some((item, token, _)) = provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap() {
-            told.extend(item.messages);
+        let mut delivered = Vec::new();
+        while let Some((item, token, _)) =
+            provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap()
+        {
+            delivered.extend(item.messages);
             ack(&provider, &token, vec![event("a", next, String::new())], vec![], vec![]).await.unwrap();
             next += 1;
         }
-        told
+        delivered
     };
-    assert_eq!(consume().await, [start("a", String::new()), raised("a", "repeated")]);
+    assert_eq!(consume().await, [start("a", String::new()), raised_event("a", "repeated")]);
     for burst in 0..3 {
         for n in 0..100 {
-            provider.enqueue_for_orchestrator(raised("a", &format!("{burst} {n}")), None).await.unwrap();
+            provider
+                .enqueue_for_orchestrator(raised_event("a", &format!("{burst} {n}")), None)
+                .await
+                .unwrap();
         }
         assert_eq!(consume().await.len(), 100);
-        post(&provider, &message).await;
+        write_message(&provider, &message).await;
         assert_eq!(consume().await, []);
     }
-    assert!(state_bytes(&provider, "a").await < 4_000, "the memory is ranges");
+    assert!(state_bytes(&provider, "a").await < 4_000, "the dedup record stays small");
     provider.delete_instance("a", true).await.unwrap();
-    post(&provider, &message).await;
+    write_message(&provider, &message).await;
     provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-    let (_, messages) = take(&provider).await;
+    let (_, messages) = fetch_instance(&provider).await;
     assert_eq!(messages, [start("a", String::new())], "a message to the deleted instance");
-    drop(ticket);
+    drop(in_flight);
 }
 
 #[tokio::test]

@@ -1,8 +1,8 @@
-//! Prefetch: an activity is locked for a worker before it fetches again.
+//! Prefetch: an activity is locked for a worker before the worker fetches again.
 
 use super::*;
 
-/// A poll timeout that counts as waiting for work.
+/// A poll timeout with which a fetch waits for work.
 const WAIT: Duration = Duration::from_secs(5);
 
 /// Fetches the next activity as the runtime does. Returns its number, token and attempt.
@@ -14,6 +14,7 @@ async fn next(provider: &CosmosDBProvider) -> (u64, String, u32) {
     (id, token, attempt)
 }
 
+/// Acks an activity with a completion.
 async fn done(provider: &CosmosDBProvider, token: &str, id: u64) {
     let item =
         WorkItem::ActivityCompleted { instance: "a".into(), execution_id: 1, id, result: String::new() };
@@ -29,14 +30,18 @@ async fn a_worker_that_completes_an_activity_finds_the_next_one_locked() {
     let world = World::open().await;
     let provider = world.provider().await;
     for id in 1..=3 {
-        provider.enqueue_for_worker(work("a", id, String::new())).await.unwrap();
+        provider.enqueue_for_worker(activity_item("a", id, String::new())).await.unwrap();
     }
     let (first, token, _) = next(&provider).await;
     done(&provider, &token, first).await;
     let before = requests_of(&provider, "fetch_work_item");
     let (second, token, attempt) = next(&provider).await;
     assert_eq!((first, second, attempt), (1, 2, 1));
-    assert_eq!(requests_of(&provider, "fetch_work_item"), before, "it was locked while the first one ended");
+    assert_eq!(
+        requests_of(&provider, "fetch_work_item"),
+        before,
+        "it was locked while the first activity was acked"
+    );
     done(&provider, &token, second).await;
     let (third, token, attempt) = next(&provider).await;
     assert_eq!((third, attempt), (3, 1));
@@ -48,14 +53,14 @@ async fn a_fetch_that_looks_once_prefetches_nothing() {
     let world = World::open().await;
     let (provider, other) = (world.provider().await, world.provider().await);
     for id in 1..=2 {
-        provider.enqueue_for_worker(work("a", id, String::new())).await.unwrap();
+        provider.enqueue_for_worker(activity_item("a", id, String::new())).await.unwrap();
     }
-    let found = provider.fetch_work_item(LOCK, NOW, None, &TagFilter::default()).await.unwrap();
+    let found = provider.fetch_work_item(LOCK, NO_WAIT, None, &TagFilter::default()).await.unwrap();
     let (_, token, _) = found.expect("the first");
     done(&provider, &token, 1).await;
-    let found = other.fetch_work_item(LOCK, NOW, None, &TagFilter::default()).await.unwrap();
+    let found = other.fetch_work_item(LOCK, NO_WAIT, None, &TagFilter::default()).await.unwrap();
     let (item, _, attempt) = found.expect("the second is free for others");
-    assert_eq!((item, attempt), (work("a", 2, String::new()), 1));
+    assert_eq!((item, attempt), (activity_item("a", 2, String::new()), 1));
 }
 
 #[tokio::test]
@@ -63,7 +68,7 @@ async fn an_activity_that_could_not_be_prefetched_is_still_queued() {
     let world = World::open().await;
     let provider = world.provider().await;
     for id in 1..=2 {
-        provider.enqueue_for_worker(work("a", id, String::new())).await.unwrap();
+        provider.enqueue_for_worker(activity_item("a", id, String::new())).await.unwrap();
     }
     let (first, token, _) = next(&provider).await;
     world.fault(r#"{"operation":"replace_item","count":1,"status":400}"#).await;
@@ -78,17 +83,17 @@ async fn an_activity_of_a_session_is_not_prefetched() {
     let world = World::open().await;
     let (provider, other) = (world.provider().await, world.provider().await);
     let WorkItem::ActivityExecute { instance, execution_id, id, name, input, tag, .. } =
-        work("a", 2, String::new())
+        activity_item("a", 2, String::new())
     else {
         panic!("an activity")
     };
     let session_id = Some("s".to_owned());
     let bound = WorkItem::ActivityExecute { instance, execution_id, id, name, input, session_id, tag };
-    provider.enqueue_for_worker(work("a", 1, String::new())).await.unwrap();
+    provider.enqueue_for_worker(activity_item("a", 1, String::new())).await.unwrap();
     provider.enqueue_for_worker(bound).await.unwrap();
     let (first, token, _) = next(&provider).await;
     done(&provider, &token, first).await;
     let session = duroxide::providers::SessionFetchConfig { owner_id: "other".into(), lock_timeout: LOCK };
-    let found = other.fetch_work_item(LOCK, NOW, Some(&session), &TagFilter::default()).await.unwrap();
+    let found = other.fetch_work_item(LOCK, NO_WAIT, Some(&session), &TagFilter::default()).await.unwrap();
     assert!(found.is_some(), "another worker may claim the session");
 }

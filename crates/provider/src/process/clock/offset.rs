@@ -20,11 +20,11 @@ const OFFSET_MAX_MS: i64 = 24 * 3600 * 1000;
 
 /// The date of a response, and when it arrived by this machine's clock.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sighting {
+pub(super) struct ResponseDate {
     /// Seconds since 1970.
     pub(crate) date: u64,
     pub(crate) received_ms: u64,
-    /// Since the request was sent.
+    /// The time since the request was sent.
     pub(crate) elapsed: Duration,
 }
 
@@ -38,18 +38,19 @@ pub(super) struct OffsetEstimate {
 struct Bounds {
     least: i64,
     most: i64,
-    /// When they were observed, by this machine's clock.
+    /// When the bounds were observed, by this machine's clock.
     at_ms: u64,
 }
 
 impl OffsetEstimate {
     /// The offset within all bounds that is nearest to the current one.
-    pub(super) fn offset(&mut self, offset: i64, sighting: Sighting) -> i64 {
-        let seen = Bounds::of(sighting);
+    pub(super) fn offset(&mut self, offset: i64, response: ResponseDate) -> i64 {
+        let seen = Bounds::of(response);
         if seen.least > OFFSET_MAX_MS || seen.most < -OFFSET_MAX_MS {
             return offset;
         }
-        // Bounds that contradict each other: a clock was set. The newer ones count.
+        // Bounds that contradict each other show that a clock was set. The newer bounds
+        // are used.
         let bounds = self.bounds.and_then(|before| before.narrowed(seen)).unwrap_or(seen);
         self.bounds = Some(bounds);
         offset.clamp(bounds.least, bounds.most)
@@ -57,7 +58,7 @@ impl OffsetEstimate {
 }
 
 impl Bounds {
-    fn of(Sighting { date, received_ms, elapsed }: Sighting) -> Self {
+    fn of(ResponseDate { date, received_ms, elapsed }: ResponseDate) -> Self {
         let signed = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX / 4);
         let (date, received) = (signed(date.saturating_mul(1000)), signed(received_ms));
         let elapsed = signed(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX));
@@ -83,31 +84,31 @@ mod tests {
 
     const START_MS: u64 = 1_700_000_000_000;
 
-    /// The estimate of a machine whose clock is ahead of the service's by `ahead`,
-    /// from so many answers in a row.
-    fn learn(ahead: i64, answers: u64) -> i64 {
+    /// The offset that a machine whose clock is `ahead` of the service's estimates from
+    /// this many responses in a row.
+    fn estimated_offset(ahead: i64, answers: u64) -> i64 {
         let (mut estimate, mut offset) = (OffsetEstimate::default(), 0);
         for n in 0..answers {
             let true_ms = START_MS + n * 370;
             let received_ms = (true_ms + 30).saturating_add_signed(ahead);
             let elapsed = Duration::from_millis(60);
-            offset = estimate.offset(offset, Sighting { date: true_ms / 1000, received_ms, elapsed });
+            offset = estimate.offset(offset, ResponseDate { date: true_ms / 1000, received_ms, elapsed });
         }
         offset
     }
 
     #[test]
     fn a_correct_clock_is_not_adjusted() {
-        assert_eq!(learn(0, 1), 0);
-        assert_eq!(learn(0, 1000), 0);
-        assert_eq!(learn(300, 1000), 0, "a date has whole seconds only");
+        assert_eq!(estimated_offset(0, 1), 0);
+        assert_eq!(estimated_offset(0, 1000), 0);
+        assert_eq!(estimated_offset(300, 1000), 0, "a date has whole seconds only");
     }
 
     #[test]
     fn a_wrong_clock_is_corrected_to_within_two_seconds() {
         for ahead in [-3_600_000, -60_000, -5_000, 5_000, 60_000, 3_600_000] {
             for answers in [1, 5, 500] {
-                let left = ahead + learn(ahead, answers);
+                let left = ahead + estimated_offset(ahead, answers);
                 // The time of the response adds to the uncertainty of the date.
                 assert!(left.abs() <= 2_060, "{ahead} {answers}: {left}");
             }
@@ -116,10 +117,8 @@ mod tests {
 
     #[test]
     fn a_clock_step_is_followed_and_an_implausible_date_is_not() {
-        let (mut estimate, answer) = (OffsetEstimate::default(), |date: u64, received_ms: u64| Sighting {
-            date,
-            received_ms,
-            elapsed: Duration::ZERO,
+        let (mut estimate, answer) = (OffsetEstimate::default(), |date: u64, received_ms: u64| {
+            ResponseDate { date, received_ms, elapsed: Duration::ZERO }
         });
         assert_eq!(estimate.offset(0, answer(START_MS / 1000, START_MS)), 0);
         // The machine's clock jumps ahead by an hour.

@@ -9,53 +9,59 @@ use perihelion_client::Etag;
 
 use crate::documents::Activity;
 use crate::documents::stamp::{Stamp, deadline_ms};
-use crate::process::lock_table::Offered;
 
 /// The most activities remembered. Further hints are dropped, and polls find the
 /// activities.
 const ACTIVITIES_MAX: usize = 8192;
 
+/// An activity that workers of this process may take, with its etag.
+pub(crate) type OfferedActivity = (Activity, Etag);
+
 /// When the activity becomes visible, when it was enqueued, its instance, its id.
 type Key = (Stamp, Stamp, String, String);
 
-/// Activities by when they can be taken.
+/// The activities that this process knows, ordered by the time at which each can be taken.
 #[derive(Debug, Default)]
 pub(crate) struct ActivityHints {
-    offers: BTreeMap<Key, Offered>,
+    offers: BTreeMap<Key, OfferedActivity>,
+    /// The key of each activity, by instance and id.
     keys: HashMap<(String, String), Key>,
-    /// Sessions that other workers hold: the owner, and until when.
-    foreign: HashMap<String, (String, Stamp)>,
+    /// The owner of each session that a worker of this process could not claim, and the
+    /// end of the owner's lock.
+    session_owners: HashMap<String, (String, Stamp)>,
     /// Waiting workers, by number.
-    waiting: BTreeMap<u64, Waiting>,
-    numbers: u64,
+    waiting: BTreeMap<u64, WaitingWorker>,
+    /// The number of the last worker that began to wait.
+    last_number: u64,
     /// Activities that are locked for the next worker of this process.
-    ready: VecDeque<Ready>,
-    /// Workers that will fetch again in a moment.
-    returning: usize,
-    /// Activities that are being locked for these workers.
-    locking: usize,
+    ready: VecDeque<ReadyActivity>,
+    /// The number of workers that are acking an activity and will then fetch again.
+    returning_workers: usize,
+    /// The number of activities that are being locked for these workers.
+    being_locked: usize,
 }
 
-/// A worker that waits.
+/// A worker of this process that waits for an activity.
 #[derive(Debug)]
-struct Waiting {
+struct WaitingWorker {
     tags: TagFilter,
     lease: Duration,
-    is_promised: bool,
+    /// Whether a commit that is under way creates an activity for this worker.
+    has_promise: bool,
 }
 
 /// An activity that this process has locked for a worker of its own.
 #[derive(Debug)]
-pub(crate) struct Ready {
+pub(crate) struct ReadyActivity {
     pub(crate) activity: Activity,
     pub(crate) etag: Etag,
     pub(crate) nonce: String,
     pub(crate) lease: Duration,
 }
 
-/// A locked activity may wait for a worker for a tenth of its lease, and not longer:
-/// the worker counts on a whole lease.
-const WAITED_PART: u32 = 10;
+/// A locked activity may wait for its worker for this fraction of its lease, one tenth. The
+/// worker relies on the rest of the lease.
+const READY_WAIT_DIVISOR: u32 = 10;
 
 /// A worker that asks for work.
 pub(crate) struct Claimant<'a> {
@@ -65,8 +71,9 @@ pub(crate) struct Claimant<'a> {
 }
 
 impl ActivityHints {
-    /// Adds an activity in its newest version. Returns whether it was new.
-    pub(crate) fn offer(&mut self, (activity, etag): Offered) -> bool {
+    /// Adds an activity, or replaces the known version of it. Returns whether this version
+    /// was not known.
+    pub(crate) fn offer(&mut self, (activity, etag): OfferedActivity) -> bool {
         let name = (activity.instance_id.clone(), activity.id.clone());
         if self.offers.len() >= ACTIVITIES_MAX && !self.keys.contains_key(&name) {
             return false;
@@ -85,77 +92,85 @@ impl ActivityHints {
     }
 
     /// Registers a worker that begins to wait, and returns its number.
-    pub(crate) fn wait(&mut self, tags: &TagFilter, lease: Duration) -> u64 {
-        self.numbers += 1;
-        self.waiting.insert(self.numbers, Waiting { tags: tags.clone(), lease, is_promised: false });
-        self.numbers
+    pub(crate) fn add_waiting_worker(&mut self, tags: &TagFilter, lease: Duration) -> u64 {
+        self.last_number += 1;
+        self.waiting
+            .insert(self.last_number, WaitingWorker { tags: tags.clone(), lease, has_promise: false });
+        self.last_number
     }
 
     /// The worker no longer waits.
-    pub(crate) fn leave(&mut self, worker: u64) {
+    pub(crate) fn remove_waiting_worker(&mut self, worker: u64) {
         self.waiting.remove(&worker);
     }
 
     /// Promises an activity that is about to be created to a waiting worker.
-    /// Returns the worker's number and its lock duration.
+    /// Returns the worker's number and the duration of its locks.
     pub(crate) fn promise(&mut self, activity: &Activity) -> Option<(u64, Duration)> {
         // A large input, stored in parts, needs a read anyway.
         if activity.session_id.is_some() || activity.item.parts().is_some() {
             return None;
         }
-        let suits = |waiting: &Waiting| !waiting.is_promised && waiting.tags.matches(activity.tag.as_deref());
-        let (number, waiting) = self.waiting.iter_mut().find(|(_, waiting)| suits(waiting))?;
-        waiting.is_promised = true;
+        let matches =
+            |waiting: &WaitingWorker| !waiting.has_promise && waiting.tags.matches(activity.tag.as_deref());
+        let (number, waiting) = self.waiting.iter_mut().find(|(_, waiting)| matches(waiting))?;
+        waiting.has_promise = true;
         Some((*number, waiting.lease))
     }
 
-    /// Ends a promise, whether or not it was kept.
-    pub(crate) fn kept(&mut self, worker: u64) {
+    /// Ends the promise to a worker, whether or not the worker got the activity.
+    pub(crate) fn end_promise(&mut self, worker: u64) {
         if let Some(waiting) = self.waiting.get_mut(&worker) {
-            waiting.is_promised = false;
+            waiting.has_promise = false;
         }
     }
 
-    /// A worker will fetch again in a moment. Returns the next activity for it,
-    /// unless enough are locked or being locked already. The caller must call
-    /// [`ActivityHints::returned`].
-    pub(crate) fn returning(&mut self, now: Stamp, claimant: &Claimant<'_>) -> Option<Offered> {
-        self.returning += 1;
-        if self.ready.len() + self.locking >= self.returning {
+    /// Registers a worker that acks an activity and will then fetch again. Returns the
+    /// next activity for it, unless there are enough locked activities. The caller must call
+    /// [`ActivityHints::worker_returned`].
+    pub(crate) fn worker_will_return(
+        &mut self,
+        now: Stamp,
+        claimant: &Claimant<'_>,
+    ) -> Option<OfferedActivity> {
+        self.returning_workers += 1;
+        if self.ready.len() + self.being_locked >= self.returning_workers {
             return None;
         }
-        // The worker that takes an input in parts reads it.
+        // An activity whose input is stored in parts is not prefetched: the worker that
+        // fetches it reads the parts.
         let offer = self.take(now, claimant)?;
         if offer.0.item.parts().is_some() {
             self.offer(offer);
             return None;
         }
-        self.locking += 1;
+        self.being_locked += 1;
         Some(offer)
     }
 
-    /// The worker is back; `is_locking` says that it was given an activity to lock.
-    pub(crate) fn returned(&mut self, is_locking: bool) {
-        self.returning -= 1;
-        self.locking -= usize::from(is_locking);
+    /// Ends the registration. `is_locking` says that the worker was given an activity to
+    /// lock.
+    pub(crate) fn worker_returned(&mut self, is_locking: bool) {
+        self.returning_workers -= 1;
+        self.being_locked -= usize::from(is_locking);
     }
 
     /// Adds an activity that is locked for a worker of this process.
-    pub(crate) fn ready(&mut self, ready: Ready) {
+    pub(crate) fn add_ready(&mut self, ready: ReadyActivity) {
         self.ready.push_back(ready);
     }
 
     /// Takes an activity that is locked already. An activity that has waited too long
     /// goes back to the queue, and the attempt is not counted.
-    pub(crate) fn take_ready(&mut self, now_ms: u64, claimant: &Claimant<'_>) -> Option<Ready> {
-        let suits = |ready: &Ready| claimant.tags.matches(ready.activity.tag.as_deref());
-        while let Some(position) = self.ready.iter().position(suits) {
+    pub(crate) fn take_ready(&mut self, now_ms: u64, claimant: &Claimant<'_>) -> Option<ReadyActivity> {
+        let matches = |ready: &ReadyActivity| claimant.tags.matches(ready.activity.tag.as_deref());
+        while let Some(position) = self.ready.iter().position(matches) {
             let ready = self.ready.remove(position)?;
-            let fresh_ms = deadline_ms(now_ms, ready.lease - ready.lease / WAITED_PART);
+            let fresh_ms = deadline_ms(now_ms, ready.lease - ready.lease / READY_WAIT_DIVISOR);
             if ready.activity.visible_at.ms() >= fresh_ms {
                 return Some(ready);
             }
-            let Ready { mut activity, etag, .. } = ready;
+            let ReadyActivity { mut activity, etag, .. } = ready;
             (activity.lock_nonce, activity.visible_at) = (None, activity.enqueued_at.visible_at_once());
             activity.attempt_count = activity.attempt_count.saturating_sub(1);
             self.offer((activity, etag));
@@ -165,39 +180,46 @@ impl ActivityHints {
 
     /// Takes the next activity that this worker may run. If the attempt to lock it
     /// fails, the next poll finds it again.
-    pub(crate) fn take(&mut self, now: Stamp, claimant: &Claimant<'_>) -> Option<Offered> {
-        let mut ready = self.offers.iter().take_while(|(key, _)| key.0 <= now);
-        let key = ready.find(|(_, offer)| self.suits(offer, now, claimant)).map(|(key, _)| key.clone())?;
+    pub(crate) fn take(&mut self, now: Stamp, claimant: &Claimant<'_>) -> Option<OfferedActivity> {
+        let mut visible = self.offers.iter().take_while(|(key, _)| key.0 <= now);
+        let key =
+            visible.find(|(_, offer)| self.may_take(offer, now, claimant)).map(|(key, _)| key.clone())?;
         self.keys.remove(&(key.2.clone(), key.3.clone()));
         self.offers.remove(&key)
     }
 
     /// When the next activity that this worker may run is due.
-    pub(crate) fn next(&self, now: Stamp, claimant: &Claimant<'_>) -> Option<Stamp> {
-        self.offers.iter().find(|(_, offer)| self.suits(offer, now, claimant)).map(|(key, _)| key.0)
+    pub(crate) fn next_due(&self, now: Stamp, claimant: &Claimant<'_>) -> Option<Stamp> {
+        self.offers.iter().find(|(_, offer)| self.may_take(offer, now, claimant)).map(|(key, _)| key.0)
     }
 
-    /// Notes that another worker holds this session until `until`.
-    pub(crate) fn foreign(&mut self, session: &str, owner: String, until: Stamp) {
-        self.foreign.insert(session.to_owned(), (owner, until));
+    /// Records that `owner` holds this session until `until`.
+    pub(crate) fn set_session_owner(&mut self, session: &str, owner: String, until: Stamp) {
+        self.session_owners.insert(session.to_owned(), (owner, until));
     }
 
-    /// Sessions of other owners, which a poll for these owners leaves out.
-    pub(crate) fn foreign_to(&mut self, owners: &BTreeSet<String>, now: Stamp, most: usize) -> Vec<String> {
-        self.foreign.retain(|_, (_, until)| *until > now);
-        let others = self.foreign.iter().filter(|(_, (holder, _))| !owners.contains(holder));
-        others.map(|(session, _)| session.clone()).take(most).collect()
+    /// At most `max` sessions that none of these owners holds. A poll for these owners
+    /// leaves their activities out.
+    pub(crate) fn sessions_of_others(
+        &mut self,
+        owners: &BTreeSet<String>,
+        now: Stamp,
+        max: usize,
+    ) -> Vec<String> {
+        self.session_owners.retain(|_, (_, until)| *until > now);
+        let others = self.session_owners.iter().filter(|(_, (holder, _))| !owners.contains(holder));
+        others.map(|(session, _)| session.clone()).take(max).collect()
     }
 
-    fn suits(&self, (activity, _): &Offered, now: Stamp, claimant: &Claimant<'_>) -> bool {
-        let is_reachable = match (&activity.session_id, claimant.owner) {
+    fn may_take(&self, (activity, _): &OfferedActivity, now: Stamp, claimant: &Claimant<'_>) -> bool {
+        let is_session_open = match (&activity.session_id, claimant.owner) {
             (None, _) => true,
             (Some(_), None) => false,
             (Some(session), Some(owner)) => {
-                let foreign = self.foreign.get(session);
+                let foreign = self.session_owners.get(session);
                 foreign.is_none_or(|(holder, until)| holder == owner || *until <= now)
             }
         };
-        is_reachable && claimant.tags.matches(activity.tag.as_deref())
+        is_session_open && claimant.tags.matches(activity.tag.as_deref())
     }
 }

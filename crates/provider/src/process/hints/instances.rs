@@ -2,10 +2,9 @@
 //!
 //! Invariants: a dispatcher that takes an instance gets the messages that this
 //! process created or delivered itself. `is_partial` says that the partition may
-//! have more, `is_suspect` that an earlier turn did not end with a commit; both
-//! only make the next turn read more than it might have to. An instance that a
-//! dispatcher cannot run is parked: that dispatcher does not see it for a while,
-//! others do.
+//! have more messages, and `had_uncommitted_turn` that an earlier turn did not end with
+//! a commit. A needless flag costs a read and nothing else. An instance that a dispatcher
+//! cannot run is parked: that dispatcher does not take it for a while, others may.
 
 mod instance;
 
@@ -40,29 +39,29 @@ pub(crate) struct InstanceHints {
 }
 
 impl InstanceHints {
-    /// Notes that a message of this instance is visible from `due` on.
-    pub(crate) fn hint(&mut self, instance: &str, due: Stamp) {
+    /// Records that a message of this instance is visible from `due` on.
+    pub(crate) fn add_due(&mut self, instance: &str, due: Stamp) {
         if self.has_room(instance) {
             self.parked.message_arrived(instance);
             self.change(instance, |hints| hints.add_due(due));
         }
     }
 
-    /// Notes a message, and holds it when there is room.
+    /// Records a message, and holds it if there is room.
     pub(crate) fn add_message(&mut self, message: Message) {
         if !self.has_room(&message.instance_id) {
             return;
         }
         self.parked.message_arrived(&message.instance_id);
-        let is_room = self.held_bytes + message.item.len() <= HELD_BYTES_MAX;
+        let has_room = self.held_bytes + message.item.len() <= HELD_BYTES_MAX;
         let instance = message.instance_id.clone();
-        self.change(&instance, |hints| hints.add_message(message, is_room));
+        self.change(&instance, |hints| hints.add_message(message, has_room));
     }
 
     /// Takes the next instance that can be taken. It stays blocked until the
     /// dispatcher reports the outcome.
     pub(crate) fn take(&mut self, now: Stamp, dispatcher: Dispatcher<'_>) -> Option<Candidate> {
-        let instance = self.first(dispatcher).filter(|(when, _)| *when <= now)?.1.clone();
+        let instance = self.first_available(dispatcher).filter(|(when, _)| *when <= now)?.1.clone();
         Some(self.change(&instance, |hints| hints.examine(&instance, now)))
     }
 
@@ -81,12 +80,12 @@ impl InstanceHints {
         self.change(instance, InstanceHint::commit);
     }
 
-    /// The lock was given back and its attempts were written to the messages.
-    /// They are visible from `due` on. Without a `due` the instance keeps its
-    /// place in the order.
+    /// The lock was given back, and its attempts were written to the messages. The
+    /// messages are visible from `due` on. Without a `due` the instance keeps its place
+    /// in the order.
     pub(crate) fn abandoned(&mut self, instance: &str, due: Option<Stamp>, now: Stamp) {
-        let locked_for = self.instances.get(instance).and_then(InstanceHint::locked_for);
-        self.hint(instance, due.or(locked_for).unwrap_or(now.visible_at_once()));
+        let due_when_locked = self.instances.get(instance).and_then(InstanceHint::due_when_locked);
+        self.add_due(instance, due.or(due_when_locked).unwrap_or(now.visible_at_once()));
         self.committed(instance);
     }
 
@@ -96,12 +95,12 @@ impl InstanceHints {
         self.released(instance);
     }
 
-    /// The instance's messages, up to `seen`, have no start among them. It is
-    /// parked unless another message arrived while they were read.
-    pub(crate) fn park_unstarted(&mut self, instance: &str, seen: Stamp, now: Stamp, at: Instant) {
+    /// The messages of the instance, up to `last_seen`, have no start among them. The
+    /// instance is parked, unless another message arrived while they were read.
+    pub(crate) fn park_unstarted(&mut self, instance: &str, last_seen: Stamp, now: Stamp, at: Instant) {
         let has_more = self.instances.get(instance).is_some_and(|hints| hints.is_due(now));
         if !has_more {
-            self.parked.park_unstarted(instance, seen, at);
+            self.parked.park_unstarted(instance, last_seen, at);
         }
         self.released(instance);
     }
@@ -123,14 +122,14 @@ impl InstanceHints {
     }
 
     /// The instance had no visible message.
-    pub(crate) fn idle(&mut self, instance: &str) {
-        self.change(instance, InstanceHint::idle);
+    pub(crate) fn found_idle(&mut self, instance: &str) {
+        self.change(instance, InstanceHint::found_idle);
         self.unpark(instance);
     }
 
     /// When the next instance that this dispatcher has not parked can be taken.
-    pub(crate) fn next(&self, dispatcher: Dispatcher<'_>) -> Option<Stamp> {
-        self.first(dispatcher).map(|(when, _)| *when)
+    pub(crate) fn next_due(&self, dispatcher: Dispatcher<'_>) -> Option<Stamp> {
+        self.first_available(dispatcher).map(|(when, _)| *when)
     }
 
     /// Whether a message that a poll found tells nothing new, because the instance
@@ -140,15 +139,15 @@ impl InstanceHints {
         is_known && !self.parked.may_be_start(instance, enqueued_at)
     }
 
-    /// Chooses at most `most` instances that the next poll leaves out. The poll
+    /// Chooses at most `max` instances that the next poll leaves out. The poll
     /// does not show what other processes write to them, so their turns read
     /// now and then.
-    pub(crate) fn leave_out_of_poll(&mut self, now: Stamp, most: usize) -> Vec<String> {
+    pub(crate) fn leave_out_of_poll(&mut self, now: Stamp, max: usize) -> Vec<String> {
         let mut left_out = Vec::new();
         self.instances.retain(|instance, hints| {
             // The next message of an unstarted instance may be its start.
             let is_known = hints.is_known(now) && !self.parked.is_unstarted(instance);
-            let is_left_out = is_known && left_out.len() < most;
+            let is_left_out = is_known && left_out.len() < max;
             if is_left_out {
                 left_out.push(instance.clone());
             }
@@ -158,19 +157,20 @@ impl InstanceHints {
         left_out
     }
 
-    /// Notes that a poll found a message of a known instance.
-    pub(crate) fn found(&mut self, instance: &str, message: &(Stamp, String), visible_at: Stamp) {
-        self.change(instance, |hints| hints.found(message, visible_at));
+    /// Records that a poll found a message of a known instance.
+    pub(crate) fn found_by_poll(&mut self, instance: &str, message: &(Stamp, String), visible_at: Stamp) {
+        self.change(instance, |hints| hints.found_by_poll(message, visible_at));
     }
 
     /// The first instance that is not parked, and when it can be taken.
-    fn first(&self, dispatcher: Dispatcher<'_>) -> Option<&(Stamp, String)> {
-        // Usually every parked instance was parked by this dispatcher.
+    fn first_available(&self, dispatcher: Dispatcher<'_>) -> Option<&(Stamp, String)> {
+        // Usually this dispatcher may take none of the parked instances, and they are not
+        // searched.
         let open = || {
             let mut parked = self.parked_order.iter();
             parked.find(|(_, instance)| !self.parked.is_parked(instance, dispatcher))
         };
-        let open = self.parked.is_any_open(dispatcher).then(open).flatten();
+        let open = self.parked.may_any_be_taken(dispatcher).then(open).flatten();
         self.order.first().into_iter().chain(open).min()
     }
 
@@ -178,16 +178,16 @@ impl InstanceHints {
         self.instances.len() < INSTANCES_MAX || self.instances.contains_key(instance)
     }
 
-    /// Changes the hints of one instance and keeps orders and byte count in step.
+    /// Changes the hints of one instance, and updates the orders and the byte count.
     fn change<R>(&mut self, instance: &str, change: impl FnOnce(&mut InstanceHint) -> R) -> R {
         let mut hints = self.instances.remove(instance).unwrap_or_default();
         self.held_bytes -= hints.held_bytes();
-        if let Some(when) = hints.when() {
+        if let Some(when) = hints.available_at() {
             let key = (when, instance.to_owned());
             let _ = self.order.remove(&key) || self.parked_order.remove(&key);
         }
         let result = change(&mut hints);
-        if let Some(when) = hints.when() {
+        if let Some(when) = hints.available_at() {
             let order = if self.parked.contains(instance) { &mut self.parked_order } else { &mut self.order };
             order.insert((when, instance.to_owned()));
         }

@@ -22,11 +22,11 @@ use crate::documents::stamp::Stamp;
 /// The first and the longest pause before an instance is looked at again. Each look
 /// doubles the pause.
 const PAUSE_FIRST: Duration = Duration::from_secs(5);
-const PAUSE_LAST: Duration = Duration::from_secs(60);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// The interval between two looks at the instances of one reason. These are six of
 /// the sixty requests that an idle process may send in a minute.
-const LOOK_EVERY: Duration = Duration::from_secs(10);
+const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The most reasons: usually one for each filter of the runtimes that share a
 /// provider. When there are more, the reason that was used longest ago is
@@ -88,8 +88,8 @@ struct Group {
 struct ParkedInstance {
     until: Instant,
     pause: Duration,
-    /// The last of its messages that was seen.
-    seen: Stamp,
+    /// The stamp of the last of its messages that was read.
+    last_seen: Stamp,
 }
 
 impl Parked {
@@ -104,16 +104,16 @@ impl Parked {
         );
     }
 
-    /// Parks an instance without a start among its messages, up to `seen`.
-    pub(super) fn park_unstarted(&mut self, instance: &str, seen: Stamp, now: Instant) {
-        self.insert(Reason::Unstarted, instance, seen, now);
+    /// Parks an instance without a start among its messages, up to `last_seen`.
+    pub(super) fn park_unstarted(&mut self, instance: &str, last_seen: Stamp, now: Instant) {
+        self.insert(Reason::Unstarted, instance, last_seen, now);
     }
 
-    fn insert(&mut self, reason: Reason, instance: &str, seen: Stamp, now: Instant) {
+    fn insert(&mut self, reason: Reason, instance: &str, last_seen: Stamp, now: Instant) {
         let group = self.group_mut(reason, now);
         group.parked_at = now;
         let before = group.instances.get(instance).copied();
-        let pause = before.map_or(PAUSE_FIRST, |parked| (parked.pause * 2).min(PAUSE_LAST));
+        let pause = before.map_or(PAUSE_FIRST, |parked| (parked.pause * 2).min(PAUSE_MAX));
         group.remove(instance);
         if group.instances.len() >= PARKED_MAX
             && let Some((_, oldest)) = group.order.first().cloned()
@@ -122,21 +122,23 @@ impl Parked {
         }
         let until = now + pause;
         group.order.insert((until, instance.to_owned()));
-        group.instances.insert(instance.to_owned(), ParkedInstance { until, pause, seen });
+        group.instances.insert(instance.to_owned(), ParkedInstance { until, pause, last_seen });
     }
 
     /// Whether this dispatcher must not take the instance. Once per interval it may
     /// take the instance that has waited longest.
     pub(super) fn is_parked(&self, instance: &str, dispatcher: Dispatcher<'_>) -> bool {
         let hides = |group: &Group| {
-            group.instances.contains_key(instance) && group.due(dispatcher.now) != Some(instance)
+            group.instances.contains_key(instance) && group.next_to_look_at(dispatcher.now) != Some(instance)
         };
-        self.groups.iter().any(|group| group.concerns(dispatcher) && hides(group))
+        self.groups.iter().any(|group| group.applies_to(dispatcher) && hides(group))
     }
 
-    /// Whether some parked instance may be open to this dispatcher.
-    pub(super) fn is_any_open(&self, dispatcher: Dispatcher<'_>) -> bool {
-        self.groups.iter().any(|group| !group.concerns(dispatcher) || group.due(dispatcher.now).is_some())
+    /// Whether this dispatcher may be allowed to take some parked instance.
+    pub(super) fn may_any_be_taken(&self, dispatcher: Dispatcher<'_>) -> bool {
+        self.groups
+            .iter()
+            .any(|group| !group.applies_to(dispatcher) || group.next_to_look_at(dispatcher.now).is_some())
     }
 
     /// Whether the instance is parked because it has no start.
@@ -147,7 +149,7 @@ impl Parked {
     /// Whether this message may be the start that the instance lacks: it came
     /// after those that were seen.
     pub(super) fn may_be_start(&self, instance: &str, enqueued_at: Stamp) -> bool {
-        self.unstarted(instance).is_some_and(|parked| enqueued_at > parked.seen)
+        self.unstarted(instance).is_some_and(|parked| enqueued_at > parked.last_seen)
     }
 
     /// A message arrived for the instance: it may be the start.
@@ -188,7 +190,7 @@ impl Parked {
 
 impl Group {
     /// Whether its instances are parked for this dispatcher.
-    fn concerns(&self, dispatcher: Dispatcher<'_>) -> bool {
+    fn applies_to(&self, dispatcher: Dispatcher<'_>) -> bool {
         match &self.reason {
             Reason::Version(capability) => capability == dispatcher.capability,
             Reason::Unstarted => true,
@@ -196,9 +198,9 @@ impl Group {
     }
 
     /// The instance that may be looked at again.
-    fn due(&self, now: Instant) -> Option<&str> {
+    fn next_to_look_at(&self, now: Instant) -> Option<&str> {
         let (until, instance) = self.order.first()?;
-        (*until <= now && self.parked_at + LOOK_EVERY <= now).then_some(instance)
+        (*until <= now && self.parked_at + LOOK_INTERVAL <= now).then_some(instance)
     }
 
     fn remove(&mut self, instance: &str) {

@@ -34,10 +34,10 @@ mod tests {
     fn hashes_never_change() {
         assert_eq!(fnv(b""), 0xCBF2_9CE4_8422_2325);
         assert_eq!(fnv(b"foobar"), 0x8594_4171_F739_67E8);
-        assert_eq!([slot_of(""), slot_of("order-1"), slot_of("order-2")], SEEN);
+        assert_eq!([slot_of(""), slot_of("order-1"), slot_of("order-2")], EXPECTED_SLOTS);
     }
 
-    const SEEN: [usize; 3] = [155, 211, 195];
+    const EXPECTED_SLOTS: [usize; 3] = [155, 211, 195];
 
     #[test]
     fn names_spread_evenly_over_all_slots() {

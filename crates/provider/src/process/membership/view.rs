@@ -21,7 +21,7 @@ pub(crate) enum Rank {
 /// The live processes, including this one.
 #[derive(Debug, Default)]
 pub(crate) struct View {
-    me: String,
+    own_id: String,
     nodes: BTreeMap<String, Roles>,
     /// Since when this process owns each slot; empty before the first list.
     owned: Vec<Option<Stamp>>,
@@ -30,17 +30,17 @@ pub(crate) struct View {
 impl View {
     /// The roles of this process.
     pub(crate) fn roles(&self) -> Roles {
-        self.nodes.get(&self.me).cloned().unwrap_or_default()
+        self.nodes.get(&self.own_id).cloned().unwrap_or_default()
     }
 
     /// The next view: the heartbeats that were read at `now`, and this process even if
     /// its own is not among them.
-    pub(crate) fn next(&self, me: &str, roles: &Roles, list: Vec<Heartbeat>, now: Stamp) -> View {
+    pub(crate) fn next(&self, own_id: &str, roles: &Roles, list: Vec<Heartbeat>, now: Stamp) -> View {
         let newest = list.iter().map(|node| node.written_at_s).max().unwrap_or_default();
         let alive = list.into_iter().filter(|node| newest - node.written_at_s <= ALIVE_FOR.as_secs());
         let mut nodes: BTreeMap<String, Roles> = alive.map(|node| (node.id, node.roles)).collect();
-        nodes.insert(me.to_owned(), roles.clone());
-        let mut view = View { me: me.to_owned(), nodes, owned: Vec::new() };
+        nodes.insert(own_id.to_owned(), roles.clone());
+        let mut view = View { own_id: own_id.to_owned(), nodes, owned: Vec::new() };
         let since = |slot: usize| self.owned.get(slot).copied().flatten().unwrap_or(now);
         let is_owned = |slot: usize| {
             matches!(view.rank(slot, |roles| roles.fetches_orchestrations), Rank::Alone | Rank::Owner)
@@ -63,8 +63,9 @@ impl View {
     }
 
     fn rank(&self, slot: usize, serves: impl Fn(&Roles) -> bool) -> Rank {
-        let mine = score(&self.me, slot);
-        let mut others = self.nodes.iter().filter(|(id, roles)| **id != self.me && serves(roles)).peekable();
+        let mine = score(&self.own_id, slot);
+        let mut others =
+            self.nodes.iter().filter(|(id, roles)| **id != self.own_id && serves(roles)).peekable();
         if others.peek().is_none() {
             return Rank::Alone;
         }
@@ -85,7 +86,7 @@ impl View {
     }
 
     fn others(&self) -> impl Iterator<Item = &Roles> {
-        self.nodes.iter().filter(|(id, _)| **id != self.me).map(|(_, roles)| roles)
+        self.nodes.iter().filter(|(id, _)| **id != self.own_id).map(|(_, roles)| roles)
     }
 }
 

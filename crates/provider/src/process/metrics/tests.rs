@@ -24,7 +24,9 @@ async fn concurrent_and_dropped_calls_are_counted_separately() {
         async move {
             tokio::task::yield_now().await;
             CALL.with(|call| call.add(&cost));
-            tokio::spawn(carried(async move { CALL.with(|call| add(&call.requests, 1)) })).await.unwrap();
+            tokio::spawn(for_current_call(async move { CALL.with(|call| add(&call.requests, 1)) }))
+                .await
+                .unwrap();
             if is_fine { Ok(()) } else { Err(Failure::LockLost) }
         }
     };
@@ -46,15 +48,15 @@ async fn concurrent_and_dropped_calls_are_counted_separately() {
 
 /// Records the fields of spans.
 #[derive(Clone, Default)]
-struct Notebook(Arc<Mutex<Vec<String>>>);
+struct SpanFields(Arc<Mutex<Vec<String>>>);
 
-impl tracing::field::Visit for Notebook {
+impl tracing::field::Visit for SpanFields {
     fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
         self.0.lock().unwrap().push(format!("{}={value:?}", field.name()));
     }
 }
 
-impl tracing::Subscriber for Notebook {
+impl tracing::Subscriber for SpanFields {
     fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
         true
     }
@@ -76,8 +78,8 @@ impl tracing::Subscriber for Notebook {
 
 #[tokio::test]
 async fn a_span_records_what_its_call_cost() {
-    let notebook = Notebook::default();
-    let guard = tracing::subscriber::set_default(notebook.clone());
+    let recorded = SpanFields::default();
+    let guard = tracing::subscriber::set_default(recorded.clone());
     let metrics = Metrics::default();
     let cost = Cost { requests: 3, charge: 7_250, conflicts: 0, throttles: 0, retries: 0 };
     let work = async {
@@ -86,9 +88,9 @@ async fn a_span_records_what_its_call_cost() {
     };
     metrics.call("read", work).await.unwrap();
     drop(guard);
-    let notes = notebook.0.lock().unwrap().clone();
-    for note in ["method=\"read\"", "requests=3", "request_units=7.25", "outcome=Finished"] {
-        assert!(notes.iter().any(|line| line == note), "{note} is not in {notes:?}");
+    let fields = recorded.0.lock().unwrap().clone();
+    for field in ["method=\"read\"", "requests=3", "request_units=7.25", "outcome=Finished"] {
+        assert!(fields.iter().any(|line| line == field), "{field} is not in {fields:?}");
     }
-    assert!(notes.iter().any(|line| line.starts_with("elapsed_ms=")), "{notes:?}");
+    assert!(fields.iter().any(|line| line.starts_with("elapsed_ms=")), "{fields:?}");
 }

@@ -20,26 +20,31 @@ pub(super) const MESSAGES_MAX: usize = 64;
 const MESSAGES_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
 /// The state document, then the visible messages in order.
-const WAITING: &str = "SELECT TOP 65 * FROM c WHERE c.enq >= 0 AND (c.id = 'i' OR \
+const STATE_AND_MESSAGES: &str = "SELECT TOP 65 * FROM c WHERE c.enq >= 0 AND (c.id = 'i' OR \
     (c.type = 'orch_queue' AND c.visibleAt <= @now)) ORDER BY c.enq";
 
-/// Visible starts. A message that is stored in parts may be one.
+/// The visible messages that start the instance, or that may start it because their text
+/// is stored in parts.
 const STARTS: &str = "SELECT TOP 64 * FROM c WHERE c.type = 'orch_queue' AND c.visibleAt <= @now AND \
     (NOT IS_STRING(c.item) OR STARTSWITH(c.item, '{\"StartOrchestration\"')) ORDER BY c.enq";
 
-/// The state and visible messages of an instance.
-pub(super) struct Waiting {
+/// The state and the visible messages of an instance, as they were read.
+pub(super) struct InstanceRead {
     pub(super) state: Option<Versioned<State>>,
     pub(super) messages: Vec<(Message, WorkItem)>,
     /// There are more messages than one turn takes.
-    pub(super) is_more: bool,
+    pub(super) has_more_messages: bool,
 }
 
 /// Reads the state and the visible messages of an instance.
-pub(super) async fn waiting(store: &Store, instance: &str, now: Stamp) -> Result<Waiting, Failure> {
-    let query = Query::new(WAITING).with_parameter("@now", now.0).in_partition(instance);
+pub(super) async fn read_instance(
+    store: &Store,
+    instance: &str,
+    now: Stamp,
+) -> Result<InstanceRead, Failure> {
+    let query = Query::new(STATE_AND_MESSAGES).with_parameter("@now", now.0).in_partition(instance);
     let rows: Vec<Value> = store.rows(query).await?;
-    let is_more = rows.len() > MESSAGES_MAX;
+    let has_more_messages = rows.len() > MESSAGES_MAX;
     let (mut state, mut messages) = (None, Vec::new());
     for row in rows {
         if row["id"] == STATE {
@@ -53,14 +58,14 @@ pub(super) async fn waiting(store: &Store, instance: &str, now: Stamp) -> Result
         }
     }
     let count = messages.len();
-    messages.truncate(affordable(&messages));
-    let is_more = is_more || messages.len() < count;
+    messages.truncate(count_for_one_turn(&messages));
+    let has_more_messages = has_more_messages || messages.len() < count;
     let messages = with_items(store, instance, messages).await?;
-    Ok(Waiting { state, messages, is_more })
+    Ok(InstanceRead { state, messages, has_more_messages })
 }
 
-/// How many of the messages one turn takes.
-fn affordable(messages: &[Message]) -> usize {
+/// The number of messages that one turn takes: as many as its limits allow, at least one.
+fn count_for_one_turn(messages: &[Message]) -> usize {
     let mut bytes = 0;
     let fitting = messages.iter().take(MESSAGES_MAX).take_while(|message| {
         bytes += message.item.len();
@@ -89,8 +94,8 @@ async fn with_items(
     Ok(readable)
 }
 
-/// Deletes and leaves out messages that were consumed before or are for an earlier
-/// incarnation.
+/// Deletes messages that were consumed before or are for an earlier incarnation, and
+/// returns the others. `live` is the state, unless it is a tombstone.
 pub(super) async fn drop_stale(
     store: &Store,
     instance: &str,
@@ -101,12 +106,12 @@ pub(super) async fn drop_stale(
     let consumed = state.as_ref().map(|state| &state.value.dedup_record);
     let is_deleted = state.as_ref().is_some_and(|state| state.value.is_deleted());
     let is_stale = |(message, item): &(Message, WorkItem)| {
-        let is_foreign = message
+        let is_for_other_incarnation = message
             .incarnation
             .as_ref()
-            .is_some_and(|inc| live.is_none_or(|state| state.incarnation != *inc));
+            .is_some_and(|incarnation| live.is_none_or(|state| state.incarnation != *incarnation));
         let is_consumed = || consumed.is_some_and(|consumed| consumed.contains(&message.id));
-        is_foreign || (is_deleted && is_answer(item)) || (message.needs_dedup && is_consumed())
+        is_for_other_incarnation || (is_deleted && is_answer(item)) || (message.needs_dedup && is_consumed())
     };
     let (stale, fresh): (Vec<_>, Vec<_>) = messages.into_iter().partition(is_stale);
     for (message, _) in stale {
@@ -118,8 +123,8 @@ pub(super) async fn drop_stale(
     fresh
 }
 
-/// Whether a message answers a request of the instance. After a deletion the request
-/// was made by the earlier incarnation.
+/// Whether a message is a result that the instance asked for. A result for a deleted
+/// instance was asked for by its earlier incarnation.
 fn is_answer(item: &WorkItem) -> bool {
     matches!(
         item,
@@ -131,9 +136,9 @@ fn is_answer(item: &WorkItem) -> bool {
     )
 }
 
-/// The start of an instance, when more messages came before it than one turn takes.
-/// Without the start no turn could ever consume them.
-pub(super) async fn start_behind(
+/// Finds the start of an instance when more messages came before it than one turn takes.
+/// Without the start no turn could ever consume these messages.
+pub(super) async fn find_start(
     store: &Store,
     instance: &str,
     now: Stamp,

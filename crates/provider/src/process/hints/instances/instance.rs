@@ -26,10 +26,10 @@ pub(super) enum Phase {
     Free,
     /// A dispatcher of this process reads the instance, to see whether it can be
     /// locked.
-    Examined { came_for: Option<Stamp> },
-    /// A dispatcher of this process has locked it. The due time that the
-    /// dispatcher came for is kept: it applies again if the lock is given back.
-    Locked { until: Stamp, came_for: Option<Stamp> },
+    Examined { due_when_taken: Option<Stamp> },
+    /// A dispatcher of this process has locked it. The due time for which the dispatcher
+    /// took the instance is kept: it applies again if the lock is given back.
+    Locked { until: Stamp, due_when_taken: Option<Stamp> },
     /// It cannot be taken before `until`: another process has the lock, or the
     /// last attempt asked for a pause.
     Blocked { until: Stamp },
@@ -45,11 +45,11 @@ impl Phase {
         }
     }
 
-    /// The due time that the current holder came for.
-    fn came_for(self) -> Option<Stamp> {
+    /// The due time for which the current holder took the instance.
+    fn due_when_taken(self) -> Option<Stamp> {
         match self {
             Phase::Free | Phase::Blocked { .. } => None,
-            Phase::Examined { came_for } | Phase::Locked { came_for, .. } => came_for,
+            Phase::Examined { due_when_taken } | Phase::Locked { due_when_taken, .. } => due_when_taken,
         }
     }
 }
@@ -103,32 +103,32 @@ pub(crate) struct Candidate {
     /// The partition may have messages that are not known here.
     pub(crate) is_partial: bool,
     /// A turn of this process did not end with a commit.
-    pub(crate) is_suspect: bool,
-    /// Attempts per message of that turn.
+    pub(crate) had_uncommitted_turn: bool,
+    /// The attempts of each message of that turn.
     pub(crate) attempts: BTreeMap<String, u32>,
 }
 
 /// The hints about one instance.
 #[derive(Debug, Default, Clone)]
 pub(super) struct InstanceHint {
-    /// Times at which its messages become visible, or a lock of ours runs out.
+    /// Times at which its messages become visible, or a lock of this process expires.
     due: BTreeSet<Stamp>,
     phase: Phase,
     messages: KnownMessages,
-    /// Attempts per message of a turn that is under way or did not end with a
-    /// commit.
+    /// The attempts of each message of a turn that is under way, or that did not end with
+    /// a commit.
     unfinished: Option<BTreeMap<String, u32>>,
 }
 
 impl InstanceHint {
     /// When it can be taken next.
-    pub(super) fn when(&self) -> Option<Stamp> {
+    pub(super) fn available_at(&self) -> Option<Stamp> {
         self.due.first().map(|due| (*due).max(self.phase.blocked_until()))
     }
 
     /// Whether a dispatcher of this process has it, or can take it at `now`.
     pub(super) fn is_known(&self, now: Stamp) -> bool {
-        self.phase.blocked_until() > now || self.when().is_some_and(|when| when <= now)
+        self.phase.blocked_until() > now || self.available_at().is_some_and(|when| when <= now)
     }
 
     /// Whether there is anything to remember. Without a due time there are no
@@ -148,36 +148,36 @@ impl InstanceHint {
     }
 
     /// The due time for which this process locked it.
-    pub(super) fn locked_for(&self) -> Option<Stamp> {
+    pub(super) fn due_when_locked(&self) -> Option<Stamp> {
         match self.phase {
-            Phase::Locked { came_for, .. } => came_for,
+            Phase::Locked { due_when_taken, .. } => due_when_taken,
             Phase::Free | Phase::Examined { .. } | Phase::Blocked { .. } => None,
         }
     }
 
-    /// Notes a message, visible from `due` on, that is not held.
+    /// Records a message that is visible from `due` on and is not held.
     pub(super) fn add_due(&mut self, due: Stamp) {
         self.messages.add_not_held(due);
         self.insert_due(due);
     }
 
-    /// Notes a message; `is_room` says that its bytes may be held.
-    pub(super) fn add_message(&mut self, message: Message, is_room: bool) {
+    /// Records a message; `has_room` says that it may be held.
+    pub(super) fn add_message(&mut self, message: Message, has_room: bool) {
         if self.is_attempted(&message.id) {
             // The turn that is under way has read it.
             return;
         }
         self.insert_due(message.visible_at);
-        if is_room && self.messages.held.len() < MESSAGES_MAX {
+        if has_room && self.messages.held.len() < MESSAGES_MAX {
             self.messages.held.insert((message.enqueued_at, message.id.clone()), message);
         } else {
             self.messages.add_not_held(message.visible_at);
         }
     }
 
-    /// Notes a message that a poll found. Unless the message is held here or
+    /// Records a message that a poll found. Unless the message is held here or
     /// belongs to the turn under way, the next turn reads.
-    pub(super) fn found(&mut self, message: &(Stamp, String), visible_at: Stamp) {
+    pub(super) fn found_by_poll(&mut self, message: &(Stamp, String), visible_at: Stamp) {
         let is_held = self.messages.held.contains_key(message) || self.is_attempted(&message.1);
         if !is_held && !self.messages.is_partial {
             self.add_due(visible_at);
@@ -186,22 +186,22 @@ impl InstanceHint {
 
     /// Free → Examined: hands out what is visible at `now`.
     pub(super) fn examine(&mut self, instance: &str, now: Stamp) -> Candidate {
-        self.phase = Phase::Examined { came_for: self.due.first().copied() };
+        self.phase = Phase::Examined { due_when_taken: self.due.first().copied() };
         self.due.retain(|due| *due > now);
         let (messages, is_partial) = self.messages.take_visible(now);
         Candidate {
             instance: instance.to_owned(),
             messages,
             is_partial,
-            is_suspect: self.unfinished.is_some(),
+            had_uncommitted_turn: self.unfinished.is_some(),
             attempts: self.unfinished.clone().unwrap_or_default(),
         }
     }
 
-    /// Examined → Locked. When the lock runs out the instance is due again.
+    /// Examined → Locked. When the lock expires, the instance is due again.
     pub(super) fn lock(&mut self, until: Stamp, attempts: BTreeMap<String, u32>) {
         self.due.insert(until);
-        self.phase = Phase::Locked { until, came_for: self.phase.came_for() };
+        self.phase = Phase::Locked { until, due_when_taken: self.phase.due_when_taken() };
         self.unfinished = Some(attempts);
     }
 
@@ -209,7 +209,7 @@ impl InstanceHint {
     pub(super) fn renew(&mut self, until: Stamp) {
         self.remove_lock_due();
         self.due.insert(until);
-        self.phase = Phase::Locked { until, came_for: self.phase.came_for() };
+        self.phase = Phase::Locked { until, due_when_taken: self.phase.due_when_taken() };
     }
 
     /// Locked → Free after a commit: the messages of the turn are gone.
@@ -225,24 +225,24 @@ impl InstanceHint {
     /// and the next turn reads.
     pub(super) fn release(&mut self) {
         self.remove_lock_due();
-        self.give_back();
+        self.undo_take();
         self.phase = Phase::Free;
     }
 
     /// Examined → Blocked.
     pub(super) fn block(&mut self, until: Stamp) {
-        self.give_back();
+        self.undo_take();
         self.phase = Phase::Blocked { until };
     }
 
     /// Examined → Free: nothing was visible.
-    pub(super) fn idle(&mut self) {
+    pub(super) fn found_idle(&mut self) {
         self.phase = Phase::Free;
         self.unfinished = None;
         self.messages.turns_unread = None;
     }
 
-    /// Notes whether the poll that begins now leaves the instance out.
+    /// Records whether the poll that begins now leaves the instance out.
     pub(super) fn set_left_out(&mut self, is_left_out: bool) {
         self.messages.turns_unread = is_left_out.then(|| self.messages.turns_unread.unwrap_or(0));
     }
@@ -263,8 +263,9 @@ impl InstanceHint {
         }
     }
 
-    fn give_back(&mut self) {
-        self.due.extend(self.phase.came_for());
+    /// Makes the instance due again. Its next turn reads the messages that were handed out.
+    fn undo_take(&mut self) {
+        self.due.extend(self.phase.due_when_taken());
         self.messages.is_partial = true;
     }
 }

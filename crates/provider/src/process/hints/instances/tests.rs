@@ -23,8 +23,8 @@ fn an_instance_is_taken_once_and_in_the_order_of_its_messages() {
     let mut hints = InstanceHints::default();
     let anyone = Capability::of(None);
     let anyone = dispatcher(&anyone);
-    hints.hint("b", stamp(2));
-    hints.hint("a", stamp(1));
+    hints.add_due("b", stamp(2));
+    hints.add_due("a", stamp(1));
     assert_eq!(hints.take(stamp(5), anyone).map(|taken| taken.instance).as_deref(), Some("a"));
     assert_eq!(hints.take(stamp(5), anyone).map(|taken| taken.instance).as_deref(), Some("b"));
     assert!(hints.take(stamp(5), anyone).is_none());
@@ -35,15 +35,15 @@ fn a_message_that_arrives_during_a_lock_is_seen_when_the_lock_is_released() {
     let mut hints = InstanceHints::default();
     let anyone = Capability::of(None);
     let anyone = dispatcher(&anyone);
-    hints.hint("a", stamp(1));
-    hints.hint("a", stamp(50));
+    hints.add_due("a", stamp(1));
+    hints.add_due("a", stamp(50));
     assert!(hints.take(stamp(2), anyone).is_some());
     hints.locked("a", stamp(100), BTreeMap::new());
-    hints.hint("a", stamp(3));
+    hints.add_due("a", stamp(3));
     assert!(hints.take(stamp(4), anyone).is_none());
     hints.released("a");
     assert_eq!(hints.take(stamp(4), anyone).map(|taken| taken.instance).as_deref(), Some("a"));
-    hints.idle("a");
+    hints.found_idle("a");
     assert!(hints.take(stamp(49), anyone).is_none(), "the timer is not due");
     assert_eq!(
         hints.take(stamp(51), anyone).map(|taken| taken.instance).as_deref(),
@@ -69,7 +69,7 @@ fn an_instance_is_taken_again_when_its_lock_expires() {
     let mut hints = InstanceHints::default();
     let anyone = Capability::of(None);
     let anyone = dispatcher(&anyone);
-    hints.hint("a", stamp(1));
+    hints.add_due("a", stamp(1));
     hints.take(stamp(2), anyone);
     hints.locked("a", stamp(100), BTreeMap::new());
     hints.renewed("a", stamp(200));
@@ -82,19 +82,19 @@ fn an_unstarted_instance_waits_for_its_next_message_and_an_idle_one_is_forgotten
     let mut hints = InstanceHints::default();
     let anyone = Capability::of(None);
     let at = Instant::now();
-    hints.hint("a", stamp(1));
+    hints.add_due("a", stamp(1));
     hints.take(stamp(2), dispatcher(&anyone));
     hints.park_unstarted("a", stamp(1), stamp(2), at);
     assert!(hints.take(stamp(3), dispatcher(&anyone)).is_none());
     assert!(hints.is_known("a", stamp(1), stamp(3)) && !hints.is_known("a", stamp(3), stamp(3)));
     assert!(hints.leave_out_of_poll(stamp(3), 9).is_empty(), "a poll may find its start");
-    hints.hint("a", stamp(3));
+    hints.add_due("a", stamp(3));
     assert!(hints.take(stamp(3), dispatcher(&anyone)).is_some());
     // The start arrives while the messages before it are read.
-    hints.hint("a", stamp(4));
+    hints.add_due("a", stamp(4));
     hints.park_unstarted("a", stamp(3), stamp(4), at);
     assert!(hints.take(stamp(4), dispatcher(&anyone)).is_some());
-    hints.idle("a");
+    hints.found_idle("a");
     assert!(hints.instances.is_empty() && hints.order.is_empty() && hints.parked_order.is_empty());
 }
 
@@ -105,8 +105,8 @@ fn a_delayed_message_is_read_when_it_is_due_whatever_turns_came_before() {
     let mut hints = InstanceHints::default();
     let anyone = Capability::of(None);
     let anyone = dispatcher(&anyone);
-    hints.hint("a", stamp(50));
-    hints.hint("a", stamp(1));
+    hints.add_due("a", stamp(50));
+    hints.add_due("a", stamp(1));
     assert!(hints.take(stamp(2), anyone).is_some_and(|taken| taken.is_partial));
     hints.committed("a");
     assert!(hints.take(stamp(49), anyone).is_none());
@@ -120,7 +120,7 @@ fn a_message_that_a_turn_has_read_is_not_handed_out_again() {
     let mut hints = InstanceHints::default();
     let anyone = Capability::of(None);
     let anyone = dispatcher(&anyone);
-    hints.hint("a", stamp(1));
+    hints.add_due("a", stamp(1));
     hints.take(stamp(2), anyone);
     // Added while the turn reads, and again while it runs.
     hints.add_message(completion("a", "m"));
@@ -136,16 +136,16 @@ fn an_instance_parked_by_one_dispatcher_is_open_to_others() {
     let mut hints = InstanceHints::default();
     let old = Capability::of(Some(&DispatcherCapabilityFilter::default_for_current_build()));
     let anyone = Capability::of(None);
-    hints.hint("a", stamp(1));
+    hints.add_due("a", stamp(1));
     assert!(hints.take(stamp(2), dispatcher(&old)).is_some());
     hints.park("a", dispatcher(&old));
-    hints.hint("a", stamp(2));
-    assert!(hints.take(stamp(3), dispatcher(&old)).is_none() && hints.next(dispatcher(&old)).is_none());
+    hints.add_due("a", stamp(2));
+    assert!(hints.take(stamp(3), dispatcher(&old)).is_none() && hints.next_due(dispatcher(&old)).is_none());
     assert!(hints.is_known("a", stamp(9), stamp(3)), "a poll finds nothing new");
-    assert_eq!(hints.next(dispatcher(&anyone)), Some(stamp(1)));
+    assert_eq!(hints.next_due(dispatcher(&anyone)), Some(stamp(1)));
     assert!(hints.take(stamp(3), dispatcher(&anyone)).is_some());
     hints.committed("a");
-    hints.hint("a", stamp(4));
+    hints.add_due("a", stamp(4));
     assert!(hints.take(stamp(5), dispatcher(&old)).is_none(), "its version has not changed");
     hints.unpark("a");
     assert!(hints.take(stamp(5), dispatcher(&old)).is_some());
@@ -155,8 +155,8 @@ fn an_instance_parked_by_one_dispatcher_is_open_to_others() {
 fn an_instance_abandoned_without_delay_keeps_its_place() {
     let mut hints = InstanceHints::default();
     let anyone = Capability::of(None);
-    hints.hint("a", stamp(200_001));
-    hints.hint("b", stamp(200_002));
+    hints.add_due("a", stamp(200_001));
+    hints.add_due("b", stamp(200_002));
     let now = stamp(400_000);
     assert_eq!(hints.take(now, dispatcher(&anyone)).map(|taken| taken.instance).as_deref(), Some("a"));
     hints.locked("a", stamp(500_000), BTreeMap::new());
@@ -198,11 +198,11 @@ fn a_message_that_a_poll_finds_for_a_busy_instance_is_read_by_its_next_turn() {
     let anyone = Capability::of(None);
     hints.add_message(completion("a", "m"));
     let message = |id: &str| (stamp(1), id.to_owned());
-    hints.found("a", &message("m"), stamp(1));
-    assert!(!hints.take(stamp(2), dispatcher(&anyone)).unwrap().is_partial, "this one is known");
+    hints.found_by_poll("a", &message("m"), stamp(1));
+    assert!(!hints.take(stamp(2), dispatcher(&anyone)).unwrap().is_partial, "the message is held here");
     hints.locked("a", stamp(100), BTreeMap::from([("m".to_owned(), 1)]));
-    hints.found("a", &message("m"), stamp(1));
-    hints.found("a", &message("foreign"), stamp(1));
+    hints.found_by_poll("a", &message("m"), stamp(1));
+    hints.found_by_poll("a", &message("of another process"), stamp(1));
     assert!(hints.take(stamp(2), dispatcher(&anyone)).is_none(), "a turn is under way");
     hints.committed("a");
     assert!(hints.take(stamp(2), dispatcher(&anyone)).unwrap().is_partial);

@@ -32,7 +32,7 @@ fn one_parked_instance_is_looked_at_per_interval_the_longest_waiting_first() {
     for second in 1..=200 {
         let open: Vec<_> = names.iter().filter(|name| !parked.is_parked(name, dispatcher(second))).collect();
         assert!(open.len() <= 1, "{second}: {open:?}");
-        assert_eq!(parked.is_any_open(dispatcher(second)), open.len() == 1);
+        assert_eq!(parked.may_any_be_taken(dispatcher(second)), open.len() == 1);
         for name in open {
             looks.push(name.clone());
             parked.park(name, dispatcher(second));
@@ -50,7 +50,7 @@ fn parking_for_one_filter_hides_nothing_from_another_and_few_filters_are_kept() 
     parked.park("a", Dispatcher { capability: &old, now: at });
     assert!(parked.is_parked("a", Dispatcher { capability: &old, now: at }));
     assert!(!parked.is_parked("a", Dispatcher { capability: &new, now: at }));
-    assert!(parked.is_any_open(Dispatcher { capability: &new, now: at }));
+    assert!(parked.may_any_be_taken(Dispatcher { capability: &new, now: at }));
     for number in 0..100 {
         let at = at + Duration::from_secs(number);
         parked.park("b", Dispatcher { capability: &capability(&number.to_string()), now: at });
@@ -67,7 +67,7 @@ fn an_unstarted_instance_is_parked_for_all_until_its_next_message() {
     parked.park_unstarted("a", Stamp(5), at);
     for capability in [&old, &new] {
         assert!(parked.is_parked("a", Dispatcher { capability, now: at }));
-        assert!(!parked.is_any_open(Dispatcher { capability, now: at }));
+        assert!(!parked.may_any_be_taken(Dispatcher { capability, now: at }));
     }
     assert!(!parked.may_be_start("a", Stamp(5)) && parked.may_be_start("a", Stamp(6)));
     parked.message_arrived("a");

@@ -22,7 +22,7 @@ fn node(id: &str, roles: Roles, written_at_s: u64) -> Heartbeat {
     }
 }
 
-/// The picture that `me` has of these, all alive.
+/// The view that `me` has of these processes, all of them alive.
 fn view(me: &str, all: &[&str]) -> View {
     let list = all.iter().map(|id| node(id, roles(true, &["gpu"]), 1000)).collect();
     View::default().next(me, &roles(true, &["gpu"]), list, Stamp(1))
@@ -62,7 +62,7 @@ fn a_process_with_an_old_heartbeat_counts_as_dead() {
     ];
     let view = View::default().next("n:a", &roles(true, &[]), list, Stamp(1));
     assert_eq!(view.nodes.keys().map(String::as_str).collect::<Vec<_>>(), ["n:a", "n:late"]);
-    assert!(view.is_alone(), "the other one fetches no instances");
+    assert!(view.is_alone(), "the other live process fetches no instances");
     assert_eq!(owned(&view).len(), SLOTS);
 }
 
@@ -83,7 +83,7 @@ fn activities_belong_to_processes_that_serve_their_tag() {
         node("n:c", roles(true, &["cpu", "gpu"]), 5),
     ];
     let view = View::default().next("n:a", &roles(false, &["gpu"]), list, Stamp(1));
-    assert!(owned(&view).is_empty(), "a process without turns");
+    assert!(owned(&view).is_empty(), "a process that fetches no instances owns no slot");
     let ranks: Vec<Rank> =
         (0..200).map(|id| view.rank_of_activity("i", &format!("a:1:{id}"), Some("gpu"))).collect();
     assert!(ranks.contains(&Rank::Owner) && ranks.contains(&Rank::Behind(1)), "two processes share the tag");

@@ -1,5 +1,5 @@
-//! An activity's lock, by its token: checked, and read again when the document
-//! changed.
+//! The lock of an activity that a worker holds: finds it by its token, and reads it again
+//! after the document changed.
 
 use std::sync::Arc;
 
@@ -14,30 +14,33 @@ use crate::process::clock::HybridClock;
 use crate::process::lock_table::{self, LockedActivity};
 use crate::store::{Store, retry_until};
 
-/// The lock of a token.
-pub(crate) async fn of(core: &Core, token: &str) -> Result<(LockToken, Arc<Mutex<LockedActivity>>), Failure> {
-    let find = |token: LockToken| async move { find(&core.store, &core.clock, &token).await };
-    token_lock::of(&core.activity_locks, LockKind::Activity, token, find).await
+/// Finds the lock of a token.
+pub(crate) async fn find(
+    core: &Core,
+    token: &str,
+) -> Result<(LockToken, Arc<Mutex<LockedActivity>>), Failure> {
+    let read = |token: LockToken| async move { read_lock(&core.store, &core.clock, &token).await };
+    token_lock::find(&core.activity_locks, LockKind::Activity, token, read).await
 }
 
-/// Reads the document again. Fails when the lock in it is not this one.
+/// Reads the document again. Fails if the document no longer has this lock.
 pub(crate) async fn refresh(
     core: &Core,
     token: &LockToken,
     held: &mut LockedActivity,
 ) -> Result<(), Failure> {
-    match retry_until(held.until, || find(&core.store, &core.clock, token)).await {
+    match retry_until(held.until, || read_lock(&core.store, &core.clock, token)).await {
         Ok(found) => held.activity = found.activity,
         Err(failure) => {
             core.activity_locks.remove(&token.nonce);
-            core.hints.activities.quietly(|hints| hints.forget(&token.instance, &token.id));
+            core.hints.activities.with(|hints| hints.forget(&token.instance, &token.id));
             return Err(failure);
         }
     }
     Ok(())
 }
 
-async fn find(store: &Store, clock: &HybridClock, token: &LockToken) -> Result<LockedActivity, Failure> {
+async fn read_lock(store: &Store, clock: &HybridClock, token: &LockToken) -> Result<LockedActivity, Failure> {
     let found: Option<Versioned<serde_json::Value>> = store.find(&token.instance, &token.id).await?;
     let Versioned { value, etag } = found.ok_or(Failure::LockLost)?;
     if DocumentType::of(&value) != Some(DocumentType::Activity) || value["lock"] != token.nonce.as_str() {

@@ -1,5 +1,5 @@
-//! The lock of an instance, found by its token. Functions to read it again after the
-//! state changed, and to give it up.
+//! The lock of an instance that a dispatcher holds: finds it by its token, reads it again
+//! after the state changed, and gives it up.
 
 use std::sync::Arc;
 
@@ -14,13 +14,16 @@ use crate::ops::token_lock;
 use crate::process::lock_table::{self, LockedInstance};
 use crate::store::retry_until;
 
-/// The lock of a token.
-pub(crate) async fn of(core: &Core, token: &str) -> Result<(LockToken, Arc<Mutex<LockedInstance>>), Failure> {
-    let find = |token: LockToken| async move {
+/// Finds the lock of a token.
+pub(crate) async fn find(
+    core: &Core,
+    token: &str,
+) -> Result<(LockToken, Arc<Mutex<LockedInstance>>), Failure> {
+    let read = |token: LockToken| async move {
         let state = core.store.state(&token.instance).await?.ok_or(Failure::LockLost)?;
-        locked(&token, state, core.clock.now_ms()).ok_or(Failure::LockLost)
+        locked_instance(&token, state, core.clock.now_ms()).ok_or(Failure::LockLost)
     };
-    token_lock::of(&core.instance_locks, LockKind::Orchestration, token, find).await
+    token_lock::find(&core.instance_locks, LockKind::Orchestration, token, read).await
 }
 
 /// Reads the state again after another writer changed it. The lock holds if it is
@@ -36,7 +39,7 @@ pub(crate) async fn refresh(
     let is_written = found.as_ref().is_some_and(|found| has_lock(token, &found.value));
     let Some(Versioned { mut value, etag }) = found.filter(|found| is_written || is_free(held, &found.value))
     else {
-        lose(core, token);
+        give_up(core, token);
         return Err(Failure::LockLost);
     };
     if !is_written {
@@ -49,10 +52,10 @@ pub(crate) async fn refresh(
 
 /// Gives up the lock without a commit. After that the token is invalid, and fetches look
 /// at the instance again.
-pub(crate) fn lose(core: &Core, token: &LockToken) {
+pub(crate) fn give_up(core: &Core, token: &LockToken) {
     core.instance_locks.remove(&token.nonce);
     core.store.state_cache.forget(&token.instance);
-    core.hints.instances.tell(|hints| hints.released(&token.instance));
+    core.hints.instances.update_and_wake(|hints| hints.released(&token.instance));
 }
 
 /// Whether the token's lock is in the state.
@@ -73,11 +76,11 @@ fn is_free(held: &LockedInstance, state: &State) -> bool {
         && !state.is_deleted()
 }
 
-fn locked(token: &LockToken, state: Versioned<State>, now_ms: u64) -> Option<LockedInstance> {
+fn locked_instance(token: &LockToken, state: Versioned<State>, now_ms: u64) -> Option<LockedInstance> {
     let Versioned { value: state, etag } = state;
     let lock = state.lock.as_ref().filter(|_| has_lock(token, &state))?;
     let until = lock_table::deadline(lock.until, now_ms);
-    // The lock does not say which messages need dedup: all of them get it.
+    // The lock does not say which messages need dedup, so all of them get an entry.
     let dedup_entries =
         lock.attempts.keys().map(|id| DedupEntry { id: id.clone(), low_water_mark: 0 }).collect();
     Some(LockedInstance {
@@ -87,6 +90,6 @@ fn locked(token: &LockToken, state: Versioned<State>, now_ms: u64) -> Option<Loc
         history: None,
         dedup_entries,
         until,
-        is_more: true,
+        has_more_messages: true,
     })
 }

@@ -5,7 +5,7 @@
 //! happens when the coordinator becomes `Committed`; any process that finds it then
 //! finishes it. A deletion that was not committed is aborted: first the coordinator
 //! becomes `Aborted`, then the marks are cleared. A mark without a coordinator is
-//! cleared by the process that finds it, once it is old.
+//! cleared by any process that finds it, once the mark is old.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use duroxide::providers::DeleteInstanceResult;
 use perihelion_client::Etag;
 use tokio::time::Instant;
 
-use super::{ATTEMPTS_MAX, Force, check_children, check_status, entomb, late};
+use super::{ATTEMPTS_MAX, Force, check_children, check_status, undelivered_starts, write_tombstone};
 use crate::documents::lock_token::nonce;
 use crate::documents::stamp::Stamp;
 use crate::documents::{Deletion, DeletionStage, DocumentType, State, Versioned};
@@ -58,15 +58,18 @@ pub(super) async fn delete(
         }
     }
     deletion.stage = DeletionStage::Committed;
-    if !retry_until(until, || decide(&core.store, &deletion, &etag)).await? {
+    if !retry_until(until, || write_stage(&core.store, &deletion, &etag)).await? {
         // The deletion took so long that another process has aborted it.
-        unmark(&core.store, &deletion).await?;
-        return Err(Failure::Contended("the deletion was interrupted".to_owned()));
+        clear_marks(&core.store, &deletion).await?;
+        return Err(Failure::Contended(format!(
+            "cannot delete {} instances: the deletion took too long, and another process aborted it",
+            deletion.instances.len()
+        )));
     }
     // The deletion is committed; any process can finish it.
     if let Err(failure) = roll_forward(core, &deletion, result).await {
         tracing::warn!(id = deletion.id, ?failure, "a deletion waits for the reconciler");
-        core.repair.leave_work();
+        core.repair.record_unfinished_work();
     }
     Ok(())
 }
@@ -83,7 +86,7 @@ async fn prepare(
         mark(core, instance, &deletion.id, force).await?;
     }
     for instance in set {
-        deletion.in_delivery.extend(late(&core.store, instance).await?);
+        deletion.in_delivery.extend(undelivered_starts(&core.store, instance).await?);
     }
     check_children(&core.store, set).await
 }
@@ -95,7 +98,7 @@ async fn mark(core: &Core, instance: &str, operation: &str, force: Force<'_>) ->
         let found = core.store.state(instance).await?;
         check_status(found.as_ref(), instance, force)?;
         if let Some(tombstone) = found.as_ref().filter(|found| found.value.purge.is_some()) {
-            purge::finish(core, tombstone).await?;
+            purge::run(core, tombstone).await?;
             continue;
         }
         let (mut next, etag) = match found {
@@ -103,8 +106,10 @@ async fn mark(core: &Core, instance: &str, operation: &str, force: Force<'_>) ->
             None => (State::blank(instance, nonce()), None),
         };
         if let Some(other) = next.deletion.as_deref().filter(|other| *other != operation) {
-            settle(core, instance, other).await?;
-            return Err(Failure::Contended(format!("{instance} is part of another deletion")));
+            resolve_mark(core, instance, other).await?;
+            return Err(Failure::Contended(format!(
+                "cannot delete {instance}: another deletion of it is under way"
+            )));
         }
         next.deletion = Some(operation.to_owned());
         let put = core.store.put_state(&next, etag.as_ref(), "/del", operation.into()).await;
@@ -116,17 +121,17 @@ async fn mark(core: &Core, instance: &str, operation: &str, force: Force<'_>) ->
 
 /// Writes the stage of a deletion, unless another process has decided. Returns whether
 /// the coordinator is in that stage.
-async fn decide(store: &Store, deletion: &Deletion, etag: &Etag) -> Result<bool, Failure> {
+async fn write_stage(store: &Store, deletion: &Deletion, etag: &Etag) -> Result<bool, Failure> {
     let options = without_content().with_if_match(etag);
     let written = store.container.replace_with(COORDINATORS, &deletion.id, deletion, &options).await;
     if unless_stale(written.map_err(Failure::from))?.is_some() {
         return Ok(true);
     }
-    let found = coordinator(store, &deletion.id).await?;
+    let found = read_coordinator(store, &deletion.id).await?;
     Ok(found.is_some_and(|found| found.value.stage == deletion.stage))
 }
 
-async fn coordinator(store: &Store, operation: &str) -> Result<Option<Versioned<Deletion>>, Failure> {
+async fn read_coordinator(store: &Store, operation: &str) -> Result<Option<Versioned<Deletion>>, Failure> {
     match store.container.find::<Deletion>(COORDINATORS, operation).await? {
         Some(item) => Ok(Some(Versioned { etag: item.etag()?.clone(), value: item.into_value() })),
         None => Ok(None),
@@ -138,22 +143,22 @@ async fn abort(store: &Store, mut deletion: Deletion, etag: &Etag) -> Result<(),
     if deletion.stage == DeletionStage::Prepared {
         deletion.stage = DeletionStage::Aborted;
         let until = Instant::now() + RETRY_FOR;
-        if !retry_until(until, || decide(store, &deletion, etag)).await? {
+        if !retry_until(until, || write_stage(store, &deletion, etag)).await? {
             return Ok(());
         }
     }
-    unmark(store, &deletion).await?;
-    forget(store, &deletion).await
+    clear_marks(store, &deletion).await?;
+    delete_coordinator(store, &deletion).await
 }
 
-async fn unmark(store: &Store, deletion: &Deletion) -> Result<(), Failure> {
+async fn clear_marks(store: &Store, deletion: &Deletion) -> Result<(), Failure> {
     for instance in &deletion.instances {
-        clear(store, instance, &deletion.id).await?;
+        clear_mark(store, instance, &deletion.id).await?;
     }
     Ok(())
 }
 
-async fn clear(store: &Store, instance: &str, operation: &str) -> Result<(), Failure> {
+async fn clear_mark(store: &Store, instance: &str, operation: &str) -> Result<(), Failure> {
     let mut budget = ConflictBudget::new(SharedDocument::State(instance), ATTEMPTS_MAX);
     loop {
         budget.spend()?;
@@ -171,18 +176,18 @@ async fn clear(store: &Store, instance: &str, operation: &str) -> Result<(), Fai
 
 /// Advances the deletion of a marked instance: finishes it, aborts it, or clears a mark
 /// whose coordinator is gone. A young deletion is left to its own process.
-pub(crate) async fn settle(core: &Core, instance: &str, operation: &str) -> Result<(), Failure> {
-    match coordinator(&core.store, operation).await? {
-        Some(found) => advance(core, found).await,
+pub(crate) async fn resolve_mark(core: &Core, instance: &str, operation: &str) -> Result<(), Failure> {
+    match read_coordinator(&core.store, operation).await? {
+        Some(found) => advance_deletion(core, found).await,
         None if is_old(&core.clock, &core.options, made_at(operation)) => {
-            clear(&core.store, instance, operation).await
+            clear_mark(&core.store, instance, operation).await
         }
         None => Ok(()),
     }
 }
 
 /// Advances a deletion that its process may have abandoned.
-pub(crate) async fn advance(core: &Core, found: Versioned<Deletion>) -> Result<(), Failure> {
+pub(crate) async fn advance_deletion(core: &Core, found: Versioned<Deletion>) -> Result<(), Failure> {
     let Versioned { value: deletion, etag } = found;
     match deletion.stage {
         DeletionStage::Committed => roll_forward(core, &deletion, &mut Default::default()).await,
@@ -212,12 +217,12 @@ async fn roll_forward(
     result: &mut DeleteInstanceResult,
 ) -> Result<(), Failure> {
     for instance in &deletion.instances {
-        entomb(core, instance, Some(deletion), Force::All, result).await?;
+        write_tombstone(core, instance, Some(deletion), Force::All, result).await?;
     }
-    forget(&core.store, deletion).await
+    delete_coordinator(&core.store, deletion).await
 }
 
-async fn forget(store: &Store, deletion: &Deletion) -> Result<(), Failure> {
+async fn delete_coordinator(store: &Store, deletion: &Deletion) -> Result<(), Failure> {
     match store.container.delete(COORDINATORS, &deletion.id).await {
         Err(error) if !error.is_not_found() => Err(error.into()),
         _ => Ok(()),
@@ -225,7 +230,7 @@ async fn forget(store: &Store, deletion: &Deletion) -> Result<(), Failure> {
 }
 
 /// The instances that are deleted together with this one.
-pub(crate) async fn companions(store: &Store, tombstone: &State) -> Result<Vec<String>, Failure> {
+pub(crate) async fn deleted_together(store: &Store, tombstone: &State) -> Result<Vec<String>, Failure> {
     let Some(operation) = &tombstone.deletion else { return Ok(Vec::new()) };
-    Ok(coordinator(store, operation).await?.map(|found| found.value.instances).unwrap_or_default())
+    Ok(read_coordinator(store, operation).await?.map(|found| found.value.instances).unwrap_or_default())
 }

@@ -1,5 +1,5 @@
-//! Unfinished work of ended processes, which others finish, and unreadable documents,
-//! which block nothing else. On the real engine in this process.
+//! Other processes finish the unfinished work of a process that has ended, and unreadable
+//! documents do not block other work. On the real engine in this process.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use duroxide::providers::{Provider, SessionFetchConfig, TagFilter, WorkItem};
 use perihelion_client::{Patch, Query};
 use serde_json::json;
 
-use super::{LOCK, NOW, World, ack, event, start, take, work};
+use super::{LOCK, NO_WAIT, World, ack, activity_item, event, fetch_instance, start};
 use crate::CosmosDBProvider;
 
 /// The time limit of a wait.
-const PATIENCE: Duration = Duration::from_secs(20);
+const WAIT_MAX: Duration = Duration::from_secs(20);
 
-/// Bundles that the reconciler finds in every round and can never unpack.
+/// The reconciler finds 70 bundles in every pass and can never unpack them.
 #[tokio::test]
 async fn a_document_that_cannot_be_finished_does_not_delay_later_ones() {
     let world = World::open().await;
@@ -27,33 +27,33 @@ async fn a_document_that_cannot_be_finished_does_not_delay_later_ones() {
     }
     provider.set_outbox_fault_injector(crate::OutboxFaultInjector::fail_next(1));
     provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-    let (token, _) = take(&provider).await;
+    let (token, _) = fetch_instance(&provider).await;
     ack(&provider, &token, vec![event("a", 1, String::new())], vec![], vec![start("b", String::new())])
         .await
         .unwrap();
-    let found = provider.fetch_orchestration_item(LOCK, PATIENCE, None).await.unwrap();
+    let found = provider.fetch_orchestration_item(LOCK, WAIT_MAX, None).await.unwrap();
     assert_eq!(found.expect("the reconciler delivers").0.instance, "b");
     let broken = "SELECT VALUE c.id FROM c WHERE c.type = 'bundle'";
     let left: Vec<String> = provider.core.store.rows(Query::new(broken)).await.unwrap();
     assert_eq!(left.len(), 70, "unreadable bundles are kept");
 }
 
-/// The reconciler pauses for an hour, so it is the poll that calls it.
+/// The interval of the reconciler is an hour, so only the poll can wake it.
 #[tokio::test]
 async fn a_waiting_process_finishes_the_work_of_a_killed_one() {
     let world = World::open().await;
     let hour = Duration::from_secs(3600);
-    let mut killed = world.provider_looking(hour).await;
+    let mut killed = world.provider_with_reconciler(hour).await;
     killed.set_outbox_fault_injector(crate::OutboxFaultInjector::fail_next(1));
     killed.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-    let (token, _) = take(&killed).await;
+    let (token, _) = fetch_instance(&killed).await;
     ack(&killed, &token, vec![event("a", 1, String::new())], vec![], vec![start("b", String::new())])
         .await
         .unwrap();
     drop(killed);
-    let other = world.provider_looking(hour).await;
-    let found = other.fetch_orchestration_item(LOCK, PATIENCE, None).await.unwrap();
-    assert_eq!(found.expect("it is delivered").0.instance, "b");
+    let other = world.provider_with_reconciler(hour).await;
+    let found = other.fetch_orchestration_item(LOCK, WAIT_MAX, None).await.unwrap();
+    assert_eq!(found.expect("the message is delivered").0.instance, "b");
 }
 
 #[tokio::test]
@@ -62,11 +62,12 @@ async fn a_restarted_process_renews_the_sessions_it_had() {
     let before = world.provider().await;
     let config = SessionFetchConfig { owner_id: "worker-1".into(), lock_timeout: LOCK };
     for (id, session) in [(1, "cart"), (2, "till")] {
-        let mut item = work("a", id, String::new());
+        let mut item = activity_item("a", id, String::new());
         let WorkItem::ActivityExecute { session_id, .. } = &mut item else { panic!("{item:?}") };
         *session_id = Some(session.into());
         before.enqueue_for_worker(item).await.unwrap();
-        let found = before.fetch_work_item(LOCK, NOW, Some(&config), &TagFilter::default()).await.unwrap();
+        let found =
+            before.fetch_work_item(LOCK, NO_WAIT, Some(&config), &TagFilter::default()).await.unwrap();
         assert!(found.is_some());
     }
     let after = world.provider().await;
@@ -79,9 +80,9 @@ async fn a_restarted_process_renews_the_sessions_it_had() {
 /// An instance with a history of several documents and one message.
 async fn long_history(provider: &CosmosDBProvider, instance: &str) {
     provider.enqueue_for_orchestrator(start(instance, String::new()), None).await.unwrap();
-    let (token, _) = take(provider).await;
+    let (token, _) = fetch_instance(provider).await;
     let history = vec![event(instance, 1, "x".repeat(20_000))];
-    ack(provider, &token, history, vec![], vec![super::raised(instance, "on")]).await.unwrap();
+    ack(provider, &token, history, vec![], vec![super::raised_event(instance, "on")]).await.unwrap();
 }
 
 #[tokio::test]
@@ -95,7 +96,7 @@ async fn an_instance_with_a_lost_history_chunk_is_fetched_with_the_error() {
     }
     let other = world.provider().await;
     for attempt in 1..=2 {
-        let found = other.fetch_orchestration_item(LOCK, NOW, None).await.unwrap();
+        let found = other.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap();
         let (item, token, attempts) = found.expect("the instance is fetched");
         assert!(item.history_error.is_some_and(|error| error.contains("has lost its part")));
         assert_eq!((attempts, item.history.len()), (attempt, 0));
@@ -112,10 +113,10 @@ async fn an_instance_whose_state_cannot_be_read_does_not_stop_the_others() {
     let spoil = Patch::new().set("/execution", "first").unwrap();
     provider.core.store.container.patch("spoilt", "i", &spoil).await.unwrap();
     let other = world.provider().await;
-    assert!(other.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_none());
+    assert!(other.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap().is_none());
     provider.enqueue_for_orchestrator(start("sound", String::new()), None).await.unwrap();
-    let found = other.fetch_orchestration_item(LOCK, NOW, None).await.unwrap();
-    assert_eq!(found.expect("the other one is there").0.instance, "sound");
+    let found = other.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap();
+    assert_eq!(found.expect("the other instance is fetched").0.instance, "sound");
 }
 
 /// More events than one turn takes, and then the start.
@@ -124,22 +125,22 @@ async fn a_start_behind_a_hundred_events_is_fetched_first() {
     let world = World::open().await;
     let provider = world.provider().await;
     for number in 0..100 {
-        provider.enqueue_for_orchestrator(super::raised("a", &number.to_string()), None).await.unwrap();
+        provider.enqueue_for_orchestrator(super::raised_event("a", &number.to_string()), None).await.unwrap();
     }
-    assert!(provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_none());
+    assert!(provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap().is_none());
     // The start comes from a process that runs no dispatchers.
     let client = world.provider().await;
     client.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-    let (mut told, mut turn) = (Vec::new(), 0);
-    while told.len() < 101 {
+    let (mut delivered, mut turn) = (Vec::new(), 0);
+    while delivered.len() < 101 {
         turn += 1;
-        let (token, messages) = take(&provider).await;
-        told.extend(messages);
+        let (token, messages) = fetch_instance(&provider).await;
+        delivered.extend(messages);
         ack(&provider, &token, vec![event("a", turn, String::new())], vec![], vec![]).await.unwrap();
     }
-    assert_eq!(told[0], start("a", String::new()));
-    for (number, message) in told[1..].iter().enumerate() {
-        assert_eq!(*message, super::raised("a", &number.to_string()));
+    assert_eq!(delivered[0], start("a", String::new()));
+    for (number, message) in delivered[1..].iter().enumerate() {
+        assert_eq!(*message, super::raised_event("a", &number.to_string()));
     }
     assert_eq!(turn, 2);
 }

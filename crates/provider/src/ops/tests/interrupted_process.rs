@@ -1,0 +1,69 @@
+//! Simulates a process that ends at one of its requests: the transport answers a number
+//! of requests and none after that. The request at which the process ends is sent or not,
+//! and is never answered.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use perihelion_client::{Client, Transport};
+use perihelion_server::InProcess;
+use perihelion_wire::transport::{Failure, Request, Response};
+use tokio::sync::Notify;
+
+use super::World;
+use crate::CosmosDBProvider;
+
+/// What happens to the request at which the process ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LastRequest {
+    Unsent,
+    Applied,
+}
+
+/// A process whose transport stops answering.
+#[derive(Clone)]
+pub(super) struct InterruptedProcess {
+    transport: InProcess,
+    last: LastRequest,
+    requests_left: Arc<AtomicUsize>,
+    ended: Arc<Notify>,
+}
+
+impl Transport for InterruptedProcess {
+    async fn send(&self, request: Request) -> Result<Response, Failure> {
+        let spend_one = |left: usize| left.checked_sub(1);
+        match self.requests_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, spend_one) {
+            Ok(left) if left > 1 => return self.transport.send(request).await,
+            Ok(_) if self.last == LastRequest::Applied => drop(self.transport.send(request).await),
+            _ => {}
+        }
+        self.ended.notify_one();
+        std::future::pending().await
+    }
+}
+
+impl InterruptedProcess {
+    pub(super) fn new(world: &World, last: LastRequest) -> Self {
+        let (requests_left, ended) = (Arc::new(AtomicUsize::new(usize::MAX)), Arc::default());
+        InterruptedProcess { transport: world.engine.transport(), last, requests_left, ended }
+    }
+
+    /// A provider on this transport, without a reconciler.
+    pub(super) async fn provider(&self, world: &World) -> CosmosDBProvider {
+        let client = Client::over(&world.engine.endpoint(), self.clone()).await.unwrap();
+        let never = Duration::from_secs(3600);
+        CosmosDBProvider::builder().with_client(client).with_reconciler(never, never).open().await.unwrap()
+    }
+
+    /// Runs an operation to its end, or until the process ends at its `count`th request.
+    /// Then the operation is dropped, and the result is `None`.
+    pub(super) async fn run_until<T>(&self, count: usize, work: impl Future<Output = T>) -> Option<T> {
+        self.requests_left.store(count, Ordering::SeqCst);
+        tokio::select! {
+            biased;
+            () = self.ended.notified() => None,
+            done = work => Some(done),
+        }
+    }
+}
