@@ -124,8 +124,10 @@ impl<'a> DirectDispatch<'a> {
             Ok(Some(found)) if found.value.lock_nonce.as_deref() == Some(promise.nonce.as_str()) => {
                 self.make_ready(found.value, found.etag, promise);
             }
-            Ok(_) => {}
+            // Another process has taken the activity already, or it is gone.
+            Ok(_) => self.hints.activities.with(|hints| hints.end_promise(promise.worker)),
             Err(failure) => {
+                self.hints.activities.with(|hints| hints.end_promise(promise.worker));
                 tracing::warn!(
                     instance = activity.instance_id,
                     id = activity.id,
@@ -148,3 +150,6 @@ impl Drop for DirectDispatch<'_> {
         });
     }
 }
+
+#[cfg(test)]
+mod tests;
