@@ -22,7 +22,8 @@ pub(crate) enum Interest {
 /// The waiting fetches.
 #[derive(Debug, Default)]
 pub(crate) struct Interests {
-    next: AtomicU64,
+    next_number: AtomicU64,
+    /// The waiting fetches by number: what each can take, and whether it is eager.
     waiting: Mutex<BTreeMap<u64, (Interest, bool)>>,
 }
 
@@ -38,7 +39,7 @@ pub(crate) struct WaitingInterests {
 impl Interests {
     /// Adds a fetch, which counts as waiting until its ticket is dropped.
     pub(crate) fn register(&self, interest: Interest, is_eager: bool) -> Ticket<'_> {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         lock(&self.waiting).insert(number, (interest.clone(), is_eager));
         Ticket { interests: self, number, interest, is_eager }
     }
@@ -69,7 +70,7 @@ impl Ticket<'_> {
         &self.interest
     }
 
-    /// Whether the fetch looks once and must not miss anything.
+    /// Whether the fetch looks once: it polls at once and takes work of any age.
     pub(crate) fn is_eager(&self) -> bool {
         self.is_eager
     }

@@ -7,8 +7,8 @@
 //! leaves only its own slots move.
 //!
 //! Invariant: membership spreads load and decides nothing else. A process that cannot
-//! write its heartbeat or read those of others keeps working; two processes that both
-//! own a slot by their view only race for an etag.
+//! write its heartbeat or read those of others keeps working. Two processes whose views
+//! both give them a slot compete for its work, and the etag decides.
 
 mod hash;
 mod view;
@@ -31,7 +31,7 @@ use crate::sync::lock;
 pub(crate) struct Membership {
     /// The id of the heartbeat of this process.
     pub(crate) own_id: String,
-    /// The roles of fetches since the last heartbeat. Fetches write it.
+    /// The roles of the fetches since the last heartbeat. Fetches write them.
     pub(crate) fetched_roles: Mutex<Roles>,
     /// Wakes the heartbeat task at the first fetch after a time without fetches.
     pub(crate) fetching_begins: Arc<Notify>,

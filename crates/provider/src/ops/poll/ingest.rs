@@ -210,7 +210,7 @@ fn add_activity_hint(hints: &Hints, (activity, etag): OfferedActivity, found: &m
     if !found.may_take(rank, Age { enqueued_at, visible_at, was_locked: activity.lock_nonce.is_some() }) {
         return false;
     }
-    let is_news = hints.activities.with(|hints| hints.offer((activity, etag)));
-    found.activities += usize::from(is_news);
-    is_news
+    let is_new = hints.activities.with(|hints| hints.offer((activity, etag)));
+    found.activities += usize::from(is_new);
+    is_new
 }

@@ -59,8 +59,8 @@ pub(crate) struct ReadyActivity {
     pub(crate) lease: Duration,
 }
 
-/// A locked activity may wait for its worker for this fraction of its lease, one tenth. The
-/// worker relies on the rest of the lease.
+/// A locked activity may wait for its worker for a tenth of its lease: the lease divided by
+/// this. The worker relies on the rest of the lease.
 const READY_WAIT_DIVISOR: u32 = 10;
 
 /// A worker that asks for work.
@@ -80,9 +80,9 @@ impl ActivityHints {
         }
         let key = (activity.visible_at, activity.enqueued_at, name.0.clone(), name.1.clone());
         let before = self.keys.insert(name, key.clone()).and_then(|before| self.offers.remove(&before));
-        let is_news = before.is_none_or(|(_, version)| version != etag);
+        let is_new = before.is_none_or(|(_, known_etag)| known_etag != etag);
         self.offers.insert(key, (activity, etag));
-        is_news
+        is_new
     }
 
     pub(crate) fn forget(&mut self, instance: &str, id: &str) {
@@ -166,8 +166,8 @@ impl ActivityHints {
         let matches = |ready: &ReadyActivity| claimant.tags.matches(ready.activity.tag.as_deref());
         while let Some(position) = self.ready.iter().position(matches) {
             let ready = self.ready.remove(position)?;
-            let fresh_ms = deadline_ms(now_ms, ready.lease - ready.lease / READY_WAIT_DIVISOR);
-            if ready.activity.visible_at.ms() >= fresh_ms {
+            let lease_end_min_ms = deadline_ms(now_ms, ready.lease - ready.lease / READY_WAIT_DIVISOR);
+            if ready.activity.visible_at.ms() >= lease_end_min_ms {
                 return Some(ready);
             }
             let ReadyActivity { mut activity, etag, .. } = ready;
@@ -198,8 +198,8 @@ impl ActivityHints {
         self.session_owners.insert(session.to_owned(), (owner, until));
     }
 
-    /// At most `max` sessions that none of these owners holds. A poll for these owners
-    /// leaves their activities out.
+    /// At most `max` sessions that other owners hold. A poll for `owners` leaves the
+    /// activities of these sessions out.
     pub(crate) fn sessions_of_others(
         &mut self,
         owners: &BTreeSet<String>,
@@ -216,8 +216,8 @@ impl ActivityHints {
             (None, _) => true,
             (Some(_), None) => false,
             (Some(session), Some(owner)) => {
-                let foreign = self.session_owners.get(session);
-                foreign.is_none_or(|(holder, until)| holder == owner || *until <= now)
+                let known = self.session_owners.get(session);
+                known.is_none_or(|(holder, until)| holder == owner || *until <= now)
             }
         };
         is_session_open && claimant.tags.matches(activity.tag.as_deref())

@@ -18,19 +18,19 @@ const MESSAGES_MAX: usize = 64;
 /// the smallest workflow takes two turns.
 const TURNS_UNREAD_MAX: u32 = 2;
 
-/// Where an instance stands, as far as this process knows.
+/// The phase of an instance, as far as this process knows.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 pub(super) enum Phase {
-    /// No dispatcher of this process has it.
+    /// No dispatcher of this process has the instance.
     #[default]
     Free,
     /// A dispatcher of this process reads the instance, to see whether it can be
     /// locked.
     Examined { due_when_taken: Option<Stamp> },
-    /// A dispatcher of this process has locked it. The due time for which the dispatcher
+    /// A dispatcher of this process has locked the instance. The due time for which the dispatcher
     /// took the instance is kept: it applies again if the lock is given back.
     Locked { until: Stamp, due_when_taken: Option<Stamp> },
-    /// It cannot be taken before `until`: another process has the lock, or the
+    /// The instance cannot be taken before `until`: another process has the lock, or the
     /// last attempt asked for a pause.
     Blocked { until: Stamp },
 }
