@@ -40,10 +40,15 @@ impl FetchWait {
         !self.is_long || Instant::now() >= self.deadline
     }
 
-    /// When to look again unless woken: at the next hint or the next poll.
-    pub(crate) fn next_attempt(self, clock: &HybridClock, hinted: Option<Stamp>, polled: Instant) -> Instant {
-        let hinted = hinted.map_or(self.deadline, |stamp| instant_of(clock, stamp));
-        hinted.min(polled).min(self.deadline)
+    /// When the fetch tries again unless it is woken: at the next hint or the next poll.
+    pub(crate) fn next_attempt(
+        self,
+        clock: &HybridClock,
+        next_hint: Option<Stamp>,
+        next_poll: Instant,
+    ) -> Instant {
+        let next_hint = next_hint.map_or(self.deadline, |stamp| instant_of(clock, stamp));
+        next_hint.min(next_poll).min(self.deadline)
     }
 
     /// Pauses after a transient failure. The runtime's own backoff ends in a busy

@@ -21,8 +21,8 @@ use crate::process::metrics::Metrics;
 /// How long a count is valid when this process writes nothing: the runtime's interval.
 const AGE_MAX: Duration = Duration::from_secs(60);
 
-/// The average cost of counting, in request units: small against the 400 per second of
-/// the smallest container.
+/// The average cost of counting, in request units per second: small against the 400 of the
+/// smallest container.
 const EARNED_PER_SECOND: f64 = 5.0;
 
 /// The most request units that can be saved: enough for twenty cheap counts in a row, as

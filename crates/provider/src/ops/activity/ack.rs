@@ -22,7 +22,7 @@ pub(crate) async fn run(core: &Core, token: &str, completion: Option<&WorkItem>)
     let (token, held) = held_lock::find(core, token).await?;
     let mut held = held.lock().await;
     token_lock::check_not_expired(held.until)?;
-    // This worker fetches again after the ack.
+    // The next activity is locked for this worker, which fetches again after the ack.
     let worker = held.worker.clone();
     let (acked, ()) =
         tokio::join!(complete(core, &token, &mut held, completion), prefetch::run(core, worker.as_ref()));
@@ -51,7 +51,7 @@ async fn complete(
         }
     };
     finish(core, token, held, replacement, is_answered).await;
-    // A caller that waits for the same lock must fail.
+    // Another call with the same token, which waits for the mutex, must fail.
     held.until = Instant::now();
     Ok(())
 }
@@ -103,7 +103,7 @@ async fn was_completed(store: &Store, token: &LockToken) -> Result<bool, Failure
 /// The documents that replace an activity.
 struct Replacement {
     completion: Option<PreparedMessage>,
-    /// The activity's input, if it is stored in parts.
+    /// The garbage record of the activity's input, if the input is stored in parts.
     garbage: Option<Garbage>,
 }
 
@@ -114,8 +114,9 @@ fn garbage_of(clock: &HybridClock, held: &LockedActivity) -> Option<Garbage> {
     Some(Garbage { parts: vec![parts], ..blank })
 }
 
-/// Updates the hints, the session and the garbage after the ack. When the answer was lost, the completion may
-/// have been found and consumed in the meantime, so the instance must be read.
+/// Does the work after the ack: hints, session and garbage. When the answer was lost, the
+/// completion may have been consumed in the meantime, so the next turn must read the
+/// instance.
 async fn finish(
     core: &Core,
     token: &LockToken,

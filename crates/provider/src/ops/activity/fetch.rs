@@ -69,7 +69,7 @@ impl<'a> Queue for ActivityQueue<'a> {
         let Core { hints, clock, .. } = self.core;
         let ready = hints.activities.with(|hints| hints.take_ready(clock.now_ms(), &self.claimant));
         if let Some(ready) = ready {
-            return Ok(Some(self.into_fetched(decode_ready(ready)?)));
+            return Ok(Some(self.finish_fetch(decode_ready(ready)?)));
         }
         loop {
             let now = clock.stamp();
@@ -77,7 +77,7 @@ impl<'a> Queue for ActivityQueue<'a> {
                 return Ok(None);
             };
             if let Some(locked) = lock(self.core, offer, self.lock_timeout, self.session).await? {
-                return Ok(Some(self.into_fetched(locked)));
+                return Ok(Some(self.finish_fetch(locked)));
             }
         }
     }
@@ -94,7 +94,7 @@ impl<'a> Queue for ActivityQueue<'a> {
 
 impl ActivityQueue<'_> {
     /// Puts the lock into the lock table and returns the work item with its token.
-    fn into_fetched(&self, locked: LockedWorkItem) -> Fetched {
+    fn finish_fetch(&self, locked: LockedWorkItem) -> Fetched {
         let LockedWorkItem { activity, etag, nonce, item } = locked;
         let Core { hints, clock, activity_locks, .. } = self.core;
         let execution = match &item {

@@ -26,8 +26,8 @@ use crate::process::lock_table::LockedInstance;
 use crate::store::state_cache::Snapshot;
 use crate::store::{ConflictBudget, SharedDocument, Store, retry_until};
 
-/// How often the state may change under a turn that holds its lock. Only deletions
-/// and pruning change it, and they are rare.
+/// How often the state may change under a turn that holds its lock. Only deletions,
+/// appended events and renewals change it, and they are rare.
 const REPLANS_MAX: usize = 16;
 
 pub(crate) async fn run(core: &Core, token: &str, ack: TurnAck) -> Result<(), Failure> {
@@ -185,7 +185,7 @@ fn cache_state(
     store.state_cache.forget(&state.instance_id);
     let history = match held.state.execution.number {
         before if before == state.execution.number => {
-            // Copied only when a reader holds it at the same time.
+            // The history is copied only if a reader holds it at the same time.
             let mut history = Arc::unwrap_or_clone(held.history.take()?);
             if ack.execution == before {
                 history.extend(ack.history_delta);

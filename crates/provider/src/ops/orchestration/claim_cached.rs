@@ -1,5 +1,5 @@
-//! Claims without a read (commit tier T2): the hints have all messages, and the state is
-//! in the cache or does not exist yet.
+//! Claims without a read (commit tier `Cached`): the hints have all messages, and the state
+//! is in the cache or does not exist yet.
 //!
 //! Only completions, timers and starts are claimed this way: their order among other
 //! messages does not matter. The order of events does, and only a read shows an earlier

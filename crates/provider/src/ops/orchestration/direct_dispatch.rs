@@ -1,6 +1,6 @@
-//! Direct dispatch (commit tiers T1 and T2): when a turn schedules an activity and a
-//! worker of this process is waiting for one like it, the commit creates the activity
-//! already locked. The worker then fetches it without a request.
+//! Direct dispatch (commit tiers `Optimistic` and `Cached`): when a turn schedules an
+//! activity and a worker of this process waits for activities with its tag, the commit
+//! creates the activity already locked. The worker then fetches it without a request.
 //!
 //! Invariants: a dispatched activity that is not fetched is not lost. It stays in the
 //! hints for the next worker, and when its lock expires any process may take it. Each

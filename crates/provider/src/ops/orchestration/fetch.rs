@@ -72,7 +72,7 @@ impl Queue for InstanceQueue<'_> {
                 }
                 outcome => outcome?,
             };
-            if let Some(found) = taken.settle(outcome, clock.now_ms(), &self.capability) {
+            if let Some(found) = taken.record_outcome(outcome, clock.now_ms(), &self.capability) {
                 return Ok(Some(found));
             }
         }
@@ -94,19 +94,19 @@ fn dispatcher(capability: &Capability) -> Dispatcher<'_> {
 struct TakenHint<'a> {
     hints: &'a Hints,
     candidate: Candidate,
-    is_settled: bool,
+    is_recorded: bool,
 }
 
 impl<'a> TakenHint<'a> {
     fn next(hints: &'a Hints, clock: &HybridClock, capability: &Capability) -> Option<Self> {
         let now = clock.stamp();
         let candidate = hints.instances.with(|hints| hints.take(now, dispatcher(capability)))?;
-        Some(TakenHint { hints, candidate, is_settled: false })
+        Some(TakenHint { hints, candidate, is_recorded: false })
     }
 
     /// Updates the hints by the outcome of a claim.
-    fn settle(mut self, outcome: Claim, now_ms: u64, capability: &Capability) -> Option<Fetched> {
-        self.is_settled = true;
+    fn record_outcome(mut self, outcome: Claim, now_ms: u64, capability: &Capability) -> Option<Fetched> {
+        self.is_recorded = true;
         let (queue, instance) = (&self.hints.instances, self.candidate.instance.as_str());
         let block = |until: Stamp| queue.with(|hints| hints.block(instance, until));
         let pause = |pause| block(Stamp::at_ms(now_ms).plus(pause));
@@ -117,9 +117,9 @@ impl<'a> TakenHint<'a> {
             Claim::Lost => pause(LOST_PAUSE),
             Claim::Deleting => pause(DELETING_PAUSE),
             Claim::Unreadable => pause(UNREADABLE_PAUSE),
-            Claim::Unstarted(seen) => {
+            Claim::Unstarted(last_seen) => {
                 let now = Stamp::at_ms(now_ms);
-                queue.with(|hints| hints.park_unstarted(instance, seen, now, Instant::now()));
+                queue.with(|hints| hints.park_unstarted(instance, last_seen, now, Instant::now()));
             }
             Claim::Incompatible => queue.with(|hints| hints.park(instance, dispatcher(capability))),
         }
@@ -129,7 +129,7 @@ impl<'a> TakenHint<'a> {
 
 impl Drop for TakenHint<'_> {
     fn drop(&mut self) {
-        if !self.is_settled {
+        if !self.is_recorded {
             self.hints.instances.update_and_wake(|hints| hints.released(&self.candidate.instance));
         }
     }

@@ -23,14 +23,15 @@ const EXCLUDED_MAX: usize = 256;
 const ACTIVITY_MEMBERS: [&str; 6] = ["item", "tag", "sessionId", "lock", "inc", "attemptCount"];
 
 /// Outboxes and bundles that their process should have finished by now.
-const UNFINISHED: &str = "((c.type = 'outbox' OR c.type = 'bundle') AND c.visibleAt >= @unfinishedFrom AND c.visibleAt <= @unfinishedUntil)";
+const UNFINISHED: &str = "((c.type = 'outbox' OR c.type = 'bundle') AND c.visibleAt >= @unfinishedFrom AND \
+    c.visibleAt <= @unfinishedUntil)";
 
-/// The union of what the waiting fetches can take.
+/// The work that the query selects: the union of what the waiting fetches can take.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct PollQuery {
     instances: bool,
     activities: Option<Tags>,
-    /// The workers that take activities of sessions.
+    /// The owner ids of the workers that take activities of sessions.
     owners: BTreeSet<String>,
 }
 

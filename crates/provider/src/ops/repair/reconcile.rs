@@ -1,6 +1,6 @@
 //! The reconciler task: finishes the work after commits that a process left unfinished:
-//! outboxes, bundles, deletions, purges, garbage, retention. No fetch would find this work.
-//! The task holds a weak reference to the provider and ends with it.
+//! outboxes, bundles, deletions, purges, garbage, retention. The task holds a weak reference
+//! to the provider and ends with it.
 //!
 //! It reads unfinished documents in the order of their creation, some in each round, to
 //! the end and then from the beginning again. So a document that cannot be finished
@@ -89,7 +89,7 @@ struct Pass {
     found: usize,
     finished: usize,
     /// When the oldest outbox of this pass was created.
-    outbox: Option<Stamp>,
+    oldest_outbox: Option<Stamp>,
 }
 
 /// Finishes some documents that are old enough.
@@ -110,9 +110,9 @@ async fn round(core: &Core, pass: &mut Pass) -> Result<(), Failure> {
     rows.truncate(ROWS_MAX);
     pass.found += rows.len();
     let outbox = rows.iter().find(|row| DocumentType::of(row) == Some(DocumentType::Outbox)).map(made_at);
-    pass.outbox = pass.outbox.or(outbox);
+    pass.oldest_outbox = pass.oldest_outbox.or(outbox);
     let now_ms = core.clock.now_ms();
-    core.metrics.set_outbox_age(pass.outbox.map(|since| now_ms.saturating_sub(since.ms())));
+    core.metrics.set_outbox_age(pass.oldest_outbox.map(|since| now_ms.saturating_sub(since.ms())));
     let last = rows.last().map(made_at).unwrap_or_default();
     // More documents than one round takes may have the same stamp.
     let next = if last > pass.from { last } else { Stamp(last.0 + 1) };

@@ -20,8 +20,8 @@ use crate::store::Store;
 /// How long a tree with a running member is kept before the next attempt.
 const POSTPONED_FOR: Duration = Duration::from_secs(600);
 
-/// Past executions are pruned after every eighth execution: the query costs as much as
-/// a few deletions.
+/// Past executions are pruned after every eighth execution, because the query that finds
+/// them costs as much as a few deletions.
 const PRUNE_EVERY: u64 = 8;
 
 /// Deletes a root whose retention is over, with its tree, unless a member still runs.
@@ -46,7 +46,7 @@ pub(crate) async fn delete_expired_tree(core: &Core, root: &Versioned<State>) ->
 }
 
 /// Moves the due time of a root. A process that changes the state in the meantime sets
-/// its own.
+/// its own due time.
 async fn postpone(store: &Store, clock: &HybridClock, root: &Versioned<State>) -> Result<(), Failure> {
     let due = Stamp::at_ms(clock.now_ms()).plus(POSTPONED_FOR);
     let later = State { repair_at: Some(due), commit_nonce: nonce(), ..root.value.clone() };
@@ -57,7 +57,7 @@ async fn postpone(store: &Store, clock: &HybridClock, root: &Versioned<State>) -
 }
 
 /// Prunes past executions that are too many or too old, after some of the turns that
-/// continue as new. A failure is repeated the next time.
+/// continue as new. After a failure, the next of these turns tries again.
 pub(crate) async fn prune_executions(core: &Core, token: &str, execution: u64) {
     let retention = core.options.retention;
     if !execution.is_multiple_of(PRUNE_EVERY)
@@ -74,7 +74,11 @@ pub(crate) async fn prune_executions(core: &Core, token: &str, execution: u64) {
         }
         let options = PruneOptions { keep_last, completed_before };
         if let Err(failure) = prune::run(core, &instance, &options).await {
-            tracing::warn!(instance, ?failure, "past executions were not pruned; the next turn tries again");
+            tracing::warn!(
+                instance,
+                ?failure,
+                "past executions were not pruned; a later execution tries again"
+            );
         }
     }
 }
