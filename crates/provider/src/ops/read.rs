@@ -29,7 +29,7 @@ pub(crate) async fn state(store: &Store, instance: &str) -> Result<Option<FoundS
     }
 }
 
-/// A state from the cache, with its history, or one that was read.
+/// The state of an instance: from the cache, with its history, or read.
 pub(crate) enum FoundState {
     Cached(Arc<Snapshot>),
     Read(Box<Versioned<State>>),

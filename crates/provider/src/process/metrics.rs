@@ -43,9 +43,10 @@ pub(crate) struct Metrics {
     fetches_from_hints: AtomicU64,
     steals: AtomicU64,
     messages_delivered: AtomicU64,
-    /// One more than the age in milliseconds; 0 if no outbox waits.
+    /// One more than the age of the oldest undelivered outbox in milliseconds; 0 if there is
+    /// none.
     outbox_age: AtomicU64,
-    /// Writes that were applied or may have been.
+    /// The number of writes of calls, applied or not.
     writes: AtomicU64,
 }
 
@@ -70,8 +71,8 @@ fn get(counter: &AtomicU64) -> u64 {
 }
 
 impl Metrics {
-    /// Runs a method of the contract: counts it, opens a span, and converts its failure
-    /// to an error of the contract. The work is boxed first: futures of whole operations
+    /// Runs a method of duroxide's provider traits: counts it, opens a span, and converts its
+    /// failure to duroxide's error. The work is boxed first: futures of whole operations
     /// are large, and each layer around one would copy it onto the stack.
     pub(crate) fn call<T>(
         &self,

@@ -176,8 +176,8 @@ async fn write_tombstone(
             break (tombstone.clone(), DeleteInstanceResult::default());
         }
         match (deletion, mark) {
-            (None, Some(operation)) => {
-                Box::pin(two_phase::resolve_mark(core, instance, operation)).await?;
+            (None, Some(deletion_id)) => {
+                Box::pin(two_phase::resolve_mark(core, instance, deletion_id)).await?;
                 return Err(Failure::Contended(format!(
                     "cannot delete {instance}: another deletion of it is under way"
                 )));

@@ -36,9 +36,9 @@ pub(crate) async fn run(core: &Core, instance: &str, options: &PruneOptions) -> 
     let state = read::created_state(&core.store, instance).await?;
     let past = past_executions(&core.store, instance).await?;
     let mut result = PruneResult { instances_processed: 1, ..PruneResult::default() };
-    // The current execution counts as one of those that are kept.
-    let kept = options.keep_last.map_or(0, |kept| kept.saturating_sub(1) as usize);
-    let oldest = past.len().saturating_sub(kept);
+    // `keep_last` counts the current execution too.
+    let past_kept = options.keep_last.map_or(0, |count| count.saturating_sub(1) as usize);
+    let oldest = past.len().saturating_sub(past_kept);
     for execution in &past[..oldest] {
         let number = execution.value.execution.number;
         if number != state.execution.number && is_prunable(&execution.value.execution, options) {

@@ -142,8 +142,8 @@ async fn check_state(
         purge::run(core, state).await?;
         return Ok(Some(Claim::Lost));
     }
-    if let Some(operation) = deletion {
-        delete::resolve_mark(core, instance_id, operation).await?;
+    if let Some(deletion_id) = deletion {
+        delete::resolve_mark(core, instance_id, deletion_id).await?;
         return Ok(Some(Claim::Deleting));
     }
     if let Some(lock) = lock.as_ref().filter(|lock| lock.until > now.ms()) {

@@ -161,9 +161,9 @@ impl LockRequest<'_> {
 }
 
 /// The parent that started an instance, recorded in its first turn. If another or an
-/// unknown incarnation of the parent starts it too, the runtime answers both, and the
-/// answers cannot be told apart. Then no incarnation is recorded, and both answers go to
-/// the parent's current incarnation.
+/// unknown incarnation of the parent starts it too, the runtime answers both, and nothing
+/// shows which answer is for which incarnation. Then no incarnation is recorded, and both
+/// answers go to the parent's current incarnation.
 fn started_by(state: &State, messages: &[(Message, WorkItem)]) -> Option<StartedBy> {
     let starts = messages.iter().filter_map(|(message, _)| {
         let parent = message.start_parent.as_deref()?;

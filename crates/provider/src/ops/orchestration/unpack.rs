@@ -131,8 +131,8 @@ fn add_hints(
     });
 }
 
-/// Removes one document from the bundle: the one that could not be created because it
-/// exists already.
+/// Removes the document that could not be created, because it exists already, from the
+/// bundle.
 async fn skip_existing(
     store: &Store,
     instance: &str,

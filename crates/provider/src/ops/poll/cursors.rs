@@ -1,8 +1,8 @@
 //! Cursors: where the next poll begins in each partition. Some rows stay at the head of
 //! a partition, because this process knows them and cannot take them: their instance is
-//! locked by another process, needs another version, or has not started. If they fit
-//! into a page, every poll reads them again. If not, the next poll begins behind them,
-//! and those that are too old to be new work are skipped for a while.
+//! locked by another process, needs another version, or has not started. If these rows
+//! fit into a page, every poll reads them again. If not, the next poll begins behind them,
+//! and for a while polls skip those of them that are too old to be new work.
 //!
 //! Invariants: a poll with another query begins at the head, because it may see other
 //! rows. A poll for a fetch that looks once always reads the head.

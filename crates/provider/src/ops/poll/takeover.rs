@@ -35,8 +35,8 @@ pub(super) fn takeover_wait(rank: Rank, age: Age, now: Stamp) -> Duration {
     };
     // Messages that are visible at once are stamped in the past; timers and expired
     // locks are stamped with their time.
-    let born = age.enqueued_at.max(age.visible_at);
-    match now.ms().checked_sub(born.ms()) {
+    let aged_from = age.enqueued_at.max(age.visible_at);
+    match now.ms().checked_sub(aged_from.ms()) {
         Some(age) => age_wanted.saturating_sub(Duration::from_millis(age)),
         // The writer's clock is ahead of ours: the age is unknown.
         None => Duration::ZERO,
@@ -53,8 +53,8 @@ mod tests {
 
     #[test]
     fn the_slot_owner_comes_first_and_the_others_in_order() {
-        let made = Age { enqueued_at: at(0), visible_at: at(0).visible_at_once(), was_locked: false };
-        let wait = |rank, now| takeover_wait(rank, made, at(now)).as_millis();
+        let message = Age { enqueued_at: at(0), visible_at: at(0).visible_at_once(), was_locked: false };
+        let wait = |rank, now| takeover_wait(rank, message, at(now)).as_millis();
         assert_eq!(wait(Rank::Alone, 0), 0);
         assert_eq!((wait(Rank::Owner, 0), wait(Rank::Owner, 100), wait(Rank::Owner, 250)), (250, 150, 0));
         assert_eq!((wait(Rank::Behind(1), 0), wait(Rank::Behind(1), 1000)), (1000, 0));
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_ages_from_its_due_time_and_a_clock_ahead_hides_nothing() {
+    fn a_timer_ages_from_its_due_time_and_work_with_a_future_stamp_is_taken_at_once() {
         let timer = Age { enqueued_at: at(0), visible_at: at(5000), was_locked: false };
         assert_eq!(takeover_wait(Rank::Owner, timer, at(5100)), Duration::from_millis(150));
         let ahead = Age { enqueued_at: at(700), visible_at: at(0), was_locked: false };

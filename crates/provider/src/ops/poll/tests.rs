@@ -61,7 +61,7 @@ fn activity_item(id: u64, tag: Option<&str>) -> WorkItem {
 /// There are more parked instances than the query of a poll excludes, and more than one
 /// poll reads. The next poll continues behind them.
 #[tokio::test(start_paused = true)]
-async fn known_rows_at_the_head_of_a_poll_hide_nothing_behind_them() {
+async fn work_behind_many_known_rows_is_found_by_the_next_poll() {
     const PARKED: usize = 1000;
     let engine = engine().await;
     let (producer, finder) = (provider(&engine).await, provider(&engine).await);
@@ -124,7 +124,7 @@ async fn an_unreadable_queue_document_is_set_aside_and_blocks_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_fetches_share_one_poll_for_what_they_take() {
+async fn waiting_fetches_share_one_poll() {
     let engine = engine().await;
     let (producer, waiter) = (provider(&engine).await, provider(&engine).await);
     producer.enqueue_for_orchestrator(start("a"), None).await.unwrap();

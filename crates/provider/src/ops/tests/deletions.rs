@@ -37,16 +37,16 @@ fn child(instance: &str, parent: &str) -> WorkItem {
     }
 }
 
-/// A parent with one child that is queued and one whose start is in the outbox. The
-/// outbox also has the start of a detached instance.
-async fn tree(world: &World, provider: &mut CosmosDBProvider) {
+/// Creates a parent with one child whose start is queued and one whose start is in the
+/// outbox. The outbox also has the start of a detached instance.
+async fn create_tree(world: &World, provider: &mut CosmosDBProvider) {
     provider.enqueue_for_orchestrator(start("parent", String::new()), None).await.unwrap();
     let (token, _) = fetch_instance(provider).await;
     ack(provider, &token, vec![event("parent", 1, String::new())], vec![], vec![child("queued", "parent")])
         .await
         .unwrap();
     provider.enqueue_for_orchestrator(super::raised_event("parent", "1"), None).await.unwrap();
-    let found = loop {
+    let token = loop {
         let (item, token, _) = provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap().unwrap();
         if item.instance == "parent" {
             break token;
@@ -55,18 +55,19 @@ async fn tree(world: &World, provider: &mut CosmosDBProvider) {
     };
     provider.set_outbox_fault_injector(OutboxFaultInjector::fail_next(1));
     let messages = vec![child("late", "parent"), start("detached", String::new())];
-    ack(provider, &found, vec![event("parent", 2, String::new())], vec![], messages).await.unwrap();
+    ack(provider, &token, vec![event("parent", 2, String::new())], vec![], messages).await.unwrap();
     provider.core.background.wait_until_idle().await;
-    assert_eq!(documents(world, "outbox").await.len(), 1, "the start is not delivered");
+    assert_eq!(documents_of_type(world, "outbox").await.len(), 1, "the start is not delivered");
 }
 
-async fn documents(world: &World, kind: &str) -> Vec<Value> {
+async fn documents_of_type(world: &World, kind: &str) -> Vec<Value> {
     let provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
     let query = Query::new("SELECT * FROM c WHERE c.type = @kind").with_parameter("@kind", kind);
     provider.core.store.rows(query).await.unwrap()
 }
 
-async fn names(provider: &CosmosDBProvider) -> Vec<String> {
+/// The instances of the parent's tree.
+async fn tree_ids(provider: &CosmosDBProvider) -> Vec<String> {
     let mut tree = provider.get_instance_tree("parent").await.unwrap().all_ids;
     tree.sort();
     tree
@@ -74,13 +75,13 @@ async fn names(provider: &CosmosDBProvider) -> Vec<String> {
 
 /// Waits until no deletion, purge, outbox or garbage is left. Returns the remaining
 /// documents.
-async fn settled(provider: &CosmosDBProvider) -> Vec<Value> {
-    let left = "SELECT c.id, c.type, c.instanceId FROM c WHERE c.type = 'deletion' OR IS_DEFINED(c.del) OR \
+async fn wait_for_cleanup(provider: &CosmosDBProvider) -> Vec<Value> {
+    let unfinished = "SELECT c.id, c.type, c.instanceId FROM c WHERE c.type = 'deletion' OR IS_DEFINED(c.del) OR \
                 IS_DEFINED(c.purge) OR c.type = 'outbox' OR c.type = 'litter'";
     let all = "SELECT c.id, c.type, c.instanceId FROM c WHERE c.type != 'deleted'";
     let wait = async {
         loop {
-            let rows: Vec<Value> = provider.core.store.rows(Query::new(left)).await.unwrap();
+            let rows: Vec<Value> = provider.core.store.rows(Query::new(unfinished)).await.unwrap();
             if rows.is_empty() {
                 return provider.core.store.rows(Query::new(all)).await.unwrap();
             }
@@ -90,7 +91,8 @@ async fn settled(provider: &CosmosDBProvider) -> Vec<Value> {
     tokio::time::timeout(WAIT_MAX, wait).await.expect("another process finishes the deletion")
 }
 
-async fn finisher(world: &World) -> CosmosDBProvider {
+/// A provider whose reconciler finishes or aborts deletions of other processes at once.
+async fn reconciling_provider(world: &World) -> CosmosDBProvider {
     let client = perihelion_client::Client::over(&world.engine.endpoint(), world.engine.transport()).await;
     let often = Duration::from_millis(50);
     CosmosDBProvider::builder()
@@ -105,7 +107,7 @@ async fn finisher(world: &World) -> CosmosDBProvider {
 /// Checks that no document of the tree is left or created again, and that the detached
 /// instance exists. A start in delivery is removed when a fetch finds it.
 async fn assert_gone(provider: &CosmosDBProvider, what: &str) {
-    settled(provider).await;
+    wait_for_cleanup(provider).await;
     loop {
         let waited = provider.fetch_orchestration_item(LOCK, WAIT_MAX, None).await.unwrap();
         let (item, token, _) = waited.expect("the detached instance starts");
@@ -119,9 +121,9 @@ async fn assert_gone(provider: &CosmosDBProvider, what: &str) {
     }
     assert!(provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap().is_none(), "{what}");
     assert_eq!(provider.list_instances().await.unwrap(), ["detached"], "{what}");
-    let left = settled(provider).await;
+    let remaining = wait_for_cleanup(provider).await;
     let of_tree = |row: &&Value| row["instanceId"] != "detached" && row["type"] != "node";
-    assert_eq!(left.iter().find(of_tree), None, "{what}: {left:?}");
+    assert_eq!(remaining.iter().find(of_tree), None, "{what}: {remaining:?}");
 }
 
 #[tokio::test]
@@ -131,8 +133,8 @@ async fn a_deletion_interrupted_at_any_request_is_all_or_nothing() {
             let world = World::open().await;
             let process = InterruptedProcess::new(&world, last);
             let mut interrupted = process.provider(&world).await;
-            tree(&world, &mut interrupted).await;
-            let set = names(&interrupted).await;
+            create_tree(&world, &mut interrupted).await;
+            let set = tree_ids(&interrupted).await;
             assert_eq!(set, ["late", "parent", "queued"]);
             let done = process.run_until(count, interrupted.delete_instances_atomic(&set, true)).await;
             drop(interrupted);
@@ -140,11 +142,11 @@ async fn a_deletion_interrupted_at_any_request_is_all_or_nothing() {
             if let Some(done) = &done {
                 done.as_ref().unwrap_or_else(|error| panic!("{what}: {error}"));
             }
-            let other = finisher(&world).await;
-            let left = settled(&other).await;
-            if left.iter().any(|row| row["instanceId"] == "parent") {
+            let other = reconciling_provider(&world).await;
+            let remaining = wait_for_cleanup(&other).await;
+            if remaining.iter().any(|row| row["instanceId"] == "parent") {
                 assert!(done.is_none(), "{what}: a completed deletion left the parent");
-                let names = names(&other).await;
+                let names = tree_ids(&other).await;
                 let all = ["late", "parent", "queued"];
                 assert!(all.iter().all(|name| names.iter().any(|found| found == name)), "{what}: {names:?}");
                 other.delete_instances_atomic(&names, true).await.unwrap();
@@ -162,7 +164,7 @@ async fn a_deletion_interrupted_at_any_request_is_all_or_nothing() {
 async fn a_child_that_is_only_in_an_outbox_is_deleted_with_its_parent() {
     let world = World::open().await;
     let mut provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
-    tree(&world, &mut provider).await;
+    create_tree(&world, &mut provider).await;
     for ids in [vec!["parent"], vec!["parent", "queued"], vec!["late", "parent"]] {
         let ids: Vec<String> = ids.into_iter().map(str::to_owned).collect();
         let refused = provider.delete_instances_atomic(&ids, true).await.unwrap_err();
@@ -179,10 +181,10 @@ async fn a_child_that_is_only_in_an_outbox_is_deleted_with_its_parent() {
 async fn a_start_in_delivery_while_its_parent_is_deleted_starts_nothing() {
     let world = World::open().await;
     let mut provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
-    tree(&world, &mut provider).await;
-    let outbox = documents(&world, "outbox").await.remove(0);
+    create_tree(&world, &mut provider).await;
+    let outbox = documents_of_type(&world, "outbox").await.remove(0);
     let outbox: crate::documents::Outbox = serde_json::from_value(outbox).unwrap();
-    let set = names(&provider).await;
+    let set = tree_ids(&provider).await;
     provider.delete_instances_atomic(&set, true).await.unwrap();
     crate::ops::orchestration::deliver::deliver_again(&provider.core, outbox).await.unwrap();
     assert_gone(&provider, "late").await;
@@ -192,10 +194,10 @@ async fn a_start_in_delivery_while_its_parent_is_deleted_starts_nothing() {
 async fn one_of_two_overlapping_deletions_succeeds_and_no_mark_is_left() {
     let world = World::open().await;
     let mut first = world.provider_with_reconciler(Duration::from_secs(3600)).await;
-    tree(&world, &mut first).await;
-    let second = finisher(&world).await;
+    create_tree(&world, &mut first).await;
+    let second = reconciling_provider(&world).await;
     // Messages that the second process's reconciler delivers belong to the tree too.
-    let set = names(&first).await;
+    let set = tree_ids(&first).await;
     let (one, two) =
         tokio::join!(first.delete_instances_atomic(&set, true), second.delete_instances_atomic(&set, true));
     assert!(one.is_ok() || two.is_ok(), "{one:?} {two:?}");
@@ -203,7 +205,7 @@ async fn one_of_two_overlapping_deletions_succeeds_and_no_mark_is_left() {
 }
 
 #[tokio::test]
-async fn pruning_while_a_turn_runs_takes_nothing_from_it() {
+async fn pruning_during_a_turn_does_not_affect_the_turn() {
     let world = World::open().await;
     let provider = world.provider().await;
     provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
@@ -241,10 +243,10 @@ async fn pruning_while_a_turn_runs_takes_nothing_from_it() {
     assert_eq!(provider.read_history_with_execution_id("a", 3).await.unwrap().len(), 1);
     assert_eq!(provider.get_execution_info("a", 3).await.unwrap().output.unwrap().len(), 200_000);
     let ids = "SELECT VALUE c.id FROM c WHERE c.type = 'part' OR c.hx > 0 OR c.type = 'litter'";
-    let left: Vec<String> = provider.core.store.rows(Query::new(ids).in_partition("a")).await.unwrap();
+    let remaining: Vec<String> = provider.core.store.rows(Query::new(ids).in_partition("a")).await.unwrap();
     let of_third = |id: &&String| id.starts_with("h:3") || id.starts_with("k:");
-    assert_eq!((left.len(), left.iter().filter(of_third).count()), (2, 2), "{left:?}");
-    assert_eq!(json!(left.iter().filter(|id| id.starts_with("k:")).count()), 1);
+    assert_eq!((remaining.len(), remaining.iter().filter(of_third).count()), (2, 2), "{remaining:?}");
+    assert_eq!(json!(remaining.iter().filter(|id| id.starts_with("k:")).count()), 1);
 }
 
 fn answer(result: &str) -> WorkItem {
@@ -292,10 +294,10 @@ async fn a_result_for_a_deleted_parent_does_not_reach_a_new_instance_of_that_nam
     provider.set_outbox_fault_injector(OutboxFaultInjector::fail_next(1));
     end(&provider, &token, "old").await;
     // The parent's delivered messages may still exist.
-    let outboxes = documents(&world, "outbox").await;
+    let outboxes = documents_of_type(&world, "outbox").await;
     let outbox = outboxes.into_iter().find(|outbox| outbox["instanceId"] == "child").unwrap();
     let outbox: crate::documents::Outbox = serde_json::from_value(outbox).unwrap();
-    let set = names(&provider).await;
+    let set = tree_ids(&provider).await;
     assert_eq!(set, ["child", "parent"]);
     provider.delete_instances_atomic(&set, true).await.unwrap();
     let token = parent_and_child(&provider).await;

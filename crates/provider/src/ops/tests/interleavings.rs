@@ -91,9 +91,10 @@ async fn staged_documents_are_removed_unless_they_are_committed() {
     assert_eq!(waiting.len(), 1, "{waiting:?}");
     world.heal().await;
     turn().await.unwrap();
-    let left: BTreeSet<String> = rows(&provider, "a", EXPIRING).await.iter().map(Value::to_string).collect();
+    let remaining: BTreeSet<String> =
+        rows(&provider, "a", EXPIRING).await.iter().map(Value::to_string).collect();
     let waiting: BTreeSet<String> = waiting.iter().map(Value::to_string).collect();
-    assert!(left.is_subset(&waiting), "only documents without a commit expire");
+    assert!(remaining.is_subset(&waiting), "only documents without a commit expire");
     assert!(provider.read("a").await.unwrap() == history);
     assert_eq!(run_activities(&provider).await.len(), 3);
 }
@@ -229,8 +230,8 @@ async fn a_deletion_interrupted_after_its_commit_is_completed() {
     let provider = deletion_cut_off(&world, DeletionStage::Committed, &["a", "b"]).await;
     let _reconciling = world.provider().await;
     eventually("the end of the deletion", async || {
-        let left = provider.core.store.container.find::<Value>(1_u64, "d:cut-off").await.unwrap();
-        left.is_none()
+        let remaining = provider.core.store.container.find::<Value>(1_u64, "d:cut-off").await.unwrap();
+        remaining.is_none()
     })
     .await;
     for name in ["a", "b"] {
@@ -292,10 +293,10 @@ async fn tombstones_expire_and_only_queried_paths_are_indexed() {
     let tombstones = rows(&provider, "a", "SELECT c.ttl FROM c WHERE c.type = 'cancelled'").await;
     assert_eq!(tombstones, [json!({"ttl": 3600})]);
     duroxide::providers::ProviderAdmin::delete_instance(&provider, "a", true).await.unwrap();
-    let left = rows(&provider, "a", "SELECT c.id, IS_DEFINED(c.ttl) AS goes FROM c").await;
+    let remaining = rows(&provider, "a", "SELECT c.id, IS_DEFINED(c.ttl) AS expires FROM c").await;
     assert_eq!(
-        left,
-        [json!({"id": "i", "goes": true})],
+        remaining,
+        [json!({"id": "i", "expires": true})],
         "a deleted instance is one document with a time to live"
     );
 }

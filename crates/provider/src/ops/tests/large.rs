@@ -90,8 +90,8 @@ async fn values_of_ten_megabytes_are_read_back_and_leave_no_documents() {
     assert_eq!(rows(&provider, "a", "SELECT c.id FROM c WHERE c.type = 'litter'").await, Vec::<Value>::new());
     for instance in ["a", "b"] {
         provider.delete_instance(instance, true).await.unwrap();
-        let left = rows(&provider, instance, "SELECT c.id, c.type FROM c").await;
-        assert_eq!(left, [serde_json::json!({"id": "i", "type": "deleted"})]);
+        let remaining = rows(&provider, instance, "SELECT c.id, c.type FROM c").await;
+        assert_eq!(remaining, [serde_json::json!({"id": "i", "type": "deleted"})]);
     }
 }
 
@@ -201,12 +201,12 @@ async fn a_large_turn_interrupted_at_any_request_leaves_no_documents() {
             assert!(item == activity_item("a", 3, "w".repeat(400_000)), "{last:?} {count}");
             other.ack_work_item(&worker, None).await.unwrap();
             other.core.background.wait_until_idle().await;
-            let left = rows(&other, "a", "SELECT VALUE c.id FROM c WHERE c.id != 'i'").await;
-            let marks: BTreeSet<&str> =
-                left.iter().filter_map(|id| id.as_str()?.strip_prefix("h:1:")?.get(2..)).collect();
+            let remaining = rows(&other, "a", "SELECT VALUE c.id FROM c WHERE c.id != 'i'").await;
+            let staging_ids: BTreeSet<&str> =
+                remaining.iter().filter_map(|id| id.as_str()?.strip_prefix("h:1:")?.get(2..)).collect();
             let chunks =
-                left.iter().filter(|id| id.as_str().is_some_and(|id| id.starts_with("h:1:"))).count();
-            assert!(chunks == left.len() && marks.len() == 1, "{last:?} {count}: {left:?}");
+                remaining.iter().filter(|id| id.as_str().is_some_and(|id| id.starts_with("h:1:"))).count();
+            assert!(chunks == remaining.len() && staging_ids.len() == 1, "{last:?} {count}: {remaining:?}");
             if is_done {
                 assert!(count > 4, "a staged turn takes more requests");
                 break;

@@ -34,8 +34,8 @@ async fn a_document_that_cannot_be_finished_does_not_delay_later_ones() {
     let found = provider.fetch_orchestration_item(LOCK, WAIT_MAX, None).await.unwrap();
     assert_eq!(found.expect("the reconciler delivers").0.instance, "b");
     let broken = "SELECT VALUE c.id FROM c WHERE c.type = 'bundle'";
-    let left: Vec<String> = provider.core.store.rows(Query::new(broken)).await.unwrap();
-    assert_eq!(left.len(), 70, "unreadable bundles are kept");
+    let remaining: Vec<String> = provider.core.store.rows(Query::new(broken)).await.unwrap();
+    assert_eq!(remaining.len(), 70, "unreadable bundles are kept");
 }
 
 /// The interval of the reconciler is an hour, so only the poll can wake it.

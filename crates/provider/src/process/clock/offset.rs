@@ -108,9 +108,9 @@ mod tests {
     fn a_wrong_clock_is_corrected_to_within_two_seconds() {
         for ahead in [-3_600_000, -60_000, -5_000, 5_000, 60_000, 3_600_000] {
             for answers in [1, 5, 500] {
-                let left = ahead + estimated_offset(ahead, answers);
+                let error_ms = ahead + estimated_offset(ahead, answers);
                 // The time of the response adds to the uncertainty of the date.
-                assert!(left.abs() <= 2_060, "{ahead} {answers}: {left}");
+                assert!(error_ms.abs() <= 2_060, "{ahead} {answers}: {error_ms}");
             }
         }
     }

@@ -140,8 +140,8 @@ impl InstanceHints {
     }
 
     /// Chooses at most `max` instances that the next poll leaves out. The poll
-    /// does not show what other processes write to them, so their turns read
-    /// now and then.
+    /// does not show what other processes write to them, so some of their turns read the
+    /// partition.
     pub(crate) fn leave_out_of_poll(&mut self, now: Stamp, max: usize) -> Vec<String> {
         let mut left_out = Vec::new();
         self.instances.retain(|instance, hints| {

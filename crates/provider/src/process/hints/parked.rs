@@ -10,7 +10,7 @@
 //!
 //! Invariants: an instance of another version is parked only for dispatchers
 //! with the same filter; others see it as before. Of all instances parked for
-//! one reason, one is looked at per interval: the one that has waited longest.
+//! one reason, one is looked at per interval: the instance that has waited longest.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -146,8 +146,8 @@ impl Parked {
         self.unstarted(instance).is_some()
     }
 
-    /// Whether this message may be the start that the instance lacks: it came
-    /// after those that were seen.
+    /// Whether this message may be the start that the instance lacks: it was enqueued after
+    /// the messages that were read.
     pub(super) fn may_be_start(&self, instance: &str, enqueued_at: Stamp) -> bool {
         self.unstarted(instance).is_some_and(|parked| enqueued_at > parked.last_seen)
     }

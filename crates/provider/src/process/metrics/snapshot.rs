@@ -9,8 +9,8 @@ use serde::Serialize;
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ProviderMetrics {
-    /// By method of the contract. `reconcile` is the reconciler, `other` are requests
-    /// outside of any call, such as heartbeats.
+    /// By method of duroxide's provider traits. `reconcile` is the reconciler, `other` are
+    /// requests outside of any call, such as heartbeats.
     pub methods: BTreeMap<String, MethodMetrics>,
     /// Requests of all methods.
     pub requests: u64,

@@ -19,7 +19,7 @@ fn a_quantile_is_right_to_a_factor_of_two() {
 async fn concurrent_and_dropped_calls_are_counted_separately() {
     let metrics = Metrics::default();
     let cost = |requests| Cost { requests, charge: 2500, conflicts: 1, throttles: 0, retries: 0 };
-    let work = |requests, is_fine: bool| {
+    let work = |requests, is_ok: bool| {
         let cost = cost(requests);
         async move {
             tokio::task::yield_now().await;
@@ -27,7 +27,7 @@ async fn concurrent_and_dropped_calls_are_counted_separately() {
             tokio::spawn(for_current_call(async move { CALL.with(|call| add(&call.requests, 1)) }))
                 .await
                 .unwrap();
-            if is_fine { Ok(()) } else { Err(Failure::LockLost) }
+            if is_ok { Ok(()) } else { Err(Failure::LockLost) }
         }
     };
     let (first, second) = tokio::join!(metrics.call("a", work(1, true)), metrics.call("b", work(5, false)));

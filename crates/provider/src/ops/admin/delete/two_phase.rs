@@ -28,7 +28,7 @@ use crate::store::{
 };
 
 /// The partition key of all coordinators.
-const COORDINATORS: u64 = 1;
+const COORDINATORS_KEY: u64 = 1;
 
 /// Marks all instances, checks for children again, commits, and finishes.
 pub(super) async fn delete(
@@ -40,7 +40,7 @@ pub(super) async fn delete(
     let now = core.clock.stamp();
     let mut deletion = Deletion {
         id: format!("d:{:x}:{}", now.0, nonce()),
-        instance_id: COORDINATORS,
+        instance_id: COORDINATORS_KEY,
         document_type: DocumentType::Deletion,
         instances: set.iter().map(|instance| (*instance).to_owned()).collect(),
         in_delivery: Vec::new(),
@@ -48,7 +48,7 @@ pub(super) async fn delete(
         made_at: now,
     };
     let until = Instant::now() + RETRY_FOR;
-    let create = || core.store.create(COORDINATORS, &deletion.id, &deletion);
+    let create = || core.store.create(COORDINATORS_KEY, &deletion.id, &deletion);
     let etag = retry_until(until, create).await?;
     match prepare(core, set, &mut deletion, force).await {
         Ok(()) => {}
@@ -83,7 +83,7 @@ async fn prepare(
     force: Force<'_>,
 ) -> Result<(), Failure> {
     for instance in set {
-        mark(core, instance, &deletion.id, force).await?;
+        mark_instance(core, instance, &deletion.id, force).await?;
     }
     for instance in set {
         deletion.in_delivery.extend(undelivered_starts(&core.store, instance).await?);
@@ -91,7 +91,12 @@ async fn prepare(
     check_children(&core.store, set).await
 }
 
-async fn mark(core: &Core, instance: &str, operation: &str, force: Force<'_>) -> Result<(), Failure> {
+async fn mark_instance(
+    core: &Core,
+    instance: &str,
+    deletion_id: &str,
+    force: Force<'_>,
+) -> Result<(), Failure> {
     let mut budget = ConflictBudget::new(SharedDocument::State(instance), ATTEMPTS_MAX);
     loop {
         budget.spend()?;
@@ -105,14 +110,14 @@ async fn mark(core: &Core, instance: &str, operation: &str, force: Force<'_>) ->
             Some(found) => (found.value, Some(found.etag)),
             None => (State::blank(instance, nonce()), None),
         };
-        if let Some(other) = next.deletion.as_deref().filter(|other| *other != operation) {
+        if let Some(other) = next.deletion.as_deref().filter(|other| *other != deletion_id) {
             resolve_mark(core, instance, other).await?;
             return Err(Failure::Contended(format!(
                 "cannot delete {instance}: another deletion of it is under way"
             )));
         }
-        next.deletion = Some(operation.to_owned());
-        let put = core.store.put_state(&next, etag.as_ref(), "/del", operation.into()).await;
+        next.deletion = Some(deletion_id.to_owned());
+        let put = core.store.put_state(&next, etag.as_ref(), "/del", deletion_id.into()).await;
         if unless_stale(put)?.is_some() {
             return Ok(());
         }
@@ -123,7 +128,7 @@ async fn mark(core: &Core, instance: &str, operation: &str, force: Force<'_>) ->
 /// the coordinator is in that stage.
 async fn write_stage(store: &Store, deletion: &Deletion, etag: &Etag) -> Result<bool, Failure> {
     let options = without_content().with_if_match(etag);
-    let written = store.container.replace_with(COORDINATORS, &deletion.id, deletion, &options).await;
+    let written = store.container.replace_with(COORDINATORS_KEY, &deletion.id, deletion, &options).await;
     if unless_stale(written.map_err(Failure::from))?.is_some() {
         return Ok(true);
     }
@@ -131,8 +136,8 @@ async fn write_stage(store: &Store, deletion: &Deletion, etag: &Etag) -> Result<
     Ok(found.is_some_and(|found| found.value.stage == deletion.stage))
 }
 
-async fn read_coordinator(store: &Store, operation: &str) -> Result<Option<Versioned<Deletion>>, Failure> {
-    match store.container.find::<Deletion>(COORDINATORS, operation).await? {
+async fn read_coordinator(store: &Store, deletion_id: &str) -> Result<Option<Versioned<Deletion>>, Failure> {
+    match store.container.find::<Deletion>(COORDINATORS_KEY, deletion_id).await? {
         Some(item) => Ok(Some(Versioned { etag: item.etag()?.clone(), value: item.into_value() })),
         None => Ok(None),
     }
@@ -158,12 +163,12 @@ async fn clear_marks(store: &Store, deletion: &Deletion) -> Result<(), Failure> 
     Ok(())
 }
 
-async fn clear_mark(store: &Store, instance: &str, operation: &str) -> Result<(), Failure> {
+async fn clear_mark(store: &Store, instance: &str, deletion_id: &str) -> Result<(), Failure> {
     let mut budget = ConflictBudget::new(SharedDocument::State(instance), ATTEMPTS_MAX);
     loop {
         budget.spend()?;
         let found = store.state(instance).await?;
-        let Some(found) = found.filter(|found| found.value.deletion.as_deref() == Some(operation)) else {
+        let Some(found) = found.filter(|found| found.value.deletion.as_deref() == Some(deletion_id)) else {
             return Ok(());
         };
         let next = State { deletion: None, commit_nonce: nonce(), ..found.value };
@@ -176,11 +181,11 @@ async fn clear_mark(store: &Store, instance: &str, operation: &str) -> Result<()
 
 /// Advances the deletion of a marked instance: finishes it, aborts it, or clears a mark
 /// whose coordinator is gone. A young deletion is left to its own process.
-pub(crate) async fn resolve_mark(core: &Core, instance: &str, operation: &str) -> Result<(), Failure> {
-    match read_coordinator(&core.store, operation).await? {
+pub(crate) async fn resolve_mark(core: &Core, instance: &str, deletion_id: &str) -> Result<(), Failure> {
+    match read_coordinator(&core.store, deletion_id).await? {
         Some(found) => advance_deletion(core, found).await,
-        None if is_old(&core.clock, &core.options, made_at(operation)) => {
-            clear_mark(&core.store, instance, operation).await
+        None if is_old(&core.clock, &core.options, made_at(deletion_id)) => {
+            clear_mark(&core.store, instance, deletion_id).await
         }
         None => Ok(()),
     }
@@ -200,8 +205,8 @@ pub(crate) async fn advance_deletion(core: &Core, found: Versioned<Deletion>) ->
 }
 
 /// When a deletion began, by its id; zero if the id does not say.
-fn made_at(operation: &str) -> Stamp {
-    let stamp = operation.split(':').nth(1).and_then(|stamp| u64::from_str_radix(stamp, 16).ok());
+fn made_at(deletion_id: &str) -> Stamp {
+    let stamp = deletion_id.split(':').nth(1).and_then(|stamp| u64::from_str_radix(stamp, 16).ok());
     Stamp(stamp.unwrap_or(0))
 }
 
@@ -223,7 +228,7 @@ async fn roll_forward(
 }
 
 async fn delete_coordinator(store: &Store, deletion: &Deletion) -> Result<(), Failure> {
-    match store.container.delete(COORDINATORS, &deletion.id).await {
+    match store.container.delete(COORDINATORS_KEY, &deletion.id).await {
         Err(error) if !error.is_not_found() => Err(error.into()),
         _ => Ok(()),
     }
@@ -231,6 +236,6 @@ async fn delete_coordinator(store: &Store, deletion: &Deletion) -> Result<(), Fa
 
 /// The instances that are deleted together with this one.
 pub(crate) async fn deleted_together(store: &Store, tombstone: &State) -> Result<Vec<String>, Failure> {
-    let Some(operation) = &tombstone.deletion else { return Ok(Vec::new()) };
-    Ok(read_coordinator(store, operation).await?.map(|found| found.value.instances).unwrap_or_default())
+    let Some(deletion_id) = &tombstone.deletion else { return Ok(Vec::new()) };
+    Ok(read_coordinator(store, deletion_id).await?.map(|found| found.value.instances).unwrap_or_default())
 }

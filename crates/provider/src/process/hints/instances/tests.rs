@@ -98,8 +98,8 @@ fn an_unstarted_instance_waits_for_its_next_message_and_an_idle_one_is_forgotten
     assert!(hints.instances.is_empty() && hints.order.is_empty() && hints.parked_order.is_empty());
 }
 
-/// A message was given back with a delay. Turns before that delay are about
-/// other messages; the turn at that time must read.
+/// A message was given back with a delay. Turns before the end of the delay take other
+/// messages. The turn at its end must read.
 #[test]
 fn a_delayed_message_is_read_when_it_is_due_whatever_turns_came_before() {
     let mut hints = InstanceHints::default();
@@ -183,9 +183,13 @@ fn an_instance_that_polls_leave_out_is_read_in_every_third_turn() {
         hints.committed("a");
         is_partial
     };
-    assert_eq!([0; 5].map(|_| turn(false)), [false; 5], "no poll has left it out");
+    assert_eq!([0; 5].map(|_| turn(false)), [false; 5], "no poll has left the instance out");
     assert!(!turn(true));
-    assert_eq!([0; 6].map(|_| turn(false)), [false, true, false, false, false, false], "it was read once");
+    assert_eq!(
+        [0; 6].map(|_| turn(false)),
+        [false, true, false, false, false, false],
+        "the instance was read once"
+    );
     assert_eq!([0; 6].map(|_| turn(true)), [false, false, true, false, false, true]);
     // A poll that includes the instance would have found its messages.
     assert!(hints.leave_out_of_poll(stamp(2), 10).is_empty());

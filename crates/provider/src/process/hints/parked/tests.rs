@@ -43,7 +43,7 @@ fn one_parked_instance_is_looked_at_per_interval_the_longest_waiting_first() {
 }
 
 #[test]
-fn parking_for_one_filter_hides_nothing_from_another_and_few_filters_are_kept() {
+fn parking_for_one_filter_does_not_affect_another_and_few_filters_are_remembered() {
     let at = Instant::now();
     let (old, new) = (capability("old"), capability("new"));
     let mut parked = Parked::default();

@@ -1,4 +1,4 @@
-//! Slots over lists of heartbeats.
+//! Which slots a process owns, given a list of heartbeats.
 
 use std::collections::BTreeSet;
 
@@ -6,12 +6,12 @@ use super::*;
 use crate::documents::DocumentType;
 use crate::documents::heartbeat::Tags;
 
-fn roles(turns: bool, tags: &[&str]) -> Roles {
+fn roles(fetches_orchestrations: bool, tags: &[&str]) -> Roles {
     let names: BTreeSet<String> = tags.iter().map(|tag| (*tag).to_owned()).collect();
-    Roles { fetches_orchestrations: turns, activity_tags: Tags { any: false, untagged: false, names } }
+    Roles { fetches_orchestrations, activity_tags: Tags { any: false, untagged: false, names } }
 }
 
-fn node(id: &str, roles: Roles, written_at_s: u64) -> Heartbeat {
+fn heartbeat(id: &str, roles: Roles, written_at_s: u64) -> Heartbeat {
     Heartbeat {
         id: id.to_owned(),
         instance_id: crate::documents::heartbeat::HEARTBEATS_KEY,
@@ -24,7 +24,7 @@ fn node(id: &str, roles: Roles, written_at_s: u64) -> Heartbeat {
 
 /// The view that `me` has of these processes, all of them alive.
 fn view(me: &str, all: &[&str]) -> View {
-    let list = all.iter().map(|id| node(id, roles(true, &["gpu"]), 1000)).collect();
+    let list = all.iter().map(|id| heartbeat(id, roles(true, &["gpu"]), 1000)).collect();
     View::default().next(me, &roles(true, &["gpu"]), list, Stamp(1))
 }
 
@@ -33,7 +33,7 @@ fn owned(view: &View) -> BTreeSet<usize> {
 }
 
 #[test]
-fn every_slot_has_one_owner_and_processes_get_equal_shares() {
+fn every_slot_has_one_owner_and_every_process_owns_some() {
     let names = ["n:a", "n:b", "n:c", "n:d", "n:e"];
     let shares: Vec<BTreeSet<usize>> = names.iter().map(|me| owned(&view(me, &names))).collect();
     assert_eq!(shares.iter().map(BTreeSet::len).sum::<usize>(), SLOTS);
@@ -44,7 +44,7 @@ fn every_slot_has_one_owner_and_processes_get_equal_shares() {
 #[test]
 fn only_the_slots_of_a_leaving_process_move() {
     let before = view("n:a", &["n:a", "n:b", "n:c"]);
-    let list = vec![node("n:a", roles(true, &[]), 1000), node("n:b", roles(true, &[]), 1000)];
+    let list = vec![heartbeat("n:a", roles(true, &[]), 1000), heartbeat("n:b", roles(true, &[]), 1000)];
     let after = before.next("n:a", &roles(true, &[]), list, Stamp(9));
     assert!(owned(&before).is_subset(&owned(&after)));
     for slot in owned(&after) {
@@ -56,9 +56,9 @@ fn only_the_slots_of_a_leaving_process_move() {
 #[test]
 fn a_process_with_an_old_heartbeat_counts_as_dead() {
     let list = vec![
-        node("n:a", roles(true, &[]), 1000),
-        node("n:old", roles(true, &[]), 1000 - ALIVE_FOR.as_secs() - 1),
-        node("n:late", roles(false, &[]), 1000 - ALIVE_FOR.as_secs()),
+        heartbeat("n:a", roles(true, &[]), 1000),
+        heartbeat("n:old", roles(true, &[]), 1000 - ALIVE_FOR.as_secs() - 1),
+        heartbeat("n:late", roles(false, &[]), 1000 - ALIVE_FOR.as_secs()),
     ];
     let view = View::default().next("n:a", &roles(true, &[]), list, Stamp(1));
     assert_eq!(view.nodes.keys().map(String::as_str).collect::<Vec<_>>(), ["n:a", "n:late"]);
@@ -69,7 +69,7 @@ fn a_process_with_an_old_heartbeat_counts_as_dead() {
 #[test]
 fn a_process_counts_itself_even_when_the_list_lacks_it() {
     let view =
-        View::default().next("n:a", &roles(true, &[]), vec![node("n:b", roles(true, &[]), 5)], Stamp(1));
+        View::default().next("n:a", &roles(true, &[]), vec![heartbeat("n:b", roles(true, &[]), 5)], Stamp(1));
     assert!(!view.is_alone());
     let share = owned(&view).len();
     assert!(share > 0 && share < SLOTS, "{share}");
@@ -78,9 +78,9 @@ fn a_process_counts_itself_even_when_the_list_lacks_it() {
 #[test]
 fn activities_belong_to_processes_that_serve_their_tag() {
     let list = vec![
-        node("n:a", roles(false, &["gpu"]), 5),
-        node("n:b", roles(true, &["cpu"]), 5),
-        node("n:c", roles(true, &["cpu", "gpu"]), 5),
+        heartbeat("n:a", roles(false, &["gpu"]), 5),
+        heartbeat("n:b", roles(true, &["cpu"]), 5),
+        heartbeat("n:c", roles(true, &["cpu", "gpu"]), 5),
     ];
     let view = View::default().next("n:a", &roles(false, &["gpu"]), list, Stamp(1));
     assert!(owned(&view).is_empty(), "a process that fetches no instances owns no slot");
