@@ -57,7 +57,13 @@ async fn run(weak: Weak<Core>) {
 async fn probe_unavailable(core: &Core) {
     let account = core.topology().snapshot().account;
     for endpoint in account.due_for_probe(Instant::now()) {
-        let locations = || account.reads.iter().chain(&account.writes).chain([&account.configured]);
+        let locations = || {
+            account
+                .read_locations
+                .iter()
+                .chain(&account.write_locations)
+                .chain([&account.configured_location])
+        };
         let location: Option<&Arc<Location>> = locations().find(|location| location.endpoint == endpoint);
         match location {
             Some(location) if !metadata::probe(core, location).await => {
@@ -72,8 +78,8 @@ async fn probe_unavailable(core: &Core) {
 /// until an endpoint is marked unavailable. The core is released meanwhile.
 async fn wait(core: Arc<Core>, next: Instant) {
     let topology = core.topology();
-    let is_avoiding = topology.snapshot().account.is_avoiding();
-    let until = if is_avoiding { next.min(Instant::now() + PROBE_PAUSE) } else { next };
+    let has_unavailable_endpoint = topology.snapshot().account.has_unavailable_endpoint();
+    let until = if has_unavailable_endpoint { next.min(Instant::now() + PROBE_PAUSE) } else { next };
     let endpoint_marked = Arc::clone(&topology.endpoint_marked);
     drop(core);
     tokio::select! {

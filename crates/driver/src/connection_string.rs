@@ -56,7 +56,7 @@ impl ConnectionString {
         let credential = Credential::key(key).map_err(|_| {
             Error::input("the connection string's AccountKey must be standard base64 with padding")
         })?;
-        let asked = parts.accepts_any_certificate.map(boolean).transpose()?;
+        let asked = parts.accepts_any_certificate.map(parse_boolean).transpose()?;
         if asked == Some(true) && endpoint.is_tls() && !endpoint.is_loopback() {
             return Err(Error::input(
                 "DisableServerCertificateValidation is only for a server on this machine: leave it out, and \
@@ -100,8 +100,8 @@ impl<'a> Parts<'a> {
                     (&mut parts.endpoint, "AccountEndpoint")
                 }
                 name if name.eq_ignore_ascii_case("AccountKey") => (&mut parts.key, "AccountKey"),
-                name if name.eq_ignore_ascii_case(CERTIFICATE) => {
-                    (&mut parts.accepts_any_certificate, CERTIFICATE)
+                name if name.eq_ignore_ascii_case(DISABLE_VALIDATION) => {
+                    (&mut parts.accepts_any_certificate, DISABLE_VALIDATION)
                 }
                 _ => continue,
             };
@@ -113,12 +113,12 @@ impl<'a> Parts<'a> {
     }
 }
 
-const CERTIFICATE: &str = "DisableServerCertificateValidation";
+const DISABLE_VALIDATION: &str = "DisableServerCertificateValidation";
 
-fn boolean(text: &str) -> Result<bool, Error> {
+fn parse_boolean(text: &str) -> Result<bool, Error> {
     match text {
         text if text.eq_ignore_ascii_case("true") => Ok(true),
         text if text.eq_ignore_ascii_case("false") => Ok(false),
-        _ => Err(Error::input(format!("{CERTIFICATE} must be true or false"))),
+        _ => Err(Error::input(format!("{DISABLE_VALIDATION} must be true or false"))),
     }
 }

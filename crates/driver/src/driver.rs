@@ -109,8 +109,8 @@ impl Driver {
     pub fn account(&self) -> AccountView {
         let account = self.core.topology().snapshot().account;
         AccountView {
-            read_regions: account.reads.iter().map(|location| location.region.clone()).collect(),
-            write_regions: account.writes.iter().map(|location| location.region.clone()).collect(),
+            read_regions: account.read_locations.iter().map(|location| location.region.clone()).collect(),
+            write_regions: account.write_locations.iter().map(|location| location.region.clone()).collect(),
             is_multi_write: account.is_multi_write,
         }
     }

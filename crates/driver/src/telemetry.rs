@@ -35,7 +35,7 @@ use crate::diagnostics::{Context, Diagnostics, Outcome};
 use crate::error::{Error, ErrorKind};
 use crate::operation::{Operation, ResourceKind, Verb};
 use crate::response::Response;
-use series::{Handles, SeriesCache};
+use series::{MetricHandles, SeriesCache};
 
 /// The value of `db.system.name`.
 const SYSTEM: &str = "azure.cosmosdb";
@@ -77,7 +77,7 @@ struct Report<'a> {
 impl Telemetry {
     /// The telemetry of a driver for this account.
     pub(crate) fn new(account: &Endpoint) -> Self {
-        describe();
+        describe_metrics();
         let (host, port) = (account.host().to_owned(), account.port());
         let labels =
             vec![Label::new("server.address", host.clone()), Label::new("server.port", port.to_string())];
@@ -89,7 +89,7 @@ impl Telemetry {
     /// Reports one operation, once, after its end.
     pub(crate) fn record(&self, operation: &Operation, result: &Result<Response, Error>) {
         let report = Report::new(operation, result);
-        self.series.with(&report, |handles| count(handles, &report));
+        self.series.with(&report, |handles| record_metrics(handles, &report));
         event::emit(&report, &self.host, self.port);
     }
 }
@@ -100,7 +100,7 @@ impl Drop for Telemetry {
     }
 }
 
-fn count(handles: &Handles, report: &Report<'_>) {
+fn record_metrics(handles: &MetricHandles, report: &Report<'_>) {
     let diagnostics = report.diagnostics;
     handles.duration.record(diagnostics.elapsed().as_secs_f64());
     handles.request_charge.record(diagnostics.charge());
@@ -128,7 +128,7 @@ impl<'a> Report<'a> {
     fn new(operation: &'a Operation, result: &'a Result<Response, Error>) -> Self {
         let container = operation.target.container.as_deref();
         let (status, error, diagnostics, returned_rows) = match result {
-            Ok(answer) => (Some(answer.status), None, &answer.diagnostics, rows(answer)),
+            Ok(answer) => (Some(answer.status), None, &answer.diagnostics, row_count(answer)),
             Err(error) => (error.status(), Some(error), error.diagnostics(), None),
         };
         Report {
@@ -170,7 +170,7 @@ const SLOW_DATA: Duration = Duration::from_secs(1);
 const SLOW_METADATA: Duration = Duration::from_secs(10);
 
 /// The number of documents of a page; `None` when the answer is not a page.
-fn rows(answer: &Response) -> Option<u64> {
+fn row_count(answer: &Response) -> Option<u64> {
     answer.header(&headers::ITEM_COUNT)?.parse().ok()
 }
 
@@ -237,7 +237,7 @@ fn operation_name(kind: ResourceKind, verb: Verb) -> &'static str {
 }
 
 /// Describes the metrics to the recorder.
-fn describe() {
+fn describe_metrics() {
     metrics::describe_histogram!(DURATION, Unit::Seconds, "Duration of database client operations");
     metrics::describe_histogram!(RETURNED_ROWS, Unit::Count, "Rows that one page of an answer holds");
     metrics::describe_histogram!(REQUEST_CHARGE, Unit::Count, "Request units that an operation consumed");

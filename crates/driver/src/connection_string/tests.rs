@@ -4,7 +4,7 @@ use perihelion_wire::signature::EMULATOR_KEY;
 const KEY: &str = "dsZQi3KtZmCv1ljt3VNWNm7sQUF1y5rJfC6kv5JiwvW0EndXdDku/dkKBp8/ufDToSxLzR4y+O/0H/t4bQtVNw==";
 
 #[test]
-fn every_usual_spelling_is_read() {
+fn connection_strings_are_parsed_in_every_usual_form() {
     let shop = "https://shop.documents.azure.com:443";
     let local = "https://localhost:8081";
     for (text, endpoint, is_emulator, accepts_any_certificate) in [

@@ -51,7 +51,7 @@ async fn a_token_is_sent_in_the_form_that_the_server_parses() {
 }
 
 #[test]
-fn a_bad_credential_is_refused_and_not_repeated() {
+fn a_bad_credential_is_refused_and_does_not_appear_in_the_error() {
     let refusals = [
         Credential::key(""),
         Credential::key("c2VjcmV"),
@@ -81,7 +81,7 @@ fn debug_shows_the_kind_and_no_secret() {
 }
 
 #[test]
-fn the_default_scope_is_the_account() {
+fn the_default_scope_is_the_host_of_the_account() {
     let account = Endpoint::parse("https://shop.documents.azure.com:443/").unwrap();
     assert_eq!(scope_of(&account, None), "https://shop.documents.azure.com/.default");
     assert_eq!(

@@ -29,8 +29,8 @@ fn lost() -> Outcome {
     }
 }
 
-/// A create that was throttled, lost, retried in another region, hedged and read back:
-/// one of everything.
+/// The diagnostics of a create that was throttled, lost, retried in another region,
+/// hedged and read back.
 fn eventful() -> Diagnostics {
     let mut diagnostics = Diagnostics { elapsed: Duration::from_micros(31_204), ..Diagnostics::default() };
     diagnostics.record(Attempt { throttled: 2, ..attempt(Context::Initial, "West US", 0, lost()) });
@@ -107,7 +107,7 @@ fn display_is_one_line() {
 }
 
 #[test]
-fn attempts_beyond_the_bound_are_counted_and_not_kept() {
+fn attempts_beyond_the_limit_are_counted_and_not_recorded() {
     let mut diagnostics = Diagnostics::default();
     for _ in 0..ATTEMPTS_MAX + 7 {
         diagnostics

@@ -90,9 +90,11 @@ impl AccountReader {
     /// mistakes. They are not an error, because an account gains and loses regions.
     pub(crate) fn warn_of_unknown_regions(&self, topology: &Topology) {
         let account = topology.snapshot().account;
-        let is_unknown = |region: &&Region| account.reads.iter().all(|location| location.region != **region);
+        let is_unknown =
+            |region: &&Region| account.read_locations.iter().all(|location| location.region != **region);
         for region in self.preferred_regions.iter().filter(is_unknown) {
-            let has: Vec<&str> = account.reads.iter().map(|location| location.region.name()).collect();
+            let has: Vec<&str> =
+                account.read_locations.iter().map(|location| location.region.name()).collect();
             tracing::warn!(%region, ?has, "the account does not have this preferred region");
         }
     }

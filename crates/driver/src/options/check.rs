@@ -15,7 +15,7 @@ use crate::region::Region;
 pub(super) const TIME_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Refuses options of operations that cannot be used.
-pub(super) fn operation(options: &OperationOptions) -> Result<(), Error> {
+pub(super) fn operation_options(options: &OperationOptions) -> Result<(), Error> {
     for (name, time) in [("timeout", options.timeout), ("attempt_timeout", options.attempt_timeout)] {
         if time.is_some_and(|time| time.is_zero()) {
             return refuse(format!(
@@ -46,7 +46,7 @@ pub(super) fn operation(options: &OperationOptions) -> Result<(), Error> {
 }
 
 /// Refuses options of drivers that cannot be used.
-pub(super) fn driver(options: &DriverOptions) -> Result<(), Error> {
+pub(super) fn driver_options(options: &DriverOptions) -> Result<(), Error> {
     let (breaker, topology) = (&options.circuit_breaker, &options.topology);
     for (name, count) in [
         ("circuit_breaker.read_failures", breaker.read_failures),
@@ -78,7 +78,7 @@ pub(super) fn driver(options: &DriverOptions) -> Result<(), Error> {
         return refuse("token_scope is empty: write one such as https://cosmos.azure.com/.default");
     }
     regions("preferred_regions", &options.preferred_regions)?;
-    operation(&options.operation)
+    operation_options(&options.operation)
 }
 
 fn regions(name: &str, regions: &[Region]) -> Result<(), Error> {

@@ -113,7 +113,7 @@ impl DriverOptions {
         {
             self.topology.unavailable_for = unavailable_for;
         }
-        check::driver(&self)?;
+        check::driver_options(&self)?;
         for time in [
             &mut self.circuit_breaker.counter_reset,
             &mut self.circuit_breaker.probe_after,

@@ -39,7 +39,7 @@ struct Defaults {
 /// up every retry budget except the one for throttling: four attempts of 6 s, 5 s
 /// for a moving write region, 30 s for conflicting writes. To wait out minutes of
 /// throttling, set a longer timeout.
-const DATA: Defaults = Defaults {
+const DATA_DEFAULTS: Defaults = Defaults {
     timeout: Duration::from_secs(65),
     attempt_timeout: Duration::from_secs(6),
     throttle_retries_max: 18,
@@ -49,7 +49,7 @@ const DATA: Defaults = Defaults {
 /// Defaults for metadata. The service may take most of a minute to create a
 /// container, so a request has 65 s. The whole operation has time for two requests
 /// and for throttling.
-const METADATA: Defaults = Defaults {
+const METADATA_DEFAULTS: Defaults = Defaults {
     timeout: Duration::from_secs(160),
     attempt_timeout: Duration::from_secs(65),
     throttle_retries_max: 9,
@@ -73,8 +73,8 @@ impl Layers {
     /// Checks and combines the layers of one driver.
     pub(crate) fn new(environment: &Environment, driver: &OperationOptions) -> Result<Self, Error> {
         let environment = environment.operation.clone();
-        check::operation(&environment)?;
-        check::operation(driver)?;
+        check::operation_options(&environment)?;
+        check::operation_options(driver)?;
         let nothing = OperationOptions::default();
         Ok(Layers {
             data: Arc::new(resolve(&environment, driver, &nothing, true)),
@@ -99,7 +99,7 @@ impl Layers {
         if operation.is_default() {
             return Ok(Arc::clone(if is_data_plane { &self.data } else { &self.metadata }));
         }
-        check::operation(operation)?;
+        check::operation_options(operation)?;
         Ok(Arc::new(resolve(&self.environment, &self.driver, operation, is_data_plane)))
     }
 }
@@ -120,7 +120,7 @@ pub(crate) fn resolve(
             nearest([&operation.$field, &driver.$field, &environment.$field])
         };
     }
-    let default = if is_data_plane { DATA } else { METADATA };
+    let default = if is_data_plane { DATA_DEFAULTS } else { METADATA_DEFAULTS };
     Settings {
         timeout: nearest!(timeout).unwrap_or(default.timeout).min(check::TIME_MAX),
         attempt_timeout: nearest!(attempt_timeout).unwrap_or(default.attempt_timeout).min(check::TIME_MAX),

@@ -36,7 +36,8 @@ fn defaults_differ_between_documents_and_metadata() {
     assert_eq!(metadata, expected);
 }
 
-/// One option set in every layer, and how it shows in the settings.
+/// The name of an option, how to set it to the value of a number, and how to read that
+/// number from the settings.
 type Case = (&'static str, fn(OperationOptions, u32) -> OperationOptions, fn(&Settings) -> u32);
 
 const CASES: [Case; 11] = [
@@ -84,7 +85,8 @@ const CASES: [Case; 11] = [
         |o, n| o.with_throttle_wait_max(n * SECOND),
         |s| s.throttle_wait_max.as_secs() as u32,
     ),
-    // Only two values: the middle layer says no, the others yes.
+    // This option has only two values: the driver sets it to false, the other layers to
+    // true.
     ("content_on_write", |o, n| o.with_content_on_write(n != 2), |s| if s.content_on_write { 0 } else { 2 }),
 ];
 
@@ -121,7 +123,7 @@ fn operations_without_options_share_one_settings() {
 }
 
 #[test]
-fn bounds_of_hedging_tighten_and_never_widen() {
+fn hedging_bounds_are_clamped_to_the_allowed_ones() {
     let millis = Duration::from_millis;
     for (min, max, expected_min, expected_max) in
         [(0, 10_000, 50, 4000), (100, 200, 100, 200), (1, 20, 50, 50), (5000, 6000, 4000, 4000)]
@@ -134,7 +136,7 @@ fn bounds_of_hedging_tighten_and_never_widen() {
 }
 
 #[test]
-fn no_limit_is_a_time_that_clocks_can_hold() {
+fn the_longest_duration_is_cut_to_a_time_that_clocks_can_hold() {
     let options = nothing()
         .with_timeout(Duration::MAX)
         .with_attempt_timeout(Duration::MAX)
@@ -192,7 +194,7 @@ fn bad_options_are_refused_with_advice() {
 }
 
 #[test]
-fn the_environment_decides_what_code_left_at_its_default() {
+fn the_environment_sets_options_that_code_left_at_their_default() {
     let environment = Environment::read(|name| match name {
         "AZURE_COSMOS_PPCB_ENABLED" => Some("false".to_owned()),
         "AZURE_COSMOS_ENDPOINT_UNAVAILABLE_TTL_MS" => Some("7000".to_owned()),

@@ -74,7 +74,7 @@ pub(crate) async fn attempt(core: &Core, inputs: AttemptInputs<'_>) -> Result<Le
                 continue;
             }
         }
-        let Some(retry_after) = throttle_hint(&result) else {
+        let Some(retry_after) = requested_throttle_wait(&result) else {
             record_latency(&inputs, &result, sent_at);
             let is_cut_short = result.is_err() && allowed < SHORT_ATTEMPT && sent_at.elapsed() >= allowed;
             break (result, is_cut_short, activity_id);
@@ -181,7 +181,7 @@ fn is_unauthorized(result: &AttemptResult) -> bool {
 /// For a throttled request, the wait that the service asks for, if it names one.
 /// The outer `None` means that the request was not throttled. 429/3092 (a replica
 /// is out of resources) does not count as throttling.
-fn throttle_hint(result: &AttemptResult) -> Option<Option<Duration>> {
+fn requested_throttle_wait(result: &AttemptResult) -> Option<Option<Duration>> {
     let response = result.as_ref().ok()?;
     throttle::is_throttle(status_of(response)).then(|| response::retry_after(response.headers()))
 }

@@ -76,31 +76,31 @@ pub(crate) async fn race(
     is_final: impl Fn(&Leg, Winner) -> bool,
 ) -> Result<Race, Error> {
     let primary_begun = Instant::now();
-    let mut first = pin!(attempt(core, primary));
+    let mut primary_attempt = pin!(attempt(core, primary));
     tokio::select! {
         biased;
-        leg = &mut first => return Ok(Race { leg: leg?, winner: Winner::Unhedged, loser: None }),
+        leg = &mut primary_attempt => return Ok(Race { leg: leg?, winner: Winner::Unhedged, loser: None }),
         () = tokio::time::sleep_until(threshold_at) => {}
     }
     let alternate = AttemptInputs { context: Context::Hedge, ..alternate };
     let alternate_begun = Instant::now();
     // Boxed, so that the future of the usual case, without a second leg, is small.
-    let mut second = Box::pin(attempt(core, alternate));
+    let mut alternate_attempt = Box::pin(attempt(core, alternate));
     tokio::select! {
         biased;
-        leg = &mut first => match leg {
+        leg = &mut primary_attempt => match leg {
             Ok(leg) if is_final(&leg, Winner::Primary) => {
-                let loser = cancel(second, || cancelled_alternate(&alternate, alternate_begun, &leg)).await;
+                let loser = cancel(alternate_attempt, || cancelled_alternate(&alternate, alternate_begun, &leg)).await;
                 Ok(Race { leg, winner: Winner::Primary, loser: Some(loser) })
             }
-            early => choose_leg(early, second.await, Winner::Alternate, is_final),
+            early => choose_leg(early, alternate_attempt.await, Winner::Alternate, is_final),
         },
-        leg = &mut second => match leg {
+        leg = &mut alternate_attempt => match leg {
             Ok(leg) if is_final(&leg, Winner::Alternate) => {
-                let loser = cancel(first, || cancelled_primary(&primary, primary_begun)).await;
+                let loser = cancel(primary_attempt, || cancelled_primary(&primary, primary_begun)).await;
                 Ok(Race { leg, winner: Winner::Alternate, loser: Some(loser) })
             }
-            early => choose_leg(early, first.await, Winner::Primary, is_final),
+            early => choose_leg(early, primary_attempt.await, Winner::Primary, is_final),
         },
     }
 }

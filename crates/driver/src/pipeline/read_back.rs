@@ -59,10 +59,10 @@ fn shows_witness(response: &Response, witness: &Witness) -> bool {
 /// The evidence when the witness was not found. The witness counts as absent only if
 /// the region that answered takes writes.
 fn witness_not_found(core: &Core, diagnostics: Diagnostics) -> Evidence {
-    let writes = &core.topology().snapshot().account.writes;
+    let write_locations = &core.topology().snapshot().account.write_locations;
     let takes_writes = diagnostics
         .attempts()
         .last()
-        .is_some_and(|answered| writes.iter().any(|location| location.region == answered.region));
+        .is_some_and(|answered| write_locations.iter().any(|location| location.region == answered.region));
     if takes_writes { Evidence::Absent(diagnostics) } else { Evidence::Inconclusive(diagnostics) }
 }

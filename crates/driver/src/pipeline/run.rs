@@ -25,7 +25,7 @@ use crate::response::Response;
 pub(crate) async fn run(core: &Core, call: Call<'_>) -> Result<Response, Error> {
     let started = Instant::now();
     let mut state = State::new(started, call.deadline, call.route_to);
-    let result = drive(core, call, &mut state).await;
+    let result = run_attempts(core, call, &mut state).await;
     let mut diagnostics = std::mem::take(&mut state.diagnostics);
     diagnostics.elapsed = started.elapsed();
     match result {
@@ -39,7 +39,7 @@ pub(crate) async fn run(core: &Core, call: Call<'_>) -> Result<Response, Error> 
     }
 }
 
-async fn drive(core: &Core, call: Call<'_>, state: &mut State) -> Result<Response, Error> {
+async fn run_attempts(core: &Core, call: Call<'_>, state: &mut State) -> Result<Response, Error> {
     loop {
         let mut prepared =
             prepare(core, call, state).await.map_err(|error| keep_ambiguity(error, state.budgets))?;
@@ -69,7 +69,7 @@ async fn drive(core: &Core, call: Call<'_>, state: &mut State) -> Result<Respons
                 return resolve_ambiguity(core, call, failure(result, state), refused, state).await;
             }
             Verdict::Retry { after, route_to, context, budgets } => {
-                if is_pointless(&prepared, &result) || Instant::now() + after >= call.deadline {
+                if cannot_succeed(&prepared, &result) || Instant::now() + after >= call.deadline {
                     return Err(give_up(result, state, budgets));
                 }
                 state.tried_regions.push(prepared.route.location.region.clone());
@@ -108,7 +108,7 @@ fn record_session_token(prepared: &Prepared<'_>, result: &AttemptResult) {
 
 /// Whether a retry cannot succeed: the operation names a range that was split or
 /// merged. The caller must send other operations to the ranges that replace it.
-fn is_pointless(prepared: &Prepared<'_>, result: &AttemptResult) -> bool {
+fn cannot_succeed(prepared: &Prepared<'_>, result: &AttemptResult) -> bool {
     let operation = prepared.call.operation;
     let (Scope::Range(id) | Scope::Slice(id, _)) = &operation.scope else { return false };
     result.as_ref().is_ok_and(|response| response.status() == StatusCode::GONE)

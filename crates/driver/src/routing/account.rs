@@ -42,17 +42,17 @@ pub(crate) struct Account {
     /// How often the account document was read; 0 for the account of
     /// [`Account::bootstrap`].
     pub(crate) generation: u64,
-    /// Sites for reads, best first.
-    pub(crate) reads: Vec<Arc<Location>>,
-    /// Sites for writes, best first; exactly one unless `is_multi_write`.
-    pub(crate) writes: Vec<Arc<Location>>,
+    /// Locations for reads, best first.
+    pub(crate) read_locations: Vec<Arc<Location>>,
+    /// Locations for writes, best first; exactly one unless `is_multi_write`.
+    pub(crate) write_locations: Vec<Arc<Location>>,
     /// Whether every region takes writes.
     pub(crate) is_multi_write: bool,
     /// The default consistency of reads.
     pub(crate) consistency: Consistency,
     /// The endpoint that the user has configured. The service's DNS resolves it to the
     /// write region. It is used when the account names no usable region.
-    pub(crate) configured: Arc<Location>,
+    pub(crate) configured_location: Arc<Location>,
     /// Whether the service asks clients not to hedge.
     pub(crate) is_hedging_disabled: bool,
     unavailable: Vec<UnavailableEndpoint>,
@@ -90,11 +90,11 @@ impl Account {
         let configured = Arc::new(Location::new(Region::new(CONFIGURED_ENDPOINT_REGION), endpoint));
         Account {
             generation: 0,
-            reads: vec![Arc::clone(&configured)],
-            writes: vec![Arc::clone(&configured)],
+            read_locations: vec![Arc::clone(&configured)],
+            write_locations: vec![Arc::clone(&configured)],
             is_multi_write: false,
             consistency: Consistency::Session,
-            configured,
+            configured_location: configured,
             is_hedging_disabled: false,
             unavailable: Vec::new(),
         }
@@ -118,32 +118,41 @@ impl Account {
         }
         let mut writable = locations(document.writable_locations, previous);
         use_configured_loopback(&mut readable, &mut writable, previous);
-        let reads = sorted_by_preference(readable, preferred);
-        let mut writes = if is_multi_write { sorted_by_preference(writable, preferred) } else { writable };
-        if writes.is_empty() {
-            writes.push(Arc::clone(&previous.configured));
+        let read_locations = sorted_by_preference(readable, preferred);
+        let mut write_locations =
+            if is_multi_write { sorted_by_preference(writable, preferred) } else { writable };
+        if write_locations.is_empty() {
+            write_locations.push(Arc::clone(&previous.configured_location));
         }
         let is_known = |endpoint: &Endpoint| {
-            *endpoint == previous.configured.endpoint
-                || reads.iter().chain(&writes).any(|location| location.endpoint == *endpoint)
+            *endpoint == previous.configured_location.endpoint
+                || read_locations
+                    .iter()
+                    .chain(&write_locations)
+                    .any(|location| location.endpoint == *endpoint)
         };
         // A region may have refused writes before it became the write region.
-        let is_new_writer = |mark: &UnavailableEndpoint| {
-            let named =
-                |writes: &[Arc<Location>]| writes.iter().any(|location| location.endpoint == mark.endpoint);
-            mark.usage == Usage::Write && named(&writes) && !named(&previous.writes)
+        let is_new_write_region = |avoided: &UnavailableEndpoint| {
+            let contains = |locations: &[Arc<Location>]| {
+                locations.iter().any(|location| location.endpoint == avoided.endpoint)
+            };
+            avoided.usage == Usage::Write
+                && contains(&write_locations)
+                && !contains(&previous.write_locations)
         };
-        let marks =
-            previous.unavailable.iter().filter(|mark| is_known(&mark.endpoint) && !is_new_writer(mark));
+        let unavailable = previous
+            .unavailable
+            .iter()
+            .filter(|avoided| is_known(&avoided.endpoint) && !is_new_write_region(avoided));
         Ok(Account {
             generation: previous.generation + 1,
-            unavailable: marks.cloned().collect(),
+            unavailable: unavailable.cloned().collect(),
             is_multi_write,
             consistency: consistency(document.user_consistency_policy),
-            configured: Arc::clone(&previous.configured),
+            configured_location: Arc::clone(&previous.configured_location),
             is_hedging_disabled: document.disable_cross_regional_hedging.unwrap_or(false),
-            reads,
-            writes,
+            read_locations,
+            write_locations,
         })
     }
 
@@ -159,14 +168,18 @@ impl Account {
         preferred: &[Region],
         suspect: Option<&Endpoint>,
     ) -> Vec<Arc<Location>> {
-        let is_configured_suspect = self.writes.iter().any(|location| Some(&location.endpoint) == suspect);
+        let is_configured_suspect =
+            self.write_locations.iter().any(|location| Some(&location.endpoint) == suspect);
         let mut asked: Vec<Arc<Location>> = Vec::new();
         let guesses = preferred.iter().filter(|_| self.generation == 0).take(REGIONS_MAX);
         let guesses = guesses.filter_map(|region| {
-            let endpoint = regional_endpoint(&self.configured.endpoint, region)?;
+            let endpoint = regional_endpoint(&self.configured_location.endpoint, region)?;
             Some(Arc::new(Location::new(region.clone(), endpoint)))
         });
-        let known = std::iter::once(&self.configured).chain(&self.reads).chain(&self.writes).cloned();
+        let known = std::iter::once(&self.configured_location)
+            .chain(&self.read_locations)
+            .chain(&self.write_locations)
+            .cloned();
         for location in known.chain(guesses) {
             if asked.iter().all(|earlier| earlier.endpoint != location.endpoint) {
                 asked.push(location);
@@ -175,7 +188,7 @@ impl Account {
         asked.sort_by_key(|location| {
             !self.is_available(&location.endpoint, Usage::Read)
                 || Some(&location.endpoint) == suspect
-                || (is_configured_suspect && location.endpoint == self.configured.endpoint)
+                || (is_configured_suspect && location.endpoint == self.configured_location.endpoint)
         });
         asked
     }
@@ -190,7 +203,7 @@ impl Account {
         period: Duration,
     ) -> Account {
         let mut next = self.clone();
-        next.unavailable.retain(|mark| !(mark.usage == usage && mark.endpoint == *endpoint));
+        next.unavailable.retain(|avoided| !(avoided.usage == usage && avoided.endpoint == *endpoint));
         next.unavailable.push(UnavailableEndpoint {
             endpoint: endpoint.clone(),
             usage,
@@ -202,35 +215,35 @@ impl Account {
     /// The next snapshot when `endpoint` has answered a probe.
     pub(crate) fn mark_available(&self, endpoint: &Endpoint) -> Account {
         let mut next = self.clone();
-        next.unavailable.retain(|mark| mark.endpoint != *endpoint);
+        next.unavailable.retain(|avoided| avoided.endpoint != *endpoint);
         next
     }
 
     /// Whether `endpoint` is not marked unavailable.
     pub(crate) fn is_available(&self, endpoint: &Endpoint, usage: Usage) -> bool {
-        !self.unavailable.iter().any(|mark| mark.usage == usage && mark.endpoint == *endpoint)
+        !self.unavailable.iter().any(|avoided| avoided.usage == usage && avoided.endpoint == *endpoint)
     }
 
     /// The write region; `None` where all regions take writes.
     pub(crate) fn only_write_region(&self) -> Option<&Region> {
-        self.writes.first().filter(|_| !self.is_multi_write).map(|location| &location.region)
+        self.write_locations.first().filter(|_| !self.is_multi_write).map(|location| &location.region)
     }
 
     /// Whether any endpoint is avoided.
-    pub(crate) fn is_avoiding(&self) -> bool {
+    pub(crate) fn has_unavailable_endpoint(&self) -> bool {
         !self.unavailable.is_empty()
     }
 
     /// Endpoints that are to be probed now, each once. An endpoint that is marked for
-    /// reads and for writes is probed when the later mark is due.
+    /// reads and for writes is probed when the later of the two probes is due.
     pub(crate) fn due_for_probe(&self, now: Instant) -> Vec<Endpoint> {
         let is_waiting = |endpoint: &Endpoint| {
-            self.unavailable.iter().any(|mark| mark.endpoint == *endpoint && mark.probe_from > now)
+            self.unavailable.iter().any(|avoided| avoided.endpoint == *endpoint && avoided.probe_from > now)
         };
         let mut due: Vec<Endpoint> = Vec::new();
-        for mark in &self.unavailable {
-            if !is_waiting(&mark.endpoint) && !due.contains(&mark.endpoint) {
-                due.push(mark.endpoint.clone());
+        for avoided in &self.unavailable {
+            if !is_waiting(&avoided.endpoint) && !due.contains(&avoided.endpoint) {
+                due.push(avoided.endpoint.clone());
             }
         }
         due
@@ -285,8 +298,8 @@ impl Account {
     /// The location of a region: the existing one, if its endpoint is the same, or a
     /// new one.
     fn location(&self, region: Region, endpoint: Endpoint) -> Arc<Location> {
-        let known = self.reads.iter().chain(&self.writes);
-        let known = known.chain(std::iter::once(&self.configured));
+        let known = self.read_locations.iter().chain(&self.write_locations);
+        let known = known.chain(std::iter::once(&self.configured_location));
         let mut known = known.filter(|location| location.region == region && location.endpoint == endpoint);
         known.next().cloned().unwrap_or_else(|| Arc::new(Location::new(region, endpoint)))
     }
@@ -314,7 +327,7 @@ fn use_configured_loopback(
     writable: &mut [Arc<Location>],
     previous: &Account,
 ) {
-    let configured = &previous.configured.endpoint;
+    let configured = &previous.configured_location.endpoint;
     let [only] = readable else { return };
     if configured.is_loopback() && only.endpoint != *configured {
         *only = previous.location(only.region.clone(), configured.clone());

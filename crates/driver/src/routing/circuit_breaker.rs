@@ -135,7 +135,7 @@ impl Breakers {
             let (read, write) = (kept(&breaker.read), kept(&breaker.write));
             Arc::new(Breaker { read, write, ..Breaker::clone(breaker) })
         });
-        let breakers = breakers.filter(|breaker| !breaker.is_at_rest()).collect();
+        let breakers = breakers.filter(|breaker| !breaker.has_no_counts()).collect();
         Some(Breakers { options: Arc::clone(&self.options), breakers })
     }
 }
@@ -199,7 +199,7 @@ impl Breakers {
         *breaker.state_mut(key.usage) = state;
         next.breakers
             .retain(|other| !(other.partition == breaker.partition && other.region == breaker.region));
-        if !breaker.is_at_rest() {
+        if !breaker.has_no_counts() {
             next.make_room();
             let index = next.breakers.partition_point(|other| other.partition < breaker.partition);
             next.breakers.insert(index, Arc::new(breaker));

@@ -23,11 +23,11 @@ use super::account::Location;
 
 /// The length of a slice. With enough traffic a change of latency shows after at
 /// most one slice.
-const SLICE: Duration = Duration::from_secs(5);
+const SLICE_LENGTH: Duration = Duration::from_secs(5);
 
 /// The number of slices: together they are half a minute, for regions with little
 /// traffic.
-const SLICES: usize = 6;
+const SLICE_COUNT: usize = 6;
 
 /// When the newest slices hold this many requests, older slices are not used.
 const SAMPLES_ENOUGH: u32 = 200;
@@ -52,8 +52,9 @@ const RISE_UNCONFIRMED_MAX: u32 = 2;
 /// How long a computed percentile is used before it is computed again.
 const PERCENTILE_CACHED_FOR: Duration = Duration::from_millis(100);
 
-/// Buckets per doubling: neighbouring bounds are 3 to 6 % apart.
-const STEPS: usize = 1 << STEP_BITS;
+/// The number of buckets per octave (a doubling of the latency). Neighbouring bounds
+/// are 3 to 6 % apart.
+const STEPS_PER_OCTAVE: usize = 1 << STEP_BITS;
 const STEP_BITS: u32 = 4;
 
 /// The first bucket ends at 2^6 us = 64 us; nothing over a network is faster.
@@ -62,7 +63,7 @@ const FIRST_OCTAVE: u32 = 6;
 /// The last bucket begins at 2^23 us = 8.4 s, beyond every threshold.
 const LAST_OCTAVE: u32 = 23;
 
-const BUCKETS: usize = (LAST_OCTAVE - FIRST_OCTAVE) as usize * STEPS + 1;
+const BUCKETS: usize = (LAST_OCTAVE - FIRST_OCTAVE) as usize * STEPS_PER_OCTAVE + 1;
 
 /// The threshold when no region was measured yet.
 const THRESHOLD_UNKNOWN: Duration = Duration::from_secs(1);
@@ -78,7 +79,7 @@ const THRESHOLD_CEILING: Duration = Duration::from_millis(4000);
 pub(crate) struct LatencyWindow {
     /// Slices are numbered from the first request on.
     origin: OnceLock<Instant>,
-    slices: [Slice; SLICES],
+    slices: [Slice; SLICE_COUNT],
     current: CachedPercentile,
     usual: [CachedPercentile; 2],
 }
@@ -113,7 +114,7 @@ impl LatencyWindow {
     /// Counts one request that was answered at `now` after `elapsed`.
     pub(crate) fn record(&self, now: Instant, elapsed: Duration) {
         let number = slice_number(*self.origin.get_or_init(|| now), now);
-        self.slices[number as usize % SLICES].record(number, bucket(elapsed));
+        self.slices[number as usize % SLICE_COUNT].record(number, bucket(elapsed));
     }
 
     /// The latency that 99 of 100 recent requests stayed under; `None` when
@@ -141,7 +142,7 @@ impl LatencyWindow {
     /// Takes the percentile over the newest slices, and stores it if it is the least
     /// of its period.
     fn compute(&self, newest: u64) -> Option<Duration> {
-        let mut used: [Option<&Slice>; SLICES] = [None; SLICES];
+        let mut used: [Option<&Slice>; SLICE_COUNT] = [None; SLICE_COUNT];
         let mut count: u32 = 0;
         for (age, slot) in used.iter_mut().enumerate() {
             *slot = newest.checked_sub(age as u64).and_then(|number| self.slice(number));
@@ -165,7 +166,7 @@ impl LatencyWindow {
 
     /// A slice, unless it was reused for another time.
     fn slice(&self, number: u64) -> Option<&Slice> {
-        let slice = &self.slices[number as usize % SLICES];
+        let slice = &self.slices[number as usize % SLICE_COUNT];
         (slice.number.load(Ordering::Acquire) == number).then_some(slice)
     }
 }
@@ -255,7 +256,7 @@ impl CachedPercentile {
 }
 
 fn slice_number(origin: Instant, now: Instant) -> u64 {
-    now.saturating_duration_since(origin).as_secs() / SLICE.as_secs()
+    now.saturating_duration_since(origin).as_secs() / SLICE_LENGTH.as_secs()
 }
 
 /// The bucket of a latency: by the octave (the position of the top bit), then by
@@ -264,15 +265,15 @@ fn bucket(elapsed: Duration) -> usize {
     let micros =
         u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX).clamp(1 << FIRST_OCTAVE, 1 << LAST_OCTAVE);
     let octave = micros.ilog2();
-    let step = (micros >> (octave - STEP_BITS)) as usize & (STEPS - 1);
-    (octave - FIRST_OCTAVE) as usize * STEPS + step
+    let step = (micros >> (octave - STEP_BITS)) as usize & (STEPS_PER_OCTAVE - 1);
+    (octave - FIRST_OCTAVE) as usize * STEPS_PER_OCTAVE + step
 }
 
 /// The first latency beyond a bucket.
 fn upper_bound(bucket: usize) -> Duration {
     let next = bucket + 1;
-    let octave = FIRST_OCTAVE + (next / STEPS) as u32;
-    Duration::from_micros((STEPS + next % STEPS) as u64 * (1 << (octave - STEP_BITS)))
+    let octave = FIRST_OCTAVE + (next / STEPS_PER_OCTAVE) as u32;
+    Duration::from_micros((STEPS_PER_OCTAVE + next % STEPS_PER_OCTAVE) as u64 * (1 << (octave - STEP_BITS)))
 }
 
 #[cfg(test)]

@@ -66,7 +66,7 @@ pub(crate) fn resolve(request: &RouteRequest<'_>) -> Route {
     }
     let best =
         request.candidates().enumerate().min_by_key(|(index, location)| request.rank(*index, location));
-    let location = best.map_or(&request.account.configured, |(_, location)| location);
+    let location = best.map_or(&request.account.configured_location, |(_, location)| location);
     Route { location: Arc::clone(location), candidates, is_probe: request.gate(location) == Gate::ProbeDue }
 }
 
@@ -95,11 +95,13 @@ impl<'a> RouteRequest<'a> {
     fn candidates(&self) -> impl Iterator<Item = &'a Arc<Location>> + use<'a> {
         let account = self.account;
         let (first, rest): (&[Arc<Location>], &[Arc<Location>]) = match self.usage {
-            Usage::Read => (&account.reads, &[]),
+            Usage::Read => (&account.read_locations, &[]),
             // An only write region may have moved before the account document says
             // so. Then the other regions are asked one after the other.
-            Usage::Write if self.is_looking_for_write_region() => (&account.writes, &account.reads),
-            Usage::Write => (&account.writes, &[]),
+            Usage::Write if self.is_looking_for_write_region() => {
+                (&account.write_locations, &account.read_locations)
+            }
+            Usage::Write => (&account.write_locations, &[]),
         };
         let excluded = if self.ignores_exclusions() { &[] } else { self.excluded_regions };
         let further =
@@ -116,12 +118,16 @@ impl<'a> RouteRequest<'a> {
         let is_excluded = |location: &Arc<Location>| self.excluded_regions.contains(&location.region);
         self.usage == Usage::Write
             && !self.account.is_multi_write
-            && self.account.writes.iter().all(is_excluded)
+            && self.account.write_locations.iter().all(is_excluded)
     }
 
     fn last_location(&self) -> Option<&'a Arc<Location>> {
         let (account, last) = (self.account, self.last_region?);
-        let known = account.reads.iter().chain(&account.writes).chain(std::iter::once(&account.configured));
+        let known = account
+            .read_locations
+            .iter()
+            .chain(&account.write_locations)
+            .chain(std::iter::once(&account.configured_location));
         self.candidates().chain(known).find(|location| location.region == *last)
     }
 
@@ -130,19 +136,20 @@ impl<'a> RouteRequest<'a> {
     /// region has all writes.
     fn write_location(&self) -> Option<&'a Arc<Location>> {
         let (account, excluded) = (self.account, self.excluded_regions);
-        let mut writes = account.writes.iter().filter(|location| !excluded.contains(&location.region));
-        let reachable = writes.clone().find(|location| self.is_available(location));
+        let mut allowed =
+            account.write_locations.iter().filter(|location| !excluded.contains(&location.region));
+        let reachable = allowed.clone().find(|location| self.is_available(location));
         reachable
-            .or_else(|| writes.next().filter(|_| self.candidates().all(|location| self.is_tried(location))))
+            .or_else(|| allowed.next().filter(|_| self.candidates().all(|location| self.is_tried(location))))
     }
 
     fn rank(&self, index: usize, location: &Arc<Location>) -> Rank {
         let is_tried = self.is_tried(location);
         let is_failing = !self.is_available(location) || self.gate(location) == Gate::Open;
-        // Only regions that were tried are ordered around the last one.
+        // Regions that were tried are tried again in a circle, which goes on after the last one.
         let last_index = || self.candidates().position(|location| Some(&location.region) == self.last_region);
-        let is_before_next = is_tried && last_index().is_some_and(|last| index <= last);
-        (is_tried, is_failing, is_before_next, index)
+        let is_up_to_last = is_tried && last_index().is_some_and(|last| index <= last);
+        (is_tried, is_failing, is_up_to_last, index)
     }
 
     fn is_tried(&self, location: &Location) -> bool {

@@ -21,7 +21,7 @@ use super::{
 const SERIES_MAX: usize = 2000;
 
 /// The handles of one series.
-pub(super) struct Handles {
+pub(super) struct MetricHandles {
     pub(super) duration: Histogram,
     pub(super) request_charge: Histogram,
     pub(super) returned_rows: Histogram,
@@ -37,12 +37,12 @@ pub(super) struct SeriesCache {
     port: u16,
     hashes: RandomState,
     table: ArcSwap<HashMap<u64, Arc<Series>>>,
-    overflow: Handles,
+    overflow: MetricHandles,
 }
 
 struct Series {
     identity: Identity,
-    handles: Handles,
+    handles: MetricHandles,
 }
 
 /// The identity of a series, kept to recognize hash collisions.
@@ -66,12 +66,12 @@ impl SeriesCache {
             port,
             hashes: RandomState::new(),
             table: ArcSwap::default(),
-            overflow: Handles::new(labels.clone(), labels, true),
+            overflow: MetricHandles::new(labels.clone(), labels, true),
         }
     }
 
     /// Uses the handles of the series that an operation belongs to.
-    pub(super) fn with(&self, report: &Report<'_>, use_handles: impl FnOnce(&Handles)) {
+    pub(super) fn with(&self, report: &Report<'_>, use_handles: impl FnOnce(&MetricHandles)) {
         let hash = self.hashes.hash_one((
             report.operation,
             report.database,
@@ -93,7 +93,11 @@ impl SeriesCache {
     fn add(&self, hash: u64, report: &Report<'_>) -> Arc<Series> {
         let series = Arc::new(Series {
             identity: Identity::of(report),
-            handles: Handles::new(self.outcome_labels(report), self.base_labels(report), report.returns_rows),
+            handles: MetricHandles::new(
+                self.outcome_labels(report),
+                self.base_labels(report),
+                report.returns_rows,
+            ),
         });
         self.table.rcu(|table| {
             let mut next = HashMap::clone(table);
@@ -131,9 +135,9 @@ impl SeriesCache {
     }
 }
 
-impl Handles {
+impl MetricHandles {
     fn new(outcome: Vec<Label>, base: Vec<Label>, has_rows: bool) -> Self {
-        Handles {
+        MetricHandles {
             duration: metrics::histogram!(DURATION, outcome.clone()),
             request_charge: metrics::histogram!(REQUEST_CHARGE, outcome.clone()),
             returned_rows: if has_rows {

@@ -13,7 +13,7 @@ use super::dial::dial;
 use super::http1::Http1Connection;
 use super::http2::{Http2Connection, Http2Support};
 use super::options::HttpOptions;
-use super::tls::{BadHttpOptions, Negotiated, Tls};
+use super::tls::{BadHttpOptions, NegotiatedProtocol, Tls};
 
 /// Opens connections.
 pub(super) struct Connector {
@@ -82,11 +82,13 @@ impl Connector {
         if endpoint.is_tls() {
             let (stream, negotiated) = self.tls.connect(endpoint, tcp).await?;
             return match negotiated {
-                Negotiated::Http2 => Http2Connection::open(stream, &self.options, Http2Support::Negotiated)
-                    .await
-                    .map(NewConnection::Http2)
-                    .map_err(|error| handshake_failure(endpoint, &error)),
-                Negotiated::Http1 => open_http1(endpoint, stream).await,
+                NegotiatedProtocol::Http2 => {
+                    Http2Connection::open(stream, &self.options, Http2Support::Negotiated)
+                        .await
+                        .map(NewConnection::Http2)
+                        .map_err(|error| handshake_failure(endpoint, &error))
+                }
+                NegotiatedProtocol::Http1 => open_http1(endpoint, stream).await,
             };
         }
         if known == KnownProtocol::Http1 {

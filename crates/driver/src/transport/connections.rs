@@ -38,14 +38,14 @@ pub(super) struct Connections {
 
 /// The connection that an attempt to connect has opened.
 #[derive(Clone)]
-enum Opened {
+enum OpenedConnection {
     Http2(Arc<Http2Connection>),
     /// The connection is in the pool.
     Http1,
 }
 
 /// The outcome of an attempt to connect; `None` while it is in progress.
-type ConnectOutcome = Option<Result<Opened, Failure>>;
+type ConnectOutcome = Option<Result<OpenedConnection, Failure>>;
 
 /// One attempt to connect, shared by all requests that wait for it.
 struct Connecting {
@@ -91,8 +91,8 @@ impl Connections {
         *progress = Progress::Connecting;
         if !self.is_http1.load(Ordering::Relaxed) {
             match self.wait_for_connect().await? {
-                Opened::Http2(connection) => return Ok(Lease::Http2(connection)),
-                Opened::Http1 => {}
+                OpenedConnection::Http2(connection) => return Ok(Lease::Http2(connection)),
+                OpenedConnection::Http1 => {}
             }
         }
         self.lease_http1(progress).await
@@ -131,7 +131,7 @@ impl Connections {
 
     /// Waits for the attempt to connect that is in progress, or starts one and waits for
     /// it.
-    async fn wait_for_connect(&self) -> Result<Opened, Failure> {
+    async fn wait_for_connect(&self) -> Result<OpenedConnection, Failure> {
         let mut outcome = match self.connection_or_attempt() {
             Ok(opened) => return Ok(opened),
             Err(outcome) => outcome,
@@ -151,10 +151,10 @@ impl Connections {
 
     /// The HTTP/2 connection if there is one, or else (`Err`) the attempt to connect to
     /// wait for.
-    fn connection_or_attempt(&self) -> Result<Opened, watch::Receiver<ConnectOutcome>> {
+    fn connection_or_attempt(&self) -> Result<OpenedConnection, watch::Receiver<ConnectOutcome>> {
         let mut connecting = self.connecting.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(connection) = self.http2.load_full() {
-            return Ok(Opened::Http2(connection));
+            return Ok(OpenedConnection::Http2(connection));
         }
         // An attempt that no request waits for is used too, unless it has failed.
         if let Some(current) = connecting.as_ref() {
@@ -173,18 +173,22 @@ impl Connections {
 
     /// Publishes the outcome of an attempt to connect. All waiting requests call this;
     /// the first call publishes, the others do nothing.
-    fn publish_outcome(&self, outcome: &watch::Receiver<ConnectOutcome>, opened: &Result<Opened, Failure>) {
+    fn publish_outcome(
+        &self,
+        outcome: &watch::Receiver<ConnectOutcome>,
+        opened: &Result<OpenedConnection, Failure>,
+    ) {
         let mut connecting = self.connecting.lock().unwrap_or_else(PoisonError::into_inner);
         if !connecting.as_ref().is_some_and(|current| current.outcome.same_channel(outcome)) {
             return;
         }
         *connecting = None;
         match opened {
-            Ok(Opened::Http2(connection)) => {
+            Ok(OpenedConnection::Http2(connection)) => {
                 self.is_http1.store(false, Ordering::Relaxed);
                 self.http2.store(Some(Arc::clone(connection)));
             }
-            Ok(Opened::Http1) => self.is_http1.store(true, Ordering::Relaxed),
+            Ok(OpenedConnection::Http1) => self.is_http1.store(true, Ordering::Relaxed),
             Err(_) => {}
         }
     }
@@ -198,10 +202,10 @@ async fn connect(
     outcome: watch::Sender<ConnectOutcome>,
 ) {
     let opened = connector.open(&endpoint, KnownProtocol::Unknown).await.map(|connection| match connection {
-        NewConnection::Http2(connection) => Opened::Http2(Arc::new(connection)),
+        NewConnection::Http2(connection) => OpenedConnection::Http2(Arc::new(connection)),
         NewConnection::Http1(connection) => {
             pool.keep(connection);
-            Opened::Http1
+            OpenedConnection::Http1
         }
     });
     outcome.send_replace(Some(opened));

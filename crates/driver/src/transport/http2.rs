@@ -96,8 +96,8 @@ impl Http2Connection {
         let streams = Arc::new(Semaphore::new(granted));
         let times = PingTimes { interval: options.ping_interval, timeout: options.ping_timeout };
         let permits = StreamPermits { sender: sender.clone(), streams: Arc::clone(&streams), granted };
-        let life = keep_alive(pings, times, permits);
-        let task = AbortOnDrop::spawn(drive(connection, life, CloseOnDrop(Arc::clone(&streams))));
+        let pinging = keep_alive(pings, times, permits);
+        let task = AbortOnDrop::spawn(drive(connection, pinging, CloseOnDrop(Arc::clone(&streams))));
         Ok(Http2Connection { sender, streams, _task: task })
     }
 
@@ -231,7 +231,7 @@ where
 
 /// The connection's task. It ends with the connection, or when a ping is not
 /// answered.
-async fn drive<T>(connection: Connection<T, Bytes>, life: impl Future<Output = ()>, _streams: CloseOnDrop)
+async fn drive<T>(connection: Connection<T, Bytes>, pinging: impl Future<Output = ()>, _streams: CloseOnDrop)
 where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -239,7 +239,7 @@ where
         // The connection is polled first, so that a pong that has arrived is seen.
         biased;
         ended = connection => tracing::debug!(?ended, "an HTTP/2 connection ended"),
-        () = life => tracing::debug!("an HTTP/2 connection was closed: a ping was not answered"),
+        () = pinging => tracing::debug!("an HTTP/2 connection was closed: a ping was not answered"),
     }
 }
 

@@ -29,7 +29,7 @@ const ALPN: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
 /// The protocol that a TLS handshake has negotiated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Negotiated {
+pub(super) enum NegotiatedProtocol {
     Http2,
     Http1,
 }
@@ -87,7 +87,7 @@ impl Tls {
         &self,
         endpoint: &Endpoint,
         tcp: TcpStream,
-    ) -> Result<(TlsStream<TcpStream>, Negotiated), Failure> {
+    ) -> Result<(TlsStream<TcpStream>, NegotiatedProtocol), Failure> {
         let failed = |text: String| Failure::new(FailureKind::Tls, Sent::No, text);
         let name = ServerName::try_from(endpoint.host().to_owned()).map_err(|_| {
             failed(format!("{endpoint}: the host is not a name that a certificate can carry"))
@@ -99,7 +99,7 @@ impl Tls {
             .await
             .map_err(|error| failed(handshake_error_text(endpoint, &error)))?;
         let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-        Ok((stream, if is_http2 { Negotiated::Http2 } else { Negotiated::Http1 }))
+        Ok((stream, if is_http2 { NegotiatedProtocol::Http2 } else { NegotiatedProtocol::Http1 }))
     }
 
     async fn config(&self, is_local: bool) -> Result<Arc<ClientConfig>, String> {

@@ -1,5 +1,5 @@
-//! Reading the account, at first and again: when its own address does not answer,
-//! when a region hangs, when the caller is cancelled.
+//! Reading the account, for the first time and later: when its own address does not
+//! answer, when a region hangs, and when the caller is cancelled.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ use tokio::time::Instant;
 use crate::multi_region::prefers_east;
 use crate::world::World;
 
-/// The service's host names in front of one of our servers. Only one host answers.
-struct Names {
+/// A transport in which only one of the service's host names answers: one of our servers.
+struct OneAnsweringHost {
     server: TestServer,
     answering: &'static str,
 }
 
-impl Transport for Names {
+impl Transport for OneAnsweringHost {
     async fn send(&self, mut request: Request) -> Result<Response, Failure> {
         let host = request.endpoint.host();
         if host.ends_with(".azure.com") && host != self.answering {
@@ -35,26 +35,30 @@ impl Transport for Names {
     }
 }
 
-async fn open_by(answering: &'static str) -> Result<Driver, perihelion_driver::Error> {
+async fn open_with_answering_host(answering: &'static str) -> Result<Driver, perihelion_driver::Error> {
     let server = TestServer::in_process(EmbeddedOptions::default()).await;
     let account = Endpoint::parse("https://shop.documents.azure.com:443/").unwrap();
     let options = DriverOptions::default().with_preferred_regions([NORTH, WEST]);
-    let transport = AnyTransport::foreign(Names { server, answering });
+    let transport = AnyTransport::foreign(OneAnsweringHost { server, answering });
     Driver::open(account, Credential::emulator(), transport, options).await
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_account_is_found_by_its_preferred_regions() {
-    let driver = open_by("shop-westus.documents.azure.com").await.unwrap();
+async fn an_account_is_read_from_a_preferred_region_when_its_own_address_fails() {
+    let driver = open_with_answering_host("shop-westus.documents.azure.com").await.unwrap();
     assert_eq!(driver.account().read_regions[0].name(), WEST);
-    let error = open_by("no.such.host").await.unwrap_err();
+    let error = open_with_answering_host("no.such.host").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Transport);
     let asked = error.diagnostics().attempts().next().unwrap();
-    assert_eq!(asked.endpoint.host(), "shop.documents.azure.com", "the one that was configured");
+    assert_eq!(
+        asked.endpoint.host(),
+        "shop.documents.azure.com",
+        "the error is that of the configured endpoint"
+    );
 }
 
-/// The write region refuses, and the account's own address hangs: the account is
-/// read from another region.
+/// The write region refuses a write, and reads of the account hang there. The account's own
+/// address leads to that region, so the account is read from another region.
 #[tokio::test(start_paused = true)]
 async fn the_account_is_not_read_from_a_suspect_region_first() {
     let regions = three_regions();
@@ -81,30 +85,30 @@ async fn a_cancelled_refresh_does_not_count_as_done() {
     world.fault(r#"{"operation":"upsert_item","count":2,"status":403,"subStatus":3}"#).await;
     let asked = world.requests("read_account").await;
     let (driver, write) = (world.driver.clone(), world.write(Verb::Upsert, "1", "b"));
-    let leaving =
+    let cancelled =
         tokio::spawn(async move { driver.execute(&write, &OperationOptions::default()).await.map(drop) });
     tokio::time::sleep(Duration::from_millis(10)).await;
-    leaving.abort();
-    assert!(leaving.await.unwrap_err().is_cancelled());
+    cancelled.abort();
+    assert!(cancelled.await.unwrap_err().is_cancelled());
     world.run(&world.write(Verb::Upsert, "1", "c")).await.unwrap();
     assert_eq!(world.requests("read_account").await - asked, 2);
 }
 
-/// A transport that never answers, not even at the deadline.
-struct Forgetful;
+/// A transport that never answers, not even with a failure at the deadline.
+struct NeverAnswers;
 
-impl Transport for Forgetful {
+impl Transport for NeverAnswers {
     async fn send(&self, _request: Request) -> Result<Response, Failure> {
         std::future::pending().await
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_operation_ends_whatever_its_transport_does() {
+async fn an_operation_ends_even_if_its_transport_ignores_the_deadline() {
     let account = Endpoint::parse("https://shop.example").unwrap();
     let options = OperationOptions::default().with_timeout(Duration::from_secs(1));
     let options = DriverOptions::default().with_operation(options);
-    let transport = AnyTransport::foreign(Forgetful);
+    let transport = AnyTransport::foreign(NeverAnswers);
     let opening = Driver::open(account, Credential::emulator(), transport, options);
     let error = tokio::time::timeout(Duration::from_secs(60), opening).await.expect("it ends").unwrap_err();
     assert!(error.message().contains("deadline"), "{error}");

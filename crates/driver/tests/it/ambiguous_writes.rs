@@ -1,5 +1,5 @@
-//! Ambiguous writes over several regions: what proves that a write was applied,
-//! what proves that it was not, and what proves neither.
+//! Ambiguous writes with several regions: which reads prove that a write was applied,
+//! which prove that it was not, and which prove nothing.
 
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ async fn three_regions(options: DriverOptions) -> World {
     World::with(EmbeddedOptions::default().with_regions(regions), options).await
 }
 
-/// A create whose first answer is lost, so that its repeat finds its own document.
-/// Replication to the other regions is cut.
+/// A create whose first answer is lost, so that the retry finds the document of the first
+/// attempt. Replication to the other regions is cut.
 async fn lost_create(world: &World) -> Operation {
     world.run(&world.write(Verb::Create, "0", "a")).await.unwrap();
     world.wait_for_replication().await;
@@ -55,7 +55,10 @@ async fn a_witness_is_read_in_an_excluded_write_region_too() {
     let created = world.driver.execute(&create, &options).await.unwrap();
     assert!(created.diagnostics.resolution().is_some());
     let starts: Vec<_> = created.diagnostics.attempts().map(|attempt| attempt.started_after).collect();
-    assert!(starts.is_sorted() && !starts[2].is_zero(), "one clock for all attempts: {starts:?}");
+    assert!(
+        starts.is_sorted() && !starts[2].is_zero(),
+        "all attempts count from the start of the operation: {starts:?}"
+    );
 }
 
 /// Both legs of a hedged delete arrive, and the second one finds nothing to delete.

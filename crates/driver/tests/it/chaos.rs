@@ -1,17 +1,18 @@
-//! A randomized test in process: workers of every kind, three regions, random
-//! faults, and a checker for each guarantee.
+//! A randomized test in one process: workers for every kind of operation, three
+//! regions, random faults, and a checker for each guarantee.
 //!
 //! A run is determined by its seed. It uses one thread and tokio's paused clock, so
 //! a failure can be replayed:
 //! `CHAOS_SEEDS=17..18 cargo test -p perihelion-driver --test it chaos`. A run has
-//! three phases: faults; an aftermath in which their traces disappear (open
-//! breakers, avoided regions); and a time in which every operation must succeed.
+//! three phases. First there are faults. Then, in the aftermath, the driver recovers
+//! from them: breakers close, and avoided regions are used again. In the last phase
+//! every operation must succeed.
 
 mod checks;
 mod events;
+mod fault_transport;
 mod ledger;
-mod stage;
-mod tap;
+mod setup;
 mod workers;
 
 use std::collections::{BTreeSet, HashMap};
@@ -25,43 +26,45 @@ use perihelion_testkit::regions::REGIONS;
 use self::checks::History;
 use self::events::{Events, Mode};
 use self::ledger::{AFTERMATH, LIVE, Ledger, STOP};
-use self::stage::{PARTITIONS, Stage};
+use self::setup::{PARTITIONS, Setup};
 
-/// The faults of each class that one operation of a gentle run meets.
-const RATION: u32 = 1;
+/// The most faults of each class that one operation of a gentle run gets.
+const FAULTS_PER_OPERATION: u32 = 1;
 
-/// Longer than a breaker stays open, than a region is avoided, than a late request
-/// takes to arrive, and than the pause between reads of the account.
+/// The length of the aftermath. It is longer than a breaker stays open, than a region is
+/// avoided, than a delayed request takes to arrive, and than the pause between two reads
+/// of the account.
 const AFTERMATH_TIME: Duration = Duration::from_secs(14);
 const LIVE_TIME: Duration = Duration::from_secs(3);
 
-/// No operation has a longer timeout. A worker that still runs then hangs.
+/// How long workers may take to stop. No operation has a longer timeout, so a worker
+/// that still runs after this time hangs.
 const STOP_TIME: Duration = Duration::from_secs(70);
 
-/// Problems shown of a run that fails.
+/// The most problems that are printed for a run that fails.
 const SHOWN_MAX: usize = 6;
 
 /// The parameters of a run.
 #[derive(Debug, Clone, Copy)]
-struct Draw {
+struct RunParameters {
     seed: u64,
     mode: Mode,
     is_multi_write: bool,
 }
 
-/// Plays one run, and returns its history and the problems found.
-async fn play(draw: Draw) -> (History, Vec<String>) {
-    fastrand::seed(draw.seed);
-    let mut rng = fastrand::Rng::with_seed(draw.seed);
-    let is_gentle = draw.mode == Mode::Gentle;
-    let stage = Stage::new(draw.is_multi_write, is_gentle.then_some(RATION)).await;
+/// Executes one run, and returns its history and the problems that were found.
+async fn play(parameters: RunParameters) -> (History, Vec<String>) {
+    fastrand::seed(parameters.seed);
+    let mut rng = fastrand::Rng::with_seed(parameters.seed);
+    let is_gentle = parameters.mode == Mode::Gentle;
+    let setup = Setup::new(parameters.is_multi_write, is_gentle.then_some(FAULTS_PER_OPERATION)).await;
     let ledger = Arc::new(Ledger::default());
-    let mut workers = workers::start(&stage, &ledger, &mut rng, !is_gentle);
+    let mut workers = workers::start(&setup, &ledger, &mut rng, !is_gentle);
     let mut events = Events {
-        stage: &stage,
+        setup: &setup,
         ledger: &ledger,
         rng: rng.fork(),
-        mode: draw.mode,
+        mode: parameters.mode,
         ranges: vec!["0".to_owned()],
         write_region: 0,
         write_outage: None,
@@ -81,9 +84,9 @@ async fn play(draw: Draw) -> (History, Vec<String>) {
         }
     });
     let has_stopped = stopped.await.is_ok();
-    stage.settle().await;
+    setup.settle().await;
     let log = std::mem::take(&mut events.log);
-    let history = history(&stage, &ledger, is_gentle).await;
+    let history = history(&setup, &ledger, is_gentle).await;
     let about = ledger.take_problems().into_iter().filter(|(document, _)| !history.has_late_write(document));
     let mut problems: Vec<String> =
         about.map(|(document, problem)| format!("{document}: {problem}")).collect();
@@ -103,23 +106,23 @@ async fn play(draw: Draw) -> (History, Vec<String>) {
     (history, problems)
 }
 
-async fn history(stage: &Stage, ledger: &Ledger, is_gentle: bool) -> History {
+async fn history(setup: &Setup, ledger: &Ledger, is_gentle: bool) -> History {
     let mut regions = Vec::new();
     for region in REGIONS {
         let mut partitions = Vec::new();
         for partition in PARTITIONS {
-            partitions.push((partition, stage.look(region, partition).await));
+            partitions.push((partition, setup.read_partition(region, partition).await));
         }
         regions.push(partitions);
     }
     let mut exchanges: HashMap<u32, Vec<_>> = HashMap::new();
-    for exchange in stage.tap.exchanges() {
+    for exchange in setup.fault_transport.exchanges() {
         if let Some(id) = exchange.operation {
             exchanges.entry(id).or_default().push(exchange);
         }
     }
     History {
-        is_multi_write: stage.is_multi_write,
+        is_multi_write: setup.is_multi_write,
         is_gentle,
         records: ledger.records(),
         exchanges,
@@ -128,14 +131,14 @@ async fn history(stage: &Stage, ledger: &Ledger, is_gentle: bool) -> History {
     }
 }
 
-/// One run in a runtime of its own.
-fn run(draw: Draw) -> (History, Vec<String>) {
+/// Executes one run in a runtime of its own.
+fn run(parameters: RunParameters) -> (History, Vec<String>) {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    runtime.block_on(play(draw))
+    runtime.block_on(play(parameters))
 }
 
-/// The seeds to play: those of CI, or those of `CHAOS_SEEDS`.
+/// The seeds to run: those of `CHAOS_SEEDS` if it is set, or else the `usual` ones.
 fn seeds(usual: Range<u64>) -> Range<u64> {
     let Ok(text) = std::env::var("CHAOS_SEEDS") else { return usual };
     let (first, end) = text.split_once("..").expect("CHAOS_SEEDS is written as 0..100");
@@ -145,7 +148,7 @@ fn seeds(usual: Range<u64>) -> Range<u64> {
 fn check(mode: Mode, is_multi_write: bool, usual: Range<u64>) {
     let (mut failed, mut operations) = (Vec::new(), 0);
     for seed in seeds(usual) {
-        let (history, problems) = run(Draw { seed, mode, is_multi_write });
+        let (history, problems) = run(RunParameters { seed, mode, is_multi_write });
         operations += history.records.len();
         if !problems.is_empty() {
             eprintln!("seed {seed} ({mode:?}, multi-write {is_multi_write}):\n  {}\n", problems.join("\n  "));
@@ -160,7 +163,7 @@ fn check(mode: Mode, is_multi_write: bool, usual: Range<u64>) {
     );
 }
 
-/// Seeds of each kind of run in CI.
+/// The seeds of each kind of run, unless `CHAOS_SEEDS` is set.
 const USUAL: Range<u64> = 0..30;
 
 #[test]
@@ -186,10 +189,10 @@ fn long_outages_with_many_write_regions_break_no_guarantee() {
 #[test]
 fn a_seed_replays_the_same_run() {
     for (mode, is_multi_write) in [(Mode::Gentle, false), (Mode::Rough, true)] {
-        let draw = Draw { seed: 1, mode, is_multi_write };
-        let (first, second) = (checks::digest(&run(draw).0), checks::digest(&run(draw).0));
+        let parameters = RunParameters { seed: 1, mode, is_multi_write };
+        let (first, second) = (checks::digest(&run(parameters).0), checks::digest(&run(parameters).0));
         assert!(first.lines().count() > 200, "a run is more than {} operations", first.lines().count());
         let differs = first.lines().zip(second.lines()).position(|(first, second)| first != second);
-        assert_eq!(differs, None, "{draw:?} differs between two runs from this line on");
+        assert_eq!(differs, None, "{parameters:?} differs between two runs from this line on");
     }
 }

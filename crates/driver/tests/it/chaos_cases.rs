@@ -18,11 +18,11 @@ async fn three_regions(is_multi_write: bool, delay: Duration) -> World {
     World::with(server, prefers_east()).await
 }
 
-/// Seed 4, one write region: West refuses everything, and the service moves the
-/// write region to North. A write under way was retried in West until its retries
-/// were used up, and was then reported as ambiguous.
+/// Seed 4, one write region: West refuses everything, and the service moves the write
+/// region to North. A write in progress was retried in West until its retries were spent,
+/// and was then reported as ambiguous.
 #[tokio::test(start_paused = true)]
-async fn a_write_under_way_follows_the_write_region() {
+async fn a_write_in_progress_follows_the_write_region() {
     let world = three_regions(false, Duration::ZERO).await;
     world.run(&world.write(Verb::Create, "1", "a")).await.unwrap();
     let offline = format!(r#"{{"region":"{WEST}","mode":"refuse"}}"#);
@@ -36,11 +36,11 @@ async fn a_write_under_way_follows_the_write_region() {
     assert_eq!(document(&world.run(&world.read("1")).await.unwrap())["stamp"], "b");
 }
 
-/// Seed 2, all regions take writes: East takes a write and goes offline before it is
-/// replicated. A read of that session tried the other regions and failed (404/1002)
-/// after a tenth of a second; replication is rarely that quick.
+/// Seed 2, all regions take writes: East takes a write and goes offline for clients before
+/// the write is replicated. A read of that session tried the other regions and failed
+/// (404/1002) after a tenth of a second; replication is rarely that fast.
 #[tokio::test(start_paused = true)]
-async fn a_session_whose_region_went_away_waits_for_replication() {
+async fn a_read_waits_for_replication_when_the_region_of_its_session_is_offline() {
     let world = three_regions(true, Duration::from_millis(400)).await;
     world.run(&world.write(Verb::Create, "1", "a")).await.unwrap();
     world.manage_region("regions/offline", EAST).await;
@@ -48,11 +48,11 @@ async fn a_session_whose_region_went_away_waits_for_replication() {
     assert_eq!(document(&read)["stamp"], "a");
 }
 
-/// Seed 124, all regions take writes: East refuses reads for a moment and takes
-/// writes. Each attempt of a read asked for everything that was written by then. The
-/// other regions had it a moment later, when the next attempt asked for more.
+/// Seed 124, all regions take writes: East refuses reads but takes writes. Each attempt of
+/// a read asked for all writes up to then. The other regions had those writes a moment
+/// later, but by then the next attempt asked for newer writes.
 #[tokio::test(start_paused = true)]
-async fn a_read_does_not_chase_the_writes_of_others() {
+async fn a_retried_read_does_not_ask_for_newer_writes() {
     let world = three_regions(true, Duration::from_millis(50)).await;
     world.run(&world.write(Verb::Create, "1", "a")).await.unwrap();
     world.fault(&format!(r#"{{"operation":"read_item","region":"{EAST}","status":503}}"#)).await;

@@ -10,7 +10,11 @@ use tokio::time::Instant;
 
 use crate::world::World;
 
-async fn within(driver: &Driver, operation: &Operation, timeout: Duration) -> Result<Response, Error> {
+async fn run_with_timeout(
+    driver: &Driver,
+    operation: &Operation,
+    timeout: Duration,
+) -> Result<Response, Error> {
     driver.execute(operation, &OperationOptions::default().with_timeout(timeout)).await
 }
 
@@ -19,10 +23,12 @@ async fn waiting_for_another_tasks_read_ends_with_the_operation() {
     let world = World::new().await;
     world.fault(r#"{"operation":"container","count":1,"delayMs":20000}"#).await;
     let (driver, read) = (world.driver.clone(), world.read("1"));
-    let patient = tokio::spawn(async move { within(&driver, &read, Duration::from_secs(60)).await });
+    let patient =
+        tokio::spawn(async move { run_with_timeout(&driver, &read, Duration::from_secs(60)).await });
     tokio::task::yield_now().await;
     let before = Instant::now();
-    let error = within(&world.driver, &world.read("1"), Duration::from_millis(300)).await.unwrap_err();
+    let error =
+        run_with_timeout(&world.driver, &world.read("1"), Duration::from_millis(300)).await.unwrap_err();
     assert_eq!((error.kind(), before.elapsed()), (ErrorKind::Timeout, Duration::from_millis(300)), "{error}");
     assert!(patient.await.unwrap().unwrap_err().is_not_found(), "the other task is not affected");
 }
@@ -32,10 +38,12 @@ async fn a_task_that_reads_metadata_may_be_cancelled() {
     let world = World::new().await;
     world.fault(r#"{"operation":"container","count":1,"delayMs":20000}"#).await;
     let (driver, read) = (world.driver.clone(), world.read("1"));
-    let leaving = tokio::spawn(async move { within(&driver, &read, Duration::from_secs(60)).await });
+    let cancelled =
+        tokio::spawn(async move { run_with_timeout(&driver, &read, Duration::from_secs(60)).await });
     tokio::time::sleep(Duration::from_millis(100)).await;
-    leaving.abort();
-    let error = within(&world.driver, &world.read("1"), Duration::from_millis(300)).await.unwrap_err();
+    cancelled.abort();
+    let error =
+        run_with_timeout(&world.driver, &world.read("1"), Duration::from_millis(300)).await.unwrap_err();
     assert!(error.is_not_found(), "{error:?}");
 }
 
@@ -44,12 +52,12 @@ async fn waiting_tasks_share_one_failure() {
     let world = World::new().await;
     world.fault(r#"{"operation":"container","status":400,"delayMs":50}"#).await;
     let before = world.requests("container").await;
-    let crowd = (0..20).map(|_| {
+    let tasks = (0..20).map(|_| {
         let (driver, read) = (world.driver.clone(), world.read("1"));
-        tokio::spawn(async move { within(&driver, &read, Duration::from_secs(60)).await })
+        tokio::spawn(async move { run_with_timeout(&driver, &read, Duration::from_secs(60)).await })
     });
-    for one in crowd.collect::<Vec<_>>() {
-        assert_eq!(one.await.unwrap().unwrap_err().status().unwrap().code, 400);
+    for task in tasks.collect::<Vec<_>>() {
+        assert_eq!(task.await.unwrap().unwrap_err().status().unwrap().code, 400);
     }
     assert_eq!(world.requests("container").await - before, 1);
     world.clear_faults().await;
@@ -68,8 +76,8 @@ async fn a_failed_read_of_metadata_reports_its_attempts() {
     );
 }
 
-/// The answer to the first attempt is lost. The second one is told that the
-/// container was recreated, and the new metadata cannot be read.
+/// The answer to the first attempt of a write is lost. The answer to the second attempt
+/// says that the container was recreated, and the new metadata cannot be read.
 #[tokio::test(start_paused = true)]
 async fn a_failed_read_of_metadata_does_not_hide_an_ambiguous_write() {
     let world = World::new().await;

@@ -20,8 +20,8 @@ use crate::world::{World, ada, document};
 /// The usual latency of a region.
 const USUAL_MS: u64 = 5;
 
-/// The breaker would avoid a slow region after a few reads; these tests are about
-/// the hedge itself.
+/// Without a breaker, which would avoid a slow region after a few reads: these tests are
+/// about hedging alone.
 fn without_breaker() -> DriverOptions {
     prefers_east().with_circuit_breaker(CircuitBreakerOptions::default().with_enabled(false))
 }
@@ -90,7 +90,7 @@ async fn one_slow_region_does_not_raise_the_tail_latency() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lastingly_slow_region_is_not_asked_first_for_long() {
+async fn a_region_that_stays_slow_is_soon_not_asked_first() {
     let world = with_an_order(prefers_east()).await;
     read_many(&world, 50).await;
     slow_east(&world).await;
@@ -101,7 +101,7 @@ async fn a_lastingly_slow_region_is_not_asked_first_for_long() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_threshold_follows_a_shift_of_all_regions() {
+async fn the_threshold_rises_when_all_regions_become_slower() {
     let world = with_an_order(without_breaker()).await;
     read_many(&world, 200).await;
     // All regions become slower, as when the client moves to another continent. At
@@ -117,7 +117,7 @@ async fn the_threshold_follows_a_shift_of_all_regions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_healthy_region_gets_next_to_no_second_requests() {
+async fn hedging_adds_almost_no_requests_while_all_regions_work() {
     let world = with_an_order(prefers_east()).await;
     read_many(&world, 100).await;
     let before = world.requests("read_item").await;
@@ -143,9 +143,9 @@ async fn hedging_can_be_turned_off_and_fixed_per_operation() {
     assert!(count == 1 && elapsed < Duration::from_millis(150), "{count} {elapsed:?}");
 }
 
-/// The first leg of a replacement is slow, the second goes to a region that has
-/// not heard of the document. Its 404 was the caller's answer, while the first
-/// leg replaced the document, or was about to.
+/// A defect: the primary leg of a replace is slow, and the alternate leg goes to a region
+/// that does not have the document yet. The caller got the 404 of the alternate leg, while
+/// the primary leg replaced the document.
 #[tokio::test(start_paused = true)]
 async fn a_hedged_write_is_not_refused_by_a_region_that_is_behind() {
     let world = three_regions(true, without_breaker()).await;
@@ -162,7 +162,7 @@ async fn a_hedged_write_is_not_refused_by_a_region_that_is_behind() {
     let replace = world.write(Verb::Replace, "1", "b");
     let response = world.driver.execute(&replace, &options).await.unwrap();
     assert_eq!(hedges(&response), 1, "{}", response.diagnostics);
-    // The first leg's answer is lost, so the write is ambiguous and not refused.
+    // The answer to the primary leg is lost, so the write is ambiguous and not refused.
     world.fault(&rule(r#","drop":"after""#)).await;
     let options = options.with_failovers_max(0);
     let error = world.driver.execute(&world.write(Verb::Replace, "1", "c"), &options).await.unwrap_err();
@@ -194,7 +194,7 @@ async fn a_second_region_that_lacks_metadata_does_not_win() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_hidden_by_a_hedge_still_counts() {
+async fn a_failed_leg_counts_though_the_other_leg_answered() {
     let options = OperationOptions::default().with_hedging(Hedging::Fixed(Duration::from_millis(20)));
     let world = with_an_order(prefers_east().with_operation(options)).await;
     world.clear_faults().await;

@@ -9,7 +9,7 @@ mod credentials;
 mod hedging;
 mod multi_region;
 mod pipeline;
-mod region_marks;
+mod region_health;
 mod telemetry;
 mod transport;
 mod transport_deadlines;

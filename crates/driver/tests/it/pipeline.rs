@@ -1,6 +1,6 @@
-//! Whole operations against the real engine in process, with injected faults: what
-//! is retried, what is resolved and what is reported. The clock is tokio's and
-//! paused.
+//! Operations against the real engine in one process, with injected faults: which
+//! failures are retried, which ambiguous writes are resolved, and which errors the caller
+//! gets. The clock is tokio's and paused.
 
 use std::time::Duration;
 
@@ -51,7 +51,11 @@ async fn every_throttled_answer_is_counted_and_a_lost_one_has_an_activity_id() {
     let error = world.driver.execute(&world.read("1"), &once).await.unwrap_err();
     assert!(error.is_throttled());
     let attempt = error.diagnostics().attempts().next().unwrap();
-    assert_eq!((attempt.throttled, attempt.charge.is_some()), (2, true), "the last one too");
+    assert_eq!(
+        (attempt.throttled, attempt.charge.is_some()),
+        (2, true),
+        "the last throttled answer counts too"
+    );
     world.clear_faults().await;
     world.fault(r#"{"operation":"read_item","count":1,"drop":"after"}"#).await;
     let error = world.run(&world.read("1")).await.unwrap_err();
@@ -95,7 +99,7 @@ async fn transient_refusals_are_retried() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lasting_outage_ends_within_its_budget() {
+async fn an_operation_in_a_lasting_outage_ends_after_three_retries() {
     let world = World::new().await;
     world.run(&world.write(Verb::Create, "1", "a")).await.unwrap();
     world.fault(r#"{"operation":"read_item","status":503}"#).await;
@@ -116,7 +120,7 @@ async fn a_lost_create_is_found_by_its_witness() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_create_lost_to_another_is_refused_and_not_ambiguous() {
+async fn a_create_of_an_id_that_exists_is_refused_and_not_ambiguous() {
     let world = World::new().await;
     world.run(&world.write(Verb::Create, "1", "theirs")).await.unwrap();
     world.fault(r#"{"operation":"create_item","count":1,"drop":"before"}"#).await;
@@ -201,7 +205,7 @@ async fn an_operation_ends_by_its_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_split_is_not_noticed_by_point_operations() {
+async fn point_reads_succeed_after_a_split() {
     let world = World::new().await;
     for name in 0..20 {
         let body = format!(r#"{{"id":"x","customer":"c{name}"}}"#);
@@ -234,8 +238,8 @@ async fn a_recreated_container_is_recognised() {
     }
     world.delete_container().await;
     world.create_container().await;
-    // The session of the old container is ahead of the new one's log. Requests must
-    // not ask for it.
+    // The session of the old container is ahead of the new container. Requests must not
+    // send its session token.
     let absent = world.run(&world.read("1")).await.unwrap_err();
     assert!(absent.is_not_found(), "{absent:?}");
     let created = world.run(&world.write(Verb::Create, "1", "new")).await.unwrap();

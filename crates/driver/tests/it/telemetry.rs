@@ -1,5 +1,5 @@
-//! Each operation is reported once, even with retries, and a driver counts as an
-//! active instance until it is dropped.
+//! Each operation is reported once, even with retries. A driver counts as an active
+//! instance until it is dropped.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,15 +11,15 @@ use crate::world::World;
 
 /// Which histograms and gauges were given values, by name and operation.
 #[derive(Clone, Default)]
-struct Seen(Arc<Mutex<Vec<String>>>);
+struct RecordedSeries(Arc<Mutex<Vec<String>>>);
 
-struct Series(Seen, String);
+struct SeriesHandle(RecordedSeries, String);
 
-impl Seen {
-    fn series(&self, key: &Key) -> Arc<Series> {
+impl RecordedSeries {
+    fn series(&self, key: &Key) -> Arc<SeriesHandle> {
         let operation = key.labels().find(|label| label.key() == "db.operation.name");
         let operation = operation.map_or("", |label| label.value());
-        Arc::new(Series(self.clone(), format!("{} {operation}", key.name())))
+        Arc::new(SeriesHandle(self.clone(), format!("{} {operation}", key.name())))
     }
 
     fn count(&self, text: &str) -> usize {
@@ -27,13 +27,13 @@ impl Seen {
     }
 }
 
-impl HistogramFn for Series {
+impl HistogramFn for SeriesHandle {
     fn record(&self, _: f64) {
         self.0.0.lock().unwrap().push(self.1.clone());
     }
 }
 
-impl GaugeFn for Series {
+impl GaugeFn for SeriesHandle {
     fn increment(&self, _: f64) {
         self.0.0.lock().unwrap().push(format!("{}up", self.1));
     }
@@ -45,7 +45,7 @@ impl GaugeFn for Series {
     fn set(&self, _: f64) {}
 }
 
-impl Recorder for Seen {
+impl Recorder for RecordedSeries {
     fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
     fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
     fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
@@ -64,8 +64,8 @@ impl Recorder for Seen {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_operation_is_measured_once_whatever_it_took() {
-    let seen = Seen::default();
+async fn an_operation_with_retries_is_measured_once() {
+    let seen = RecordedSeries::default();
     let _guard = metrics::set_default_local_recorder(&seen);
     let world = World::new().await;
     world.run(&world.write(Verb::Create, "1", "a")).await.unwrap();

@@ -1,5 +1,5 @@
-//! The default transport: which protocol it uses, on how many connections, and that
-//! they end with it.
+//! The default transport: which protocol it uses, on how many connections, and that the
+//! connections end with the transport.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -189,7 +189,7 @@ async fn a_dropped_request_ends_its_stream_and_not_the_connection() {
     })
     .await;
     let transport = transport();
-    let abandoned = tokio::time::timeout(SOON, transport.send(peer.get())).await;
+    let abandoned = tokio::time::timeout(SHORT_TIMEOUT, transport.send(peer.get())).await;
     assert!(abandoned.is_err());
     let (first, stream) = reset.recv().await.unwrap();
     assert_eq!(first, Some(stream));
@@ -235,17 +235,17 @@ async fn no_task_is_left_when_the_transport_is_dropped() {
     let before = tasks();
     for number in 1..=3 {
         let transport = transport();
-        let sent = transport.send(if number < 3 { peer.get() } else { peer.get_soon() }).await;
+        let sent = transport.send(if number < 3 { peer.get() } else { peer.get_with_short_deadline() }).await;
         assert_eq!(sent.is_ok(), number < 3);
         assert!(tasks() > before + 1, "the transport's tasks and the peer's");
         drop(transport);
         assert_eq!(ends.recv().await.unwrap(), number);
-        until_tasks_are(before).await;
+        wait_for_task_count(before).await;
     }
 }
 
 #[test]
-fn a_transport_is_made_without_a_runtime_and_survives_the_ends_of_several() {
+fn a_transport_is_made_without_a_runtime_and_outlives_several_runtimes() {
     let transport = transport();
     let host = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let peer = host.block_on(Peer::start("https", |number, stream| async move {
@@ -257,13 +257,13 @@ fn a_transport_is_made_without_a_runtime_and_survives_the_ends_of_several() {
     }));
     for number in 1..=3 {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let request = if number == 2 { peer.get_soon() } else { peer.get() };
+        let request = if number == 2 { peer.get_with_short_deadline() } else { peer.get() };
         assert_eq!(runtime.block_on(transport.send(request)).is_ok(), number != 2);
         assert_eq!(peer.connections(), number);
     }
 }
 
-/// Runs itself in another process with the variable set, because the environment
+/// The test runs itself in another process with the variable set, because the environment
 /// belongs to the whole process.
 #[tokio::test]
 async fn the_authority_in_ssl_cert_file_is_trusted() {

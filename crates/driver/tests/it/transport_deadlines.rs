@@ -18,9 +18,9 @@ async fn the_deadline_holds_while_connecting() {
         tokio::io::copy(&mut { stream }, &mut tokio::io::sink()).await.unwrap();
     })
     .await;
-    let failure = transport().send(peer.get_soon()).await.unwrap_err();
+    let failure = transport().send(peer.get_with_short_deadline()).await.unwrap_err();
     check(&failure, FailureKind::Connect, Sent::No);
-    let impatient = trusting().with_connect_timeout(SOON);
+    let impatient = trusting().with_connect_timeout(SHORT_TIMEOUT);
     let failure = HttpTransport::new(impatient).unwrap().send(peer.get()).await.unwrap_err();
     check(&failure, FailureKind::Connect, Sent::No);
 }
@@ -48,7 +48,7 @@ async fn a_request_that_times_out_does_not_end_the_connect_for_others() {
     .await;
     let transport = transport();
     let (patient, ()) = tokio::join!(transport.send(peer.get()), async {
-        let failure = transport.send(peer.get_soon()).await.unwrap_err();
+        let failure = transport.send(peer.get_with_short_deadline()).await.unwrap_err();
         check(&failure, FailureKind::Connect, Sent::No);
         go.send(()).unwrap();
     });
@@ -58,14 +58,14 @@ async fn a_request_that_times_out_does_not_end_the_connect_for_others() {
 
 #[tokio::test]
 async fn the_deadline_holds_while_waiting_for_the_head() {
-    let http2 = Peer::start("http", |_, stream| serve_http2(stream, 100, never)).await;
+    let http2 = Peer::start("http", |_, stream| serve_http2(stream, 100, never_answer)).await;
     let http1 = Peer::start("https", |_, stream| async {
         let mut stream = accept_tls(stream, &["http/1.1"]).await;
         tokio::io::copy(&mut stream, &mut tokio::io::sink()).await.unwrap();
     })
     .await;
     for peer in [http2, http1] {
-        let failure = transport().send(peer.get_soon()).await.unwrap_err();
+        let failure = transport().send(peer.get_with_short_deadline()).await.unwrap_err();
         check(&failure, FailureKind::Timeout, Sent::Unknown);
     }
 }
@@ -89,14 +89,14 @@ async fn the_deadline_holds_while_reading_the_body() {
     })
     .await;
     for peer in [http2, http1] {
-        let failure = transport().send(peer.get_soon()).await.unwrap_err();
+        let failure = transport().send(peer.get_with_short_deadline()).await.unwrap_err();
         check(&failure, FailureKind::Timeout, Sent::Yes);
     }
 }
 
 #[tokio::test]
 async fn a_request_that_waits_for_a_stream_until_its_deadline_was_not_sent() {
-    let http2 = Peer::start("http", |_, stream| serve_http2(stream, 1, never)).await;
+    let http2 = Peer::start("http", |_, stream| serve_http2(stream, 1, never_answer)).await;
     let http1 = Peer::start("https", |_, stream| async {
         let mut stream = accept_tls(stream, &["http/1.1"]).await;
         tokio::io::copy(&mut stream, &mut tokio::io::sink()).await.unwrap();
@@ -110,8 +110,16 @@ async fn a_request_that_waits_for_a_stream_until_its_deadline_was_not_sent() {
             async move { transport.send(request).await }
         });
         // By then the connection is open and its limit is known.
-        check(&transport.send(peer.get_soon()).await.unwrap_err(), FailureKind::Timeout, Sent::No);
-        check(&transport.send(peer.get_soon()).await.unwrap_err(), FailureKind::Timeout, Sent::No);
+        check(
+            &transport.send(peer.get_with_short_deadline()).await.unwrap_err(),
+            FailureKind::Timeout,
+            Sent::No,
+        );
+        check(
+            &transport.send(peer.get_with_short_deadline()).await.unwrap_err(),
+            FailureKind::Timeout,
+            Sent::No,
+        );
         assert!(!first.is_finished());
         first.abort();
     }

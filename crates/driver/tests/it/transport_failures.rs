@@ -110,8 +110,8 @@ async fn a_request_beyond_goaway_was_not_sent_and_the_next_one_goes_to_a_fresh_c
     check_second_succeeds(&peer, 2).await;
 }
 
-/// The first request was not sent. The second one is answered, when the peer has
-/// accepted this many connections.
+/// Checks that the first request was not sent, that the second one is answered, and that
+/// the peer has then accepted this many connections.
 async fn check_second_succeeds(peer: &Peer, connections: usize) {
     let transport = transport();
     let failure = transport.send(peer.post("body")).await.unwrap_err();
@@ -122,17 +122,17 @@ async fn check_second_succeeds(peer: &Peer, connections: usize) {
 
 #[tokio::test]
 async fn a_request_before_goaway_is_answered_and_the_next_one_goes_to_a_fresh_connection() {
-    let (told, tell) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let (hear, say) = (Arc::clone(&told), Arc::clone(&tell));
+    let (goaway_received, answer_allowed) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (wait_for_goaway, allow_answer) = (Arc::clone(&goaway_received), Arc::clone(&answer_allowed));
     let peer = Peer::start("http", move |number, stream| {
-        let (told, tell) = (Arc::clone(&told), Arc::clone(&tell));
+        let (goaway_received, answer_allowed) = (Arc::clone(&goaway_received), Arc::clone(&answer_allowed));
         async move {
             let mut frames = Frames::greet(stream).await;
             let stream = frames.request().await.unwrap();
             if number == 1 {
-                frames.go_away_heard(stream).await;
-                told.notify_one();
-                tell.notified().await;
+                frames.go_away_and_wait(stream).await;
+                goaway_received.notify_one();
+                answer_allowed.notified().await;
             }
             frames.ok(stream).await;
             frames.drain().await;
@@ -144,11 +144,11 @@ async fn a_request_before_goaway_is_answered_and_the_next_one_goes_to_a_fresh_co
         let (transport, request) = (Arc::clone(&transport), peer.get());
         async move { transport.send(request).await }
     });
-    hear.notified().await;
+    wait_for_goaway.notified().await;
     // The first connection still serves the first request, and no other.
     assert_eq!(transport.send(peer.get()).await.unwrap().status().as_u16(), 200);
     assert_eq!(peer.connections(), 2);
-    say.notify_one();
+    allow_answer.notify_one();
     assert_eq!(first.await.unwrap().unwrap().status().as_u16(), 200);
 }
 
@@ -191,7 +191,7 @@ async fn a_connection_that_died_idle_is_replaced_by_the_next_request() {
             assert_eq!(transport.send(peer.get()).await.unwrap().status().as_u16(), 200);
             assert_eq!(peer.connections(), number);
             // The connection's task ends when the client has noticed its end.
-            until_tasks_are(idle).await;
+            wait_for_task_count(idle).await;
         }
     }
 }
@@ -210,18 +210,18 @@ async fn a_silent_peer_is_noticed_by_its_missing_pongs() {
     let begun = Instant::now();
     let failure = HttpTransport::new(options).unwrap().send(peer.get()).await.unwrap_err();
     check(&failure, FailureKind::Closed, Sent::Unknown);
-    assert!(begun.elapsed() < PLENTY / 2);
+    assert!(begun.elapsed() < LONG_TIMEOUT / 2);
 }
 
-/// Connections end in every way and at any moment, under load on several threads. A
-/// request that is reported as unsent has not arrived, and an answered one has.
+/// Connections end in several ways and at any moment, under load on several threads. A
+/// request that is reported as not sent has not arrived, and an answered request has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_request_reported_as_unsent_never_arrives() {
     const REQUESTS: usize = 4000;
     let seen = Arc::new(Mutex::new(HashSet::new()));
-    let book = Arc::clone(&seen);
+    let peer_seen = Arc::clone(&seen);
     let peer = Peer::start("http", move |number, stream| {
-        let seen = Arc::clone(&book);
+        let seen = Arc::clone(&peer_seen);
         async move {
             let Ok(mut connection) = h2::server::handshake(stream).await else { return };
             // Each connection ends after some requests: by a drop, by an abrupt

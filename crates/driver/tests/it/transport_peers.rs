@@ -23,11 +23,12 @@ use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// Far more than anything here takes.
-pub(crate) const PLENTY: Duration = Duration::from_secs(30);
+/// Far longer than any request of these tests takes.
+pub(crate) const LONG_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Long enough for a request to reach its stage, short enough to wait for.
-pub(crate) const SOON: Duration = Duration::from_millis(300);
+/// Long enough for a request to be connected and sent, and short enough for a test to wait
+/// until it has passed.
+pub(crate) const SHORT_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// A listening peer.
 pub(crate) struct Peer {
@@ -73,13 +74,13 @@ impl Peer {
             target: PathAndQuery::from_static("/"),
             headers: HeaderMap::new(),
             body: Bytes::new(),
-            deadline: (Instant::now() + PLENTY).into_std(),
+            deadline: (Instant::now() + LONG_TIMEOUT).into_std(),
         }
     }
 
     /// A GET request with a short deadline.
-    pub(crate) fn get_soon(&self) -> Request {
-        Request { deadline: (Instant::now() + SOON).into_std(), ..self.get() }
+    pub(crate) fn get_with_short_deadline(&self) -> Request {
+        Request { deadline: (Instant::now() + SHORT_TIMEOUT).into_std(), ..self.get() }
     }
 
     /// A request with a body.
@@ -132,7 +133,7 @@ pub(crate) fn tasks() -> usize {
 }
 
 /// Waits until no more tasks than that are alive.
-pub(crate) async fn until_tasks_are(count: usize) {
+pub(crate) async fn wait_for_task_count(count: usize) {
     while tasks() > count {
         tokio::task::yield_now().await;
     }
@@ -191,11 +192,12 @@ pub(crate) async fn echo((request, mut respond): Exchange) {
 }
 
 /// Never answers a request.
-pub(crate) async fn never((_request, _respond): Exchange) {
+pub(crate) async fn never_answer((_request, _respond): Exchange) {
     std::future::pending::<()>().await;
 }
 
-/// HTTP/2 frames, written by hand, for what no library would send.
+/// An HTTP/2 connection whose frames the test writes itself, to send what no library
+/// would send.
 pub(crate) struct Frames<T>(T);
 
 /// The fields of a frame that the tests use.
@@ -257,7 +259,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Frames<T> {
         Some(Frame { kind: head[3], flags: head[4], stream })
     }
 
-    /// Waits for the next request; its stream.
+    /// Waits for the next request, and returns its stream.
     pub(crate) async fn request(&mut self) -> Option<u32> {
         loop {
             let frame = self.next().await?;
@@ -272,9 +274,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Frames<T> {
         while self.next().await.is_some() {}
     }
 
-    /// Says that nothing after `last` was or will be processed, and waits until
-    /// the client has heard it.
-    pub(crate) async fn go_away_heard(&mut self, last: u32) {
+    /// Sends GOAWAY: no stream after `last` was or will be processed. Waits until the
+    /// client has received it.
+    pub(crate) async fn go_away_and_wait(&mut self, last: u32) {
         self.go_away(last).await;
         self.send(PING, 0, 0, b"heard it").await;
         loop {
@@ -285,7 +287,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Frames<T> {
         }
     }
 
-    /// Says that nothing after `last` was or will be processed.
+    /// Sends GOAWAY: no stream after `last` was or will be processed.
     pub(crate) async fn go_away(&mut self, last: u32) {
         let mut payload = Vec::from(last.to_be_bytes());
         payload.extend_from_slice(&0u32.to_be_bytes());

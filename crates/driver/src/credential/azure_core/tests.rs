@@ -47,7 +47,7 @@ async fn authorize(credential: &Credential) -> Result<HeaderValue, Error> {
 }
 
 #[tokio::test]
-async fn a_credential_of_azure_core_gives_its_token_once_until_it_is_old() {
+async fn a_token_of_azure_core_is_fetched_once_and_cached() {
     let identity = Arc::new(Identity::default());
     let credential = Credential::azure(identity.clone());
     for _ in 0..3 {

@@ -22,7 +22,7 @@ enum Step {
     Failure {
         after: u64,
     },
-    /// Never answers.
+    /// The source never answers.
     Silence,
 }
 
@@ -93,7 +93,7 @@ async fn advance(seconds: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_is_fetched_once_by_many_and_then_kept() {
+async fn many_requests_share_one_fetch_and_the_token_is_cached() {
     let source = Scripted::new([Step::Token { after: 2, lifetime: 3600 }]);
     let cache = Arc::new(TokenCache::new(source.clone()));
     for token in twenty_requests(&cache).await {
@@ -117,7 +117,7 @@ async fn waiting_requests_share_a_failure_that_is_not_cached() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_old_token_is_renewed_while_it_is_in_use() {
+async fn a_token_due_for_renewal_stays_in_use_until_it_is_renewed() {
     let source = Scripted::new([HOUR, Step::Token { after: 7, lifetime: 7200 }]);
     let cache = TokenCache::new(source.clone());
     assert_eq!(token_in(&cache).await.unwrap(), "token-1");
@@ -126,7 +126,7 @@ async fn an_old_token_is_renewed_while_it_is_in_use() {
         assert_eq!(token_in(&cache).await.unwrap(), "token-1");
         advance(1).await;
     }
-    assert_eq!(source.count(), 2, "one renewal for all of them");
+    assert_eq!(source.count(), 2, "all requests share one renewal");
     advance(5).await;
     assert_eq!(token_in(&cache).await.unwrap(), "token-2");
 }
@@ -147,7 +147,7 @@ async fn a_failed_renewal_keeps_the_valid_token_and_is_tried_again_after_a_pause
     assert_eq!(token_in(&cache).await.unwrap(), "token-1");
     settle().await;
     assert_eq!(source.count(), 3, "the pause is over");
-    // The third fetch never answers. After its timeout and a pause comes the fourth.
+    // The third fetch never ends. The fourth one begins after its timeout and a pause.
     advance(31).await;
     advance(31).await;
     token_in(&cache).await.unwrap();
@@ -156,7 +156,7 @@ async fn a_failed_renewal_keeps_the_valid_token_and_is_tried_again_after_a_pause
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_ended_token_is_never_sent() {
+async fn an_expired_token_is_never_sent() {
     let source = Scripted::new([HOUR, Step::Failure { after: 0 }, Step::Failure { after: 0 }, HOUR]);
     let cache = TokenCache::new(source.clone());
     token_in(&cache).await.unwrap();
@@ -189,7 +189,7 @@ async fn a_renewal_ends_with_its_cache() {
     assert_eq!((source.count(), Arc::strong_count(&source)), (2, 3));
     drop(cache);
     settle().await;
-    assert_eq!(Arc::strong_count(&source), 1, "the task let go of the source");
+    assert_eq!(Arc::strong_count(&source), 1, "the renewal task dropped its source");
 }
 
 #[tokio::test(start_paused = true)]
@@ -208,7 +208,7 @@ async fn each_scope_has_its_token_and_scopes_are_bounded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ages_follow_both_clocks() {
+async fn a_token_ages_by_tokios_clock_and_by_the_wall_clock() {
     let (now, unix) = (Instant::now(), 1_000_000);
     let seconds = Duration::from_secs;
     let cached = |lifetime: u64| {
@@ -222,7 +222,7 @@ async fn ages_follow_both_clocks() {
         (3300, 3300, TokenAge::RenewalDue),
         (3599, 3599, TokenAge::RenewalDue),
         (3600, 3600, TokenAge::Expired),
-        // A machine that slept: only one of the clocks went on.
+        // A machine that slept: only one of the clocks advanced.
         (10, 3600, TokenAge::Expired),
         (3600, 10, TokenAge::Expired),
     ] {

@@ -19,7 +19,7 @@ fn text(header: Option<HeaderValue>) -> String {
     header.map_or(String::new(), |value| value.to_str().unwrap().to_owned())
 }
 
-/// Records the tokens one after the other; then the compound token is `expected`.
+/// Records the tokens one after the other, and checks the compound token.
 fn check(tokens: &[&str], expected: &str) {
     let sessions = Sessions::default();
     tokens.iter().for_each(|token| sessions.record(token, None));
@@ -63,7 +63,7 @@ fn tokens_that_do_not_parse_are_ignored() {
 }
 
 #[test]
-fn a_token_without_news_changes_nothing() {
+fn a_token_that_is_not_newer_changes_nothing() {
     let sessions = Sessions::default();
     sessions.record("0:1#9#1=5#2=3,1:-1#4", None);
     let before = sessions.map.load_full();
@@ -87,9 +87,8 @@ fn a_token_without_news_changes_nothing() {
     }
 }
 
-/// The comparison without a copy must agree with parsing and comparing.
 #[test]
-fn the_quick_comparison_agrees_with_the_thorough_one() {
+fn comparing_a_token_without_a_copy_agrees_with_parsing_it() {
     let mut random = fastrand::Rng::with_seed(7);
     let mut token = || {
         let mut text = format!("{}#{}", random.i64(-1..3), random.u64(0..4));
@@ -98,18 +97,18 @@ fn the_quick_comparison_agrees_with_the_thorough_one() {
         }
         text
     };
-    let mut news = 0;
+    let mut newer = 0;
     for _ in 0..20_000 {
         let (known, other) = (Progress::parse(&token()).unwrap(), token());
         let expected = !known.covers(&Progress::parse(&other).unwrap());
         assert_eq!(is_ahead(&other, &known), expected, "{other} against {known}");
-        news += u32::from(expected);
+        newer += u32::from(expected);
     }
-    assert!((2_000..18_000).contains(&news), "{news}");
+    assert!((2_000..18_000).contains(&newer), "{newer}");
 }
 
 #[test]
-fn a_child_is_asked_for_what_was_seen_of_all_its_ancestors() {
+fn a_request_to_a_child_range_asks_for_the_progress_of_all_its_ancestors() {
     let sessions = Sessions::default();
     sessions.record("0:-1#50,2:-1#60", None);
     let child = range("3", &["0", "2"]);
@@ -130,19 +129,19 @@ fn a_child_is_asked_for_what_was_seen_of_all_its_ancestors() {
 }
 
 #[test]
-fn a_merged_range_is_asked_for_what_was_seen_of_both() {
+fn a_request_to_a_merged_range_asks_for_the_progress_of_both_parents() {
     let sessions = Sessions::default();
     sessions.record("0:1#50#1=40#2=9,1:1#45#1=43#3=7", None);
     assert_eq!(text(sessions.header_for(&range("2", &["0", "1"]))), "2:1#50#1=43#2=9#3=7");
 }
 
 #[test]
-fn ranges_that_are_gone_are_replaced_by_their_children() {
+fn ranges_that_no_longer_exist_are_replaced_by_their_children() {
     let (sessions, ranges) = (Sessions::default(), split_twice());
     sessions.record("0:-1#50,2:-1#60", None);
     sessions.record("4:-1#61", Some(&ranges));
     assert_eq!(text(sessions.compound()), "1:-1#50,3:-1#60,4:-1#61");
-    // A late answer of the parent counts for its children.
+    // A late answer of the parent raises the progress of its children.
     sessions.record("2:-1#62", Some(&ranges));
     assert_eq!(text(sessions.compound()), "1:-1#50,3:-1#62,4:-1#62");
     // A range that is newer than the known ranges stays.
@@ -152,7 +151,7 @@ fn ranges_that_are_gone_are_replaced_by_their_children() {
 }
 
 #[test]
-fn clearing_forgets_everything() {
+fn clear_removes_the_progress_of_all_ranges() {
     let sessions = Sessions::default();
     sessions.record("0:-1#50,1:-1#2", None);
     sessions.clear();
@@ -162,7 +161,7 @@ fn clearing_forgets_everything() {
 }
 
 #[test]
-fn memory_and_headers_are_bounded() {
+fn the_number_of_ranges_and_the_length_of_headers_are_bounded() {
     let sessions = Sessions::default();
     let many: Vec<String> = (0..RANGES_MAX + 100).map(|range| format!("{range}:-1#{range}")).collect();
     sessions.record(&many.join(","), None);
@@ -174,7 +173,7 @@ fn memory_and_headers_are_bounded() {
 }
 
 #[test]
-fn an_id_that_cannot_be_a_header_is_ignored() {
+fn a_range_id_that_cannot_be_a_header_is_ignored() {
     let sessions = Sessions::default();
     sessions.record("0:-1#5", None);
     assert_eq!(sessions.header_for(&range("1\n", &["0"])), None);

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_sample_counts_as_the_middle() {
+    fn an_invalid_jitter_sample_leaves_the_wait_unchanged() {
         for jitter in [f64::NAN, f64::INFINITY, -0.1, 1.1] {
             assert_eq!(BACKOFF.wait(0, jitter), Duration::from_millis(100), "{jitter}");
         }

@@ -27,7 +27,8 @@ use crate::routing::resolve::RouteTo;
 /// The waits between rounds over regions that are all unavailable. With one region
 /// and three failovers they are 1.75 s in all, enough for a connection or a process
 /// to come back.
-const UNAVAILABLE: Backoff = Backoff { first: Duration::from_millis(250), longest: Duration::from_secs(4) };
+const UNAVAILABLE_BACKOFF: Backoff =
+    Backoff { first: Duration::from_millis(250), longest: Duration::from_secs(4) };
 
 /// Retries over a new connection when the old one did not take the request. If the
 /// new connection does not take it either, the endpoint counts as unavailable.
@@ -36,7 +37,8 @@ const RECONNECTS_MAX: u32 = 1;
 /// The waits for replication to bring the writes of the session, which takes tens of
 /// milliseconds between regions. They begin once every region that may have those
 /// writes was asked.
-const SESSION: Backoff = Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(1) };
+const SESSION_BACKOFF: Backoff =
+    Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(1) };
 /// Retries of a read whose session a region does not have yet. One retry goes to the
 /// write region (or one to each other region, where all take writes). The other
 /// retries wait for replication, 1.5 to 2.5 s in all, which is longer than the usual
@@ -44,7 +46,8 @@ const SESSION: Backoff = Backoff { first: Duration::from_millis(100), longest: D
 const SESSION_RETRIES_USUAL: u32 = 5;
 
 /// The waits while another write of the same document is in progress.
-const RETRY_WITH: Backoff = Backoff { first: Duration::from_millis(10), longest: Duration::from_secs(1) };
+const RETRY_WITH_BACKOFF: Backoff =
+    Backoff { first: Duration::from_millis(10), longest: Duration::from_secs(1) };
 /// The longest random time that is added to each of these waits, so that two writers
 /// that failed at the same time do not retry at the same time.
 const RETRY_WITH_SALT_MAX: Duration = Duration::from_millis(5);
@@ -81,8 +84,8 @@ pub(crate) fn may_have_applied(profile: OperationProfile, ending: Ending<'_>, re
 
 fn finding(ending: Ending<'_>) -> Finding {
     match ending {
-        Ending::Answered { status, .. } => rules::answered(status),
-        Ending::Failed(failure) => rules::failed(failure),
+        Ending::Answered { status, .. } => rules::finding_for_status(status),
+        Ending::Failed(failure) => rules::finding_for_failure(failure),
     }
 }
 
@@ -182,15 +185,15 @@ impl Evaluation {
         if retries >= self.limits.session_retries_max.unwrap_or(usual) {
             return self.end();
         }
-        let after = SESSION.wait_after(other_region_retries, retries, self.jitter);
+        let after = SESSION_BACKOFF.wait_after(other_region_retries, retries, self.jitter);
         self.try_again(Budget::Session, after, route_to, Context::SessionRetry)
     }
 
     fn retry_with(self) -> Verdict {
         let spent = self.budgets.spent(Budget::RetryWith);
         let salt = RETRY_WITH_SALT_MAX.mul_f64(backoff::valid_sample(self.jitter));
-        let backoff = RETRY_WITH.without_jitter(spent.retries) + salt;
-        let after = self.hint().unwrap_or(backoff);
+        let backoff = RETRY_WITH_BACKOFF.without_jitter(spent.retries) + salt;
+        let after = self.requested_wait().unwrap_or(backoff);
         let waited = spent.waited.saturating_add(after);
         if spent.retries >= RETRY_WITH_RETRIES_MAX || waited > RETRY_WITH_WAIT_MAX {
             return self.end();
@@ -215,10 +218,11 @@ impl Evaluation {
             return self.end();
         }
         let other_regions = self.other_regions();
-        let backoff = UNAVAILABLE.wait_after(other_regions, retries, self.jitter);
+        let backoff = UNAVAILABLE_BACKOFF.wait_after(other_regions, retries, self.jitter);
         match other_regions {
             0 => {
-                let after = self.hint().map_or(backoff, |hint| hint.min(UNAVAILABLE.longest));
+                let after =
+                    self.requested_wait().map_or(backoff, |hint| hint.min(UNAVAILABLE_BACKOFF.longest));
                 self.try_again(Budget::Failover, after, RouteTo::Same, Context::Retry)
             }
             1..=u32::MAX => self.try_again(Budget::Failover, backoff, RouteTo::Next, Context::Failover),
@@ -243,7 +247,7 @@ impl Evaluation {
     }
 
     /// The wait that the service asks for. A wait of zero counts as none.
-    fn hint(self) -> Option<Duration> {
+    fn requested_wait(self) -> Option<Duration> {
         self.retry_after.filter(|wait| !wait.is_zero())
     }
 }

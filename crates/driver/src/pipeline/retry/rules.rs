@@ -85,7 +85,7 @@ pub(super) enum Finding {
 /// The finding for a status. The compiler checks that the ranges cover all
 /// numbers. Sub-statuses with a rule of their own come before the other
 /// sub-statuses of the same code.
-pub(super) fn answered(status: Status) -> Finding {
+pub(super) fn finding_for_status(status: Status) -> Finding {
     match status {
         Status { code: 0..=199, .. } => Finding::UnexpectedStatus,
         status::MULTI_STATUS | Status { code: 207, .. } => Finding::BatchRefused,
@@ -119,7 +119,7 @@ pub(super) fn answered(status: Status) -> Finding {
 }
 
 /// The finding for an attempt without an answer.
-pub(super) fn failed(failure: &Failure) -> Finding {
+pub(super) fn finding_for_failure(failure: &Failure) -> Finding {
     match (failure.sent, failure.kind) {
         (Sent::No, FailureKind::Connect | FailureKind::Tls) => Finding::Unreachable,
         // The timeout was spent waiting for room on an open connection.
@@ -219,7 +219,7 @@ budgets! {
 /// Retries while a write region moves, which takes seconds. The first retry does not
 /// wait: in most cases the move is over and only this client did not know of it.
 /// After 10 retries or 5 s the region's refusal is final.
-const FORBIDDEN: RetryPolicy = RetryPolicy {
+const FORBIDDEN_POLICY: RetryPolicy = RetryPolicy {
     budget: Budget::Forbidden,
     retries_max: 10,
     wait_max: Duration::from_secs(5),
@@ -232,7 +232,7 @@ const FORBIDDEN: RetryPolicy = RetryPolicy {
 /// Retries while a split, a merge or a move completes. The first retry does not
 /// wait: in most cases the change is complete and only this client's ranges were
 /// old. Eight retries take about 7 s, longer than the last phase of a split.
-const REROUTE: RetryPolicy = RetryPolicy {
+const REROUTE_POLICY: RetryPolicy = RetryPolicy {
     budget: Budget::Reroute,
     retries_max: 8,
     wait_max: Duration::MAX,
@@ -243,7 +243,7 @@ const REROUTE: RetryPolicy = RetryPolicy {
 };
 
 /// One retry shows whether the container was recreated or deleted.
-const OWNER_GONE: RetryPolicy = RetryPolicy { retries_max: 1, ..REROUTE };
+const OWNER_GONE_POLICY: RetryPolicy = RetryPolicy { retries_max: 1, ..REROUTE_POLICY };
 
 /// The rule for a finding.
 ///
@@ -264,27 +264,29 @@ pub(super) fn rule(finding: Finding, profile: OperationProfile, regions: Regions
         Finding::NotFound => Rule::new(Action::EndNotFound, Effects::partition_answered(regions)),
         Finding::RefusedByState => Rule::new(Action::EndRefused, Effects::partition_answered(regions)),
         Finding::Refused | Finding::Throttled => Rule::new(Action::End, Effects::NONE),
-        Finding::UnexpectedStatus => Rule::in_doubt(Action::End, Effects::NONE),
+        Finding::UnexpectedStatus => Rule::ambiguous(Action::End, Effects::NONE),
         // The region works; it only does not take writes.
         Finding::WriteForbidden if is_single_region_write => Rule::new(
-            Action::Retry(FORBIDDEN),
+            Action::Retry(FORBIDDEN_POLICY),
             Effects::account_and(Effect::EndpointFailed { needs_confirmation: true }),
         ),
-        Finding::WriteForbidden => Rule::new(Action::Retry(FORBIDDEN), Effects::one(Effect::RefreshAccount)),
+        Finding::WriteForbidden => {
+            Rule::new(Action::Retry(FORBIDDEN_POLICY), Effects::one(Effect::RefreshAccount))
+        }
         // If another region knows the account, this one is of no use.
         Finding::AccountUnknown => Rule::new(
-            Action::Retry(FORBIDDEN),
+            Action::Retry(FORBIDDEN_POLICY),
             Effects::account_and(Effect::EndpointFailed { needs_confirmation: true }),
         ),
         Finding::SessionNotAvailable => Rule::new(Action::RetrySession, Effects::NONE),
         Finding::OwnerGone if profile.is_data_plane => {
-            Rule::new(Action::Retry(OWNER_GONE), Effects::one(Effect::DiscardMetadata))
+            Rule::new(Action::Retry(OWNER_GONE_POLICY), Effects::one(Effect::DiscardMetadata))
         }
         Finding::OwnerGone => Rule::new(Action::End, Effects::NONE),
         Finding::ContainerReplaced => {
-            Rule::new(Action::Retry(REROUTE), Effects::one(Effect::DiscardMetadata))
+            Rule::new(Action::Retry(REROUTE_POLICY), Effects::one(Effect::DiscardMetadata))
         }
-        Finding::RangeMoved => Rule::new(Action::Retry(REROUTE), Effects::one(Effect::RefreshRanges)),
+        Finding::RangeMoved => Rule::new(Action::Retry(REROUTE_POLICY), Effects::one(Effect::RefreshRanges)),
         Finding::RetryWith => Rule::new(Action::RetryWith, Effects::NONE),
         Finding::ReplicaUnavailable => {
             Rule::new(Action::FailOver, Effects::partition_failed(profile, is_single_region_write))
@@ -293,19 +295,19 @@ pub(super) fn rule(finding: Finding, profile: OperationProfile, regions: Regions
         Finding::ServiceUnavailable | Finding::AnswerLost
             if is_single_region_write && profile.is_data_plane =>
         {
-            Rule::in_doubt(
+            Rule::ambiguous(
                 Action::FailOver,
                 Effects::account_and(Effect::PartitionFailed { needs_confirmation: true }),
             )
         }
         Finding::ServiceUnavailable | Finding::AnswerLost if is_single_region_write => {
-            Rule::in_doubt(Action::FailOver, Effects::one(Effect::RefreshAccount))
+            Rule::ambiguous(Action::FailOver, Effects::one(Effect::RefreshAccount))
         }
         Finding::ServiceUnavailable | Finding::AnswerLost => {
-            Rule::in_doubt(Action::FailOver, Effects::partition_failed(profile, false))
+            Rule::ambiguous(Action::FailOver, Effects::partition_failed(profile, false))
         }
         // The region may be at fault, or only this request.
-        Finding::ServiceFailed => Rule::in_doubt(Action::FailOver, Effects::partition_failed(profile, true)),
+        Finding::ServiceFailed => Rule::ambiguous(Action::FailOver, Effects::partition_failed(profile, true)),
         // A write region that is down may have been replaced by another one.
         Finding::Unreachable if is_single_region_write => Rule::new(
             Action::FailOver,
@@ -325,7 +327,7 @@ impl Rule {
     }
 
     /// The rule for an end that does not say whether a write was applied.
-    fn in_doubt(action: Action, effects: Effects) -> Self {
+    fn ambiguous(action: Action, effects: Effects) -> Self {
         Rule { action, may_have_applied: true, effects }
     }
 }

@@ -42,10 +42,10 @@ const THREE: [&str; 3] = ["West US", "East US", "North Europe"];
 fn before_the_account_is_read_there_is_only_the_configured_endpoint() {
     let account = bootstrap();
     assert_eq!(account.generation, 0);
-    for locations in [&account.reads, &account.writes] {
-        assert!(locations.len() == 1 && Arc::ptr_eq(&locations[0], &account.configured));
+    for locations in [&account.read_locations, &account.write_locations] {
+        assert!(locations.len() == 1 && Arc::ptr_eq(&locations[0], &account.configured_location));
     }
-    assert!(account.is_available(&account.configured.endpoint, Usage::Read));
+    assert!(account.is_available(&account.configured_location.endpoint, Usage::Read));
 }
 
 #[test]
@@ -68,32 +68,42 @@ fn preferred_regions_come_first_in_their_order() {
     ] {
         let writable: &[&str] = if is_multi_write { &THREE } else { &THREE[..1] };
         let account = read(&document(&THREE, writable, is_multi_write), &preferred, &bootstrap());
-        assert_eq!((names(&account.reads), names(&account.writes)), (reads, writes), "{preferred:?}");
+        assert_eq!(
+            (names(&account.read_locations), names(&account.write_locations)),
+            (reads, writes),
+            "{preferred:?}"
+        );
         assert_eq!((account.is_multi_write, account.generation), (is_multi_write, 1));
         assert_eq!(account.consistency, Consistency::BoundedStaleness);
-        assert_eq!(account.configured.endpoint, endpoint("https://a.example:443"));
+        assert_eq!(account.configured_location.endpoint, endpoint("https://a.example:443"));
         assert!(!account.is_hedging_disabled);
     }
 }
 
 #[test]
-fn sites_and_their_latencies_outlive_a_snapshot() {
+fn locations_and_their_latencies_outlive_a_snapshot() {
     let first = read(&document(&THREE, &THREE[..1], false), &[], &bootstrap());
     assert!(Arc::ptr_eq(
-        &first.reads[1],
-        &read(&document(&THREE, &THREE[..1], false), &["East US"], &first).reads[0]
+        &first.read_locations[1],
+        &read(&document(&THREE, &THREE[..1], false), &["East US"], &first).read_locations[0]
     ));
     let mut moved = document(&THREE, &THREE[1..2], false);
     moved["readableLocations"][0]["databaseAccountEndpoint"] = "https://elsewhere.example/".into();
     let second = read(&moved, &[], &first);
-    assert!(Arc::ptr_eq(&first.reads[2], &second.reads[2]));
-    assert!(Arc::ptr_eq(&second.reads[1], &second.writes[0]), "reads and writes share a region's location");
-    assert!(!Arc::ptr_eq(&first.reads[0], &second.reads[0]), "another endpoint is another location");
+    assert!(Arc::ptr_eq(&first.read_locations[2], &second.read_locations[2]));
+    assert!(
+        Arc::ptr_eq(&second.read_locations[1], &second.write_locations[0]),
+        "reads and writes share the location of a region"
+    );
+    assert!(
+        !Arc::ptr_eq(&first.read_locations[0], &second.read_locations[0]),
+        "another endpoint is another location"
+    );
     assert_eq!(second.generation, 2);
 }
 
 #[test]
-fn consistency_levels_read_and_the_unknown_is_session() {
+fn consistency_levels_are_parsed_and_an_unknown_level_counts_as_session() {
     for (level, expected) in [
         (json!("Strong"), Consistency::Strong),
         (json!("BoundedStaleness"), Consistency::BoundedStaleness),
@@ -117,26 +127,27 @@ fn the_service_can_switch_hedging_off() {
 }
 
 #[test]
-fn a_document_without_regions_is_refused_and_a_bad_address_costs_one_region() {
+fn a_document_without_regions_is_refused_and_a_region_with_a_bad_address_is_left_out() {
     for bad in ["", "[]", "nonsense", "{}", r#"{"readableLocations":[]}"#, r#"{"readableLocations":null}"#] {
         assert!(Account::from_properties(bad.as_bytes(), &[], &bootstrap()).is_err(), "{bad:?}");
     }
     let mut document = document(&["West US", "East US", "West US"], &[], false);
     document["readableLocations"][0]["databaseAccountEndpoint"] = "ftp://nowhere".into();
     let account = read(&document, &[], &bootstrap());
-    assert_eq!(names(&account.reads), ["East US", "West US"]);
+    assert_eq!(names(&account.read_locations), ["East US", "West US"]);
     assert!(
-        Arc::ptr_eq(&account.writes[0], &account.configured),
+        Arc::ptr_eq(&account.write_locations[0], &account.configured_location),
         "without a write region the configured endpoint is asked"
     );
     let twice = read(&super::tests::document(&["West US", "westus"], &["West US"], false), &[], &bootstrap());
-    assert_eq!(names(&twice.reads), ["West US"], "a region counts once");
+    assert_eq!(names(&twice.read_locations), ["West US"], "a region counts once");
 }
 
 #[test]
 fn time_alone_does_not_make_an_endpoint_available() {
     let account = read(&document(&THREE, &THREE, true), &[], &bootstrap());
-    let (west, east) = (account.reads[0].endpoint.clone(), account.reads[1].endpoint.clone());
+    let (west, east) =
+        (account.read_locations[0].endpoint.clone(), account.read_locations[1].endpoint.clone());
     let now = Instant::now();
     let marked = account.mark_unavailable(&west, Usage::Read, now, PERIOD);
     assert!(account.is_available(&west, Usage::Read), "the earlier snapshot stays as it was");
@@ -145,21 +156,24 @@ fn time_alone_does_not_make_an_endpoint_available() {
     assert!(marked.is_available(&east, Usage::Read));
     assert_eq!(marked.due_for_probe(now + PERIOD - Duration::from_millis(1)), []);
     assert_eq!(marked.due_for_probe(now + PERIOD), std::slice::from_ref(&west));
-    assert!(!marked.is_available(&west, Usage::Read), "due is not available");
+    assert!(
+        !marked.is_available(&west, Usage::Read),
+        "an endpoint that is due for a probe is still unavailable"
+    );
     assert!(marked.mark_available(&west).is_available(&west, Usage::Read));
     assert_eq!(marked.mark_available(&west).due_for_probe(now + PERIOD * 9), []);
 }
 
 #[test]
-fn a_later_failure_puts_the_probe_off() {
+fn a_later_failure_postpones_the_probe() {
     let account = bootstrap();
-    let configured = account.configured.endpoint.clone();
+    let configured = account.configured_location.endpoint.clone();
     let now = Instant::now();
     let marked = account.mark_unavailable(&configured, Usage::Read, now, PERIOD);
     let again = marked.mark_unavailable(&configured, Usage::Read, now + PERIOD, PERIOD);
     assert_eq!(again.due_for_probe(now + PERIOD), []);
     let both = again.mark_unavailable(&configured, Usage::Write, now + PERIOD * 2, PERIOD);
-    assert_eq!(both.due_for_probe(now + PERIOD * 2), [], "the later of its two marks counts");
+    assert_eq!(both.due_for_probe(now + PERIOD * 2), [], "the later of the two failures counts");
     assert_eq!(both.due_for_probe(now + PERIOD * 3), std::slice::from_ref(&configured), "one probe for both");
     let cleared = both.mark_available(&configured);
     assert!(
@@ -168,56 +182,60 @@ fn a_later_failure_puts_the_probe_off() {
 }
 
 #[test]
-fn reading_the_account_again_keeps_the_marks_of_endpoints_that_remain() {
+fn reading_the_account_again_keeps_endpoints_unavailable() {
     let now = Instant::now();
     let first = read(&document(&THREE, &THREE, true), &[], &bootstrap());
-    let [west, east, _] = [0, 1, 2].map(|place| first.reads[place].endpoint.clone());
+    let [west, east, _] = [0, 1, 2].map(|place| first.read_locations[place].endpoint.clone());
     let first = first.mark_unavailable(&west, Usage::Read, now, PERIOD);
     let first = first.mark_unavailable(&east, Usage::Write, now, PERIOD);
     let second = read(&document(&THREE[..1], &THREE[..1], false), &[], &first);
     assert!(!second.is_available(&west, Usage::Read));
-    assert_eq!(second.due_for_probe(now + PERIOD), [west], "the region that left is not probed");
+    assert_eq!(
+        second.due_for_probe(now + PERIOD),
+        [west],
+        "a region that the account no longer has is not probed"
+    );
 }
 
-/// The write region moved from West to East and, within the minute for which a region
-/// that refuses writes is avoided, back to West. Writes then tried every region but
-/// the one that the account had named.
+/// A defect: the write region moved from West to East and, within the minute for which
+/// a region that refuses writes is avoided, back to West. Writes then tried every region
+/// except West, the write region.
 #[test]
 fn a_region_that_becomes_the_write_region_is_no_longer_avoided_for_writes() {
     let now = Instant::now();
     let moved_to =
         |region: &str, previous: &Account| read(&document(&THREE, &[region], false), &[], previous);
     let first = moved_to("West US", &bootstrap());
-    let [west, east] = [0, 1].map(|place| first.reads[place].endpoint.clone());
+    let [west, east] = [0, 1].map(|place| first.read_locations[place].endpoint.clone());
     let second = moved_to("East US", &first);
     let marked = second.mark_unavailable(&west, Usage::Write, now, PERIOD);
     let marked = marked.mark_unavailable(&west, Usage::Read, now, PERIOD);
     let third = moved_to("West US", &marked);
     assert!(third.is_available(&west, Usage::Write));
-    assert!(!third.is_available(&west, Usage::Read), "the mark for reads stays");
+    assert!(!third.is_available(&west, Usage::Read), "West US stays unavailable for reads");
     let again = third.mark_unavailable(&west, Usage::Write, now, PERIOD);
     let again = again.mark_unavailable(&east, Usage::Write, now, PERIOD);
     let fourth = moved_to("West US", &again);
-    assert!(!fourth.is_available(&west, Usage::Write), "West US is not new as the write region");
+    assert!(!fourth.is_available(&west, Usage::Write), "West US was the write region before");
     assert!(!fourth.is_available(&east, Usage::Write));
 }
 
 #[test]
-fn an_emulator_behind_a_mapped_port_is_used_where_it_was_reached() {
+fn an_emulator_behind_a_mapped_port_keeps_its_configured_endpoint() {
     let previous = Account::bootstrap(endpoint("http://localhost:9000"));
     let inside = json!([{"name": "South Central US", "databaseAccountEndpoint": "http://172.17.0.2:8081/"}]);
     let account = read(&json!({"readableLocations": inside, "writableLocations": inside}), &[], &previous);
-    assert_eq!(account.reads[0].endpoint, previous.configured.endpoint);
-    assert_eq!(account.reads[0].region, Region::new("South Central US"));
-    assert!(Arc::ptr_eq(&account.reads[0], &account.writes[0]));
+    assert_eq!(account.read_locations[0].endpoint, previous.configured_location.endpoint);
+    assert_eq!(account.read_locations[0].region, Region::new("South Central US"));
+    assert!(Arc::ptr_eq(&account.read_locations[0], &account.write_locations[0]));
     let again = read(&json!({"readableLocations": inside, "writableLocations": inside}), &[], &account);
-    assert!(Arc::ptr_eq(&again.reads[0], &account.reads[0]));
+    assert!(Arc::ptr_eq(&again.read_locations[0], &account.read_locations[0]));
     let two = json!([location_json("West US"), location_json("East US")]);
     let several = read(&json!({"readableLocations": two, "writableLocations": [two[0]]}), &[], &previous);
     assert_eq!(
-        several.reads[0].endpoint,
+        several.read_locations[0].endpoint,
         endpoint("https://a-westus.example:443"),
-        "several regions are as they say"
+        "with several regions, the endpoints of the document are used"
     );
 }
 
@@ -242,7 +260,7 @@ fn suspect_and_unavailable_endpoints_are_asked_last() {
 }
 
 #[test]
-fn before_the_account_is_known_preferred_regions_are_asked_by_the_services_names() {
+fn before_the_account_is_read_preferred_regions_are_asked_at_their_usual_host_names() {
     let preferred = [Region::new("West US 2"), Region::new("northeurope")];
     let ask = |configured: &str| {
         let asked = Account::bootstrap(endpoint(configured)).locations_to_ask(&preferred, None);
@@ -254,6 +272,6 @@ fn before_the_account_is_known_preferred_regions_are_asked_by_the_services_names
          https://shop-northeurope.documents.azure.com:443"
     );
     for own in ["http://localhost:8081", "https://127.0.0.1:8081", "https://cosmos.example:443"] {
-        assert_eq!(ask(own), own, "only the service's own hosts are named so");
+        assert_eq!(ask(own), own, "only hosts of the service have regional host names");
     }
 }

@@ -73,7 +73,8 @@ impl Breaker {
         }
     }
 
-    pub(super) fn is_at_rest(&self) -> bool {
+    /// Whether nothing is counted and the breaker is closed, for reads and for writes.
+    pub(super) fn has_no_counts(&self) -> bool {
         self.read == UsageState::default() && self.write == UsageState::default()
     }
 

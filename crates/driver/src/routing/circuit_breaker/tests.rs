@@ -50,21 +50,23 @@ enum Step {
     LosesHedge(Usage),
     WinsHedge(Usage),
     Claims(Usage),
+    /// Waits for this many seconds.
     Waits(u64),
     RemovesStale,
     /// Checks the gates of reads and of writes.
     Has(Gate, Gate),
-    Forgotten,
+    /// Checks that there is no breaker.
+    HasNoBreaker,
 }
 
 use Gate::{Closed, Open, ProbeDue};
 use Step::*;
 use Usage::{Read, Write};
 
-/// Plays the steps without jitter.
-fn check(story: &[Step]) {
+/// Runs the steps without jitter.
+fn check(steps: &[Step]) {
     let (mut breakers, mut now) = (breakers(), Instant::now());
-    for (number, step) in story.iter().enumerate() {
+    for (number, step) in steps.iter().enumerate() {
         let next = match *step {
             Fails(usage) => breakers.failed(first().key(usage), now, 0.0),
             Works(usage) => breakers.succeeded(first().key(usage)),
@@ -78,11 +80,11 @@ fn check(story: &[Step]) {
             }
             Has(read, write) => {
                 let gates = [Read, Write].map(|usage| breakers.gate(first().key(usage), now));
-                assert_eq!(gates, [read, write], "step {number} of {story:?}");
+                assert_eq!(gates, [read, write], "step {number} of {steps:?}");
                 None
             }
-            Forgotten => {
-                assert!(breakers.is_empty(), "step {number} of {story:?}");
+            HasNoBreaker => {
+                assert!(breakers.is_empty(), "step {number} of {steps:?}");
                 None
             }
         };
@@ -92,7 +94,7 @@ fn check(story: &[Step]) {
 
 #[test]
 fn consecutive_failures_open_the_breaker() {
-    check(&[Forgotten, Fails(Read), Has(Closed, Closed), Fails(Read), Has(Open, Closed)]);
+    check(&[HasNoBreaker, Fails(Read), Has(Closed, Closed), Fails(Read), Has(Open, Closed)]);
     check(&[
         Fails(Write),
         Fails(Write),
@@ -108,15 +110,15 @@ fn consecutive_failures_open_the_breaker() {
 
 #[test]
 fn a_success_in_between_starts_the_count_again() {
-    check(&[Fails(Read), Works(Read), Forgotten, Fails(Read), Has(Closed, Closed)]);
+    check(&[Fails(Read), Works(Read), HasNoBreaker, Fails(Read), Has(Closed, Closed)]);
     check(&[Fails(Read), Works(Write), Fails(Read), Has(Open, Closed)]);
     let losses = [LosesHedge(Read); 4];
-    check(&[&losses[..], &[WinsHedge(Read), Forgotten], &losses[..], &[Has(Closed, Closed)]].concat());
-    check(&[&losses[..], &[Works(Read), Forgotten], &losses[..], &[Has(Closed, Closed)]].concat());
+    check(&[&losses[..], &[WinsHedge(Read), HasNoBreaker], &losses[..], &[Has(Closed, Closed)]].concat());
+    check(&[&losses[..], &[Works(Read), HasNoBreaker], &losses[..], &[Has(Closed, Closed)]].concat());
 }
 
 #[test]
-fn winning_a_hedge_does_not_excuse_failures() {
+fn winning_a_hedge_does_not_reset_the_failures() {
     check(&[Fails(Read), LosesHedge(Read), WinsHedge(Read), Fails(Read), Has(Open, Closed)]);
     check(&[Fails(Read), Fails(Read), WinsHedge(Read), Has(Open, Closed)]);
 }
@@ -129,10 +131,10 @@ fn failures_far_apart_are_not_consecutive() {
 }
 
 #[test]
-fn one_request_probes_after_a_while() {
+fn one_request_probes_after_five_seconds() {
     let opened = [Fails(Read), Fails(Read), Waits(4), Has(Open, Closed), Waits(1), Has(ProbeDue, Closed)];
     let claimed = [&opened[..], &[Claims(Read), Has(Open, Closed)]].concat();
-    check(&[&claimed[..], &[Works(Read), Forgotten]].concat());
+    check(&[&claimed[..], &[Works(Read), HasNoBreaker]].concat());
     // A single failed probe postpones the next probe: no threshold applies.
     let probe_fails =
         [Fails(Read), Has(Open, Closed), Waits(4), Has(Open, Closed), Waits(1), Has(ProbeDue, Closed)];
@@ -147,7 +149,7 @@ fn one_request_probes_after_a_while() {
 }
 
 #[test]
-fn one_of_two_requests_gets_the_probe() {
+fn only_one_request_can_claim_a_probe() {
     let now = Instant::now();
     let opened = breakers().failed(first().key(Read), now, 0.0).unwrap();
     let opened = opened.failed(first().key(Read), now, 0.0).unwrap();
@@ -179,7 +181,11 @@ fn two_containers_have_separate_breakers_for_their_range_0() {
     let now = Instant::now();
     let one = breakers().failed(first().key(Read), now, 0.0).unwrap();
     let one = one.failed(second().key(Read), now, 0.0).unwrap();
-    assert_eq!(one.gate(first().key(Read), now), Closed, "one failure each is not two of either");
+    assert_eq!(
+        one.gate(first().key(Read), now),
+        Closed,
+        "each container has one failure, and two are needed"
+    );
     assert_eq!(one.gate(second().key(Read), now), Closed);
     let two = one.failed(first().key(Read), now, 0.0).unwrap();
     assert_eq!(two.gate(first().key(Read), now), Open);
@@ -220,9 +226,17 @@ fn jitter_adds_at_most_half_to_the_wait() {
 }
 
 #[test]
-fn the_sweep_removes_old_counts() {
-    check(&[RemovesStale, Forgotten, Fails(Read), Waits(299), RemovesStale, Fails(Read), Has(Open, Closed)]);
-    check(&[Fails(Read), Waits(300), RemovesStale, Forgotten]);
+fn counts_that_are_too_old_are_removed() {
+    check(&[
+        RemovesStale,
+        HasNoBreaker,
+        Fails(Read),
+        Waits(299),
+        RemovesStale,
+        Fails(Read),
+        Has(Open, Closed),
+    ]);
+    check(&[Fails(Read), Waits(300), RemovesStale, HasNoBreaker]);
     // The counters of reads may be stale while those of writes are not.
     check(&[
         Fails(Read),
@@ -233,7 +247,7 @@ fn the_sweep_removes_old_counts() {
         Fails(Read),
         Has(Closed, Closed),
     ]);
-    // An open breaker waits for its probe, but not for ever: the partition may be gone.
+    // An open breaker that no request probes is removed: the partition may not exist any more.
     check(&[
         Fails(Read),
         Fails(Read),
@@ -242,7 +256,7 @@ fn the_sweep_removes_old_counts() {
         Has(ProbeDue, Closed),
         Waits(1),
         RemovesStale,
-        Forgotten,
+        HasNoBreaker,
     ]);
     check(&[Fails(Read), Fails(Read), Waits(604), Claims(Read), Waits(1), RemovesStale, Has(Open, Closed)]);
     let now = Instant::now();
@@ -258,7 +272,7 @@ fn a_breaker_that_is_switched_off_counts_nothing() {
 }
 
 #[test]
-fn a_full_table_drops_the_oldest_closed_breaker() {
+fn a_full_snapshot_drops_the_oldest_closed_breaker() {
     let start = Instant::now();
     let mut breakers = breakers();
     let place = |range: usize| PartitionInRegion::new("rid", &range.to_string(), WEST);

@@ -14,7 +14,8 @@ fn location(region: &str) -> Arc<Location> {
     Arc::new(Location::new(Region::new(region), Endpoint::parse("https://a.example").unwrap()))
 }
 
-/// One request each ten milliseconds for `span`; returns the time afterwards.
+/// Records a request to each location every ten milliseconds for `span`, with the given
+/// latencies in milliseconds. Returns the time afterwards.
 fn traffic(locations: &[(&Arc<Location>, u64)], from: Instant, span: Duration) -> Instant {
     let mut now = from;
     while now < from + span {
@@ -25,7 +26,7 @@ fn traffic(locations: &[(&Arc<Location>, u64)], from: Instant, span: Duration) -
 }
 
 #[test]
-fn buckets_are_close_together_and_hold_what_they_say() {
+fn buckets_are_narrow_and_contain_their_latencies() {
     let mut micros = 64.0f64;
     while micros < 8_000_000.0 {
         let elapsed = Duration::from_micros(micros as u64);
@@ -67,17 +68,21 @@ fn the_percentile_leaves_the_slowest_hundredth_out() {
 fn old_requests_do_not_count() {
     let (window, now) = (LatencyWindow::new(), Instant::now());
     (0..50).for_each(|_| window.record(now, millis(5)));
-    assert!(window.p99(now + SLICE * (SLICES as u32 - 1)).is_some());
-    assert_eq!(window.p99(now + SLICE * SLICES as u32), None);
-    window.record(now + SLICE * 1000, millis(5));
-    assert_eq!(window.p99(now + SLICE * 1000), None, "an old slice is emptied before it is used again");
+    assert!(window.p99(now + SLICE_LENGTH * (SLICE_COUNT as u32 - 1)).is_some());
+    assert_eq!(window.p99(now + SLICE_LENGTH * SLICE_COUNT as u32), None);
+    window.record(now + SLICE_LENGTH * 1000, millis(5));
+    assert_eq!(
+        window.p99(now + SLICE_LENGTH * 1000),
+        None,
+        "an old slice is emptied before it is used again"
+    );
 }
 
 #[test]
 fn a_slice_holds_nothing_of_its_earlier_use() {
     let (window, now) = (LatencyWindow::new(), Instant::now());
     (0..50).for_each(|_| window.record(now, millis(900)));
-    let round = now + SLICE * SLICES as u32;
+    let round = now + SLICE_LENGTH * SLICE_COUNT as u32;
     (0..50).for_each(|_| window.record(round, millis(5)));
     assert!(window.p99(round).unwrap() < millis(6));
     // A late answer does not empty the slice again.
@@ -90,13 +95,16 @@ fn under_load_only_the_last_seconds_count() {
     let (location, start) = (location("West US"), Instant::now());
     let now = traffic(&[(&location, 300)], start, Duration::from_secs(20));
     assert!(location.latency.p99(now).unwrap() >= millis(300));
-    let now = traffic(&[(&location, 5)], now, SLICE + Duration::from_secs(3));
+    let now = traffic(&[(&location, 5)], now, SLICE_LENGTH + Duration::from_secs(3));
     assert!(
         location.latency.p99(now).unwrap() < millis(6),
         "slow samples count for little more than a slice"
     );
     let now = traffic(&[(&location, 300)], now, millis(100));
-    assert!(location.latency.p99(now + PERCENTILE_CACHED_FOR).unwrap() >= millis(300), "slower at once");
+    assert!(
+        location.latency.p99(now + PERCENTILE_CACHED_FOR).unwrap() >= millis(300),
+        "a slow region is noticed at once"
+    );
 }
 
 #[test]
@@ -113,8 +121,8 @@ fn a_slow_primary_cannot_raise_its_own_threshold() {
     assert!((millis(300)..millis(320)).contains(&threshold(&both, MIN, MAX, now)));
 }
 
-/// Writes are not hedged, so they keep measuring a slow region while no other region
-/// was measured.
+/// Writes are not hedged. So they keep measuring the slow first region, while no other
+/// region is measured.
 #[test]
 fn a_slow_region_that_is_measured_alone_cannot_raise_its_threshold() {
     let (west, east, start) = (location("West US"), location("East US"), Instant::now());
@@ -125,7 +133,10 @@ fn a_slow_region_that_is_measured_alone_cannot_raise_its_threshold() {
         assert!((millis(100)..millis(107)).contains(&threshold(&both, MIN, MAX, now)));
     }
     now = traffic(&[(&west, 300)], now, Duration::from_secs(20));
-    assert!((millis(200)..millis(214)).contains(&threshold(&both, MIN, MAX, now)), "twice the usual");
+    assert!(
+        (millis(200)..millis(214)).contains(&threshold(&both, MIN, MAX, now)),
+        "twice the usual percentile"
+    );
     assert!(
         threshold(&[&west], MIN, MAX, now) >= millis(300),
         "with one region its own latency is the threshold"
@@ -133,7 +144,7 @@ fn a_slow_region_that_is_measured_alone_cannot_raise_its_threshold() {
     // The hedges that this causes find the other region as slow: the threshold follows.
     let measured = traffic(&[(&west, 300), (&east, 320)], now, Duration::from_secs(2));
     assert!((millis(300)..millis(320)).contains(&threshold(&both, MIN, MAX, measured)));
-    // A latency that stays becomes usual.
+    // A latency that stays becomes the usual one.
     for _ in 0..320 {
         now = traffic(&[(&west, 300)], now, Duration::from_secs(1));
         threshold(&both, MIN, MAX, now);

@@ -78,7 +78,7 @@ fn overlapping_ranges_come_in_order() {
     let check = |min: &str, max: &str, expected: &[&str]| {
         assert_eq!(ids(map.overlapping(&span(min, max))), expected, "{min:?}..{max:?}");
         let scanned = map.iter().filter(|range| range.range.overlaps(&span(min, max)));
-        assert_eq!(ids(scanned), expected, "{min:?}..{max:?} by looking at each");
+        assert_eq!(ids(scanned), expected, "{min:?}..{max:?} by a scan of all ranges");
     };
     check("", "FF", &["1", "3", "4"]);
     check("20", "30", &["3"]);
@@ -107,7 +107,7 @@ fn many_even_ranges_are_found_by_key_and_by_id() {
 }
 
 #[test]
-fn a_feed_that_is_not_whole_is_refused() {
+fn a_feed_that_does_not_cover_every_key_exactly_once_is_refused() {
     let check = |pages: &[Bytes], reason: &str| {
         let error = RangeMap::from_feed(pages).unwrap_err();
         assert!(error.contains(reason), "{error}");
@@ -119,7 +119,7 @@ fn a_feed_that_is_not_whole_is_refused() {
     check(&[page(&[("0", "", "20", &[])])], "end at \"20\"");
     check(&[page(&[("0", "", "20", &[]), ("1", "25", "FF", &[])])], "begins at \"25\"");
     check(&[page(&[("0", "", "30", &[]), ("1", "20", "FF", &[])])], "begins at \"20\"");
-    // One child is listed, the other not yet, and the parent no longer.
+    // Only one of two children is listed, and it replaces the parent.
     check(&[page(&[("0", "", "FF", &[]), ("1", "", "20", &["0"])])], "end at \"20\"");
     check(&[page(&[("0", "", "xx", &[])])], "has the bound \"xx\"");
     check(&[page(&[("0", "20", "20", &[])])], "is empty");

@@ -12,7 +12,8 @@ fn partition(container: &str) -> Partition {
     Partition { container: container.into(), range: "0".into() }
 }
 
-/// A snapshot, and the history of an operation.
+/// A snapshot and the history of an operation. Regions are single letters, and a text
+/// such as `AC` is a set of regions.
 #[derive(Debug, Clone, Default)]
 struct Case {
     regions: &'static str,
@@ -31,7 +32,8 @@ fn regions(letters: &str) -> Vec<Region> {
     letters.chars().map(|letter| Region::new(letter.to_string())).collect()
 }
 
-/// An account of these regions, nothing unavailable.
+/// An account with these regions, all available. With one write region, the first one
+/// takes the writes.
 fn account(regions: &str, multi_write: bool) -> Account {
     let configured = Endpoint::parse("https://configured.example").unwrap();
     let location_json = |region: char| json!({"name": region.to_string(), "databaseAccountEndpoint": format!("https://{region}.example")});
@@ -51,7 +53,8 @@ impl Case {
     }
 
     fn account(&self, whole: &Account, now: Instant) -> Account {
-        let down = whole.reads.iter().filter(|location| self.unavailable.contains(location.region.name()));
+        let down =
+            whole.read_locations.iter().filter(|location| self.unavailable.contains(location.region.name()));
         down.fold(whole.clone(), |account, location| {
             account.mark_unavailable(&location.endpoint, self.usage(), now, Duration::from_secs(60))
         })
@@ -72,8 +75,8 @@ impl Case {
         breakers
     }
 
-    /// Resolves and shows the region, with `?` for a probe, the number of
-    /// candidates, and the alternate if there is one: `A/3+B`.
+    /// Resolves the route and formats it as `A/3+B`: the region, `?` if the attempt is a
+    /// probe, the number of candidates, and the region of a hedge if there is one.
     fn shown(&self, whole: &Account) -> String {
         let now = Instant::now() + Duration::from_secs(60);
         let (account, breakers) = (self.account(whole, now), self.breakers(now));
@@ -141,7 +144,7 @@ fn the_next_region_is_one_not_tried_yet() {
     check(next("B"), "A/3+C");
     check(Case { excluded: "B", ..next("A") }, "C/2");
     check(Case { open: "B", ..next("A") }, "C/3");
-    // A region with a known failure that was not tried comes before a repeat.
+    // A region that was not tried comes first, even if it has a known failure.
     check(Case { unavailable: "C", ..next("AB") }, "C/3");
 }
 
@@ -157,7 +160,7 @@ fn once_all_regions_were_tried_they_are_tried_again() {
 }
 
 #[test]
-fn a_region_due_for_a_probe_is_tried_in_its_place() {
+fn a_region_due_for_a_probe_keeps_its_place_in_the_order() {
     check(Case { probe_due: "A", ..three() }, "A?/3+B");
     check(Case { probe_due: "B", ..three() }, "A/3+C");
     check(Case { probe_due: "B", open: "A", ..three() }, "B?/3+C");
@@ -168,7 +171,7 @@ fn a_region_due_for_a_probe_is_tried_in_its_place() {
 }
 
 #[test]
-fn the_verdict_may_name_the_region() {
+fn a_verdict_can_ask_for_the_same_region_or_the_write_region() {
     let same = Case { tried: "B", route_to: Some(Same), ..three() };
     check(same.clone(), "B/3+A");
     check(Case { unavailable: "B", open: "B", ..same.clone() }, "B/3+A");
@@ -178,10 +181,11 @@ fn the_verdict_may_name_the_region() {
     check(write_region.clone(), "A/3+C");
     check(Case { tried: "A", ..write_region.clone() }, "A/3+B");
     check(Case { multi_write: true, ..write_region.clone() }, "A/3+C");
-    // If that region is excluded or unavailable, the next one.
+    // If the write region is excluded or unavailable, the next region is used.
     check(Case { excluded: "A", ..write_region.clone() }, "C/2");
     check(Case { unavailable: "A", ..write_region.clone() }, "C/3");
-    // No other region has all writes, so it is tried once more.
+    // Once all other regions were tried, the write region is tried again, though it is
+    // unavailable: no other region has all writes.
     check(Case { unavailable: "A", tried: "ACB", ..write_region }, "A/3");
 }
 
@@ -199,7 +203,7 @@ fn writes_go_to_a_write_region() {
 }
 
 #[test]
-fn a_write_region_that_moved_is_looked_for() {
+fn writes_look_for_a_write_region_that_has_moved() {
     let next = |tried| Case { write: true, tried, route_to: Some(Next), ..three() };
     check(next("A"), "B/3+C");
     check(next("AB"), "C/3");
@@ -238,7 +242,7 @@ fn without_a_partition_breakers_do_not_count() {
 fn before_the_account_was_read_everything_goes_to_the_configured_endpoint() {
     let account = Account::bootstrap(Endpoint::parse("http://localhost:8081").unwrap());
     let breakers = Breakers::new(CircuitBreakerOptions::default());
-    let tried = [account.configured.region.clone()];
+    let tried = [account.configured_location.region.clone()];
     for usage in [Read, Write] {
         for route_to in [None, Some(Same), Some(Next), Some(WriteRegion)] {
             let request = RouteRequest {
@@ -253,15 +257,15 @@ fn before_the_account_was_read_everything_goes_to_the_configured_endpoint() {
                 now: Instant::now(),
             };
             let route = resolve(&request);
-            assert!(Arc::ptr_eq(&route.location, &account.configured), "{usage:?} {route_to:?}");
+            assert!(Arc::ptr_eq(&route.location, &account.configured_location), "{usage:?} {route_to:?}");
             assert!(route.candidates == 1 && !route.is_probe && alternate(&request, &route).is_none());
         }
     }
 }
 
-/// Every combination of snapshot and history, checked for what must always hold.
+/// Checks every combination of snapshot and history.
 #[test]
-fn in_every_situation_the_choice_is_sound() {
+fn the_chosen_region_is_allowed_for_every_snapshot_and_history() {
     const SUBSETS: [&str; 8] = ["", "A", "B", "C", "AB", "AC", "BC", "ABC"];
     let choices = [None, Some(Same), Some(Next), Some(WriteRegion)];
     let (single, multi) = (account("ABC", false), account("ABC", true));
@@ -306,6 +310,6 @@ fn check_sound(case: &Case, shown: &str) {
         };
         let untried =
             ["A", "B", "C"].into_iter().filter(is_better).any(|region| !case.tried.contains(region));
-        assert!(!untried, "{case:?}: {shown} though a good region was not tried");
+        assert!(!untried, "{case:?}: {shown}, though a region without failures was not tried");
     }
 }

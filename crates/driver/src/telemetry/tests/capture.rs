@@ -1,4 +1,4 @@
-//! A metrics recorder and a `tracing` subscriber that keep what they get.
+//! A metrics recorder and a `tracing` subscriber that store what they receive.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -11,7 +11,7 @@ use metrics::{
 use tracing::field::{Field, Visit};
 use tracing::{Level, span};
 
-/// Every value of every series, in the order given.
+/// A metrics recorder that stores every value of every series, in order.
 #[derive(Default)]
 pub(super) struct Recorded {
     values: Arc<Mutex<BTreeMap<String, Vec<f64>>>>,
@@ -70,7 +70,7 @@ impl CounterFn for Series {
     }
 
     fn absolute(&self, _: u64) {
-        panic!("counters only count");
+        panic!("the driver only increments counters");
     }
 }
 
@@ -84,7 +84,7 @@ impl GaugeFn for Series {
     }
 
     fn set(&self, _: f64) {
-        panic!("several drivers share the gauge");
+        panic!("the driver never sets the gauge: several drivers share it");
     }
 }
 
@@ -120,7 +120,7 @@ impl Recorder for Recorded {
     }
 }
 
-/// One event, its fields as text.
+/// A `tracing` event with its fields as text.
 #[derive(Debug, Clone)]
 pub(super) struct Event {
     pub(super) target: &'static str,
@@ -144,7 +144,7 @@ impl Visit for Event {
     }
 }
 
-/// A subscriber that keeps the events of this thread.
+/// A `tracing` subscriber that stores events.
 #[derive(Clone, Default)]
 pub(super) struct Events(Arc<Mutex<Vec<Event>>>);
 

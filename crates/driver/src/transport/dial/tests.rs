@@ -10,7 +10,7 @@ fn address_families_alternate() {
 }
 
 #[tokio::test]
-async fn an_address_that_refuses_gives_way_to_the_next() {
+async fn after_an_address_that_refuses_the_next_one_is_tried() {
     let gone = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let refusing = gone.local_addr().unwrap();
     drop(gone);

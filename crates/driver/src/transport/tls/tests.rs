@@ -18,7 +18,7 @@ async fn handshake(
     server: &Certificates,
     options: &HttpOptions,
     endpoint: &str,
-) -> Result<Negotiated, Failure> {
+) -> Result<NegotiatedProtocol, Failure> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let tcp = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let acceptor = TlsAcceptor::from(server.server_config().unwrap());
@@ -33,11 +33,17 @@ async fn handshake(
 }
 
 #[tokio::test]
-async fn any_certificate_is_accepted_for_this_machine_only_and_only_when_asked() {
+async fn any_certificate_is_accepted_only_for_this_machine_and_only_with_the_option() {
     let server = certificates();
     let accepting = HttpOptions::default().with_accept_unknown_loopback_certificates(true);
-    assert_eq!(handshake(&server, &accepting, "https://localhost:1").await.unwrap(), Negotiated::Http2);
-    assert_eq!(handshake(&server, &accepting, "https://127.0.0.1:1").await.unwrap(), Negotiated::Http2);
+    assert_eq!(
+        handshake(&server, &accepting, "https://localhost:1").await.unwrap(),
+        NegotiatedProtocol::Http2
+    );
+    assert_eq!(
+        handshake(&server, &accepting, "https://127.0.0.1:1").await.unwrap(),
+        NegotiatedProtocol::Http2
+    );
     let elsewhere = format!("https://{ELSEWHERE}:1");
     for (options, endpoint) in
         [(&accepting, elsewhere.as_str()), (&HttpOptions::default(), "https://localhost:1")]
@@ -56,7 +62,7 @@ async fn an_added_authority_is_trusted_for_the_names_it_certified() {
     let server = certificates();
     let options = HttpOptions::default().with_ca_pem(server.ca_pem());
     let known = format!("https://{ELSEWHERE}:1");
-    assert_eq!(handshake(&server, &options, &known).await.unwrap(), Negotiated::Http2);
+    assert_eq!(handshake(&server, &options, &known).await.unwrap(), NegotiatedProtocol::Http2);
     let failure = handshake(&server, &options, "https://other.example:1").await.unwrap_err();
     assert!(failure.message.contains("not valid for name"), "{}", failure.message);
 }

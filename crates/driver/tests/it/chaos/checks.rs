@@ -1,5 +1,5 @@
 //! The checkers, one for each guarantee. Each reads the history of a run and reports
-//! what contradicts its sentence.
+//! every contradiction to its sentence in [`ALL`].
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use std::time::Duration;
 use perihelion_driver::ErrorKind;
 use serde_json::Value;
 
+use super::fault_transport::{Exchange, Seen};
 use super::ledger::{LIVE, Record, Reported};
-use super::tap::{Exchange, Seen};
 
 /// The history of a run that has ended.
 pub(super) struct History {
@@ -22,10 +22,10 @@ pub(super) struct History {
     pub(super) regions: Vec<Vec<(&'static str, Vec<Value>)>>,
 }
 
-/// How much a deadline may be missed by: timers count whole milliseconds.
+/// How late an operation may end after its deadline: timers count whole milliseconds.
 const DEADLINE_SLACK: Duration = Duration::from_millis(5);
 
-/// The least number of operations after the faults; with fewer, a worker is stuck.
+/// The least number of operations in the last phase. With fewer, a worker is stuck.
 const LIVE_LEAST: usize = 40;
 
 pub(super) type Check = fn(&History, &mut Vec<String>);
@@ -37,36 +37,37 @@ pub(super) const ALL: [(&str, Check); 9] = [
     ("an operation ends by its deadline", deadlines_are_kept),
     ("an operation that fails has spent a retry budget", giving_up_has_a_reason),
     ("no operation fails while retries are within their budgets", nothing_fails_that_is_retried),
-    ("every operation works once faults have stopped", it_lives_on),
+    ("every operation works once faults have stopped", operations_work_after_the_faults),
     ("an acknowledged write exists at the end", nothing_acknowledged_is_lost),
     ("all regions are the same at the end", regions_converge),
 ];
 
 impl History {
-    fn applied(&self, record: &Record) -> usize {
-        self.of(record).iter().filter(|exchange| exchange.applied == Some(true)).count()
+    fn applied_count(&self, record: &Record) -> usize {
+        self.exchanges_of(record).iter().filter(|exchange| exchange.applied == Some(true)).count()
     }
 
-    fn of(&self, record: &Record) -> &[Exchange] {
+    fn exchanges_of(&self, record: &Record) -> &[Exchange] {
         self.exchanges.get(&record.id).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// How often an operation got such an answer. No answer counts as 503.
-    fn met(&self, record: &Record, is_such: fn(u16, u32) -> bool) -> usize {
-        let is_met = |exchange: &&Exchange| match exchange.seen {
-            Seen::Answer(code, sub) => is_such(code, sub),
-            Seen::Lost | Seen::NotSent | Seen::GaveUp => is_such(503, 0),
+    /// The number of answers to an operation for which `is_counted` holds. A request without
+    /// an answer counts as 503.
+    fn count_answers(&self, record: &Record, is_counted: fn(u16, u32) -> bool) -> usize {
+        let matches_answer = |exchange: &&Exchange| match exchange.seen {
+            Seen::Answer(code, sub) => is_counted(code, sub),
+            Seen::Lost | Seen::NotSent | Seen::GaveUp => is_counted(503, 0),
             Seen::Nothing => false,
         };
-        self.of(record).iter().filter(is_met).count()
+        self.exchanges_of(record).iter().filter(matches_answer).count()
     }
 
-    /// Whether a write of the document arrived after the driver had stopped waiting
-    /// for it. Such a write may overwrite later ones; only writes that may be repeated
-    /// freely are sent so.
+    /// Whether a write of the document was applied after the driver had stopped waiting
+    /// for it. Such a write may overwrite later writes, because it is idempotent and has no
+    /// condition.
     pub(super) fn has_late_write(&self, document: &str) -> bool {
         let mut own = self.records.iter().filter(|record| record.document == document);
-        own.any(|record| self.of(record).iter().any(|exchange| exchange.is_late))
+        own.any(|record| self.exchanges_of(record).iter().any(|exchange| exchange.is_late))
     }
 
     fn reported(&self) -> impl Iterator<Item = (&Record, Reported)> {
@@ -76,7 +77,7 @@ impl History {
     fn describe(&self, record: &Record) -> String {
         let end = record.end.as_ref();
         let reported = end.map(|end| end.reported);
-        let lines = self.of(record).iter().map(|exchange| {
+        let lines = self.exchanges_of(record).iter().map(|exchange| {
             let Exchange { region, at, applied, seen, name, .. } = exchange;
             format!(
                 "\n      +{:?} {name} {region} applied {applied:?} seen {seen:?}",
@@ -86,7 +87,7 @@ impl History {
         let diagnostics = end.map(|end| end.diagnostics.to_string()).unwrap_or_default();
         format!(
             "{} {} ({}={}, began {:?}) was reported {reported:?}{}\n      {diagnostics}",
-            record.what,
+            record.kind,
             record.id,
             record.document,
             record.value,
@@ -99,7 +100,7 @@ impl History {
 fn failures_left_nothing(history: &History, problems: &mut Vec<String>) {
     for (record, reported) in history.reported().filter(|(record, _)| record.is_write) {
         let is_plain_failure = reported != Reported::Ok && !reported.is_ambiguous();
-        if is_plain_failure && history.applied(record) > 0 {
+        if is_plain_failure && history.applied_count(record) > 0 {
             problems.push(history.describe(record));
         }
     }
@@ -109,21 +110,24 @@ fn done_was_applied(history: &History, problems: &mut Vec<String>) {
     for (record, _) in
         history.reported().filter(|(record, reported)| record.is_write && *reported == Reported::Ok)
     {
-        let applied = history.applied(record);
+        let applied = history.applied_count(record);
         if applied == 0 || (applied > 1 && !may_be_done_twice(history, record)) {
             problems.push(format!("applied {applied} times: {}", history.describe(record)));
         }
     }
 }
 
-/// Whether a write may be done twice, by its kind and not by the driver's opinion.
+/// Whether a write may be applied twice. This is decided by the kind of the write, and
+/// not by the driver's [`Idempotency`](perihelion_driver::operation::Idempotency).
 fn may_be_done_twice(history: &History, record: &Record) -> bool {
-    match record.what {
+    match record.kind {
         "upsert" | "replace" | "set" | "delete" | "scratch upsert" => true,
-        // Where several regions take writes, each may accept what one would refuse.
+        // Where several regions take writes, two regions may each accept the same write.
         "swap" | "guarded batch" => history.is_multi_write,
         // A late attempt may arrive after its document was deleted again.
-        "create" => history.is_multi_write || history.of(record).iter().any(|exchange| exchange.is_late),
+        "create" => {
+            history.is_multi_write || history.exchanges_of(record).iter().any(|exchange| exchange.is_late)
+        }
         "increment" | "batch" => false,
         other => panic!("is {other} done twice?"),
     }
@@ -132,7 +136,7 @@ fn may_be_done_twice(history: &History, record: &Record) -> bool {
 fn ambiguity_has_a_reason(history: &History, problems: &mut Vec<String>) {
     for (record, reported) in history.reported() {
         if reported.is_ambiguous()
-            && !(record.is_write && history.of(record).iter().any(Exchange::is_unknowable))
+            && !(record.is_write && history.exchanges_of(record).iter().any(Exchange::may_have_been_applied))
         {
             problems.push(history.describe(record));
         }
@@ -159,27 +163,27 @@ fn giving_up_has_a_reason(history: &History, problems: &mut Vec<String>) {
     for record in history.records.iter() {
         let Some(end) = &record.end else { continue };
         let took = end.at.duration_since(record.began);
-        let (met, least) = match end.reported {
+        let (answers, least) = match end.reported {
             Reported::Failed(ErrorKind::Timeout, _) if took + DEADLINE_SLACK < record.timeout => (0, 1),
             Reported::Failed(ErrorKind::Service, Some(status)) if took + LONGEST_WAIT < record.timeout => {
                 match (status.code, status.sub) {
-                    (429, sub) if sub != 3092 => (history.met(record, |code, _| code == 429), 19),
-                    (404, 1002) => (history.met(record, |code, sub| (code, sub) == (404, 1002)), 6),
-                    (449, _) => (history.met(record, |code, _| code == 449), 31),
-                    (410, 1002) => (history.met(record, |code, sub| (code, sub) == (410, 1002)), 9),
+                    (429, sub) if sub != 3092 => (history.count_answers(record, |code, _| code == 429), 19),
+                    (404, 1002) => (history.count_answers(record, |code, sub| (code, sub) == (404, 1002)), 6),
+                    (449, _) => (history.count_answers(record, |code, _| code == 449), 31),
+                    (410, 1002) => (history.count_answers(record, |code, sub| (code, sub) == (410, 1002)), 9),
                     (403, 3) if took < FORBIDDEN_TIME => {
-                        (history.met(record, |code, sub| (code, sub) == (403, 3)), 11)
+                        (history.count_answers(record, |code, sub| (code, sub) == (403, 3)), 11)
                     }
-                    (408 | 410 | 429 | 500..=599, _) => (history.met(record, is_failover), 4),
+                    (408 | 410 | 429 | 500..=599, _) => (history.count_answers(record, is_failover), 4),
                     _ => continue,
                 }
             }
             _ => continue,
         };
-        // No such answer at all: the container's metadata could not be read, which has
-        // budgets of its own.
-        if met < least && (met > 0 || least == 1) {
-            problems.push(format!("met {met} times, not {least}: {}", history.describe(record)));
+        // Without any such answer, the container's metadata could not be read; reads of
+        // metadata have budgets of their own.
+        if answers < least && (answers > 0 || least == 1) {
+            problems.push(format!("got {answers} such answers, not {least}: {}", history.describe(record)));
         }
     }
 }
@@ -194,7 +198,8 @@ fn is_failover(code: u16, sub: u32) -> bool {
     matches!((code, sub), (408 | 500..=599, _) | (429, 3092)) || (code == 410 && sub != 1002)
 }
 
-/// In a gentle run every failure is one that the data or the container gave.
+/// In a gentle run, an operation fails only because of the state of the data or of the
+/// container.
 fn nothing_fails_that_is_retried(history: &History, problems: &mut Vec<String>) {
     for (record, reported) in history.reported().filter(|_| history.is_gentle) {
         let Reported::Failed(kind, status) = reported else { continue };
@@ -202,16 +207,15 @@ fn nothing_fails_that_is_retried(history: &History, problems: &mut Vec<String>) 
             && status.is_some_and(|status| {
                 matches!(status.code, 409 | 412) || (status.code == 404 && status.sub != 1002)
             });
-        // A write that may be repeated freely is never ambiguous, unless its container
-        // is deleted.
-        let may_be_in_doubt = !matches!(record.what, "upsert" | "replace" | "set" | "delete");
+        // An idempotent write is never ambiguous, unless its container is deleted.
+        let may_be_in_doubt = !matches!(record.kind, "upsert" | "replace" | "set" | "delete");
         if !(is_of_the_data || (reported.is_ambiguous() && may_be_in_doubt)) {
             problems.push(history.describe(record));
         }
     }
 }
 
-fn it_lives_on(history: &History, problems: &mut Vec<String>) {
+fn operations_work_after_the_faults(history: &History, problems: &mut Vec<String>) {
     let live: Vec<_> = history.reported().filter(|(record, _)| record.phase == LIVE).collect();
     if live.len() < LIVE_LEAST {
         problems.push(format!("only {} operations after the faults", live.len()));
@@ -247,15 +251,15 @@ fn nothing_acknowledged_is_lost(history: &History, problems: &mut Vec<String>) {
         return;
     }
     // Every increment that was applied counts, and every mark stays.
-    for (name, what) in [("p3/count", "increment"), ("p7/count", "batch")] {
-        let of_kind = || history.records.iter().filter(|record| record.what == what);
-        let applied: usize = of_kind().map(|record| history.applied(record)).sum();
+    for (name, kind) in [("p3/count", "increment"), ("p7/count", "batch")] {
+        let of_kind = || history.records.iter().filter(|record| record.kind == kind);
+        let applied: usize = of_kind().map(|record| history.applied_count(record)).sum();
         let value = find(name).and_then(|row| row["n"].as_u64());
         if value != Some(applied as u64) {
             problems.push(format!("{name} was incremented {applied} times and ends at {value:?}"));
         }
     }
-    for (record, reported) in history.reported().filter(|(record, _)| record.what == "swap") {
+    for (record, reported) in history.reported().filter(|(record, _)| record.kind == "swap") {
         let has_mark = find("p4/swap").is_some_and(|row| row["by"][record.id.to_string()] == true);
         let is_contradiction = match reported {
             Reported::Ok => !has_mark,
@@ -286,9 +290,12 @@ pub(super) fn digest(history: &History) -> String {
     let mut text = String::new();
     for record in &history.records {
         let reported = record.end.as_ref().map(|end| end.reported);
-        let seen: Vec<(&str, Seen)> =
-            history.of(record).iter().map(|exchange| (exchange.region.as_str(), exchange.seen)).collect();
-        text += &format!("{} {} {reported:?} {seen:?}\n", record.what, record.document);
+        let seen: Vec<(&str, Seen)> = history
+            .exchanges_of(record)
+            .iter()
+            .map(|exchange| (exchange.region.as_str(), exchange.seen))
+            .collect();
+        text += &format!("{} {} {reported:?} {seen:?}\n", record.kind, record.document);
     }
     text
 }

@@ -1,8 +1,8 @@
 //! The events of a run, drawn from the seed.
 //!
-//! A gentle run has only faults that the driver promises to hide: one region fails
-//! at a time, the write region is offline for less than the failovers last, and
-//! replication is no later than session retries wait. A rough run has longer ones.
+//! A gentle run has only faults that the driver promises to hide: one region fails at a
+//! time, the write region comes back before the failovers are spent, and replication is
+//! faster than session retries wait. A rough run has longer faults.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use std::time::Duration;
 use perihelion_testkit::regions::{HOST_LABELS, REGIONS};
 use tokio::time::Instant;
 
+use super::fault_transport::{Fault, Rule};
 use super::ledger::Ledger;
-use super::stage::Stage;
-use super::tap::{Fault, Rule};
+use super::setup::Setup;
 
 /// How long the faults of a run are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +32,7 @@ const RANGES_MAX: usize = 5;
 /// failovers, with the shortest waits and one failover spent on another fault (0.19 +
 /// 0.38 s).
 const GENTLE_WRITE_OUTAGE_MS: u64 = 400;
-/// The time between two of them, so that no operation meets both.
+/// The time between two such outages, so that no operation is affected by both.
 const GENTLE_WRITE_OUTAGE_GAP: Duration = Duration::from_secs(3);
 const GENTLE_OUTAGE_MS: u64 = 2000;
 /// Where all regions take writes, session retries wait at least 75 ms after one round.
@@ -72,7 +72,7 @@ const METADATA_OPERATIONS: [&str; 3] = ["read_account", "read_ranges", "containe
 
 /// Plays the events, one after the other.
 pub(super) struct Events<'a> {
-    pub(super) stage: &'a Stage,
+    pub(super) setup: &'a Setup,
     pub(super) ledger: &'a Arc<Ledger>,
     pub(super) rng: fastrand::Rng,
     pub(super) mode: Mode,
@@ -105,20 +105,20 @@ impl Events<'_> {
 
     /// Ends all faults.
     pub(super) async fn end(&mut self) {
-        self.note("end".to_owned());
-        self.stage.clear_faults().await;
+        self.log_event("end".to_owned());
+        self.setup.clear_faults().await;
         for region in REGIONS {
-            self.stage.order("regions/online", &named(region)).await;
+            self.setup.manage("regions/online", &named(region)).await;
         }
-        self.stage.order("replication/heal", "{}").await;
-        self.stage.order("replication/delay", r#"{"milliseconds":5}"#).await;
+        self.setup.manage("replication/heal", "{}").await;
+        self.setup.manage("replication/delay", r#"{"milliseconds":5}"#).await;
     }
 
     async fn sleep(&mut self, least: u64, most: u64) {
         tokio::time::sleep(Duration::from_millis(self.rng.u64(least..=most))).await;
     }
 
-    fn note(&mut self, what: String) {
+    fn log_event(&mut self, what: String) {
         let at = Instant::now();
         self.log.push(format!("{at:?} {what}"));
     }
@@ -172,13 +172,13 @@ impl Events<'_> {
         let region = self.rng.bool().then(|| HOST_LABELS[self.rng.usize(..HOST_LABELS.len())]);
         let left = if self.is_gentle() { self.rng.u32(1..=6) } else { self.rng.u32(1..=60) };
         let rule = Rule { operation, region, left, fault };
-        self.note(format!("{rule:?}"));
-        self.stage.tap.add(rule);
+        self.log_event(format!("{rule:?}"));
+        self.setup.fault_transport.add(rule);
     }
 
     async fn take_offline(&mut self) {
         let region = self.rng.usize(..REGIONS.len());
-        let is_only_writer = region == self.write_region && !self.stage.is_multi_write;
+        let is_only_writer = region == self.write_region && !self.setup.is_multi_write;
         if is_only_writer && self.is_gentle() {
             if self.write_outage.is_some_and(|last| last.elapsed() < GENTLE_WRITE_OUTAGE_GAP) {
                 return;
@@ -190,10 +190,10 @@ impl Events<'_> {
             (Mode::Rough, 1) => "hang",
             (_, _) => "refuse",
         };
-        self.note(format!("{} offline: {mode}", REGIONS[region]));
+        self.log_event(format!("{} offline: {mode}", REGIONS[region]));
         let body = format!(r#"{{"region":"{}","mode":"{mode}"}}"#, REGIONS[region]);
         self.offline.insert(region);
-        self.stage.order("regions/offline", &body).await;
+        self.setup.manage("regions/offline", &body).await;
         let most = match (self.mode, is_only_writer) {
             (Mode::Gentle, true) => GENTLE_WRITE_OUTAGE_MS,
             (Mode::Gentle, false) => GENTLE_OUTAGE_MS,
@@ -202,23 +202,23 @@ impl Events<'_> {
         self.sleep(1, most).await;
         // In a rough run the region may stay offline during further events.
         if self.is_gentle() || self.rng.bool() {
-            self.note(format!("{} online", REGIONS[region]));
-            self.stage.order("regions/online", &named(REGIONS[region])).await;
+            self.log_event(format!("{} online", REGIONS[region]));
+            self.setup.manage("regions/online", &named(REGIONS[region])).await;
             self.offline.remove(&region);
         }
     }
 
     async fn move_write_region(&mut self) {
         let to = self.rng.usize(..REGIONS.len());
-        let is_far = !self.stage.is_multi_write && self.rng.bool();
+        let is_far = !self.setup.is_multi_write && self.rng.bool();
         if is_far {
-            // So that the region is behind. Reads that need the writes find them in the
-            // write region meanwhile.
+            // The delay lets the region fall behind. Reads that need newer writes find them
+            // in the current write region meanwhile.
             self.delay_to(REGIONS[to], MOVE_DELAY_MS).await;
             self.sleep(1, MOVE_DELAY_MS).await;
         }
-        let (status, _) = self.stage.order("regions/write", &named(REGIONS[to])).await;
-        self.note(format!("write region to {}: {status}", REGIONS[to]));
+        let (status, _) = self.setup.manage("regions/write", &named(REGIONS[to])).await;
+        self.log_event(format!("write region to {}: {status}", REGIONS[to]));
         if status < 300 {
             self.write_region = to;
         }
@@ -230,24 +230,25 @@ impl Events<'_> {
     async fn disturb_replication(&mut self) {
         let region = REGIONS[self.rng.usize(..REGIONS.len())];
         let most = if self.is_gentle() { GENTLE_DELAY_MS } else { ROUGH_DELAY_MS };
-        // Where all regions take writes, a session may need what only a cut region has.
-        if self.rng.bool() || (self.is_gentle() && self.stage.is_multi_write) {
+        // Where all regions take writes, a session may need writes that only the region
+        // without replication has.
+        if self.rng.bool() || (self.is_gentle() && self.setup.is_multi_write) {
             let ms = self.rng.u64(0..=most);
             return self.delay_to(region, ms).await;
         }
-        self.note(format!("{region} cut"));
-        self.stage.order("replication/cut", &named(region)).await;
+        self.log_event(format!("{region} cut"));
+        self.setup.manage("replication/cut", &named(region)).await;
         self.sleep(1, if self.is_gentle() { GENTLE_OUTAGE_MS } else { ROUGH_OUTAGE_MS }).await;
         if self.is_gentle() || self.rng.bool() {
-            self.note(format!("{region} healed"));
-            self.stage.order("replication/heal", &named(region)).await;
+            self.log_event(format!("{region} healed"));
+            self.setup.manage("replication/heal", &named(region)).await;
         }
     }
 
     async fn delay_to(&mut self, region: &str, ms: u64) {
-        self.note(format!("delay to {region}: {ms} ms"));
+        self.log_event(format!("delay to {region}: {ms} ms"));
         let body = format!(r#"{{"region":"{region}","milliseconds":{ms}}}"#);
-        self.stage.order("replication/delay", &body).await;
+        self.setup.manage("replication/delay", &body).await;
     }
 
     async fn split(&mut self) {
@@ -255,24 +256,24 @@ impl Events<'_> {
             return;
         }
         let range = self.ranges.swap_remove(self.rng.usize(..self.ranges.len()));
-        self.note(format!("split of {range}"));
+        self.log_event(format!("split of {range}"));
         let body = format!(r#"{{"database":"shop","container":"orders","range":"{range}"}}"#);
-        let (_, children) = self.stage.order("split", &body).await;
+        let (_, children) = self.setup.manage("split", &body).await;
         let children = children["children"].as_array().cloned().unwrap_or_default();
         assert_eq!(children.len(), 2, "a split has two children");
         self.ranges.extend(children.iter().map(|id| id.as_str().map_or(id.to_string(), str::to_owned)));
     }
 
     async fn replace_scratch(&mut self) {
-        // A client changes the catalog, for which it needs the write region.
+        // Creating a container needs the write region.
         if !self.offline.is_empty() {
             return;
         }
-        self.note("scratch container replaced".to_owned());
+        self.log_event("scratch container replaced".to_owned());
         self.ledger.epoch.fetch_add(1, Ordering::SeqCst);
-        self.stage.delete_container(&self.stage.scratch).await;
+        self.setup.delete_container(&self.setup.scratch).await;
         self.sleep(1, 100).await;
-        self.stage.create_container("scratch").await;
+        self.setup.create_container("scratch").await;
         self.ledger.epoch.fetch_add(1, Ordering::SeqCst);
     }
 }

@@ -1,6 +1,6 @@
 //! The ledger: the operations of the workers and their results, which the checkers
-//! read, and for each document the value below which no read of the session may
-//! fall.
+//! read, and the floor of each document. The floor is the highest value that was
+//! acknowledged or read; no later read of the session may show less.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 #[derive(Debug, Clone)]
 pub(super) struct Record {
     pub(super) id: u32,
-    pub(super) what: &'static str,
+    pub(super) kind: &'static str,
     pub(super) is_write: bool,
     /// The document's name and its new value, for reports.
     pub(super) document: String,
@@ -57,12 +57,13 @@ impl Reported {
     }
 }
 
-/// The phases of a run: first, faults.
+/// The first phase of a run: there are faults.
 pub(super) const CHAOS: u32 = 0;
-/// Faults have stopped; their traces disappear.
+/// The second phase: faults have stopped, and the driver recovers from them.
 pub(super) const AFTERMATH: u32 = 1;
-/// Every operation must succeed.
+/// The third phase: every operation must succeed.
 pub(super) const LIVE: u32 = 2;
+/// The end: workers stop.
 pub(super) const STOP: u32 = 3;
 
 #[derive(Default)]

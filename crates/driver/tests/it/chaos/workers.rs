@@ -1,8 +1,9 @@
 //! Workers: each repeats one kind of operation until the run stops, and records the
 //! results in the ledger.
 //!
-//! A document has one writer, except `swap` and `contest-*`, which two writers want.
-//! Writers of a document count up, so that a reader knows what it must see.
+//! A document has one writer, except `swap` and `contest-*`, for which two writers
+//! compete. The writers of a document count up, so that a reader knows which value it
+//! must at least see.
 
 mod readers;
 mod writers;
@@ -18,19 +19,20 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::fault_transport::OPERATION;
 use super::ledger::{AFTERMATH, CHAOS, End, Ledger, Record, Reported, STOP};
-use super::stage::{PARTITIONS, Stage};
-use super::tap::OPERATION;
+use super::setup::{PARTITIONS, Setup};
 use crate::world::customer;
 
 /// The longest pause between two operations of a worker.
 const PAUSE_MS_MAX: u64 = 400;
 /// The longest pause in a rough run, whose outages are longer.
 const ROUGH_PAUSE_MS_MAX: u64 = 1000;
-/// The longest pause in the aftermath: short enough to close breakers.
+/// The longest pause in the aftermath. It is short enough that requests probe the open
+/// breakers.
 const AFTERMATH_PAUSE_MS_MAX: u64 = 4000;
 
-/// The usual timeout of an operation, which rationed faults never exhaust.
+/// The usual timeout of an operation. The faults of a gentle run never exhaust it.
 const TIMEOUT_USUAL: Duration = Duration::from_secs(65);
 
 /// One worker.
@@ -42,28 +44,29 @@ pub(super) struct Worker {
     rng: fastrand::Rng,
     partition: &'static str,
     /// Whether operations have short timeouts.
-    is_hurried: bool,
-    /// Two writers of one document can both succeed, each in its region.
+    has_short_timeouts: bool,
+    /// Whether all regions take writes. Then two writers of one document can both succeed,
+    /// each in another region.
     is_multi_write: bool,
 }
 
 /// Starts all workers.
 pub(super) fn start(
-    stage: &Stage,
+    setup: &Setup,
     ledger: &Arc<Ledger>,
     rng: &mut fastrand::Rng,
-    is_hurried: bool,
+    has_short_timeouts: bool,
 ) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     let mut worker = |index: usize| Worker {
-        driver: stage.driver.clone(),
-        orders: Arc::clone(&stage.orders),
-        scratch: Arc::clone(&stage.scratch),
+        driver: setup.driver.clone(),
+        orders: Arc::clone(&setup.orders),
+        scratch: Arc::clone(&setup.scratch),
         ledger: Arc::clone(ledger),
         rng: rng.fork(),
         partition: PARTITIONS[index % PARTITIONS.len()],
-        is_hurried,
-        is_multi_write: stage.is_multi_write,
+        has_short_timeouts,
+        is_multi_write: setup.is_multi_write,
     };
     tasks.spawn(worker(0).upsert());
     tasks.spawn(worker(1).set());
@@ -86,7 +89,7 @@ pub(super) fn start(
 
 /// An operation, and what the ledger records about it.
 struct Planned {
-    what: &'static str,
+    kind: &'static str,
     document: String,
     value: u64,
     operation: Operation,
@@ -100,24 +103,24 @@ impl Worker {
     async fn pause(&mut self) {
         let most = match self.ledger.phase() {
             AFTERMATH => AFTERMATH_PAUSE_MS_MAX,
-            CHAOS if self.is_hurried => ROUGH_PAUSE_MS_MAX,
+            CHAOS if self.has_short_timeouts => ROUGH_PAUSE_MS_MAX,
             _ => PAUSE_MS_MAX,
         };
         tokio::time::sleep(Duration::from_millis(self.rng.u64(1..=most))).await;
     }
 
     fn timeout(&mut self) -> Duration {
-        let is_short = self.is_hurried && self.rng.bool();
+        let is_short = self.has_short_timeouts && self.rng.bool();
         if is_short { Duration::from_millis(self.rng.u64(200..=8000)) } else { TIMEOUT_USUAL }
     }
 
     /// Runs an operation and records it.
     async fn run(&mut self, planned: Planned) -> Result<Response, Error> {
         let (id, timeout) = (self.ledger.next_id(), self.timeout());
-        let Planned { what, document, value, operation } = planned;
+        let Planned { kind, document, value, operation } = planned;
         self.ledger.begin(Record {
             id,
-            what,
+            kind,
             is_write: !operation.verb.is_read(),
             document,
             value,
@@ -150,8 +153,8 @@ impl Worker {
         Operation::new(verb, target, customer(self.partition), Bytes::from(body))
     }
 
-    fn plan(&self, what: &'static str, id: &str, value: u64, operation: Operation) -> Planned {
-        Planned { what, document: self.name(id), value, operation }
+    fn plan(&self, kind: &'static str, id: &str, value: u64, operation: Operation) -> Planned {
+        Planned { kind, document: self.name(id), value, operation }
     }
 
     async fn fetch(&mut self, id: &str) -> Result<Response, Error> {

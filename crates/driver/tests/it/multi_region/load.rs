@@ -1,9 +1,10 @@
-//! Constant load with a ledger: each key has one writer that counts up, and any
-//! number of readers that know what must be visible.
+//! Constant load with a ledger: each key has one writer that counts up, and several
+//! readers that know from the ledger which value must at least be visible.
 //!
-//! The ledger has epochs, because a container that is deleted and recreated starts
-//! again: in an even epoch the container exists, in an odd one it does not.
-//! Operations within one even epoch must keep the rules; others may find nothing.
+//! The ledger has epochs, because a container that is deleted and recreated is empty
+//! again: in an even epoch the container exists, in an odd one it does not. Operations
+//! within one even epoch must see all acknowledged writes; other operations may find
+//! nothing.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,7 +19,7 @@ use tokio::task::JoinSet;
 use super::MultiRegion;
 use crate::world::{customer, document};
 
-/// Customers. Each has a partition of its own; the partitions spread over ranges.
+/// The number of keys. Each is a customer with a partition of its own.
 pub(super) const KEYS: usize = 24;
 const WRITERS: usize = 6;
 const READERS: usize = 6;
@@ -66,7 +67,7 @@ impl Load {
 
     /// Lets the load run until writers and readers have each made this many more
     /// operations, which shows that neither is stuck.
-    pub(super) async fn go_on(&self, operations: u64) {
+    pub(super) async fn continue_for(&self, operations: u64) {
         let target = |counter: &AtomicU64| counter.load(Ordering::SeqCst) + operations;
         let (writes, reads) = (target(&self.ledger.writes), target(&self.ledger.reads));
         let progress = async {
@@ -144,11 +145,11 @@ impl Task {
         let upsert = Operation::new(Verb::Upsert, Target::items(&self.orders), scope(key), Bytes::from(body));
         let result = self.driver.execute(&upsert, &OperationOptions::default()).await;
         match result {
-            Ok(_) if self.is_still(epoch) => {
+            Ok(_) if self.is_same_container(epoch) => {
                 self.ledger.floors[epoch as usize / 2][key].fetch_max(value, Ordering::SeqCst);
             }
             Ok(_) => {}
-            Err(error) => self.judge(epoch, &format!("write {value} of key {key}"), &error),
+            Err(error) => self.report_unless_expected(epoch, &format!("write {value} of key {key}"), &error),
         }
         self.ledger.writes.fetch_add(1, Ordering::SeqCst);
     }
@@ -167,7 +168,7 @@ impl Task {
         let floor = floors[key].load(Ordering::SeqCst);
         let result = self.driver.execute(&read(&self.orders, key), &OperationOptions::default()).await;
         match result {
-            Ok(response) if self.is_still(epoch) => {
+            Ok(response) if self.is_same_container(epoch) => {
                 let value = document(&response)["n"].as_u64().unwrap();
                 if value < floor {
                     self.report(format!(
@@ -179,19 +180,19 @@ impl Task {
             }
             Ok(_) => {}
             Err(error) if error.is_not_found() && floor == 0 => tokio::task::yield_now().await,
-            Err(error) => self.judge(epoch, &format!("read of key {key}"), &error),
+            Err(error) => self.report_unless_expected(epoch, &format!("read of key {key}"), &error),
         }
         self.ledger.reads.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Whether the same container has existed since `epoch` was read.
-    fn is_still(&self, epoch: u64) -> bool {
+    fn is_same_container(&self, epoch: u64) -> bool {
         epoch.is_multiple_of(2) && self.ledger.epoch.load(Ordering::SeqCst) == epoch
     }
 
-    /// Reports an error, unless the container does not exist and nothing was found.
-    fn judge(&self, epoch: u64, what: &str, error: &Error) {
-        if self.is_still(epoch) || !error.is_not_found() {
+    /// Reports an error, unless it says "not found" while the container did not exist.
+    fn report_unless_expected(&self, epoch: u64, what: &str, error: &Error) {
+        if self.is_same_container(epoch) || !error.is_not_found() {
             self.report(format!("{what}: {error:?}"));
         }
     }

@@ -12,8 +12,8 @@ use perihelion_testkit::regions::{EAST, NORTH, WEST};
 use super::MultiRegion;
 use super::load::{self, Load};
 
-/// Operations of writers and of readers between two events.
-const A_WHILE: u64 = 150;
+/// The number of writes and of reads between two events of a test.
+const OPERATIONS_BETWEEN_EVENTS: u64 = 150;
 
 async fn offline(regions: &MultiRegion, region: &str, mode: &str) {
     let body = format!(r#"{{"region":"{region}","mode":"{mode}"}}"#);
@@ -25,11 +25,11 @@ async fn a_read_region_goes_offline_and_comes_back() {
     for mode in ["drop", "refuse"] {
         let regions = MultiRegion::new().await;
         let load = Load::start(&regions);
-        load.go_on(A_WHILE).await;
+        load.continue_for(OPERATIONS_BETWEEN_EVENTS).await;
         offline(&regions, EAST, mode).await;
-        load.go_on(A_WHILE).await;
+        load.continue_for(OPERATIONS_BETWEEN_EVENTS).await;
         regions.manage_region("regions/online", EAST).await;
-        load.go_on(A_WHILE).await;
+        load.continue_for(OPERATIONS_BETWEEN_EVENTS).await;
         load.finish(&regions).await;
         assert_returns_to(&regions, EAST).await;
         regions.stop().await;
@@ -56,9 +56,9 @@ async fn assert_returns_to(regions: &MultiRegion, region: &str) {
     tokio::time::timeout(Duration::from_secs(20), returned).await.expect("the region is used again");
 }
 
-/// Waits until the driver knows the new ranges. It reads them by itself when answers
-/// name them, but not within half a second of the last read: a faster test found it
-/// one split behind.
+/// Waits until the driver knows the new ranges. It reads them by itself when answers name
+/// them, but not within half a second of the last read, so the last split may not be known
+/// yet.
 async fn assert_knows_ranges(regions: &MultiRegion, ranges: usize) {
     let known = async {
         while regions.driver.metadata(&regions.orders).await.unwrap().ranges.len() != ranges {
@@ -75,11 +75,11 @@ async fn assert_knows_ranges(regions: &MultiRegion, ranges: usize) {
 async fn the_write_region_is_offline_for_a_moment() {
     let regions = MultiRegion::new().await;
     let load = Load::start(&regions);
-    load.go_on(A_WHILE).await;
+    load.continue_for(OPERATIONS_BETWEEN_EVENTS).await;
     offline(&regions, WEST, "drop").await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     regions.manage_region("regions/online", WEST).await;
-    load.go_on(A_WHILE).await;
+    load.continue_for(OPERATIONS_BETWEEN_EVENTS).await;
     load.finish(&regions).await;
     regions.stop().await;
 }
@@ -88,11 +88,11 @@ async fn the_write_region_is_offline_for_a_moment() {
 async fn one_of_several_write_regions_goes_offline_and_comes_back() {
     let regions = MultiRegion::with_multi_write().await;
     let load = Load::start(&regions);
-    load.go_on(A_WHILE).await;
+    load.continue_for(OPERATIONS_BETWEEN_EVENTS).await;
     offline(&regions, EAST, "drop").await;
-    load.go_on(A_WHILE).await;
+    load.continue_for(OPERATIONS_BETWEEN_EVENTS).await;
     regions.manage_region("regions/online", EAST).await;
-    load.go_on(A_WHILE).await;
+    load.continue_for(OPERATIONS_BETWEEN_EVENTS).await;
     load.finish(&regions).await;
     regions.stop().await;
 }
@@ -101,10 +101,10 @@ async fn one_of_several_write_regions_goes_offline_and_comes_back() {
 async fn the_write_region_moves() {
     let regions = MultiRegion::new().await;
     let load = Load::start(&regions);
-    load.go_on(A_WHILE).await;
+    load.continue_for(OPERATIONS_BETWEEN_EVENTS).await;
     for region in [EAST, NORTH, WEST] {
         regions.manage_region("regions/write", region).await;
-        load.go_on(A_WHILE).await;
+        load.continue_for(OPERATIONS_BETWEEN_EVENTS).await;
         assert_eq!(regions.driver.account().write_regions, [Region::new(region)]);
     }
     load.finish(&regions).await;
@@ -115,11 +115,11 @@ async fn the_write_region_moves() {
 async fn a_region_answers_slowly() {
     let regions = MultiRegion::new().await;
     let load = Load::start(&regions);
-    load.go_on(A_WHILE).await;
+    load.continue_for(OPERATIONS_BETWEEN_EVENTS).await;
     regions.fault(&format!(r#"{{"operation":"any","region":"{EAST}","delayMs":300}}"#)).await;
-    load.go_on(A_WHILE).await;
+    load.continue_for(OPERATIONS_BETWEEN_EVENTS).await;
     regions.clear_faults().await;
-    load.go_on(A_WHILE).await;
+    load.continue_for(OPERATIONS_BETWEEN_EVENTS).await;
     load.finish(&regions).await;
     regions.stop().await;
 }
@@ -128,11 +128,11 @@ async fn a_region_answers_slowly() {
 async fn a_region_is_cut_off_from_replication() {
     let regions = MultiRegion::new().await;
     let load = Load::start(&regions);
-    load.go_on(A_WHILE).await;
+    load.continue_for(OPERATIONS_BETWEEN_EVENTS).await;
     regions.manage_region("replication/cut", EAST).await;
-    load.go_on(A_WHILE).await;
+    load.continue_for(OPERATIONS_BETWEEN_EVENTS).await;
     regions.manage_region("replication/heal", EAST).await;
-    load.go_on(A_WHILE).await;
+    load.continue_for(OPERATIONS_BETWEEN_EVENTS).await;
     load.finish(&regions).await;
     regions.stop().await;
 }
@@ -142,10 +142,10 @@ async fn partitions_split() {
     let regions = MultiRegion::new().await;
     let load = Load::start(&regions);
     for range in ["0", "1", "2"] {
-        load.go_on(A_WHILE).await;
+        load.continue_for(OPERATIONS_BETWEEN_EVENTS).await;
         regions.split("shop", "orders", Some(range)).await;
     }
-    load.go_on(A_WHILE).await;
+    load.continue_for(OPERATIONS_BETWEEN_EVENTS).await;
     load.finish(&regions).await;
     assert_knows_ranges(&regions, 4).await;
     regions.stop().await;
@@ -157,13 +157,13 @@ async fn a_container_is_deleted_and_created_again() {
     let other = regions.other_driver().await;
     let load = Load::start(&regions);
     for _ in 0..2 {
-        load.go_on(A_WHILE).await;
+        load.continue_for(OPERATIONS_BETWEEN_EVENTS).await;
         load.next_epoch();
         delete_container(&other, &regions.orders).await;
         create_container(&regions.driver, "shop", "orders", "/customer").await;
         load.next_epoch();
     }
-    load.go_on(A_WHILE).await;
+    load.continue_for(OPERATIONS_BETWEEN_EVENTS).await;
     load.finish(&regions).await;
     regions.stop().await;
 }

@@ -1,7 +1,7 @@
 //! Tests of the evaluation. `table`: the verdict on every ending, for every kind of
-//! operation, account and earlier attempts. `chains`: the verdicts on sequences of
-//! endings. `invariants`: what holds for all statuses. `spelled_out`: no case of the
-//! evaluation is left to a wildcard.
+//! operation, of account and of earlier attempts. `chains`: the verdicts on sequences
+//! of attempts. `invariants`: what holds for all statuses. `spelled_out`: no match of
+//! the evaluation has a wildcard arm.
 
 mod chains;
 mod invariants;
@@ -52,7 +52,7 @@ fn profiles(kind: &str) -> Vec<(Verb, Idempotency)> {
     }
 }
 
-/// One operation of a kind.
+/// The profile of one operation of a kind.
 fn profile(kind: &str, has_witness: bool) -> OperationProfile {
     let (verb, idempotency) = profiles(kind)[0];
     OperationProfile { verb, idempotency, has_witness, is_data_plane: true }

@@ -31,44 +31,44 @@ fn follow(mut budget: ThrottleBudget, hint: Option<Duration>, jitter: f64) -> (V
 }
 
 #[test]
-fn the_hint_wins() {
+fn the_wait_that_the_service_asks_for_wins_over_the_backoff() {
     let (waits, why) = follow(data(), Some(Duration::from_millis(287)), 0.9);
     assert_eq!(waits, [Duration::from_millis(287); 18]);
     assert_eq!(why, GiveUp::RetriesSpent);
 }
 
 #[test]
-fn without_a_hint_waits_double() {
+fn waits_double_when_the_service_asks_for_none() {
     let (waits, why) = follow(metadata(), None, MIDDLE);
     let millis: Vec<_> = waits.iter().map(Duration::as_millis).collect();
     assert_eq!(millis, [5, 10, 20, 40, 80, 160, 320, 640, 1280]);
     assert_eq!(why, GiveUp::RetriesSpent);
-    assert_eq!(follow(metadata(), Some(Duration::ZERO), MIDDLE).0, waits, "a hint of zero is no hint");
+    assert_eq!(follow(metadata(), Some(Duration::ZERO), MIDDLE).0, waits, "a wait of zero is ignored");
 }
 
 #[test]
-fn without_a_hint_waits_are_spread_by_a_quarter() {
+fn the_backoff_has_a_jitter_of_a_quarter() {
     let first = |jitter| follow(data(), None, jitter).0[0];
     assert_eq!(first(0.0), Duration::from_micros(3750));
     assert_eq!(first(1.0), Duration::from_micros(6250));
 }
 
 #[test]
-fn a_wait_that_overruns_the_budget_is_a_refusal() {
+fn a_wait_longer_than_the_remaining_budget_ends_the_retries() {
     let (waits, why) = follow(metadata(), Some(Duration::from_secs(4)), MIDDLE);
-    assert_eq!(waits, [Duration::from_secs(4); 7], "28 of 30 s; 2 s would be too early");
+    assert_eq!(waits, [Duration::from_secs(4); 7], "28 of 30 s are spent, and the service asks for 4 s");
     assert_eq!(why, GiveUp::WaitSpent);
 }
 
 #[test]
-fn one_wait_is_bounded_by_the_plane() {
+fn the_longest_single_wait_differs_between_documents_and_metadata() {
     for (budget, longest) in [(data(), 15_000), (metadata(), 5_000)] {
-        let just = Duration::from_millis(longest);
+        let longest = Duration::from_millis(longest);
         assert!(
-            matches!(judge(budget, Some(just), MIDDLE, LONG), ThrottleVerdict::RetryAfter { wait, .. } if wait == just)
+            matches!(judge(budget, Some(longest), MIDDLE, LONG), ThrottleVerdict::RetryAfter { wait, .. } if wait == longest)
         );
-        let more = just + Duration::from_millis(1);
-        assert_eq!(judge(budget, Some(more), MIDDLE, LONG), ThrottleVerdict::GiveUp(GiveUp::WaitTooLong));
+        let too_long = longest + Duration::from_millis(1);
+        assert_eq!(judge(budget, Some(too_long), MIDDLE, LONG), ThrottleVerdict::GiveUp(GiveUp::WaitTooLong));
         assert_eq!(
             judge(budget, Some(Duration::MAX), MIDDLE, LONG),
             ThrottleVerdict::GiveUp(GiveUp::WaitTooLong)
@@ -86,13 +86,13 @@ fn a_wait_leaves_time_for_an_answer() {
 }
 
 #[test]
-fn no_retries_means_none() {
+fn a_budget_of_zero_retries_allows_no_retry() {
     let budget = ThrottleBudget::new(0, LONG, true);
     assert_eq!(judge(budget, None, MIDDLE, LONG), ThrottleVerdict::GiveUp(GiveUp::RetriesSpent));
 }
 
 #[test]
-fn every_budget_ends() {
+fn a_budget_with_unlimited_retries_ends_by_the_sum_of_its_waits() {
     for jitter in [0.0, 0.5, 1.0, f64::NAN] {
         let (waits, why) = follow(ThrottleBudget::new(u32::MAX, LONG, true), None, jitter);
         assert_eq!(why, GiveUp::WaitSpent);
@@ -102,7 +102,7 @@ fn every_budget_ends() {
 }
 
 #[test]
-fn a_replica_out_of_resources_is_not_waited_for() {
+fn a_replica_out_of_resources_does_not_count_as_throttling() {
     assert!(!is_throttle(status::SYSTEM_RESOURCE_UNAVAILABLE));
     assert!(is_throttle(status::TOO_MANY_REQUESTS));
     assert!(is_throttle(Status::new(429, 0)));

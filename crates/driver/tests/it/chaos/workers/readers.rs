@@ -9,7 +9,7 @@ use perihelion_driver::{Error, Operation, Response};
 use perihelion_wire::headers;
 use serde_json::Value;
 
-use super::super::stage::PARTITIONS;
+use super::super::setup::PARTITIONS;
 use super::{Planned, Worker, json};
 use crate::world::customer;
 
@@ -59,8 +59,8 @@ impl Worker {
         }
     }
 
-    /// Writes and reads in a container that is replaced now and then. As long as it is
-    /// the same container, a read sees what was written.
+    /// Writes and reads in a container that is deleted and recreated now and then. As long
+    /// as it is the same container, a read must see what was written.
     pub(super) async fn visit_scratch(mut self) {
         for n in 1.. {
             let epoch = self.ledger.epoch.load(Ordering::SeqCst);
@@ -68,12 +68,12 @@ impl Worker {
             let target = Target::items(&self.scratch);
             let upsert = Operation::new(Verb::Upsert, target, customer(self.partition), body);
             let planned =
-                Planned { what: "scratch upsert", document: SCRATCH.to_owned(), value: n, operation: upsert };
+                Planned { kind: "scratch upsert", document: SCRATCH.to_owned(), value: n, operation: upsert };
             let written = self.run(planned).await;
             let target = Target::item(&self.scratch, "1");
             let read = Operation::new(Verb::Read, target, customer(self.partition), Bytes::new());
             let planned =
-                Planned { what: "scratch read", document: SCRATCH.to_owned(), value: n, operation: read };
+                Planned { kind: "scratch read", document: SCRATCH.to_owned(), value: n, operation: read };
             let read = self.run(planned).await;
             if epoch.is_multiple_of(2) && self.ledger.epoch.load(Ordering::SeqCst) == epoch {
                 self.check_scratch(n, &written, &read);
@@ -102,7 +102,7 @@ impl Worker {
         }
     }
 
-    /// Picks a partition, and returns what must be seen in it.
+    /// Picks a partition, and returns its documents with their floors.
     fn choose_partition(&mut self) -> Vec<(String, u64)> {
         self.partition = PARTITIONS[self.rng.usize(..PARTITIONS.len())];
         let prefix = format!("{}/", self.partition);

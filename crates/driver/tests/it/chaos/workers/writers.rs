@@ -33,7 +33,7 @@ impl Worker {
         }
     }
 
-    /// A patch that only sets may be repeated.
+    /// A patch that only sets a value is idempotent.
     pub(super) async fn set(mut self) {
         for n in 1.. {
             let body = format!(r#"{{"operations":[{{"op":"set","path":"/n","value":{n}}}]}}"#);
@@ -47,8 +47,8 @@ impl Worker {
         }
     }
 
-    /// A patch that increments must not be repeated. Its answer must be above all
-    /// acknowledged values.
+    /// A patch that increments is not idempotent. The value in its answer must be above
+    /// all acknowledged values.
     pub(super) async fn count(mut self) {
         while !self.is_stopped() {
             let floor = self.ledger.floor("p3/count");
@@ -67,8 +67,9 @@ impl Worker {
         }
     }
 
-    /// Compare and swap, against another worker that does the same. Each swap leaves a
-    /// mark that stays, so that the last document shows which were applied.
+    /// Compare and swap, in competition with another worker. Each swap adds a member to
+    /// the document that stays, so that the document shows in the end which swaps were
+    /// applied.
     pub(super) async fn swap(mut self) {
         while !self.is_stopped() {
             if let Ok(response) = self.fetch("swap").await {
@@ -115,7 +116,7 @@ impl Worker {
             is_there = match is_there {
                 Some(true) => self.delete_own().await,
                 Some(false) => self.create_own().await,
-                None => self.look_for_own().await,
+                None => self.find_own().await,
             };
             self.pause().await;
         }
@@ -153,7 +154,7 @@ impl Worker {
         }
     }
 
-    async fn look_for_own(&mut self) -> Option<bool> {
+    async fn find_own(&mut self) -> Option<bool> {
         match self.fetch("cycle").await {
             Ok(_) => Some(true),
             Err(error) if error.is_not_found() => Some(false),
@@ -161,7 +162,7 @@ impl Worker {
         }
     }
 
-    /// A batch that must not be repeated: it increments.
+    /// A batch that is not idempotent, because it increments.
     pub(super) async fn batch(mut self) {
         while !self.is_stopped() {
             let stamp = self.ledger.next_id();
@@ -180,7 +181,7 @@ impl Worker {
         }
     }
 
-    /// A batch with a guard: the head must have the etag that was read.
+    /// A batch with a condition: the document `head` must have the etag that was read.
     pub(super) async fn guarded_batch(mut self) {
         while !self.is_stopped() {
             if let Ok(response) = self.fetch("head").await {

@@ -3,9 +3,9 @@
 
 use super::*;
 
-/// Each line: an ending that repeats itself, the kind of operation, the
-/// account's write regions and number of regions; then the waits between the
-/// attempts, in milliseconds; then the end.
+/// Each line has the ending of all attempts, the kind of operation, whether one region
+/// or all take writes, and the number of regions; then the waits between the attempts
+/// in milliseconds; then the last verdict.
 const CHAINS: &str = "
     503/0           read           one 1 | 250 500 1000              | Abort
     503/0           read           one 2 | 0 250 500                 | Abort
@@ -47,12 +47,13 @@ const CHAINS: &str = "
 ";
 
 /// The most attempts that an operation can make: the first, 3 failovers, 1
-/// reconnect, 5 session retries, 10 after 403, 30 after 449, 8 with new maps.
+/// reconnect, 5 session retries, 10 after 403, 30 after 449, 8 with new metadata.
 const ATTEMPTS_MAX: usize = 1 + 3 + 1 + 5 + 10 + 30 + 8;
 
 /// The longest that an operation can wait in total. The sums, in seconds: failovers
-/// 1.75, sessions 2.5, moving write regions 5, status 449 24.4 (30 with hints), maps
-/// 7.1. With the worst jitter all but 449 take a quarter longer.
+/// 1.75, sessions 2.5, moving write regions 5, status 449 24.4 (30 when the service asks
+/// for its waits), new metadata 7.1. With the worst jitter, all but the waits after 449
+/// take a quarter longer.
 const WAIT_MAX: Duration = Duration::from_secs(50);
 
 /// Evaluates attempts until the operation ends.
@@ -101,7 +102,7 @@ fn chains_wait_and_end_as_the_table_says() {
 }
 
 #[test]
-fn any_chain_of_endings_ends() {
+fn any_sequence_of_attempts_ends() {
     let ending_text: Vec<_> = [
         "503/0",
         "408/0",
@@ -142,13 +143,13 @@ fn any_chain_of_endings_ends() {
         assert!(!(is_plain && budgets.is_ambiguous), "{kind} was ambiguous and ended in a plain failure");
     }
     println!("at most {longest} attempts and {slowest:?} of waiting");
-    assert!(longest > 10, "the chains are long enough to tell something: {longest}");
+    assert!(longest > 10, "the chains are too short to prove anything: {longest}");
     assert!(longest <= ATTEMPTS_MAX);
     assert!(slowest <= WAIT_MAX, "{slowest:?}");
 }
 
 #[test]
-fn a_chain_that_spends_every_budget_in_turn_still_ends() {
+fn a_chain_that_spends_every_budget_ends() {
     // Every answer for which there is budget left, with the longest waits.
     let rounds =
         [("449/0", 30), ("410/1002", 8), ("403/3", 3), ("404/1002", 5), ("no-closed", 1), ("503/0", 4)];
@@ -169,7 +170,7 @@ fn a_chain_that_spends_every_budget_in_turn_still_ends() {
 }
 
 #[test]
-fn waits_are_spread_by_a_quarter_and_no_more() {
+fn waits_have_a_jitter_of_a_quarter() {
     for ending in ["503/0", "404/1002", "no-connect"] {
         let ending_text = EndingText::read(ending);
         let all =
@@ -183,7 +184,7 @@ fn waits_are_spread_by_a_quarter_and_no_more() {
 }
 
 #[test]
-fn the_wait_of_a_moving_write_region_never_exceeds_its_sum() {
+fn the_waits_for_a_moving_write_region_are_five_seconds_in_all() {
     for jitter in [0.0, 0.3, 0.7, 1.0] {
         let ending_text = EndingText::read("403/3");
         let (waits, last, budgets) =
@@ -193,13 +194,13 @@ fn the_wait_of_a_moving_write_region_never_exceeds_its_sum() {
         assert_eq!(
             budgets.spent(Budget::Forbidden).waited,
             Duration::from_secs(5),
-            "the last one is cut to fit"
+            "the last wait is shortened to fit"
         );
     }
 }
 
 #[test]
-fn the_services_hint_wins_in_the_region_it_is_for() {
+fn a_wait_that_the_service_asks_for_applies_only_to_the_same_region() {
     let after = |kind, ending: &str, hint, candidates| {
         let ending_text = EndingText::read(ending);
         let ending = ending_text.hinted(Some(hint));
@@ -226,25 +227,29 @@ fn the_services_hint_wins_in_the_region_it_is_for() {
     assert_eq!(
         after("not-idempotent", "449/0", millis(0), 1),
         Some(Duration::from_micros(12_500)),
-        "zero counts as no hint"
+        "a wait of zero is ignored"
     );
     assert_eq!(
         after("not-idempotent", "449/0", millis(30_000), 1),
         Some(millis(30_000)),
-        "all the time there is"
+        "the whole budget may be one wait"
     );
     assert_eq!(
         after("not-idempotent", "449/0", millis(30_001), 1),
         None,
-        "a wait that overruns is a refusal"
+        "a wait longer than the budget ends the retries"
     );
     assert_eq!(after("read", "503/0", millis(40), 1), Some(millis(40)));
-    assert_eq!(after("read", "503/0", Duration::MAX, 1), Some(millis(4000)), "cut to our longest");
-    assert_eq!(after("read", "503/0", millis(40), 2), Some(millis(0)), "the hint is not for this region");
+    assert_eq!(after("read", "503/0", Duration::MAX, 1), Some(millis(4000)), "cut to our longest wait");
+    assert_eq!(
+        after("read", "503/0", millis(40), 2),
+        Some(millis(0)),
+        "the service does not ask the next region to wait"
+    );
 }
 
 #[test]
-fn limits_are_kept() {
+fn the_limits_of_the_options_are_kept() {
     let ending_text = EndingText::read("503/0");
     let none = Limits { failovers_max: 0, session_retries_max: Some(0) };
     let verdict = |kind, limits, budgets| {

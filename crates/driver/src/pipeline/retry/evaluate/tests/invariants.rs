@@ -79,7 +79,7 @@ fn for_all(
 }
 
 #[test]
-fn a_write_that_must_not_be_done_twice_is_repeated_only_when_certainly_not_applied() {
+fn a_write_that_is_not_idempotent_is_retried_only_if_it_was_not_applied() {
     let mut retries = 0;
     for_all(|profile, ending_text, _, budgets, verdict, _| {
         let is_retry = matches!(verdict, Verdict::Retry { .. });
@@ -95,7 +95,7 @@ fn a_write_that_must_not_be_done_twice_is_repeated_only_when_certainly_not_appli
 }
 
 #[test]
-fn a_write_in_doubt_never_ends_in_a_plain_failure() {
+fn a_write_that_may_have_been_applied_never_ends_in_a_plain_failure() {
     let mut ends = 0;
     for_all(|profile, ending_text, _, budgets, verdict, _| {
         let was_in_doubt = budgets.is_ambiguous;
@@ -106,7 +106,7 @@ fn a_write_in_doubt_never_ends_in_a_plain_failure() {
         match verdict {
             Verdict::Abort => panic!("{profile:?} {ending_text:?} {budgets:?}"),
             Verdict::Retry { budgets, .. } => {
-                assert!(budgets.is_ambiguous, "{ending_text:?} loses the ambiguity")
+                assert!(budgets.is_ambiguous, "{ending_text:?}: the retry is no longer ambiguous")
             }
             Verdict::ReadBack { .. } => assert!(profile.has_witness),
             Verdict::AbortAmbiguous => {
@@ -120,7 +120,7 @@ fn a_write_in_doubt_never_ends_in_a_plain_failure() {
 }
 
 #[test]
-fn a_write_not_in_doubt_is_never_called_ambiguous() {
+fn a_write_that_was_not_applied_is_never_reported_as_ambiguous() {
     for_all(|_, ending_text, _, budgets, verdict, _| {
         if budgets.is_ambiguous || !is_certainly_not_applied(ending_text) {
             return;
@@ -191,12 +191,12 @@ fn effects_do_not_contradict_each_other() {
 }
 
 #[test]
-fn every_status_has_a_finding_and_throttling_agrees() {
+fn every_status_has_a_finding_that_agrees_with_is_throttle() {
     let mut throttles = 0;
     for code in 0..=u16::MAX {
         for sub in SUBS {
             let status = Status::new(code, sub);
-            let finding = rules::answered(status);
+            let finding = rules::finding_for_status(status);
             let is_done = finding == Finding::Done || finding == Finding::BatchRefused;
             assert_eq!(is_done, status.is_success(), "{status}");
             assert_eq!(finding == Finding::Throttled, throttle::is_throttle(status), "{status}");
@@ -243,7 +243,7 @@ fn no_answer_makes_the_evaluation_panic() {
 }
 
 #[test]
-fn a_throttled_operation_is_not_tried_elsewhere() {
+fn a_throttled_operation_is_not_retried_in_another_region() {
     for kind in KINDS {
         assert_eq!(judge(kind, "429/3200", regions(3, true), Budgets::default()), Verdict::Abort);
     }

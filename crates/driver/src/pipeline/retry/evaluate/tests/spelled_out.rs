@@ -1,6 +1,6 @@
-//! No match has a wildcard arm: not `_`, not a name that binds the rest, not a macro
-//! that hides one. The lints of `retry.rs` check enums; this reads the text of the
-//! files, so it checks numbers as well.
+//! No match has a wildcard arm: neither `_`, nor a name that binds all other values,
+//! nor a macro that contains such an arm. The lints of `retry.rs` check enums. This
+//! test reads the text of the files, so it checks numbers as well.
 
 const FILES: [(&str, &str); 4] = [
     ("evaluate.rs", include_str!("../../evaluate.rs")),
@@ -9,19 +9,19 @@ const FILES: [(&str, &str); 4] = [
     ("throttle.rs", include_str!("../../throttle.rs")),
 ];
 
-/// The lines that leave a case open.
+/// The lines with a wildcard arm.
 fn wildcards(text: &str) -> Vec<&str> {
-    let is_open = |line: &&str| {
+    let has_wildcard = |line: &&str| {
         let code = line.split("//").next().unwrap_or_default();
-        // With the apostrophe, so that the lifetime `'_` is not a blank.
+        // The apostrophe belongs to a word, so that the lifetime `'_` is not a wildcard.
         let is_word = |letter: char| letter.is_alphanumeric() || letter == '_' || letter == '\'';
-        let has_blank = code.split(|letter| !is_word(letter)).any(|word| word == "_");
+        let has_underscore = code.split(|letter| !is_word(letter)).any(|word| word == "_");
         let pattern = code.split("=>").next().filter(|_| code.contains("=>")).unwrap_or_default().trim();
         let name = pattern.split(" if ").next().unwrap_or_default();
         let is_binding = name.starts_with(|letter: char| letter.is_lowercase()) && name.chars().all(is_word);
-        has_blank || is_binding || code.contains("matches!")
+        has_underscore || is_binding || code.contains("matches!")
     };
-    text.lines().filter(is_open).collect()
+    text.lines().filter(has_wildcard).collect()
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn no_case_is_left_to_a_wildcard() {
 }
 
 #[test]
-fn a_wildcard_would_be_seen() {
+fn the_search_finds_every_form_of_a_wildcard() {
     for line in [
         "        _ => Verdict::Abort,",
         "        (Sent::No, _) => Finding::Unreachable,",

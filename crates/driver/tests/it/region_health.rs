@@ -1,5 +1,5 @@
-//! Which failures of one operation mark a region for the others. A request that
-//! fails everywhere, or a caller with a short timeout, marks no region.
+//! The failures of one operation that make other operations avoid a region. A request
+//! that fails in every region, or that had too little time, does not count.
 
 use std::time::Duration;
 
@@ -31,10 +31,10 @@ async fn region_of_a_read(world: &World) -> String {
     response.diagnostics.attempts().next().unwrap().region.to_string()
 }
 
-/// 500 may be the service's fault or the request's. If every region answers it, the
-/// request is at fault, and the regions stay in use.
+/// The status 500 may be the fault of the service or of the request. If every region
+/// answers with it, the request is at fault, and the regions stay in use.
 #[tokio::test(start_paused = true)]
-async fn a_request_that_fails_everywhere_marks_no_region() {
+async fn a_request_that_fails_in_every_region_counts_against_none() {
     let world = three_regions().await;
     assert_eq!(region_of_a_read(&world).await, EAST);
     world.fault(r#"{"operation":"read_item","status":500}"#).await;
@@ -59,7 +59,7 @@ async fn a_region_that_fails_alone_is_avoided() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_with_a_short_timeout_marks_no_region() {
+async fn a_timeout_that_is_too_short_does_not_count_against_a_region() {
     let world = three_regions().await;
     world.fault(r#"{"operation":"read_item","delayMs":100}"#).await;
     assert_eq!(region_of_a_read(&world).await, EAST);

@@ -1,5 +1,5 @@
-//! Three regions in this process, a driver whose requests go through the tap, and a
-//! second driver without the tap, to inspect the service.
+//! The setup of a run: three regions in this process, a driver whose requests go through
+//! the fault transport, and a second driver without faults, to inspect the service.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,28 +16,28 @@ use perihelion_testkit::{TestServer, driver};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::tap::Tap;
+use super::fault_transport::FaultTransport;
 use crate::world::customer;
 
-/// Partitions of the documents that workers share; `p0`, `p1`, ...
+/// The partitions of the documents that workers use.
 pub(super) const PARTITIONS: [&str; 8] = ["p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7"];
 
 /// When the virtual wall clock begins.
 const EPOCH: Duration = Duration::from_secs(1_700_000_000);
 
-pub(super) struct Stage {
+pub(super) struct Setup {
     server: TestServer,
-    pub(super) tap: Tap,
+    pub(super) fault_transport: FaultTransport,
     pub(super) driver: Driver,
     pub(super) orders: Arc<Container>,
     pub(super) scratch: Arc<Container>,
-    /// A driver without the tap, to set up and to inspect the service.
+    /// A driver without faults, to create documents and to inspect the service.
     pub(super) inspector: Driver,
     pub(super) is_multi_write: bool,
 }
 
-impl Stage {
-    pub(super) async fn new(is_multi_write: bool, ration: Option<u32>) -> Stage {
+impl Setup {
+    pub(super) async fn new(is_multi_write: bool, faults_per_operation: Option<u32>) -> Setup {
         let begun = Instant::now();
         let server = TestServer::in_process(
             EmbeddedOptions::default()
@@ -47,16 +47,16 @@ impl Stage {
                 .with_clock(Clock::from_fn(move || EPOCH + begun.elapsed())),
         )
         .await;
-        let tap = Tap::new(server.embedded().transport(), ration);
+        let fault_transport = FaultTransport::new(server.embedded().transport(), faults_per_operation);
         let inspector = server.driver(options()).await;
-        let driver = server.driver_over(AnyTransport::foreign(tap.clone()), options()).await;
+        let driver = server.driver_over(AnyTransport::foreign(fault_transport.clone()), options()).await;
         let (orders, scratch) = (driver.container("shop", "orders"), driver.container("shop", "scratch"));
-        let stage = Stage { server, tap, driver, orders, scratch, inspector, is_multi_write };
-        driver::create_database(&stage.inspector, "shop").await;
-        stage.create_container("orders").await;
-        stage.create_container("scratch").await;
-        stage.create_documents().await;
-        stage
+        let setup = Setup { server, fault_transport, driver, orders, scratch, inspector, is_multi_write };
+        driver::create_database(&setup.inspector, "shop").await;
+        setup.create_container("orders").await;
+        setup.create_container("scratch").await;
+        setup.create_documents().await;
+        setup
     }
 
     pub(super) async fn create_container(&self, name: &str) {
@@ -81,24 +81,24 @@ impl Stage {
     }
 
     /// A management request that may be refused (409).
-    pub(super) async fn order(&self, path: &str, body: &str) -> (u16, Value) {
+    pub(super) async fn manage(&self, path: &str, body: &str) -> (u16, Value) {
         let (status, response) = self.server.try_manage(Method::POST, path, body).await;
         assert!(status < 300 || status == 409, "{path} {body}: {status} {response}");
         (status, response)
     }
 
     pub(super) async fn clear_faults(&self) {
-        self.tap.clear();
+        self.fault_transport.clear();
         self.server.clear_faults().await;
     }
 
     /// Waits until every region has all writes.
     pub(super) async fn settle(&self) {
-        self.order("replication/wait", r#"{"timeoutMs":60000}"#).await;
+        self.manage("replication/wait", r#"{"timeoutMs":60000}"#).await;
     }
 
     /// All documents of a partition in one region.
-    pub(super) async fn look(&self, region: &str, partition: &str) -> Vec<Value> {
+    pub(super) async fn read_partition(&self, region: &str, partition: &str) -> Vec<Value> {
         let options = OperationOptions::default()
             .with_excluded_regions(all_but(region))
             .with_read_consistency(ReadConsistency::Eventual);

@@ -1,10 +1,10 @@
-//! The tap: a transport between the driver and the service that injects faults and
-//! records every request.
+//! The fault transport: a transport between the driver and the service that injects
+//! faults and records every request.
 //!
-//! The tap sends the request to the real service and then decides what the driver
-//! sees of the answer. So it knows for every write whether it was applied. A request
-//! that the driver cancels continues, as on a real network. Faults are rules with a
-//! count; nothing is random here, so that a seed replays.
+//! It sends the request to the in-process service and then decides what the driver sees
+//! of the answer. So it knows for every write whether it was applied. A request that the
+//! driver cancels continues, as on a real network. A fault is a rule with a count.
+//! Nothing is random here, so that a seed can be replayed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -25,7 +25,7 @@ pub(super) const OPERATION: HeaderName = HeaderName::from_static("x-chaos-operat
 const ARRIVES_WITHIN: Duration = Duration::from_secs(120);
 
 /// The time between two faults of requests without an operation (metadata,
-/// read-backs), when faults are rationed.
+/// read-backs), when the number of faults per operation is limited.
 const METADATA_FAULT_PAUSE: Duration = Duration::from_secs(3);
 
 /// A fault, the requests that it hits, and how many of them.
@@ -57,9 +57,10 @@ pub(super) enum Fault {
     DelayAfter { ms: u64 },
 }
 
-/// Which retry budget a fault costs, so that faults can be rationed.
+/// The retry budget that a fault spends. The number of faults per operation is limited
+/// for each class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Class {
+pub(super) enum FaultClass {
     Failover,
     Session,
     Forbidden,
@@ -67,19 +68,19 @@ pub(super) enum Class {
 }
 
 impl Fault {
-    pub(super) fn class(self) -> Class {
+    pub(super) fn class(self) -> FaultClass {
         match self {
-            Fault::Refuse { status: 404, .. } => Class::Session,
-            Fault::Refuse { status: 403, .. } => Class::Forbidden,
-            Fault::Refuse { status: 429, sub_status: 3092, .. } => Class::Failover,
-            Fault::Refuse { status: 429 | 449, .. } => Class::Wait,
-            Fault::Refuse { status: 410, sub_status: 1002, .. } => Class::Wait,
-            Fault::DelayBefore { .. } | Fault::DelayAfter { .. } => Class::Wait,
+            Fault::Refuse { status: 404, .. } => FaultClass::Session,
+            Fault::Refuse { status: 403, .. } => FaultClass::Forbidden,
+            Fault::Refuse { status: 429, sub_status: 3092, .. } => FaultClass::Failover,
+            Fault::Refuse { status: 429 | 449, .. } => FaultClass::Wait,
+            Fault::Refuse { status: 410, sub_status: 1002, .. } => FaultClass::Wait,
+            Fault::DelayBefore { .. } | Fault::DelayAfter { .. } => FaultClass::Wait,
             Fault::Refuse { .. }
             | Fault::RefuseAfter { .. }
             | Fault::DropBefore
             | Fault::DropAfter
-            | Fault::Unreachable => Class::Failover,
+            | Fault::Unreachable => FaultClass::Failover,
         }
     }
 }
@@ -111,8 +112,8 @@ pub(super) enum Seen {
 }
 
 impl Exchange {
-    /// Whether the driver cannot know if the write was applied.
-    pub(super) fn is_unknowable(&self) -> bool {
+    /// Whether the write may have been applied, as far as the driver can know.
+    pub(super) fn may_have_been_applied(&self) -> bool {
         match self.seen {
             Seen::Nothing | Seen::GaveUp | Seen::Lost => true,
             Seen::Answer(status, _) => status == 408 || status >= 500,
@@ -125,23 +126,23 @@ impl Exchange {
 struct State {
     rules: Vec<Rule>,
     exchanges: Vec<Exchange>,
-    /// The faults of each class that one operation may meet; no limit when `None`.
-    ration: Option<u32>,
-    met: HashMap<(u32, Class), u32>,
+    /// The most faults of each class for one operation; no limit when `None`.
+    faults_per_operation: Option<u32>,
+    met: HashMap<(u32, FaultClass), u32>,
     metadata_met: Option<Instant>,
 }
 
 /// The transport with its rules and its log. Clones share both.
 #[derive(Clone)]
-pub(super) struct Tap {
+pub(super) struct FaultTransport {
     inner: InProcess,
     state: Arc<Mutex<State>>,
 }
 
-impl Tap {
-    pub(super) fn new(inner: InProcess, ration: Option<u32>) -> Tap {
-        let state = State { ration, ..State::default() };
-        Tap { inner, state: Arc::new(Mutex::new(state)) }
+impl FaultTransport {
+    pub(super) fn new(inner: InProcess, faults_per_operation: Option<u32>) -> FaultTransport {
+        let state = State { faults_per_operation, ..State::default() };
+        FaultTransport { inner, state: Arc::new(Mutex::new(state)) }
     }
 
     pub(super) fn add(&self, rule: Rule) {
@@ -157,7 +158,7 @@ impl Tap {
     }
 }
 
-impl Transport for Tap {
+impl Transport for FaultTransport {
     async fn send(&self, request: Request) -> Result<Response, Failure> {
         let deadline = Instant::from_std(request.deadline);
         let (index, fault) = self.state.lock().unwrap().open(&request);
@@ -206,16 +207,19 @@ impl State {
         (self.exchanges.len() - 1, fault)
     }
 
-    /// The fault of the first rule that matches and that the ration allows.
+    /// The fault of the first rule that matches, if the operation may get another fault of
+    /// its class.
     fn pick(&mut self, operation: Option<u32>, name: &'static str, region: &str) -> Option<Fault> {
-        let State { rules, ration, met, metadata_met, .. } = self;
+        let State { rules, faults_per_operation, met, metadata_met, .. } = self;
         let is_document = name.ends_with("_item") || matches!(name, "batch" | "query" | "change_feed");
         let rule = rules.iter_mut().find(|rule| {
             rule.left > 0
                 && (rule.operation == name || (rule.operation == "any" && is_document))
                 && rule.region.is_none_or(|wanted| wanted == region)
-                && ration.is_none_or(|ration| match operation {
-                    Some(id) => met.get(&(id, rule.fault.class())).is_none_or(|count| *count < ration),
+                && faults_per_operation.is_none_or(|faults_per_operation| match operation {
+                    Some(id) => {
+                        met.get(&(id, rule.fault.class())).is_none_or(|count| *count < faults_per_operation)
+                    }
                     None => metadata_met.is_none_or(|at| at.elapsed() >= METADATA_FAULT_PAUSE),
                 })
         })?;
