@@ -12,6 +12,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -85,16 +86,15 @@ impl Embedded {
         let target = PathAndQuery::from_maybe_shared(target).map_err(|_| {
             Failure::new(FailureKind::Protocol, Sent::No, format!("`{path}` is not a management path"))
         })?;
-        self.transport()
-            .send(Request {
-                endpoint: self.endpoint(),
-                method,
-                target,
-                headers: HeaderMap::new(),
-                body: Bytes::copy_from_slice(body.as_bytes()),
-                deadline: (Instant::now() + MANAGE_TIMEOUT).into_std(),
-            })
-            .await
+        let request = Request {
+            endpoint: self.endpoint(),
+            method,
+            target,
+            headers: HeaderMap::new(),
+            body: Bytes::copy_from_slice(body.as_bytes()),
+            deadline: (Instant::now() + MANAGE_TIMEOUT).into_std(),
+        };
+        self.transport().send_boxed(request).await
     }
 
     /// Refuses new requests, waits for those in flight, and closes the store.
@@ -116,6 +116,14 @@ impl std::fmt::Debug for Embedded {
 pub struct InProcess {
     services: Weak<[RegionService]>,
     in_flight: Arc<watch::Sender<()>>,
+}
+
+impl InProcess {
+    /// [`Transport::send`] as a trait object. It makes this crate compile the
+    /// request path, once, instead of every program that uses the transport.
+    fn send_boxed(self, request: Request) -> Pin<Box<dyn Future<Output = Result<Response, Failure>> + Send>> {
+        Box::pin(async move { self.send(request).await })
+    }
 }
 
 impl Transport for InProcess {

@@ -20,6 +20,7 @@ mod topology;
 mod write_region;
 
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -197,12 +198,13 @@ impl Regions {
             return change(Arc::clone(&self.engines[LEAD])).await;
         }
         let regions = Arc::clone(self);
-        let changed = tokio::spawn(async move {
+        let change: Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send>> = Box::pin(async move {
             let _held = regions.catalog.write().await;
             let outcome = change(Arc::clone(&regions.engines[LEAD])).await;
             regions.adopt().await?;
             outcome
         });
+        let changed = tokio::spawn(change);
         // The task ends early only with the runtime.
         changed.await.unwrap_or_else(|_| Err(Refusal::stopping()))
     }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -18,6 +19,8 @@ use crate::net::{self, Listener};
 use crate::options::ServerOptions;
 use crate::runtime::{AccountRuntime, Exposure};
 
+type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
 /// A running server.
 pub struct Server {
     /// The account's own endpoint, then with several regions one for each.
@@ -30,6 +33,17 @@ impl Server {
     /// Opens the account, binds its ports and starts to serve. Must be called
     /// inside a tokio runtime.
     pub async fn start(options: ServerOptions) -> Result<Server, StartError> {
+        Self::start_boxed(options).await
+    }
+
+    /// [`Server::start`] as a trait object. It makes this crate compile the
+    /// server, once, instead of every program that starts one: code of a future is
+    /// generated where its type is first used as a trait object, or polled.
+    fn start_boxed(options: ServerOptions) -> BoxFuture<Result<Server, StartError>> {
+        Box::pin(Self::open_and_listen(options))
+    }
+
+    async fn open_and_listen(options: ServerOptions) -> Result<Server, StartError> {
         let names = Names::local_and(options.tls_names.iter().chain([&options.host]).map(String::as_str));
         let certificates =
             Certificates::load_or_create(options.tls_dir.as_deref(), &names, SystemTime::now())
