@@ -37,6 +37,18 @@ pub(crate) struct Signature {
     pub(crate) arguments_min: usize,
     pub(crate) arguments_max: usize,
     implementation: Implementation,
+    treatment: Treatment,
+}
+
+/// How the binder and the planner treat a call of a function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Treatment {
+    /// Like any other call.
+    Ordinary,
+    /// RegexMatch: the binder compiles a constant pattern.
+    RegexMatch,
+    /// IS_NULL: the planner treats `IS_NULL(c.pk)` like `c.pk = null`.
+    NullTest,
 }
 
 /// A built-in function.
@@ -64,18 +76,33 @@ impl Function {
         self.0
     }
 
+    pub(crate) fn is_regex_match(self) -> bool {
+        self.0.treatment == Treatment::RegexMatch
+    }
+
+    pub(crate) fn is_null_test(self) -> bool {
+        self.0.treatment == Treatment::NullTest
+    }
+
     pub(crate) fn run(self, arguments: &[Arg<'_>], context: &Context) -> Outcome {
         (self.0.implementation)(arguments, context)
     }
 }
 
+/// One line of a table: name, least and most arguments, implementation.
 const fn function(
     name: &'static str,
     arguments_min: usize,
     arguments_max: usize,
     implementation: Implementation,
 ) -> Signature {
-    Signature { name, arguments_min, arguments_max, implementation }
+    Signature { name, arguments_min, arguments_max, implementation, treatment: Treatment::Ordinary }
+}
+
+impl Signature {
+    const fn with_treatment(self, treatment: Treatment) -> Self {
+        Signature { treatment, ..self }
+    }
 }
 
 /// The argument at the index, when it is present and defined.

@@ -162,7 +162,7 @@ impl<'q> Binder<'q> {
         }
         self.computes = true;
         let arguments = self.list(arguments);
-        if signature.name == "RegexMatch" {
+        if function.is_regex_match() {
             regex_node(function, arguments)
         } else {
             Node::Call(function, arguments)

@@ -2,7 +2,7 @@
 
 use perihelion_model::json::Value;
 
-use super::{Arg, MANY, Outcome, Signature, array, flag, function, integer, text};
+use super::{Arg, MANY, Outcome, Signature, Treatment, array, flag, function, integer, text};
 use crate::context::Context;
 use crate::regex;
 
@@ -27,7 +27,7 @@ pub(super) const FUNCTIONS: &[Signature] = &[
     function("SUBSTRING", 3, 3, substring),
     function("StringJoin", 2, 2, join),
     function("StringSplit", 2, 2, split),
-    function("RegexMatch", 2, 3, regex_match),
+    function("RegexMatch", 2, 3, regex_match).with_treatment(Treatment::RegexMatch),
 ];
 
 /// The longest result of REPLICATE, by the service's documentation.

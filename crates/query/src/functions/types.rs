@@ -2,14 +2,14 @@
 
 use perihelion_model::json::{Number, Value};
 
-use super::{Arg, Outcome, Signature, function, number, value};
+use super::{Arg, Outcome, Signature, Treatment, function, number, value};
 use crate::context::Context;
 
 pub(super) const FUNCTIONS: &[Signature] = &[
     function("IS_ARRAY", 1, 1, |a, _| is(a, |v| matches!(v, Value::Array(_)))),
     function("IS_BOOL", 1, 1, |a, _| is(a, |v| matches!(v, Value::Bool(_)))),
     function("IS_DEFINED", 1, 1, |a, _| is(a, |_| true)),
-    function("IS_NULL", 1, 1, |a, _| is(a, |v| matches!(v, Value::Null))),
+    function("IS_NULL", 1, 1, |a, _| is(a, |v| matches!(v, Value::Null))).with_treatment(Treatment::NullTest),
     function("IS_NUMBER", 1, 1, |a, _| is(a, |v| matches!(v, Value::Number(_)))),
     function("IS_OBJECT", 1, 1, |a, _| is(a, |v| matches!(v, Value::Object(_)))),
     function("IS_STRING", 1, 1, |a, _| is(a, |v| matches!(v, Value::String(_)))),

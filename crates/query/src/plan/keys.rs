@@ -94,12 +94,10 @@ fn allowed(node: &Node, hops: usize, path: &[Step]) -> Option<Vec<Value>> {
         Node::In { value, list: InList::Sorted(values), negated: false } if is_path(value) => {
             (values.len() <= KEYS_MAX).then(|| values.clone())
         }
-        Node::Call(function, arguments) if function.signature().name == "IS_NULL" => {
-            match arguments.as_slice() {
-                [argument] if is_path(argument) => Some(vec![Value::Null]),
-                _ => None,
-            }
-        }
+        Node::Call(function, arguments) if function.is_null_test() => match arguments.as_slice() {
+            [argument] if is_path(argument) => Some(vec![Value::Null]),
+            _ => None,
+        },
         Node::Constant(value) if *value != Some(Value::Bool(true)) => Some(Vec::new()),
         node if is_path(node) => Some(vec![Value::Bool(true)]),
         _ => None,
