@@ -5,22 +5,23 @@
 //! object; among primitives MIN and MAX follow the sort order. Without any
 //! value COUNT and SUM are 0 and the other functions undefined.
 //!
-//! These rules are in the vendor's baseline (azure-cosmos-dotnet-v3,
-//! `EmulatorTests/Query/AggregateQueryTests.AggregateMixedTypes_baseline.xml`;
-//! its `undefinedKey` cases are the ones without any value; an older baseline
-//! let a single array be its own MIN) and agree with the documentation of
-//! SUM, AVG, MIN and MAX. In GROUP BY undefined is a group like any other
+//! These rules are in a test baseline of Microsoft's SDK (azure-cosmos-dotnet-v3,
+//! `EmulatorTests/Query/AggregateQueryTests.AggregateMixedTypes_baseline.xml`; its
+//! `undefinedKey` cases are the cases without any value). They agree with the
+//! documentation of SUM, AVG, MIN and MAX. In an older baseline the MIN of a single
+//! array was that array. In GROUP BY undefined is a group like any other
 //! (`CosmosUndefinedQueryTests.cs`, `GroupByUndefined`).
 //!
 //! A client merges [partial results](AggregateState::add_partial), one per
-//! partition and page, in the form that `plan::rewrite` requests.
+//! partition and page. They have the form of the statement that `plan::rewrite`
+//! makes.
 
 use std::collections::HashSet;
 
 use perihelion_model::json::{Number, Value};
 
 use crate::node::AggregateFunction;
-use crate::number::{as_query_number, computed};
+use crate::number::{as_query_number, computed_number};
 use crate::order::{canonical_key, compare_values};
 
 /// The most bytes that the groups of a select may hold, collected lists
@@ -30,7 +31,7 @@ pub(crate) const GROUP_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// The bytes of a group without its key: the map entry and the states.
 pub(crate) const GROUP_BYTES: usize = 256;
 
-/// What an aggregate function has collected so far.
+/// The state of an aggregate function after the values that it has seen.
 #[derive(Debug)]
 pub(crate) enum AggregateState {
     Count(i64),
@@ -46,12 +47,12 @@ pub(crate) enum AggregateState {
 /// A sum and how many numbers are in it.
 #[derive(Debug, Default)]
 pub(crate) struct Total {
-    /// The sum of the integers, as long as it fits.
+    /// The sum of the integers, except those with which it would overflow.
     whole: i64,
-    /// The sum of everything else.
+    /// The sum of all other numbers.
     real: f64,
     count: i64,
-    /// A value was not a number.
+    /// Whether a value was not a number.
     is_undefined: bool,
 }
 
@@ -59,7 +60,7 @@ pub(crate) struct Total {
 #[derive(Debug, Default)]
 pub(crate) struct Extreme {
     best: Option<Value>,
-    /// A value was an array or an object.
+    /// Whether a value was an array or an object.
     is_undefined: bool,
 }
 
@@ -179,8 +180,8 @@ impl Total {
         }
     }
 
-    /// Adds the sum of `count` values. Without a sum one of these values was
-    /// not a number.
+    /// Adds the sum of `count` values. The sum is `None` when one of these values
+    /// was not a number.
     fn add_partial(&mut self, sum: Option<&Value>, count: i64) {
         match sum {
             _ if count == 0 => {}
@@ -206,8 +207,11 @@ impl Total {
         if self.is_undefined {
             return None;
         }
-        let sum =
-            if self.real == 0.0 { Number::Int(self.whole) } else { computed(self.real + self.whole as f64) };
+        let sum = if self.real == 0.0 {
+            Number::Int(self.whole)
+        } else {
+            computed_number(self.real + self.whole as f64)
+        };
         Some(Value::Number(sum))
     }
 
@@ -216,14 +220,14 @@ impl Total {
             return None;
         }
         let mean = (self.real + self.whole as f64) / self.count as f64;
-        Some(Value::Number(computed(mean)))
+        Some(Value::Number(computed_number(mean)))
     }
 }
 
 impl Extreme {
-    /// Adds a partition's extreme. The count in `item2` distinguishes a
-    /// partition without values, which is ignored, from one whose extreme is
-    /// undefined; older plans have only `item`.
+    /// Adds the smallest or largest value of a partition. The count in `item2` tells
+    /// a partition without values, which is ignored, from a partition whose result
+    /// is undefined. Older plans have only `item`.
     fn add_partial(&mut self, partial: &Value, name: &str, wanted: std::cmp::Ordering) -> Option<()> {
         let (best, count) = match partial.get("item2") {
             Some(detail) => (detail.get(name), detail.get("count")?.as_i64()?),
@@ -248,11 +252,11 @@ impl Extreme {
         if matches!(value, Value::Array(_) | Value::Object(_)) {
             self.is_undefined = true;
         }
-        let better = match &self.best {
+        let is_better = match &self.best {
             Some(best) => compare_values(Some(value), Some(best)) == wanted,
             None => true,
         };
-        if better && !self.is_undefined {
+        if is_better && !self.is_undefined {
             self.best = Some(value.clone());
         }
     }

@@ -1,9 +1,9 @@
 //! The syntax tree of a statement.
 //!
-//! The tree keeps what the printer and the diagnostics need: spans, whether
-//! `ASC` was written, and the difference between `a.b` and `a["b"]`. The
-//! binder resolves names later. Every list is in statement order. No tree is
-//! higher than [`HEIGHT_MAX`], so code that walks it may recurse.
+//! The tree has the details that the printer and the diagnostics need: spans,
+//! whether `ASC` was written, and the difference between `a.b` and `a["b"]`. The
+//! binder resolves names later. Every list has the order of the statement. No tree
+//! is higher than [`HEIGHT_MAX`], so code that walks it may recurse.
 
 use perihelion_model::json::Value;
 
@@ -95,7 +95,7 @@ pub(crate) struct OrderBy {
 #[derive(Debug, Clone)]
 pub(crate) struct OrderItem {
     pub(crate) expr: Expr,
-    /// As written; absent means ascending.
+    /// `None` when the statement names no direction, which means ascending.
     pub(crate) direction: Option<Direction>,
 }
 
@@ -224,7 +224,7 @@ pub(crate) enum BinaryOperator {
 
 impl BinaryOperator {
     /// Whether the result can be a number that is in neither operand.
-    pub(crate) fn computes(self) -> bool {
+    pub(crate) fn computes_numbers(self) -> bool {
         matches!(
             self,
             BinaryOperator::Add
@@ -293,20 +293,20 @@ impl Select {
     /// the select.
     pub(crate) fn with_height(mut self) -> Self {
         let mut highest = self.filter.as_ref().map_or(0, |filter| filter.height);
-        let mut see = |height: u16| highest = highest.max(height);
+        let mut include = |height: u16| highest = highest.max(height);
         match &self.selection {
             Selection::Star(_) => {}
-            Selection::List(items) => items.iter().for_each(|item| see(item.expr.height)),
-            Selection::Value(expr) => see(expr.height),
+            Selection::List(items) => items.iter().for_each(|item| include(item.expr.height)),
+            Selection::Value(expr) => include(expr.height),
         }
         if let Some(from) = &self.from {
-            std::iter::once(&from.first).chain(&from.joins).for_each(|source| see(source.height()));
+            std::iter::once(&from.first).chain(&from.joins).for_each(|source| include(source.height()));
         }
         if let Some(group_by) = &self.group_by {
-            group_by.iter().for_each(|expr| see(expr.height));
+            group_by.iter().for_each(|expr| include(expr.height));
         }
         if let Some(order_by) = &self.order_by {
-            order_by.items.iter().for_each(|item| see(item.expr.height));
+            order_by.items.iter().for_each(|item| include(item.expr.height));
         }
         self.height = highest.saturating_add(1);
         self

@@ -1,9 +1,9 @@
-//! The binder, from the syntax tree to the bound tree: it resolves names,
+//! The binder turns the syntax tree into the bound tree: it resolves names,
 //! substitutes parameters, folds constants and checks the semantic rules.
 //!
-//! The scope has one entry per frame of the evaluation, so that a name becomes
-//! a distance. All errors of a statement are collected, in the order of the
-//! text within each clause.
+//! The scope has one entry per frame of the evaluation. A name is resolved to a
+//! number of hops: how many frames the evaluation walks outwards to its value. All
+//! errors of a statement are collected, in the order of the text within each clause.
 
 mod expression;
 mod fold;
@@ -12,7 +12,7 @@ mod names;
 mod select;
 mod stage;
 
-pub(crate) use group::{aggregate_call, contains_aggregate, same};
+pub(crate) use group::{aggregate_call, contains_aggregate, same_expr};
 pub(crate) use names::{select_names, source_name};
 pub(crate) use stage::staged_source;
 
@@ -25,17 +25,17 @@ use crate::parameters::{Now, Parameters};
 /// A bound statement.
 pub(crate) struct Bound {
     pub(crate) select: SelectNode,
-    /// The distance from the frame of a row to the frame of the document, when
-    /// FROM binds the document itself.
+    /// The number of frames from the innermost source of FROM outwards to the frame
+    /// with the document, when FROM binds the document itself.
     pub(crate) document_hops: Option<usize>,
-    /// The statement computes numbers and does not only read them.
-    pub(crate) computes: bool,
+    /// Whether the statement computes numbers and does not only read them.
+    pub(crate) computes_numbers: bool,
     /// The inner stage, whose rows take the place of the documents.
     pub(crate) inner: Option<Box<Bound>>,
 }
 
 impl Bound {
-    /// The stage that reads documents.
+    /// The stage that reads the documents.
     pub(crate) fn innermost(&self) -> &Bound {
         self.inner.as_ref().map_or(self, |inner| inner.innermost())
     }
@@ -59,16 +59,17 @@ pub(crate) fn bind(
         source,
         parameters,
         context: Context::new(now),
-        // The document; FROM gives it a name.
-        scope: vec![ScopeEntry::Row { name: None, document: false }],
+        // The document. It has no name before FROM is bound.
+        scope: vec![ScopeEntry::Value { name: None, is_document: false }],
         is_staged: staged.is_some(),
         diagnostics,
         document_hops: None,
-        computes: inner.as_ref().is_some_and(|inner| inner.computes),
+        computes_numbers: inner.as_ref().is_some_and(|inner| inner.computes_numbers),
     };
     let select = binder.statement(select);
     if binder.diagnostics.is_empty() {
-        Ok(Bound { select, document_hops: binder.document_hops, computes: binder.computes, inner })
+        let Binder { document_hops, computes_numbers, .. } = binder;
+        Ok(Bound { select, document_hops, computes_numbers, inner })
     } else {
         Err(binder.diagnostics)
     }
@@ -77,37 +78,42 @@ pub(crate) fn bind(
 struct Binder<'q> {
     source: &'q str,
     parameters: &'q Parameters,
-    /// For folding constants; its budget is for the whole statement.
+    /// The context for constant folding. Its budget is for the whole statement.
     context: Context,
     scope: Vec<ScopeEntry<'q>>,
-    /// The first source of FROM is a stage of its own, and its rows take the
+    /// Whether the first source of FROM is a stage of its own, whose rows take the
     /// place of the documents.
     is_staged: bool,
     diagnostics: Vec<Diagnostic>,
     document_hops: Option<usize>,
-    computes: bool,
+    computes_numbers: bool,
 }
 
-/// One level of the scope, for one frame of the evaluation: a row or a group.
+/// One entry of the scope. Each entry stands for one frame of the evaluation.
 enum ScopeEntry<'q> {
-    Row { name: Option<&'q str>, document: bool },
+    /// The document, or the value of one source of FROM. `is_document` tells that a
+    /// source binds the document itself (`FROM c`).
+    Value { name: Option<&'q str>, is_document: bool },
+    /// A group: it takes the place of the sources of its select.
     Group(GroupScope<'q>),
 }
 
-/// The scope of a group. It hides the names of its rows, except inside
+/// A group in the scope. It hides the names of its sources, except inside
 /// aggregates.
 struct GroupScope<'q> {
     keys: &'q [Expr],
-    rows: Vec<ScopeEntry<'q>>,
+    /// The entries of the sources that the group hides.
+    sources: Vec<ScopeEntry<'q>>,
     aggregates: Vec<AggregateNode>,
 }
 
 impl Binder<'_> {
-    fn complain(&mut self, code: &'static str, message: impl Into<String>, span: Span) {
+    fn report(&mut self, code: &'static str, message: impl Into<String>, span: Span) {
         self.diagnostics.push(Diagnostic::new(code, message, self.source, span));
     }
 
-    /// The distance from the innermost scope entry to the one at the index.
+    /// The number of frames from the innermost one outwards to that of the scope
+    /// entry at the index.
     fn hops(&self, index: usize) -> usize {
         self.scope.len() - 1 - index
     }

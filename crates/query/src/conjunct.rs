@@ -1,8 +1,8 @@
 //! Conjuncts: the conditions of WHERE in a form that an index can use.
 //!
-//! A conjunct is a condition that is joined by AND at the top of WHERE and
-//! compares a fixed path of the document with a constant. Using conjuncts is
-//! optional: WHERE is evaluated in full on every document anyway.
+//! A conjunct is one of the conditions that AND joins at the top of WHERE. It
+//! compares a fixed path of the document with a constant. An engine may ignore
+//! conjuncts, because the whole WHERE clause is evaluated on every document.
 
 use perihelion_model::json::Value;
 
@@ -14,12 +14,12 @@ use crate::node::{InList, Node, Step};
 pub struct Conjunct {
     /// The path of the value in the document; never empty.
     pub path: Vec<Step>,
-    /// What the value must be.
+    /// The condition on the value.
     pub condition: Condition,
 }
 
-/// A comparison with a constant. Relations hold only between values of one
-/// type: `Less(5)` means a number below 5.
+/// A comparison with a constant. Less and greater are true only between values of
+/// one type: `Less(5)` means a number below 5.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Condition {
     /// `= value`

@@ -1,6 +1,6 @@
-//! The evaluation context: the time that the date functions see, and the
-//! budget of the current document. Operators, functions and selects all
-//! receive it, so it depends on none of them.
+//! The evaluation context: the time for the date functions, and the budget of the
+//! current document. Operators, functions and selects all receive it, so it depends
+//! on none of them.
 
 mod budget;
 

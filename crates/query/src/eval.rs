@@ -1,10 +1,10 @@
 //! Evaluation: the value of an expression for one row.
 //!
-//! Undefined is `None` and propagates: an operator over it is undefined unless
-//! the operator's rules say otherwise. Logic is three-valued, and only `true`
-//! passes a filter. Values are borrowed from the document or the program where
-//! possible. Values that must be built are charged to the budget of the
-//! [`Context`] first, so that no statement can use unbounded memory or time.
+//! Undefined is `None`. An operator with an undefined operand has an undefined
+//! result, unless the operator's rules say otherwise. Logic is three-valued, and only
+//! `true` passes a filter. Values are borrowed from the document or the program where
+//! possible. Values that must be built are charged to the budget of the [`Context`]
+//! first, so that no statement can use unbounded memory or time.
 
 mod operators;
 mod select;
@@ -33,7 +33,7 @@ pub(crate) struct Frame<'e> {
     pub(crate) outer: Option<&'e Frame<'e>>,
 }
 
-/// The value of a name of FROM, or a group.
+/// The document, the value of one source of FROM, or a group.
 #[derive(Clone, Copy)]
 pub(crate) enum Binding<'e> {
     Value(Option<&'e Value>),
@@ -84,7 +84,7 @@ pub(crate) fn evaluate<'e>(node: &'e Node, frame: &Frame<'e>, context: &'e Conte
     Ok(match node {
         Node::Constant(value) => value.as_ref().map(Cow::Borrowed),
         Node::Path { hops, steps } => {
-            frame.value(*hops).and_then(|value| walk(value, steps)).map(Cow::Borrowed)
+            frame.value(*hops).and_then(|value| follow(value, steps)).map(Cow::Borrowed)
         }
         Node::GroupKey { hops, index } => frame.group_key(*hops, *index).map(Cow::Borrowed),
         Node::Aggregate { hops, index } => frame.aggregate(*hops, *index).map(Cow::Borrowed),
@@ -134,7 +134,7 @@ pub(crate) fn truth<'e>(node: &'e Node, frame: &Frame<'e>, context: &'e Context)
         }
         Node::In { value, list, negated } => {
             let value = evaluate(value, frame, context)?;
-            Ok(contained(value, list, frame, context)?.map(|found| found != *negated))
+            Ok(is_in_list(value, list, frame, context)?.map(|found| found != *negated))
         }
         Node::Like { value, pattern, negated } => {
             let value = evaluate(value, frame, context)?;
@@ -154,7 +154,7 @@ pub(crate) fn truth<'e>(node: &'e Node, frame: &Frame<'e>, context: &'e Context)
 }
 
 /// Follows the steps of a path; `None` where a step does not exist.
-pub(crate) fn walk<'e>(value: &'e Value, steps: &[Step]) -> Option<&'e Value> {
+pub(crate) fn follow<'e>(value: &'e Value, steps: &[Step]) -> Option<&'e Value> {
     steps.iter().try_fold(value, |value, step| match (step, value) {
         (Step::Name(name), Value::Object(object)) => object.get(name),
         (Step::Item(index), Value::Array(items)) => items.get(*index),
@@ -164,7 +164,7 @@ pub(crate) fn walk<'e>(value: &'e Value, steps: &[Step]) -> Option<&'e Value> {
 
 fn step_into<'e>(base: Cow<'e, Value>, step: &Step) -> Arg<'e> {
     match base {
-        Cow::Borrowed(base) => walk(base, std::slice::from_ref(step)).map(Cow::Borrowed),
+        Cow::Borrowed(base) => follow(base, std::slice::from_ref(step)).map(Cow::Borrowed),
         Cow::Owned(base) => match (step, base) {
             (Step::Name(name), Value::Object(mut object)) => object.remove(name).map(Cow::Owned),
             (Step::Item(index), Value::Array(mut items)) => {
@@ -215,7 +215,7 @@ fn between(value: Arg<'_>, low: Arg<'_>, high: Arg<'_>) -> Option<bool> {
     }
 }
 
-fn contained<'e>(value: Arg<'e>, list: &'e InList, frame: &Frame<'e>, context: &'e Context) -> Truth {
+fn is_in_list<'e>(value: Arg<'e>, list: &'e InList, frame: &Frame<'e>, context: &'e Context) -> Truth {
     let Some(value) = value else { return Ok(None) };
     match list {
         InList::Sorted(values) => {
@@ -249,7 +249,7 @@ fn like<'e>(value: Arg<'e>, pattern: &'e Pattern, frame: &Frame<'e>, context: &'
         },
     };
     let Some(Value::String(text)) = value.as_deref() else { return Ok(None) };
-    context.budget.spend_steps(pattern.cost(text))?;
+    context.budget.spend_steps(pattern.steps(text))?;
     Ok(Some(pattern.matches(text)))
 }
 

@@ -55,7 +55,7 @@ enum Treatment {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Function(&'static Signature);
 
-/// The maximum of functions that take any number of arguments.
+/// The maximum number of arguments of functions that take any number of them.
 const MANY: usize = usize::MAX;
 
 impl Function {
@@ -123,7 +123,8 @@ fn number(arguments: &[Arg<'_>], index: usize) -> Option<Number> {
     }
 }
 
-/// The argument at the index as an integer; a double is truncated.
+/// The argument at the index as an integer; a double is truncated. `None` when it
+/// is not a number.
 fn integer(arguments: &[Arg<'_>], index: usize) -> Option<i64> {
     match number(arguments, index)? {
         Number::Int(whole) => Some(whole),

@@ -1,13 +1,13 @@
 //! The behaviour of the service's gateway for a query without a partition key.
 //!
-//! The gateway runs a statement that each partition can answer on its own. For
-//! most others it tells the client to fetch a query plan, and some aggregates
-//! it refuses (`docs/cosmos.md`, queries).
+//! The gateway runs a statement that each partition can answer on its own. For most
+//! other statements it tells the client to fetch a query plan. It refuses some
+//! aggregates (`docs/cosmos.md`, queries).
 
 use crate::ast::{Select, Selection};
 use crate::bind::{aggregate_call, contains_aggregate, staged_source};
 
-/// What the gateway does with a statement across partitions.
+/// The gateway's response to a statement across partitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GatewayVerdict {
     /// The gateway runs the statement.
@@ -30,12 +30,12 @@ pub(crate) fn gateway_verdict(select: &Select) -> GatewayVerdict {
     if aggregates && (grouped || !value_aggregate) {
         return GatewayVerdict::AggregateNotValue;
     }
-    let merges = aggregates
+    let needs_plan = aggregates
         || grouped
         || select.distinct
         || select.top.is_some()
         || select.order_by.is_some()
         || select.window.is_some()
         || staged_source(select).is_some();
-    if merges { GatewayVerdict::NeedsPlan } else { GatewayVerdict::Served }
+    if needs_plan { GatewayVerdict::NeedsPlan } else { GatewayVerdict::Served }
 }

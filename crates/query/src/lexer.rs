@@ -1,8 +1,8 @@
-//! The lexer, from text to tokens.
+//! The lexer turns text into tokens.
 //!
-//! Tokens are small (a kind and two byte offsets) and do not own text. A
-//! character that does not start a token becomes an `Invalid` token and not an
-//! error: the parser reports it when it gets there. So the error is the first
+//! Tokens are small (a kind and two byte offsets) and do not own text. A character
+//! that does not start a token becomes an `Invalid` token and not an error. The
+//! parser reports it when it reaches that token, so that the error is about the first
 //! mistake of the statement, as in the service.
 
 use crate::diagnostic::Span;
@@ -227,7 +227,7 @@ impl Lexer<'_> {
             self.at += 2;
             return TokenKind::Symbol(symbol);
         }
-        let Some(symbol) = single(self.peek(0)) else {
+        let Some(symbol) = symbol_of_one_character(self.peek(0)) else {
             self.at += self.text[self.at..].chars().next().map_or(1, char::len_utf8);
             return TokenKind::Invalid;
         };
@@ -236,7 +236,7 @@ impl Lexer<'_> {
     }
 }
 
-fn single(byte: u8) -> Option<Symbol> {
+fn symbol_of_one_character(byte: u8) -> Option<Symbol> {
     Some(match byte {
         b'*' => Symbol::Star,
         b',' => Symbol::Comma,

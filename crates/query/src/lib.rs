@@ -6,7 +6,7 @@
 //!                     └───── plan(features) ──> QueryPlan      └─── accumulator() ──> groups
 //! ```
 //!
-//! * [`parse`] reads the whole grammar. Errors have the service's codes and
+//! * [`parse`] accepts the whole grammar. Errors have the service's codes and
 //!   locations ([`Diagnostic`], [`errors_to_json`]).
 //! * [`compile`] resolves names, substitutes [`Parameters`] and folds
 //!   constants. It reports the semantic errors (`SC20…`, `SC21…`).
@@ -14,11 +14,11 @@
 //!   ([`Program::conjuncts`], [`Program::order`]) and evaluates one document at
 //!   a time ([`Program::rows`], [`Program::matches`]). Grouped programs
 //!   ([`Program::is_grouped`]) collect documents in an [`Accumulator`] instead.
-//!   [`Program::arrange`] applies the rest to rows that fit in memory: sort,
-//!   DISTINCT, OFFSET, LIMIT, TOP. Engines that stream use its parts,
-//!   [`compare_order`] and [`DistinctValues`]. A subquery in FROM that needs all
-//!   documents at once is a program of its own, [`Program::inner`], and runs
-//!   first. [`Program::run`] does all of this for documents in memory.
+//!   [`Program::arrange`] sorts rows that fit in memory and applies DISTINCT,
+//!   OFFSET, LIMIT and TOP. An engine that streams its rows uses [`compare_order`]
+//!   and [`DistinctValues`] instead. A subquery in FROM that needs all documents at
+//!   once is a program of its own, [`Program::inner`], and runs first.
+//!   [`Program::run`] does all of this for documents in memory.
 //! * [`plan`] makes the response to a query-plan request;
 //!   [`Program::gateway_verdict`] says what the service's gateway would do with
 //!   the statement across partitions.

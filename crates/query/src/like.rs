@@ -1,8 +1,8 @@
 //! The patterns of `LIKE`: `%` matches any text, `_` any one character,
 //! `[a-z]` and `[^a-z]` one character of a set.
 //!
-//! The matcher never backtracks further than to the last `%`, so its time is
-//! bounded by pattern length times text length. A regular-expression engine
+//! The matcher never backtracks further than to the last `%`, so its time is at most
+//! proportional to pattern length times text length. A regular-expression engine
 //! would not be faster, and patterns would have to be escaped for it.
 
 /// A compiled pattern.
@@ -41,7 +41,7 @@ impl LikePattern {
                 '%' if matches!(parts.last(), Some(Part::AnyText)) => continue,
                 '%' => Part::AnyText,
                 '_' => Part::AnyCharacter,
-                '[' => match set(&chars[at..]) {
+                '[' => match parse_set(&chars[at..]) {
                     Some((set, length)) => {
                         at += length;
                         set
@@ -54,17 +54,19 @@ impl LikePattern {
         LikePattern { parts }
     }
 
-    /// An upper bound of the comparisons that a match takes.
-    pub(crate) fn cost(&self, text: &str) -> u64 {
+    /// The steps of the budget for a match: one for every eight comparisons of the
+    /// worst case.
+    pub(crate) fn steps(&self, text: &str) -> u64 {
         let backtracks = self.parts.iter().any(|part| matches!(part, Part::AnyText));
-        let width = if backtracks { self.parts.len() } else { 1 };
-        1 + text.len() as u64 * width as u64 / 8
+        let comparisons_per_byte = if backtracks { self.parts.len() } else { 1 };
+        1 + text.len() as u64 * comparisons_per_byte as u64 / 8
     }
 
     pub(crate) fn matches(&self, text: &str) -> bool {
         let mut rest = text.chars();
         let mut part = 0;
-        // Where to backtrack to: the part after the last `%`, one character later.
+        // Where to backtrack to: the part after the last `%`, and the text from which it
+        // was compared last.
         let mut retry: Option<(usize, std::str::Chars<'_>)> = None;
         loop {
             if matches!(self.parts.get(part), Some(Part::AnyText)) {
@@ -106,7 +108,7 @@ impl Part {
 }
 
 /// Parses the set after `[`; the returned length includes the closing bracket.
-fn set(chars: &[char]) -> Option<(Part, usize)> {
+fn parse_set(chars: &[char]) -> Option<(Part, usize)> {
     let close = chars.iter().position(|c| *c == ']')?;
     let negated = chars.first() == Some(&'^');
     let inside = &chars[usize::from(negated)..close];

@@ -17,9 +17,9 @@
 //!   Tokens exist where a page of the service ends.
 //! * Sorted rows are merged (k-way), with one page of each range in memory.
 //!   Tokens exist between any two rows.
-//! * Aggregates, groups and sorts that the partitions do not perform buffer
-//!   all rows first; an unordered DISTINCT remembers all values until the end.
-//!   As in the published SDKs, these have no token before the end.
+//! * For aggregates, groups and sorts that the partitions do not perform, all rows
+//!   are buffered first. An unordered DISTINCT remembers all values until the end.
+//!   As in the published SDKs, these queries have no token before the end.
 //!
 //! Invariants: at most `parallel_max` fetches are in flight; a range has at
 //! most one fetch in flight and one page in memory; and no row is lost or
@@ -116,9 +116,9 @@ pub struct Fetch {
     pub id: FetchId,
     /// The partition key range to query.
     pub range_id: String,
-    /// Restricts the fetch to effective keys of the range, minimum (inclusive)
-    /// and maximum (exclusive). After a merge of ranges the parts of the new
-    /// range are read one by one.
+    /// Restricts the fetch to these effective keys of the range, from the minimum
+    /// (inclusive) to the maximum (exclusive). After a merge of ranges the parts of
+    /// the new range are read separately.
     pub keys: Option<(String, String)>,
     /// The statement to send.
     pub query: Arc<str>,
@@ -128,7 +128,7 @@ pub struct Fetch {
     pub page_rows: usize,
 }
 
-/// What [`Merge::next_row`] returns.
+/// The result of [`Merge::next_row`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum NextRow {
     /// The next row of the result.
@@ -139,7 +139,7 @@ pub enum NextRow {
     Done,
 }
 
-/// What [`Merge::next_page`] returns.
+/// The result of [`Merge::next_page`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum NextPage {
     /// The next rows of the result; never empty.
@@ -167,30 +167,32 @@ pub struct Merge {
     query: Arc<str>,
     fingerprint: u64,
     settings: Settings,
-    /// Every reader that was started; indexes into it are stable.
+    /// Every reader that was started. None is removed, so their indexes stay valid.
     readers: Vec<RangeReader>,
     /// The indexes of the readers that are not at their end, in range order.
     sequence: VecDeque<usize>,
     mode: Mode,
     filter: ResultFilter,
-    /// The rows of a buffered query, once all pages are merged.
-    finished: VecDeque<Value>,
-    /// The rows of an incomplete page of the result.
-    page: Vec<Value>,
-    /// All readers are at their end.
+    /// The rows of a buffered query that were not returned yet. Empty until all pages
+    /// are merged.
+    finished_rows: VecDeque<Value>,
+    /// The rows of the next page of the result, which is not complete yet.
+    partial_page: Vec<Value>,
+    /// Whether all readers are at their end.
     is_exhausted: bool,
-    /// How many readers in `sequence` have no row in memory; for sorted queries.
-    waiting: usize,
-    /// How many fetches are in flight.
-    fetching: usize,
+    /// For sorted queries: how many readers in `sequence` have no row in memory.
+    readers_without_rows: usize,
+    fetches_in_flight: usize,
 }
 
 /// How the rows of the ranges become one sequence.
-
 #[derive(Debug)]
 enum Mode {
+    /// One range after the other.
     Concatenate,
+    /// The ranges return sorted rows, which a k-way merge combines.
     Sort(MergeQueue),
+    /// All rows are read before the first one is returned.
     Buffered(Buffered),
 }
 
@@ -206,8 +208,8 @@ impl Merge {
     }
 
     /// Starts a query over the effective keys from `min` (inclusive) to `max`
-    /// (exclusive). `ranges` are the container's; the parts of them outside
-    /// these keys, or that cannot hold a result, are left out.
+    /// (exclusive). `ranges` are the ranges of the container. Parts of them that are
+    /// outside these keys, or that cannot hold a result, are left out.
     pub fn within(
         plan: MergePlan,
         query: &str,
@@ -216,11 +218,11 @@ impl Merge {
         settings: Settings,
     ) -> Result<Self, MergeError> {
         let scope = Interval { min: min.to_owned(), max: max.to_owned() };
-        let holds = |slice: &RangeSlice| {
+        let can_hold_result = |slice: &RangeSlice| {
             let range = KeyRange::new("", slice.interval.min.as_str(), slice.interval.max.as_str());
             plan.ranges().iter().any(|wanted| range.holds(wanted))
         };
-        let slices = slices(&scope, ranges)?.into_iter().filter(holds).collect();
+        let slices = slices(&scope, ranges)?.into_iter().filter(can_hold_result).collect();
         Merge::start(plan, query, slices, settings)
     }
 
@@ -255,7 +257,7 @@ impl Merge {
         if saved.fingerprint != merge.fingerprint {
             return Err(MergeError::InvalidToken("it belongs to another query"));
         }
-        merge.check(&saved)?;
+        merge.check_token(&saved)?;
         merge.filter.restore(saved.skip_left, saved.take_left, saved.last);
         for (interval, resume_point) in saved.resume_points {
             for slice in slices(&interval, ranges)? {
@@ -265,6 +267,7 @@ impl Merge {
         Ok(merge)
     }
 
+    /// A merge without readers.
     fn empty(plan: MergePlan, query: &str, settings: Settings) -> Self {
         let statement = plan.statement(query);
         let filter = ResultFilter::new(&plan);
@@ -284,16 +287,16 @@ impl Merge {
             sequence: VecDeque::new(),
             mode,
             filter,
-            finished: VecDeque::new(),
-            page: Vec::new(),
+            finished_rows: VecDeque::new(),
+            partial_page: Vec::new(),
             is_exhausted: false,
-            waiting: 0,
-            fetching: 0,
+            readers_without_rows: 0,
+            fetches_in_flight: 0,
         }
     }
 
-    /// Checks that the token is one that this query can have written.
-    fn check(&self, saved: &TokenContents) -> Result<(), MergeError> {
+    /// Checks that a merge of this query can have made the token.
+    fn check_token(&self, saved: &TokenContents) -> Result<(), MergeError> {
         let keys = match &self.mode {
             Mode::Concatenate => None,
             Mode::Sort(queue) => Some(queue.directions.len()),
@@ -307,10 +310,11 @@ impl Merge {
         if fits { Ok(()) } else { Err(MergeError::InvalidToken("it does not fit the query")) }
     }
 
+    /// Adds a reader after the others.
     fn append(&mut self, slice: RangeSlice, resume_point: ResumePoint) {
         let reader = self.readers.len();
         self.readers.push(RangeReader::new(slice, resume_point, self.sequence.len()));
         self.sequence.push_back(reader);
-        self.waiting += 1;
+        self.readers_without_rows += 1;
     }
 }

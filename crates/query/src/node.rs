@@ -1,8 +1,8 @@
 //! The bound tree of a statement, ready for evaluation.
 //!
-//! Names have become distances (hops): the number of frames to walk outwards
-//! to a binding. Parameters and everything computable from them are constants.
-//! The tree does not refer to the text of the statement.
+//! A name is a number of hops: how many frames the evaluation walks outwards to its
+//! value. Parameters, and expressions that depend only on them, are constants. The
+//! tree does not refer to the text of the statement.
 
 use perihelion_model::json::Value;
 
@@ -23,7 +23,7 @@ pub enum Step {
 #[derive(Debug)]
 pub(crate) enum Node {
     Constant(Option<Value>),
-    /// A binding and the fixed path below it.
+    /// A fixed path into the value that is `hops` frames outwards.
     Path {
         hops: usize,
         steps: Vec<Step>,
@@ -68,8 +68,8 @@ pub(crate) enum Node {
     Array(Vec<Node>),
     Object(Vec<(String, Node)>),
     Call(Function, Vec<Node>),
-    /// A call of a user-defined function. The arguments are not kept, because
-    /// user-defined functions cannot run here.
+    /// A call of a user-defined function. It has no arguments, because user-defined
+    /// functions cannot run here.
     Udf(String),
     Subquery(SubqueryKind, Box<SelectNode>),
 }

@@ -27,7 +27,7 @@ pub(crate) fn as_query_number(number: Number) -> Number {
 /// Makes a number of the result of an operator or function. Minus zero becomes
 /// zero, as in the service. The value may be infinite or NaN; it is refused
 /// only if it reaches the output of the statement.
-pub(crate) fn computed(value: f64) -> Number {
+pub(crate) fn computed_number(value: f64) -> Number {
     Number::Double(if value == 0.0 { 0.0 } else { value })
 }
 

@@ -5,13 +5,13 @@
 //! objects. *Operators* are type-strict: values of different types are not
 //! equal, and no value of one type is less than a value of another.
 //!
-//! So `=` and `!=` between two types are false and true, not undefined. The
-//! documentation (learn.microsoft.com, "Equality and comparison operators")
-//! has a table that says undefined. But in the vendor's own evaluator
-//! (azure-cosmos-dotnet-v3, `OfflineEngine/ScalarExpressionEvaluator.cs`)
-//! equality is undefined only when an operand is, and relations whenever the
-//! types differ; and users of the service filter by `c.x <> null`
-//! (azure-sdk-for-net issue 38590), which would otherwise match nothing.
+//! So between two types `=` is false and `!=` is true; neither is undefined. The
+//! documentation (learn.microsoft.com, "Equality and comparison operators") has a
+//! table that says undefined. But in the evaluator of Microsoft's SDK
+//! (azure-cosmos-dotnet-v3, `OfflineEngine/ScalarExpressionEvaluator.cs`) equality
+//! is undefined only when an operand is undefined, and less and greater are undefined
+//! whenever the types differ. Also, users of the service filter by `c.x <> null`
+//! (azure-sdk-for-net issue 38590), which would otherwise match no document.
 
 use std::cmp::Ordering;
 
@@ -45,6 +45,7 @@ pub fn compare_values(a: Option<&Value>, b: Option<&Value>) -> Ordering {
     }
 }
 
+/// The rank of a value's type in the sort order.
 fn rank(value: Option<&Value>) -> u8 {
     match value {
         None => 0,
@@ -83,8 +84,9 @@ fn sorted_members(object: &Object) -> Vec<(&str, &Value)> {
     members
 }
 
-/// Up to this many members an object is searched name by name. Larger ones are
-/// sorted first, so that a comparison cannot take quadratic time.
+/// Up to this many members an object is searched name by name. The members of larger
+/// objects are sorted or hashed first, so that a comparison cannot take quadratic
+/// time.
 pub(crate) const LINEAR_MEMBERS_MAX: usize = 16;
 
 /// The equality of the `=` operator between two defined values.
@@ -99,8 +101,8 @@ pub fn equal(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// The order by the relational operators: `None` between values of different
-/// types, and between arrays or objects.
+/// The order for the operators `<`, `<=`, `>` and `>=`: `None` between values of
+/// different types, and between arrays or objects.
 pub(crate) fn relate(a: &Value, b: &Value) -> Option<Ordering> {
     match (a, b) {
         (Value::Null, Value::Null)
@@ -139,7 +141,7 @@ pub(crate) fn write_key(key: &mut Vec<u8>, value: Option<&Value>) {
     }
 }
 
-/// Writes `3` and `3.0` alike.
+/// Writes a number; `3` and `3.0` have the same bytes.
 fn write_number(key: &mut Vec<u8>, number: Number) {
     match as_query_number(number).as_i64() {
         Some(whole) => {

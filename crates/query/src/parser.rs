@@ -1,5 +1,5 @@
-//! The parser, from tokens to the syntax tree. This file has the cursor over
-//! the tokens and the syntax errors.
+//! The parser turns tokens into the syntax tree. This file has the cursor over the
+//! tokens and the syntax errors.
 //!
 //! The parser is written by hand, because the codes and locations of its
 //! errors are part of the protocol. It stops at the first mistake. Clauses are
@@ -159,6 +159,7 @@ impl Parser<'_> {
         outcome
     }
 
+    /// Returns the part, or an error when its tree is higher than [`HEIGHT_MAX`].
     fn within_height<T>(&self, height: u16, span: Span, part: T) -> Parse<T> {
         if height > HEIGHT_MAX { Err(self.too_deep(span)) } else { Ok(part) }
     }

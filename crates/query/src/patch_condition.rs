@@ -30,7 +30,7 @@ pub fn evaluate_condition(text: &str, document: &Value, now: Now) -> Result<bool
 fn compile_condition(text: &str, now: Now) -> Result<Program, Vec<Diagnostic>> {
     let statement = format!("{PROJECTION}{text}");
     let program = parse(&statement).and_then(|query| compile(&query, &Parameters::none(), now));
-    // Offsets count from where the caller's text begins.
+    // The caller's text does not have the SELECT clause, so its offsets are smaller.
     program.map_err(|mut diagnostics| {
         for diagnostic in &mut diagnostics {
             diagnostic.start = diagnostic.start.saturating_sub(PROJECTION.len());

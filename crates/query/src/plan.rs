@@ -1,11 +1,10 @@
-//! The query plan: what a client needs to run a statement on every partition
-//! and merge the results.
+//! The query plan, by which a client runs a statement on every partition and merges
+//! the results.
 //!
-//! Plans are the same as the service's, character by character, because
-//! clients send the rewritten statement back and read the other members by
-//! name. [`rewrite`] makes the statement for one partition, [`features`] lists
-//! what the client must be able to merge, [`keys`] finds the partition keys
-//! that can hold a result.
+//! Plans are the same as the service's, character by character, because clients send
+//! the rewritten statement back and read the other members by name. [`rewrite`] makes
+//! the statement for one partition, [`features`] lists the features that the client
+//! must support, [`keys`] finds the partition keys that can hold a result.
 
 mod features;
 mod json;
@@ -17,7 +16,7 @@ pub use keys::PartitionKeyFilter;
 pub(crate) use rewrite::FILTER_PLACEHOLDER;
 
 use crate::ast::{Count, Direction, Expr, Select, Selection};
-use crate::bind::{aggregate_call, bind, contains_aggregate, same, select_names};
+use crate::bind::{aggregate_call, bind, contains_aggregate, same_expr, select_names};
 use crate::diagnostic::{Diagnostic, errors_to_json};
 use crate::node::{AggregateFunction, SelectNode};
 use crate::parameters::{Now, Parameters};
@@ -155,6 +154,8 @@ impl<'q> ProjectionShape<'q> {
     }
 }
 
+/// The function and the argument, when the expression is an aggregate call. An
+/// aggregate inside another expression is an error.
 fn simple_aggregate(expr: &Expr) -> Result<Option<(AggregateFunction, &Expr)>, PlanError> {
     match aggregate_call(expr) {
         Some((function, [argument])) => Ok(Some((function, argument))),
@@ -170,8 +171,8 @@ impl QueryPlan {
         shape: &ProjectionShape<'_>,
         partition_keys: PartitionKeyFilter,
     ) -> Self {
-        let merged = matches!(shape, ProjectionShape::Plain);
-        let order = select.order_by.as_ref().filter(|_| merged).map_or(&[][..], |order_by| &order_by.items);
+        let is_plain = matches!(shape, ProjectionShape::Plain);
+        let order = select.order_by.as_ref().filter(|_| is_plain).map_or(&[][..], |order_by| &order_by.items);
         let counts = Counts { top: bound.top, offset: bound.offset, limit: bound.limit };
         let (aliases, types) = aliases(shape);
         QueryPlan {
@@ -196,7 +197,7 @@ impl QueryPlan {
         }
     }
 
-    /// The statement to send to each partition; empty when it is the original.
+    /// The statement to send to each partition; empty when it is the original one.
     pub fn rewritten_query(&self) -> &str {
         &self.rewritten_query
     }
@@ -207,7 +208,7 @@ impl QueryPlan {
     }
 }
 
-/// The counts of a statement, with the values of parameters.
+/// The counts of TOP, OFFSET and LIMIT, with the values of parameters.
 #[derive(Clone, Copy)]
 struct Counts {
     top: Option<u64>,
@@ -217,6 +218,7 @@ struct Counts {
 
 type AliasTypes = Vec<(String, Option<&'static str>)>;
 
+/// The names of the select list, and each with its aggregate function.
 fn aliases(shape: &ProjectionShape<'_>) -> (Vec<String>, AliasTypes) {
     let ProjectionShape::List(items) = shape else { return (Vec::new(), Vec::new()) };
     let types = items
@@ -226,13 +228,14 @@ fn aliases(shape: &ProjectionShape<'_>) -> (Vec<String>, AliasTypes) {
     (items.iter().map(|item| item.name.clone()).collect(), types)
 }
 
-/// When the rows are sorted by the distinct value, equal values are neighbours.
+/// The type is `Ordered` when the rows are sorted by the distinct value: then equal
+/// values are neighbours.
 fn distinct_type(select: &Select) -> DistinctType {
     if !select.distinct {
         return DistinctType::None;
     }
     match (&select.selection, &select.order_by) {
-        (Selection::Value(expr), Some(order_by)) if matches!(order_by.items.as_slice(), [key] if same(&key.expr, expr)) => {
+        (Selection::Value(expr), Some(order_by)) if matches!(order_by.items.as_slice(), [key] if same_expr(&key.expr, expr)) => {
             DistinctType::Ordered
         }
         _ => DistinctType::Unordered,

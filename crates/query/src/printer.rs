@@ -1,9 +1,9 @@
-//! The printer, from the syntax tree back to text in the service's normal form.
+//! The printer turns the syntax tree back into text, in the service's normal form.
 //!
-//! Every operator is in parentheses, strings have double quotes, keywords are
-//! upper case. Two layouts exist: on one line, where `ASC` is always written
-//! (the parser's normal form), and the planner's with one clause per line,
-//! where `ASC` is written only if the statement has it.
+//! Every operator is in parentheses, strings have double quotes, keywords are upper
+//! case. There are two layouts. The parser's normal form is on one line and always
+//! has `ASC`. The planner's layout has one clause per line, and has `ASC` only if the
+//! statement has it.
 
 use perihelion_model::json::{Style, Value, print_into, print_string};
 
@@ -21,7 +21,7 @@ pub(crate) enum Layout {
 }
 
 pub(crate) fn print_select(out: &mut String, select: &Select, layout: Layout) {
-    let gap = match layout {
+    let separator = match layout {
         Layout::OneLine => " ",
         Layout::Plan => "\n",
     };
@@ -36,16 +36,16 @@ pub(crate) fn print_select(out: &mut String, select: &Select, layout: Layout) {
     }
     print_selection(out, &select.selection);
     if let Some(from) = &select.from {
-        out.push_str(gap);
-        print_from(out, from, gap);
+        out.push_str(separator);
+        print_from(out, from, separator);
     }
     if let Some(filter) = &select.filter {
-        out.push_str(gap);
+        out.push_str(separator);
         out.push_str("WHERE ");
         print_expr(out, filter);
     }
     if let Some(group_by) = &select.group_by {
-        out.push_str(gap);
+        out.push_str(separator);
         out.push_str("GROUP BY ");
         print_list(out, group_by);
         if layout == Layout::OneLine {
@@ -55,13 +55,13 @@ pub(crate) fn print_select(out: &mut String, select: &Select, layout: Layout) {
     if let Some(order_by) = &select.order_by {
         // On one line GROUP BY has already added a blank.
         if !(layout == Layout::OneLine && out.ends_with(' ')) {
-            out.push_str(gap);
+            out.push_str(separator);
         }
         print_order_by(out, order_by, layout);
     }
     if let Some(window) = &select.window {
         if !(layout == Layout::OneLine && out.ends_with(' ')) {
-            out.push_str(gap);
+            out.push_str(separator);
         }
         print_window(out, window);
     }
@@ -99,11 +99,11 @@ fn print_item(out: &mut String, item: &SelectItem) {
     }
 }
 
-pub(crate) fn print_from(out: &mut String, from: &From, gap: &str) {
+pub(crate) fn print_from(out: &mut String, from: &From, separator: &str) {
     out.push_str("FROM ");
     print_source(out, &from.first);
     for join in &from.joins {
-        out.push_str(gap);
+        out.push_str(separator);
         out.push_str("JOIN ");
         print_source(out, join);
     }
@@ -187,8 +187,8 @@ fn separated<T>(out: &mut String, items: &[T], print: impl Fn(&mut String, &T)) 
     }
 }
 
-fn print_subquery(out: &mut String, before: &str, select: &Select) {
-    out.push_str(before);
+fn print_subquery(out: &mut String, word: &str, select: &Select) {
+    out.push_str(word);
     out.push('(');
     print_select(out, select, Layout::OneLine);
     out.push(')');

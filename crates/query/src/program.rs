@@ -48,9 +48,9 @@ pub struct Program {
     directions: Vec<Direction>,
     whole_document: bool,
     reads_no_document: bool,
-    /// The statement computes numbers; only then can the output hold one that
-    /// JSON cannot represent.
-    computes: bool,
+    /// Whether the statement computes numbers. Only then can its output have a number
+    /// that JSON cannot represent.
+    computes_numbers: bool,
     verdict: GatewayVerdict,
 }
 
@@ -81,24 +81,24 @@ impl Program {
         now: Now,
     ) -> Result<Self, Vec<Diagnostic>> {
         let bound = bind(source, select, parameters, now)?;
-        Ok(Program::of(bound, now, gateway_verdict(select)))
+        Ok(Program::from_bound(bound, now, gateway_verdict(select)))
     }
 
-    fn of(bound: Bound, now: Now, verdict: GatewayVerdict) -> Self {
+    fn from_bound(bound: Bound, now: Now, verdict: GatewayVerdict) -> Self {
         let inner = bound.inner.map(|inner| {
-            // Only the last stage has to be representable in JSON.
-            Box::new(Program { computes: false, ..Program::of(*inner, now, verdict) })
+            // The rows of an inner stage are not output, so their numbers need no check.
+            Box::new(Program { computes_numbers: false, ..Program::from_bound(*inner, now, verdict) })
         });
-        // Only the first stage reads documents.
+        // Only the innermost stage reads documents.
         let hops = bound.document_hops.filter(|_| inner.is_none());
-        let found = match (&bound.select.filter, hops) {
+        let conjuncts = match (&bound.select.filter, hops) {
             (Some(filter), Some(hops)) => conjuncts(filter, hops),
             _ => Vec::new(),
         };
         let order = order_of(&bound.select, hops);
         Program {
             now,
-            conjuncts: found,
+            conjuncts,
             directions: order.iter().map(|key| key.direction).collect(),
             order,
             whole_document: selects_document(&bound.select, hops),
@@ -106,7 +106,7 @@ impl Program {
                 Some(inner) => inner.reads_no_document,
                 None => bound.select.sources.is_empty(),
             },
-            computes: bound.computes,
+            computes_numbers: bound.computes_numbers,
             verdict,
             select: bound.select,
             inner,
@@ -122,7 +122,8 @@ impl Program {
     }
 
     /// The stage that reads documents: the program itself when it has no inner
-    /// one. Its conjuncts and order narrow the scan.
+    /// program. An engine narrows its scan by the conjuncts and the order of this
+    /// stage.
     pub fn innermost(&self) -> &Program {
         self.inner().map_or(self, Program::innermost)
     }
@@ -149,8 +150,7 @@ impl Program {
         &self.conjuncts
     }
 
-    /// Whether WHERE is a constant other than `true`, so that no document can
-    /// match.
+    /// Whether WHERE is a constant other than `true`, so that no document matches.
     pub fn matches_nothing(&self) -> bool {
         match &self.select.filter {
             Some(Node::Constant(value)) => *value != Some(Value::Bool(true)),
@@ -203,8 +203,8 @@ impl Program {
         self.select.grouping.as_ref().is_some_and(|grouping| !grouping.keys.is_empty())
     }
 
-    /// Whether there is no FROM. Then there is exactly one row, whatever the
-    /// container holds: evaluate the program once, on any value.
+    /// Whether the statement has no FROM. Then the result does not depend on the
+    /// container: evaluate the program once, on any value.
     pub fn reads_no_document(&self) -> bool {
         self.reads_no_document
     }
@@ -234,7 +234,7 @@ impl Program {
         let frame = Frame::root(Some(document));
         each_row(&self.select, &frame, &context, &mut |row| {
             let output = output_of(&self.select.output, row, &context)?;
-            self.check(output.as_ref())?;
+            self.check_output(output.as_ref())?;
             out.push(Row { output, order_keys: order_keys(&self.select.order, row, &context)? });
             Ok(true)
         })?;
@@ -280,8 +280,8 @@ impl Program {
         compare_order(&a.order_keys, &b.order_keys, &self.directions)
     }
 
-    /// Turns all rows into the result: drops undefined ones, sorts (stably),
-    /// applies DISTINCT, OFFSET, LIMIT and TOP.
+    /// Turns all rows into the result: drops rows whose output is undefined, sorts
+    /// (stably), and applies DISTINCT, OFFSET, LIMIT and TOP.
     pub fn arrange(&self, mut rows: Vec<Row>) -> Vec<Value> {
         rows.sort_by(|a, b| self.compare(a, b));
         let mut distinct = DistinctValues::default();
@@ -301,9 +301,10 @@ impl Program {
         Context::new(self.now)
     }
 
-    fn check(&self, output: Option<&Value>) -> Result<(), EvaluationError> {
+    /// Checks that JSON can represent the output.
+    fn check_output(&self, output: Option<&Value>) -> Result<(), EvaluationError> {
         match output {
-            Some(value) if self.computes && !is_representable(value) => {
+            Some(value) if self.computes_numbers && !is_representable(value) => {
                 Err(EvaluationError::NotRepresentable)
             }
             _ => Ok(()),
@@ -311,6 +312,7 @@ impl Program {
     }
 }
 
+/// The keys of ORDER BY.
 fn order_of(select: &SelectNode, document_hops: Option<usize>) -> Vec<OrderKey> {
     let path = |node: &Node| match document_hops {
         Some(hops) if select.grouping.is_none() => path_of(node, hops).map(<[Step]>::to_vec),
@@ -319,6 +321,7 @@ fn order_of(select: &SelectNode, document_hops: Option<usize>) -> Vec<OrderKey> 
     select.order.iter().map(|key| OrderKey { direction: key.direction, path: path(&key.node) }).collect()
 }
 
+/// Whether each row is the document itself.
 fn selects_document(select: &SelectNode, document_hops: Option<usize>) -> bool {
     let whole = match &select.output {
         Output::Value(Node::Path { hops, steps }) => steps.is_empty() && Some(*hops) == document_hops,

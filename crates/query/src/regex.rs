@@ -1,8 +1,8 @@
 //! The patterns of RegexMatch, by the crate `regex-lite`.
 //!
-//! `regex-lite` matches every pattern in time linear in the text. It supports
-//! neither look-around nor back-references, which the service's engine does:
-//! RegexMatch with such a pattern is undefined here.
+//! `regex-lite` matches every pattern in time linear in the length of the text. The
+//! service's engine supports look-around and back-references, `regex-lite` does not:
+//! the result of RegexMatch with such a pattern is undefined here.
 
 use regex_lite::{Regex, RegexBuilder};
 
@@ -12,8 +12,8 @@ use crate::error::Evaluated;
 /// The longest pattern, in bytes.
 const LENGTH_MAX: usize = 4096;
 
-/// The largest compiled pattern, in bytes. The time per character grows with
-/// this size, and a short pattern with a counted repetition can be large.
+/// The largest compiled pattern, in bytes. The time per character grows with this
+/// size, and a short pattern with a counted repetition can be large when compiled.
 const SIZE_MAX: usize = 32 * 1024;
 
 /// Steps of the budget for one compilation.

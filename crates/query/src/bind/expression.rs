@@ -2,11 +2,11 @@
 
 use perihelion_model::json::Value;
 
-use super::group::{aggregate_call, contains_aggregate, contains_subquery, same};
+use super::group::{aggregate_call, contains_aggregate, contains_subquery, same_expr};
 use super::{Binder, ScopeEntry};
 use crate::ast::{Expr, ExprKind, Name};
 use crate::diagnostic::Span;
-use crate::eval::{as_step, walk};
+use crate::eval::{as_step, follow};
 use crate::functions::Function;
 use crate::like::LikePattern;
 use crate::node::{AggregateFunction, AggregateNode, InList, Node, Pattern, Step};
@@ -24,7 +24,7 @@ impl<'q> Binder<'q> {
             ExprKind::Identifier(_) | ExprKind::Member(..) | ExprKind::Index(..) => self.path(expr, expr),
             ExprKind::Unary(operator, operand) => Node::Unary(*operator, self.boxed(operand)),
             ExprKind::Binary(operator, left, right) => {
-                self.computes |= operator.computes();
+                self.computes_numbers |= operator.computes_numbers();
                 Node::Binary(*operator, self.boxed(left), self.boxed(right))
             }
             ExprKind::Logical(operator, operands) => Node::Logical(*operator, self.list(operands)),
@@ -68,7 +68,7 @@ impl<'q> Binder<'q> {
     fn group_key(&self, expr: &Expr) -> Option<Node> {
         for (position, entry) in self.scope.iter().enumerate().rev() {
             if let ScopeEntry::Group(group) = entry
-                && let Some(index) = group.keys.iter().position(|key| same(key, expr))
+                && let Some(index) = group.keys.iter().position(|key| same_expr(key, expr))
             {
                 return Some(Node::GroupKey { hops: self.hops(position), index });
             }
@@ -76,7 +76,8 @@ impl<'q> Binder<'q> {
         None
     }
 
-    /// Binds a path; `whole` is the entire path, for error messages.
+    /// Binds an expression that is a path or the base of one. `whole` is the entire
+    /// path, for error messages.
     fn path(&mut self, expr: &'q Expr, whole: &'q Expr) -> Node {
         if let Some(key) = self.group_key(expr) {
             return key;
@@ -103,6 +104,7 @@ impl<'q> Binder<'q> {
         }
     }
 
+    /// Appends a step to a path.
     pub(super) fn extend(&self, base: Node, step: Step) -> Node {
         match base {
             Node::Path { hops, mut steps } => {
@@ -110,34 +112,34 @@ impl<'q> Binder<'q> {
                 Node::Path { hops, steps }
             }
             Node::Constant(value) => {
-                let found = value.as_ref().and_then(|value| walk(value, std::slice::from_ref(&step)));
+                let found = value.as_ref().and_then(|value| follow(value, std::slice::from_ref(&step)));
                 Node::Constant(found.cloned())
             }
             base => Node::Step(Box::new(base), step),
         }
     }
 
-    /// Resolves a name, from the innermost scope outwards. A group hides
-    /// the names of its rows; the error for such a name quotes the whole path.
+    /// Resolves a name, from the innermost scope entry outwards. A group hides the
+    /// names of its sources; the error for such a name quotes the whole path.
     pub(super) fn identifier(&mut self, name: &str, span: Span, whole: Option<&Expr>) -> Node {
         for (position, entry) in self.scope.iter().enumerate().rev() {
             match entry {
-                ScopeEntry::Row { name: Some(known), .. } if *known == name => {
+                ScopeEntry::Value { name: Some(known), .. } if *known == name => {
                     return Node::Path { hops: self.hops(position), steps: Vec::new() };
                 }
-                ScopeEntry::Group(group) if group.rows.iter().any(|row| row.is_named(name)) => {
+                ScopeEntry::Group(group) if group.sources.iter().any(|source| source.is_named(name)) => {
                     let text = whole.map_or_else(|| name.to_owned(), expr_text);
                     let message = format!(
                         "Property reference '{text}' is invalid in the select list because it is not \
                          contained in either an aggregate function or the GROUP BY clause."
                     );
-                    self.complain("SC2102", message, whole.map_or(span, |whole| whole.span));
+                    self.report("SC2102", message, whole.map_or(span, |whole| whole.span));
                     return Node::UNDEFINED;
                 }
-                ScopeEntry::Row { .. } | ScopeEntry::Group(_) => {}
+                ScopeEntry::Value { .. } | ScopeEntry::Group(_) => {}
             }
         }
-        self.complain("SC2001", format!("Identifier '{name}' could not be resolved."), span);
+        self.report("SC2001", format!("Identifier '{name}' could not be resolved."), span);
         Node::UNDEFINED
     }
 
@@ -151,16 +153,21 @@ impl<'q> Binder<'q> {
         }
         let Some(function) = Function::by_name(&name.text) else {
             let message = format!("'{}' is not a recognized built-in function name.", name.text);
-            self.complain("SC2005", message, name.span);
+            self.report("SC2005", message, name.span);
             return Node::UNDEFINED;
         };
         let signature = function.signature();
         let count = arguments.len();
         if !(signature.arguments_min..=signature.arguments_max).contains(&count) {
-            self.wrong_count(signature.name, signature.arguments_min, signature.arguments_max, expr.span);
+            self.report_argument_count(
+                signature.name,
+                signature.arguments_min,
+                signature.arguments_max,
+                expr.span,
+            );
             return Node::UNDEFINED;
         }
-        self.computes = true;
+        self.computes_numbers = true;
         let arguments = self.list(arguments);
         if function.is_regex_match() {
             regex_node(function, arguments)
@@ -169,7 +176,7 @@ impl<'q> Binder<'q> {
         }
     }
 
-    fn wrong_count(&mut self, name: &str, min: usize, max: usize, span: Span) {
+    fn report_argument_count(&mut self, name: &str, min: usize, max: usize, span: Span) {
         let wanted = if min == max {
             format!("{min}")
         } else if max == usize::MAX {
@@ -177,11 +184,12 @@ impl<'q> Binder<'q> {
         } else {
             format!("{min} to {max}")
         };
-        self.complain("SC2050", format!("The {name} function requires {wanted} argument(s)."), span);
+        self.report("SC2050", format!("The {name} function requires {wanted} argument(s)."), span);
     }
 
-    /// Binds an aggregate. Its argument is evaluated for each row and not for
-    /// the group: while it is bound, the names of the rows are in scope.
+    /// Binds an aggregate. Its argument is evaluated for each row and not for the
+    /// group: while the argument is bound, the sources are in scope and the group is
+    /// not.
     fn aggregate(
         &mut self,
         function: AggregateFunction,
@@ -190,27 +198,27 @@ impl<'q> Binder<'q> {
         arguments: &'q [Expr],
     ) -> Node {
         let [argument] = arguments else {
-            self.wrong_count(&name.text.to_ascii_uppercase(), 1, 1, expr.span);
+            self.report_argument_count(&name.text.to_ascii_uppercase(), 1, 1, expr.span);
             return Node::UNDEFINED;
         };
         if contains_aggregate(argument) || contains_subquery(argument) {
             let message = "Cannot perform an aggregate function on an expression containing an aggregate or \
                            a subquery.";
-            self.complain("SC2101", message, expr.span);
+            self.report("SC2101", message, expr.span);
             return Node::UNDEFINED;
         }
         let Some(ScopeEntry::Group(mut group)) =
             self.scope.pop_if(|entry| matches!(entry, ScopeEntry::Group(_)))
         else {
             let message = format!("The aggregate function {} is not allowed in this context.", name.text);
-            self.complain("SC2100", message, expr.span);
+            self.report("SC2100", message, expr.span);
             return Node::UNDEFINED;
         };
-        self.computes = true;
+        self.computes_numbers = true;
         let start = self.scope.len();
-        self.scope.append(&mut group.rows);
+        self.scope.append(&mut group.sources);
         let argument = self.expr(argument);
-        group.rows = self.scope.split_off(start);
+        group.sources = self.scope.split_off(start);
         let index = group.aggregates.len();
         group.aggregates.push(AggregateNode { function, argument });
         self.scope.push(ScopeEntry::Group(group));
@@ -220,7 +228,7 @@ impl<'q> Binder<'q> {
 
 impl ScopeEntry<'_> {
     fn is_named(&self, wanted: &str) -> bool {
-        matches!(self, ScopeEntry::Row { name: Some(name), .. } if *name == wanted)
+        matches!(self, ScopeEntry::Value { name: Some(name), .. } if *name == wanted)
     }
 }
 
@@ -258,6 +266,7 @@ fn regex_node(function: Function, mut arguments: Vec<Node>) -> Node {
     }
 }
 
+/// The pattern of a LIKE expression. A constant pattern is compiled here once.
 fn pattern_of(node: Node, escape: Option<char>) -> Pattern {
     match &node {
         Node::Constant(Some(Value::String(text))) => Pattern::Fixed(LikePattern::new(text, escape)),

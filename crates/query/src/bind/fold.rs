@@ -1,4 +1,5 @@
-//! Constant folding: evaluating what does not depend on the document.
+//! Constant folding: the evaluation of expressions that do not depend on the
+//! document.
 
 use super::Binder;
 use crate::eval::{Frame, evaluate};
@@ -8,7 +9,7 @@ impl Binder<'_> {
     /// The node, or its value when all operands are constants. A node that
     /// exceeds the budget is not folded; it fails when the statement runs.
     pub(super) fn fold(&self, node: Node) -> Node {
-        if !is_constant(&node) {
+        if !is_foldable(&node) {
             return node;
         }
         let value = evaluate(&node, &Frame::root(None), &self.context)
@@ -20,8 +21,8 @@ impl Binder<'_> {
     }
 }
 
-/// Whether all operands are constants.
-fn is_constant(node: &Node) -> bool {
+/// Whether the node can be folded: all its operands are constants.
+fn is_foldable(node: &Node) -> bool {
     let constant = |node: &Node| node.as_constant().is_some();
     match node {
         Node::Step(base, _) | Node::Unary(_, base) => constant(base),

@@ -1,4 +1,5 @@
-//! Grouping: which expressions are aggregates and which are group keys.
+//! Tests for grouping: whether an expression calls an aggregate, whether a select has
+//! groups, and whether two expressions are equal.
 
 use perihelion_model::json::Value;
 
@@ -25,13 +26,14 @@ pub(crate) fn aggregate_call(expr: &Expr) -> Option<(AggregateFunction, &[Expr])
     }
 }
 
+/// Whether the rows of the select are groups: it has aggregates or GROUP BY.
 pub(super) fn is_grouped(select: &Select) -> bool {
-    let selects = match &select.selection {
+    let has_aggregate = match &select.selection {
         Selection::Star(_) => false,
         Selection::List(items) => items.iter().any(|item| contains_aggregate(&item.expr)),
         Selection::Value(expr) => contains_aggregate(expr),
     };
-    selects || select.group_by.is_some()
+    has_aggregate || select.group_by.is_some()
 }
 
 /// The direct parts of an expression.
@@ -53,12 +55,12 @@ fn parts(expr: &Expr) -> Vec<&Expr> {
 }
 
 /// Whether two expressions are equal, ignoring their locations in the text.
-pub(crate) fn same(a: &Expr, b: &Expr) -> bool {
+pub(crate) fn same_expr(a: &Expr, b: &Expr) -> bool {
     use ExprKind as K;
     if let (Some((base_a, name_a)), Some((base_b, name_b))) = (member(a), member(b)) {
-        return name_a == name_b && same(base_a, base_b);
+        return name_a == name_b && same_expr(base_a, base_b);
     }
-    let head = match (&a.kind, &b.kind) {
+    let same_kind = match (&a.kind, &b.kind) {
         (K::Literal(a), K::Literal(b)) => return a == b,
         (K::Parameter(a), K::Parameter(b)) | (K::Identifier(a), K::Identifier(b)) => return a == b,
         (K::Index(..), K::Index(..))
@@ -77,7 +79,9 @@ pub(crate) fn same(a: &Expr, b: &Expr) -> bool {
         _ => false,
     };
     let (parts_a, parts_b) = (parts(a), parts(b));
-    head && parts_a.len() == parts_b.len() && parts_a.into_iter().zip(parts_b).all(|(a, b)| same(a, b))
+    same_kind
+        && parts_a.len() == parts_b.len()
+        && parts_a.into_iter().zip(parts_b).all(|(a, b)| same_expr(a, b))
 }
 
 /// The base and the name of `a.b` and of `a["b"]`, which mean the same.

@@ -1,4 +1,4 @@
-//! Inferred names: of select-list items and of sources without an alias.
+//! The names of select-list items and of sources, also of those without an alias.
 
 use perihelion_model::json::Value;
 

@@ -9,7 +9,7 @@ use crate::ast::{Collection, Count, Direction, Expr, Name, OrderBy, PathStep, Se
 use crate::diagnostic::Span;
 use crate::node::{Grouping, Node, OrderNode, Output, SelectNode, SourceNode, Step};
 
-/// The index of the document in the scope.
+/// The index of the document's entry in the scope.
 const DOCUMENT: usize = 0;
 
 impl<'q> Binder<'q> {
@@ -17,12 +17,12 @@ impl<'q> Binder<'q> {
         self.select(select, true)
     }
 
-    /// Binds a select. With `container` the first name in FROM stands for the
+    /// Binds a select. With `reads_container` the first name in FROM stands for the
     /// container, whatever the name is.
-    pub(super) fn select(&mut self, select: &'q Select, container: bool) -> SelectNode {
+    pub(super) fn select(&mut self, select: &'q Select, reads_container: bool) -> SelectNode {
         let start = self.scope.len();
-        let sources = self.sources(select, container);
-        if container && start == DOCUMENT + 1 {
+        let sources = self.sources(select, reads_container);
+        if reads_container && start == DOCUMENT + 1 {
             self.document_hops = self.find_document();
         }
         let filter = select.filter.as_ref().map(|filter| self.expr(filter));
@@ -46,16 +46,18 @@ impl<'q> Binder<'q> {
         }
     }
 
+    /// The number of frames outwards to the source that binds the document itself.
     fn find_document(&self) -> Option<usize> {
-        let index =
-            self.scope.iter().position(|entry| matches!(entry, ScopeEntry::Row { document: true, .. }))?;
+        let is_document =
+            |entry: &ScopeEntry<'_>| matches!(entry, ScopeEntry::Value { is_document: true, .. });
+        let index = self.scope.iter().position(is_document)?;
         Some(self.hops(index))
     }
 
-    fn sources(&mut self, select: &'q Select, container: bool) -> Vec<SourceNode> {
+    fn sources(&mut self, select: &'q Select, reads_container: bool) -> Vec<SourceNode> {
         let Some(from) = &select.from else { return Vec::new() };
         let start = self.scope.len();
-        let mut nodes = vec![self.source(&from.first, container)];
+        let mut nodes = vec![self.source(&from.first, reads_container)];
         for join in &from.joins {
             nodes.push(self.source(join, false));
         }
@@ -64,28 +66,31 @@ impl<'q> Binder<'q> {
     }
 
     /// Binds a source and puts its name into the scope.
-    fn source(&mut self, source: &'q Source, container: bool) -> SourceNode {
+    fn source(&mut self, source: &'q Source, reads_container: bool) -> SourceNode {
         let iterates = matches!(source, Source::Iteration { .. });
         let name = source_name(source);
-        let mut document = false;
+        let mut is_document = false;
         let node = match source.collection() {
-            Collection::Subquery { .. } if container && self.is_staged => {
-                document = true;
+            Collection::Subquery { .. } if reads_container && self.is_staged => {
+                is_document = true;
                 SourceNode::Value(Node::Path { hops: self.hops(DOCUMENT), steps: Vec::new() })
             }
-            Collection::Subquery { select, .. } => SourceNode::Rows(Box::new(self.select(select, container))),
+            Collection::Subquery { select, .. } => {
+                SourceNode::Rows(Box::new(self.select(select, reads_container)))
+            }
             Collection::Path { root, steps } => {
-                let path = self.collection_path(root, steps, container);
-                document = container && steps.is_empty() && !iterates && self.scope.len() == DOCUMENT + 1;
+                let path = self.collection_path(root, steps, reads_container);
+                is_document =
+                    reads_container && steps.is_empty() && !iterates && self.scope.len() == DOCUMENT + 1;
                 if iterates { SourceNode::Elements(path) } else { SourceNode::Value(path) }
             }
         };
-        self.scope.push(ScopeEntry::Row { name, document });
+        self.scope.push(ScopeEntry::Value { name, is_document });
         node
     }
 
-    fn collection_path(&mut self, root: &'q Name, steps: &'q [PathStep], container: bool) -> Node {
-        let base = if container {
+    fn collection_path(&mut self, root: &'q Name, steps: &'q [PathStep], reads_container: bool) -> Node {
+        let base = if reads_container {
             Node::Path { hops: self.hops(DOCUMENT), steps: Vec::new() }
         } else {
             self.identifier(&root.text, root.span, None)
@@ -99,32 +104,35 @@ impl<'q> Binder<'q> {
         })
     }
 
+    /// Checks that no two sources have the same name. `start` is the index of the
+    /// first source in the scope.
     fn check_aliases(&mut self, start: usize, sources: impl Iterator<Item = &'q Source>) {
         let spans: Vec<Span> = sources.map(source_span).collect();
         for (index, span) in spans.into_iter().enumerate() {
             let name_at = |index: usize| match self.scope.get(start + index) {
-                Some(ScopeEntry::Row { name, .. }) => *name,
+                Some(ScopeEntry::Value { name, .. }) => *name,
                 _ => None,
             };
             let Some(name) = name_at(index) else { continue };
             if (0..index).any(|earlier| name_at(earlier) == Some(name)) {
                 let message =
                     format!("The input alias '{name}' is specified more than once in the FROM clause.");
-                self.complain("SC2011", message, span);
+                self.report("SC2011", message, span);
             }
         }
     }
 
-    /// Binds a select with groups: the group replaces the rows in the scope.
+    /// Binds a select with groups. In the scope the group takes the place of the
+    /// sources.
     fn grouped(&mut self, select: &'q Select, start: usize) -> (Option<Grouping>, Output, Vec<OrderNode>) {
         let keys: &'q [Expr] = select.group_by.as_ref().map_or(&[], Vec::as_slice);
         let key_nodes = keys.iter().map(|key| self.expr(key)).collect();
         if keys.is_empty() {
-            // One group needs no order; binding the clause only checks it.
+            // The only group needs no order. The clause is bound to check it.
             self.order(select.order_by.as_ref());
         }
-        let rows = self.scope.split_off(start);
-        self.scope.push(ScopeEntry::Group(GroupScope { keys, rows, aggregates: Vec::new() }));
+        let sources = self.scope.split_off(start);
+        self.scope.push(ScopeEntry::Group(GroupScope { keys, sources, aggregates: Vec::new() }));
         let output = self.selection(select, start);
         let order = if keys.is_empty() { Vec::new() } else { self.order(select.order_by.as_ref()) };
         let aggregates = match self.scope.pop() {
@@ -153,11 +161,11 @@ impl<'q> Binder<'q> {
     fn star(&mut self, select: &'q Select, span: Span, start: usize) -> Output {
         let sources = self.scope.len() - start;
         if select.group_by.is_some() {
-            self.complain("SC2041", "'SELECT *' is not allowed with GROUP BY.", span);
+            self.report("SC2041", "'SELECT *' is not allowed with GROUP BY.", span);
         } else if select.from.is_none() {
-            self.complain("SC2039", "'SELECT *' is not valid if FROM clause is omitted.", span);
+            self.report("SC2039", "'SELECT *' is not valid if FROM clause is omitted.", span);
         } else if sources != 1 {
-            self.complain("SC2040", "'SELECT *' is only valid with a single input set.", span);
+            self.report("SC2040", "'SELECT *' is only valid with a single input set.", span);
         }
         Output::Value(Node::Path { hops: 0, steps: Vec::new() })
     }
@@ -167,7 +175,7 @@ impl<'q> Binder<'q> {
         for (name, span) in names.iter().zip(spans) {
             if !seen.insert(name.as_str()) {
                 let message = format!("'{name}' is specified more than once in the SELECT list.");
-                self.complain("SC2022", message, span);
+                self.report("SC2022", message, span);
             }
         }
     }
@@ -193,7 +201,7 @@ impl<'q> Binder<'q> {
                 if count.is_none() {
                     let message =
                         format!("The value of the parameter '{}' must be a non-negative integer.", name.text);
-                    self.complain("SC2060", message, name.span);
+                    self.report("SC2060", message, name.span);
                 }
                 count
             }

@@ -1,9 +1,10 @@
-//! Statements in stages: a subquery in FROM that needs all documents at once.
+//! Stages: a subquery in FROM that needs all documents at once runs as a statement
+//! of its own.
 //!
 //! `FROM (SELECT VALUE c.x FROM c)` depends on one document at a time and is
 //! bound like any other source. With DISTINCT, groups, ORDER BY, TOP or OFFSET
 //! the subquery needs all documents: it becomes a statement of its own, and
-//! the outer statement reads its rows in place of documents. (The vendor does
+//! the outer statement reads its rows in place of documents. (Microsoft's SDK does
 //! the same: azure-cosmos-dotnet-v3 pull request 2079 extracts the DISTINCT of
 //! `SELECT VALUE COUNT(1) FROM (SELECT DISTINCT …)` and counts its rows.)
 
@@ -18,7 +19,8 @@ pub(crate) fn staged_source(select: &Select) -> Option<&Select> {
     (is_stage(inner) || staged_source(inner).is_some()).then_some(inner)
 }
 
-/// Whether the select needs all documents at once, or reads none.
+/// Whether the select has to run before the outer select: it needs all documents at
+/// once, or it reads no document.
 fn is_stage(select: &Select) -> bool {
     select.from.is_none()
         || select.distinct

@@ -1,10 +1,10 @@
 //! The budget of one evaluation.
 //!
-//! A statement of half a megabyte over a document of two can ask for far more
-//! work than either size suggests: joins multiply rows, subqueries double
-//! values, REPLACE inflates text. Two counters bound that: steps (rows
-//! visited, characters compared by matchers) and bytes built. Both are renewed
-//! for every document.
+//! A statement of half a megabyte over a document of two megabytes can need far more
+//! work than these sizes suggest: joins multiply rows, subqueries double values,
+//! REPLACE makes text longer. Two counters bound the work: steps (rows visited,
+//! characters compared with patterns) and bytes of values built. Both are reset for
+//! every document.
 
 use std::cell::Cell;
 
@@ -12,9 +12,8 @@ use perihelion_model::json::Value;
 
 use crate::error::{Evaluated, EvaluationError};
 
-/// Rows, comparisons and matcher steps per document. Ten joins over arrays of
-/// four elements are a million rows. Spending all of it takes at most about a
-/// second.
+/// Steps per document. Ten joins over arrays of four elements visit a million rows.
+/// All steps together take at most about a second.
 const STEPS_MAX: u64 = 10_000_000;
 
 /// Bytes of values built per document: 32 documents of the largest size.

@@ -1,9 +1,9 @@
 //! The operators on numbers, bits and text, and comparison, by the service's
 //! rules.
 //!
-//! Integers stay integers while they fit i64 and become doubles when they do
-//! not; division always results in a double. A result outside the range of a
-//! double is kept as infinity or NaN and refused only if it reaches the output.
+//! A result of integers is an integer if it fits i64, and else a double; the result
+//! of a division is always a double. A result outside the range of a double is
+//! infinity or NaN, and is refused only if it reaches the output.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -16,7 +16,7 @@ use crate::context::Context;
 use crate::error::Evaluated;
 use crate::functions::Arg;
 use crate::node::Node;
-use crate::number::{as_query_number, computed};
+use crate::number::{as_query_number, computed_number};
 use crate::order::{equal, relate};
 
 pub(super) fn unary(operator: UnaryOperator, operand: &Value) -> Option<Value> {
@@ -28,7 +28,7 @@ pub(super) fn unary(operator: UnaryOperator, operand: &Value) -> Option<Value> {
             Number::Int(whole) => {
                 whole.checked_neg().map_or_else(|| Number::Double(-(whole as f64)), Number::Int)
             }
-            other => computed(-other.as_f64()),
+            other => computed_number(-other.as_f64()),
         },
         UnaryOperator::BitNot => Number::Int(i64::from(!bits(number))),
         // `NOT` is evaluated by `truth`.
@@ -104,7 +104,7 @@ fn arithmetic(operator: BinaryOperator, a: Number, b: Number) -> Number {
         return Number::Int(whole);
     }
     let (a, b) = (a.as_f64(), b.as_f64());
-    computed(match operator {
+    computed_number(match operator {
         BinaryOperator::Add => a + b,
         BinaryOperator::Subtract => a - b,
         BinaryOperator::Multiply => a * b,

@@ -18,11 +18,11 @@ use crate::error::{Evaluated, EvaluationError};
 use crate::node::{Grouping, Node, OrderNode, Output, SelectNode, SourceNode};
 use crate::order::{canonical_key, compare_order, write_key};
 
-/// A callback for each row; it returns `false` to end the visit.
+/// A callback for each row. It returns `false` to skip the remaining rows.
 type Visit<'v> = dyn FnMut(&Frame<'_>) -> Evaluated<bool> + 'v;
 
-/// Visits every row of FROM that passes WHERE; returns `false` if the callback
-/// ended the visit.
+/// Calls `visit` for every row of FROM that passes WHERE. Returns `false` if `visit`
+/// skipped the remaining rows.
 pub(crate) fn each_row(
     select: &SelectNode,
     frame: &Frame<'_>,
@@ -103,18 +103,19 @@ pub(crate) fn order_keys(
 /// A projected row and its sort keys.
 pub(crate) type KeyedRow = (Option<Value>, Vec<Option<Value>>);
 
-/// At most `wanted` values of a select, after DISTINCT, ORDER BY, OFFSET,
-/// LIMIT and TOP. Stops early where the rest cannot matter.
+/// At most `wanted` values of a select, after DISTINCT, ORDER BY, OFFSET, LIMIT and
+/// TOP. Does not read rows that cannot change the result.
 pub(crate) fn values_of(
     select: &SelectNode,
     frame: &Frame<'_>,
     context: &Context,
     wanted: usize,
 ) -> Evaluated<Vec<Value>> {
-    let rows_enough = rows_enough(select, wanted);
+    let rows_needed = rows_needed(select, wanted);
     let mut seen = std::collections::HashSet::new();
     let mut rows: Vec<KeyedRow> = Vec::new();
-    let mut keep = |row: KeyedRow| {
+    // Adds a row if it is defined and, for DISTINCT, new; returns the number of rows.
+    let mut add = |row: KeyedRow| {
         let Some(value) = &row.0 else { return rows.len() };
         if !select.distinct || seen.insert(canonical_key(Some(value))) {
             rows.push(row);
@@ -125,21 +126,21 @@ pub(crate) fn values_of(
         let mut table = GroupTable::new(grouping);
         each_row(select, frame, context, &mut |row| table.add(grouping, row, context).map(|()| true))?;
         for row in group_rows(table, select, frame, context)? {
-            keep(row);
+            add(row);
         }
     } else {
         each_row(select, frame, context, &mut |row| {
             let value = output_of(&select.output, row, context)?;
             let keys = order_keys(&select.order, row, context)?;
-            Ok(keep((value, keys)) < rows_enough)
+            Ok(add((value, keys)) < rows_needed)
         })?;
     }
     sort_rows(&mut rows, &select.order);
     Ok(window(select, rows.into_iter().filter_map(|(value, _)| value)).take(wanted).collect())
 }
 
-/// How many distinct rows are enough for the result. A sort needs all of them.
-fn rows_enough(select: &SelectNode, wanted: usize) -> usize {
+/// How many rows, after DISTINCT, are needed for the result. A sort needs all rows.
+fn rows_needed(select: &SelectNode, wanted: usize) -> usize {
     if !select.order.is_empty() {
         return usize::MAX;
     }

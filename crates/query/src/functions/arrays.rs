@@ -26,6 +26,7 @@ pub(super) const FUNCTIONS: &[Signature] = &[
     function("SetEqual", 2, 2, set_equal),
 ];
 
+/// Copies a value and charges the copy to the budget.
 fn copied(context: &Context, value: &Value) -> Evaluated<Value> {
     context.budget.spend_value(value)?;
     Ok(value.clone())
@@ -42,8 +43,8 @@ fn concat(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     copied_all(context, arrays.into_iter().flatten())
 }
 
-/// ARRAY_CONTAINS. With `true` as third argument an object also matches when
-/// it has more members than the wanted one.
+/// ARRAY_CONTAINS. With `true` as third argument an object also matches when it has
+/// more members than the wanted object.
 fn contains(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     let (Some(items), Some(wanted), Some(partial)) =
         (array(arguments, 0), value(arguments, 1), flag(arguments, 2))
@@ -55,7 +56,8 @@ fn contains(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     Ok(Some(Value::Bool(found)))
 }
 
-/// Whether the item has all members of the wanted object.
+/// Whether the item equals the wanted value, or is an object that has all members of
+/// the wanted object.
 fn covers(item: &Value, wanted: &Value) -> bool {
     match (item, wanted) {
         (Value::Object(item), Value::Object(wanted)) if wanted.len() > LINEAR_MEMBERS_MAX => {
@@ -126,11 +128,12 @@ fn object_to_array(arguments: &[Arg<'_>], context: &Context) -> Outcome {
 /// The intersection (`common`) or the union of two arrays, without duplicates.
 fn combine(arguments: &[Arg<'_>], context: &Context, common: bool) -> Outcome {
     let (Some(a), Some(b)) = (array(arguments, 0), array(arguments, 1)) else { return Ok(None) };
-    let in_b = keys(b, context)?;
+    let keys_of_b = keys(b, context)?;
     let rest = if common { &[] } else { b };
     let mut seen = HashSet::new();
-    let kept = a.iter().filter(|item| !common || in_b.contains(&canonical_key(Some(item)))).chain(rest);
-    copied_all(context, kept.filter(|item| seen.insert(canonical_key(Some(item)))))
+    let combined =
+        a.iter().filter(|item| !common || keys_of_b.contains(&canonical_key(Some(item)))).chain(rest);
+    copied_all(context, combined.filter(|item| seen.insert(canonical_key(Some(item)))))
 }
 
 fn difference(arguments: &[Arg<'_>], context: &Context) -> Outcome {
@@ -144,6 +147,7 @@ fn set_equal(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     Ok(Some(Value::Bool(keys(a, context)? == keys(b, context)?)))
 }
 
+/// The canonical keys of the items.
 fn keys(items: &[Value], context: &Context) -> Evaluated<HashSet<Vec<u8>>> {
     items
         .iter()

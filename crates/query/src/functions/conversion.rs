@@ -32,8 +32,8 @@ fn to_string(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     })))
 }
 
-/// Parses JSON text with white space around it; undefined if the value does
-/// not have the wanted type.
+/// Parses JSON text, which may have white space around it. Undefined if the value
+/// does not have the wanted type.
 fn parsed(arguments: &[Arg<'_>], context: &Context, wanted: fn(&Value) -> bool) -> Outcome {
     let Some(text) = text(arguments, 0) else { return Ok(None) };
     context.budget.spend_bytes(text.len().saturating_mul(BYTES_PER_TEXT_BYTE))?;

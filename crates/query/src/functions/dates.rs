@@ -38,7 +38,7 @@ const DAY: i64 = 24 * HOUR;
 /// The digits of a fraction of a second, down to a tick.
 const FRACTION_DIGITS: usize = 7;
 
-/// The days of the years 1 to 9999, counted from 1970-01-01.
+/// The first and the last day of the years 1 to 9999, counted from 1970-01-01.
 const DAYS: std::ops::RangeInclusive<i64> = -719_162..=2_932_896;
 
 #[derive(Clone, Copy)]
@@ -80,10 +80,9 @@ fn milliseconds(ticks: i64) -> Value {
 
 /// The time as text; undefined outside the years 1 to 9999.
 fn date_time_text(ticks: i64) -> Outcome {
-    let Some(c) = date_time(ticks) else { return Ok(None) };
-    let (clock, fraction) = (c.ticks / SECOND, c.ticks % SECOND);
+    let Some(DateTime { year, month, day, ticks }) = date_time(ticks) else { return Ok(None) };
+    let (clock, fraction) = (ticks / SECOND, ticks % SECOND);
     let (hours, minutes, seconds) = (clock / 3600, clock / 60 % 60, clock % 60);
-    let (year, month, day) = (c.year, c.month, c.day);
     Ok(Some(Value::String(format!(
         "{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{fraction:07}Z"
     ))))
@@ -96,6 +95,7 @@ fn timestamp_to_date_time(arguments: &[Arg<'_>], _: &Context) -> Outcome {
     }
 }
 
+/// The date and time of these ticks; `None` outside the years 1 to 9999.
 fn date_time(ticks: i64) -> Option<DateTime> {
     let days = ticks.div_euclid(DAY);
     if !DAYS.contains(&days) {
@@ -103,6 +103,11 @@ fn date_time(ticks: i64) -> Option<DateTime> {
     }
     let (year, month, day) = date_of(days);
     Some(DateTime { year, month, day, ticks: ticks.rem_euclid(DAY) })
+}
+
+/// Months since the year 0; `None` outside the years 1 to 9999.
+fn month_number(ticks: i64) -> Option<i64> {
+    date_time(ticks).map(|date| date.year * 12 + date.month - 1)
 }
 
 /// Days since 1970-01-01; `None` when the day does not exist.
@@ -155,6 +160,7 @@ fn parse_clock(clock: &str) -> Option<i64> {
     Some(hours * HOUR + minutes * MINUTE + seconds * SECOND + digits(&padded, FRACTION_DIGITS)?)
 }
 
+/// The number in a field of exactly `count` digits.
 fn digits(field: &str, count: usize) -> Option<i64> {
     (field.len() == count && field.bytes().all(|byte| byte.is_ascii_digit())).then(|| field.parse().ok())?
 }
@@ -174,27 +180,27 @@ fn add(arguments: &[Arg<'_>], _: &Context) -> Outcome {
     sum.map_or(Ok(None), date_time_text)
 }
 
-/// Adds months; the day is kept, or becomes the last day of the month.
+/// Adds months. The day of the month stays the same, or becomes the last day of a
+/// shorter month.
 fn add_months(start: i64, count: i64) -> Option<i64> {
-    let c = date_time(start)?;
-    let months = (c.year * 12 + c.month - 1).checked_add(count)?;
+    let date = date_time(start)?;
+    let months = month_number(start)?.checked_add(count)?;
     let (year, month) = (months.div_euclid(12), months.rem_euclid(12) + 1);
-    let day = c.day.min(days_in_month(year, month));
-    Some(days(year, month, day)? * DAY + c.ticks)
+    let day = date.day.min(days_in_month(year, month));
+    Some(days(year, month, day)? * DAY + date.ticks)
 }
 
-/// DateTimeDiff: how many boundaries of the unit lie between the two times.
+/// DateTimeDiff: how many boundaries of the unit are between the two times.
 fn difference(arguments: &[Arg<'_>], _: &Context) -> Outcome {
     let (Some(unit), Some(start), Some(end)) =
         (text(arguments, 0).and_then(unit), time(arguments, 1), time(arguments, 2))
     else {
         return Ok(None);
     };
-    let months = |ticks: i64| date_time(ticks).map(|c| c.year * 12 + c.month - 1);
     let difference = match unit {
         Unit::Ticks(size) => Some(end.div_euclid(size) - start.div_euclid(size)),
         Unit::Nanosecond => end.checked_sub(start).and_then(|ticks| ticks.checked_mul(100)),
-        Unit::Month => months(end).zip(months(start)).map(|(end, start)| end - start),
+        Unit::Month => month_number(end).zip(month_number(start)).map(|(end, start)| end - start),
         Unit::Year => date_time(end).zip(date_time(start)).map(|(end, start)| end.year - start.year),
     };
     Ok(difference.map(Value::from))
@@ -220,17 +226,17 @@ fn part(arguments: &[Arg<'_>], _: &Context) -> Outcome {
     let (Some(unit), Some(ticks)) = (text(arguments, 0).and_then(unit), time(arguments, 1)) else {
         return Ok(None);
     };
-    let Some(c) = date_time(ticks) else { return Ok(None) };
+    let Some(date) = date_time(ticks) else { return Ok(None) };
     let part = match unit {
-        Unit::Year => c.year,
-        Unit::Month => c.month,
-        Unit::Ticks(DAY) => c.day,
-        Unit::Ticks(HOUR) => c.ticks / HOUR,
-        Unit::Ticks(MINUTE) => c.ticks / MINUTE % 60,
-        Unit::Ticks(SECOND) => c.ticks / SECOND % 60,
-        // Fractions are counted from the last full second.
-        Unit::Ticks(size) => c.ticks % SECOND / size,
-        Unit::Nanosecond => c.ticks % SECOND * 100,
+        Unit::Year => date.year,
+        Unit::Month => date.month,
+        Unit::Ticks(DAY) => date.day,
+        Unit::Ticks(HOUR) => date.ticks / HOUR,
+        Unit::Ticks(MINUTE) => date.ticks / MINUTE % 60,
+        Unit::Ticks(SECOND) => date.ticks / SECOND % 60,
+        // Milliseconds and microseconds are counted from the last full second.
+        Unit::Ticks(size) => date.ticks % SECOND / size,
+        Unit::Nanosecond => date.ticks % SECOND * 100,
     };
     Ok(Some(part.into()))
 }
@@ -249,14 +255,13 @@ fn bin(arguments: &[Arg<'_>], _: &Context) -> Outcome {
         return Ok(None);
     }
     let months_bin = |months_per_unit: i64| {
-        let of = |ticks: i64| date_time(ticks).map(|c| c.year * 12 + c.month - 1);
         let width = size.checked_mul(months_per_unit)?;
-        let count = (of(ticks)? - of(origin)?).div_euclid(width);
+        let count = (month_number(ticks)? - month_number(origin)?).div_euclid(width);
         add_months(origin, count.checked_mul(width)?)
     };
     let start = match unit {
-        Unit::Ticks(tick) => size
-            .checked_mul(tick)
+        Unit::Ticks(ticks_per_unit) => size
+            .checked_mul(ticks_per_unit)
             .and_then(|width| (ticks - origin).div_euclid(width).checked_mul(width)?.checked_add(origin)),
         Unit::Nanosecond => Some(ticks),
         Unit::Month => months_bin(1),

@@ -4,7 +4,7 @@ use perihelion_model::json::{Number, Value};
 
 use super::{Arg, Outcome, Signature, function, integer, number};
 use crate::context::Context;
-use crate::number::computed;
+use crate::number::computed_number;
 
 pub(super) const FUNCTIONS: &[Signature] = &[
     function("ABS", 1, 1, |a, _| whole_or(a, |n| n.checked_abs(), f64::abs)),
@@ -44,17 +44,20 @@ pub(super) const FUNCTIONS: &[Signature] = &[
     function("IntBitRightShift", 2, 2, |a, _| checked(a, shift_right)),
 ];
 
-/// The most digits that ROUND accepts; a double has no more.
+/// The most digits that ROUND accepts, so that the power of ten is a finite double.
 const ROUND_DIGITS_MAX: i64 = 300;
 
+/// The result of a function that computed a double.
 fn double(value: f64) -> Outcome {
-    Ok(Some(Value::Number(computed(value))))
+    Ok(Some(Value::Number(computed_number(value))))
 }
 
+/// Applies a function to one argument.
 fn real(arguments: &[Arg<'_>], function: fn(f64) -> f64) -> Outcome {
     number(arguments, 0).map_or(Ok(None), |x| double(function(x.as_f64())))
 }
 
+/// Applies a function to two arguments.
 fn real2(arguments: &[Arg<'_>], function: fn(f64, f64) -> f64) -> Outcome {
     match (number(arguments, 0), number(arguments, 1)) {
         (Some(x), Some(y)) => double(function(x.as_f64(), y.as_f64())),
@@ -127,15 +130,17 @@ fn number_bin(arguments: &[Arg<'_>], _: &Context) -> Outcome {
     }
 }
 
-/// An argument of the `Int…` functions, which accept integers only.
+/// The argument at the index of an `Int…` function; `None` when it is not an integer.
 fn exact(arguments: &[Arg<'_>], index: usize) -> Option<i64> {
     number(arguments, index)?.as_i64()
 }
 
+/// Applies a function to two integers.
 fn integers(arguments: &[Arg<'_>], function: fn(i64, i64) -> i64) -> Outcome {
     Ok(exact(arguments, 0).zip(exact(arguments, 1)).map(|(x, y)| function(x, y).into()))
 }
 
+/// Applies a function to two integers; undefined where the function has no result.
 fn checked(arguments: &[Arg<'_>], function: fn(i64, i64) -> Option<i64>) -> Outcome {
     Ok(exact(arguments, 0).zip(exact(arguments, 1)).and_then(|(x, y)| function(x, y)).map(Value::from))
 }

@@ -15,14 +15,14 @@ pub(super) const FUNCTIONS: &[Signature] = &[
     function("INDEX_OF", 2, 3, index_of),
     function("LEFT", 2, 2, left),
     function("LENGTH", 1, 1, length),
-    function("LOWER", 1, 1, |a, c| changed(a, c, str::to_lowercase)),
-    function("UPPER", 1, 1, |a, c| changed(a, c, str::to_uppercase)),
+    function("LOWER", 1, 1, |a, c| map_text(a, c, str::to_lowercase)),
+    function("UPPER", 1, 1, |a, c| map_text(a, c, str::to_uppercase)),
     function("LTRIM", 1, 2, |a, c| trim(a, c, true, false)),
     function("RTRIM", 1, 2, |a, c| trim(a, c, false, true)),
     function("TRIM", 1, 2, |a, c| trim(a, c, true, true)),
     function("REPLACE", 3, 3, replace),
     function("REPLICATE", 2, 2, replicate),
-    function("REVERSE", 1, 1, |a, c| changed(a, c, |text| text.chars().rev().collect())),
+    function("REVERSE", 1, 1, |a, c| map_text(a, c, |text| text.chars().rev().collect())),
     function("RIGHT", 2, 2, right),
     function("SUBSTRING", 3, 3, substring),
     function("StringJoin", 2, 2, join),
@@ -44,7 +44,7 @@ fn concat(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     string(parts.concat())
 }
 
-/// The third argument, when given, makes the comparison ignore case.
+/// Compares two texts. With `true` as third argument letter case is ignored.
 fn search(arguments: &[Arg<'_>], context: &Context, matches: fn(&str, &str) -> bool) -> Outcome {
     let (Some(whole), Some(part), Some(ignore_case)) =
         (text(arguments, 0), text(arguments, 1), flag(arguments, 2))
@@ -75,7 +75,8 @@ fn index_of(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     Ok(Some(index.into()))
 }
 
-/// The byte offset of a character; the length when the text is shorter.
+/// The byte offset of a character; the length of the text when it has fewer
+/// characters.
 fn byte_of(text: &str, character: usize) -> usize {
     text.char_indices().nth(character).map_or(text.len(), |(byte, _)| byte)
 }
@@ -99,13 +100,14 @@ fn length(arguments: &[Arg<'_>], _: &Context) -> Outcome {
     Ok(text(arguments, 0).map(|text| (text.chars().count() as i64).into()))
 }
 
-fn changed(arguments: &[Arg<'_>], context: &Context, change: fn(&str) -> String) -> Outcome {
+fn map_text(arguments: &[Arg<'_>], context: &Context, change: fn(&str) -> String) -> Outcome {
     let Some(text) = text(arguments, 0) else { return Ok(None) };
     context.budget.spend_bytes(text.len())?;
     string(change(text))
 }
 
-/// Removes white space, or the characters of the second argument.
+/// Removes white space, or the characters of the second argument, from the start or
+/// the end of the text.
 fn trim(arguments: &[Arg<'_>], context: &Context, start: bool, end: bool) -> Outcome {
     let Some(mut rest) = text(arguments, 0) else { return Ok(None) };
     let set: Option<Vec<char>> = match arguments.len() {
@@ -155,7 +157,7 @@ fn substring(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     else {
         return Ok(None);
     };
-    // A negative start counts as the beginning, a negative length as nothing.
+    // A negative start counts as zero, and so does a negative length.
     let from = byte_of(whole, usize::try_from(start).unwrap_or(0));
     let rest = &whole[from..];
     let end = byte_of(rest, usize::try_from(count).unwrap_or(0));

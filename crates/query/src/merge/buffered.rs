@@ -1,8 +1,8 @@
 //! The buffered merge, for results that need every row before the first one:
 //! aggregates, GROUP BY, and sorts that the partitions do not perform.
 //!
-//! Each range has a buffer of its own. When a range is at its end, its buffer
-//! is added to the merged one, in the order of the ranges.
+//! Each range has a buffer of its own. When a range is at its end, its buffer is
+//! added to the merged buffer, in the order of the ranges.
 
 use std::collections::HashMap;
 
@@ -21,17 +21,17 @@ const SORTED_ROWS_MAX: usize = 50_000;
 pub(super) struct Buffered {
     kind: BufferKind,
     merged: Buffer,
-    /// By the index of the reader.
+    /// The buffers of the ranges that are not at their end, by the index of the reader.
     buffers: HashMap<usize, Buffer>,
 }
 
 #[derive(Debug)]
 enum BufferKind {
     Groups(GroupFormat),
-    /// Rows to sort. `enough` is how many of them are needed, if known.
+    /// Rows to sort. `rows_needed` is `None` when all of them are needed.
     Sorted {
         directions: Vec<Direction>,
-        enough: Option<usize>,
+        rows_needed: Option<usize>,
     },
 }
 
@@ -46,9 +46,9 @@ impl Buffered {
         Buffered::new(BufferKind::Groups(grouping))
     }
 
-    pub(super) fn sorted(directions: Vec<Direction>, enough: Option<u64>) -> Self {
-        let enough = enough.map(|enough| usize::try_from(enough).unwrap_or(usize::MAX));
-        Buffered::new(BufferKind::Sorted { directions, enough })
+    pub(super) fn sorted(directions: Vec<Direction>, rows_needed: Option<u64>) -> Self {
+        let rows_needed = rows_needed.map(|rows| usize::try_from(rows).unwrap_or(usize::MAX));
+        Buffered::new(BufferKind::Sorted { directions, rows_needed })
     }
 
     fn new(kind: BufferKind) -> Self {
@@ -62,11 +62,11 @@ impl Buffered {
             (BufferKind::Groups(grouping), Buffer::Groups(groups)) => {
                 page.into_iter().try_for_each(|row| groups.add(grouping, row))
             }
-            (BufferKind::Sorted { directions, .. }, Buffer::Rows(held)) => {
+            (BufferKind::Sorted { directions, .. }, Buffer::Rows(buffered)) => {
                 for row in page {
-                    held.push(rows::ordered(row, directions.len())?);
+                    buffered.push(rows::ordered(row, directions.len())?);
                 }
-                self.kind.prune(held)
+                self.kind.prune(buffered)
             }
             (BufferKind::Groups(_), Buffer::Rows(_)) | (BufferKind::Sorted { .. }, Buffer::Groups(_)) => {
                 Ok(())
@@ -74,7 +74,7 @@ impl Buffered {
         }
     }
 
-    /// Merges the buffer of a range at its end; the ranges before it must be
+    /// Merges the buffer of a range that is at its end. The ranges before it must be
     /// merged already.
     pub(super) fn close(&mut self, reader: usize) -> Result<(), MergeError> {
         match (&self.kind, &mut self.merged, self.buffers.remove(&reader)) {
@@ -117,18 +117,18 @@ impl BufferKind {
         }
     }
 
-    /// Drops rows that cannot be in the result: undefined ones at once, the
-    /// largest ones whenever there are twice as many as needed.
-    fn prune(&self, held: &mut Vec<MergeRow>) -> Result<(), MergeError> {
-        let BufferKind::Sorted { directions, enough } = self else { return Ok(()) };
-        held.retain(|row| row.output.is_some());
-        if let Some(enough) = *enough
-            && held.len() / 2 >= enough
+    /// Drops rows that cannot be in the result: rows without a value, and, when there
+    /// are twice as many rows as needed, the last ones in the sort order.
+    fn prune(&self, rows: &mut Vec<MergeRow>) -> Result<(), MergeError> {
+        let BufferKind::Sorted { directions, rows_needed } = self else { return Ok(()) };
+        rows.retain(|row| row.output.is_some());
+        if let Some(rows_needed) = *rows_needed
+            && rows.len() / 2 >= rows_needed
         {
-            held.sort_by(|a, b| compare_order(&a.keys, &b.keys, directions));
-            held.truncate(enough);
+            rows.sort_by(|a, b| compare_order(&a.keys, &b.keys, directions));
+            rows.truncate(rows_needed);
         }
-        if held.len() > SORTED_ROWS_MAX {
+        if rows.len() > SORTED_ROWS_MAX {
             return Err(MergeError::TooLarge("more than 50,000 rows to sort"));
         }
         Ok(())

@@ -9,7 +9,7 @@ pub enum MergeError {
     Unsupported(String),
     /// The continuation token is malformed or belongs to another query.
     InvalidToken(&'static str),
-    /// A row does not have the form that the plan's statement results in.
+    /// A row does not have the form of the rows of the plan's statement.
     UnexpectedRow(&'static str),
     /// The reported fetch is not in flight.
     UnknownFetch,
@@ -20,7 +20,7 @@ pub enum MergeError {
         /// The highest key to cover (exclusive).
         max: String,
     },
-    /// A range, or the ranges in its place, were gone too often.
+    /// A range, and the ranges that replaced it, were gone too often.
     GoneTooOften {
         /// The lowest key of the range (inclusive).
         min: String,

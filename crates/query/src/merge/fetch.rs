@@ -1,4 +1,4 @@
-//! Fetching: which pages a merge needs next, and how it takes them in.
+//! Fetching: which pages a merge needs next, and how it receives them.
 
 use perihelion_model::json::Value;
 
@@ -6,39 +6,42 @@ use super::range::{KeyRange, slices};
 use super::range_reader::{RangeReader, ResumePoint};
 use super::{Fetch, FetchId, Merge, MergeError, Mode, rows};
 
-/// The most rows that the pages in memory may hold together, besides the page
-/// that is needed next. With many ranges less is fetched ahead.
-const ROWS_HELD_MAX: usize = 100_000;
+/// The most rows that the pages in memory may have together, besides the page that is
+/// needed next. With many ranges fewer rows are fetched ahead.
+const ROWS_IN_MEMORY_MAX: usize = 100_000;
 
-/// The rows per fetch where all rows are needed before the first: the service's
-/// own default, so that small pages for the caller do not mean many requests.
+/// The fewest rows to request per fetch of a buffered query. Such a query needs all
+/// rows before it returns the first, so small pages for the caller need not cause many
+/// requests. The service has the same default.
 const BUFFERED_PAGE_ROWS: usize = 1000;
 
-/// How often a range may be gone, its parents included, before the merge fails:
-/// more splits in a row than the largest container has been through.
+/// How often a range and its parents together may be gone before the merge fails:
+/// more often than the partitions of the largest container were split.
 const TIMES_GONE_MAX: u32 = 32;
 
 impl Merge {
-    /// The pages to fetch now. Each is returned once; it is in flight until its
+    /// The pages to fetch now. Each fetch is returned once and is in flight until its
     /// outcome is reported.
     pub fn next_fetches(&mut self) -> Vec<Fetch> {
         if self.is_done() {
             return Vec::new();
         }
-        let room = self.settings.parallel_max.saturating_sub(self.fetching);
-        let held: usize = self.sequence.iter().map(|reader| self.readers[*reader].rows_held()).sum();
-        let ahead = match self.mode {
-            Mode::Concatenate if held >= ROWS_HELD_MAX => 1,
+        let fetches_allowed = self.settings.parallel_max.saturating_sub(self.fetches_in_flight);
+        let rows_in_memory: usize =
+            self.sequence.iter().map(|reader| self.readers[*reader].rows_in_memory()).sum();
+        let readers_considered = match self.mode {
+            Mode::Concatenate if rows_in_memory >= ROWS_IN_MEMORY_MAX => 1,
             Mode::Concatenate => self.settings.parallel_max,
             Mode::Sort(_) | Mode::Buffered(_) => usize::MAX,
         };
-        let needs = |reader: &&usize| {
+        let needs_fetch = |reader: &&usize| {
             let reader = &self.readers[**reader];
             reader.needs_page() && !reader.is_fetching
         };
-        let chosen: Vec<usize> = self.sequence.iter().take(ahead).filter(needs).take(room).copied().collect();
-        let page_rows = self.fetch_rows();
-        self.fetching += chosen.len();
+        let considered = self.sequence.iter().take(readers_considered);
+        let chosen: Vec<usize> = considered.filter(needs_fetch).take(fetches_allowed).copied().collect();
+        let page_rows = self.rows_per_fetch();
+        self.fetches_in_flight += chosen.len();
         chosen.into_iter().map(|reader| self.fetch(reader, page_rows)).collect()
     }
 
@@ -59,11 +62,11 @@ impl Merge {
     }
 
     /// The most rows to request in a page.
-    fn fetch_rows(&self) -> usize {
+    fn rows_per_fetch(&self) -> usize {
         let rows = match self.mode {
             Mode::Buffered(_) => return self.settings.page_rows.max(BUFFERED_PAGE_ROWS),
             Mode::Concatenate => self.settings.page_rows,
-            Mode::Sort(_) => self.settings.page_rows.min(ROWS_HELD_MAX / self.sequence.len().max(1)),
+            Mode::Sort(_) => self.settings.page_rows.min(ROWS_IN_MEMORY_MAX / self.sequence.len().max(1)),
         };
         let wanted = self.filter.rows_wanted().map(|wanted| usize::try_from(wanted).unwrap_or(usize::MAX));
         rows.min(wanted.unwrap_or(usize::MAX)).max(1)
@@ -80,27 +83,29 @@ impl Merge {
         let id = self.end_fetch(fetch)?;
         let reader = &mut self.readers[id];
         match &mut self.mode {
-            Mode::Concatenate => reader.put(rows.into_iter().map(rows::plain).collect(), continuation, &[]),
+            Mode::Concatenate => {
+                reader.add_page(rows.into_iter().map(rows::plain).collect(), continuation, &[]);
+            }
             Mode::Sort(queue) => {
                 let keys = queue.directions.len();
                 let rows = rows.into_iter().map(|row| rows::ordered(row, keys)).collect::<Result<_, _>>()?;
-                reader.put(rows, continuation, &queue.directions);
+                reader.add_page(rows, continuation, &queue.directions);
                 if !reader.needs_page() {
-                    self.waiting -= 1;
+                    self.readers_without_rows -= 1;
                 }
                 queue.push(&self.readers, id);
             }
             Mode::Buffered(buffered) => {
                 buffered.add(id, rows)?;
-                reader.put(Vec::new(), continuation, &[]);
+                reader.add_page(Vec::new(), continuation, &[]);
             }
         }
         Ok(())
     }
 
     /// Reports that the range of a fetch is gone because of a split or merge.
-    /// `ranges` are the container's current ranges, or at least those that
-    /// replace the one that is gone.
+    /// `ranges` are the container's current ranges, or at least those that replace the
+    /// range of the fetch.
     pub fn range_gone(&mut self, fetch: FetchId, ranges: &[KeyRange]) -> Result<(), MergeError> {
         let id = self.end_fetch(fetch)?;
         let reader = &mut self.readers[id];
@@ -113,7 +118,7 @@ impl Merge {
         let resume_point = self.resume_point_of_successors(id);
         let position = self.sequence.iter().position(|other| *other == id).unwrap_or(self.sequence.len());
         self.sequence.remove(position);
-        self.waiting += slices.len() - 1;
+        self.readers_without_rows += slices.len() - 1;
         for (offset, slice) in slices.into_iter().enumerate() {
             self.sequence.insert(position + offset, self.readers.len());
             self.readers.push(RangeReader::new(slice, resume_point.clone(), 0).with_times_gone(times_gone));
@@ -124,10 +129,10 @@ impl Merge {
         Ok(())
     }
 
-    /// Where the ranges that replace a range go on. The continuation of groups
-    /// or distinct values is valid only for the range that returned it, so there
-    /// the new ranges start from the beginning: the groups so far are discarded,
-    /// and repeated values are dropped by DISTINCT.
+    /// The point from which the ranges that replace a range are read. The continuation
+    /// of groups or distinct values is valid only for the range that returned it. For
+    /// these queries the new ranges start from the beginning: the groups so far are
+    /// discarded, and DISTINCT drops the repeated values.
     fn resume_point_of_successors(&mut self, reader: usize) -> ResumePoint {
         if let Mode::Buffered(buffered) = &mut self.mode {
             buffered.discard(reader);
@@ -136,7 +141,7 @@ impl Merge {
         if self.filter.drops_repeated_rows() && matches!(self.mode, Mode::Concatenate) {
             return ResumePoint::default();
         }
-        self.readers[reader].end()
+        self.readers[reader].finish()
     }
 
     /// Reports that a fetch failed; [`Merge::next_fetches`] returns it again.
@@ -147,7 +152,7 @@ impl Merge {
     fn end_fetch(&mut self, FetchId(id): FetchId) -> Result<usize, MergeError> {
         let reader = self.readers.get_mut(id).filter(|reader| reader.is_fetching);
         reader.ok_or(MergeError::UnknownFetch)?.is_fetching = false;
-        self.fetching -= 1;
+        self.fetches_in_flight -= 1;
         Ok(id)
     }
 }

@@ -1,9 +1,9 @@
-//! Merging groups from the partial groups of the partitions.
+//! Groups, merged from the partial groups of the partitions.
 //!
-//! Each range has a table of its own, which is merged into the whole when the
-//! range is at its end. If the range is split before, its table is discarded
-//! and the new ranges start from the beginning, because a continuation of
-//! groups is valid only for the range that returned it.
+//! Each range has a table of its own, which is added to the merged table when the
+//! range is at its end. If the range is split before that, its table is discarded and
+//! the new ranges start from the beginning, because a continuation of groups is valid
+//! only for the range that returned it.
 
 use std::collections::HashMap;
 
@@ -20,14 +20,14 @@ use crate::order::write_key;
 pub(super) struct Groups {
     /// From a group's key to its index in `groups`.
     indexes: HashMap<Vec<u8>, usize>,
-    /// In order of appearance.
-    groups: Vec<Vec<Cell>>,
+    /// The values of each group, in the order in which the groups appeared.
+    groups: Vec<Vec<GroupValue>>,
     bytes: usize,
 }
 
 /// One value of a group while it is merged.
 #[derive(Debug)]
-enum Cell {
+enum GroupValue {
     /// A value that all rows of the group share.
     Shared(Option<Value>),
     Aggregate(AggregateState),
@@ -36,12 +36,12 @@ enum Cell {
 impl Groups {
     /// Adds a row of a partition's page.
     pub(super) fn add(&mut self, grouping: &GroupFormat, row: Value) -> Result<(), MergeError> {
-        let (key, mut payload) = open(grouping, row)?;
+        let (key, mut payload) = key_and_payload(grouping, row)?;
         let index = self.index_of_group(key, grouping)?;
         let Groups { groups, bytes, .. } = self;
-        let Some(cells) = groups.get_mut(index) else { return Ok(()) };
-        for (index, cell) in cells.iter_mut().enumerate() {
-            *bytes += cell.add(partial_of(&grouping.projection, index, &mut payload))?;
+        let Some(values) = groups.get_mut(index) else { return Ok(()) };
+        for (index, value) in values.iter_mut().enumerate() {
+            *bytes += value.add(partial_of(&grouping.projection, index, &mut payload))?;
         }
         self.check_bytes()
     }
@@ -53,8 +53,8 @@ impl Groups {
         for ((key, _), more) in keys.into_iter().zip(other.groups) {
             let index = self.index_of_group(key, grouping)?;
             let Groups { groups, bytes, .. } = self;
-            for (cell, more) in groups.get_mut(index).into_iter().flatten().zip(more) {
-                *bytes += cell.merge(more);
+            for (value, more) in groups.get_mut(index).into_iter().flatten().zip(more) {
+                *bytes += value.merge(more);
             }
         }
         self.check_bytes()
@@ -68,7 +68,7 @@ impl Groups {
         self.check_bytes()?;
         let index = self.groups.len();
         self.indexes.insert(key, index);
-        self.groups.push(cells(&grouping.projection));
+        self.groups.push(empty_values(&grouping.projection));
         Ok(index)
     }
 
@@ -76,34 +76,36 @@ impl Groups {
         if self.bytes > GROUP_BYTES_MAX { Err(MergeError::TooLarge("too many groups")) } else { Ok(()) }
     }
 
-    /// One value per group, without the undefined ones.
+    /// One value per group, except for groups whose value is undefined.
     pub(super) fn finish(mut self, grouping: &GroupFormat) -> Vec<Value> {
         // Aggregates without GROUP BY have one group, even without any row.
         if !grouping.has_keys && self.groups.is_empty() {
-            self.groups.push(cells(&grouping.projection));
+            self.groups.push(empty_values(&grouping.projection));
         }
-        self.groups.into_iter().filter_map(|cells| project(&grouping.projection, cells)).collect()
+        self.groups.into_iter().filter_map(|values| project(&grouping.projection, values)).collect()
     }
 }
 
-/// The group key and the payload of a row.
-fn open(grouping: &GroupFormat, row: Value) -> Result<(Vec<u8>, Option<Value>), MergeError> {
-    let is_bare = matches!(grouping.projection, Projection::Value(_)) && !grouping.has_keys;
-    if is_bare {
+/// Divides a row into the key of its group and its payload.
+fn key_and_payload(grouping: &GroupFormat, row: Value) -> Result<(Vec<u8>, Option<Value>), MergeError> {
+    let is_only_payload = matches!(grouping.projection, Projection::Value(_)) && !grouping.has_keys;
+    if is_only_payload {
         return Ok((Vec::new(), Some(row)));
     }
-    let Value::Object(mut row) = row else { return Err(MergeError::UnexpectedRow("a group is an object")) };
+    let Value::Object(mut row) = row else {
+        return Err(MergeError::UnexpectedRow("a group is not an object"));
+    };
     let mut key = Vec::new();
     if grouping.has_keys {
         let Some(Value::Array(items)) = row.get("groupByItems") else {
-            return Err(MergeError::UnexpectedRow("a group has groupByItems"));
+            return Err(MergeError::UnexpectedRow("a group has no groupByItems"));
         };
         items.iter().for_each(|item| write_key(&mut key, item.get("item")));
     }
     Ok((key, row.remove("payload")))
 }
 
-/// The payload's partial result for one value of the group.
+/// Takes the part of the payload for the value of a group at the index.
 fn partial_of(projection: &Projection, index: usize, payload: &mut Option<Value>) -> Option<Value> {
     match (projection, payload) {
         (Projection::Value(Some(_)), Some(Value::Array(parts))) => parts.pop(),
@@ -113,55 +115,58 @@ fn partial_of(projection: &Projection, index: usize, payload: &mut Option<Value>
     }
 }
 
-fn cells(projection: &Projection) -> Vec<Cell> {
-    let cell = |function: &Option<AggregateFunction>| match function {
-        Some(function) => Cell::Aggregate(AggregateState::new(*function)),
-        None => Cell::Shared(None),
+/// The values of a group without rows.
+fn empty_values(projection: &Projection) -> Vec<GroupValue> {
+    let value = |function: &Option<AggregateFunction>| match function {
+        Some(function) => GroupValue::Aggregate(AggregateState::new(*function)),
+        None => GroupValue::Shared(None),
     };
     match projection {
-        Projection::Value(function) => vec![cell(function)],
-        Projection::List(items) => items.iter().map(|(_, function)| cell(function)).collect(),
+        Projection::Value(function) => vec![value(function)],
+        Projection::List(items) => items.iter().map(|(_, function)| value(function)).collect(),
     }
 }
 
-impl Cell {
+impl GroupValue {
     fn add(&mut self, partial: Option<Value>) -> Result<usize, MergeError> {
         match self {
-            Cell::Shared(Some(_)) => Ok(0),
-            Cell::Shared(shared) => {
+            GroupValue::Shared(Some(_)) => Ok(0),
+            GroupValue::Shared(shared) => {
                 *shared = partial;
                 Ok(0)
             }
-            Cell::Aggregate(state) => partial
+            GroupValue::Aggregate(state) => partial
                 .and_then(|partial| state.add_partial(&partial))
                 .ok_or(MergeError::UnexpectedRow("the partial result of an aggregate is malformed")),
         }
     }
 
-    fn merge(&mut self, more: Cell) -> usize {
+    fn merge(&mut self, more: GroupValue) -> usize {
         match (self, more) {
-            (Cell::Aggregate(state), Cell::Aggregate(more)) => state.merge(more),
-            (Cell::Shared(shared), Cell::Shared(more)) => {
+            (GroupValue::Aggregate(state), GroupValue::Aggregate(more)) => state.merge(more),
+            (GroupValue::Shared(shared), GroupValue::Shared(more)) => {
                 if shared.is_none() {
                     *shared = more;
                 }
                 0
             }
             // Both tables have the same projection.
-            (Cell::Aggregate(_), Cell::Shared(_)) | (Cell::Shared(_), Cell::Aggregate(_)) => 0,
+            (GroupValue::Aggregate(_), GroupValue::Shared(_))
+            | (GroupValue::Shared(_), GroupValue::Aggregate(_)) => 0,
         }
     }
 
     fn finish(self) -> Option<Value> {
         match self {
-            Cell::Shared(value) => value,
-            Cell::Aggregate(state) => state.finish(),
+            GroupValue::Shared(value) => value,
+            GroupValue::Aggregate(state) => state.finish(),
         }
     }
 }
 
-fn project(projection: &Projection, cells: Vec<Cell>) -> Option<Value> {
-    let mut values = cells.into_iter().map(Cell::finish);
+/// The row of the result for a group; `None` when it is undefined.
+fn project(projection: &Projection, values: Vec<GroupValue>) -> Option<Value> {
+    let mut values = values.into_iter().map(GroupValue::finish);
     match projection {
         Projection::Value(_) => values.next().flatten(),
         Projection::List(items) => {

@@ -1,8 +1,9 @@
 //! The priority queue of a k-way merge: the ranges of a sorted query, ordered
 //! by their first row.
 //!
-//! The smallest row is certain only while every range that is not at its end
-//! has a row in memory. Rows with equal keys come in the order of the ranges.
+//! The first row of the queue is the next row of the result only while every range
+//! that is not at its end has a row in memory. Rows with equal keys come in the order
+//! of the ranges.
 
 use super::range_reader::RangeReader;
 use crate::ast::Direction;
@@ -11,7 +12,7 @@ use crate::order::compare_order;
 #[derive(Debug)]
 pub(super) struct MergeQueue {
     pub(super) directions: Vec<Direction>,
-    /// The readers with a row in memory, in descending order of that row.
+    /// The readers with a row in memory. The reader whose row comes first is the last.
     readers: Vec<usize>,
 }
 
@@ -20,17 +21,17 @@ impl MergeQueue {
         MergeQueue { directions, readers: Vec::new() }
     }
 
-    /// Removes and returns the reader with the smallest row.
+    /// Removes and returns the reader whose row comes first.
     pub(super) fn pop(&mut self) -> Option<usize> {
         self.readers.pop()
     }
 
     /// Adds a reader by its first row, if it has one in memory.
     pub(super) fn push(&mut self, readers: &[RangeReader], reader: usize) {
-        let Some(row) = readers[reader].head() else { return };
+        let Some(row) = readers[reader].first_row() else { return };
         let position = self.readers.partition_point(|other| {
-            let Some(head) = readers[*other].head() else { return true };
-            compare_order(&head.keys, &row.keys, &self.directions)
+            let Some(first_row) = readers[*other].first_row() else { return true };
+            compare_order(&first_row.keys, &row.keys, &self.directions)
                 .then_with(|| readers[*other].rank.cmp(&readers[reader].rank))
                 .is_gt()
         });

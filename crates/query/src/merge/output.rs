@@ -5,20 +5,22 @@ use perihelion_model::json::Value;
 use super::token::TokenContents;
 use super::{Merge, MergeError, MergeToken, Mode, NextPage, NextRow};
 
-/// The next merged row, before DISTINCT, OFFSET and LIMIT.
+/// The next step of a merge, before DISTINCT, OFFSET and LIMIT.
 enum Advance {
     /// A merged row; `None` if it is undefined.
     Row(Option<Value>),
+    /// A page is missing.
     Pending,
+    /// There are no more merged rows.
     Exhausted,
 }
 
 impl Merge {
-    /// The next row, once it is certain. After [`NextRow::Pending`] call
-    /// [`Merge::next_fetches`] again.
+    /// The next row, as soon as no missing page can have a row before it. After
+    /// [`NextRow::Pending`] call [`Merge::next_fetches`] again.
     pub fn next_row(&mut self) -> Result<NextRow, MergeError> {
         loop {
-            if let Some(row) = self.finished.pop_front() {
+            if let Some(row) = self.finished_rows.pop_front() {
                 return Ok(NextRow::Row(row));
             }
             if self.is_done() {
@@ -41,16 +43,16 @@ impl Merge {
 
     fn advance(&mut self) -> Result<Advance, MergeError> {
         match self.mode {
-            Mode::Concatenate => Ok(self.advance_through()),
+            Mode::Concatenate => Ok(self.advance_concatenated()),
             Mode::Sort(_) => Ok(self.advance_sorted()),
             Mode::Buffered(_) => self.advance_buffered(),
         }
     }
 
-    fn advance_through(&mut self) -> Advance {
+    fn advance_concatenated(&mut self) -> Advance {
         while let Some(first) = self.sequence.front() {
             let reader = &mut self.readers[*first];
-            if let Some(row) = reader.take(&[]) {
+            if let Some(row) = reader.take_row(&[]) {
                 return Advance::Row(row);
             }
             if !reader.is_finished() {
@@ -62,14 +64,14 @@ impl Merge {
     }
 
     fn advance_sorted(&mut self) -> Advance {
-        if self.waiting > 0 {
+        if self.readers_without_rows > 0 {
             return Advance::Pending;
         }
         let Mode::Sort(queue) = &mut self.mode else { return Advance::Exhausted };
         let Some(first) = queue.pop() else { return Advance::Exhausted };
-        let row = self.readers[first].take(&queue.directions);
+        let row = self.readers[first].take_row(&queue.directions);
         queue.push(&self.readers, first);
-        self.waiting += usize::from(self.readers[first].needs_page());
+        self.readers_without_rows += usize::from(self.readers[first].needs_page());
         Advance::Row(row.flatten())
     }
 
@@ -83,27 +85,30 @@ impl Merge {
             self.sequence.pop_front();
         }
         for row in buffered.finish() {
-            self.finished.extend(self.filter.accept(row)?);
+            self.finished_rows.extend(self.filter.accept(row)?);
         }
         Ok(Advance::Exhausted)
     }
 
-    /// The next page: without a sort the rows of one page of the service, else
-    /// [`Settings::page_rows`](super::Settings::page_rows) rows, or the last
-    /// rows.
+    /// The next page. When rows are concatenated, it has the rows of one page of the
+    /// service. Otherwise it has
+    /// [`Settings::page_rows`](super::Settings::page_rows) rows; the last page may have
+    /// fewer.
     pub fn next_page(&mut self) -> Result<NextPage, MergeError> {
         loop {
             match self.next_row()? {
                 NextRow::Row(row) => {
-                    self.page.push(row);
+                    self.partial_page.push(row);
                     if self.is_page_full() {
                         return Ok(self.take_page());
                     }
                 }
-                NextRow::Pending if self.page.is_empty() || !matches!(self.mode, Mode::Concatenate) => {
+                NextRow::Pending
+                    if self.partial_page.is_empty() || !matches!(self.mode, Mode::Concatenate) =>
+                {
                     return Ok(NextPage::Pending);
                 }
-                NextRow::Done if self.page.is_empty() => return Ok(NextPage::Done),
+                NextRow::Done if self.partial_page.is_empty() => return Ok(NextPage::Done),
                 NextRow::Pending | NextRow::Done => return Ok(self.take_page()),
             }
         }
@@ -112,24 +117,24 @@ impl Merge {
     fn is_page_full(&self) -> bool {
         match self.mode {
             Mode::Concatenate => {
-                self.sequence.front().is_none_or(|first| self.readers[*first].head().is_none())
+                self.sequence.front().is_none_or(|first| self.readers[*first].first_row().is_none())
             }
-            Mode::Sort(_) | Mode::Buffered(_) => self.page.len() >= self.settings.page_rows,
+            Mode::Sort(_) | Mode::Buffered(_) => self.partial_page.len() >= self.settings.page_rows,
         }
     }
 
     fn take_page(&mut self) -> NextPage {
-        NextPage::Page(std::mem::take(&mut self.page))
+        NextPage::Page(std::mem::take(&mut self.partial_page))
     }
 
     /// Whether every row of the result was returned.
     pub fn is_done(&self) -> bool {
-        self.finished.is_empty() && (self.is_exhausted || self.filter.is_full())
+        self.finished_rows.is_empty() && (self.is_exhausted || self.filter.is_full())
     }
 
     /// The continuation token after the row or page that was returned last.
     pub fn token(&self) -> MergeToken {
-        if self.is_done() && self.page.is_empty() {
+        if self.is_done() && self.partial_page.is_empty() {
             return MergeToken::Finished;
         }
         let directions = match &self.mode {
@@ -137,7 +142,7 @@ impl Merge {
             Mode::Sort(queue) => &queue.directions,
             Mode::Buffered(_) => return MergeToken::Unavailable,
         };
-        if !self.filter.is_resumable() || !self.page.is_empty() {
+        if !self.filter.is_resumable() || !self.partial_page.is_empty() {
             return MergeToken::Unavailable;
         }
         let unread = self.sequence.iter().map(|reader| &self.readers[*reader]);

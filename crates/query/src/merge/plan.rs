@@ -18,9 +18,10 @@ pub struct MergePlan {
     pub(super) format: RowFormat,
     pub(super) distinct: DistinctType,
     pub(super) offset: u64,
-    /// The smaller one of TOP and LIMIT.
+    /// The smaller of TOP and LIMIT.
     pub(super) take: Option<u64>,
-    /// The name of a count of distinct values; empty for VALUE.
+    /// The name of the member with the count of distinct values; empty for VALUE.
+    /// `None` when the statement does not count them.
     pub(super) distinct_count: Option<String>,
     rewritten_query: String,
     ranges: Vec<QueryRange>,
@@ -109,8 +110,8 @@ impl MergePlan {
         &self.ranges
     }
 
-    /// Whether the first row needs a page of every partition. If not, the rows
-    /// are concatenated, and pages fetched ahead may not be needed.
+    /// Whether the first row needs a page of every partition. If not, the rows are
+    /// concatenated, and pages that are fetched ahead may be unnecessary.
     pub fn needs_every_partition(&self) -> bool {
         match self.format {
             RowFormat::Plain => false,

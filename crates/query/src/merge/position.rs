@@ -1,11 +1,11 @@
 //! The position of a reader within a page of sorted rows.
 //!
-//! A continuation of the service is a position between two pages, but a merge
-//! may stop in the middle of a page. So a token also has a [`RowPosition`]: the
-//! sort keys of the last row taken, and the documents with exactly these keys
-//! that were taken. This makes no assumption about the order of equal keys,
-//! stays valid when documents are written and deleted, and is valid for both
-//! halves of a split range, because each document is in one of them.
+//! A continuation of the service is a position between two pages, but a merge may stop
+//! in the middle of a page. So a token also has a [`RowPosition`]: the sort keys of the
+//! last row that was taken, and the documents with exactly these keys whose rows were
+//! taken. A `RowPosition` makes no assumption about the order of equal keys, stays valid
+//! when documents are written and deleted, and is valid for both halves of a split
+//! range, because each document is in one of them.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -20,25 +20,26 @@ use crate::order::compare_order;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct RowPosition {
     pub(super) keys: Vec<Option<Value>>,
-    /// The `_rid` of each document with these keys of which rows were taken,
-    /// and how many rows.
+    /// The documents with these keys whose rows were taken: the `_rid`, and the number
+    /// of rows.
     pub(super) ties: Vec<(String, u64)>,
 }
 
 /// Follows the position of one reader.
 #[derive(Debug, Default)]
 pub(super) struct PositionTracker {
-    /// The position to resume from. Rows before it were taken by an earlier
-    /// merge or range and are dropped when they are read again.
+    /// The position to resume from. An earlier merge, or the reader of a range that was
+    /// split or merged, has taken the rows before it. They are dropped when they are
+    /// read again.
     inherited: Option<RowPosition>,
-    /// A row after the inherited position was read, so no more rows have to be
-    /// dropped. `inherited` is still needed until the end of the page.
-    is_beyond: bool,
+    /// Whether a row after the inherited position was read, so that no more rows have
+    /// to be dropped. `inherited` is still needed until the end of the page.
+    is_past_inherited: bool,
     /// The position after the last row taken from the current page.
     current: Option<RowPosition>,
-    /// A row without `_rid` was taken from the current page, so there is no
+    /// Whether a row without `_rid` was taken from the current page. Then there is no
     /// position.
-    is_anonymous: bool,
+    has_taken_row_without_rid: bool,
 }
 
 impl PositionTracker {
@@ -47,16 +48,22 @@ impl PositionTracker {
     }
 
     /// The rows of a new page that were not taken before.
-    pub(super) fn admit(&mut self, rows: Vec<MergeRow>, directions: &[Direction]) -> VecDeque<MergeRow> {
-        rows.into_iter().filter_map(|row| self.admit_one(row, directions)).collect()
+    pub(super) fn without_taken(
+        &mut self,
+        rows: Vec<MergeRow>,
+        directions: &[Direction],
+    ) -> VecDeque<MergeRow> {
+        rows.into_iter().filter_map(|row| self.unless_taken(row, directions)).collect()
     }
 
-    fn admit_one(&mut self, row: MergeRow, directions: &[Direction]) -> Option<MergeRow> {
-        let Some(position) = self.inherited.as_mut().filter(|_| !self.is_beyond) else { return Some(row) };
+    fn unless_taken(&mut self, row: MergeRow, directions: &[Direction]) -> Option<MergeRow> {
+        let Some(position) = self.inherited.as_mut().filter(|_| !self.is_past_inherited) else {
+            return Some(row);
+        };
         match compare_order(&row.keys, &position.keys, directions) {
             Ordering::Less => None,
             Ordering::Greater => {
-                self.is_beyond = true;
+                self.is_past_inherited = true;
                 Some(row)
             }
             Ordering::Equal => {
@@ -66,16 +73,21 @@ impl PositionTracker {
                 if position.ties[tie].1 == 0 {
                     position.ties.swap_remove(tie);
                 }
-                self.take(row.rid, row.keys, directions);
+                self.record_taken(row.rid, row.keys, directions);
                 None
             }
         }
     }
 
     /// Records that a row was taken.
-    pub(super) fn take(&mut self, rid: Option<String>, keys: Vec<Option<Value>>, directions: &[Direction]) {
+    pub(super) fn record_taken(
+        &mut self,
+        rid: Option<String>,
+        keys: Vec<Option<Value>>,
+        directions: &[Direction],
+    ) {
         let Some(rid) = rid else {
-            self.is_anonymous = true;
+            self.has_taken_row_without_rid = true;
             return;
         };
         match &mut self.current {
@@ -89,18 +101,18 @@ impl PositionTracker {
         }
     }
 
-    /// Ends the page: from here its continuation is the position.
+    /// Ends the page: now the continuation after the page is the position.
     pub(super) fn end_page(&mut self) {
         self.current = None;
-        self.is_anonymous = false;
-        if std::mem::take(&mut self.is_beyond) {
+        self.has_taken_row_without_rid = false;
+        if std::mem::take(&mut self.is_past_inherited) {
             self.inherited = None;
         }
     }
 
     /// The position within the current page, for reading the page again.
     pub(super) fn position(&self, directions: &[Direction]) -> Result<Option<RowPosition>, NoPosition> {
-        if self.is_anonymous {
+        if self.has_taken_row_without_rid {
             return Err(NoPosition);
         }
         let (Some(current), Some(inherited)) = (&self.current, &self.inherited) else {
@@ -119,6 +131,6 @@ impl PositionTracker {
     }
 }
 
-/// The reader is at a row that has no position.
+/// The error of a reader at a row that has no position.
 #[derive(Debug)]
 pub(super) struct NoPosition;

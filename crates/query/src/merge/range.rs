@@ -24,13 +24,13 @@ impl KeyRange {
         KeyRange { id: id.into(), min: min.into(), max: max.into() }
     }
 
-    /// Whether the range can hold a result of a plan with the wanted keys.
+    /// Whether the range has a key of the wanted range, which is a range of a plan.
     pub fn holds(&self, wanted: &QueryRange) -> bool {
-        let begins_before = match wanted.is_max_inclusive {
+        let begins_within = match wanted.is_max_inclusive {
             true => self.min <= wanted.max,
             false => self.min < wanted.max,
         };
-        begins_before && wanted.min < self.max
+        begins_within && wanted.min < self.max
     }
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Interval {
 pub(super) struct RangeSlice {
     pub(super) interval: Interval,
     pub(super) range_id: String,
-    /// The range holds more keys than the interval.
+    /// Whether the range has more keys than the interval.
     pub(super) is_part: bool,
 }
 
@@ -63,24 +63,24 @@ impl RangeSlice {
 /// Divides an interval among the ranges that hold it now. Ranges outside the
 /// interval are ignored; the others must cover it without a gap.
 pub(super) fn slices(interval: &Interval, ranges: &[KeyRange]) -> Result<Vec<RangeSlice>, MergeError> {
-    let touches = |range: &&KeyRange| range.min < interval.max && interval.min < range.max;
-    let mut touching: Vec<&KeyRange> = ranges.iter().filter(touches).collect();
-    touching.sort_by(|a, b| a.min.cmp(&b.min));
-    let mut reached = interval.min.as_str();
-    let mut slices = Vec::with_capacity(touching.len());
-    for range in touching {
-        if range.min.as_str() > reached || range.max.as_str() <= reached {
+    let overlaps = |range: &&KeyRange| range.min < interval.max && interval.min < range.max;
+    let mut overlapping: Vec<&KeyRange> = ranges.iter().filter(overlaps).collect();
+    overlapping.sort_by(|a, b| a.min.cmp(&b.min));
+    let mut covered_up_to = interval.min.as_str();
+    let mut slices = Vec::with_capacity(overlapping.len());
+    for range in overlapping {
+        if range.min.as_str() > covered_up_to || range.max.as_str() <= covered_up_to {
             return Err(uncovered(interval));
         }
         let max = (&range.max).min(&interval.max);
         slices.push(RangeSlice {
-            is_part: range.min != reached || range.max != *max,
-            interval: Interval { min: reached.to_owned(), max: max.clone() },
+            is_part: range.min != covered_up_to || range.max != *max,
+            interval: Interval { min: covered_up_to.to_owned(), max: max.clone() },
             range_id: range.id.clone(),
         });
-        reached = max;
+        covered_up_to = max;
     }
-    if reached == interval.max && !slices.is_empty() { Ok(slices) } else { Err(uncovered(interval)) }
+    if covered_up_to == interval.max && !slices.is_empty() { Ok(slices) } else { Err(uncovered(interval)) }
 }
 
 fn uncovered(interval: &Interval) -> MergeError {

@@ -1,9 +1,9 @@
 //! The reader of one interval: its current page and the continuation of the
 //! next one.
 //!
-//! A reader has either one page in memory or at most one fetch in flight. So
-//! when a fetch reports that the range is gone, no rows are left to return, and
-//! the ranges in its place go on where the reader was.
+//! A reader has either one page in memory or at most one fetch in flight. So when the
+//! range of a fetch is gone, the reader has no rows in memory, and the ranges that
+//! replace it are read from its position.
 
 use std::collections::VecDeque;
 
@@ -19,31 +19,32 @@ pub(super) struct RangeReader {
     pub(super) slice: RangeSlice,
     /// The continuation before the current page, or before the next one when
     /// there is no current page.
-    start: Option<String>,
+    page_start: Option<String>,
     /// The continuation after the current page.
-    next: Next,
+    page_end: PageEnd,
+    /// The rows of the current page that were not taken yet.
     rows: VecDeque<MergeRow>,
     tracker: PositionTracker,
     pub(super) is_fetching: bool,
-    /// The index in range order, for rows with equal keys.
+    /// The index in range order. It orders rows with equal keys.
     pub(super) rank: usize,
-    /// Rows were taken from the current page.
-    is_begun: bool,
-    /// How often the range was gone, its parents included.
+    /// Whether rows were taken from the current page.
+    is_page_begun: bool,
+    /// How often the range and its parents together were gone.
     pub(super) times_gone: u32,
 }
 
 /// The continuation after the current page.
 #[derive(Debug)]
-enum Next {
+enum PageEnd {
     /// There is no current page.
     Unknown,
-    After(String),
+    Continuation(String),
     /// The current page is the last one.
-    Nothing,
+    EndOfRange,
 }
 
-/// The point from which an interval is read on.
+/// The point from which the rest of an interval is read.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct ResumePoint {
     pub(super) continuation: Option<String>,
@@ -54,13 +55,13 @@ impl RangeReader {
     pub(super) fn new(slice: RangeSlice, resume_point: ResumePoint, rank: usize) -> Self {
         RangeReader {
             slice,
-            start: resume_point.continuation,
-            next: Next::Unknown,
+            page_start: resume_point.continuation,
+            page_end: PageEnd::Unknown,
             rows: VecDeque::new(),
             tracker: PositionTracker::from_position(resume_point.position),
             is_fetching: false,
             rank,
-            is_begun: false,
+            is_page_begun: false,
             times_gone: 0,
         }
     }
@@ -72,43 +73,43 @@ impl RangeReader {
 
     /// The continuation to fetch with.
     pub(super) fn continuation(&self) -> Option<&str> {
-        self.start.as_deref()
+        self.page_start.as_deref()
     }
 
     pub(super) fn is_finished(&self) -> bool {
-        self.rows.is_empty() && matches!(self.next, Next::Nothing)
+        self.rows.is_empty() && matches!(self.page_end, PageEnd::EndOfRange)
     }
 
     pub(super) fn needs_page(&self) -> bool {
         self.rows.is_empty() && !self.is_finished()
     }
 
-    pub(super) fn rows_held(&self) -> usize {
+    pub(super) fn rows_in_memory(&self) -> usize {
         self.rows.len()
     }
 
-    /// Takes a page.
-    pub(super) fn put(
+    /// Receives a page.
+    pub(super) fn add_page(
         &mut self,
         rows: Vec<MergeRow>,
         continuation: Option<String>,
         directions: &[Direction],
     ) {
-        self.rows = self.tracker.admit(rows, directions);
-        self.next = continuation.map_or(Next::Nothing, Next::After);
+        self.rows = self.tracker.without_taken(rows, directions);
+        self.page_end = continuation.map_or(PageEnd::EndOfRange, PageEnd::Continuation);
         self.end_empty_page();
     }
 
     /// The first row in memory.
-    pub(super) fn head(&self) -> Option<&MergeRow> {
+    pub(super) fn first_row(&self) -> Option<&MergeRow> {
         self.rows.front()
     }
 
     /// Removes the first row and returns its output.
-    pub(super) fn take(&mut self, directions: &[Direction]) -> Option<Option<Value>> {
+    pub(super) fn take_row(&mut self, directions: &[Direction]) -> Option<Option<Value>> {
         let row = self.rows.pop_front()?;
-        self.is_begun = true;
-        self.tracker.take(row.rid, row.keys, directions);
+        self.is_page_begun = true;
+        self.tracker.record_taken(row.rid, row.keys, directions);
         self.end_empty_page();
         Some(row.output)
     }
@@ -118,28 +119,29 @@ impl RangeReader {
         if !self.rows.is_empty() {
             return;
         }
-        self.is_begun = false;
+        self.is_page_begun = false;
         self.tracker.end_page();
-        if let Next::After(continuation) = &mut self.next {
-            self.start = Some(std::mem::take(continuation));
-            self.next = Next::Unknown;
+        if let PageEnd::Continuation(continuation) = &mut self.page_end {
+            self.page_start = Some(std::mem::take(continuation));
+            self.page_end = PageEnd::Unknown;
         }
     }
 
-    /// From where to read on. Without sort keys only the ends of pages have a
-    /// resume point.
+    /// The point from which another reader can read the rest. Without sort keys there is
+    /// one only between two pages.
     pub(super) fn resume_point(&self, directions: &[Direction]) -> Result<ResumePoint, NoPosition> {
-        if self.is_begun && directions.is_empty() {
+        if self.is_page_begun && directions.is_empty() {
             return Err(NoPosition);
         }
-        Ok(ResumePoint { continuation: self.start.clone(), position: self.tracker.position(directions)? })
+        let position = self.tracker.position(directions)?;
+        Ok(ResumePoint { continuation: self.page_start.clone(), position })
     }
 
-    /// Ends the reader between two pages; returns from where the ranges in its
-    /// place read on.
-    pub(super) fn end(&mut self) -> ResumePoint {
-        self.next = Next::Nothing;
+    /// Ends the reader between two pages. Returns the point from which the ranges that
+    /// replace its range are read.
+    pub(super) fn finish(&mut self) -> ResumePoint {
+        self.page_end = PageEnd::EndOfRange;
         let tracker = std::mem::take(&mut self.tracker);
-        ResumePoint { continuation: self.start.take(), position: tracker.into_position() }
+        ResumePoint { continuation: self.page_start.take(), position: tracker.into_position() }
     }
 }

@@ -9,8 +9,8 @@ use crate::order::equal;
 use crate::plan::DistinctType;
 use crate::program::DistinctValues;
 
-/// The most bytes of values that an unordered DISTINCT may remember, the same
-/// as for groups.
+/// The most bytes of values that an unordered DISTINCT may remember; groups have the
+/// same limit.
 const DISTINCT_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 #[derive(Debug)]
@@ -56,13 +56,13 @@ impl ResultFilter {
         self.take_left == Some(0)
     }
 
-    /// How many more merged rows are needed; `None` when all are.
+    /// How many more merged rows are needed; `None` when all rows are needed.
     pub(super) fn rows_wanted(&self) -> Option<u64> {
         let is_distinct = !matches!(self.distinct, Distinct::None);
         self.take_left.filter(|_| !is_distinct).map(|take| take.saturating_add(self.skip_left))
     }
 
-    /// Whether the state fits into a token between two rows.
+    /// Whether a token can hold the state of the filter.
     pub(super) fn is_resumable(&self) -> bool {
         self.counter.is_none() && !matches!(self.distinct, Distinct::Unordered(_))
     }

@@ -1,5 +1,5 @@
-//! The rows of partitions' pages. Those of a sorted statement have the form
-//! `{"_rid", "orderByItems", "payload"}`.
+//! The rows in the pages of partitions. A row of a sorted statement has the form
+//! `{"_rid": …, "orderByItems": […], "payload": …}`.
 
 use perihelion_model::json::Value;
 
@@ -8,7 +8,7 @@ use super::MergeError;
 /// A row of a page, while it is merged.
 #[derive(Debug)]
 pub(super) struct MergeRow {
-    /// The document's `_rid`; rows without sort keys do not have it.
+    /// The document's `_rid`; `None` for rows without sort keys.
     pub(super) rid: Option<String>,
     pub(super) keys: Vec<Option<Value>>,
     /// The row of the result; `None` when it is undefined.
@@ -23,13 +23,13 @@ pub(super) fn plain(row: Value) -> MergeRow {
 /// A row with its sort keys; a key without a value is undefined.
 pub(super) fn ordered(row: Value, keys: usize) -> Result<MergeRow, MergeError> {
     let Value::Object(mut row) = row else {
-        return Err(MergeError::UnexpectedRow("a sorted row is an object"));
+        return Err(MergeError::UnexpectedRow("a sorted row is not an object"));
     };
     let Some(Value::Array(items)) = row.remove("orderByItems") else {
-        return Err(MergeError::UnexpectedRow("a sorted row has orderByItems"));
+        return Err(MergeError::UnexpectedRow("a sorted row has no orderByItems"));
     };
     if items.len() != keys {
-        return Err(MergeError::UnexpectedRow("orderByItems has one item for each key"));
+        return Err(MergeError::UnexpectedRow("orderByItems does not have one item for each sort key"));
     }
     let key = |item: Value| match item {
         Value::Object(mut item) => item.remove("item"),

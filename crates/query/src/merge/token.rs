@@ -1,10 +1,10 @@
 //! The continuation token of a merge, between two rows.
 //!
-//! The text is JSON with a version. It holds intervals of effective keys and
-//! not range ids, so that it stays valid after splits and merges of ranges. For
-//! each interval that is not at its end it holds the continuation of its page,
-//! and for a sorted query the position within the page. The token comes back
-//! from the caller's client, so all of it is checked.
+//! The text is JSON with a version. It has intervals of effective keys and not range
+//! ids, so that it stays valid after splits and merges of ranges. For each interval
+//! that is not at its end it has the continuation of its page, and for a sorted query
+//! the position within the page. The token may come from outside the program, so all
+//! of it is checked.
 
 use perihelion_model::json::{Object, Style, Value, object, parse_str, to_text};
 
@@ -13,7 +13,7 @@ use super::position::RowPosition;
 use super::range::Interval;
 use super::range_reader::ResumePoint;
 
-/// Raised whenever the meaning of a member changes.
+/// The version of the text. It is raised whenever the meaning of a member changes.
 const VERSION: i64 = 1;
 
 /// The contents of a token.
@@ -25,7 +25,7 @@ pub(super) struct TokenContents {
     pub(super) take_left: Option<u64>,
     /// The last value of an ordered DISTINCT.
     pub(super) last: Option<Value>,
-    /// The intervals that are not at their end, in order.
+    /// The intervals that are not at their end, in the order of their keys.
     pub(super) resume_points: Vec<(Interval, ResumePoint)>,
 }
 
@@ -62,13 +62,15 @@ impl TokenContents {
     }
 }
 
-/// Joins neighbouring intervals of which nothing was read: a token for a
-/// thousand ranges, of which one was begun, has two intervals.
+/// Joins neighbouring intervals of which no row was read. So a token for a thousand
+/// ranges, of which only the first was begun, has two intervals.
 fn joined(resume_points: &[(Interval, ResumePoint)]) -> Vec<(Interval, ResumePoint)> {
     let mut joined: Vec<(Interval, ResumePoint)> = Vec::new();
     for (interval, resume_point) in resume_points {
         match joined.last_mut() {
-            Some((last, begun)) if is_fresh(begun) && is_fresh(resume_point) && last.max == interval.min => {
+            Some((last, last_point))
+                if is_unread(last_point) && is_unread(resume_point) && last.max == interval.min =>
+            {
                 last.max = interval.max.clone();
             }
             _ => joined.push((interval.clone(), resume_point.clone())),
@@ -77,7 +79,7 @@ fn joined(resume_points: &[(Interval, ResumePoint)]) -> Vec<(Interval, ResumePoi
     joined
 }
 
-fn is_fresh(resume_point: &ResumePoint) -> bool {
+fn is_unread(resume_point: &ResumePoint) -> bool {
     *resume_point == ResumePoint::default()
 }
 

@@ -11,8 +11,8 @@ use crate::lexer::{Keyword, Symbol, TokenKind};
 /// The largest count after `TOP`, `OFFSET` and `LIMIT`.
 const COUNT_MAX: u64 = u32::MAX as u64;
 
-/// The most expressions in GROUP BY: every part of the select list is compared
-/// with each of them.
+/// The most expressions in GROUP BY. Every part of the select list is compared with
+/// each of them, so more would take too much time.
 const GROUP_KEYS_MAX: usize = 64;
 
 /// The service's error for a count that is too large; it depends on the clause.

@@ -5,10 +5,11 @@
 //! chain), `||`, `|`, `^`, `&`, equality, relations, shifts, sums, products, unary
 //! operators (`NOT` among them), then paths.
 //!
-//! So `NOT c.a = 1` means `(NOT c.a) = 1`: the vendor's grammar
+//! So `NOT c.a = 1` means `(NOT c.a) = 1`: the grammar of Microsoft's SDK
 //! (azure-cosmos-dotnet-v3, `src/Query/Core/Parser/sql.g4`) has `NOT` beside
-//! `-`, `+` and `~` in `unary_scalar_expression`, below every binary operator.
-//! The documentation only ranks `NOT` before `AND` before `OR`.
+//! `-`, `+` and `~` in `unary_scalar_expression`, which bind more strongly than
+//! every binary operator. The documentation only says that `NOT` binds more
+//! strongly than `AND`, and `AND` more strongly than `OR`.
 
 use super::{Parse, Parser};
 use crate::ast::{BinaryOperator, Expr, ExprKind, LogicalOperator, Name, SubqueryKind, UnaryOperator};
@@ -18,7 +19,8 @@ use crate::lexer::{Keyword, Symbol, TokenKind};
 /// How strongly an operator binds its operands.
 type Power = u8;
 
-const ANYTHING: Power = 0;
+/// Accepts every operator.
+const WEAKEST: Power = 0;
 const COALESCE: Power = 1;
 const CONDITIONAL: Power = 2;
 const OR: Power = 3;
@@ -37,7 +39,7 @@ enum Infix {
 
 impl Parser<'_> {
     pub(super) fn expression(&mut self) -> Parse<Expr> {
-        self.nested(|parser| parser.expression_from(ANYTHING))
+        self.nested(|parser| parser.expression_from(WEAKEST))
     }
 
     /// One or more expressions between commas.
@@ -49,7 +51,8 @@ impl Parser<'_> {
         Ok(list)
     }
 
-    fn node(&self, kind: ExprKind, span: Span) -> Parse<Expr> {
+    /// An expression, or an error when its tree is too high.
+    fn new_expr(&self, kind: ExprKind, span: Span) -> Parse<Expr> {
         let expr = Expr::new(kind, span);
         self.within_height(expr.height, span, expr)
     }
@@ -58,27 +61,27 @@ impl Parser<'_> {
     /// `power_min`.
     fn expression_from(&mut self, power_min: Power) -> Parse<Expr> {
         let left = self.unary()?;
-        self.continued(left, power_min)
+        self.operators_after(left, power_min)
     }
 
     /// Parses the operators after the first operand.
-    fn continued(&mut self, mut left: Expr, power_min: Power) -> Parse<Expr> {
-        let mut predicate = false;
+    fn operators_after(&mut self, mut left: Expr, power_min: Power) -> Parse<Expr> {
+        let mut follows_predicate = false;
         while let Some(infix) = self.infix() {
             left = match infix {
                 Infix::Binary(operator, power) if power >= power_min => {
                     self.advance();
                     let right = self.nested(|parser| parser.expression_from(power + 1))?;
                     let span = left.span.to(right.span);
-                    self.node(ExprKind::Binary(operator, Box::new(left), Box::new(right)), span)?
+                    self.new_expr(ExprKind::Binary(operator, Box::new(left), Box::new(right)), span)?
                 }
                 Infix::Logical(operator, power) if power >= power_min => {
-                    predicate = false;
+                    follows_predicate = false;
                     self.logical(left, operator, power)?
                 }
                 Infix::Conditional if CONDITIONAL >= power_min => self.conditional(left)?,
-                Infix::Predicate if PREDICATE >= power_min && !predicate => {
-                    predicate = true;
+                Infix::Predicate if PREDICATE >= power_min && !follows_predicate => {
+                    follows_predicate = true;
                     self.predicate(left)?
                 }
                 Infix::Binary(..) | Infix::Logical(..) | Infix::Conditional | Infix::Predicate => break,
@@ -137,7 +140,7 @@ impl Parser<'_> {
                 let expr = Expr { kind: ExprKind::Logical(operator, operands), span, height };
                 self.within_height(height, span, expr)
             }
-            _ => self.node(ExprKind::Logical(operator, vec![left, right]), span),
+            _ => self.new_expr(ExprKind::Logical(operator, vec![left, right]), span),
         }
     }
 
@@ -147,7 +150,7 @@ impl Parser<'_> {
         self.expect_symbol(Symbol::Colon)?;
         let alternative = self.nested(|parser| parser.expression_from(CONDITIONAL))?;
         let span = condition.span.to(alternative.span);
-        self.node(
+        self.new_expr(
             ExprKind::Conditional(Box::new(condition), Box::new(consequent), Box::new(alternative)),
             span,
         )
@@ -181,7 +184,7 @@ impl Parser<'_> {
             }
             _ => return Err(self.unexpected()),
         };
-        self.node(kind, start.to(self.last_span()))
+        self.new_expr(kind, start.to(self.last_span()))
     }
 
     fn operand(&mut self) -> Parse<Expr> {
@@ -215,11 +218,11 @@ impl Parser<'_> {
             && self.span().start == start.end
         {
             let value = self.number(true)?;
-            return self.node(ExprKind::Literal(Some(value)), start.to(self.last_span()));
+            return self.new_expr(ExprKind::Literal(Some(value)), start.to(self.last_span()));
         }
         let operand = self.nested(Self::unary)?;
         let span = start.to(operand.span);
-        self.node(ExprKind::Unary(operator, Box::new(operand)), span)
+        self.new_expr(ExprKind::Unary(operator, Box::new(operand)), span)
     }
 
     /// A primary expression and the path steps after it.
@@ -234,11 +237,11 @@ impl Parser<'_> {
             if self.eat_symbol(Symbol::Dot) {
                 let name = self.identifier()?;
                 let span = start.to(name.span);
-                base = self.node(ExprKind::Member(Box::new(base), name), span)?;
+                base = self.new_expr(ExprKind::Member(Box::new(base), name), span)?;
             } else if self.eat_symbol(Symbol::OpenBracket) {
                 let index = Box::new(self.expression()?);
                 self.expect_symbol(Symbol::CloseBracket)?;
-                base = self.node(ExprKind::Index(Box::new(base), index), start.to(self.last_span()))?;
+                base = self.new_expr(ExprKind::Index(Box::new(base), index), start.to(self.last_span()))?;
             } else {
                 return Ok(base);
             }
@@ -258,7 +261,7 @@ impl Parser<'_> {
             TokenKind::Symbol(Symbol::OpenBrace) => self.object()?,
             TokenKind::Symbol(_) | TokenKind::Invalid | TokenKind::End => return Err(self.unexpected()),
         };
-        self.node(kind, start.to(self.last_span()))
+        self.new_expr(kind, start.to(self.last_span()))
     }
 
     /// An identifier, a call, or `ALL`, `FIRST`, `LAST` over a subquery.
@@ -324,8 +327,8 @@ impl Parser<'_> {
         Ok(ExprKind::Subquery(kind, select))
     }
 
-    /// Parses consecutive opening parentheses without recursion: the normal
-    /// form of a chain of thousands of conditions begins with thousands.
+    /// Parses consecutive opening parentheses without recursion: the normal form of
+    /// a chain of thousands of conditions begins with thousands of parentheses.
     fn parenthesized(&mut self) -> Parse<Expr> {
         let mut open = 0_usize;
         while self.at_symbol(Symbol::OpenParen) && self.ahead(1).kind != TokenKind::Keyword(Keyword::Select) {
@@ -335,7 +338,7 @@ impl Parser<'_> {
         if open == 0 {
             let start = self.span();
             let kind = self.subquery(SubqueryKind::Scalar)?;
-            return self.node(kind, start.to(self.last_span()));
+            return self.new_expr(kind, start.to(self.last_span()));
         }
         let mut expr = self.expression()?;
         loop {
@@ -345,7 +348,7 @@ impl Parser<'_> {
                 return Ok(expr);
             }
             expr = self.steps(expr)?;
-            expr = self.continued(expr, ANYTHING)?;
+            expr = self.operators_after(expr, WEAKEST)?;
         }
     }
 

@@ -18,13 +18,13 @@ impl Parser<'_> {
                 return Ok(Value::Number(Number::Int(whole)));
             }
         }
-        let size: f64 = digits.parse().map_err(|_| self.bad_number(span))?;
-        Number::from_f64(if negative { -size } else { size })
+        let magnitude: f64 = digits.parse().map_err(|_| self.invalid_number(span))?;
+        Number::from_f64(if negative { -magnitude } else { magnitude })
             .map(Value::Number)
-            .ok_or_else(|| self.bad_number(span))
+            .ok_or_else(|| self.invalid_number(span))
     }
 
-    fn bad_number(&self, span: Span) -> Diagnostic {
+    fn invalid_number(&self, span: Span) -> Diagnostic {
         let message = format!("Syntax error, invalid numeric literal token '{}'.", span.text(self.text));
         Diagnostic::new("SC1011", message, self.text, span)
     }
@@ -44,8 +44,8 @@ impl Parser<'_> {
     }
 }
 
-/// Resolves escapes; `None` for an unknown one. A surrogate without its partner
-/// becomes U+FFFD, as in documents.
+/// Resolves escapes; `None` when one is unknown. Half of a surrogate pair becomes
+/// U+FFFD, as in documents.
 fn unescape(inner: &str) -> Option<String> {
     let mut out = String::with_capacity(inner.len());
     let mut rest = inner;
@@ -73,13 +73,13 @@ fn unescape(inner: &str) -> Option<String> {
 /// returns the rest of the text.
 fn unicode<'a>(rest: &'a str, out: &mut String) -> Option<&'a str> {
     let (unit, rest) = hex4(rest)?;
-    let joined = match rest.strip_prefix("\\u").and_then(hex4) {
+    let pair = match rest.strip_prefix("\\u").and_then(hex4) {
         Some((low, after)) if (0xD800..0xDC00).contains(&unit) && (0xDC00..0xE000).contains(&low) => {
             Some((0x10000 + ((unit - 0xD800) << 10) + (low - 0xDC00), after))
         }
         _ => None,
     };
-    let (code, rest) = joined.unwrap_or((unit, rest));
+    let (code, rest) = pair.unwrap_or((unit, rest));
     out.push(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
     Some(rest)
 }

@@ -4,7 +4,7 @@ use super::{PlanError, ProjectionShape};
 use crate::ast::{Select, Selection};
 use crate::node::AggregateFunction;
 
-/// Refuses a statement that needs more than the client's header lists.
+/// Refuses a statement that needs a feature which the client's header does not list.
 pub(super) fn check(
     select: &Select,
     shape: &ProjectionShape<'_>,
@@ -18,8 +18,8 @@ pub(super) fn check(
 
 fn required(select: &Select, shape: &ProjectionShape<'_>) -> Vec<&'static str> {
     let mut required = Vec::new();
-    let mut need = |needed: bool, feature: &'static str| {
-        if needed {
+    let mut need = |is_needed: bool, feature: &'static str| {
+        if is_needed {
             required.push(feature);
         }
     };

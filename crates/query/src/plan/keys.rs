@@ -19,14 +19,15 @@ const KEYS_MAX: usize = 1024;
 pub enum PartitionKeyFilter {
     /// Every partition.
     All,
-    /// No partition: no document is read, or none can match.
+    /// No partition: the statement reads no document, or no document can match.
     Nothing,
     /// These keys, one value per path.
     Keys(Vec<Vec<Value>>),
 }
 
 pub(super) fn filter(bound: &Bound, paths: &[&str]) -> PartitionKeyFilter {
-    // Later stages read rows, which have no partition key.
+    // Only the innermost stage reads documents. The others read rows, which have no
+    // partition key.
     let bound = bound.innermost();
     if bound.select.sources.is_empty() {
         return PartitionKeyFilter::Nothing;
@@ -38,7 +39,9 @@ pub(super) fn filter(bound: &Bound, paths: &[&str]) -> PartitionKeyFilter {
     let Some(hops) = bound.document_hops else { return PartitionKeyFilter::All };
     let mut keys: Vec<Vec<Value>> = vec![Vec::new()];
     for path in paths {
-        let Some(values) = allowed(condition, hops, &steps(path)) else { return PartitionKeyFilter::All };
+        let Some(values) = allowed_values(condition, hops, &steps(path)) else {
+            return PartitionKeyFilter::All;
+        };
         if values.len().saturating_mul(keys.len()) > KEYS_MAX {
             return PartitionKeyFilter::All;
         }
@@ -59,22 +62,23 @@ fn steps(path: &str) -> Vec<Step> {
     path.split('/').skip(1).map(|name| Step::Name(name.trim_matches(['"', '\'']).to_owned())).collect()
 }
 
-/// The values of the path that can satisfy the condition; `None` when any can.
-fn allowed(node: &Node, hops: usize, path: &[Step]) -> Option<Vec<Value>> {
+/// The values at the path with which the condition can be true; `None` when every
+/// value is possible.
+fn allowed_values(node: &Node, hops: usize, path: &[Step]) -> Option<Vec<Value>> {
     let is_path = |node: &Node| matches!(node, Node::Path { hops: h, steps } if *h == hops && steps == path);
     match node {
         Node::Logical(LogicalOperator::And, operands) => {
-            let mut sets = operands.iter().filter_map(|operand| allowed(operand, hops, path));
+            let mut sets = operands.iter().filter_map(|operand| allowed_values(operand, hops, path));
             let first = sets.next()?;
-            Some(sets.fold(first, |mut kept, set| {
-                kept.retain(|value| set.iter().any(|other| equal(value, other)));
-                kept
+            Some(sets.fold(first, |mut common, set| {
+                common.retain(|value| set.iter().any(|other| equal(value, other)));
+                common
             }))
         }
         Node::Logical(LogicalOperator::Or, operands) => {
             let mut all: Vec<Value> = Vec::new();
             for operand in operands {
-                for value in allowed(operand, hops, path)? {
+                for value in allowed_values(operand, hops, path)? {
                     if all.len() >= KEYS_MAX {
                         return None;
                     }

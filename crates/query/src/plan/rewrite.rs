@@ -1,8 +1,8 @@
 //! The rewritten statement, which a client sends to each partition.
 //!
-//! A partition returns aggregates as partial results (`AVG` as sum and count),
-//! and sorted rows and groups with their keys. Counts that apply to the merged
-//! rows only are left out or widened (`OFFSET 1 LIMIT 2` becomes
+//! By it a partition returns aggregates as partial results (`AVG` as sum and count),
+//! and sorted rows and groups with their keys. TOP, OFFSET and LIMIT apply to the
+//! merged rows, so they are left out or widened (`OFFSET 1 LIMIT 2` becomes
 //! `OFFSET 0 LIMIT 3`). The text is empty when the statement needs no rewrite.
 
 use perihelion_model::json::print_string;
@@ -49,7 +49,7 @@ fn widened(counts: Counts) -> Option<Window> {
 
 fn ordered(select: &Select, order_by: &OrderBy, counts: Counts) -> String {
     let mut out = "SELECT ".to_owned();
-    // Duplicates are removed after merging, so no count may come before.
+    // Duplicates are removed after the merge, so a partition must return all rows.
     if let Some(top) = counts.top.filter(|_| !select.distinct) {
         out.push_str(&format!("TOP {top} "));
     }
@@ -91,10 +91,10 @@ fn payload(select: &Select, root: &str) -> String {
 }
 
 /// The filter of an ordered statement: its WHERE, the client's filter, and for
-/// VALUE that the value is defined.
+/// SELECT VALUE the condition that the value is defined.
 fn filter(select: &Select) -> String {
     let mut filter = match &select.filter {
-        Some(own) => format!("({} AND ({FILTER_PLACEHOLDER}))", expr_text(own)),
+        Some(condition) => format!("({} AND ({FILTER_PLACEHOLDER}))", expr_text(condition)),
         None => format!("({FILTER_PLACEHOLDER})"),
     };
     if let Selection::Value(expr) = &select.selection {

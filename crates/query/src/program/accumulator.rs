@@ -34,7 +34,7 @@ impl Accumulator<'_> {
         let rows = group_rows(table, &self.program.select, &Frame::root(None), &self.context)?;
         rows.into_iter()
             .map(|(output, order_keys)| {
-                self.program.check(output.as_ref())?;
+                self.program.check_output(output.as_ref())?;
                 Ok(Row { output, order_keys })
             })
             .collect()

@@ -4,7 +4,7 @@ use crate::support::{Failure, check, check_all, check_refused, check_value, json
 use perihelion_query::EvaluationError;
 
 #[test]
-fn projections_keep_order_and_drop_undefined() {
+fn projections_keep_the_order_of_members_and_drop_undefined_values() {
     let document = r#"{"id":"ord1","zeta":1,"alpha":2,"nu":null,"obj":{"a":{"b":1}},"arr":[1,"a",null,[2]]}"#;
     check("SELECT c.alpha, c.nu, c.nope, c.zeta FROM c", document, r#"[{"alpha":2,"nu":null,"zeta":1}]"#);
     check("SELECT VALUE c.alpha FROM c", document, "[2]");
@@ -38,7 +38,7 @@ fn constants_need_no_document() {
 }
 
 #[test]
-fn arithmetic_is_exact_for_integers_and_real_for_division() {
+fn arithmetic_is_exact_for_integers_and_a_quotient_is_a_double() {
     check_value("9007199254740993 + 1", "9007199254740994");
     check_value("9223372036854775807 + 1", "9.2233720368547758e+18");
     check_value("-9223372036854775808", "-9223372036854775808");
@@ -131,7 +131,7 @@ fn logic_is_three_valued() {
 }
 
 #[test]
-fn membership_ranges_and_patterns() {
+fn in_between_and_like_are_three_valued() {
     check_value("2 IN (1, 2, 3)", "true");
     check_value("'2' IN (1, 2, 3)", "false");
     check_value("2 NOT IN (1, 3)", "true");
@@ -177,23 +177,23 @@ fn only_true_passes_a_filter() {
 #[test]
 fn a_missing_parameter_is_undefined() {
     let documents = [json(r#"{"id":"d1","k":"v"}"#), json(r#"{"id":"d2"}"#)];
-    let answer = |query: &str, parameters: &str| {
+    let result = |query: &str, parameters: &str| {
         let values = run(query, parameters, &documents).expect(query);
         perihelion_model::json::to_text(&values.into(), perihelion_model::json::Style::Query)
     };
-    assert_eq!(answer("SELECT @p AS v, IS_DEFINED(@p) AS d", r#"[{"name":"@p"}]"#), r#"[{"d":false}]"#);
-    assert_eq!(answer("SELECT @p AS v", "[]"), "[{}]");
+    assert_eq!(result("SELECT @p AS v, IS_DEFINED(@p) AS d", r#"[{"name":"@p"}]"#), r#"[{"d":false}]"#);
+    assert_eq!(result("SELECT @p AS v", "[]"), "[{}]");
     assert_eq!(
-        answer("SELECT @p AS v, IS_NULL(@p) AS n", r#"[{"name":"@p","value":null}]"#),
+        result("SELECT @p AS v, IS_NULL(@p) AS n", r#"[{"name":"@p","value":null}]"#),
         r#"[{"v":null,"n":true}]"#
     );
     let ids = r#"[{"name":"@ids","value":["d1","ord1"]},{"name":"@k","value":"k"},{"name":"@n","value":1}]"#;
-    assert_eq!(answer("SELECT VALUE c.id FROM c WHERE ARRAY_CONTAINS(@ids, c.id)", ids), r#"["d1"]"#);
-    assert_eq!(answer("SELECT VALUE c[@k] FROM c", ids), r#"["v"]"#);
-    assert_eq!(answer("SELECT TOP @n VALUE c.id FROM c", ids), r#"["d1"]"#);
-    assert_eq!(answer("SELECT VALUE c.id FROM c OFFSET @n LIMIT @n", ids), r#"["d2"]"#);
+    assert_eq!(result("SELECT VALUE c.id FROM c WHERE ARRAY_CONTAINS(@ids, c.id)", ids), r#"["d1"]"#);
+    assert_eq!(result("SELECT VALUE c[@k] FROM c", ids), r#"["v"]"#);
+    assert_eq!(result("SELECT TOP @n VALUE c.id FROM c", ids), r#"["d1"]"#);
+    assert_eq!(result("SELECT VALUE c.id FROM c OFFSET @n LIMIT @n", ids), r#"["d2"]"#);
     assert_eq!(
-        answer("SELECT VALUE @p", r#"[{"name":"@p","value":9007199254740993}]"#),
+        result("SELECT VALUE @p", r#"[{"name":"@p","value":9007199254740993}]"#),
         "[9007199254740993]"
     );
 }
@@ -223,7 +223,7 @@ fn distinct_ignores_number_types_and_member_order() {
 }
 
 #[test]
-fn joins_multiply_rows_and_subqueries_read_the_row() {
+fn joins_multiply_rows_and_subqueries_read_the_current_row() {
     let document =
         r#"{"id":"f","kids":[{"n":"a","pets":["x","y"]},{"n":"b","pets":[]},{"n":"c"}],"t":[1,2,3]}"#;
     check(
@@ -345,7 +345,7 @@ fn aggregates_follow_the_mixed_type_rules() {
 }
 
 #[test]
-fn groups_keep_their_keys() {
+fn a_group_has_the_values_of_its_keys() {
     let documents = r#"[{"g":"a","n":1},{"g":"b","n":2},{"g":"a","n":3},{"n":4}]"#;
     check_all(
         "SELECT c.g, COUNT(1) AS k, AVG(c.n) AS m FROM c GROUP BY c.g",
@@ -369,7 +369,7 @@ fn groups_keep_their_keys() {
 }
 
 #[test]
-fn the_rewritten_statements_of_the_clients_run() {
+fn rewritten_statements_that_clients_send_run() {
     let documents = r#"[{"_rid":"r1","id":"x","n":2,"g":"a"},{"_rid":"r2","id":"y","n":1,"g":"b"}]"#;
     check_all(
         "SELECT c._rid, [{\"item\": c.n}] AS orderByItems, {\"id\": c.id} AS payload\nFROM c\nWHERE (true)\nORDER BY c.n",

@@ -106,7 +106,7 @@ fn array_functions_compare_deeply() {
 }
 
 #[test]
-fn math_functions_keep_integers() {
+fn math_functions_return_integers_where_they_can() {
     check_table(&[
         ("ABS(-5)", "5"),
         ("ABS(-2.5)", "2.5"),

@@ -1,18 +1,19 @@
-//! Hostile input: it is refused or evaluated within bounds.
+//! Hostile input is refused, or evaluated within the limits of time and memory.
 
 use perihelion_query::{EvaluationError, Parameters, compile, parse, plan};
 use perihelion_testkit::Random;
 
 use crate::support::{Failure, json, now, run};
 
-/// Runs on half the stack of a worker thread, so that callers have room.
+/// Runs on half the stack of a worker thread. In a server the other half is for the
+/// callers of this crate.
 fn on_a_small_stack(work: impl FnOnce() + Send + 'static) {
     let thread = std::thread::Builder::new().stack_size(1024 * 1024).spawn(work).expect("a thread");
     thread.join().expect("no overflow and no panic");
 }
 
 #[test]
-fn nesting_is_refused_before_the_stack_ends() {
+fn deep_nesting_is_refused_before_the_stack_overflows() {
     on_a_small_stack(|| {
         let deep = 50_000;
         for (open, middle, close) in [
@@ -56,7 +57,7 @@ fn nesting_is_refused_before_the_stack_ends() {
 }
 
 #[test]
-fn long_chains_and_lists_are_fine() {
+fn long_chains_and_lists_run_on_a_small_stack() {
     on_a_small_stack(|| {
         let chain: Vec<String> = (0..20_000).map(|n| format!("c.a = {n}")).collect();
         let document = json(r#"{"a":19999}"#);
@@ -104,7 +105,7 @@ fn statements_that_are_too_long_or_have_too_many_joins_are_refused() {
 }
 
 #[test]
-fn explosive_statements_run_out_of_budget() {
+fn statements_that_multiply_rows_or_text_run_out_of_budget() {
     let wide = json(&format!(r#"{{"a":[{}]}}"#, vec!["1"; 200].join(",")));
     let product =
         format!("SELECT VALUE 1 FROM c{}", (0..6).map(|n| format!(" JOIN x{n} IN c.a")).collect::<String>());
@@ -127,12 +128,12 @@ fn explosive_statements_run_out_of_budget() {
             other => panic!("{}: {:?}", &query[..query.len().min(80)], other.map(|rows| rows.len())),
         }
     }
-    // Deep nesting is refused earlier.
+    // The parser refuses this one, because it is nested too deeply.
     assert!(run(&doubling, "[]", std::slice::from_ref(&wide)).is_err());
 }
 
 #[test]
-fn hard_patterns_take_linear_time() {
+fn patterns_with_many_ways_to_match_take_bounded_time() {
     let text = "a".repeat(100_000);
     let like = format!("SELECT VALUE '{text}' LIKE '{}b'", "%a".repeat(50));
     let regex = format!("SELECT VALUE RegexMatch('{text}', '(a*)*(a*)*b')");

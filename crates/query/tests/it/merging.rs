@@ -1,6 +1,6 @@
-//! Merging against a model: with any ranges, pages, splits, order of arrival
-//! and stops in between, the merged result is the result of the statement over
-//! all documents at once.
+//! Merges compared with a model: the merged result is the result of the statement over
+//! all documents at once, whatever the ranges, the sizes and order of pages, the splits
+//! and merges of ranges, and the rows after which the merge is stopped and resumed.
 
 mod backend;
 mod random;
@@ -19,14 +19,15 @@ const ALL_FEATURES: &str = "Aggregate, CompositeAggregate, CountIf, Distinct, Gr
 
 const PARAMETERS: &str = r#"[{"name":"@TOPCOUNT","value":42},{"name":"@n","value":7}]"#;
 
-/// How strictly two results are compared.
+/// How two results are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Comparison {
     Exact,
     AnyOrder,
 }
 
-/// The plan of a statement with groups does not carry its order.
+/// A plan of a statement with groups does not contain its ORDER BY, so the merged
+/// groups may have any order.
 fn comparison_of(query: &str) -> Comparison {
     if query.contains("GROUP BY") && query.contains("ORDER BY") {
         Comparison::AnyOrder
@@ -107,11 +108,14 @@ const STATEMENTS: &[&str] = &[
     "SELECT ch.name, COUNT(1) AS n FROM c JOIN ch IN c.children GROUP BY ch.name",
 ];
 
-/// What may happen between the first and the last page.
+/// How a merge is run.
 #[derive(Debug, Clone, Copy)]
 struct Events {
+    /// Ranges are split and merged between two pages.
     moves_ranges: bool,
+    /// The merge is stopped, and resumed from its token.
     stops: bool,
+    /// The result is read row by row, and not in pages.
     by_row: bool,
 }
 
@@ -140,7 +144,7 @@ impl<'b> Run<'b> {
         Run { backend, random, query: query.to_owned(), plan, settings, events, resumed: 0, moved: 0 }
     }
 
-    /// The merged result. The seed decides the order of everything.
+    /// The merged result. The seed decides in which order everything happens.
     fn result(&mut self) -> Vec<Value> {
         let mut merge =
             Merge::new(self.plan.clone(), &self.query, &self.backend.ranges, self.settings).unwrap();
@@ -288,7 +292,7 @@ fn check(query: &str, plan: &Value, events: Events, seed: u64) -> (u32, u32) {
     (run.resumed, run.moved)
 }
 
-/// Runs per statement: a few by default, more by an environment variable.
+/// Runs per statement: four, or the number in an environment variable.
 fn rounds() -> u64 {
     std::env::var("PERIHELION_MERGE_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(4)
 }
@@ -314,7 +318,7 @@ fn a_merged_result_is_the_result_over_all_documents() {
 }
 
 #[test]
-fn stopping_and_resuming_loses_and_repeats_nothing() {
+fn stopping_and_resuming_loses_and_repeats_no_row() {
     let (resumed, _) = check_all_statements(Events { moves_ranges: false, stops: true, by_row: true });
     assert!(resumed > 100, "{resumed}");
     let (resumed, _) = check_all_statements(Events { moves_ranges: false, stops: true, by_row: false });
@@ -322,7 +326,7 @@ fn stopping_and_resuming_loses_and_repeats_nothing() {
 }
 
 #[test]
-fn splits_and_merges_of_ranges_change_nothing() {
+fn splits_and_merges_of_ranges_do_not_change_the_result() {
     let (_, moved) = check_all_statements(Events { moves_ranges: true, stops: false, by_row: true });
     assert!(moved > 500, "{moved}");
     let (resumed, moved) = check_all_statements(Events { moves_ranges: true, stops: true, by_row: true });
@@ -330,8 +334,8 @@ fn splits_and_merges_of_ranges_change_nothing() {
     check_all_statements(Events { moves_ranges: true, stops: true, by_row: false });
 }
 
-/// A partition may return rows with equal keys in any order. With splits and
-/// merges of ranges too, every row comes once, in the order of the keys.
+/// A partition may return rows with equal keys in any order. Also with splits and
+/// merges of ranges every row is returned once, in the order of the keys.
 #[test]
 fn equal_keys_may_come_in_any_order() {
     for query in [
@@ -360,7 +364,7 @@ fn equal_keys_may_come_in_any_order() {
 
 /// The service's own plans, in the form of the gateway.
 #[test]
-fn the_plans_of_the_conformance_file_merge() {
+fn results_are_merged_by_the_plans_of_the_conformance_file() {
     let mut merged = 0;
     for case in conformance("query-plans.json") {
         let query = text(&case, "query");
@@ -390,8 +394,8 @@ fn is_point(case: &Value) -> bool {
         == Some("[[],[]]")
 }
 
-/// Converts a plan of the file, which has PascalCase names, texts for counts
-/// and lists for maps.
+/// Converts a plan of the file to the form of the gateway. In the file names are in
+/// PascalCase, counts are texts, and maps are lists.
 fn gateway_plan(case: &Value) -> Option<Value> {
     let info = case.get("info")?.as_object()?;
     let mut members = perihelion_model::json::Object::new();
@@ -419,7 +423,7 @@ fn gateway_plan(case: &Value) -> Option<Value> {
 }
 
 #[test]
-fn a_range_that_is_merged_is_read_in_parts() {
+fn a_merged_range_is_read_in_parts() {
     let plan = MergePlan::concatenation();
     let ranges = [KeyRange::new("1", "", "80"), KeyRange::new("2", "80", "FF")];
     let mut merge = Merge::new(plan, "SELECT * FROM c", &ranges, Settings::default()).unwrap();

@@ -3,7 +3,7 @@
 use crate::support::{conformance, text};
 use perihelion_query::parse;
 
-/// Cases that do not expect the service's behaviour, with the reason.
+/// Cases of the file whose normal form differs from ours, with the reason.
 const EXCEPTIONS: &[(&str, &str)] = &[
     (
         "Double quoted string literals with escape seqence",

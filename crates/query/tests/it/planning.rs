@@ -109,12 +109,12 @@ fn only_the_first_stage_narrows_the_scan() {
 
 #[test]
 fn a_condition_in_stages_reads_one_document() {
-    for (condition, holds) in [
+    for (condition, expected) in [
         ("FROM (SELECT DISTINCT c.a FROM c) x WHERE x.a = 1", true),
         ("FROM (SELECT DISTINCT c.a FROM c) x WHERE x.a = 2", false),
         ("FROM (SELECT COUNT(1) AS n FROM c WHERE c.a > 1) x WHERE x.n = 0", true),
     ] {
-        assert_eq!(evaluate_condition(condition, &json(r#"{"a":1}"#), now()), Ok(holds), "{condition}");
+        assert_eq!(evaluate_condition(condition, &json(r#"{"a":1}"#), now()), Ok(expected), "{condition}");
     }
 }
 
@@ -129,7 +129,7 @@ fn a_program_of_whole_documents_returns_their_sort_keys() {
 }
 
 #[test]
-fn the_gateway_decides_as_recorded() {
+fn the_verdict_of_the_gateway_is_as_recorded() {
     for (query, verdict) in [
         ("SELECT * FROM c", GatewayVerdict::Served),
         ("SELECT t FROM c JOIN t IN c.arr WHERE c.id LIKE 'a%'", GatewayVerdict::Served),

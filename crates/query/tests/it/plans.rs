@@ -55,7 +55,7 @@ const WIDER_RANGES: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn every_plan_of_the_conformance_file_is_matched() {
+fn every_plan_equals_the_plan_in_the_conformance_file() {
     let cases = conformance("query-plans.json");
     let parameters = Parameters::from_json(json(PARAMETERS)).expect("good parameters");
     let (mut passed, mut failures) = (0, Vec::new());
@@ -103,7 +103,7 @@ fn compare_info(case: &Value, plan: &QueryPlan) -> Option<String> {
         Some(Value::Array(items)) if items.is_empty() => "null".to_owned(),
         Some(other) => to_text(other, Style::Query),
     };
-    for (theirs, ours) in [
+    for (name_in_file, name) in [
         ("DistinctType", "distinctType"),
         ("Top", "top"),
         ("Offset", "offset"),
@@ -114,7 +114,7 @@ fn compare_info(case: &Value, plan: &QueryPlan) -> Option<String> {
         ("Aggregates", "aggregates"),
         ("GroupByAliases", "groupByAliases"),
     ] {
-        let difference = differ(ours, &plain(wanted.get(theirs)), &plain(info.get(ours)));
+        let difference = differ(name, &plain(wanted.get(name_in_file)), &plain(info.get(name)));
         if difference.is_some() {
             return difference;
         }
@@ -122,10 +122,10 @@ fn compare_info(case: &Value, plan: &QueryPlan) -> Option<String> {
     let value = plain(info.get("hasSelectValue"));
     differ("hasSelectValue", &text(wanted, "HasSelectValue").to_lowercase(), &value)
         .or_else(|| differ("rewritten", text(case, "rewritten"), text(info, "rewrittenQuery")))
-        .or_else(|| differ("aliases", &their_types(wanted), &our_types(info)))
+        .or_else(|| differ("aliases", &types_in_file(wanted), &types_in_plan(info)))
 }
 
-fn their_types(info: &Value) -> String {
+fn types_in_file(info: &Value) -> String {
     let types = info.get("GroupByAliasToAggregateType").and_then(Value::as_array).unwrap_or(&[]);
     let mut types: Vec<String> = types
         .iter()
@@ -135,7 +135,7 @@ fn their_types(info: &Value) -> String {
     types.join(",")
 }
 
-fn our_types(info: &Value) -> String {
+fn types_in_plan(info: &Value) -> String {
     let types = info.get("groupByAliasToAggregateType").and_then(Value::as_object).expect("always there");
     let mut types: Vec<String> =
         types.iter().map(|(alias, name)| format!("{alias}={}", name.as_str().unwrap_or("null"))).collect();
@@ -228,7 +228,7 @@ fn rewritten_statements_are_as_recorded() {
 }
 
 #[test]
-fn a_client_without_the_feature_gets_no_plan() {
+fn a_client_that_lacks_a_needed_feature_gets_no_plan() {
     let refused = |query: &str, features: Option<&str>| {
         let query = parse(query).expect("a good statement");
         plan(&query, &Parameters::none(), features, &[]).map(|_| ()).expect_err("no plan").to_string()

@@ -6,14 +6,15 @@ use perihelion_query::{GatewayVerdict, Parameters, compile, errors_to_json, pars
 
 use crate::support::{Failure, conformance, now, run, text};
 
-/// Cases that need more than the query language, with the reason.
-const ELSEWHERE: &[(&str, &str)] = &[
+/// Cases that this test skips because they need more than the query language, with
+/// the reason.
+const SKIPPED: &[(&str, &str)] = &[
     ("query-select-star", "the engine writes system properties"),
     ("query-star-keeps-stored-order", "the engine writes system properties"),
     ("qerr-cross-disabled", "the result depends on headers"),
     ("qerr-cross-disabled-aggregate", "the result depends on headers"),
     ("refuse-count-application-sql", "the body is not JSON"),
-    ("udf-in-query", "user-defined functions are not supported yet (P2)"),
+    ("udf-in-query", "user-defined functions are not supported yet"),
 ];
 
 fn is_about_queries(id: &str) -> bool {
@@ -25,10 +26,10 @@ fn is_about_queries(id: &str) -> bool {
 fn statements_have_the_recorded_results() {
     let cases = conformance("service-cases.json");
     let (mut passed, mut failures) = (0, Vec::new());
-    let ours: Vec<&Value> = cases.iter().filter(|case| is_about_queries(text(case, "id"))).collect();
-    for case in &ours {
+    let query_cases: Vec<&Value> = cases.iter().filter(|case| is_about_queries(text(case, "id"))).collect();
+    for case in &query_cases {
         let id = text(case, "id");
-        if ELSEWHERE.iter().any(|(elsewhere, _)| *elsewhere == id) {
+        if SKIPPED.iter().any(|(skipped, _)| *skipped == id) {
             continue;
         }
         match difference(case) {
@@ -36,11 +37,12 @@ fn statements_have_the_recorded_results() {
             Some(difference) => failures.push(format!("{id}: {difference}")),
         }
     }
-    println!("service-cases.json: {passed} of {} pass, {} elsewhere", ours.len(), ELSEWHERE.len());
+    println!("service-cases.json: {passed} of {} pass, {} skipped", query_cases.len(), SKIPPED.len());
     assert!(failures.is_empty(), "{}", failures.join("\n"));
-    assert_eq!(passed + ELSEWHERE.len(), ours.len());
+    assert_eq!(passed + SKIPPED.len(), query_cases.len());
 }
 
+/// Runs a case; `None` when the outcome is as recorded.
 fn difference(case: &Value) -> Option<String> {
     let body = case.get("request")?.get("body").expect("a statement");
     let query = text(body, "query");
@@ -58,6 +60,7 @@ fn difference(case: &Value) -> Option<String> {
     (wanted != found).then(|| format!("\n  wanted {wanted}\n  found  {found}"))
 }
 
+/// The documents of the case's setup.
 fn setup(case: &Value) -> Vec<Value> {
     let steps = case.get("setup").and_then(Value::as_array).unwrap_or(&[]);
     let count = |step: &Value, member| step.get(member).and_then(Value::as_i64).unwrap_or(0);
@@ -74,6 +77,7 @@ fn setup(case: &Value) -> Vec<Value> {
         .collect()
 }
 
+/// Our plan for the statement, or the error, as text.
 fn planned(case: &Value, query: &str) -> String {
     let headers = case.get("request").and_then(|request| request.get("headers"));
     let features = headers.and_then(|headers| headers.get("x-ms-cosmos-supported-query-features"));
@@ -100,9 +104,9 @@ fn refusal(case: &Value, error: &Value, query: &str, parameters: Value) -> (Stri
     if let Some(plan) = error.get("additionalErrorInfo_json") {
         assert_eq!(verdict(query), GatewayVerdict::NeedsPlan, "{query}");
         let query = parse(query).expect("a good statement");
-        let every = "Aggregate,Distinct,MultipleOrderBy,OffsetAndLimit,OrderBy,Top";
+        let features = "Aggregate,Distinct,MultipleOrderBy,OffsetAndLimit,OrderBy,Top";
         let found =
-            perihelion_query::plan(&query, &Parameters::none(), Some(every), &["/pk"]).expect("a plan");
+            perihelion_query::plan(&query, &Parameters::none(), Some(features), &["/pk"]).expect("a plan");
         return (to_text(plan, Style::Query), to_text(&found.to_json(), Style::Query));
     }
     let found = match Parameters::from_json(parameters) {
@@ -115,8 +119,8 @@ fn refusal(case: &Value, error: &Value, query: &str, parameters: Value) -> (Stri
             other => format!("{other:?}"),
         },
     };
-    let says_all = phrases.iter().all(|phrase| found.contains(phrase));
-    (if says_all { found.clone() } else { phrases.join(" … ") }, found)
+    let has_all_phrases = phrases.iter().all(|phrase| found.contains(phrase));
+    (if has_all_phrases { found.clone() } else { phrases.join(" … ") }, found)
 }
 
 fn verdict(query: &str) -> GatewayVerdict {

@@ -1,10 +1,10 @@
-//! A container in memory whose ranges return pages and can be split and
-//! merged. It evaluates with the crate itself; pages have random sizes.
+//! `Backend`: a container in memory whose ranges return pages and can be split and
+//! merged. Statements are evaluated by the crate itself; pages have random sizes.
 //!
-//! There are two kinds of continuations. That of rows and sorted rows names a
-//! document and row, and is valid for every range. That of groups and distinct
-//! values is, at random, a number of rows of the range (as in our engine), or a
-//! document after which partial groups go on (as in the service).
+//! There are two kinds of continuations. A continuation of rows and sorted rows names a
+//! document and a row, and is valid for every range. A continuation of groups and
+//! distinct values is, at random, either a number of rows of the range (as in our
+//! engine), or the document after which the partial groups continue (as in the service).
 
 use std::cmp::Ordering;
 
@@ -25,12 +25,14 @@ pub(super) struct Backend {
     pub(super) documents: Vec<Document>,
     pub(super) ranges: Vec<KeyRange>,
     pub(super) parameters: Parameters,
-    /// Rows with equal keys come in descending `_rid` order.
+    /// Whether rows with equal keys come in descending `_rid` order.
     pub(super) has_reversed_ties: bool,
+    /// Whether the groups of a page are those of its documents only.
     pub(super) has_partial_groups: bool,
-    ranges_made: u32,
+    ranges_created: u32,
 }
 
+/// The range of a fetch does not exist any more.
 pub(super) struct Gone;
 
 type Page = (Vec<Value>, Option<String>);
@@ -52,7 +54,7 @@ impl Backend {
             parameters,
             has_reversed_ties: false,
             has_partial_groups: random.chance(2),
-            ranges_made: 1,
+            ranges_created: 1,
         };
         while backend.ranges.len() < ranges as usize {
             backend.split(random);
@@ -84,8 +86,8 @@ impl Backend {
     }
 
     fn range(&mut self, min: String, max: String) -> KeyRange {
-        self.ranges_made += 1;
-        KeyRange::new(self.ranges_made.to_string(), min, max)
+        self.ranges_created += 1;
+        KeyRange::new(self.ranges_created.to_string(), min, max)
     }
 
     pub(super) fn page(&self, fetch: &Fetch, random: &mut RandomDocuments) -> Result<Page, Gone> {
@@ -129,7 +131,7 @@ impl Backend {
             let after: Vec<u64> =
                 after.split('/').map(|part| part.parse().expect("the backend wrote it")).collect();
             taken = after[2] as usize;
-            // The last row may be in another range by now.
+            // The range with the last row of the page before may have been split since.
             let last = self.documents.iter().filter(|document| document.rid == after[0]).collect::<Vec<_>>();
             let last = indexed_rows(program, &last).into_iter().find(|row| row.1 == after[1] as usize);
             let last = last.expect("documents do not change");

@@ -78,11 +78,11 @@ impl RandomDocuments {
         Value::Object(members)
     }
 
-    /// Random documents. With `are_in_step` their `_rid`s are in the order of their
+    /// Random documents. With `rids_follow_keys` their `_rid`s are in the order of their
     /// effective keys.
-    pub(super) fn documents(&mut self, count: u64, are_in_step: bool) -> Vec<Document> {
+    pub(super) fn documents(&mut self, count: u64, rids_follow_keys: bool) -> Vec<Document> {
         let mut keys: Vec<String> = (0..count).map(|_| format!("{:02X}", self.below(0xFF))).collect();
-        if are_in_step {
+        if rids_follow_keys {
             keys.sort();
         }
         let documents = keys.into_iter().zip(1..);

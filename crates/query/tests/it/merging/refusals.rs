@@ -1,4 +1,4 @@
-//! Plans, pages and tokens that a merge refuses.
+//! Plans, pages and tokens that a merge refuses, and merges of hand-written plans.
 
 use perihelion_model::json::parse_str;
 use perihelion_query::merge::{KeyRange, Merge, MergeError, MergePlan, MergeToken, NextRow, Settings};
@@ -87,7 +87,7 @@ fn a_query_within_some_keys_fetches_only_these() {
 }
 
 #[test]
-fn a_row_of_another_form_is_an_error() {
+fn a_row_that_does_not_have_the_form_of_the_plan_is_an_error() {
     for row in
         ["1", "{}", r#"{"orderByItems":[]}"#, r#"{"orderByItems":[{"item":1},{"item":2}],"payload":1}"#]
     {
@@ -144,7 +144,7 @@ fn a_range_that_is_always_gone_ends_the_query() {
 }
 
 #[test]
-fn a_foreign_or_damaged_token_is_refused() {
+fn a_token_of_another_query_or_a_damaged_token_is_refused() {
     let mut merge = sorted("SELECT * FROM c ORDER BY c.n");
     for (fetch, item) in merge.next_fetches().into_iter().zip([r#"{"item":1}"#, "{}"]) {
         let row = parse_str(&format!(r#"{{"_rid":"A","orderByItems":[{item}],"payload":"y"}}"#)).unwrap();
