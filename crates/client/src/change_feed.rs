@@ -66,7 +66,7 @@ pub(crate) enum Mode {
 ///     for order in page.items {
 ///         println!("{} was created or replaced", order.id);
 ///     }
-///     store(feed.token()); // ChangeFeedOptions::resume continues here
+///     store(feed.token()); // for ChangeFeedOptions::resume
 /// }
 /// # }
 /// ```

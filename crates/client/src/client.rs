@@ -92,7 +92,7 @@ impl Client {
         Client { driver }
     }
 
-    /// The driver underneath, for operations that have no method here.
+    /// The driver of this client, for operations that have no method in this crate.
     pub fn driver(&self) -> &Driver {
         &self.driver
     }

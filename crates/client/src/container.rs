@@ -43,7 +43,7 @@ impl Container {
         self.handle.database_name()
     }
 
-    /// The driver underneath, for operations that have no method here.
+    /// The driver of the client, for operations that have no method in this crate.
     pub fn driver(&self) -> &Driver {
         self.handle.driver()
     }

@@ -1,6 +1,6 @@
 //! Operations on one document, one function each; the methods of
-//! [`Container`](crate::Container) call them. A patch states here whether it may be
-//! repeated, because the driver does not parse its body.
+//! [`Container`](crate::Container) call them. Only for a patch the driver is told
+//! whether it may be repeated: the driver does not parse the body.
 
 mod options;
 

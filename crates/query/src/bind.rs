@@ -60,7 +60,7 @@ pub(crate) fn bind(
         parameters,
         context: Context::new(now),
         // The document. It has no name before FROM is bound.
-        scope: vec![ScopeEntry::Value { name: None, is_document: false }],
+        scope: vec![ScopeEntry::Value { name: None, binds_document: false }],
         is_staged: staged.is_some(),
         diagnostics,
         document_hops: None,
@@ -89,11 +89,14 @@ struct Binder<'q> {
     computes_numbers: bool,
 }
 
-/// One entry of the scope. Each entry stands for one frame of the evaluation.
+/// One entry of the scope. Each entry corresponds to one frame of the evaluation.
 enum ScopeEntry<'q> {
-    /// The document, or the value of one source of FROM. `is_document` tells that a
-    /// source binds the document itself (`FROM c`).
-    Value { name: Option<&'q str>, is_document: bool },
+    /// The document, which has no name, or the value of one source of FROM.
+    Value {
+        name: Option<&'q str>,
+        /// Whether a source of FROM binds the document itself, as in `FROM c`.
+        binds_document: bool,
+    },
     /// A group: it takes the place of the sources of its select.
     Group(GroupScope<'q>),
 }
@@ -112,8 +115,8 @@ impl Binder<'_> {
         self.diagnostics.push(Diagnostic::new(code, message, self.source, span));
     }
 
-    /// The number of frames from the innermost one outwards to that of the scope
-    /// entry at the index.
+    /// How many frames the scope entry at the index is outwards from the innermost
+    /// entry.
     fn hops(&self, index: usize) -> usize {
         self.scope.len() - 1 - index
     }

@@ -10,7 +10,7 @@ pub enum EvaluationError {
     NotRepresentable,
     /// One document took more steps or bytes than the budget allows.
     TooMuchWork,
-    /// The statement calls a user-defined function; these cannot run here.
+    /// The statement calls a user-defined function, which this crate cannot run.
     UnknownUdf(String),
 }
 

@@ -21,7 +21,7 @@ use crate::error::{Evaluated, EvaluationError};
 use crate::functions::{Arg, Function};
 use crate::like::LikePattern;
 use crate::node::{InList, Node, Pattern, Step};
-use crate::order::{compare_values, equal, relate};
+use crate::order::{compare_same_type, compare_values, equal};
 
 /// True, false or undefined.
 type Truth = Evaluated<Option<bool>>;
@@ -206,8 +206,8 @@ fn logical<'e>(
 
 fn between(value: Arg<'_>, low: Arg<'_>, high: Arg<'_>) -> Option<bool> {
     let value = value?;
-    let above = low.and_then(|low| relate(&low, &value)).map(|ordering| ordering.is_le());
-    let below = high.and_then(|high| relate(&value, &high)).map(|ordering| ordering.is_le());
+    let above = low.and_then(|low| compare_same_type(&low, &value)).map(|ordering| ordering.is_le());
+    let below = high.and_then(|high| compare_same_type(&value, &high)).map(|ordering| ordering.is_le());
     match (above, below) {
         (Some(false), _) | (_, Some(false)) => Some(false),
         (Some(true), Some(true)) => Some(true),

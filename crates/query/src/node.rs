@@ -68,8 +68,8 @@ pub(crate) enum Node {
     Array(Vec<Node>),
     Object(Vec<(String, Node)>),
     Call(Function, Vec<Node>),
-    /// A call of a user-defined function. It has no arguments, because user-defined
-    /// functions cannot run here.
+    /// A call of a user-defined function, by name. The evaluation refuses it, so the
+    /// arguments are not needed.
     Udf(String),
     Subquery(SubqueryKind, Box<SelectNode>),
 }

@@ -1,6 +1,6 @@
-//! Numbers as queries see them: integers are exact to i64, everything else is
-//! a double. Comparisons are exact, also between an integer and a double, so
-//! the order of numbers is total.
+//! Numbers in queries: an integer that fits i64 is exact, every other number is a
+//! double. Comparisons are exact, also between an integer and a double, so the order
+//! of numbers is total.
 
 use std::cmp::Ordering;
 
@@ -24,9 +24,9 @@ pub(crate) fn as_query_number(number: Number) -> Number {
     }
 }
 
-/// Makes a number of the result of an operator or function. Minus zero becomes
-/// zero, as in the service. The value may be infinite or NaN; it is refused
-/// only if it reaches the output of the statement.
+/// The number for the result of an operator or function. Minus zero becomes zero, as
+/// in the service. The value may be infinite or NaN; it is refused only if it reaches
+/// the output of the statement.
 pub(crate) fn computed_number(value: f64) -> Number {
     Number::Double(if value == 0.0 { 0.0 } else { value })
 }

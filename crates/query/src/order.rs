@@ -103,7 +103,7 @@ pub fn equal(a: &Value, b: &Value) -> bool {
 
 /// The order for the operators `<`, `<=`, `>` and `>=`: `None` between values of
 /// different types, and between arrays or objects.
-pub(crate) fn relate(a: &Value, b: &Value) -> Option<Ordering> {
+pub(crate) fn compare_same_type(a: &Value, b: &Value) -> Option<Ordering> {
     match (a, b) {
         (Value::Null, Value::Null)
         | (Value::Bool(_), Value::Bool(_))

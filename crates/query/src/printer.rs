@@ -87,7 +87,7 @@ fn print_selection(out: &mut String, selection: &Selection) {
             out.push_str("VALUE ");
             print_expr(out, expr);
         }
-        Selection::List(items) => separated(out, items, print_item),
+        Selection::List(items) => print_separated(out, items, print_item),
     }
 }
 
@@ -153,7 +153,7 @@ fn print_collection(out: &mut String, collection: &Collection) {
 
 pub(crate) fn print_order_by(out: &mut String, order_by: &OrderBy, layout: Layout) {
     out.push_str(if order_by.rank { "ORDER BY RANK " } else { "ORDER BY " });
-    separated(out, &order_by.items, |out, item| {
+    print_separated(out, &order_by.items, |out, item| {
         print_expr(out, &item.expr);
         let written = match layout {
             Layout::OneLine => Some(item.direction.unwrap_or(Direction::Ascending)),
@@ -175,10 +175,10 @@ fn print_window(out: &mut String, window: &Window) {
 }
 
 fn print_list(out: &mut String, items: &[Expr]) {
-    separated(out, items, print_expr);
+    print_separated(out, items, print_expr);
 }
 
-fn separated<T>(out: &mut String, items: &[T], print: impl Fn(&mut String, &T)) {
+fn print_separated<T>(out: &mut String, items: &[T], print: impl Fn(&mut String, &T)) {
     for (index, item) in items.iter().enumerate() {
         if index > 0 {
             out.push_str(", ");
@@ -224,7 +224,7 @@ pub(crate) fn print_expr(out: &mut String, expr: &Expr) {
         }
         ExprKind::Object(members) => {
             out.push('{');
-            separated(out, members, |out, (name, value)| {
+            print_separated(out, members, |out, (name, value)| {
                 print_string(out, name);
                 out.push_str(": ");
                 print_expr(out, value);

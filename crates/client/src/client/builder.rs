@@ -105,8 +105,8 @@ impl ClientBuilder {
         let credential = credential.or(connection_string.map(|parsed| parsed.credential));
         let credential = match (credential, &transport) {
             (Some(credential), _) => credential,
-            // A transport of the caller, such as a database in this process, needs no
-            // key of its own.
+            // With a transport of the caller, such as that of a database in this process,
+            // no key is needed.
             (None, Some(_)) => Credential::emulator(),
             (None, None) => {
                 return Err(Error::input(

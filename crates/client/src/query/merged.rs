@@ -52,8 +52,8 @@ struct RefusedFetch {
 pub(super) struct Merged {
     merge: Merge,
     pending: Vec<PendingFetch>,
-    /// Refused requests whose new partitions are not known yet. They are stored here,
-    /// so that none is lost when the caller drops the future of a call.
+    /// Refused requests whose new partitions are not known yet. They are in a field, so
+    /// that none is lost when the caller drops the future of a call.
     refused: Vec<RefusedFetch>,
     /// The container's `_rid`. A container that is deleted and created again under
     /// the same name has another one.

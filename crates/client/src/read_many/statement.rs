@@ -27,7 +27,7 @@ pub(super) fn body(wanted: &[WantedDocument], definition: &PartitionKeyDefinitio
         parameters.push(json!({"name": id, "value": document.id}));
         ids.push(id);
     }
-    let query = format!("SELECT * FROM c WHERE c.id IN ({}) AND {}", ids.join(", "), any(&pairs));
+    let query = format!("SELECT * FROM c WHERE c.id IN ({}) AND {}", ids.join(", "), any_of(&pairs));
     encode(&json!({"query": query, "parameters": parameters}))
 }
 
@@ -50,13 +50,13 @@ fn key_term(path: &KeyPath, value: &KeyValue, name: &str, parameters: &mut Vec<V
 }
 
 /// The conditions combined by OR as a balanced tree.
-fn any(pairs: &[String]) -> String {
+fn any_of(pairs: &[String]) -> String {
     match pairs {
         [] => "false".to_owned(),
         [only] => only.clone(),
         _ => {
             let (left, right) = pairs.split_at(pairs.len() / 2);
-            format!("({} OR {})", any(left), any(right))
+            format!("({} OR {})", any_of(left), any_of(right))
         }
     }
 }

@@ -31,7 +31,7 @@ enum Host {
 impl TestAccount {
     pub(crate) async fn in_process() -> TestAccount {
         let options = EmbeddedOptions::default().with_partitions(PARTITIONS);
-        TestAccount::with(Host::InProcess(TestServer::in_process(options).await)).await
+        TestAccount::on_host(Host::InProcess(TestServer::in_process(options).await)).await
     }
 
     pub(crate) async fn over_tls() -> TestAccount {
@@ -45,12 +45,12 @@ impl TestAccount {
             management: true,
             ..ServerOptions::default()
         };
-        TestAccount::with(Host::Tls(TestServer::on_socket(options).await)).await
+        TestAccount::on_host(Host::Tls(TestServer::on_socket(options).await)).await
     }
 
     pub(crate) async fn live() -> TestAccount {
         let connection_string = std::env::var(LIVE_VARIABLE).expect("the variable has a connection string");
-        TestAccount::with(Host::Live { connection_string }).await
+        TestAccount::on_host(Host::Live { connection_string }).await
     }
 
     /// A client that shares nothing with the first one.
@@ -58,7 +58,7 @@ impl TestAccount {
         self.host.connect().await
     }
 
-    async fn with(host: Host) -> TestAccount {
+    async fn on_host(host: Host) -> TestAccount {
         let client = host.connect().await;
         let database = client.create_database(&unique_name()).await.expect("the database is created");
         TestAccount { client, database, host }

@@ -17,7 +17,7 @@ impl<'q> Binder<'q> {
         self.select(select, true)
     }
 
-    /// Binds a select. With `reads_container` the first name in FROM stands for the
+    /// Binds a select. With `reads_container` the first name in FROM means the
     /// container, whatever the name is.
     pub(super) fn select(&mut self, select: &'q Select, reads_container: bool) -> SelectNode {
         let start = self.scope.len();
@@ -48,9 +48,9 @@ impl<'q> Binder<'q> {
 
     /// The number of frames outwards to the source that binds the document itself.
     fn find_document(&self) -> Option<usize> {
-        let is_document =
-            |entry: &ScopeEntry<'_>| matches!(entry, ScopeEntry::Value { is_document: true, .. });
-        let index = self.scope.iter().position(is_document)?;
+        let binds_document =
+            |entry: &ScopeEntry<'_>| matches!(entry, ScopeEntry::Value { binds_document: true, .. });
+        let index = self.scope.iter().position(binds_document)?;
         Some(self.hops(index))
     }
 
@@ -69,10 +69,10 @@ impl<'q> Binder<'q> {
     fn source(&mut self, source: &'q Source, reads_container: bool) -> SourceNode {
         let iterates = matches!(source, Source::Iteration { .. });
         let name = source_name(source);
-        let mut is_document = false;
+        let mut binds_document = false;
         let node = match source.collection() {
             Collection::Subquery { .. } if reads_container && self.is_staged => {
-                is_document = true;
+                binds_document = true;
                 SourceNode::Value(Node::Path { hops: self.hops(DOCUMENT), steps: Vec::new() })
             }
             Collection::Subquery { select, .. } => {
@@ -80,12 +80,12 @@ impl<'q> Binder<'q> {
             }
             Collection::Path { root, steps } => {
                 let path = self.collection_path(root, steps, reads_container);
-                is_document =
+                binds_document =
                     reads_container && steps.is_empty() && !iterates && self.scope.len() == DOCUMENT + 1;
                 if iterates { SourceNode::Elements(path) } else { SourceNode::Value(path) }
             }
         };
-        self.scope.push(ScopeEntry::Value { name, is_document });
+        self.scope.push(ScopeEntry::Value { name, binds_document });
         node
     }
 

@@ -17,7 +17,7 @@ use crate::error::Evaluated;
 use crate::functions::Arg;
 use crate::node::Node;
 use crate::number::{as_query_number, computed_number};
-use crate::order::{equal, relate};
+use crate::order::{compare_same_type, equal};
 
 pub(super) fn unary(operator: UnaryOperator, operand: &Value) -> Option<Value> {
     let Value::Number(number) = operand else { return None };
@@ -56,7 +56,7 @@ pub(super) fn binary<'e>(
 }
 
 fn apply(operator: BinaryOperator, left: &Value, right: &Value) -> Option<Value> {
-    let related = |wanted: fn(Ordering) -> bool| Some(Value::Bool(wanted(relate(left, right)?)));
+    let related = |wanted: fn(Ordering) -> bool| Some(Value::Bool(wanted(compare_same_type(left, right)?)));
     match operator {
         BinaryOperator::Equal => Some(Value::Bool(equal(left, right))),
         BinaryOperator::NotEqual => Some(Value::Bool(!equal(left, right))),

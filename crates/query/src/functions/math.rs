@@ -7,41 +7,41 @@ use crate::context::Context;
 use crate::number::computed_number;
 
 pub(super) const FUNCTIONS: &[Signature] = &[
-    function("ABS", 1, 1, |a, _| whole_or(a, |n| n.checked_abs(), f64::abs)),
-    function("ACOS", 1, 1, |a, _| real(a, f64::acos)),
-    function("ASIN", 1, 1, |a, _| real(a, f64::asin)),
-    function("ATAN", 1, 1, |a, _| real(a, f64::atan)),
-    function("ATN2", 2, 2, |a, _| real2(a, f64::atan2)),
-    function("CEILING", 1, 1, |a, _| whole_or(a, Some, f64::ceil)),
-    function("COS", 1, 1, |a, _| real(a, f64::cos)),
-    function("COT", 1, 1, |a, _| real(a, |x| 1.0 / x.tan())),
-    function("DEGREES", 1, 1, |a, _| real(a, f64::to_degrees)),
-    function("EXP", 1, 1, |a, _| real(a, f64::exp)),
-    function("FLOOR", 1, 1, |a, _| whole_or(a, Some, f64::floor)),
+    function("ABS", 1, 1, |a, _| of_integer_or_double(a, |n| n.checked_abs(), f64::abs)),
+    function("ACOS", 1, 1, |a, _| of_double(a, f64::acos)),
+    function("ASIN", 1, 1, |a, _| of_double(a, f64::asin)),
+    function("ATAN", 1, 1, |a, _| of_double(a, f64::atan)),
+    function("ATN2", 2, 2, |a, _| of_two_doubles(a, f64::atan2)),
+    function("CEILING", 1, 1, |a, _| of_integer_or_double(a, Some, f64::ceil)),
+    function("COS", 1, 1, |a, _| of_double(a, f64::cos)),
+    function("COT", 1, 1, |a, _| of_double(a, |x| 1.0 / x.tan())),
+    function("DEGREES", 1, 1, |a, _| of_double(a, f64::to_degrees)),
+    function("EXP", 1, 1, |a, _| of_double(a, f64::exp)),
+    function("FLOOR", 1, 1, |a, _| of_integer_or_double(a, Some, f64::floor)),
     function("LOG", 1, 2, log),
-    function("LOG10", 1, 1, |a, _| real(a, f64::log10)),
+    function("LOG10", 1, 1, |a, _| of_double(a, f64::log10)),
     function("NumberBin", 1, 2, number_bin),
     function("PI", 0, 0, |_, _| double(std::f64::consts::PI)),
     function("POWER", 2, 2, power),
-    function("RADIANS", 1, 1, |a, _| real(a, f64::to_radians)),
+    function("RADIANS", 1, 1, |a, _| of_double(a, f64::to_radians)),
     function("ROUND", 1, 2, round),
-    function("SIGN", 1, 1, |a, _| whole_or(a, |n| Some(n.signum()), sign)),
-    function("SIN", 1, 1, |a, _| real(a, f64::sin)),
-    function("SQRT", 1, 1, |a, _| real(a, f64::sqrt)),
-    function("SQUARE", 1, 1, |a, _| whole_or(a, |n| n.checked_mul(n), |x| x * x)),
-    function("TAN", 1, 1, |a, _| real(a, f64::tan)),
-    function("TRUNC", 1, 1, |a, _| whole_or(a, Some, f64::trunc)),
-    function("IntAdd", 2, 2, |a, _| integers(a, i64::wrapping_add)),
-    function("IntSub", 2, 2, |a, _| integers(a, i64::wrapping_sub)),
-    function("IntMul", 2, 2, |a, _| integers(a, i64::wrapping_mul)),
-    function("IntDiv", 2, 2, |a, _| checked(a, i64::checked_div)),
-    function("IntMod", 2, 2, |a, _| checked(a, i64::checked_rem)),
-    function("IntBitAnd", 2, 2, |a, _| integers(a, |x, y| x & y)),
-    function("IntBitOr", 2, 2, |a, _| integers(a, |x, y| x | y)),
-    function("IntBitXor", 2, 2, |a, _| integers(a, |x, y| x ^ y)),
-    function("IntBitNot", 1, 1, |a, _| Ok(exact(a, 0).map(|x| (!x).into()))),
-    function("IntBitLeftShift", 2, 2, |a, _| checked(a, shift_left)),
-    function("IntBitRightShift", 2, 2, |a, _| checked(a, shift_right)),
+    function("SIGN", 1, 1, |a, _| of_integer_or_double(a, |n| Some(n.signum()), sign)),
+    function("SIN", 1, 1, |a, _| of_double(a, f64::sin)),
+    function("SQRT", 1, 1, |a, _| of_double(a, f64::sqrt)),
+    function("SQUARE", 1, 1, |a, _| of_integer_or_double(a, |n| n.checked_mul(n), |x| x * x)),
+    function("TAN", 1, 1, |a, _| of_double(a, f64::tan)),
+    function("TRUNC", 1, 1, |a, _| of_integer_or_double(a, Some, f64::trunc)),
+    function("IntAdd", 2, 2, |a, _| of_two_integers(a, i64::wrapping_add)),
+    function("IntSub", 2, 2, |a, _| of_two_integers(a, i64::wrapping_sub)),
+    function("IntMul", 2, 2, |a, _| of_two_integers(a, i64::wrapping_mul)),
+    function("IntDiv", 2, 2, |a, _| of_two_integers_if_defined(a, i64::checked_div)),
+    function("IntMod", 2, 2, |a, _| of_two_integers_if_defined(a, i64::checked_rem)),
+    function("IntBitAnd", 2, 2, |a, _| of_two_integers(a, |x, y| x & y)),
+    function("IntBitOr", 2, 2, |a, _| of_two_integers(a, |x, y| x | y)),
+    function("IntBitXor", 2, 2, |a, _| of_two_integers(a, |x, y| x ^ y)),
+    function("IntBitNot", 1, 1, |a, _| Ok(exact_integer(a, 0).map(|x| (!x).into()))),
+    function("IntBitLeftShift", 2, 2, |a, _| of_two_integers_if_defined(a, shift_left)),
+    function("IntBitRightShift", 2, 2, |a, _| of_two_integers_if_defined(a, shift_right)),
 ];
 
 /// The most digits that ROUND accepts, so that the power of ten is a finite double.
@@ -53,12 +53,12 @@ fn double(value: f64) -> Outcome {
 }
 
 /// Applies a function to one argument.
-fn real(arguments: &[Arg<'_>], function: fn(f64) -> f64) -> Outcome {
+fn of_double(arguments: &[Arg<'_>], function: fn(f64) -> f64) -> Outcome {
     number(arguments, 0).map_or(Ok(None), |x| double(function(x.as_f64())))
 }
 
 /// Applies a function to two arguments.
-fn real2(arguments: &[Arg<'_>], function: fn(f64, f64) -> f64) -> Outcome {
+fn of_two_doubles(arguments: &[Arg<'_>], function: fn(f64, f64) -> f64) -> Outcome {
     match (number(arguments, 0), number(arguments, 1)) {
         (Some(x), Some(y)) => double(function(x.as_f64(), y.as_f64())),
         _ => Ok(None),
@@ -67,7 +67,11 @@ fn real2(arguments: &[Arg<'_>], function: fn(f64, f64) -> f64) -> Outcome {
 
 /// Applies `whole` to an integer, and `real` to a double or when `whole`
 /// overflows.
-fn whole_or(arguments: &[Arg<'_>], whole: fn(i64) -> Option<i64>, real: fn(f64) -> f64) -> Outcome {
+fn of_integer_or_double(
+    arguments: &[Arg<'_>],
+    whole: fn(i64) -> Option<i64>,
+    real: fn(f64) -> f64,
+) -> Outcome {
     match number(arguments, 0) {
         Some(Number::Int(n)) => match whole(n) {
             Some(n) => Ok(Some(n.into())),
@@ -90,9 +94,9 @@ fn sign(x: f64) -> f64 {
 
 fn log(arguments: &[Arg<'_>], _: &Context) -> Outcome {
     if arguments.len() < 2 {
-        return real(arguments, f64::ln);
+        return of_double(arguments, f64::ln);
     }
-    real2(arguments, |x, base| x.ln() / base.ln())
+    of_two_doubles(arguments, |x, base| x.ln() / base.ln())
 }
 
 fn power(arguments: &[Arg<'_>], _: &Context) -> Outcome {
@@ -111,7 +115,7 @@ fn power(arguments: &[Arg<'_>], _: &Context) -> Outcome {
 /// ROUND. Halves are rounded away from zero.
 fn round(arguments: &[Arg<'_>], _: &Context) -> Outcome {
     if arguments.len() < 2 {
-        return whole_or(arguments, Some, f64::round);
+        return of_integer_or_double(arguments, Some, f64::round);
     }
     match (number(arguments, 0), integer(arguments, 1)) {
         (Some(x), Some(digits)) if digits.abs() <= ROUND_DIGITS_MAX => {
@@ -131,18 +135,21 @@ fn number_bin(arguments: &[Arg<'_>], _: &Context) -> Outcome {
 }
 
 /// The argument at the index of an `Int…` function; `None` when it is not an integer.
-fn exact(arguments: &[Arg<'_>], index: usize) -> Option<i64> {
+fn exact_integer(arguments: &[Arg<'_>], index: usize) -> Option<i64> {
     number(arguments, index)?.as_i64()
 }
 
 /// Applies a function to two integers.
-fn integers(arguments: &[Arg<'_>], function: fn(i64, i64) -> i64) -> Outcome {
-    Ok(exact(arguments, 0).zip(exact(arguments, 1)).map(|(x, y)| function(x, y).into()))
+fn of_two_integers(arguments: &[Arg<'_>], function: fn(i64, i64) -> i64) -> Outcome {
+    Ok(exact_integer(arguments, 0).zip(exact_integer(arguments, 1)).map(|(x, y)| function(x, y).into()))
 }
 
 /// Applies a function to two integers; undefined where the function has no result.
-fn checked(arguments: &[Arg<'_>], function: fn(i64, i64) -> Option<i64>) -> Outcome {
-    Ok(exact(arguments, 0).zip(exact(arguments, 1)).and_then(|(x, y)| function(x, y)).map(Value::from))
+fn of_two_integers_if_defined(arguments: &[Arg<'_>], function: fn(i64, i64) -> Option<i64>) -> Outcome {
+    Ok(exact_integer(arguments, 0)
+        .zip(exact_integer(arguments, 1))
+        .and_then(|(x, y)| function(x, y))
+        .map(Value::from))
 }
 
 fn shift_left(x: i64, by: i64) -> Option<i64> {

@@ -5,7 +5,7 @@
 pub enum MergeError {
     /// The plan is malformed; the text says where.
     InvalidPlan(&'static str),
-    /// The plan needs a feature that is not supported here.
+    /// The plan needs a feature that the merge does not support.
     Unsupported(String),
     /// The continuation token is malformed or belongs to another query.
     InvalidToken(&'static str),

@@ -30,10 +30,10 @@ const OFFSET: CountRule =
 
 impl Parser<'_> {
     pub(super) fn select(&mut self) -> Parse<Box<Select>> {
-        self.nested(Self::select_inside)
+        self.nested(Self::select_clauses)
     }
 
-    fn select_inside(&mut self) -> Parse<Box<Select>> {
+    fn select_clauses(&mut self) -> Parse<Box<Select>> {
         let start = self.span();
         self.expect_keyword(Keyword::Select)?;
         let select = Select {

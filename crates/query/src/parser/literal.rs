@@ -6,9 +6,9 @@ use super::{Parse, Parser};
 use crate::diagnostic::{Diagnostic, Span};
 
 impl Parser<'_> {
-    /// Parses the current number token; `negative` when a minus stands
-    /// directly before it. Integers are exact to i64, everything else is a
-    /// double, as in the service's queries.
+    /// Parses the current number token; `negative` when a minus is directly before
+    /// it. An integer that fits i64 is exact, every other number is a double, as in
+    /// the service's queries.
     pub(super) fn number(&mut self, negative: bool) -> Parse<Value> {
         let span = self.advance().span;
         let digits = span.text(self.text);
@@ -72,8 +72,8 @@ fn unescape(inner: &str) -> Option<String> {
 /// Parses `XXXX`, and the second half of a surrogate pair when it follows;
 /// returns the rest of the text.
 fn unicode<'a>(rest: &'a str, out: &mut String) -> Option<&'a str> {
-    let (unit, rest) = hex4(rest)?;
-    let pair = match rest.strip_prefix("\\u").and_then(hex4) {
+    let (unit, rest) = four_hex_digits(rest)?;
+    let pair = match rest.strip_prefix("\\u").and_then(four_hex_digits) {
         Some((low, after)) if (0xD800..0xDC00).contains(&unit) && (0xDC00..0xE000).contains(&low) => {
             Some((0x10000 + ((unit - 0xD800) << 10) + (low - 0xDC00), after))
         }
@@ -84,7 +84,7 @@ fn unicode<'a>(rest: &'a str, out: &mut String) -> Option<&'a str> {
     Some(rest)
 }
 
-fn hex4(text: &str) -> Option<(u32, &str)> {
+fn four_hex_digits(text: &str) -> Option<(u32, &str)> {
     let digits = text.get(..4)?;
     if !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;

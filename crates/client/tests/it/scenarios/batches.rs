@@ -12,12 +12,12 @@ fn document(id: &str, n: u32) -> Value {
 
 pub(crate) async fn scenario(account: &TestAccount) {
     let container = account.container(ContainerProperties::new("batches", "/pk")).await;
-    all_operations_at_once(&container).await;
-    a_refused_batch_leaves_nothing(&container).await;
+    all_operations_are_applied(&container).await;
+    a_refused_batch_changes_no_document(&container).await;
     a_batch_of_the_largest_size_is_accepted(&container).await;
 }
 
-async fn all_operations_at_once(container: &Container) {
+async fn all_operations_are_applied(container: &Container) {
     for (id, n) in [("replaced", 1), ("patched", 1), ("deleted", 1), ("read", 5)] {
         container.create("k", &document(id, n)).await.unwrap();
     }
@@ -44,7 +44,7 @@ async fn all_operations_at_once(container: &Container) {
     assert!(container.find::<Value>("k", "deleted").await.unwrap().is_none());
 }
 
-async fn a_refused_batch_leaves_nothing(container: &Container) {
+async fn a_refused_batch_changes_no_document(container: &Container) {
     let before = container.read::<Value>("k", "replaced").await.unwrap();
     let stale = container.read::<Value>("k", "patched").await.unwrap().etag().unwrap().clone();
     container.upsert("k", &document("patched", 9)).await.unwrap();

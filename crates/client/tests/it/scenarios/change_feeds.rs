@@ -20,7 +20,7 @@ struct Document {
 }
 
 pub(crate) async fn scenario(account: &TestAccount) {
-    everything_once_and_in_order(account).await;
+    every_change_once_and_in_order(account).await;
     starting_points_and_parts(account).await;
     across_a_split(account).await;
     versions_and_deletions(account).await;
@@ -58,7 +58,7 @@ fn assert_in_order(documents: &[Document]) {
     }
 }
 
-async fn everything_once_and_in_order(account: &TestAccount) {
+async fn every_change_once_and_in_order(account: &TestAccount) {
     let container = account.container(ContainerProperties::new("feed", "/pk")).await;
     write(&container, 0, 40).await;
     let mut feed = container.change_feed::<Document>(ChangeFeedOptions::from_beginning().with_max_items(3));

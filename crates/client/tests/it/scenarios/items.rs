@@ -23,7 +23,7 @@ pub(crate) async fn scenario(account: &TestAccount) {
     keys_of_all_kinds(account).await;
     hierarchical_keys(account).await;
     failures(account).await;
-    another_client(account).await;
+    session_tokens_across_clients(account).await;
 }
 
 async fn life_of_a_document(account: &TestAccount) {
@@ -119,7 +119,7 @@ async fn failures(account: &TestAccount) {
 }
 
 /// Another client reads what the session token covers.
-async fn another_client(account: &TestAccount) {
+async fn session_tokens_across_clients(account: &TestAccount) {
     let written = account.database.container("orders").upsert("ada", &order("9", 9.0)).await.unwrap();
     let token = written.receipt().session_token().unwrap();
     let other = account.another_client().await;

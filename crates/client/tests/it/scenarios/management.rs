@@ -11,9 +11,9 @@ pub(crate) async fn scenario(account: &TestAccount) {
     databases(account).await;
     containers(account).await;
     unique_keys(account).await;
-    changes(account).await;
-    recreation(account).await;
-    whole_partitions(account).await;
+    changing_properties(account).await;
+    recreating_a_container(account).await;
+    deleting_a_partition(account).await;
 }
 
 async fn databases(account: &TestAccount) {
@@ -61,7 +61,7 @@ async fn unique_keys(account: &TestAccount) {
     container.create("l", &json!({"id": "2", "pk": "l", "number": 5})).await.unwrap();
 }
 
-async fn changes(account: &TestAccount) {
+async fn changing_properties(account: &TestAccount) {
     let created = ContainerProperties::new("changing", "/pk")
         .with_ttl(Duration::from_secs(3600))
         .with_indexing_policy(IndexingPolicy::default().with_excluded("/blob/*"));
@@ -80,7 +80,7 @@ async fn changes(account: &TestAccount) {
 
 /// A handle refers to a name: when the container of that name is created again, the
 /// handle refers to the new container.
-async fn recreation(account: &TestAccount) {
+async fn recreating_a_container(account: &TestAccount) {
     let properties = ContainerProperties::new("again", "/pk");
     let container = account.container(properties.clone()).await;
     let document = |n: u32| json!({"id": "1", "pk": "k", "n": n});
@@ -92,7 +92,7 @@ async fn recreation(account: &TestAccount) {
     assert_eq!(container.read::<Value>("k", "1").await.unwrap().value["n"], 2);
 }
 
-async fn whole_partitions(account: &TestAccount) {
+async fn deleting_a_partition(account: &TestAccount) {
     let container = account.container(ContainerProperties::new("partitions", "/pk")).await;
     for (id, key) in [("1", "gone"), ("2", "gone"), ("1", "kept")] {
         container.create(key, &json!({"id": id, "pk": key})).await.unwrap();

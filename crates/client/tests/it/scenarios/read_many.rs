@@ -25,13 +25,13 @@ async fn many_keys(account: &TestAccount) {
     for n in 0..64 {
         container.create(key(n), &json!({"id": format!("id-{n}"), "pk": key(n), "n": n})).await.unwrap();
     }
-    let asked: Vec<u32> = (0..80).rev().collect();
+    let requested: Vec<u32> = (0..80).rev().collect();
     let found = container
-        .read_many::<Document>(asked.iter().map(|n| (key(*n), format!("id-{n}"))))
+        .read_many::<Document>(requested.iter().map(|n| (key(*n), format!("id-{n}"))))
         .await
         .unwrap();
     assert_eq!(found.items.len(), 80);
-    for (n, item) in asked.iter().zip(&found.items) {
+    for (n, item) in requested.iter().zip(&found.items) {
         assert_eq!(item.as_ref().map(|document| document.n), (*n < 64).then_some(*n));
     }
     let partitions = container.feed_ranges().await.unwrap().len();
@@ -63,8 +63,8 @@ async fn same_ids_and_odd_keys(account: &TestAccount) {
             container.create(key, &json!({"id": id, "n": n, "a": member})).await.unwrap();
         }
     }
-    let asked = keys.iter().flat_map(|(key, _)| [(key, "same"), (key, "other"), (key, "same")]);
-    let found = container.read_many::<Document>(asked).await.unwrap();
+    let requested = keys.iter().flat_map(|(key, _)| [(key, "same"), (key, "other"), (key, "same")]);
+    let found = container.read_many::<Document>(requested).await.unwrap();
     for (index, item) in found.items.iter().enumerate() {
         let (n, id) = (index as u32 / 3, if index % 3 == 1 { "other" } else { "same" });
         assert_eq!(item.as_ref(), Some(&Document { id: id.to_owned(), n }), "item {index}");
@@ -83,12 +83,12 @@ async fn same_ids_and_odd_keys(account: &TestAccount) {
 
 async fn across_a_split(account: &TestAccount) {
     let container = account.database.container("many");
-    let asked = || (0..64).map(|n| (format!("key-{}", n % 16), format!("id-{n}")));
-    let before = container.read_many::<Document>(asked()).await.unwrap();
+    let requested = || (0..64).map(|n| (format!("key-{}", n % 16), format!("id-{n}")));
+    let before = container.read_many::<Document>(requested()).await.unwrap();
     if !account.split(&container).await {
         return;
     }
-    let after = container.read_many::<Document>(asked()).await.unwrap();
+    let after = container.read_many::<Document>(requested()).await.unwrap();
     assert_eq!(before.items, after.items);
     assert!(after.items.iter().all(Option::is_some));
 }
