@@ -31,7 +31,7 @@ pub const NOT_FOUND_DELETE: f64 = 1.24;
 pub const CONFLICT: f64 = 1.48;
 /// Writing a document whose unique key exists.
 pub const UNIQUE_CONFLICT: f64 = 1.94;
-/// An operation whose precondition does not hold.
+/// An operation whose precondition is not met.
 pub const PRECONDITION_FAILED: f64 = 1.24;
 /// Writing a document that is not acceptable.
 pub const BAD_DOCUMENT: f64 = 1.24;
@@ -81,7 +81,7 @@ fn rewrite(old_terms: u32, new_terms: u32, bytes: usize) -> f64 {
     REPLACED_TERM * f64::from(old_terms + new_terms) + WRITE_PER_KILOBYTE * kilobytes_over_one(bytes)
 }
 
-/// A delete costs what creating the same document costs.
+/// A delete. It costs as much as creating the same document.
 pub fn delete(terms: u32, bytes: usize) -> f64 {
     create(terms, bytes)
 }

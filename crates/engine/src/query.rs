@@ -50,7 +50,7 @@ pub enum QueryScope {
     Prefix {
         /// The hash of these levels.
         hash: Vec<u8>,
-        /// The physical partitions that may hold them.
+        /// The physical partitions that may have such documents.
         ranges: Vec<RangeId>,
     },
     /// Physical partitions, each narrowed to some effective keys. An empty list means

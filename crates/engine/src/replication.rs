@@ -13,7 +13,7 @@
 //! Always true: an entry is applied only after every write that its region had
 //! seen in that range (`Change::seen`), so the history of each region is one
 //! that could have happened. And the version of a document (its timestamp, then
-//! its etag counter) decides between two writes in every region alike.
+//! its etag counter) decides which of two writes is the later one, in every region.
 
 mod change;
 mod outbox;

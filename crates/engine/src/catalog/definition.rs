@@ -219,8 +219,9 @@ fn indexing_policy(given: Option<&Value>) -> Result<Value, Refusal> {
     }
     let mut policy = Object::new();
     policy.set("indexingMode", mode.as_str().into());
-    // `automatic` is true whenever there is an index, whatever was sent: the Rust
-    // SDK sends `false` by default, and its own tests expect `true` back.
+    // `automatic` is always true when there is an index, even if the client sent
+    // `false`: the Rust SDK sends `false` by default, and its own tests expect `true`
+    // back.
     let is_automatic = mode != "none" || given.get("automatic").and_then(Value::as_bool).unwrap_or(true);
     policy.set("automatic", is_automatic.into());
     if mode == "none" {

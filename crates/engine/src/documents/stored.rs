@@ -84,7 +84,7 @@ impl StoredDocument {
     }
 
     /// The time at which the document expires, given the container's default TTL.
-    /// Without a default no document expires, whatever its own TTL.
+    /// Without a default no document expires, even with a TTL of its own.
     pub(crate) fn expiry(&self, default_ttl: Option<i64>) -> Option<u64> {
         let ttl = if self.ttl == 0 { default_ttl? } else { default_ttl.map(|_| i64::from(self.ttl))? };
         u64::try_from(ttl).ok().map(|ttl| self.timestamp + ttl)

@@ -27,7 +27,8 @@ impl Engine {
         if let Some(replication) = self.store.replication() {
             replication.set_role(role);
         }
-        // Jobs run one after the other: all jobs behind this one see the new role.
+        // Jobs run one after the other. When this job is done, all jobs that ran under
+        // the old role are committed.
         self.store.write(|_| Ok(())).await
     }
 

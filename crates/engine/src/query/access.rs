@@ -23,11 +23,11 @@ pub(super) struct Plan {
     /// first: since June 2022 the service returns them under every indexing policy
     /// (Microsoft's page on ORDER BY; eclipse-edc/Connector#1512).
     pub(super) is_ordered: bool,
-    /// Whether each order key is descending.
-    pub(super) directions: Vec<bool>,
-    /// Which order keys are fixed by an equality. They do not affect the order and
-    /// are not part of a cursor, so that a cursor is valid for an index with or
-    /// without them.
+    /// For each order key, whether it is descending.
+    pub(super) is_descending: Vec<bool>,
+    /// For each order key, whether an equality fixes its value. Such a key does not
+    /// affect the order and is not part of a cursor, so that a cursor is valid for an
+    /// index with or without the key.
     pub(super) is_constant: Vec<bool>,
     pub(super) index: Option<IndexUse>,
     /// The index that would fit better than any that exists.
@@ -66,7 +66,6 @@ pub(super) fn choose(container: &Container, request: &QueryRequest) -> Plan {
     // sorted when their rows are computed (`gather`).
     let program = request.program.innermost();
     let order = program.order();
-    let directions: Vec<bool> = order.iter().map(is_descending).collect();
     let is_staged = request.program.inner().is_some();
     let is_ordered = !order.is_empty() && !program.is_grouped() && !is_staged;
     let shape = QueryShape::of(program.conjuncts(), if is_ordered { order } else { &[] });
@@ -80,7 +79,7 @@ pub(super) fn choose(container: &Container, request: &QueryRequest) -> Plan {
     let missing = shape.best_columns().filter(|columns| shape.score(columns) > score);
     Plan {
         is_ordered,
-        directions,
+        is_descending: order.iter().map(is_descending).collect(),
         is_constant: order.iter().map(|key| shape.is_constant(key)).collect(),
         index: best.map(|(_, used)| used),
         missing_index: missing.map(|columns| IndexShape { scope, columns }),
@@ -163,7 +162,7 @@ impl<'q> QueryShape<'q> {
         columns.sort();
         if self.has_order {
             let mut order = self.order.clone()?;
-            // One definition serves an order and its reverse.
+            // One index serves an order and its reverse.
             if order.first().is_some_and(|column| column.is_descending) {
                 reverse(&mut order);
             }

@@ -28,7 +28,7 @@ use crate::keys::RangeId;
 use crate::refusal::{Layer, Refusal};
 use crate::storage::View;
 
-/// What it takes to make a page.
+/// The input of a page.
 pub(super) struct Context<'a> {
     pub(super) view: &'a dyn View,
     pub(super) container: &'a Container,
@@ -48,7 +48,7 @@ pub(super) struct PageRows {
 }
 
 /// The most rows that an aggregate, DISTINCT or an unindexed sort may have in memory,
-/// so that one query cannot use all of it.
+/// so that one query cannot use all memory.
 pub(super) const ROWS_IN_MEMORY_MAX: usize = 1_000_000;
 
 /// Makes the rows of one page.
@@ -215,8 +215,8 @@ struct DocumentRow {
     order_keys: Vec<Option<Value>>,
 }
 
-/// A document's rows, `None` for those that are undefined. A whole document is
-/// parsed only if the filter or the order needs it.
+/// The rows of a document; `None` for an undefined row. If the row is the document
+/// itself, the document is parsed only if the filter or the order needs it.
 fn document_rows(program: &Program, document: &StoredDocument) -> Result<Vec<Option<DocumentRow>>, Refusal> {
     if program.selects_every_document() {
         return Ok(vec![Some(DocumentRow {
@@ -243,7 +243,7 @@ fn document_rows(program: &Program, document: &StoredDocument) -> Result<Vec<Opt
 fn merge(context: &Context<'_>, continuation: Continuation) -> Result<PageRows, Refusal> {
     let resume = continuation.after.as_ref().map(|cursor| context.sort_key(cursor));
     let mut page = Page::new(context, continuation);
-    // One row more than fits shows whether there is a next page.
+    // One row more than the page can have shows whether there is a next page.
     let wanted = page.rows_max.saturating_add(1).saturating_add(page.state.skip as usize);
     let wanted = page.state.take.map_or(wanted, |take| wanted.min((take + page.state.skip) as usize + 1));
     let mut smallest: BTreeMap<SortKey, (RangeId, Output)> = BTreeMap::new();
@@ -278,10 +278,13 @@ impl Context<'_> {
         }))
     }
 
+    /// Whether the first order key is descending.
     fn is_reversed(&self) -> bool {
-        self.plan.directions.first().copied().unwrap_or(false)
+        self.plan.is_descending.first().copied().unwrap_or(false)
     }
 
+    /// The number by which rows with equal order keys are sorted. Applied to its own
+    /// result, it returns the `_rid` counter.
     fn rid_order(&self, rid: u64) -> u64 {
         if self.is_reversed() { u64::MAX - rid } else { rid }
     }
@@ -295,9 +298,10 @@ impl Context<'_> {
         RowCursor { range, rid: self.rid_order(key.rid), row: key.row, order: Some(key.order) }
     }
 
+    /// The encoded order keys of a row, without the keys that an equality fixes.
     fn encode_order(&self, keys: &[Option<Value>]) -> Vec<u8> {
         let mut order = Vec::new();
-        let columns = self.plan.directions.iter().zip(&self.plan.is_constant);
+        let columns = self.plan.is_descending.iter().zip(&self.plan.is_constant);
         for (value, (is_descending, is_constant)) in keys.iter().zip(columns) {
             if !is_constant {
                 index::encode(&mut order, value.as_ref(), *is_descending);

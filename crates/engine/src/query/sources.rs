@@ -17,7 +17,7 @@ use perihelion_model::partition_key::EffectiveRange;
 /// Called with the `_rid` counter and each document; breaks to end the scan.
 pub(super) type Consumer<'a> = dyn FnMut(u64, StoredDocument) -> Result<ControlFlow<()>, Refusal> + 'a;
 
-/// The part of a scope that lies in one physical partition.
+/// The part of a query's scope that is in one physical partition.
 #[derive(Debug, Clone)]
 pub(super) struct ScanRange<'a> {
     pub(super) id: RangeId,

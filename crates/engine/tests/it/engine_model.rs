@@ -1,9 +1,9 @@
 //! The engine against a model: thousands of random operations per seed. The model
 //! predicts each outcome, and the whole content is compared from time to time.
 //!
-//! Two engines perform the same operations. One has no index, the other builds
-//! indexes from time to time; both split partitions. They must return the same rows and pages for every
-//! query, and both must agree with the [`model`].
+//! Two engines perform the same operations. One has no index, the other builds indexes
+//! from time to time; both split partitions. They must return the same rows and pages
+//! for every query, and both must agree with the [`model`].
 //!
 //! `MODEL_SEEDS=100 cargo test --release -p perihelion-engine the_engine_does`
 //! runs more seeds; a failure names its seed and the number of the operation.

@@ -1,5 +1,5 @@
 //! Power cuts under the whole engine: item writes and atomic batches on a
-//! simulated disk that loses, reorders and tears what was not synced.
+//! simulated disk that loses, reorders and tears unsynced data.
 //!
 //! Each history is one disk with many power cuts. Between two cuts several clients
 //! write at once, so that writes share commits; partitions are split and indexes
@@ -205,8 +205,8 @@ impl History {
         Ok(())
     }
 
-    /// Checks that no partition has an LSN below one that was acknowledged in it or
-    /// in a partition that it was split from.
+    /// Checks that no partition has an LSN below an acknowledged LSN of its own or of a
+    /// partition that it was split from.
     fn check_lsns(&self, engine: &Engine) -> Result<(), String> {
         let container = container(engine)?;
         let state = engine.state(&container).map_err(|refusal| refusal.message)?;

@@ -25,7 +25,7 @@ pub(crate) struct SimDisk(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
-    /// Every file that was created, by number; one without a name is unreachable.
+    /// Every file that was created, by number. A file without a name cannot be opened.
     files: Vec<Content>,
     names: BTreeMap<String, usize>,
     durable_names: BTreeMap<String, usize>,
@@ -150,7 +150,7 @@ fn change_name(names: &mut BTreeMap<String, usize>, (name, file): (String, Optio
 enum Survival {
     All,
     Nothing,
-    /// Each sector by itself, with this chance in eight.
+    /// Each sector survives independently, with this chance in eight.
     Sectors(u64),
     /// Only the oldest changes, as on a disk that writes in order.
     Oldest(usize),

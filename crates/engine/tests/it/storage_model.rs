@@ -166,7 +166,7 @@ fn a_commit_may_read_from_the_store_it_writes_to() {
 }
 
 /// Each commit writes one number to every key. A reader must always see the same
-/// number under every key, and never a smaller one than before.
+/// number under every key, and never a smaller number than before.
 #[test]
 fn readers_beside_a_writer_see_whole_commits_in_order() {
     fn check(store: &dyn Store, _: Random) {

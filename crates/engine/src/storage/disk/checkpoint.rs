@@ -125,8 +125,7 @@ impl Checkpointer {
         }
     }
 
-    /// Must be called after every commit: writes an inline checkpoint when its time
-    /// has come.
+    /// Must be called after every commit: writes an inline checkpoint when it is due.
     pub(super) fn after_commit(&mut self, core: &Core) -> Result<(), Failure> {
         match self {
             Checkpointer::Inline { pending: Some(_), commits_left: 0, .. } => self.finish(core),
@@ -178,6 +177,6 @@ fn write_checkpoint(core: &Core, checkpoint: &Checkpoint) -> Result<(), Failure>
         layers.base = base;
         std::mem::take(&mut layers.frozen)
     };
-    drop(frozen); // Outside the lock: it may hold tens of thousands of keys.
+    drop(frozen); // Outside the lock, because it may have tens of thousands of keys.
     Ok(())
 }

@@ -3,10 +3,10 @@
 //! redb writes while it opens a file: it marks the file as open, repairs it after a
 //! crash, or gives an empty file its layout. But whether the file belongs to this
 //! program, and in which format it is, can be read only after redb has opened it. So
-//! redb opens the file through this backend, which keeps every write in memory. When the file has been accepted,
-//! [`DeferredWrites::apply`] performs them on the disk in the order and with the
-//! syncs that redb chose; from then on every call goes to the disk. A file that
-//! is not accepted was never written to.
+//! redb opens the file through this backend, which keeps every write in memory. When
+//! the file has been accepted, [`DeferredWrites::apply`] performs the deferred
+//! operations on the disk in the order and with the syncs that redb chose; from then on
+//! every call goes to the disk. A file that is not accepted was never written to.
 //!
 //! A power cut during `apply` leaves what a cut during redb's own opening would
 //! leave, because the disk sees the same operations.
@@ -41,7 +41,9 @@ pub(super) struct DeferredWrites(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     disk: Box<dyn StorageBackend>,
+    /// Whether the file was accepted and the deferred operations are performed.
     applied: AtomicBool,
+    /// Whether all writes are refused, after a failure of the store.
     forbidden: AtomicBool,
     deferred: Mutex<Deferred>,
 }

@@ -92,7 +92,7 @@ impl From<StorageError> for Failure {
         use std::io::ErrorKind::{InvalidData, UnexpectedEof};
         let kind = match &error {
             StorageError::Corrupted(_) => StoreErrorKind::Damaged,
-            // No magic number, or a page that lies beyond the end of the file.
+            // No magic number, or a page beyond the end of the file.
             StorageError::Io(io) if matches!(io.kind(), InvalidData | UnexpectedEof) => {
                 StoreErrorKind::Damaged
             }

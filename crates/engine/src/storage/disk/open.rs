@@ -1,11 +1,11 @@
 //! Opening a data directory, or refusing it.
 //!
-//! The order: create the directory; let redb lock and read the file with all
-//! its writes deferred (`deferred_writes.rs`); read the marker, which says that the
-//! file belongs to this program and in which format it is; read the log; and only
-//! then write anything. A new file gets its marker and its table in one commit, so
-//! a file has both or neither. The log's writes are moved into the data file before the store takes
-//! a commit, so every store begins with an empty log.
+//! The order: create the directory; let redb lock and read the file with all its writes
+//! deferred (`deferred_writes.rs`); read the marker, which says that the file belongs
+//! to this program and in which format it is; read the log; and only then write
+//! anything. A new file gets its marker and its table in one commit, so a file has both
+//! or neither. The log's writes are moved into the data file before the store takes a
+//! commit, so every store begins with an empty log.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;

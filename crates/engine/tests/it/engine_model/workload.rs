@@ -57,7 +57,7 @@ impl Workload {
         Operation { verb, key, precondition }
     }
 
-    /// A write that succeeds, with a body that differs from the one before.
+    /// A write that succeeds, with a body that differs from the stored body.
     pub(crate) fn change(&mut self, model: &Model, key: Key) -> Operation {
         let etag = model.documents.get(&key).map(|document| document.etag.clone());
         let verb = match (&etag, self.random.below(6)) {
