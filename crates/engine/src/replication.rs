@@ -11,7 +11,7 @@
 //! and no acknowledged write is lost, wherever a process ends.
 //!
 //! Always true: an entry is applied only after every write that its region had
-//! seen in that range (`Change::seen`), so the history of each region is one
+//! seen in that range (`Change::applied_lsns`), so the history of each region is one
 //! that could have happened. And the version of a document (its timestamp, then
 //! its etag counter) decides which of two writes is the later one, in every region.
 

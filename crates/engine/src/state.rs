@@ -20,7 +20,7 @@ pub struct Position {
     pub lsn: u64,
     /// The LSN of each region's last write that is applied here. Only in an
     /// account with several regions.
-    pub seen: Option<Arc<[u64]>>,
+    pub applied_lsns: Option<Arc<[u64]>>,
 }
 
 /// The counters of one container.
@@ -53,7 +53,7 @@ pub struct RangeState {
     pub bytes: i64,
     /// The LSN of each region's last write that is applied here, as counted in
     /// that region. Elements beyond the number of regions are not used.
-    pub seen: [u64; REGIONS_MAX],
+    pub applied_lsns: [u64; REGIONS_MAX],
 }
 
 /// The LSN of a range without writes.
@@ -61,7 +61,7 @@ const LSN_FIRST: u64 = 1;
 
 impl RangeState {
     pub(crate) fn empty(id: RangeId) -> Self {
-        RangeState { id, lsn: LSN_FIRST, documents: 0, bytes: 0, seen: [LSN_FIRST; REGIONS_MAX] }
+        RangeState { id, lsn: LSN_FIRST, documents: 0, bytes: 0, applied_lsns: [LSN_FIRST; REGIONS_MAX] }
     }
 
     /// The counters of the ranges that this range is split into: each gets an equal
@@ -84,7 +84,7 @@ impl RangeState {
     pub(crate) fn take_lsn(&mut self, replica: Option<Replica>) -> u64 {
         self.lsn += 1;
         if let Some(replica) = replica {
-            self.seen[replica.region.index()] = self.lsn;
+            self.applied_lsns[replica.region.index()] = self.lsn;
         }
         self.lsn
     }
@@ -127,9 +127,10 @@ impl ContainerState {
 
     /// The position of a range, for a session token.
     pub fn position(&self, id: RangeId) -> Position {
-        let Some(range) = self.range(id) else { return Position { range: id, lsn: 0, seen: None } };
-        let seen = (self.regions > 0).then(|| Arc::from(&range.seen[..usize::from(self.regions)]));
-        Position { range: id, lsn: range.lsn, seen }
+        let Some(range) = self.range(id) else { return Position { range: id, lsn: 0, applied_lsns: None } };
+        let applied_lsns =
+            (self.regions > 0).then(|| Arc::from(&range.applied_lsns[..usize::from(self.regions)]));
+        Position { range: id, lsn: range.lsn, applied_lsns }
     }
 
     /// Takes the counter of a new `_rid`, unique over all regions.
@@ -153,8 +154,8 @@ impl ContainerState {
     }
 
     /// The LSN of a region's last write that is applied here in a range.
-    pub fn seen(&self, range: RangeId, region: RegionId) -> u64 {
-        self.range(range).map_or(0, |range| range.seen[region.index()])
+    pub fn applied_lsn(&self, range: RangeId, region: RegionId) -> u64 {
+        self.range(range).map_or(0, |range| range.applied_lsns[region.index()])
     }
 
     /// The number of documents in the container.
@@ -179,7 +180,7 @@ impl ContainerState {
             out.extend_from_slice(&range.lsn.to_be_bytes());
             out.extend_from_slice(&range.documents.to_be_bytes());
             out.extend_from_slice(&range.bytes.to_be_bytes());
-            for lsn in &range.seen[..regions] {
+            for lsn in &range.applied_lsns[..regions] {
                 out.extend_from_slice(&lsn.to_be_bytes());
             }
         }
@@ -199,8 +200,8 @@ impl ContainerState {
         }
         let (head, rest) = record.split_at_checked(HEAD_BYTES)?;
         let ranges = rest.chunks(RANGE_BYTES + 8 * usize::from(regions)).map(|chunk| {
-            let mut seen = [LSN_FIRST; REGIONS_MAX];
-            for (index, lsn) in seen.iter_mut().enumerate().take(usize::from(regions)) {
+            let mut applied_lsns = [LSN_FIRST; REGIONS_MAX];
+            for (index, lsn) in applied_lsns.iter_mut().enumerate().take(usize::from(regions)) {
                 *lsn = u64_at(chunk, RANGE_BYTES + 8 * index)?;
             }
             Some(RangeState {
@@ -208,7 +209,7 @@ impl ContainerState {
                 lsn: u64_at(chunk, 4)?,
                 documents: u64_at(chunk, 12)? as i64,
                 bytes: u64_at(chunk, 20)? as i64,
-                seen,
+                applied_lsns,
             })
         });
         Some(ContainerState {
@@ -246,7 +247,7 @@ mod tests {
         for ranges in 0..3 {
             let replica = Replica { region: RegionId(1), regions: 3 };
             let mut state = ContainerState::new(0..ranges, Some(replica));
-            state.ranges.iter_mut().for_each(|range| range.seen[2] = 77);
+            state.ranges.iter_mut().for_each(|range| range.applied_lsns[2] = 77);
             assert_eq!(ContainerState::decode(&state.encode()), Some(state));
         }
         assert_eq!(ContainerState::decode(&[9; 17]), None, "more regions than allowed");

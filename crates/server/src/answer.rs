@@ -245,13 +245,13 @@ const REGIONS_VERSION: i64 = 1;
 /// which each region's writes were applied.
 fn print_token(out: &mut String, position: &Position) {
     use std::fmt::Write;
-    let Some(seen) = &position.seen else {
+    let Some(lsns) = &position.applied_lsns else {
         return out.push_str(&session_token::print(position.range, position.lsn));
     };
     // Writing to a String cannot fail.
-    let most = seen.iter().max().copied().unwrap_or(0);
+    let most = lsns.iter().max().copied().unwrap_or(0);
     let _ = write!(out, "{}:{REGIONS_VERSION}#{most}", position.range);
-    for (region, lsn) in seen.iter().enumerate() {
+    for (region, lsn) in lsns.iter().enumerate() {
         let _ = write!(out, "#{region}={lsn}");
     }
 }

@@ -47,7 +47,7 @@ pub(crate) fn create_container(
         let ranges = EffectiveRange::whole().split_evenly(partitions, version).into_iter();
         let ranges: Vec<PartitionRange> = (0..)
             .zip(ranges)
-            .map(|(id, range)| PartitionRange { id, segment: id, range, parents: Vec::new() })
+            .map(|(id, keys)| PartitionRange { id, segment: id, keys, parents: Vec::new() })
             .collect();
         let rid = ContainerRid { database: database.rid, number };
         let mut container = Container {
@@ -65,7 +65,7 @@ pub(crate) fn create_container(
             indexes: Vec::new(),
             index_next: 0,
             logs_versions: false,
-            indexed: IndexedPaths::new(parsed.definition.get("indexingPolicy")),
+            indexed_paths: IndexedPaths::new(parsed.definition.get("indexingPolicy")),
             definition: parsed.definition,
         };
         // The container is empty, so its declared indexes are complete.
@@ -93,7 +93,7 @@ pub(crate) fn replace_container(
         transaction.put(keys::pending_expiry_update(old.number()), Vec::new());
     }
     Ok(update_container(transaction, &old, |container, revision| {
-        container.indexed = IndexedPaths::new(parsed.definition.get("indexingPolicy"));
+        container.indexed_paths = IndexedPaths::new(parsed.definition.get("indexingPolicy"));
         container.definition = parsed.definition;
         // The hash version cannot change: the stored documents depend on it.
         if let Some(key) = old.definition.get("partitionKey") {

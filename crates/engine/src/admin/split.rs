@@ -46,7 +46,7 @@ pub(crate) fn split(
 
 fn children_of(container: &Container, parent: &PartitionRange) -> Result<[PartitionRange; 2], Refusal> {
     let middle = parent
-        .range
+        .keys
         .middle(container.partition_key.version)
         .ok_or_else(|| Refusal::bad_request(format!("Range {} is too narrow to be split.", parent.id)))?;
     let mut parents = parent.parents.clone();
@@ -54,11 +54,11 @@ fn children_of(container: &Container, parent: &PartitionRange) -> Result<[Partit
     let child = |id, min, max| PartitionRange {
         id,
         segment: parent.segment,
-        range: EffectiveRange { min, max },
+        keys: EffectiveRange { min, max },
         parents: parents.clone(),
     };
     Ok([
-        child(container.range_next, parent.range.min.clone(), middle.clone()),
-        child(container.range_next + 1, middle, parent.range.max.clone()),
+        child(container.range_next, parent.keys.min.clone(), middle.clone()),
+        child(container.range_next + 1, middle, parent.keys.max.clone()),
     ])
 }

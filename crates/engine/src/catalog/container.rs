@@ -34,7 +34,7 @@ pub struct Container {
     /// TTL, `None` when no document expires.
     pub default_ttl: Option<i64>,
     /// The paths that the indexing policy indexes, for charges.
-    pub(crate) indexed: IndexedPaths,
+    pub(crate) indexed_paths: IndexedPaths,
     /// The `_etag`.
     pub etag: String,
     /// The `_ts`.
@@ -60,7 +60,7 @@ pub struct PartitionRange {
     /// segment.
     pub segment: SegmentId,
     /// The effective partition keys of the range.
-    pub range: EffectiveRange,
+    pub keys: EffectiveRange,
     /// The ranges that this range was split from, oldest first.
     pub parents: Vec<RangeId>,
 }
@@ -80,7 +80,7 @@ impl Container {
 
     /// The physical partition of a key.
     pub fn range_of(&self, key: &EffectiveKey) -> &PartitionRange {
-        let after = self.ranges.partition_point(|range| range.range.min <= *key);
+        let after = self.ranges.partition_point(|range| range.keys.min <= *key);
         &self.ranges[after.saturating_sub(1)]
     }
 
@@ -133,8 +133,8 @@ impl Container {
             object([
                 ("id", u64::from(range.id).into()),
                 ("segment", u64::from(range.segment).into()),
-                ("min", range.range.min.to_hex().into()),
-                ("max", range.range.max.to_hex().into()),
+                ("min", range.keys.min.to_hex().into()),
+                ("max", range.keys.max.to_hex().into()),
                 ("parents", Value::Array(range.parents.iter().map(|id| u64::from(*id).into()).collect())),
             ])
         });
@@ -161,7 +161,7 @@ impl Container {
             Some(PartitionRange {
                 id: u32_member(range, "id")?,
                 segment: u32_member(range, "segment")?,
-                range: EffectiveRange { min: key("min")?, max: key("max")? },
+                keys: EffectiveRange { min: key("min")?, max: key("max")? },
                 parents: parents
                     .map(|id| id.as_i64().and_then(|id| u32::try_from(id).ok()))
                     .collect::<Option<_>>()?,
@@ -174,7 +174,7 @@ impl Container {
             rid_text: rid.to_text(),
             self_link: self_link(rid),
             name: parsed.name,
-            indexed: IndexedPaths::new(parsed.definition.get("indexingPolicy")),
+            indexed_paths: IndexedPaths::new(parsed.definition.get("indexingPolicy")),
             definition: parsed.definition,
             partition_key: parsed.partition_key,
             unique_keys: parsed.unique_keys,

@@ -34,7 +34,7 @@ pub enum Throughput {
         max: u64,
         /// By how many per cent the service raises the ceiling when the container
         /// splits. The engine stores and returns it, but never raises the ceiling.
-        increment: Option<u64>,
+        increment_percent: Option<u64>,
     },
 }
 
@@ -50,13 +50,13 @@ impl Throughput {
         let mut content = Object::new();
         match self {
             Throughput::Manual(units) => content.set("offerThroughput", units.into()),
-            Throughput::Autoscale { max, increment } => {
+            Throughput::Autoscale { max, increment_percent } => {
                 // An idle autoscale container is billed a tenth of its ceiling.
                 content.set("offerThroughput", (max / 10).into());
                 let mut settings = Object::new();
                 settings.set("maxThroughput", max.into());
-                if let Some(increment) = increment {
-                    let policy = object([("incrementPercent", increment.into())]);
+                if let Some(increment_percent) = increment_percent {
+                    let policy = object([("incrementPercent", increment_percent.into())]);
                     settings.set("autoUpgradePolicy", object([("throughputPolicy", policy)]));
                 }
                 content.set("offerAutopilotSettings", Value::Object(settings));
@@ -76,8 +76,8 @@ impl Throughput {
     /// Reads autoscale settings, from an offer or from a header.
     pub fn from_settings(settings: &Value) -> Option<Self> {
         let policy = settings.get("autoUpgradePolicy").and_then(|policy| policy.get("throughputPolicy"));
-        let increment = policy.and_then(|policy| u64_member(policy, "incrementPercent"));
-        Some(Throughput::Autoscale { max: u64_member(settings, "maxThroughput")?, increment })
+        let increment_percent = policy.and_then(|policy| u64_member(policy, "incrementPercent"));
+        Some(Throughput::Autoscale { max: u64_member(settings, "maxThroughput")?, increment_percent })
     }
 }
 

@@ -76,7 +76,7 @@ fn can_be_applied(
         let state = transaction.state(change.container)?;
         let others = (0..own.regions).map(RegionId).filter(|region| ![source, own.region].contains(region));
         for region in others {
-            let is_applied = |range| state.seen(range, region) >= change.seen[region.index()];
+            let is_applied = |range| state.applied_lsn(range, region) >= change.applied_lsns[region.index()];
             if !container.ranges_of(change.range).all(is_applied) {
                 return Ok(false);
             }
@@ -98,7 +98,7 @@ fn apply_entry(
             continue; // The container was deleted, and its number is not used again.
         };
         let target = Target::replicated(&container, change.partition.clone(), change.effective_key.clone());
-        mark_seen(transaction, source, &container, &change)?;
+        record_applied(transaction, source, &container, &change)?;
         let at = match stamps.iter().position(|(range, _)| *range == target.range.id) {
             Some(at) => at,
             None => {
@@ -113,7 +113,7 @@ fn apply_entry(
 
 /// Records that the write is applied, in its range or in the children of its
 /// range.
-fn mark_seen(
+fn record_applied(
     transaction: &mut Transaction<'_>,
     source: RegionId,
     container: &Arc<Container>,
@@ -122,8 +122,8 @@ fn mark_seen(
     let mut state = transaction.state(container.number())?;
     for range in container.ranges_of(change.range) {
         if let Some(range) = state.range_mut(range) {
-            let seen = &mut range.seen[source.index()];
-            *seen = (*seen).max(change.lsn);
+            let applied_lsn = &mut range.applied_lsns[source.index()];
+            *applied_lsn = (*applied_lsn).max(change.lsn);
         }
     }
     state.raise_above(change.rid, change.version.etag_counter);

@@ -32,7 +32,7 @@ impl NewBody {
         let id = document_id(&body).map_err(|refusal| refusal.with_charge(charge::BAD_DOCUMENT))?;
         body.retain(|name| !SYSTEM_MEMBERS.contains(&name));
         let (key, terms, ttl) =
-            (container.partition_key.extract(&body), container.indexed.terms(&body), own_ttl(&body));
+            (container.partition_key.extract(&body), container.indexed_paths.terms(&body), own_ttl(&body));
         let body = Value::Object(body);
         let mut text = json::to_text(&body, Style::Point);
         text.pop();
@@ -60,7 +60,7 @@ impl Content {
     pub(crate) fn terms(&self, container: &Container) -> u32 {
         match self {
             Content::New(body) => body.terms,
-            Content::Patched(document) => container.indexed.terms(document),
+            Content::Patched(document) => container.indexed_paths.terms(document),
         }
     }
 

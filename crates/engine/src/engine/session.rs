@@ -37,7 +37,7 @@ fn has_applied(state: &ContainerState, range: RangeId, progress: &Progress) -> b
     }
     progress.regions.iter().all(|theirs| match u8::try_from(theirs.region) {
         Ok(region) if region < state.regions => {
-            theirs.lsn <= i64::try_from(state.seen(range, RegionId(region))).unwrap_or(i64::MAX)
+            theirs.lsn <= i64::try_from(state.applied_lsn(range, RegionId(region))).unwrap_or(i64::MAX)
         }
         // A region that is not in this account has no writes.
         _ => true,

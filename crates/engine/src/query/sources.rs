@@ -45,12 +45,12 @@ pub(super) fn scan_ranges<'a>(container: &Container, scope: &'a QueryScope) -> V
         }
         QueryScope::Prefix { hash, ranges } => {
             let ranges = ranges.iter().filter_map(|id| container.range(*id));
-            ranges.map(|range| scan_range(range.id, ScanFilter::Prefix(hash, range.range.clone()))).collect()
+            ranges.map(|range| scan_range(range.id, ScanFilter::Prefix(hash, range.keys.clone()))).collect()
         }
         QueryScope::Ranges(ranges) if ranges.is_empty() => container
             .ranges
             .iter()
-            .map(|range| scan_range(range.id, ScanFilter::Keys(range.range.clone())))
+            .map(|range| scan_range(range.id, ScanFilter::Keys(range.keys.clone())))
             .collect(),
         QueryScope::Ranges(ranges) => {
             ranges.iter().map(|(range, keys)| scan_range(*range, ScanFilter::Keys(keys.clone()))).collect()

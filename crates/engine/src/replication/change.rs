@@ -27,7 +27,7 @@ pub(crate) struct Change {
     pub(crate) version: Version,
     /// For each region, the LSN of its last write in `range` that the writing region
     /// had applied. A region applies this change only after those writes.
-    pub(crate) seen: [u64; REGIONS_MAX],
+    pub(crate) applied_lsns: [u64; REGIONS_MAX],
     pub(crate) rid: u64,
     pub(crate) partition: LogicalPartition,
     pub(crate) effective_key: Bytes,
@@ -62,7 +62,7 @@ impl Change {
         out.extend_from_slice(&self.container.to_be_bytes());
         out.extend_from_slice(&self.range.to_be_bytes());
         let numbers = [self.lsn, self.version.timestamp, self.version.etag_counter, self.rid];
-        for number in numbers.iter().chain(&self.seen) {
+        for number in numbers.iter().chain(&self.applied_lsns) {
             out.extend_from_slice(&number.to_be_bytes());
         }
         for bytes in [self.partition.0.as_slice(), &self.effective_key, self.id.as_bytes()] {
@@ -85,8 +85,8 @@ impl Change {
         let lsn = rest.try_get_u64().ok()?;
         let version = Version { timestamp: rest.try_get_u64().ok()?, etag_counter: rest.try_get_u64().ok()? };
         let rid = rest.try_get_u64().ok()?;
-        let mut seen = [0; REGIONS_MAX];
-        for lsn in &mut seen {
+        let mut applied_lsns = [0; REGIONS_MAX];
+        for lsn in &mut applied_lsns {
             *lsn = rest.try_get_u64().ok()?;
         }
         let partition = LogicalPartition(take(&mut rest)?.to_vec());
@@ -103,7 +103,18 @@ impl Change {
             2 => ChangeOperation::Expire,
             _ => return None,
         };
-        Some(Change { container, range, lsn, version, seen, rid, partition, effective_key, id, operation })
+        Some(Change {
+            container,
+            range,
+            lsn,
+            version,
+            applied_lsns,
+            rid,
+            partition,
+            effective_key,
+            id,
+            operation,
+        })
     }
 }
 
@@ -126,7 +137,7 @@ mod tests {
                 range: 2,
                 lsn: 3,
                 version: Version { timestamp: 4, etag_counter: 5 },
-                seen: [6; REGIONS_MAX],
+                applied_lsns: [6; REGIONS_MAX],
                 rid: 7,
                 partition: LogicalPartition(vec![8; 16]),
                 effective_key: Bytes::from_static(&[9; 3]),

@@ -131,7 +131,7 @@ impl Regions {
         for range in &container.ranges {
             let request = FeedRequest {
                 range: range.id,
-                keys: range.range.clone(),
+                keys: range.keys.clone(),
                 start: FeedStart::Beginning,
                 mode: FeedMode::LatestVersion,
                 items_max: usize::MAX,
@@ -263,7 +263,7 @@ async fn a_read_is_refused_until_the_writes_of_its_session_are_applied() {
     let regions = Regions::new(2, DEFINITION).await;
     regions.upsert(1, "a", "1", 1).await.unwrap();
     let position = regions.engines[1].state(&regions.container(1)).unwrap().position(0);
-    assert_eq!(position.seen.as_deref(), Some([1, 2].as_slice()));
+    assert_eq!(position.applied_lsns.as_deref(), Some([1, 2].as_slice()));
     let token = session_token::parse("0:1#2#0=1#1=2").unwrap();
     let read = || {
         let target = Target::resolve(&regions.container(0), key("a")).unwrap();
@@ -366,7 +366,12 @@ async fn writes_of_a_range_that_was_split_count_as_applied_in_both_children() {
     let [here, there] =
         [0, 1].map(|region| regions.engines[region].state(&regions.container(region)).unwrap());
     for range in &here.ranges {
-        assert_eq!(range.seen[0], there.range(range.id).unwrap().seen[0], "range {}", range.id);
+        assert_eq!(
+            range.applied_lsns[0],
+            there.range(range.id).unwrap().applied_lsns[0],
+            "range {}",
+            range.id
+        );
     }
 }
 

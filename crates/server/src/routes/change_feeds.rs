@@ -57,11 +57,11 @@ fn scope(call: &Call, container: &Arc<Container>) -> Result<(RangeId, EffectiveR
         None => call.effective_keys()?,
     };
     if let Some(id) = call.range(container)? {
-        let whole = container.range(id).map(|range| range.range.clone()).ok_or_else(Refusal::range_gone)?;
+        let whole = container.range(id).map(|range| range.keys.clone()).ok_or_else(Refusal::range_gone)?;
         return Ok((id, keys.unwrap_or(whole)));
     }
     let keys = keys.unwrap_or_else(EffectiveRange::whole);
-    let mut ranges = container.ranges.iter().filter(|range| range.range.overlaps(&keys));
+    let mut ranges = container.ranges.iter().filter(|range| range.keys.overlaps(&keys));
     match (ranges.next(), ranges.next()) {
         (Some(only), None) => Ok((only.id, keys)),
         _ => Err(Refusal::gateway(

@@ -71,7 +71,7 @@ pub(super) fn serve_users(service: &RegionService, call: &Call, name: &str) -> R
 /// The position of the account's own partition, which holds databases and
 /// containers.
 pub(super) fn position(service: &RegionService) -> Position {
-    Position { range: 0, lsn: service.engine.catalog().account.lsn, seen: None }
+    Position { range: 0, lsn: service.engine.catalog().account.lsn, applied_lsns: None }
 }
 
 /// The throughput that the headers ask for: fixed, or autoscale up to a maximum.

@@ -43,7 +43,7 @@ const AUTOSCALE_MIN: u64 = 1000;
 fn requested_throughput(call: &Call, offer: &Offer) -> Result<Throughput, Refusal> {
     let units = offer.throughput.request_units();
     if call.flag(&headers::MIGRATE_OFFER_TO_AUTOPILOT) {
-        return Ok(Throughput::Autoscale { max: units.max(AUTOSCALE_MIN), increment: None });
+        return Ok(Throughput::Autoscale { max: units.max(AUTOSCALE_MIN), increment_percent: None });
     }
     if call.flag(&headers::MIGRATE_OFFER_TO_MANUAL) {
         return Ok(Throughput::Manual(units));

@@ -140,7 +140,7 @@ fn scope(call: &Call, container: &Arc<Container>) -> Result<Option<QueryScope>, 
             given if given == levels => Ok(Some(QueryScope::Partition(Target::resolve(container, key)?))),
             given if given < levels => {
                 let keys = container.partition_key.effective_range(&key);
-                let ranges = container.ranges.iter().filter(|range| range.range.overlaps(&keys));
+                let ranges = container.ranges.iter().filter(|range| range.keys.overlaps(&keys));
                 let ranges = ranges.map(|range| range.id).collect();
                 Ok(Some(QueryScope::Prefix { hash: key.logical_hash(), ranges }))
             }
@@ -154,12 +154,12 @@ fn scope(call: &Call, container: &Arc<Container>) -> Result<Option<QueryScope>, 
     match (call.range(container)?, keys) {
         (Some(id), keys) => {
             let range = container.range(id).ok_or_else(Refusal::range_gone)?;
-            let keys = keys.map_or_else(|| range.range.clone(), |keys| clip(&range.range, &keys));
+            let keys = keys.map_or_else(|| range.keys.clone(), |keys| clip(&range.keys, &keys));
             Ok(Some(QueryScope::Ranges(vec![(id, keys)])))
         }
         (None, Some(keys)) => {
-            let ranges = container.ranges.iter().filter(|range| range.range.overlaps(&keys));
-            let ranges = ranges.map(|range| (range.id, clip(&range.range, &keys)));
+            let ranges = container.ranges.iter().filter(|range| range.keys.overlaps(&keys));
+            let ranges = ranges.map(|range| (range.id, clip(&range.keys, &keys)));
             Ok(Some(QueryScope::Ranges(ranges.collect())))
         }
         (None, None) => Ok(None),

@@ -141,7 +141,7 @@ impl ItemWrite<'_, '_> {
             range,
             lsn: stamp.lsn,
             version,
-            seen: self.state.range(range).map_or([0; REGIONS_MAX], |range| range.seen),
+            applied_lsns: self.state.range(range).map_or([0; REGIONS_MAX], |range| range.applied_lsns),
             rid,
             partition: self.target.partition.clone(),
             effective_key: self.target.effective_key.clone(),

@@ -128,7 +128,7 @@ pub(crate) fn feed_pages(
     let mut pages = Vec::new();
     let mut start = FeedStart::Beginning;
     loop {
-        let keys = range.range.clone();
+        let keys = range.keys.clone();
         let request = FeedRequest { range: range.id, keys, start, mode, items_max: page_rows };
         let page = engine.change_feed(container, &request, &[]).map_err(|refusal| refusal.message)?;
         if page.items.is_empty() {
