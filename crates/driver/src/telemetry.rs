@@ -243,7 +243,11 @@ fn describe_metrics() {
     metrics::describe_histogram!(REQUEST_CHARGE, Unit::Count, "Request units that an operation consumed");
     metrics::describe_gauge!(ACTIVE_INSTANCES, Unit::Count, "Drivers that are connected to an account");
     metrics::describe_counter!(ATTEMPTS, Unit::Count, "Requests that operations made, hedges included");
-    metrics::describe_counter!(HEDGES, Unit::Count, "Requests beside one that was slow to answer");
+    metrics::describe_counter!(
+        HEDGES,
+        Unit::Count,
+        "Second requests, sent because the first one was slow to answer"
+    );
     metrics::describe_counter!(FAILOVERS, Unit::Count, "Requests in another region after a failure");
     metrics::describe_counter!(THROTTLES, Unit::Count, "Times the service throttled a request");
 }

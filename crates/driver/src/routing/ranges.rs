@@ -131,12 +131,13 @@ struct RangeDocument {
 impl RangeDocument {
     fn into_range(self) -> Result<Range, String> {
         let bound = |text: &str| {
-            EffectiveKey::from_hex(text)
-                .ok_or_else(|| format!("partition key range {:?} has the bound {text:?}", self.id))
+            EffectiveKey::from_hex(text).ok_or_else(|| {
+                format!("partition key range {:?} has the bound {text:?}, which is not hexadecimal", self.id)
+            })
         };
         // Ids become headers and parts of session tokens.
         if self.id.is_empty() || !self.id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
-            return Err(format!("a partition key range has the id {:?}", self.id));
+            return Err(format!("a partition key range has the id {:?}, which is not alphanumeric", self.id));
         }
         let range = EffectiveRange { min: bound(&self.min_inclusive)?, max: bound(&self.max_exclusive)? };
         if range.min >= range.max {
@@ -162,7 +163,11 @@ fn check_coverage(sorted: &[Range]) -> Result<(), String> {
         covered_to = range.range.max.clone();
     }
     if covered_to != whole.max {
-        return Err(format!("the partition key ranges end at {:?}", covered_to.to_hex()));
+        return Err(format!(
+            "the partition key ranges end at {:?} instead of the highest key: \
+             the feed was read during a split or a merge",
+            covered_to.to_hex()
+        ));
     }
     Ok(())
 }

@@ -1,12 +1,15 @@
 //! The connections to one endpoint: one HTTP/2 connection, or a pool of HTTP/1.1
 //! ones, and the attempt to connect that is in progress.
 //!
-//! A request that finds a connection uses it without a lock. If there is no
-//! connection, the request waits for the attempt to connect that is in progress, or
-//! starts one. The attempt is a task of its own, so it continues when a request that
-//! waits for it is cancelled. What always holds: there is at most one such attempt at
-//! a time; a connection that takes no more requests is retired by the first request
-//! that notices, and is not used again.
+//! A request uses the HTTP/2 connection without a lock. If there is no connection, the
+//! request waits for the attempt to connect that is in progress, or starts one. The
+//! attempt is a task of its own, so it continues when a request that waits for it is
+//! cancelled. Once the endpoint is known to speak only HTTP/1.1, a request opens a
+//! connection itself if the pool has no idle one.
+//!
+//! What always holds: at most one such task runs at a time; an HTTP/2 connection that
+//! takes no more requests is retired by the first request that notices, and is not used
+//! again.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,7 +31,7 @@ pub(super) struct Connections {
     /// The `host` header of HTTP/1.1.
     pub(super) host: HeaderValue,
     connector: Arc<Connector>,
-    /// Written by [`Connections::publish_outcome`] and [`Connections::retire`].
+    /// Set when a connection was opened, and cleared by [`Connections::retire`].
     http2: ArcSwapOption<Http2Connection>,
     http1: Arc<Http1Pool>,
     /// Whether the last connection was HTTP/1.1.
@@ -66,7 +69,7 @@ impl Connections {
             Failure::new(
                 FailureKind::Connect,
                 Sent::No,
-                format!("{endpoint}: the host is not a header value"),
+                format!("{endpoint}: the host name cannot be sent in a header"),
             )
         })?;
         let http1 = Arc::new(Http1Pool::new(connector.options().http1_connections_max));

@@ -2,10 +2,10 @@
 //! limited. When an answer was read to its end, its connection stays open for the
 //! next request.
 //!
-//! What always holds: a request holds a permit as long as it holds a connection,
-//! so there are never more connections than permits; permits are given in the
-//! order of the requests; a connection whose answer was not read to the end is
-//! closed, not reused.
+//! What always holds: a request holds a permit as long as it uses a connection, so
+//! there are never more connections in use than permits; permits are given in the
+//! order of the requests; a connection whose answer was not read to its end is closed
+//! and not used again.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -154,7 +154,7 @@ impl Http1Lease<'_> {
 /// request, so the request may have been sent.
 fn no_answer_failure(endpoint: &Endpoint, error: &hyper::Error) -> Failure {
     let (kind, text) = if error.is_parse() {
-        (FailureKind::Protocol, "the server does not keep to HTTP/1.1")
+        (FailureKind::Protocol, "the server violates HTTP/1.1")
     } else {
         (FailureKind::Closed, "the connection ended before the answer")
     };

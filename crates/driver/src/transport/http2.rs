@@ -87,7 +87,7 @@ impl Http2Connection {
             .enable_push(false)
             .handshake::<_, Bytes>(io)
             .await?;
-        let mut pings = connection.ping_pong().expect("it is taken once");
+        let mut pings = connection.ping_pong().expect("nothing else has taken it");
         let mut granted = STREAMS_AT_FIRST;
         if support == Http2Support::Assumed {
             wait_for_pong(&mut connection, &mut pings).await?;
@@ -101,8 +101,8 @@ impl Http2Connection {
         Ok(Http2Connection { sender, streams, _task: task })
     }
 
-    /// Waits for room for one more stream. `None` when the connection takes no
-    /// more requests; nothing was sent then.
+    /// Waits until one more stream may be opened. `None` when the connection takes no
+    /// more requests; then nothing was sent.
     pub(super) async fn ready(&self) -> Option<ReadyStream<'_>> {
         let stream = self.streams.acquire().await.ok()?;
         let mut sender = self.sender.clone();
@@ -152,8 +152,8 @@ impl ReadyStream<'_> {
     }
 }
 
-/// Sets `content-length` as HTTP/1.1 requires it: the service's front end may
-/// translate to HTTP/1.1.
+/// Sets `content-length` where HTTP/1.1 requires it: the front end of the service may
+/// translate the request to HTTP/1.1.
 fn set_content_length(method: &Method, headers: &mut HeaderMap, length: usize) {
     let expects_body = matches!(*method, Method::POST | Method::PUT | Method::PATCH);
     if (length > 0 || expects_body) && !headers.contains_key(CONTENT_LENGTH) {
@@ -180,9 +180,9 @@ async fn read_body(
     }
 }
 
-/// The next part of the body. Its capacity is released at once, because the body
-/// is bounded by its own limit and not by the window. Trailers are read and
-/// ignored, so that the stream ends instead of being reset.
+/// The next part of the body. Its flow-control capacity is released at once, because
+/// `BodyCollector` limits the length of the body. Trailers are read and ignored, so that
+/// the stream ends instead of being reset.
 async fn next_part(stream: &mut RecvStream) -> Result<Option<Bytes>, h2::Error> {
     match poll_fn(|cx| stream.poll_data(cx)).await {
         Some(Ok(part)) => {
@@ -211,7 +211,7 @@ fn no_answer_failure(endpoint: &Endpoint, error: &h2::Error) -> Failure {
     if error.is_io() {
         return fail(FailureKind::Closed, Sent::Unknown, "the connection ended before the answer");
     }
-    fail(FailureKind::Protocol, Sent::Unknown, "the server does not keep to HTTP/2")
+    fail(FailureKind::Protocol, Sent::Unknown, "the server violates HTTP/2")
 }
 
 /// Waits until the peer has answered a ping in HTTP/2.
@@ -243,8 +243,8 @@ where
     }
 }
 
-/// Pings until one is not answered. The first ping is sent at once: its pong
-/// comes after the peer's settings, which say how many streams it allows.
+/// Sends pings until one is not answered. The first ping is sent at once. Its pong comes
+/// after the peer's settings, which say how many streams the peer allows.
 async fn keep_alive(mut pings: PingPong, times: PingTimes, mut permits: StreamPermits) {
     loop {
         match time::timeout(times.timeout, pings.ping(Ping::opaque())).await {

@@ -1,5 +1,5 @@
-//! Reading a container's metadata: which operations wait for it and how long, and
-//! what is reported when it fails. The clock is tokio's and paused.
+//! Reading a container's metadata: which operations wait for the read and how long, and
+//! which error they report when it fails. The clock is tokio's and paused.
 
 use std::time::Duration;
 

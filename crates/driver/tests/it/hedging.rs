@@ -32,6 +32,7 @@ async fn three_regions(multi_write: bool, options: DriverOptions) -> World {
     World::with(server, options).await
 }
 
+/// One write region, and the document `1` in all regions. A read takes the usual time.
 async fn with_an_order(options: DriverOptions) -> World {
     let world = three_regions(false, options).await;
     world.run(&world.write(Verb::Create, "1", "a")).await.unwrap();

@@ -9,7 +9,7 @@ use perihelion_driver::operation::Verb;
 
 use crate::world::World;
 
-/// Which histograms and gauges were given values, by name and operation.
+/// A metrics recorder that stores the name and the operation of each value.
 #[derive(Clone, Default)]
 struct RecordedSeries(Arc<Mutex<Vec<String>>>);
 

@@ -20,13 +20,13 @@ fn server_options() -> ServerOptions {
 }
 
 /// Asks our server for its account document at `scheme://localhost`.
-async fn ask_server(scheme: &str) -> Response {
+async fn read_account_of_server(scheme: &str) -> Response {
     let directory =
         std::env::temp_dir().join(format!("perihelion-transport-{}-{scheme}", std::process::id()));
     let options = ServerOptions { tls_dir: Some(directory.clone()), ..server_options() };
     let server = Server::start(options).await.unwrap();
     let ca = std::fs::read(server.ca_path().unwrap()).unwrap();
-    let transport = HttpTransport::new(trusting().with_ca_pem(ca)).unwrap();
+    let transport = HttpTransport::new(options_trusting_peers().with_ca_pem(ca)).unwrap();
     let peer = Peer::start("http", |_, _| async {}).await;
     let endpoint = Endpoint::parse(&format!("{scheme}://localhost:{}", server.local_addr().port())).unwrap();
     let response = transport.send(Request { endpoint, ..peer.get() }).await.unwrap();
@@ -39,7 +39,7 @@ async fn ask_server(scheme: &str) -> Response {
 #[tokio::test]
 async fn our_server_answers_in_http2_with_and_without_tls() {
     for scheme in ["https", "http"] {
-        let response = ask_server(scheme).await;
+        let response = read_account_of_server(scheme).await;
         assert_eq!((response.status().as_u16(), response.version()), (200, Version::HTTP_2));
         let account: serde_json::Value = serde_json::from_slice(response.body()).unwrap();
         assert!(account["writableLocations"].is_array(), "{account}");
@@ -76,7 +76,7 @@ async fn without_tls_http1_is_detected_once() {
         let response = transport.send(peer.post(body)).await.unwrap();
         assert_eq!((response.version(), response.body().as_ref()), (Version::HTTP_11, body.as_bytes()));
     }
-    assert_eq!(peer.connections(), 2, "one that began in HTTP/2, one for all requests");
+    assert_eq!(peer.connections(), 2, "one connection that began in HTTP/2, and one for all requests");
 }
 
 #[tokio::test]
@@ -85,8 +85,9 @@ async fn http1_requests_at_once_use_no_more_connections_than_allowed() {
         serve_http1(accept_tls(stream, &["http/1.1"]).await).await;
     })
     .await;
-    let transport = Arc::new(HttpTransport::new(trusting().with_http1_connections_max(3)).unwrap());
-    let answers = at_once(&transport, 40, |number| peer.post(vec![number as u8; 100])).await;
+    let transport =
+        Arc::new(HttpTransport::new(options_trusting_peers().with_http1_connections_max(3)).unwrap());
+    let answers = send_concurrently(&transport, 40, |number| peer.post(vec![number as u8; 100])).await;
     for (number, answer) in answers {
         assert_eq!(answer.unwrap().body().as_ref(), vec![number as u8; 100]);
     }
@@ -97,14 +98,14 @@ async fn http1_requests_at_once_use_no_more_connections_than_allowed() {
 async fn sixty_four_first_requests_share_one_connection() {
     for scheme in ["https", "http"] {
         // No request is answered before all have arrived.
-        let all_here = Arc::new(Barrier::new(64));
+        let all_arrived = Arc::new(Barrier::new(64));
         let peer = Peer::start(scheme, move |_, stream| {
-            let all_here = Arc::clone(&all_here);
+            let all_arrived = Arc::clone(&all_arrived);
             async move {
                 let answer = move |exchange| {
-                    let all_here = Arc::clone(&all_here);
+                    let all_arrived = Arc::clone(&all_arrived);
                     async move {
-                        all_here.wait().await;
+                        all_arrived.wait().await;
                         echo(exchange).await;
                     }
                 };
@@ -116,7 +117,9 @@ async fn sixty_four_first_requests_share_one_connection() {
         })
         .await;
         let transport = Arc::new(transport());
-        for (number, answer) in at_once(&transport, 64, |number| peer.post(vec![number as u8; 10])).await {
+        for (number, answer) in
+            send_concurrently(&transport, 64, |number| peer.post(vec![number as u8; 10])).await
+        {
             assert_eq!(answer.unwrap().body().as_ref(), vec![number as u8; 10]);
         }
         assert_eq!(peer.connections(), 1);
@@ -144,7 +147,7 @@ async fn no_more_streams_are_opened_than_the_peer_allows() {
     })
     .await;
     let transport = Arc::new(transport());
-    for (_, answer) in at_once(&transport, 200, |_| peer.get()).await {
+    for (_, answer) in send_concurrently(&transport, 200, |_| peer.get()).await {
         assert_eq!(answer.unwrap().status().as_u16(), 200);
     }
     assert!((1..=20).contains(&seen.load(Ordering::SeqCst)));
@@ -175,12 +178,12 @@ async fn a_dropped_request_ends_its_stream_and_not_the_connection() {
     let peer = Peer::start("http", move |_, stream| {
         let resets = resets.clone();
         async move {
-            let mut frames = Frames::greet(stream).await;
+            let mut frames = Frames::handshake(stream).await;
             let mut first = None;
             while let Some(Frame { kind, stream, .. }) = frames.next().await {
                 match kind {
                     HEADERS if first.is_none() => first = Some(stream),
-                    HEADERS => frames.ok(stream).await,
+                    HEADERS => frames.answer_ok(stream).await,
                     RST_STREAM => resets.send((first, stream)).unwrap(),
                     _ => {}
                 }
@@ -232,12 +235,12 @@ async fn no_task_is_left_when_the_transport_is_dropped() {
         }
     })
     .await;
-    let before = tasks();
+    let before = alive_tasks();
     for number in 1..=3 {
         let transport = transport();
         let sent = transport.send(if number < 3 { peer.get() } else { peer.get_with_short_deadline() }).await;
         assert_eq!(sent.is_ok(), number < 3);
-        assert!(tasks() > before + 1, "the transport's tasks and the peer's");
+        assert!(alive_tasks() > before + 1, "the transport's tasks and the peer's");
         drop(transport);
         assert_eq!(ends.recv().await.unwrap(), number);
         wait_for_task_count(before).await;
@@ -310,7 +313,7 @@ async fn a_foreign_transport_is_used_as_it_is() {
 
 /// Sends `count` requests at once, and returns the answers with the numbers of their
 /// requests.
-async fn at_once(
+async fn send_concurrently(
     transport: &Arc<HttpTransport>,
     count: usize,
     request: impl Fn(usize) -> Request,

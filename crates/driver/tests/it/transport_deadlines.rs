@@ -20,7 +20,7 @@ async fn the_deadline_holds_while_connecting() {
     .await;
     let failure = transport().send(peer.get_with_short_deadline()).await.unwrap_err();
     check(&failure, FailureKind::Connect, Sent::No);
-    let impatient = trusting().with_connect_timeout(SHORT_TIMEOUT);
+    let impatient = options_trusting_peers().with_connect_timeout(SHORT_TIMEOUT);
     let failure = HttpTransport::new(impatient).unwrap().send(peer.get()).await.unwrap_err();
     check(&failure, FailureKind::Connect, Sent::No);
 }
@@ -103,7 +103,8 @@ async fn a_request_that_waits_for_a_stream_until_its_deadline_was_not_sent() {
     })
     .await;
     for peer in [http2, http1] {
-        let transport = Arc::new(HttpTransport::new(trusting().with_http1_connections_max(1)).unwrap());
+        let transport =
+            Arc::new(HttpTransport::new(options_trusting_peers().with_http1_connections_max(1)).unwrap());
         // Takes the only stream or connection, and keeps it.
         let first = tokio::spawn({
             let (transport, request) = (Arc::clone(&transport), peer.get());

@@ -57,7 +57,7 @@ async fn another_machine_is_not_reached_without_tls() {
 #[tokio::test]
 async fn a_connection_that_ends_before_the_answer_may_have_sent_the_request() {
     let http2 = Peer::start("http", |_, stream| async {
-        Frames::greet(stream).await.request().await.unwrap();
+        Frames::handshake(stream).await.next_request().await.unwrap();
     })
     .await;
     let http1 = Peer::start("https", |_, stream| async {
@@ -74,9 +74,9 @@ async fn a_connection_that_ends_before_the_answer_may_have_sent_the_request() {
 #[tokio::test]
 async fn a_connection_that_ends_within_the_body_says_that_the_request_arrived() {
     let http2 = Peer::start("http", |_, stream| async {
-        let mut frames = Frames::greet(stream).await;
-        let stream = frames.request().await.unwrap();
-        frames.begin(stream).await;
+        let mut frames = Frames::handshake(stream).await;
+        let stream = frames.next_request().await.unwrap();
+        frames.begin_answer(stream).await;
         const INTERNAL_ERROR: u32 = 2;
         frames.send(RST_STREAM, 0, stream, &INTERNAL_ERROR.to_be_bytes()).await;
         frames.drain().await;
@@ -98,11 +98,11 @@ async fn a_connection_that_ends_within_the_body_says_that_the_request_arrived() 
 #[tokio::test]
 async fn a_request_beyond_goaway_was_not_sent_and_the_next_one_goes_to_a_fresh_connection() {
     let peer = Peer::start("http", |number, stream| async move {
-        let mut frames = Frames::greet(stream).await;
-        let stream = frames.request().await.unwrap();
+        let mut frames = Frames::handshake(stream).await;
+        let stream = frames.next_request().await.unwrap();
         match number {
             1 => frames.go_away(0).await,
-            _ => frames.ok(stream).await,
+            _ => frames.answer_ok(stream).await,
         }
         frames.drain().await;
     })
@@ -127,14 +127,14 @@ async fn a_request_before_goaway_is_answered_and_the_next_one_goes_to_a_fresh_co
     let peer = Peer::start("http", move |number, stream| {
         let (goaway_received, answer_allowed) = (Arc::clone(&goaway_received), Arc::clone(&answer_allowed));
         async move {
-            let mut frames = Frames::greet(stream).await;
-            let stream = frames.request().await.unwrap();
+            let mut frames = Frames::handshake(stream).await;
+            let stream = frames.next_request().await.unwrap();
             if number == 1 {
                 frames.go_away_and_wait(stream).await;
                 goaway_received.notify_one();
                 answer_allowed.notified().await;
             }
-            frames.ok(stream).await;
+            frames.answer_ok(stream).await;
             frames.drain().await;
         }
     })
@@ -145,7 +145,7 @@ async fn a_request_before_goaway_is_answered_and_the_next_one_goes_to_a_fresh_co
         async move { transport.send(request).await }
     });
     wait_for_goaway.notified().await;
-    // The first connection still serves the first request, and no other.
+    // The first connection still serves the first request, but takes no other requests.
     assert_eq!(transport.send(peer.get()).await.unwrap().status().as_u16(), 200);
     assert_eq!(peer.connections(), 2);
     allow_answer.notify_one();
@@ -155,12 +155,12 @@ async fn a_request_before_goaway_is_answered_and_the_next_one_goes_to_a_fresh_co
 #[tokio::test]
 async fn a_refused_stream_was_not_sent_and_its_connection_goes_on() {
     let peer = Peer::start("http", |_, stream| async {
-        let mut frames = Frames::greet(stream).await;
-        let refused = frames.request().await.unwrap();
+        let mut frames = Frames::handshake(stream).await;
+        let refused = frames.next_request().await.unwrap();
         const REFUSED_STREAM: u32 = 7;
         frames.send(RST_STREAM, 0, refused, &REFUSED_STREAM.to_be_bytes()).await;
-        let stream = frames.request().await.unwrap();
-        frames.ok(stream).await;
+        let stream = frames.next_request().await.unwrap();
+        frames.answer_ok(stream).await;
         frames.drain().await;
     })
     .await;
@@ -170,9 +170,9 @@ async fn a_refused_stream_was_not_sent_and_its_connection_goes_on() {
 #[tokio::test]
 async fn a_connection_that_died_idle_is_replaced_by_the_next_request() {
     let http2 = |stream| async {
-        let mut frames = Frames::greet(stream).await;
-        let stream = frames.request().await.unwrap();
-        frames.ok(stream).await;
+        let mut frames = Frames::handshake(stream).await;
+        let stream = frames.next_request().await.unwrap();
+        frames.answer_ok(stream).await;
     };
     let http1 = |stream| async {
         let mut stream = accept_tls(stream, &["http/1.1"]).await;
@@ -186,7 +186,7 @@ async fn a_connection_that_died_idle_is_replaced_by_the_next_request() {
     ];
     for peer in peers {
         let transport = transport();
-        let idle = tasks();
+        let idle = alive_tasks();
         for number in 1..=3 {
             assert_eq!(transport.send(peer.get()).await.unwrap().status().as_u16(), 200);
             assert_eq!(peer.connections(), number);
@@ -204,7 +204,7 @@ async fn a_silent_peer_is_noticed_by_its_missing_pongs() {
         tokio::io::copy(&mut stream, &mut tokio::io::sink()).await.unwrap();
     })
     .await;
-    let options = trusting()
+    let options = options_trusting_peers()
         .with_ping_interval(Duration::from_millis(50))
         .with_ping_timeout(Duration::from_millis(100));
     let begun = Instant::now();
@@ -241,10 +241,10 @@ async fn a_request_reported_as_unsent_never_arrives() {
     })
     .await;
     let transport = Arc::new(transport());
-    let room = Arc::new(tokio::sync::Semaphore::new(32));
+    let slots = Arc::new(tokio::sync::Semaphore::new(32));
     let mut sending = tokio::task::JoinSet::new();
     for number in 0..REQUESTS {
-        let permit = Arc::clone(&room).acquire_owned().await.unwrap();
+        let permit = Arc::clone(&slots).acquire_owned().await.unwrap();
         let transport = Arc::clone(&transport);
         let path = format!("/{number}");
         let body = if number % 2 == 0 { "" } else { "body" };
@@ -255,24 +255,24 @@ async fn a_request_reported_as_unsent_never_arrives() {
             (path, answer)
         });
     }
-    let mut endings = [0; 3];
+    let mut outcomes = [0; 3];
     for (path, answer) in sending.join_all().await {
         let was_seen = seen.lock().unwrap().contains(&path);
         match answer {
             Ok(_) => {
                 assert!(was_seen, "{path}");
-                endings[0] += 1;
+                outcomes[0] += 1;
             }
             Err(failure) if failure.sent == Sent::No => {
                 assert!(!was_seen, "{path}: {failure}");
-                endings[1] += 1;
+                outcomes[1] += 1;
             }
             Err(failure) => {
                 check(&failure, FailureKind::Closed, Sent::Unknown);
-                endings[2] += 1;
+                outcomes[2] += 1;
             }
         }
     }
     // Most requests are answered, though every connection ended within 100 requests.
-    assert!(endings[0] > REQUESTS / 2 && peer.connections() > 20, "{endings:?} on {}", peer.connections());
+    assert!(outcomes[0] > REQUESTS / 2 && peer.connections() > 20, "{outcomes:?} on {}", peer.connections());
 }

@@ -23,7 +23,7 @@ async fn a_body_over_the_limit_is_refused() {
             loop {
                 stream.reserve_capacity(part.len());
                 match std::future::poll_fn(|cx| stream.poll_capacity(cx)).await {
-                    Some(Ok(room)) => stream.send_data(part.slice(..room), false).unwrap(),
+                    Some(Ok(capacity)) => stream.send_data(part.slice(..capacity), false).unwrap(),
                     // The client has closed the stream.
                     Some(Err(_)) | None => return,
                 }

@@ -118,13 +118,13 @@ pub(crate) fn certificates() -> &'static Certificates {
 }
 
 /// Options that trust the peers.
-pub(crate) fn trusting() -> HttpOptions {
+pub(crate) fn options_trusting_peers() -> HttpOptions {
     HttpOptions::default().with_ca_pem(certificates().ca_pem())
 }
 
 /// A transport that trusts the peers.
 pub(crate) fn transport() -> HttpTransport {
-    HttpTransport::new(trusting()).unwrap()
+    HttpTransport::new(options_trusting_peers()).unwrap()
 }
 
 /// The server's half of a TLS handshake, offering these protocols.
@@ -135,13 +135,13 @@ pub(crate) async fn accept_tls(stream: TcpStream, alpn: &[&str]) -> TlsStream<Tc
 }
 
 /// Tasks of this test's runtime, the peers' included.
-pub(crate) fn tasks() -> usize {
+pub(crate) fn alive_tasks() -> usize {
     tokio::runtime::Handle::current().metrics().num_alive_tasks()
 }
 
 /// Waits until no more tasks than that are alive.
 pub(crate) async fn wait_for_task_count(count: usize) {
-    while tasks() > count {
+    while alive_tasks() > count {
         tokio::task::yield_now().await;
     }
 }
@@ -230,7 +230,7 @@ const STATUS_200: u8 = 0x88;
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Frames<T> {
     /// Reads the client's preface and sends empty settings.
-    pub(crate) async fn greet(mut stream: T) -> Self {
+    pub(crate) async fn handshake(mut stream: T) -> Self {
         let mut preface = [0; 24];
         stream.read_exact(&mut preface).await.unwrap();
         assert_eq!(&preface, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
@@ -267,7 +267,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Frames<T> {
     }
 
     /// Waits for the next request, and returns its stream.
-    pub(crate) async fn request(&mut self) -> Option<u32> {
+    pub(crate) async fn next_request(&mut self) -> Option<u32> {
         loop {
             let frame = self.next().await?;
             if frame.kind == HEADERS {
@@ -302,12 +302,12 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Frames<T> {
     }
 
     /// Answers a request with an empty 200.
-    pub(crate) async fn ok(&mut self, stream: u32) {
+    pub(crate) async fn answer_ok(&mut self, stream: u32) {
         self.send(HEADERS, END_HEADERS | END_STREAM, stream, &[STATUS_200]).await;
     }
 
     /// Sends the head of a 200 whose body is to follow.
-    pub(crate) async fn begin(&mut self, stream: u32) {
+    pub(crate) async fn begin_answer(&mut self, stream: u32) {
         self.send(HEADERS, END_HEADERS, stream, &[STATUS_200]).await;
     }
 }

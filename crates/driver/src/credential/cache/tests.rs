@@ -63,7 +63,7 @@ impl TokenSource for Scripted {
 
 const HOUR: Step = Step::Token { after: 0, lifetime: 3600 };
 
-async fn token_in(cache: &TokenCache) -> Result<String, String> {
+async fn fetch_token(cache: &TokenCache) -> Result<String, String> {
     let header = cache.header("scope").await.map_err(|error| error.to_string())?;
     assert!(header.is_sensitive());
     let text = header.to_str().unwrap();
@@ -75,13 +75,13 @@ async fn twenty_requests(cache: &Arc<TokenCache>) -> Vec<Result<String, String>>
     let mut requests = JoinSet::new();
     for _ in 0..20 {
         let cache = Arc::clone(cache);
-        requests.spawn(async move { token_in(&cache).await });
+        requests.spawn(async move { fetch_token(&cache).await });
     }
     requests.join_all().await
 }
 
 /// Lets tasks that are ready run.
-async fn settle() {
+async fn run_ready_tasks() {
     for _ in 0..10 {
         tokio::task::yield_now().await;
     }
@@ -89,7 +89,7 @@ async fn settle() {
 
 async fn advance(seconds: u64) {
     tokio::time::advance(Duration::from_secs(seconds)).await;
-    settle().await;
+    run_ready_tasks().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -100,7 +100,7 @@ async fn many_requests_share_one_fetch_and_the_token_is_cached() {
         assert_eq!(token.unwrap(), "token-1");
     }
     advance(3000).await;
-    assert_eq!(token_in(&cache).await.unwrap(), "token-1");
+    assert_eq!(fetch_token(&cache).await.unwrap(), "token-1");
     assert_eq!(source.count(), 1);
 }
 
@@ -113,82 +113,82 @@ async fn waiting_requests_share_a_failure_that_is_not_cached() {
     }
     assert_eq!(source.count(), 1);
     advance(1).await;
-    assert_eq!(token_in(&cache).await.unwrap(), "token-2");
+    assert_eq!(fetch_token(&cache).await.unwrap(), "token-2");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_token_due_for_renewal_stays_in_use_until_it_is_renewed() {
     let source = Scripted::new([HOUR, Step::Token { after: 7, lifetime: 7200 }]);
     let cache = TokenCache::new(source.clone());
-    assert_eq!(token_in(&cache).await.unwrap(), "token-1");
+    assert_eq!(fetch_token(&cache).await.unwrap(), "token-1");
     advance(3400).await;
     for _ in 0..5 {
-        assert_eq!(token_in(&cache).await.unwrap(), "token-1");
+        assert_eq!(fetch_token(&cache).await.unwrap(), "token-1");
         advance(1).await;
     }
     assert_eq!(source.count(), 2, "all requests share one renewal");
     advance(5).await;
-    assert_eq!(token_in(&cache).await.unwrap(), "token-2");
+    assert_eq!(fetch_token(&cache).await.unwrap(), "token-2");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_renewal_keeps_the_valid_token_and_is_tried_again_after_a_pause() {
     let source = Scripted::new([HOUR, Step::Failure { after: 0 }, Step::Silence, HOUR]);
     let cache = TokenCache::new(source.clone());
-    token_in(&cache).await.unwrap();
+    fetch_token(&cache).await.unwrap();
     advance(3400).await;
     for seconds in [0, 1, 10, 18] {
         advance(seconds).await;
-        assert_eq!(token_in(&cache).await.unwrap(), "token-1");
-        settle().await;
+        assert_eq!(fetch_token(&cache).await.unwrap(), "token-1");
+        run_ready_tasks().await;
         assert_eq!(source.count(), 2, "after {seconds} more seconds");
     }
     advance(2).await;
-    assert_eq!(token_in(&cache).await.unwrap(), "token-1");
-    settle().await;
+    assert_eq!(fetch_token(&cache).await.unwrap(), "token-1");
+    run_ready_tasks().await;
     assert_eq!(source.count(), 3, "the pause is over");
     // The third fetch never ends. The fourth one begins after its timeout and a pause.
     advance(31).await;
     advance(31).await;
-    token_in(&cache).await.unwrap();
-    settle().await;
-    assert_eq!(token_in(&cache).await.unwrap(), "token-4");
+    fetch_token(&cache).await.unwrap();
+    run_ready_tasks().await;
+    assert_eq!(fetch_token(&cache).await.unwrap(), "token-4");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_expired_token_is_never_sent() {
     let source = Scripted::new([HOUR, Step::Failure { after: 0 }, Step::Failure { after: 0 }, HOUR]);
     let cache = TokenCache::new(source.clone());
-    token_in(&cache).await.unwrap();
+    fetch_token(&cache).await.unwrap();
     advance(3595).await;
-    assert_eq!(token_in(&cache).await.unwrap_err(), "no identity");
+    assert_eq!(fetch_token(&cache).await.unwrap_err(), "no identity");
     advance(1).await;
-    assert_eq!(token_in(&cache).await.unwrap_err(), "no identity");
+    assert_eq!(fetch_token(&cache).await.unwrap_err(), "no identity");
     advance(1).await;
-    assert_eq!(token_in(&cache).await.unwrap(), "token-4");
+    assert_eq!(fetch_token(&cache).await.unwrap(), "token-4");
 }
 
 #[tokio::test(start_paused = true)]
 async fn waiting_for_a_silent_source_is_bounded() {
     let cache = TokenCache::new(Scripted::new([Step::Silence, HOUR]));
     let began = Instant::now();
-    let error = token_in(&cache).await.unwrap_err();
+    let error = fetch_token(&cache).await.unwrap_err();
     assert_eq!(began.elapsed(), WAIT_MAX);
     assert!(error.contains("no token for scope within 30 s"), "{error}");
-    assert_eq!(token_in(&cache).await.unwrap(), "token-2");
+    assert_eq!(fetch_token(&cache).await.unwrap(), "token-2");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_renewal_ends_with_its_cache() {
     let source = Scripted::new([HOUR, Step::Silence]);
     let cache = TokenCache::new(source.clone());
-    token_in(&cache).await.unwrap();
+    fetch_token(&cache).await.unwrap();
     advance(3400).await;
-    token_in(&cache).await.unwrap();
-    settle().await;
+    fetch_token(&cache).await.unwrap();
+    run_ready_tasks().await;
     assert_eq!((source.count(), Arc::strong_count(&source)), (2, 3));
     drop(cache);
-    settle().await;
+    run_ready_tasks().await;
     assert_eq!(Arc::strong_count(&source), 1, "the renewal task dropped its source");
 }
 

@@ -36,7 +36,7 @@ fn names(locations: &[Arc<Location>]) -> Vec<&str> {
     locations.iter().map(|location| location.region.name()).collect()
 }
 
-const THREE: [&str; 3] = ["West US", "East US", "North Europe"];
+const THREE_REGIONS: [&str; 3] = ["West US", "East US", "North Europe"];
 
 #[test]
 fn before_the_account_is_read_there_is_only_the_configured_endpoint() {
@@ -66,8 +66,8 @@ fn preferred_regions_come_first_in_their_order() {
             vec!["East US", "West US", "North Europe"],
         ),
     ] {
-        let writable: &[&str] = if is_multi_write { &THREE } else { &THREE[..1] };
-        let account = read(&document(&THREE, writable, is_multi_write), &preferred, &bootstrap());
+        let writable: &[&str] = if is_multi_write { &THREE_REGIONS } else { &THREE_REGIONS[..1] };
+        let account = read(&document(&THREE_REGIONS, writable, is_multi_write), &preferred, &bootstrap());
         assert_eq!(
             (names(&account.read_locations), names(&account.write_locations)),
             (reads, writes),
@@ -82,12 +82,12 @@ fn preferred_regions_come_first_in_their_order() {
 
 #[test]
 fn locations_and_their_latencies_outlive_a_snapshot() {
-    let first = read(&document(&THREE, &THREE[..1], false), &[], &bootstrap());
+    let first = read(&document(&THREE_REGIONS, &THREE_REGIONS[..1], false), &[], &bootstrap());
     assert!(Arc::ptr_eq(
         &first.read_locations[1],
-        &read(&document(&THREE, &THREE[..1], false), &["East US"], &first).read_locations[0]
+        &read(&document(&THREE_REGIONS, &THREE_REGIONS[..1], false), &["East US"], &first).read_locations[0]
     ));
-    let mut moved = document(&THREE, &THREE[1..2], false);
+    let mut moved = document(&THREE_REGIONS, &THREE_REGIONS[1..2], false);
     moved["readableLocations"][0]["databaseAccountEndpoint"] = "https://elsewhere.example/".into();
     let second = read(&moved, &[], &first);
     assert!(Arc::ptr_eq(&first.read_locations[2], &second.read_locations[2]));
@@ -113,7 +113,7 @@ fn consistency_levels_are_parsed_and_an_unknown_level_counts_as_session() {
         (json!("Telepathic"), Consistency::Session),
         (json!(null), Consistency::Session),
     ] {
-        let mut document = document(&THREE, &THREE, true);
+        let mut document = document(&THREE_REGIONS, &THREE_REGIONS, true);
         document["userConsistencyPolicy"] = json!({"defaultConsistencyLevel": level});
         assert_eq!(read(&document, &[], &bootstrap()).consistency, expected, "{level}");
     }
@@ -121,7 +121,7 @@ fn consistency_levels_are_parsed_and_an_unknown_level_counts_as_session() {
 
 #[test]
 fn the_service_can_switch_hedging_off() {
-    let mut document = document(&THREE, &THREE, true);
+    let mut document = document(&THREE_REGIONS, &THREE_REGIONS, true);
     document["disableCrossRegionalHedging"] = true.into();
     assert!(read(&document, &[], &bootstrap()).is_hedging_disabled);
 }
@@ -145,7 +145,7 @@ fn a_document_without_regions_is_refused_and_a_region_with_a_bad_address_is_left
 
 #[test]
 fn time_alone_does_not_make_an_endpoint_available() {
-    let account = read(&document(&THREE, &THREE, true), &[], &bootstrap());
+    let account = read(&document(&THREE_REGIONS, &THREE_REGIONS, true), &[], &bootstrap());
     let (west, east) =
         (account.read_locations[0].endpoint.clone(), account.read_locations[1].endpoint.clone());
     let now = Instant::now();
@@ -184,11 +184,11 @@ fn a_later_failure_postpones_the_probe() {
 #[test]
 fn reading_the_account_again_keeps_endpoints_unavailable() {
     let now = Instant::now();
-    let first = read(&document(&THREE, &THREE, true), &[], &bootstrap());
+    let first = read(&document(&THREE_REGIONS, &THREE_REGIONS, true), &[], &bootstrap());
     let [west, east, _] = [0, 1, 2].map(|place| first.read_locations[place].endpoint.clone());
     let first = first.mark_unavailable(&west, Usage::Read, now, PERIOD);
     let first = first.mark_unavailable(&east, Usage::Write, now, PERIOD);
-    let second = read(&document(&THREE[..1], &THREE[..1], false), &[], &first);
+    let second = read(&document(&THREE_REGIONS[..1], &THREE_REGIONS[..1], false), &[], &first);
     assert!(!second.is_available(&west, Usage::Read));
     assert_eq!(
         second.due_for_probe(now + PERIOD),
@@ -204,7 +204,7 @@ fn reading_the_account_again_keeps_endpoints_unavailable() {
 fn a_region_that_becomes_the_write_region_is_no_longer_avoided_for_writes() {
     let now = Instant::now();
     let moved_to =
-        |region: &str, previous: &Account| read(&document(&THREE, &[region], false), &[], previous);
+        |region: &str, previous: &Account| read(&document(&THREE_REGIONS, &[region], false), &[], previous);
     let first = moved_to("West US", &bootstrap());
     let [west, east] = [0, 1].map(|place| first.read_locations[place].endpoint.clone());
     let second = moved_to("East US", &first);
@@ -245,7 +245,7 @@ fn hosts(locations: &[Arc<Location>]) -> Vec<&str> {
 
 #[test]
 fn suspect_and_unavailable_endpoints_are_asked_last() {
-    let account = read(&document(&THREE, &["West US"], false), &["East US"], &bootstrap());
+    let account = read(&document(&THREE_REGIONS, &["West US"], false), &["East US"], &bootstrap());
     let ask = |account: &Account, suspect: Option<&str>| {
         let suspect = suspect.map(endpoint);
         hosts(&account.locations_to_ask(&[Region::new("East US")], suspect.as_ref())).join(" ")

@@ -45,6 +45,7 @@ fn seconds(count: u64) -> Duration {
 /// in West US, or a check.
 #[derive(Debug, Clone, Copy)]
 enum Step {
+    /// A request fails.
     Fails(Usage),
     Works(Usage),
     LosesHedge(Usage),

@@ -15,14 +15,17 @@ fn partition(container: &str) -> Partition {
 /// A snapshot and the history of an operation. Regions are single letters, and a text
 /// such as `AC` is a set of regions.
 #[derive(Debug, Clone, Default)]
-struct Case {
+struct RouteCase {
     regions: &'static str,
     multi_write: bool,
     write: bool,
     excluded: &'static str,
     unavailable: &'static str,
+    /// The regions in which the breaker of the partition is open.
     open: &'static str,
+    /// The regions in which a probe of the partition is due.
     probe_due: &'static str,
+    /// The regions of earlier attempts, the last one at the end.
     tried: &'static str,
     route_to: Option<RouteTo>,
 }
@@ -47,15 +50,17 @@ fn account(regions: &str, multi_write: bool) -> Account {
     Account::from_properties(document.to_string().as_bytes(), &[], &Account::bootstrap(configured)).unwrap()
 }
 
-impl Case {
+impl RouteCase {
     fn usage(&self) -> Usage {
         if self.write { Write } else { Read }
     }
 
-    fn account(&self, whole: &Account, now: Instant) -> Account {
-        let down =
-            whole.read_locations.iter().filter(|location| self.unavailable.contains(location.region.name()));
-        down.fold(whole.clone(), |account, location| {
+    fn account(&self, all_available: &Account, now: Instant) -> Account {
+        let unavailable = all_available
+            .read_locations
+            .iter()
+            .filter(|location| self.unavailable.contains(location.region.name()));
+        unavailable.fold(all_available.clone(), |account, location| {
             account.mark_unavailable(&location.endpoint, self.usage(), now, Duration::from_secs(60))
         })
     }
@@ -77,9 +82,9 @@ impl Case {
 
     /// Resolves the route and formats it as `A/3+B`: the region, `?` if the attempt is a
     /// probe, the number of candidates, and the region of a hedge if there is one.
-    fn shown(&self, whole: &Account) -> String {
+    fn resolved_route(&self, all_available: &Account) -> String {
         let now = Instant::now() + Duration::from_secs(60);
-        let (account, breakers) = (self.account(whole, now), self.breakers(now));
+        let (account, breakers) = (self.account(all_available, now), self.breakers(now));
         let (excluded, tried) = (regions(self.excluded), regions(self.tried));
         let request = RouteRequest {
             usage: self.usage(),
@@ -103,122 +108,122 @@ impl Case {
     }
 }
 
-fn check(case: Case, expected: &str) {
-    assert_eq!(case.shown(&account(case.regions, case.multi_write)), expected, "{case:?}");
+fn check(case: RouteCase, expected: &str) {
+    assert_eq!(case.resolved_route(&account(case.regions, case.multi_write)), expected, "{case:?}");
 }
 
-/// Reads on an account of three regions.
-fn three() -> Case {
-    Case { regions: "ABC", ..Case::default() }
+/// The first attempt of a read, in an account of three regions.
+fn three_regions() -> RouteCase {
+    RouteCase { regions: "ABC", ..RouteCase::default() }
 }
 
 #[test]
 fn the_first_attempt_goes_to_the_best_region() {
-    check(three(), "A/3+B");
-    check(Case { regions: "A", ..three() }, "A/1");
-    check(Case { excluded: "A", ..three() }, "B/2+C");
-    check(Case { excluded: "AC", ..three() }, "B/1");
-    check(Case { unavailable: "A", ..three() }, "B/3+C");
-    check(Case { open: "A", ..three() }, "B/3+C");
-    check(Case { unavailable: "A", open: "B", ..three() }, "C/3");
-    check(Case { unavailable: "B", ..three() }, "A/3+C");
-    check(Case { open: "B", ..three() }, "A/3+C");
+    check(three_regions(), "A/3+B");
+    check(RouteCase { regions: "A", ..three_regions() }, "A/1");
+    check(RouteCase { excluded: "A", ..three_regions() }, "B/2+C");
+    check(RouteCase { excluded: "AC", ..three_regions() }, "B/1");
+    check(RouteCase { unavailable: "A", ..three_regions() }, "B/3+C");
+    check(RouteCase { open: "A", ..three_regions() }, "B/3+C");
+    check(RouteCase { unavailable: "A", open: "B", ..three_regions() }, "C/3");
+    check(RouteCase { unavailable: "B", ..three_regions() }, "A/3+C");
+    check(RouteCase { open: "B", ..three_regions() }, "A/3+C");
 }
 
 #[test]
 fn there_is_always_a_route() {
-    check(Case { excluded: "ABC", ..three() }, "global/1");
-    check(Case { excluded: "ABC", multi_write: true, write: true, ..three() }, "global/1");
-    check(Case { unavailable: "ABC", ..three() }, "A/3");
-    check(Case { open: "ABC", ..three() }, "A/3");
-    check(Case { unavailable: "AB", open: "C", ..three() }, "A/3");
-    check(Case { unavailable: "ABC", tried: "A", route_to: Some(Next), ..three() }, "B/3");
-    check(Case { unavailable: "ABC", tried: "ABC", route_to: Some(Next), ..three() }, "A/3");
+    check(RouteCase { excluded: "ABC", ..three_regions() }, "global/1");
+    check(RouteCase { excluded: "ABC", multi_write: true, write: true, ..three_regions() }, "global/1");
+    check(RouteCase { unavailable: "ABC", ..three_regions() }, "A/3");
+    check(RouteCase { open: "ABC", ..three_regions() }, "A/3");
+    check(RouteCase { unavailable: "AB", open: "C", ..three_regions() }, "A/3");
+    check(RouteCase { unavailable: "ABC", tried: "A", route_to: Some(Next), ..three_regions() }, "B/3");
+    check(RouteCase { unavailable: "ABC", tried: "ABC", route_to: Some(Next), ..three_regions() }, "A/3");
 }
 
 #[test]
 fn the_next_region_is_one_not_tried_yet() {
-    let next = |tried| Case { tried, route_to: Some(Next), ..three() };
+    let next = |tried| RouteCase { tried, route_to: Some(Next), ..three_regions() };
     check(next("A"), "B/3+C");
     check(next("AB"), "C/3");
     check(next("B"), "A/3+C");
-    check(Case { excluded: "B", ..next("A") }, "C/2");
-    check(Case { open: "B", ..next("A") }, "C/3");
+    check(RouteCase { excluded: "B", ..next("A") }, "C/2");
+    check(RouteCase { open: "B", ..next("A") }, "C/3");
     // A region that was not tried comes first, even if it has a known failure.
-    check(Case { unavailable: "C", ..next("AB") }, "C/3");
+    check(RouteCase { unavailable: "C", ..next("AB") }, "C/3");
 }
 
 #[test]
 fn once_all_regions_were_tried_they_are_tried_again() {
-    let next = |tried| Case { tried, route_to: Some(Next), ..three() };
+    let next = |tried| RouteCase { tried, route_to: Some(Next), ..three_regions() };
     check(next("ABC"), "A/3");
     check(next("ABCA"), "B/3");
     check(next("CBA"), "B/3");
-    check(Case { unavailable: "A", ..next("ABC") }, "B/3");
-    check(Case { open: "BC", ..next("ABC") }, "A/3");
-    check(Case { regions: "A", ..next("A") }, "A/1");
+    check(RouteCase { unavailable: "A", ..next("ABC") }, "B/3");
+    check(RouteCase { open: "BC", ..next("ABC") }, "A/3");
+    check(RouteCase { regions: "A", ..next("A") }, "A/1");
 }
 
 #[test]
 fn a_region_due_for_a_probe_keeps_its_place_in_the_order() {
-    check(Case { probe_due: "A", ..three() }, "A?/3+B");
-    check(Case { probe_due: "B", ..three() }, "A/3+C");
-    check(Case { probe_due: "B", open: "A", ..three() }, "B?/3+C");
-    check(Case { probe_due: "B", tried: "A", route_to: Some(Next), ..three() }, "B?/3+C");
-    check(Case { probe_due: "A", unavailable: "A", ..three() }, "B/3+C");
-    check(Case { regions: "A", probe_due: "A", ..three() }, "A?/1");
-    check(Case { probe_due: "A", tried: "A", route_to: Some(Next), ..three() }, "B/3+C");
+    check(RouteCase { probe_due: "A", ..three_regions() }, "A?/3+B");
+    check(RouteCase { probe_due: "B", ..three_regions() }, "A/3+C");
+    check(RouteCase { probe_due: "B", open: "A", ..three_regions() }, "B?/3+C");
+    check(RouteCase { probe_due: "B", tried: "A", route_to: Some(Next), ..three_regions() }, "B?/3+C");
+    check(RouteCase { probe_due: "A", unavailable: "A", ..three_regions() }, "B/3+C");
+    check(RouteCase { regions: "A", probe_due: "A", ..three_regions() }, "A?/1");
+    check(RouteCase { probe_due: "A", tried: "A", route_to: Some(Next), ..three_regions() }, "B/3+C");
 }
 
 #[test]
 fn a_verdict_can_ask_for_the_same_region_or_the_write_region() {
-    let same = Case { tried: "B", route_to: Some(Same), ..three() };
+    let same = RouteCase { tried: "B", route_to: Some(Same), ..three_regions() };
     check(same.clone(), "B/3+A");
-    check(Case { unavailable: "B", open: "B", ..same.clone() }, "B/3+A");
-    check(Case { tried: "Z", ..same.clone() }, "A/3+B");
-    check(Case { tried: "", ..same }, "A/3+B");
-    let write_region = Case { tried: "B", route_to: Some(WriteRegion), ..three() };
+    check(RouteCase { unavailable: "B", open: "B", ..same.clone() }, "B/3+A");
+    check(RouteCase { tried: "Z", ..same.clone() }, "A/3+B");
+    check(RouteCase { tried: "", ..same }, "A/3+B");
+    let write_region = RouteCase { tried: "B", route_to: Some(WriteRegion), ..three_regions() };
     check(write_region.clone(), "A/3+C");
-    check(Case { tried: "A", ..write_region.clone() }, "A/3+B");
-    check(Case { multi_write: true, ..write_region.clone() }, "A/3+C");
+    check(RouteCase { tried: "A", ..write_region.clone() }, "A/3+B");
+    check(RouteCase { multi_write: true, ..write_region.clone() }, "A/3+C");
     // If the write region is excluded or unavailable, the next region is used.
-    check(Case { excluded: "A", ..write_region.clone() }, "C/2");
-    check(Case { unavailable: "A", ..write_region.clone() }, "C/3");
+    check(RouteCase { excluded: "A", ..write_region.clone() }, "C/2");
+    check(RouteCase { unavailable: "A", ..write_region.clone() }, "C/3");
     // Once all other regions were tried, the write region is tried again, though it is
     // unavailable: no other region has all writes.
-    check(Case { unavailable: "A", tried: "ACB", ..write_region }, "A/3");
+    check(RouteCase { unavailable: "A", tried: "ACB", ..write_region }, "A/3");
 }
 
 #[test]
 fn writes_go_to_a_write_region() {
-    let write = Case { write: true, ..three() };
+    let write = RouteCase { write: true, ..three_regions() };
     check(write.clone(), "A/1");
-    check(Case { unavailable: "A", open: "A", ..write.clone() }, "A/1");
-    check(Case { excluded: "A", ..write.clone() }, "A/1");
-    check(Case { excluded: "B", ..write.clone() }, "A/1");
-    check(Case { multi_write: true, ..write.clone() }, "A/3+B");
-    check(Case { multi_write: true, excluded: "A", ..write.clone() }, "B/2+C");
-    check(Case { multi_write: true, open: "A", ..write.clone() }, "B/3+C");
-    check(Case { multi_write: true, tried: "A", route_to: Some(Next), ..write }, "B/3+C");
+    check(RouteCase { unavailable: "A", open: "A", ..write.clone() }, "A/1");
+    check(RouteCase { excluded: "A", ..write.clone() }, "A/1");
+    check(RouteCase { excluded: "B", ..write.clone() }, "A/1");
+    check(RouteCase { multi_write: true, ..write.clone() }, "A/3+B");
+    check(RouteCase { multi_write: true, excluded: "A", ..write.clone() }, "B/2+C");
+    check(RouteCase { multi_write: true, open: "A", ..write.clone() }, "B/3+C");
+    check(RouteCase { multi_write: true, tried: "A", route_to: Some(Next), ..write }, "B/3+C");
 }
 
 #[test]
 fn writes_look_for_a_write_region_that_has_moved() {
-    let next = |tried| Case { write: true, tried, route_to: Some(Next), ..three() };
+    let next = |tried| RouteCase { write: true, tried, route_to: Some(Next), ..three_regions() };
     check(next("A"), "B/3+C");
     check(next("AB"), "C/3");
     check(next("ABC"), "A/3");
     check(next("ABCA"), "B/3");
-    check(Case { excluded: "B", ..next("A") }, "C/2");
-    check(Case { excluded: "A", ..next("A") }, "B/3+C");
-    check(Case { unavailable: "A", ..next("") }, "B/3+C");
-    check(Case { regions: "A", ..next("A") }, "A/1");
+    check(RouteCase { excluded: "B", ..next("A") }, "C/2");
+    check(RouteCase { excluded: "A", ..next("A") }, "B/3+C");
+    check(RouteCase { unavailable: "A", ..next("") }, "B/3+C");
+    check(RouteCase { regions: "A", ..next("A") }, "A/1");
 }
 
 #[test]
 fn without_a_partition_breakers_do_not_count() {
     let now = Instant::now() + Duration::from_secs(60);
-    let case = Case { open: "A", ..three() };
+    let case = RouteCase { open: "A", ..three_regions() };
     let (account, breakers) = (account("ABC", false), case.breakers(now));
     let request = RouteRequest {
         usage: Read,
@@ -269,7 +274,7 @@ fn the_chosen_region_is_allowed_for_every_snapshot_and_history() {
     const SUBSETS: [&str; 8] = ["", "A", "B", "C", "AB", "AC", "BC", "ABC"];
     let choices = [None, Some(Same), Some(Next), Some(WriteRegion)];
     let (single, multi) = (account("ABC", false), account("ABC", true));
-    let mut looked_at = 0;
+    let mut cases = 0;
     for (excluded, unavailable) in SUBSETS.iter().flat_map(|a| SUBSETS.map(|b| (*a, b))) {
         for (tried, open) in SUBSETS.iter().flat_map(|a| SUBSETS.map(|b| (*a, b))) {
             for (route_to, write, multi_write) in choices.iter().flat_map(|route_to| {
@@ -278,27 +283,37 @@ fn the_chosen_region_is_allowed_for_every_snapshot_and_history() {
                 if route_to.is_some() == tried.is_empty() {
                     continue;
                 }
-                let case =
-                    Case { excluded, unavailable, tried, open, route_to, write, multi_write, ..three() };
-                check_sound(&case, &case.shown(if multi_write { &multi } else { &single }));
-                looked_at += 1;
+                let case = RouteCase {
+                    excluded,
+                    unavailable,
+                    tried,
+                    open,
+                    route_to,
+                    write,
+                    multi_write,
+                    ..three_regions()
+                };
+                check_allowed(&case, &case.resolved_route(if multi_write { &multi } else { &single }));
+                cases += 1;
             }
         }
     }
-    assert_eq!(looked_at, 8 * 8 * 8 * 3 * (1 + 7 * 3));
+    assert_eq!(cases, 8 * 8 * 8 * 3 * (1 + 7 * 3));
 }
 
-fn check_sound(case: &Case, shown: &str) {
-    let (chosen, rest) = shown.split_once('/').unwrap();
+/// Checks that the chosen region and the region of the hedge may be used, and that a
+/// region that is known to fail was not chosen before an untried one that works.
+fn check_allowed(case: &RouteCase, route: &str) {
+    let (chosen, rest) = route.split_once('/').unwrap();
     let (count, alternate) = rest.split_once('+').map_or((rest, None), |(count, other)| (count, Some(other)));
     assert_ne!(count, "0", "{case:?}");
     let may_be_excluded = case.route_to == Some(Same) || (case.write && !case.multi_write);
     if !may_be_excluded {
-        assert!(!case.excluded.contains(chosen), "{case:?}: {shown}");
+        assert!(!case.excluded.contains(chosen), "{case:?}: {route}");
     }
     if let Some(alternate) = alternate {
         for ruled_out in [case.unavailable, case.open, case.tried] {
-            assert!(!ruled_out.contains(alternate), "{case:?}: {shown}");
+            assert!(!ruled_out.contains(alternate), "{case:?}: {route}");
         }
     }
     let is_free_choice = matches!(case.route_to, None | Some(Next)) && chosen != "global";
@@ -310,6 +325,6 @@ fn check_sound(case: &Case, shown: &str) {
         };
         let untried =
             ["A", "B", "C"].into_iter().filter(is_better).any(|region| !case.tried.contains(region));
-        assert!(!untried, "{case:?}: {shown}, though a region without failures was not tried");
+        assert!(!untried, "{case:?}: {route}, though a region without failures was not tried");
     }
 }

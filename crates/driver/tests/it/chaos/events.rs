@@ -23,9 +23,9 @@ pub(super) enum Mode {
     Rough,
 }
 
-/// Events of one run.
+/// The number of events of one run.
 const EVENTS: usize = 10;
-/// Ranges that a run's container is split into at most.
+/// The most ranges into which the container is split.
 const RANGES_MAX: usize = 5;
 
 /// A write region that is offline for at most this time comes back within three
@@ -34,12 +34,16 @@ const RANGES_MAX: usize = 5;
 const GENTLE_WRITE_OUTAGE_MS: u64 = 400;
 /// The time between two such outages, so that no operation is affected by both.
 const GENTLE_WRITE_OUTAGE_GAP: Duration = Duration::from_secs(3);
+/// The longest other outage, and the longest time without replication, in a gentle run.
 const GENTLE_OUTAGE_MS: u64 = 2000;
-/// Where all regions take writes, session retries wait at least 75 ms after one round.
+/// The longest replication delay of a gentle run. Where all regions take writes, session
+/// retries wait at least 75 ms once every region was asked.
 const GENTLE_DELAY_MS: u64 = 50;
 /// The replication delay of a region before it becomes the write region.
 const MOVE_DELAY_MS: u64 = 800;
+/// The longest outage of a rough run.
 const ROUGH_OUTAGE_MS: u64 = 6000;
+/// The longest replication delay of a rough run.
 const ROUGH_DELAY_MS: u64 = 2000;
 
 /// The refusals of operations on documents: status, sub-status, retry-after.
@@ -70,7 +74,7 @@ const DOCUMENT_OPERATIONS: [&str; 9] = [
 ];
 const METADATA_OPERATIONS: [&str; 3] = ["read_account", "read_ranges", "container"];
 
-/// Plays the events, one after the other.
+/// Draws the events and executes them one after the other.
 pub(super) struct Events<'a> {
     pub(super) setup: &'a Setup,
     pub(super) ledger: &'a Arc<Ledger>,
@@ -97,7 +101,7 @@ impl Events<'_> {
                 8 => self.move_write_region().await,
                 9 => self.disturb_replication().await,
                 10 => self.split().await,
-                _ => self.replace_scratch().await,
+                _ => self.recreate_scratch_container().await,
             }
         }
         self.sleep(20, 300).await;
@@ -108,7 +112,7 @@ impl Events<'_> {
         self.log_event("end".to_owned());
         self.setup.clear_faults().await;
         for region in REGIONS {
-            self.setup.manage("regions/online", &named(region)).await;
+            self.setup.manage("regions/online", &region_body(region)).await;
         }
         self.setup.manage("replication/heal", "{}").await;
         self.setup.manage("replication/delay", r#"{"milliseconds":5}"#).await;
@@ -170,8 +174,8 @@ impl Events<'_> {
 
     fn add_fault(&mut self, operation: &'static str, fault: Fault) {
         let region = self.rng.bool().then(|| HOST_LABELS[self.rng.usize(..HOST_LABELS.len())]);
-        let left = if self.is_gentle() { self.rng.u32(1..=6) } else { self.rng.u32(1..=60) };
-        let rule = Rule { operation, region, left, fault };
+        let remaining = if self.is_gentle() { self.rng.u32(1..=6) } else { self.rng.u32(1..=60) };
+        let rule = Rule { operation, region, remaining, fault };
         self.log_event(format!("{rule:?}"));
         self.setup.fault_transport.add(rule);
     }
@@ -203,7 +207,7 @@ impl Events<'_> {
         // In a rough run the region may stay offline during further events.
         if self.is_gentle() || self.rng.bool() {
             self.log_event(format!("{} online", REGIONS[region]));
-            self.setup.manage("regions/online", &named(REGIONS[region])).await;
+            self.setup.manage("regions/online", &region_body(REGIONS[region])).await;
             self.offline.remove(&region);
         }
     }
@@ -217,7 +221,7 @@ impl Events<'_> {
             self.delay_to(REGIONS[to], MOVE_DELAY_MS).await;
             self.sleep(1, MOVE_DELAY_MS).await;
         }
-        let (status, _) = self.setup.manage("regions/write", &named(REGIONS[to])).await;
+        let (status, _) = self.setup.manage("regions/write", &region_body(REGIONS[to])).await;
         self.log_event(format!("write region to {}: {status}", REGIONS[to]));
         if status < 300 {
             self.write_region = to;
@@ -237,11 +241,11 @@ impl Events<'_> {
             return self.delay_to(region, ms).await;
         }
         self.log_event(format!("{region} cut"));
-        self.setup.manage("replication/cut", &named(region)).await;
+        self.setup.manage("replication/cut", &region_body(region)).await;
         self.sleep(1, if self.is_gentle() { GENTLE_OUTAGE_MS } else { ROUGH_OUTAGE_MS }).await;
         if self.is_gentle() || self.rng.bool() {
             self.log_event(format!("{region} healed"));
-            self.setup.manage("replication/heal", &named(region)).await;
+            self.setup.manage("replication/heal", &region_body(region)).await;
         }
     }
 
@@ -264,7 +268,7 @@ impl Events<'_> {
         self.ranges.extend(children.iter().map(|id| id.as_str().map_or(id.to_string(), str::to_owned)));
     }
 
-    async fn replace_scratch(&mut self) {
+    async fn recreate_scratch_container(&mut self) {
         // Creating a container needs the write region.
         if !self.offline.is_empty() {
             return;
@@ -278,6 +282,6 @@ impl Events<'_> {
     }
 }
 
-fn named(region: &str) -> String {
+fn region_body(region: &str) -> String {
     format!(r#"{{"region":"{region}"}}"#)
 }

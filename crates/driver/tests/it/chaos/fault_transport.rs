@@ -20,22 +20,22 @@ use tokio::time::Instant;
 /// The header that names the operation of a request.
 pub(super) const OPERATION: HeaderName = HeaderName::from_static("x-chaos-operation");
 
-/// Longer than any delay of a rule and any outage, so that a cancelled request still
-/// arrives.
+/// The deadline of a request to the service. It is longer than any delay of a rule and any
+/// outage, so that a request that the driver has cancelled still arrives.
 const ARRIVES_WITHIN: Duration = Duration::from_secs(120);
 
 /// The time between two faults of requests without an operation (metadata,
 /// read-backs), when the number of faults per operation is limited.
 const METADATA_FAULT_PAUSE: Duration = Duration::from_secs(3);
 
-/// A fault, the requests that it hits, and how many of them.
+/// A fault, the requests that get it, and how many of them get it.
 #[derive(Debug, Clone)]
 pub(super) struct Rule {
     /// The operation, named as in the server's fault rules; `any` for all documents.
     pub(super) operation: &'static str,
-    /// The host's first label.
+    /// The region, by the first label of its host name; `None` for all regions.
     pub(super) region: Option<&'static str>,
-    pub(super) left: u32,
+    pub(super) remaining: u32,
     pub(super) fault: Fault,
 }
 
@@ -92,9 +92,9 @@ pub(super) struct Exchange {
     pub(super) name: &'static str,
     pub(super) region: String,
     pub(super) at: Instant,
-    /// Whether the service applied it; `None` while it is under way.
+    /// Whether the service applied the request; `None` while it is in progress.
     pub(super) applied: Option<bool>,
-    /// The service applied it after the driver had stopped waiting.
+    /// Whether the service applied the request after the driver had stopped waiting.
     pub(super) is_late: bool,
     pub(super) seen: Seen,
 }
@@ -106,8 +106,11 @@ pub(super) enum Seen {
     Nothing,
     /// The driver stopped waiting.
     GaveUp,
+    /// An answer with this status and sub-status.
     Answer(u16, u32),
+    /// A failure after the request was sent, or may have been.
     Lost,
+    /// A failure before the request was sent.
     NotSent,
 }
 
@@ -128,8 +131,8 @@ struct State {
     exchanges: Vec<Exchange>,
     /// The most faults of each class for one operation; no limit when `None`.
     faults_per_operation: Option<u32>,
-    met: HashMap<(u32, FaultClass), u32>,
-    metadata_met: Option<Instant>,
+    fault_counts: HashMap<(u32, FaultClass), u32>,
+    last_metadata_fault: Option<Instant>,
 }
 
 /// The transport with its rules and its log. Clones share both.
@@ -161,7 +164,7 @@ impl FaultTransport {
 impl Transport for FaultTransport {
     async fn send(&self, request: Request) -> Result<Response, Failure> {
         let deadline = Instant::from_std(request.deadline);
-        let (index, fault) = self.state.lock().unwrap().open(&request);
+        let (index, fault) = self.state.lock().unwrap().record_request(&request);
         let waiting = Waiting { state: &self.state, index };
         let exchange = exchange(self.inner.clone(), Arc::clone(&self.state), index, request, fault);
         let outcome = match tokio::time::timeout_at(deadline, tokio::spawn(exchange)).await {
@@ -174,7 +177,8 @@ impl Transport for FaultTransport {
     }
 }
 
-/// Exists while the driver waits for an answer.
+/// Exists while the driver waits for an answer. When the driver drops the request, the
+/// exchange is recorded as given up.
 struct Waiting<'a> {
     state: &'a Mutex<State>,
     index: usize,
@@ -190,7 +194,7 @@ impl Drop for Waiting<'_> {
 }
 
 impl State {
-    fn open(&mut self, request: &Request) -> (usize, Option<Fault>) {
+    fn record_request(&mut self, request: &Request) -> (usize, Option<Fault>) {
         let operation = request.headers.get(&OPERATION).and_then(|id| id.to_str().ok()?.parse().ok());
         let region = request.endpoint.host().split('.').next().unwrap_or_default().to_owned();
         let name = name(request);
@@ -210,23 +214,23 @@ impl State {
     /// The fault of the first rule that matches, if the operation may get another fault of
     /// its class.
     fn pick(&mut self, operation: Option<u32>, name: &'static str, region: &str) -> Option<Fault> {
-        let State { rules, faults_per_operation, met, metadata_met, .. } = self;
+        let State { rules, faults_per_operation, fault_counts, last_metadata_fault, .. } = self;
         let is_document = name.ends_with("_item") || matches!(name, "batch" | "query" | "change_feed");
         let rule = rules.iter_mut().find(|rule| {
-            rule.left > 0
+            rule.remaining > 0
                 && (rule.operation == name || (rule.operation == "any" && is_document))
                 && rule.region.is_none_or(|wanted| wanted == region)
                 && faults_per_operation.is_none_or(|faults_per_operation| match operation {
-                    Some(id) => {
-                        met.get(&(id, rule.fault.class())).is_none_or(|count| *count < faults_per_operation)
-                    }
-                    None => metadata_met.is_none_or(|at| at.elapsed() >= METADATA_FAULT_PAUSE),
+                    Some(id) => fault_counts
+                        .get(&(id, rule.fault.class()))
+                        .is_none_or(|count| *count < faults_per_operation),
+                    None => last_metadata_fault.is_none_or(|at| at.elapsed() >= METADATA_FAULT_PAUSE),
                 })
         })?;
-        rule.left -= 1;
+        rule.remaining -= 1;
         match operation {
-            Some(id) => *met.entry((id, rule.fault.class())).or_default() += 1,
-            None => *metadata_met = Some(Instant::now()),
+            Some(id) => *fault_counts.entry((id, rule.fault.class())).or_default() += 1,
+            None => *last_metadata_fault = Some(Instant::now()),
         }
         Some(rule.fault)
     }

@@ -23,7 +23,7 @@ pub(super) struct Record {
     pub(super) began: Instant,
     pub(super) timeout: Duration,
     pub(super) phase: u32,
-    /// `None` while it is under way.
+    /// `None` while the operation is in progress.
     pub(super) end: Option<End>,
 }
 
@@ -35,6 +35,7 @@ pub(super) struct End {
     pub(super) diagnostics: Diagnostics,
 }
 
+/// What the driver reported to the caller of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reported {
     Ok,
@@ -66,13 +67,14 @@ pub(super) const LIVE: u32 = 2;
 /// The end: workers stop.
 pub(super) const STOP: u32 = 3;
 
+/// The ledger of one run.
 #[derive(Default)]
 pub(super) struct Ledger {
     pub(super) phase: AtomicU32,
     /// Even: the scratch container exists; odd: it is being replaced.
     pub(super) epoch: AtomicU64,
     records: Mutex<Vec<Record>>,
-    /// The document, and what is wrong with it.
+    /// The problems that workers found, each with the name of its document.
     problems: Mutex<Vec<(String, String)>>,
     floors: Mutex<HashMap<String, u64>>,
 }
@@ -105,8 +107,8 @@ impl Ledger {
         self.floors.lock().unwrap().get(document).copied().unwrap_or(0)
     }
 
-    /// The value was acknowledged or read: no later read may show less.
-    pub(super) fn raise(&self, document: &str, value: u64) {
+    /// Raises the floor of a document: the value was acknowledged or read.
+    pub(super) fn raise_floor(&self, document: &str, value: u64) {
         let mut floors = self.floors.lock().unwrap();
         let floor = floors.entry(document.to_owned()).or_default();
         *floor = value.max(*floor);

@@ -83,7 +83,7 @@ pub(super) fn start(
     tasks.spawn(worker(0).read());
     tasks.spawn(worker(0).query());
     tasks.spawn(worker(0).change_feed());
-    tasks.spawn(worker(0).visit_scratch());
+    tasks.spawn(worker(0).use_scratch_container());
     tasks
 }
 

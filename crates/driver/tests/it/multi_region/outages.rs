@@ -1,4 +1,5 @@
-//! The outages, each under constant load.
+//! Outages, each under constant load. A test passes if the load sees no lost write, no
+//! read that goes back in time, and no failed operation.
 
 use std::time::Duration;
 

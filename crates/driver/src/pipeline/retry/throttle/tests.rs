@@ -16,7 +16,11 @@ fn metadata() -> ThrottleBudget {
 }
 
 /// All waits until the retries end, and why they end.
-fn follow(mut budget: ThrottleBudget, hint: Option<Duration>, jitter: f64) -> (Vec<Duration>, GiveUp) {
+fn waits_until_give_up(
+    mut budget: ThrottleBudget,
+    hint: Option<Duration>,
+    jitter: f64,
+) -> (Vec<Duration>, GiveUp) {
     let mut waits = Vec::new();
     loop {
         match judge(budget, hint, jitter, LONG) {
@@ -32,30 +36,34 @@ fn follow(mut budget: ThrottleBudget, hint: Option<Duration>, jitter: f64) -> (V
 
 #[test]
 fn the_wait_that_the_service_asks_for_wins_over_the_backoff() {
-    let (waits, why) = follow(data(), Some(Duration::from_millis(287)), 0.9);
+    let (waits, why) = waits_until_give_up(data(), Some(Duration::from_millis(287)), 0.9);
     assert_eq!(waits, [Duration::from_millis(287); 18]);
     assert_eq!(why, GiveUp::RetriesSpent);
 }
 
 #[test]
 fn waits_double_when_the_service_asks_for_none() {
-    let (waits, why) = follow(metadata(), None, MIDDLE);
+    let (waits, why) = waits_until_give_up(metadata(), None, MIDDLE);
     let millis: Vec<_> = waits.iter().map(Duration::as_millis).collect();
     assert_eq!(millis, [5, 10, 20, 40, 80, 160, 320, 640, 1280]);
     assert_eq!(why, GiveUp::RetriesSpent);
-    assert_eq!(follow(metadata(), Some(Duration::ZERO), MIDDLE).0, waits, "a wait of zero is ignored");
+    assert_eq!(
+        waits_until_give_up(metadata(), Some(Duration::ZERO), MIDDLE).0,
+        waits,
+        "a wait of zero is ignored"
+    );
 }
 
 #[test]
 fn the_backoff_has_a_jitter_of_a_quarter() {
-    let first = |jitter| follow(data(), None, jitter).0[0];
+    let first = |jitter| waits_until_give_up(data(), None, jitter).0[0];
     assert_eq!(first(0.0), Duration::from_micros(3750));
     assert_eq!(first(1.0), Duration::from_micros(6250));
 }
 
 #[test]
 fn a_wait_longer_than_the_remaining_budget_ends_the_retries() {
-    let (waits, why) = follow(metadata(), Some(Duration::from_secs(4)), MIDDLE);
+    let (waits, why) = waits_until_give_up(metadata(), Some(Duration::from_secs(4)), MIDDLE);
     assert_eq!(waits, [Duration::from_secs(4); 7], "28 of 30 s are spent, and the service asks for 4 s");
     assert_eq!(why, GiveUp::WaitSpent);
 }
@@ -94,7 +102,7 @@ fn a_budget_of_zero_retries_allows_no_retry() {
 #[test]
 fn a_budget_with_unlimited_retries_ends_by_the_sum_of_its_waits() {
     for jitter in [0.0, 0.5, 1.0, f64::NAN] {
-        let (waits, why) = follow(ThrottleBudget::new(u32::MAX, LONG, true), None, jitter);
+        let (waits, why) = waits_until_give_up(ThrottleBudget::new(u32::MAX, LONG, true), None, jitter);
         assert_eq!(why, GiveUp::WaitSpent);
         assert!(waits.iter().sum::<Duration>() <= LONG);
         assert!(waits.len() < 2000);

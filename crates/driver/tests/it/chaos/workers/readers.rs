@@ -61,7 +61,7 @@ impl Worker {
 
     /// Writes and reads in a container that is deleted and recreated now and then. As long
     /// as it is the same container, a read must see what was written.
-    pub(super) async fn visit_scratch(mut self) {
+    pub(super) async fn use_scratch_container(mut self) {
         for n in 1.. {
             let epoch = self.ledger.epoch.load(Ordering::SeqCst);
             let body = Bytes::from(format!(r#"{{"id":"1","customer":"{}","n":{n}}}"#, self.partition));
@@ -134,6 +134,6 @@ impl Worker {
             let problem = format!("went back from {floor} to {n}: {}", response.diagnostics);
             self.ledger.report(&name, problem);
         }
-        self.ledger.raise(&name, n);
+        self.ledger.raise_floor(&name, n);
     }
 }

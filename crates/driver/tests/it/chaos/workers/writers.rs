@@ -111,9 +111,9 @@ impl Worker {
     /// Deletes its document and creates it again. After a successful delete, the create
     /// must not be refused, and the other way round.
     pub(super) async fn cycle(mut self) {
-        let mut is_there = Some(true);
+        let mut exists = Some(true);
         while !self.is_stopped() {
-            is_there = match is_there {
+            exists = match exists {
                 Some(true) => self.delete_own().await,
                 Some(false) => self.create_own().await,
                 None => self.find_own().await,
@@ -207,7 +207,8 @@ impl Worker {
         }
     }
 
-    /// Where all regions take writes, the other worker's write may win later.
+    /// Records an acknowledged write of a document for which two workers compete. Where all
+    /// regions take writes, the other worker's write may win later, so nothing is recorded.
     fn acknowledge_contested(&self, id: &str, n: u64, result: &Result<Response, Error>) {
         if !self.is_multi_write {
             self.acknowledge(id, n, result);
@@ -216,7 +217,7 @@ impl Worker {
 
     fn acknowledge(&self, id: &str, n: u64, result: &Result<Response, Error>) {
         if result.is_ok() {
-            self.ledger.raise(&self.name(id), n);
+            self.ledger.raise_floor(&self.name(id), n);
         }
     }
 }
