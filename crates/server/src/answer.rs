@@ -22,37 +22,39 @@ pub(crate) struct Answer {
     pub(crate) positions: Vec<Position>,
     pub(crate) etag: Option<String>,
     /// Whether the `content-location` header is sent.
-    pub(crate) has_location: bool,
-    /// Further headers.
-    pub(crate) more: Vec<(HeaderName, HeaderValue)>,
+    pub(crate) has_content_location: bool,
+    /// The headers that no other field stands for.
+    pub(crate) extra_headers: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl Answer {
-    pub(crate) fn json(status: u16, body: &Value) -> Self {
+    pub(crate) fn json(status: impl Into<Status>, body: &Value) -> Self {
         Answer::text(status, json::to_text(body, Style::Point))
     }
 
-    pub(crate) fn text(status: u16, body: impl Into<Bytes>) -> Self {
+    pub(crate) fn text(status: impl Into<Status>, body: impl Into<Bytes>) -> Self {
         Answer {
-            status,
+            status: status.into().code,
             body: body.into(),
             charge: None,
             positions: Vec::new(),
             etag: None,
-            has_location: false,
-            more: Vec::new(),
+            has_content_location: false,
+            extra_headers: Vec::new(),
         }
     }
 
-    pub(crate) fn empty(status: u16) -> Self {
+    pub(crate) fn empty(status: impl Into<Status>) -> Self {
         Answer::text(status, Bytes::new())
     }
 
+    /// Sets the charge: the answer comes from the backend.
     pub(crate) fn charged(mut self, charge: f64) -> Self {
         self.charge = Some(charge);
         self
     }
 
+    /// Adds the position of a physical partition that took part.
     pub(crate) fn at(mut self, position: Position) -> Self {
         self.positions.push(position);
         self
@@ -63,28 +65,28 @@ impl Answer {
         self
     }
 
-    pub(crate) fn located(mut self) -> Self {
-        self.has_location = true;
+    pub(crate) fn with_content_location(mut self) -> Self {
+        self.has_content_location = true;
         self
     }
 
     /// Adds a header. A value that a header cannot hold is left out.
-    pub(crate) fn with(mut self, name: HeaderName, value: impl Into<String>) -> Self {
+    pub(crate) fn with_header(mut self, name: HeaderName, value: impl Into<String>) -> Self {
         if let Ok(value) = HeaderValue::from_maybe_shared(Bytes::from(value.into())) {
-            self.more.push((name, value));
+            self.extra_headers.push((name, value));
         }
         self
     }
 
-    pub(crate) fn with_static(mut self, name: HeaderName, value: &'static str) -> Self {
-        self.more.push((name, HeaderValue::from_static(value)));
+    pub(crate) fn with_static_header(mut self, name: HeaderName, value: &'static str) -> Self {
+        self.extra_headers.push((name, HeaderValue::from_static(value)));
         self
     }
 
-    /// Adds the headers that name the container.
-    pub(crate) fn in_container(self, database: &str, container: &Container) -> Self {
-        self.with(headers::ALT_CONTENT_PATH, format!("dbs/{database}/colls/{}", container.name))
-            .with(headers::CONTENT_PATH, container.rid_text.as_str())
+    /// Adds the headers with the names and the `_rid` of the container.
+    pub(crate) fn with_content_path(self, database: &str, container: &Container) -> Self {
+        self.with_header(headers::ALT_CONTENT_PATH, format!("dbs/{database}/colls/{}", container.name))
+            .with_header(headers::CONTENT_PATH, container.rid_text.as_str())
     }
 
     /// A feed with all its items.
@@ -94,27 +96,29 @@ impl Answer {
             (name, Value::Array(items.to_vec())),
             ("_count", (items.len() as u64).into()),
         ]);
-        Answer::json(status::OK.code, &body).with(headers::ITEM_COUNT, items.len().to_string())
+        Answer::json(status::OK, &body).with_header(headers::ITEM_COUNT, items.len().to_string())
     }
 
-    pub(crate) fn item(answer: ItemOutcome, is_minimal: bool) -> Self {
-        let body = if is_minimal { Bytes::new() } else { answer.body };
-        let mut made = Answer::text(answer.status, body).charged(answer.charge).at(answer.position);
-        made.etag = answer.etag;
-        let mut made = made.with_usage(answer.usage);
-        if let Some(lsn) = answer.item_lsn {
-            made = made.with(headers::ITEM_LSN, lsn.to_string());
+    /// The answer to an operation on one item. A minimal answer has no body.
+    pub(crate) fn item(outcome: ItemOutcome, is_minimal: bool) -> Self {
+        let body = if is_minimal { Bytes::new() } else { outcome.body };
+        let mut answer = Answer::text(outcome.status, body).charged(outcome.charge).at(outcome.position);
+        answer.etag = outcome.etag;
+        let answer = answer.with_usage(outcome.usage);
+        match outcome.item_lsn {
+            Some(lsn) => answer.with_header(headers::ITEM_LSN, lsn.to_string()),
+            None => answer,
         }
-        made
     }
 
+    /// Adds the headers with the container's quota and usage.
     pub(crate) fn with_usage(self, usage: Usage) -> Self {
         let kilobytes = usage.bytes / 1024;
-        self.with_static(
+        self.with_static_header(
             headers::RESOURCE_QUOTA,
             "documentSize=10240;documentsSize=10485760;documentsCount=-1;collectionSize=10485760;",
         )
-        .with(
+        .with_header(
             headers::RESOURCE_USAGE,
             format!(
                 "documentSize=0;documentsSize={kilobytes};documentsCount={};collectionSize={kilobytes};",
@@ -123,45 +127,50 @@ impl Answer {
         )
     }
 
-    /// The HTTP response.
-    pub(crate) fn render(self, activity: &str, location: impl FnOnce() -> String) -> Response<Bytes> {
+    /// The HTTP response. `location` is called for the `content-location` header.
+    pub(crate) fn render(self, activity_id: &str, location: impl FnOnce() -> String) -> Response<Bytes> {
         let mut response = Response::new(self.body);
         *response.status_mut() = status_code(self.status);
         let map = response.headers_mut();
         map.reserve(32);
-        common(map, activity);
+        insert_common_headers(map, activity_id);
         map.insert(headers::CACHE_CONTROL, HeaderValue::from_static("no-store, no-cache"));
         map.insert(headers::PRAGMA, HeaderValue::from_static("no-cache"));
-        // The service's backend sends these headers, its gateway does not.
+        // The backend of the service sends these headers; its gateway does not.
         if let Some(charge) = self.charge {
-            put(map, headers::REQUEST_CHARGE, charge::print(charge));
-            backend(map);
+            insert_owned(map, headers::REQUEST_CHARGE, charge::print(charge));
+            insert_backend_headers(map);
         }
-        positions(map, &self.positions);
+        insert_position_headers(map, &self.positions);
         if let Some(etag) = self.etag {
-            put(map, headers::ETAG, etag);
+            insert_owned(map, headers::ETAG, etag);
         }
-        if self.has_location {
-            put(map, headers::CONTENT_LOCATION, location());
+        if self.has_content_location {
+            insert_owned(map, headers::CONTENT_LOCATION, location());
         }
         if self.status == status::NO_CONTENT.code {
             // The service sends this header although HTTP does not ask for it.
             map.insert(headers::CONTENT_LENGTH, HeaderValue::from_static("0"));
         }
-        map.extend(self.more);
+        map.extend(self.extra_headers);
         response
     }
 }
 
-/// The HTTP response of a refusal. A refusal without a position gets `default`.
-pub(crate) fn render_refusal(refusal: &Refusal, activity: &str, default: Position) -> Response<Bytes> {
-    let body = error_body(refusal, activity);
+/// The HTTP response of a refusal. A refusal without a position gets
+/// `default_position`.
+pub(crate) fn render_refusal(
+    refusal: &Refusal,
+    activity_id: &str,
+    default_position: Position,
+) -> Response<Bytes> {
+    let body = error_body(refusal, activity_id);
     let mut response = Response::new(Bytes::from(json::to_text(&body, Style::Point)));
     *response.status_mut() = status_code(refusal.status);
     let map = response.headers_mut();
-    common(map, activity);
+    insert_common_headers(map, activity_id);
     if let Some(sub_status) = refusal.sub_status {
-        insert(map, headers::SUBSTATUS, &sub_status.to_string());
+        insert_text(map, headers::SUBSTATUS, &sub_status.to_string());
     }
     match refusal.layer {
         Layer::Gateway | Layer::GatewayErrors | Layer::QueryCompiler => {
@@ -171,17 +180,17 @@ pub(crate) fn render_refusal(refusal: &Refusal, activity: &str, default: Positio
         }
         Layer::Backend | Layer::BackendUncharged | Layer::QueryRuntime | Layer::Document => {
             if refusal.layer != Layer::BackendUncharged {
-                put(map, headers::REQUEST_CHARGE, charge::print(refusal.charge));
+                insert_owned(map, headers::REQUEST_CHARGE, charge::print(refusal.charge));
             }
-            backend(map);
+            insert_backend_headers(map);
             // A throttled request never reached a replica, so it has no position.
             if refusal.status != status::TOO_MANY_REQUESTS.code {
-                positions(map, &[refusal.position.clone().unwrap_or(default)]);
+                insert_position_headers(map, &[refusal.position.clone().unwrap_or(default_position)]);
             }
         }
     }
     if let Some(wait) = refusal.retry_after_ms {
-        insert(map, headers::RETRY_AFTER_MS, &wait.to_string());
+        insert_text(map, headers::RETRY_AFTER_MS, &wait.to_string());
     }
     response
 }
@@ -192,35 +201,35 @@ fn status_code(status: u16) -> StatusCode {
 
 /// Inserts an owned text as a header. A text that a header cannot hold is left
 /// out.
-fn put(map: &mut HeaderMap, name: HeaderName, value: String) {
+fn insert_owned(map: &mut HeaderMap, name: HeaderName, value: String) {
     if let Ok(value) = HeaderValue::from_maybe_shared(Bytes::from(value)) {
         map.insert(name, value);
     }
 }
 
-fn insert(map: &mut HeaderMap, name: HeaderName, value: &str) {
+fn insert_text(map: &mut HeaderMap, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         map.insert(name, value);
     }
 }
 
 /// The headers of every response.
-fn common(map: &mut HeaderMap, activity: &str) {
+fn insert_common_headers(map: &mut HeaderMap, activity_id: &str) {
     map.insert(headers::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     map.insert(headers::SERVER, HeaderValue::from_static("Perihelion"));
     map.insert(headers::GATEWAY_VERSION, HeaderValue::from_static("version=2.14.0"));
-    insert(map, headers::ACTIVITY_ID, activity);
+    insert_text(map, headers::ACTIVITY_ID, activity_id);
 }
 
 /// The headers of a response from the service's backend.
-fn backend(map: &mut HeaderMap) {
+fn insert_backend_headers(map: &mut HeaderMap) {
     map.insert(headers::SERVICE_VERSION, HeaderValue::from_static("version=2.14.0.0"));
     map.insert(headers::SCHEMA_VERSION, HeaderValue::from_static("1.21"));
     map.insert(headers::REQUEST_DURATION_MS, HeaderValue::from_static("0.1"));
 }
 
 /// The session token, LSN and range of the partitions that took part.
-fn positions(map: &mut HeaderMap, positions: &[Position]) {
+fn insert_position_headers(map: &mut HeaderMap, positions: &[Position]) {
     let Some(first) = positions.first() else { return };
     let lsn = positions.iter().map(|position| position.lsn).max().unwrap_or(0);
     let lsn = HeaderValue::from(lsn);
@@ -235,7 +244,7 @@ fn positions(map: &mut HeaderMap, positions: &[Position]) {
         }
         print_token(&mut tokens, position);
     }
-    put(map, headers::SESSION_TOKEN, tokens);
+    insert_owned(map, headers::SESSION_TOKEN, tokens);
 }
 
 /// The version of the set of regions. An account's regions never change here.
@@ -256,16 +265,16 @@ fn print_token(out: &mut String, position: &Position) {
     }
 }
 
-/// The error body, in the form of the service's layer that refuses.
-fn error_body(refusal: &Refusal, activity: &str) -> Value {
+/// The error body, in the form of the layer of the service that refuses.
+fn error_body(refusal: &Refusal, activity_id: &str) -> Value {
     let text = &refusal.message;
-    let tail = format!("ActivityId: {activity}, Microsoft.Azure.Documents.Common/2.14.0");
+    let tail = format!("ActivityId: {activity_id}, Microsoft.Azure.Documents.Common/2.14.0");
     let message = match refusal.layer {
         Layer::Gateway => format!("{text}\r\n{tail}"),
         Layer::GatewayErrors | Layer::Backend | Layer::BackendUncharged => {
             let errors = object([("Errors", Value::Array(vec![text.as_str().into()]))]);
             format!(
-                "Message: {}\r\nActivityId: {activity}, Request URI: /apps/perihelion, RequestStats: , SDK: Perihelion",
+                "Message: {}\r\nActivityId: {activity_id}, Request URI: /apps/perihelion, RequestStats: , SDK: Perihelion",
                 json::to_text(&errors, Style::Point)
             )
         }

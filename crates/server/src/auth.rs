@@ -45,13 +45,13 @@ impl Authenticator {
         let mut values = map.get_all(headers::AUTHORIZATION).iter();
         let (first, second) = (values.next(), values.next());
         let Some(header) = first.and_then(|value| value.to_str().ok()) else {
-            return Err(Refusal::gateway(status::UNAUTHORIZED.code, MISSING));
+            return Err(Refusal::gateway(status::UNAUTHORIZED, MISSING));
         };
         if second.is_some() {
-            return Err(Refusal::gateway(status::UNAUTHORIZED.code, WRONG));
+            return Err(Refusal::gateway(status::UNAUTHORIZED, WRONG));
         }
         let credentials = Credentials::parse(header)
-            .map_err(|error| Refusal::gateway(status::UNAUTHORIZED.code, error.to_string()))?;
+            .map_err(|error| Refusal::gateway(status::UNAUTHORIZED, error.to_string()))?;
         match credentials {
             Credentials::MasterKey { signature } => {
                 let date = signed_date(map, now)?;
@@ -60,15 +60,15 @@ impl Authenticator {
                 // matched.
                 let is_right =
                     self.keys.iter().fold(false, |seen, key| key.verify(&request, &signature) | seen);
-                if is_right { Ok(()) } else { Err(Refusal::gateway(status::UNAUTHORIZED.code, WRONG)) }
+                if is_right { Ok(()) } else { Err(Refusal::gateway(status::UNAUTHORIZED, WRONG)) }
             }
             Credentials::EntraId(_) if self.mode == AuthMode::Any => Ok(()),
             Credentials::EntraId(_) => Err(Refusal::gateway(
-                status::UNAUTHORIZED.code,
+                status::UNAUTHORIZED,
                 "Entra ID tokens are not checked by this server. Start it with --auth any to accept any of them.",
             )),
             Credentials::ResourceToken(_) => Err(Refusal::gateway(
-                status::UNAUTHORIZED.code,
+                status::UNAUTHORIZED,
                 "Resource tokens are not supported by this server; sign with its key.",
             )),
         }
@@ -82,20 +82,20 @@ fn signed_date(map: &HeaderMap, now: u64) -> Result<SignedDate<'_>, Refusal> {
         (None, Some(value)) => (SignedDate::HttpDate(value), value),
         (None, None) => {
             return Err(Refusal::gateway(
-                status::UNAUTHORIZED.code,
+                status::UNAUTHORIZED,
                 "The request has neither an x-ms-date nor a Date header.",
             ));
         }
     };
     let Some(seconds) = date::parse(value) else {
         return Err(Refusal::gateway(
-            status::UNAUTHORIZED.code,
+            status::UNAUTHORIZED,
             "The input date header is invalid format. Please pass in RFC 1123 style date format.",
         ));
     };
     if seconds.abs_diff(now) > SKEW_SECONDS_MAX {
         return Err(Refusal::gateway(
-            status::FORBIDDEN.code,
+            status::FORBIDDEN,
             "The authorization token is not valid at the current time: its date is more than 15 minutes off. Check the clocks of client and server.",
         ));
     }

@@ -72,7 +72,7 @@ impl Call {
         match self.header(&headers::SESSION_TOKEN) {
             None | Some("") => Ok(Vec::new()),
             Some(text) => session_token::parse(text).ok_or_else(|| {
-                Refusal::gateway(status::BAD_REQUEST.code, "The session token provided is invalid.")
+                Refusal::gateway(status::BAD_REQUEST, "The session token provided is invalid.")
             }),
         }
     }
@@ -87,7 +87,7 @@ impl Call {
                 .and_then(PartitionKey::from_header)
                 .map(|key| Some(key).filter(|key| !key.values.is_empty()))
                 .ok_or_else(|| {
-                    Refusal::gateway(status::BAD_REQUEST.code, "Partition key provided in the header is invalid: it must be a JSON array of scalars.")
+                    Refusal::gateway(status::BAD_REQUEST, "Partition key provided in the header is invalid: it must be a JSON array of scalars.")
                 }),
         }
     }
@@ -102,7 +102,7 @@ impl Call {
         let id = text.rsplit(',').next().unwrap_or(text).trim();
         let id: RangeId = id.parse().map_err(|_| {
             Refusal::gateway(
-                status::BAD_REQUEST.code,
+                status::BAD_REQUEST,
                 "The x-ms-documentdb-partitionkeyrangeid header is not a range id.",
             )
         })?;
@@ -116,7 +116,7 @@ impl Call {
             None => Ok(None),
             Some(text) => EffectiveKey::from_hex(text).map(Some).ok_or_else(|| {
                 Refusal::gateway(
-                    status::BAD_REQUEST.code,
+                    status::BAD_REQUEST,
                     "An effective partition key header is not hexadecimal text.",
                 )
             }),
@@ -148,7 +148,7 @@ impl Call {
                 Ok(-1) => Ok(usize::MAX),
                 Ok(rows) if rows > 0 => Ok(usize::try_from(rows).unwrap_or(usize::MAX)),
                 _ => Err(Refusal::gateway(
-                    status::BAD_REQUEST.code,
+                    status::BAD_REQUEST,
                     format!("The value '{text}' specified for the header 'x-ms-max-item-count' is invalid."),
                 )),
             },

@@ -42,7 +42,7 @@ impl Dispatcher {
         let regions = &self.services[0].account.regions;
         let topology = regions.topology();
         let region = match self.endpoint {
-            EndpointId::Global => topology.global(),
+            EndpointId::Global => topology.region_of_global_endpoint(),
             EndpointId::Region(region) => region,
         };
         let service = &self.services[region];
@@ -53,7 +53,7 @@ impl Dispatcher {
                 Outage::Drop => Err(Hangup::Unserved),
                 Outage::Refuse => Ok(service.refuse(&unavailable(), &service.account.activity_ids.next())),
                 Outage::Hang => {
-                    regions.back_online(region).await;
+                    regions.wait_until_online(region).await;
                     Err(Hangup::Unserved)
                 }
             },
@@ -96,7 +96,7 @@ async fn route(
 
 fn unavailable() -> Refusal {
     Refusal::new(
-        status::SERVICE_UNAVAILABLE.code,
+        status::SERVICE_UNAVAILABLE,
         Layer::Gateway,
         "Service is currently unavailable. Please retry after a while.",
     )

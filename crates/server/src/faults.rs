@@ -248,7 +248,7 @@ fn when(text: Option<&str>) -> Result<When, Refusal> {
 }
 
 fn bad(message: &str) -> Refusal {
-    Refusal::gateway(status::BAD_REQUEST.code, message)
+    Refusal::gateway(status::BAD_REQUEST, message)
 }
 
 /// A random number from 0 to 1: every `RandomState` has other keys.

@@ -116,7 +116,7 @@ async fn dispatch(
         (&Method::POST, "reset") => reset(service).await,
         _ => match regions::dispatch(&account.regions, method, name, &body).await {
             Some(outcome) => outcome,
-            None => Err(Refusal::gateway(status::NOT_FOUND.code, KNOWN)),
+            None => Err(Refusal::gateway(status::NOT_FOUND, KNOWN)),
         },
     }
 }
@@ -125,7 +125,7 @@ async fn split(service: &RegionService, body: &Object) -> Result<Value, Refusal>
     let text = |name: &str| {
         body.get(name)
             .and_then(Value::as_str)
-            .ok_or_else(|| Refusal::gateway(status::BAD_REQUEST.code, format!("'{name}' is missing.")))
+            .ok_or_else(|| Refusal::gateway(status::BAD_REQUEST, format!("'{name}' is missing.")))
     };
     let container = service
         .engine
@@ -135,13 +135,13 @@ async fn split(service: &RegionService, body: &Object) -> Result<Value, Refusal>
         .ok_or_else(Refusal::no_such_resource)?;
     let range = match body.get("range") {
         None => container.ranges.first().map_or(0, |range| range.id),
-        Some(Value::String(id)) => id
-            .parse()
-            .map_err(|_| Refusal::gateway(status::BAD_REQUEST.code, "'range' is not a range id."))?,
+        Some(Value::String(id)) => {
+            id.parse().map_err(|_| Refusal::gateway(status::BAD_REQUEST, "'range' is not a range id."))?
+        }
         Some(value) => value
             .as_i64()
             .and_then(|id| u32::try_from(id).ok())
-            .ok_or_else(|| Refusal::gateway(status::BAD_REQUEST.code, "'range' is not a range id."))?,
+            .ok_or_else(|| Refusal::gateway(status::BAD_REQUEST, "'range' is not a range id."))?,
     };
     let children = service.account.regions.split(&container, range).await?;
     Ok(object([("children", Value::Array(children.iter().map(|id| id.to_string().into()).collect()))]))
@@ -152,7 +152,7 @@ async fn reset(service: &RegionService) -> Result<Value, Refusal> {
     let names: Vec<String> = service.engine.catalog().databases.keys().cloned().collect();
     let regions = &service.account.regions;
     for name in names {
-        regions.change(move |lead| async move { lead.delete_database(&name).await }).await?;
+        regions.change_catalog(move |engine| async move { engine.delete_database(&name).await }).await?;
     }
     regions.maintain().await?;
     service.account.counters.clear();
@@ -180,10 +180,8 @@ fn is_local_authority(authority: &str) -> bool {
 fn parse(body: &[u8]) -> Result<Object, Refusal> {
     match json::parse(body) {
         Ok(Value::Object(object)) => Ok(object),
-        Ok(_) => Err(Refusal::gateway(status::BAD_REQUEST.code, "The body must be a JSON object.")),
-        Err(error) => {
-            Err(Refusal::gateway(status::BAD_REQUEST.code, format!("The body is not JSON: {error}.")))
-        }
+        Ok(_) => Err(Refusal::gateway(status::BAD_REQUEST, "The body must be a JSON object.")),
+        Err(error) => Err(Refusal::gateway(status::BAD_REQUEST, format!("The body is not JSON: {error}."))),
     }
 }
 

@@ -2,10 +2,11 @@
 //! of one region to the others, and the outages and delays that management sets.
 //!
 //! An account of one region has no replicators. The catalog (databases,
-//! containers, ranges, offers, scripts) belongs to the account: it changes in the
-//! first region, the *lead*, and the other regions adopt the change before the
-//! request is answered ([`Regions::change`]). No replicated write is applied
-//! meanwhile, so every region knows the container of a write that it applies.
+//! containers, ranges, offers, scripts) belongs to the account. It changes in the
+//! first region, the *catalog region*, and is copied to the other regions before
+//! the request is answered ([`Regions::change_catalog`]). No replicated write is
+//! applied meanwhile, so every region knows the container of a write that it
+//! applies.
 //!
 //! What always holds: the topology is one immutable value, published whole by
 //! [`Regions::update`]. An outage concerns clients, never the store or its
@@ -36,18 +37,18 @@ pub(crate) use write_region::CATCH_UP_TIMEOUT;
 
 use crate::error::StartError;
 
-/// The lead: the first region of the list.
-const LEAD: usize = 0;
+/// The region in which the catalog changes: the first of the list.
+const CATALOG_REGION: usize = 0;
 
-/// The lead's note with the name of the write region.
-const WRITE_REGION_NOTE: &str = "write-region";
+/// The stored value of the catalog region that names the write region.
+const WRITE_REGION_VALUE: &str = "write-region";
 
 /// How often maintenance searches for expired documents and full partitions.
 const MAINTENANCE_PAUSE: Duration = Duration::from_secs(1);
 
-/// How often closing yields to the scheduler for tasks that have released their
-/// lock to end. A task that still runs holds a request that outlived its grace
-/// period.
+/// How often closing yields to the scheduler, so that tasks that have released
+/// their lock can end. A task that still runs after that serves a request that has
+/// outlived its grace period.
 const CLOSE_YIELDS_MAX: usize = 1000;
 
 /// All regions of an account.
@@ -61,16 +62,16 @@ pub(crate) struct Regions {
     /// Held for reading while replicated writes are applied, for writing while
     /// the catalog changes.
     catalog: RwLock<()>,
-    /// Held while the write region changes: one change at a time.
+    /// Held while the write region changes, so that one change runs at a time.
     write_region_change: tokio::sync::Mutex<()>,
 }
 
 /// Replication from one region to another.
 #[derive(Default)]
 struct Link {
-    /// The last parcel that is applied.
+    /// The last outbox entry that is applied.
     applied: watch::Sender<u64>,
-    /// Since when the oldest write that is not applied waits.
+    /// The time at which the oldest write that is not applied was seen.
     waiting_since: Mutex<Option<Instant>>,
 }
 
@@ -85,7 +86,8 @@ impl Link {
 }
 
 impl Regions {
-    /// Brings all regions to the catalog of the lead and gives each its role.
+    /// Copies the catalog of the catalog region to the others and gives each region
+    /// its role.
     pub(crate) async fn open(
         names: RegionNames,
         engines: Vec<Arc<Engine>>,
@@ -93,11 +95,11 @@ impl Regions {
         delay: Duration,
     ) -> Result<Arc<Regions>, StartError> {
         if engines.len() > 1 {
-            layout::claim(&engines, &names).await?;
+            layout::check_owners(&engines, &names).await?;
         }
-        let lead = &engines[LEAD];
-        let write_region = lead.named_value(WRITE_REGION_NOTE).map_err(StartError::refused)?;
-        let write_region = write_region.and_then(|name| names.find(&name)).unwrap_or(LEAD);
+        let write_region =
+            engines[CATALOG_REGION].named_value(WRITE_REGION_VALUE).map_err(StartError::refused)?;
+        let write_region = write_region.and_then(|name| names.find(&name)).unwrap_or(CATALOG_REGION);
         let topology = Topology::new(names.len(), write_region, is_multi_write, delay);
         let mut links = Vec::new();
         for from in 0..engines.len() {
@@ -116,7 +118,7 @@ impl Regions {
             catalog: RwLock::new(()),
             write_region_change: tokio::sync::Mutex::new(()),
         });
-        regions.adopt().await.map_err(StartError::refused)?;
+        regions.copy_catalog().await.map_err(StartError::refused)?;
         regions.assign_roles().await.map_err(StartError::refused)?;
         Ok(regions)
     }
@@ -177,16 +179,15 @@ impl Regions {
     }
 
     /// Returns when a region has no outage.
-    pub(crate) async fn back_online(&self, region: usize) {
+    pub(crate) async fn wait_until_online(&self, region: usize) {
         // The sender lives as long as `self`, so only the end of the outage ends
         // the wait.
         let _ = self.topology.subscribe().wait_for(|topology| topology.outage(region).is_none()).await;
     }
 
-    /// Changes the catalog in every region before it returns. It runs to its end
-    /// also when the caller is dropped: the lead's catalog must not stay ahead of
-    /// the others'.
-    pub(crate) async fn change<T, F>(
+    /// Changes the catalog in every region before it returns. The change runs to its
+    /// end even if the caller is dropped, so that all regions have the same catalog.
+    pub(crate) async fn change_catalog<T, F>(
         self: &Arc<Self>,
         change: impl FnOnce(Arc<Engine>) -> F + Send + 'static,
     ) -> Result<T, Refusal>
@@ -195,24 +196,23 @@ impl Regions {
         F: Future<Output = Result<T, Refusal>> + Send + 'static,
     {
         if self.engines.len() == 1 {
-            return change(Arc::clone(&self.engines[LEAD])).await;
+            return change(Arc::clone(&self.engines[CATALOG_REGION])).await;
         }
         let regions = Arc::clone(self);
         let change: Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send>> = Box::pin(async move {
-            let _held = regions.catalog.write().await;
-            let outcome = change(Arc::clone(&regions.engines[LEAD])).await;
-            regions.adopt().await?;
+            let _guard = regions.catalog.write().await;
+            let outcome = change(Arc::clone(&regions.engines[CATALOG_REGION])).await;
+            regions.copy_catalog().await?;
             outcome
         });
-        let changed = tokio::spawn(change);
         // The task ends early only with the runtime.
-        changed.await.unwrap_or_else(|_| Err(Refusal::stopping()))
+        tokio::spawn(change).await.unwrap_or_else(|_| Err(Refusal::stopping()))
     }
 
-    /// Copies the lead's catalog to the other regions.
-    async fn adopt(&self) -> Result<(), Refusal> {
-        for engine in &self.engines[LEAD + 1..] {
-            engine.copy_catalog_from(&self.engines[LEAD]).await?;
+    /// Copies the catalog of the catalog region to the other regions.
+    async fn copy_catalog(&self) -> Result<(), Refusal> {
+        for engine in &self.engines[CATALOG_REGION + 1..] {
+            engine.copy_catalog_from(&self.engines[CATALOG_REGION]).await?;
         }
         Ok(())
     }
@@ -223,7 +223,7 @@ impl Regions {
         range: RangeId,
     ) -> Result<[RangeId; 2], Refusal> {
         let container = Arc::clone(container);
-        self.change(move |lead| async move { lead.split(&container, range).await }).await
+        self.change_catalog(move |engine| async move { engine.split(&container, range).await }).await
     }
 
     /// Runs the maintenance of every region now.
@@ -240,17 +240,18 @@ impl Regions {
         if self.engines.len() == 1 {
             return Ok(());
         }
-        if region == LEAD {
+        if region == CATALOG_REGION {
             self.split_oversized().await;
         }
         let others = self.links[region].iter().enumerate().filter(|(to, _)| *to != region);
-        let everywhere = others.map(|(_, link)| *link.applied.borrow()).min().unwrap_or(0);
-        while engine.trim_outbox(everywhere).await? < everywhere {}
+        let applied_everywhere = others.map(|(_, link)| *link.applied.borrow()).min().unwrap_or(0);
+        // A call removes a limited number of entries.
+        while engine.trim_outbox(applied_everywhere).await? < applied_everywhere {}
         Ok(())
     }
 
     async fn split_oversized(self: &Arc<Self>) {
-        for (container, range) in self.engines[LEAD].oversized_partitions() {
+        for (container, range) in self.engines[CATALOG_REGION].oversized_partitions() {
             // A single hot key cannot be split further.
             if let Err(refusal) = self.split(&container, range).await {
                 tracing::warn!(container = %container.name, range, %refusal.message, "cannot split a physical partition that is too large");
@@ -269,14 +270,14 @@ impl Regions {
         Ok(())
     }
 
-    /// Closes the stores once no other task holds them.
+    /// Closes the stores once no other task uses them.
     pub(crate) async fn close(mut self: Arc<Self>) {
         // A running change of the write region or of the catalog ends first.
         drop((self.write_region_change.lock().await, self.catalog.write().await));
         for _ in 0..CLOSE_YIELDS_MAX {
             match Arc::try_unwrap(self) {
                 Ok(regions) => return regions.close_engines(),
-                Err(held) => self = held,
+                Err(still_shared) => self = still_shared,
             }
             tokio::task::yield_now().await;
         }

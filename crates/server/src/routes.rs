@@ -64,18 +64,7 @@ pub(crate) struct Account {
 impl RegionService {
     /// Changes the catalog in all regions. Only the write region takes such a
     /// request, also when all regions take writes of documents.
-    async fn change<T, F>(&self, change: impl FnOnce(Arc<Engine>) -> F + Send + 'static) -> Result<T, Refusal>
-    where
-        T: Send + 'static,
-        F: Future<Output = Result<T, Refusal>> + Send + 'static,
-    {
-        if self.account.regions.topology().write_region != self.region {
-            return Err(Refusal::write_forbidden());
-        }
-        self.change_anywhere(change).await
-    }
-
-    async fn change_anywhere<T, F>(
+    async fn change_catalog<T, F>(
         &self,
         change: impl FnOnce(Arc<Engine>) -> F + Send + 'static,
     ) -> Result<T, Refusal>
@@ -83,7 +72,22 @@ impl RegionService {
         T: Send + 'static,
         F: Future<Output = Result<T, Refusal>> + Send + 'static,
     {
-        self.account.regions.change(change).await
+        if self.account.regions.topology().write_region != self.region {
+            return Err(Refusal::write_forbidden());
+        }
+        self.change_catalog_from_any_region(change).await
+    }
+
+    /// Changes the catalog in all regions. Every region takes such a request.
+    async fn change_catalog_from_any_region<T, F>(
+        &self,
+        change: impl FnOnce(Arc<Engine>) -> F + Send + 'static,
+    ) -> Result<T, Refusal>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Refusal>> + Send + 'static,
+    {
+        self.account.regions.change_catalog(change).await
     }
 
     /// Answers one request of the data plane.
@@ -92,7 +96,7 @@ impl RegionService {
         request: Request<Bytes>,
         scheme: Scheme,
     ) -> Result<Response<Bytes>, Hangup> {
-        let activity = self.account.activity_ids.next();
+        let activity_id = self.account.activity_ids.next();
         let (parts, body) = request.into_parts();
         let path = parts.uri.path().to_owned();
         let mut headers = parts.headers;
@@ -104,7 +108,7 @@ impl RegionService {
             headers.insert(headers::HOST, host);
         }
         let authenticated = path::parse(&path)
-            .map_err(|_| Refusal::gateway(status::BAD_REQUEST.code, BadPath::MESSAGE))
+            .map_err(|_| Refusal::gateway(status::BAD_REQUEST, BadPath::MESSAGE))
             .and_then(|resource| {
                 let now = self.engine.clock().seconds();
                 self.account.authenticator.check(&parts.method, &path, &resource, &headers, now)?;
@@ -112,14 +116,14 @@ impl RegionService {
             });
         let resource = match authenticated {
             Ok(resource) => resource,
-            Err(refusal) => return Ok(self.refuse(&refusal, &activity)),
+            Err(refusal) => return Ok(self.refuse(&refusal, &activity_id)),
         };
         let call = Call { method: parts.method, path, resource, headers, body, scheme };
-        self.run(&call, &activity).await
+        self.run(&call, &activity_id).await
     }
 
     /// Serves an authenticated request, with the faults that rules inject.
-    async fn run(&self, call: &Call, activity: &str) -> Result<Response<Bytes>, Hangup> {
+    async fn run(&self, call: &Call, activity_id: &str) -> Result<Response<Bytes>, Hangup> {
         let operation = Operation::of(call);
         self.account.pause.wait().await;
         let fault = self.account.faults.pick(operation, call.resource.container(), self.region);
@@ -128,7 +132,7 @@ impl RegionService {
             if let Some(outcome) = fault.instead_of_serving() {
                 return outcome.map(|refusal| {
                     self.account.counters.count(self.region, operation, refusal.status, refusal.charge);
-                    self.refuse_call(call, &refusal, activity)
+                    self.refuse_call(call, &refusal, activity_id)
                 });
             }
         }
@@ -139,31 +143,30 @@ impl RegionService {
         };
         self.account.counters.count(self.region, operation, status, charge);
         if let Some(outcome) = fault.and_then(|fault| fault.after_serving()) {
-            return outcome.map(|refusal| self.refuse_call(call, &refusal, activity));
+            return outcome.map(|refusal| self.refuse_call(call, &refusal, activity_id));
         }
         Ok(match outcome {
-            Ok(answer) => {
-                answer.render(activity, || format!("{}{}", call.endpoint(), call.path.trim_end_matches('/')))
-            }
-            Err(refusal) => self.refuse_call(call, &refusal, activity),
+            Ok(answer) => answer
+                .render(activity_id, || format!("{}{}", call.endpoint(), call.path.trim_end_matches('/'))),
+            Err(refusal) => self.refuse_call(call, &refusal, activity_id),
         })
     }
 
     /// The response to a refused request whose resource is not known.
-    pub(crate) fn refuse(&self, refusal: &Refusal, activity: &str) -> Response<Bytes> {
-        render_refusal(refusal, activity, databases::position(self))
+    pub(crate) fn refuse(&self, refusal: &Refusal, activity_id: &str) -> Response<Bytes> {
+        render_refusal(refusal, activity_id, databases::position(self))
     }
 
     /// The response to a refused request whose resource is known. Clients store
     /// the session token under the container that they asked for, so the token
     /// must be of that container: the account's LSN there would be a token from
     /// the future.
-    fn refuse_call(&self, call: &Call, refusal: &Refusal, activity: &str) -> Response<Bytes> {
+    fn refuse_call(&self, call: &Call, refusal: &Refusal, activity_id: &str) -> Response<Bytes> {
         let catalog = self.engine.catalog();
         let container =
             call.resource.container().and_then(|(database, name)| catalog.container(database, name));
         let position = container.and_then(|container| containers::position_in(self, container).ok());
-        render_refusal(refusal, activity, position.unwrap_or_else(|| databases::position(self)))
+        render_refusal(refusal, activity_id, position.unwrap_or_else(|| databases::position(self)))
     }
 
     async fn serve(&self, call: &Call) -> Result<Answer, Refusal> {
@@ -237,18 +240,18 @@ impl RegionService {
 }
 
 /// The refusal of a verb that the resource does not have.
-fn wrong_method(method: &Method) -> Refusal {
+fn method_not_allowed(method: &Method) -> Refusal {
     let mut name = method.as_str().to_ascii_lowercase();
     if let Some(first) = name.get_mut(..1) {
         first.make_ascii_uppercase();
     }
-    Refusal::gateway(status::METHOD_NOT_ALLOWED.code, format!("RequestHandler.{name}"))
+    Refusal::gateway(status::METHOD_NOT_ALLOWED, format!("RequestHandler.{name}"))
 }
 
 /// The refusal of a feature that the service has and this server does not.
 fn unsupported(what: &str) -> Refusal {
     Refusal::gateway(
-        status::BAD_REQUEST.code,
+        status::BAD_REQUEST,
         format!("{what} are not supported by this server. COMPAT.md lists the supported features."),
     )
 }
@@ -279,14 +282,14 @@ fn check_consistency(call: &Call) -> Result<(), Refusal> {
             if ["strong", "boundedstaleness"].iter().any(|known| level.eq_ignore_ascii_case(known)) =>
         {
             Err(Refusal::gateway(
-                status::BAD_REQUEST.code,
+                status::BAD_REQUEST,
                 format!(
                     "ConsistencyLevel {level} specified in the request is invalid when service is configured with consistency level Session. Ensure the request consistency level is not stronger than the service consistency level."
                 ),
             ))
         }
         Some(level) => Err(Refusal::gateway(
-            status::BAD_REQUEST.code,
+            status::BAD_REQUEST,
             format!("The value '{level}' of x-ms-consistency-level is unknown."),
         )),
     }

@@ -56,7 +56,7 @@ fn offline(regions: &Regions, body: &Object) -> Result<(), Refusal> {
     };
     let mode = mode.ok_or_else(|| {
         let known: Vec<&str> = Outage::ALL.iter().map(|(_, name)| *name).collect();
-        Refusal::gateway(status::BAD_REQUEST.code, format!("'mode' must be one of {}.", known.join(", ")))
+        Refusal::gateway(status::BAD_REQUEST, format!("'mode' must be one of {}.", known.join(", ")))
     })?;
     regions.set_outage(named_region(regions, body)?, Some(mode));
     Ok(())
@@ -64,7 +64,7 @@ fn offline(regions: &Regions, body: &Object) -> Result<(), Refusal> {
 
 fn delay(regions: &Regions, body: &Object) -> Result<(), Refusal> {
     let delay = milliseconds(body, "milliseconds", DELAY_MS_MAX)?
-        .ok_or_else(|| Refusal::gateway(status::BAD_REQUEST.code, "'milliseconds' is missing."))?;
+        .ok_or_else(|| Refusal::gateway(status::BAD_REQUEST, "'milliseconds' is missing."))?;
     for region in named_regions(regions, body)? {
         regions.set_delay(region, delay);
     }
@@ -79,17 +79,17 @@ fn milliseconds(body: &Object, name: &str, most: u64) -> Result<Option<Duration>
     let Some(value) = body.get(name) else { return Ok(None) };
     let value = value.as_i64().and_then(|value| u64::try_from(value).ok()).filter(|value| *value <= most);
     let bad =
-        || Refusal::gateway(status::BAD_REQUEST.code, format!("'{name}' must be a number from 0 to {most}."));
+        || Refusal::gateway(status::BAD_REQUEST, format!("'{name}' must be a number from 0 to {most}."));
     Ok(Some(Duration::from_millis(value.ok_or_else(bad)?)))
 }
 
 /// The region that a request names.
 fn named_region(regions: &Regions, body: &Object) -> Result<usize, Refusal> {
-    let missing = || Refusal::gateway(status::BAD_REQUEST.code, "'region' is missing.");
+    let missing = || Refusal::gateway(status::BAD_REQUEST, "'region' is missing.");
     let name = body.get("region").and_then(Value::as_str).ok_or_else(missing)?;
     let unknown = || {
         Refusal::gateway(
-            status::BAD_REQUEST.code,
+            status::BAD_REQUEST,
             format!("'{name}' is not a region. The regions are {}.", regions.names),
         )
     };

@@ -1,49 +1,52 @@
-//! `DelayQueue`: remembers when each write of an outbox was seen, so that
-//! replication is late by exactly its delay at any rate of writes.
+//! `DelayQueue`: the times at which the entries of an outbox were seen, so that
+//! each entry is replicated exactly after its delay, at any rate of writes.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The most entries. A full queue merges the newest ones: those writes arrive a
-/// little later than they should.
-const ENTRIES_MAX: usize = 1024;
+/// The most times that are stored. A full queue merges the newest two: those writes
+/// are replicated a little later than they should be.
+const TIMES_MAX: usize = 1024;
 
-/// When the parcels of an outbox were seen, oldest first.
+/// The entries of an outbox that wait for their delay.
 #[derive(Debug, Default)]
 pub(super) struct DelayQueue {
-    seen: VecDeque<(u64, Instant)>,
-    due: u64,
+    /// An outbox entry, and when it was seen first; oldest first. It stands for
+    /// the entries before it too.
+    waiting: VecDeque<(u64, Instant)>,
+    /// The last entry that has waited long enough.
+    last_due: u64,
 }
 
 impl DelayQueue {
-    /// Records that all parcels up to `written` exist at `now`.
-    pub(super) fn push(&mut self, written: u64, now: Instant) {
-        let newest = self.seen.back().map_or(self.due, |(written, _)| *written);
-        if written <= newest {
+    /// Records that all entries up to `last` exist at `now`.
+    pub(super) fn push(&mut self, last: u64, now: Instant) {
+        let newest = self.waiting.back().map_or(self.last_due, |(entry, _)| *entry);
+        if last <= newest {
             return;
         }
-        if self.seen.len() >= ENTRIES_MAX {
-            self.seen.pop_back();
+        if self.waiting.len() >= TIMES_MAX {
+            self.waiting.pop_back();
         }
-        self.seen.push_back((written, now));
+        self.waiting.push_back((last, now));
     }
 
-    /// The last parcel that has waited for `delay`.
+    /// The last entry that has waited for `delay`.
     pub(super) fn due(&mut self, now: Instant, delay: Duration) -> u64 {
-        while let Some((written, seen)) = self.seen.front()
-            && *seen + delay <= now
+        while let Some((entry, seen_at)) = self.waiting.front()
+            && *seen_at + delay <= now
         {
-            self.due = *written;
-            self.seen.pop_front();
+            self.last_due = *entry;
+            self.waiting.pop_front();
         }
-        self.due
+        self.last_due
     }
 
-    /// When the oldest parcel that still waits was seen.
-    pub(super) fn oldest(&self) -> Option<Instant> {
-        self.seen.front().map(|(_, seen)| *seen)
+    /// When the oldest entry that still waits was seen.
+    pub(super) fn oldest_seen_at(&self) -> Option<Instant> {
+        self.waiting.front().map(|(_, seen_at)| *seen_at)
     }
 }
 
@@ -62,21 +65,21 @@ mod tests {
         queue.push(3, at(20));
         queue.push(5, at(30));
         assert_eq!(queue.due(at(49), DELAY), 0);
-        assert_eq!(queue.oldest(), Some(at(0)));
+        assert_eq!(queue.oldest_seen_at(), Some(at(0)));
         assert_eq!(queue.due(at(50), DELAY), 3);
         assert_eq!(queue.due(at(79), DELAY), 3);
         assert_eq!(queue.due(at(79), Duration::ZERO), 5);
-        assert_eq!(queue.oldest(), None);
+        assert_eq!(queue.oldest_seen_at(), None);
     }
 
     #[test]
     fn the_queue_is_bounded_and_loses_no_write() {
         let begun = Instant::now();
         let mut queue = DelayQueue::default();
-        for written in 1..=3 * ENTRIES_MAX as u64 {
-            queue.push(written, begun);
+        for entry in 1..=3 * TIMES_MAX as u64 {
+            queue.push(entry, begun);
         }
-        assert_eq!(queue.seen.len(), ENTRIES_MAX);
-        assert_eq!(queue.due(begun, Duration::ZERO), 3 * ENTRIES_MAX as u64);
+        assert_eq!(queue.waiting.len(), TIMES_MAX);
+        assert_eq!(queue.due(begun, Duration::ZERO), 3 * TIMES_MAX as u64);
     }
 }

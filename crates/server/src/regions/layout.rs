@@ -22,7 +22,7 @@ pub(crate) fn open_engines(
     options: &EngineOptions,
 ) -> Result<Vec<Arc<Engine>>, StartError> {
     if let Some(directory) = data {
-        check(directory, names)?;
+        check_list(directory, names)?;
     }
     let regions = names.len();
     let mut engines = Vec::with_capacity(regions);
@@ -43,29 +43,30 @@ fn open(directory: &Path, options: EngineOptions) -> Result<Engine, perihelion_e
     DiskStore::open(directory).and_then(|store| Engine::open(store, options))
 }
 
-/// The note of each store that names its region.
-const OWNER_NOTE: &str = "region";
+/// The stored value that names the region of a store.
+const OWNER_VALUE: &str = "region";
 
-/// Checks that each store belongs to its region, and marks new stores. The list
-/// file alone would not notice a store that was copied or moved.
-pub(super) async fn claim(engines: &[Arc<Engine>], names: &RegionNames) -> Result<(), StartError> {
+/// Checks that each store belongs to its region, and writes the region's name into
+/// new stores. The list file alone does not reveal a store that was copied or moved.
+pub(super) async fn check_owners(engines: &[Arc<Engine>], names: &RegionNames) -> Result<(), StartError> {
     for (region, engine) in engines.iter().enumerate() {
         let owner = format!("{} of {names}", names.name(region));
-        match engine.named_value(OWNER_NOTE).map_err(StartError::refused)? {
+        match engine.named_value(OWNER_VALUE).map_err(StartError::refused)? {
             Some(found) if found == owner => {}
             Some(found) => return Err(StartError::wrong_store(names.name(region), &found)),
-            None => engine.set_named_value(OWNER_NOTE, &owner).await.map_err(StartError::refused)?,
+            None => engine.set_named_value(OWNER_VALUE, &owner).await.map_err(StartError::refused)?,
         }
     }
     Ok(())
 }
 
-/// Checks that a directory belongs to these regions, and marks a new one.
-fn check(directory: &Path, names: &RegionNames) -> Result<(), StartError> {
+/// Checks that a directory belongs to these regions, and writes the list of regions
+/// into a new directory.
+fn check_list(directory: &Path, names: &RegionNames) -> Result<(), StartError> {
     let list = directory.join(LIST_FILE);
     let found = match std::fs::read_to_string(&list) {
         Ok(text) => Some(text.trim().to_owned()),
-        // When the path is a file, creating the directory reports it.
+        // When the directory's path is a file, `create_dir_all` below reports that.
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => None,
         Err(error) => return Err(StartError::directory(&list, &error)),
     };

@@ -5,14 +5,14 @@ use std::fmt;
 
 use perihelion_engine::REGIONS_MAX;
 
-/// The default: an account of one region.
-const ONLY: &str = "West US";
+/// The name of the region of an account that names none.
+const DEFAULT_REGION: &str = "West US";
 
 /// The longest label of a host name.
 const NAME_BYTES_MAX: usize = 63;
 
 /// Slugs with another meaning in host names or directories.
-const RESERVED: [&str; 2] = ["account", "tls"];
+const RESERVED_SLUGS: [&str; 2] = ["account", "tls"];
 
 /// The names of an account's regions. The first one is the first write region.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl std::error::Error for BadRegions {}
 
 impl Default for RegionNames {
     fn default() -> Self {
-        RegionNames(vec![ONLY.to_owned()])
+        RegionNames(vec![DEFAULT_REGION.to_owned()])
     }
 }
 
@@ -49,7 +49,7 @@ impl RegionNames {
         for (index, name) in names.iter().enumerate() {
             let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b' ' || byte == b'-';
             let is_name = name.bytes().all(is_plain) && name.bytes().any(|byte| byte.is_ascii_alphanumeric());
-            if !is_name || name.len() > NAME_BYTES_MAX || RESERVED.contains(&slug(name).as_str()) {
+            if !is_name || name.len() > NAME_BYTES_MAX || RESERVED_SLUGS.contains(&slug(name).as_str()) {
                 return Err(BadRegions(format!(
                     "`{name}` is not a region name: use letters, digits, spaces and hyphens, as in \"West US\""
                 )));

@@ -25,11 +25,12 @@ pub(super) async fn replicate(regions: Arc<Regions>, from: usize, to: usize) {
     };
     let mut queue = DelayQueue::default();
     loop {
-        // Marked as seen before acting, so that a change meanwhile wakes the task.
-        let last = *written.borrow_and_update();
+        // The changes are marked as seen before the task acts on them, so that a later
+        // change wakes it.
+        let last_entry = *written.borrow_and_update();
         let delay = topology.borrow_and_update().delay(from, to);
         arrivals.mark_unchanged();
-        queue.push(last, Instant::now());
+        queue.push(last_entry, Instant::now());
         let applied = *link.applied.borrow();
         let due = delay.map_or(applied, |delay| queue.due(Instant::now(), delay));
         let mut is_blocked = false;
@@ -49,22 +50,26 @@ pub(super) async fn replicate(regions: Arc<Regions>, from: usize, to: usize) {
                 }
             }
         }
-        let is_behind = *link.applied.borrow() < last;
-        link.set_waiting_since(if is_behind { queue.oldest().or(link.waiting_since()) } else { None });
-        let next = delay.zip(queue.oldest()).map(|(delay, oldest)| oldest + delay);
+        let is_behind = *link.applied.borrow() < last_entry;
+        link.set_waiting_since(if is_behind {
+            queue.oldest_seen_at().or(link.waiting_since())
+        } else {
+            None
+        });
+        let next_due_at = delay.zip(queue.oldest_seen_at()).map(|(delay, oldest)| oldest + delay);
         // Every branch leads to the next round. The senders live as long as `regions`.
         tokio::select! {
             _ = written.changed() => {}
             _ = topology.changed() => {}
             _ = arrivals.changed(), if is_blocked => {}
-            () = sleep_until(next) => {}
+            () = sleep_until(next_due_at) => {}
         }
     }
 }
 
 /// Applies one page of the outbox. The catalog does not change meanwhile.
 async fn apply(regions: &Regions, from: usize, to: usize, after: u64, due: u64) -> Result<Applied, Refusal> {
-    let _held = regions.catalog.read().await;
+    let _guard = regions.catalog.read().await;
     let entries = regions.engines[from].outbox(after, due)?;
     regions.engines[to].apply(RegionId(from as u8), entries).await
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-/// How a region in an outage treats its clients.
+/// How a region treats its clients during an outage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outage {
     /// Requests are dropped without a response.
@@ -30,13 +30,13 @@ impl Outage {
 /// The state of all regions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Topology {
-    /// The region that takes writes. When all do, the region that takes changes
-    /// of the catalog and answers at the account's endpoint.
+    /// The region that takes writes, takes changes of the catalog and answers at the
+    /// account's endpoint. With multi-write, all regions take writes of documents.
     pub(crate) write_region: usize,
     pub(crate) is_multi_write: bool,
     pub(super) regions: Vec<RegionTopology>,
-    /// The region that is about to become the write region: writes reach it
-    /// without delay.
+    /// The region that is about to become the write region. Writes of other regions
+    /// reach it without delay.
     pub(super) catching_up: Option<usize>,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct RegionTopology {
     pub(super) outage: Option<Outage>,
     /// Replication from and to this region is stopped.
     pub(super) is_cut: bool,
-    /// How long writes of other regions take to reach this one.
+    /// How long writes of other regions take to reach this region.
     pub(super) delay: Duration,
 }
 
@@ -62,7 +62,7 @@ impl Topology {
 
     /// The region that answers at the account's own endpoint: the write region,
     /// or during its outage the first region without one.
-    pub(crate) fn global(&self) -> usize {
+    pub(crate) fn region_of_global_endpoint(&self) -> usize {
         let is_online = |region: &usize| self.outage(*region).is_none();
         self.in_order().find(is_online).unwrap_or(self.write_region)
     }
@@ -101,13 +101,13 @@ mod tests {
     #[test]
     fn the_accounts_endpoint_leads_to_the_write_region_unless_it_has_an_outage() {
         let mut topology = Topology::new(3, 1, false, DELAY);
-        assert_eq!(topology.global(), 1);
+        assert_eq!(topology.region_of_global_endpoint(), 1);
         topology.regions[1].outage = Some(Outage::Drop);
-        assert_eq!(topology.global(), 0);
+        assert_eq!(topology.region_of_global_endpoint(), 0);
         topology.regions[0].outage = Some(Outage::Refuse);
-        assert_eq!(topology.global(), 2);
+        assert_eq!(topology.region_of_global_endpoint(), 2);
         topology.regions[2].outage = Some(Outage::Hang);
-        assert_eq!(topology.global(), 1);
+        assert_eq!(topology.region_of_global_endpoint(), 1);
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! Changing the write region. Writes stop in the old one, the new one catches up
-//! with all other regions, and only then takes writes. So no acknowledged write
-//! is lost, and no two regions take writes at the same time.
+//! Changes the write region. Writes stop in the old write region, the new one
+//! catches up with all other regions, and only then takes writes. So no
+//! acknowledged write is lost, and no two regions take writes at the same time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,50 +8,51 @@ use std::time::Duration;
 use perihelion_engine::{Refusal, Role};
 use perihelion_wire::status;
 
-use super::{LEAD, Regions, WRITE_REGION_NOTE, role};
+use super::{CATALOG_REGION, Regions, WRITE_REGION_VALUE, role};
 
 /// How long the new write region may take to catch up, by default.
 pub(crate) const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A region that neither takes writes nor expires documents.
+/// The role of a region that neither takes writes nor expires documents.
 const READ_ONLY: Role = Role { accepts_writes: false, removes_expired: false };
 
 impl Regions {
-    /// Changes the write region; a failure leaves everything as before. It runs to
-    /// its end also when the caller is dropped.
+    /// Changes the write region. After a failure the old write region takes writes
+    /// again. The change runs to its end even if the caller is dropped.
     pub(crate) async fn change_write_region(
         self: &Arc<Self>,
         to: usize,
         timeout: Duration,
     ) -> Result<(), Refusal> {
         let regions = Arc::clone(self);
-        let changed = tokio::spawn(async move {
+        let change = tokio::spawn(async move {
             let _guard = regions.write_region_change.lock().await;
-            regions.change_write_region_alone(to, timeout).await
+            regions.change_write_region_exclusively(to, timeout).await
         });
-        changed.await.unwrap_or_else(|_| Err(Refusal::stopping()))
+        change.await.unwrap_or_else(|_| Err(Refusal::stopping()))
     }
 
-    async fn change_write_region_alone(&self, to: usize, timeout: Duration) -> Result<(), Refusal> {
+    async fn change_write_region_exclusively(&self, to: usize, timeout: Duration) -> Result<(), Refusal> {
         let topology = self.topology();
         let from = topology.write_region;
         if from == to {
             return Ok(());
         }
         if topology.outage(to).is_some() {
-            return Err(self.cannot(to, "it is offline; bring it online first"));
+            return Err(self.cannot_move(to, "it is offline; bring it online first"));
         }
         if !topology.is_multi_write {
             self.engines[from].set_role(READ_ONLY).await?;
             self.update(|topology| topology.catching_up = Some(to));
-            let caught_up = self.caught_up(to, timeout).await;
+            let caught_up = self.wait_until_caught_up(to, timeout).await;
             self.update(|topology| topology.catching_up = None);
             if let Err(refusal) = caught_up {
                 self.engines[from].set_role(role(&topology, from)).await?;
                 return Err(refusal);
             }
         }
-        if let Err(refusal) = self.engines[LEAD].set_named_value(WRITE_REGION_NOTE, self.names.name(to)).await
+        if let Err(refusal) =
+            self.engines[CATALOG_REGION].set_named_value(WRITE_REGION_VALUE, self.names.name(to)).await
         {
             self.engines[from].set_role(role(&topology, from)).await?;
             return Err(refusal);
@@ -60,39 +61,40 @@ impl Regions {
         self.assign_roles().await
     }
 
-    /// Returns when a region has applied all writes of all others, which must not
-    /// take new writes meanwhile.
-    async fn caught_up(&self, to: usize, timeout: Duration) -> Result<(), Refusal> {
+    /// Returns when a region has applied all writes of all other regions. The other
+    /// regions must not take new writes meanwhile.
+    async fn wait_until_caught_up(&self, to: usize, timeout: Duration) -> Result<(), Refusal> {
         let deadline = tokio::time::Instant::now() + timeout;
         for from in (0..self.len()).filter(|from| *from != to) {
-            let (last, mut applied) = (self.written(from), self.links[from][to].applied.subscribe());
-            let arrived = applied.wait_for(|applied| *applied >= last);
-            let mut cut = std::pin::pin!(cut(self.topology.subscribe(), from, to));
+            let (last_entry, mut applied) =
+                (self.last_outbox_entry(from), self.links[from][to].applied.subscribe());
+            let arrived = applied.wait_for(|applied| *applied >= last_entry);
+            let mut cut = std::pin::pin!(wait_until_cut(self.topology.subscribe(), from, to));
             tokio::select! {
                 // A cut link does not matter once all writes have arrived.
                 biased;
                 _ = arrived => {}
                 () = &mut cut => {
                     let name = self.names.name(from);
-                    return Err(self.cannot(to, &format!("replication from {name} is cut and writes are under way; heal it first")));
+                    return Err(self.cannot_move(to, &format!("replication from {name} is cut and writes are under way; heal it first")));
                 }
                 () = tokio::time::sleep_until(deadline) => {
                     let name = self.names.name(from);
-                    return Err(self.cannot(to, &format!("it did not catch up with {name} within {} ms; try again", timeout.as_millis())));
+                    return Err(self.cannot_move(to, &format!("it did not catch up with {name} within {} ms; try again", timeout.as_millis())));
                 }
             }
         }
         Ok(())
     }
 
-    /// The number of the last entry of a region's outbox.
-    pub(super) fn written(&self, region: usize) -> u64 {
+    /// The last entry that was added to a region's outbox.
+    pub(super) fn last_outbox_entry(&self, region: usize) -> u64 {
         self.engines[region].watch_outbox_end().map_or(0, |last| *last.borrow())
     }
 
-    fn cannot(&self, to: usize, why: &str) -> Refusal {
+    fn cannot_move(&self, to: usize, why: &str) -> Refusal {
         Refusal::gateway(
-            status::CONFLICT.code,
+            status::CONFLICT,
             format!("The write region cannot move to {}: {why}.", self.names.name(to)),
         )
     }
@@ -101,15 +103,16 @@ impl Regions {
     pub(crate) async fn wait_until_replicated(&self, timeout: Duration) -> Result<(), Refusal> {
         let deadline = tokio::time::Instant::now() + timeout;
         for (from, to) in self.pairs() {
-            let (last, mut applied) = (self.written(from), self.links[from][to].applied.subscribe());
+            let (last_entry, mut applied) =
+                (self.last_outbox_entry(from), self.links[from][to].applied.subscribe());
             tokio::select! {
                 biased;
-                _ = applied.wait_for(|applied| *applied >= last) => {}
-                () = cut(self.topology.subscribe(), from, to) => {}
+                _ = applied.wait_for(|applied| *applied >= last_entry) => {}
+                () = wait_until_cut(self.topology.subscribe(), from, to) => {}
                 () = tokio::time::sleep_until(deadline) => {
                     let (from, to) = (self.names.name(from), self.names.name(to));
                     return Err(Refusal::gateway(
-                        status::REQUEST_TIMEOUT.code,
+                        status::REQUEST_TIMEOUT,
                         format!("{to} did not catch up with {from} within {} ms.", timeout.as_millis()),
                     ));
                 }
@@ -120,7 +123,11 @@ impl Regions {
 }
 
 /// Returns when a link is cut.
-async fn cut(mut topology: tokio::sync::watch::Receiver<Arc<super::Topology>>, from: usize, to: usize) {
+async fn wait_until_cut(
+    mut topology: tokio::sync::watch::Receiver<Arc<super::Topology>>,
+    from: usize,
+    to: usize,
+) {
     // The sender lives as long as the regions.
     let _ = topology.wait_for(|topology| topology.delay(from, to).is_none()).await;
 }

@@ -6,17 +6,17 @@ use perihelion_engine::Refusal;
 use perihelion_model::json::{Value, object};
 use perihelion_wire::status;
 
-use super::{Account, RegionService, wrong_method};
+use super::{Account, RegionService, method_not_allowed};
 use crate::addresses::{Addresses, embedded_endpoint};
 use crate::answer::Answer;
 use crate::call::Call;
 
 pub(super) fn read(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
     match call.method {
-        Method::GET | Method::HEAD => Ok(Answer::json(status::OK.code, &document(service, call))),
+        Method::GET | Method::HEAD => Ok(Answer::json(status::OK, &document(service, call))),
         // The service forbids OPTIONS on the root, without a message.
-        Method::OPTIONS => Ok(Answer::json(status::FORBIDDEN.code, &object([("code", "Forbidden".into())]))),
-        _ => Err(wrong_method(&call.method)),
+        Method::OPTIONS => Ok(Answer::json(status::FORBIDDEN, &object([("code", "Forbidden".into())]))),
+        _ => Err(method_not_allowed(&call.method)),
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
     let Value::Array(list) = call.json()? else { return Err(Refusal::invalid_input()) };
     if list.len() > OPERATIONS_MAX {
         return Err(Refusal::new(
-            status::BAD_REQUEST.code,
+            status::BAD_REQUEST,
             Layer::BackendUncharged,
             "Batch request has more operations than what is supported.",
         ));
@@ -31,7 +31,7 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
         .map(|value| parse_operation(value, &container))
         .collect::<Result<Vec<_>, Refusal>>()?;
     let is_minimal = call.wants_minimal();
-    let is_bare: Vec<bool> = operations
+    let omits_body: Vec<bool> = operations
         .iter()
         .map(|operation| is_minimal && !matches!(operation.operation, Ok(ItemOperation::Read { .. })))
         .collect();
@@ -47,19 +47,19 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
         continues_on_error: call.flag(&headers::BATCH_CONTINUE_ON_ERROR),
     };
     let bucket = service.engine.admit(&container, range)?;
-    let done = service.engine.batch(&container, batch).await?;
-    service.engine.spend(bucket, done.charge);
+    let outcome = service.engine.batch(&container, batch).await?;
+    service.engine.spend(bucket, outcome.charge);
     let mut answer = Answer::text(
-        if done.has_failed() { status::MULTI_STATUS.code } else { status::OK.code },
-        results(&done, &is_bare),
+        if outcome.has_failed() { status::MULTI_STATUS } else { status::OK },
+        results(&outcome, &omits_body),
     )
-    .charged(done.charge)
-    .at(done.position.clone())
-    .with(headers::ITEM_COUNT, done.results.len().to_string())
-    .in_container(&database, &container)
-    .with_usage(done.usage);
-    if let Some(sub_status) = done.sub_status() {
-        answer = answer.with(headers::SUBSTATUS, sub_status.to_string());
+    .charged(outcome.charge)
+    .at(outcome.position.clone())
+    .with_header(headers::ITEM_COUNT, outcome.results.len().to_string())
+    .with_content_path(&database, &container)
+    .with_usage(outcome.usage);
+    if let Some(sub_status) = outcome.sub_status() {
+        answer = answer.with_header(headers::SUBSTATUS, sub_status.to_string());
     }
     Ok(answer)
 }
@@ -129,16 +129,17 @@ fn parse_by_type(
 }
 
 /// Prints `[{"statusCode","requestCharge","eTag","resourceBody"}]`. Failed
-/// operations and deletes have the first two members only. When the client asks
-/// for minimal answers, writes are bare: they have no body.
-fn results(done: &BatchOutcome, is_bare: &[bool]) -> String {
+/// operations and deletes have the first two members only. `omits_body` says which
+/// results have no `resourceBody`: those of writes, when the client asks for
+/// minimal answers.
+fn results(outcome: &BatchOutcome, omits_body: &[bool]) -> String {
     let mut out = String::from("[");
-    for (index, (result, is_bare)) in done.results.iter().zip(is_bare).enumerate() {
+    for (index, (result, omits_body)) in outcome.results.iter().zip(omits_body).enumerate() {
         if index > 0 {
             out.push(',');
         }
         match result {
-            Ok(answer) => print_success(&mut out, answer, *is_bare),
+            Ok(item) => print_success(&mut out, item, *omits_body),
             Err(refusal) => print_head(&mut out, refusal.status, refusal.charge),
         }
         out.push('}');
@@ -154,15 +155,15 @@ fn print_head(out: &mut String, status: u16, charge: f64) {
     out.push_str(&perihelion_engine::charge::print(charge));
 }
 
-fn print_success(out: &mut String, answer: &ItemOutcome, is_bare: bool) {
-    print_head(out, answer.status, answer.charge);
-    if let Some(etag) = &answer.etag {
+fn print_success(out: &mut String, item: &ItemOutcome, omits_body: bool) {
+    print_head(out, item.status, item.charge);
+    if let Some(etag) = &item.etag {
         out.push_str(",\"eTag\":");
         json::print_into(out, &Value::String(etag.clone()), Style::Point);
     }
-    if let Ok(body) = std::str::from_utf8(&answer.body)
+    if let Ok(body) = std::str::from_utf8(&item.body)
         && !body.is_empty()
-        && !is_bare
+        && !omits_body
     {
         out.push_str(",\"resourceBody\":");
         out.push_str(body);

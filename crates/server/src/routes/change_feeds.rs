@@ -22,7 +22,7 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
     let bucket = service.engine.admit(&container, range)?;
     let page = service.engine.change_feed(&container, &request, &call.session()?)?;
     service.engine.spend(bucket, page.charge);
-    Ok(answer(&page, &container).in_container(&database, &container))
+    Ok(answer(&page, &container).with_content_path(&database, &container))
 }
 
 /// Makes every region log versions from now on, so that a reader can continue in
@@ -32,7 +32,9 @@ async fn log_versions(service: &RegionService, container: &Arc<Container>) -> Re
         return Ok(());
     }
     let container = Arc::clone(container);
-    service.change_anywhere(move |lead| async move { lead.log_versions(&container).await }).await
+    service
+        .change_catalog_from_any_region(move |engine| async move { engine.log_versions(&container).await })
+        .await
 }
 
 fn mode(call: &Call) -> Result<FeedMode, Refusal> {
@@ -44,7 +46,7 @@ fn mode(call: &Call) -> Result<FeedMode, Refusal> {
         return Ok(FeedMode::AllVersionsAndDeletes);
     }
     Err(Refusal::gateway(
-        status::BAD_REQUEST.code,
+        status::BAD_REQUEST,
         format!("The value '{wanted}' of the A-IM header is not a change feed that exists."),
     ))
 }
@@ -65,7 +67,7 @@ fn scope(call: &Call, container: &Arc<Container>) -> Result<(RangeId, EffectiveR
     match (ranges.next(), ranges.next()) {
         (Some(only), None) => Ok((only.id, keys)),
         _ => Err(Refusal::gateway(
-            status::BAD_REQUEST.code,
+            status::BAD_REQUEST,
             "The change feed of several ranges is read range by range: send x-ms-documentdb-partitionkeyrangeid.",
         )),
     }
@@ -77,7 +79,7 @@ fn start(call: &Call) -> Result<FeedStart, Refusal> {
         Some(etag) if !etag.is_empty() => {
             let lsn = etag.trim_matches('"').parse().map_err(|_| {
                 Refusal::gateway(
-                    status::BAD_REQUEST.code,
+                    status::BAD_REQUEST,
                     "The If-None-Match header of a change feed must be an etag it returned, or *.",
                 )
             })?;
@@ -88,10 +90,7 @@ fn start(call: &Call) -> Result<FeedStart, Refusal> {
     match call.header(&headers::IF_MODIFIED_SINCE) {
         None => Ok(FeedStart::Beginning),
         Some(text) => date::parse(text).map(FeedStart::Since).ok_or_else(|| {
-            Refusal::gateway(
-                status::BAD_REQUEST.code,
-                "The If-Modified-Since header is not an RFC 1123 date.",
-            )
+            Refusal::gateway(status::BAD_REQUEST, "The If-Modified-Since header is not an RFC 1123 date.")
         }),
     }
 }
@@ -102,7 +101,7 @@ fn check_start(start: &FeedStart) -> Result<(), Refusal> {
     match start {
         FeedStart::Now | FeedStart::After(_) => Ok(()),
         FeedStart::Beginning | FeedStart::Since(_) => Err(Refusal::gateway(
-            status::BAD_REQUEST.code,
+            status::BAD_REQUEST,
             "The change feed of all versions and deletes starts from now (If-None-Match: *) or from an etag it returned.",
         )),
     }
@@ -111,7 +110,7 @@ fn check_start(start: &FeedStart) -> Result<(), Refusal> {
 fn answer(page: &FeedPage, container: &Container) -> Answer {
     let etag = format!("\"{}\"", page.continuation);
     if page.items.is_empty() {
-        return Answer::empty(status::NOT_MODIFIED.code)
+        return Answer::empty(status::NOT_MODIFIED)
             .charged(page.charge)
             .at(page.position.clone())
             .with_etag(etag);
@@ -124,9 +123,9 @@ fn answer(page: &FeedPage, container: &Container) -> Answer {
         body.extend_from_slice(item);
     }
     body.extend_from_slice(format!("],\"_count\":{}}}", page.items.len()).as_bytes());
-    Answer::text(status::OK.code, body)
+    Answer::text(status::OK, body)
         .charged(page.charge)
         .at(page.position.clone())
         .with_etag(etag)
-        .with(headers::ITEM_COUNT, page.items.len().to_string())
+        .with_header(headers::ITEM_COUNT, page.items.len().to_string())
 }

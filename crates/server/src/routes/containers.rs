@@ -3,11 +3,12 @@
 use http::Method;
 use perihelion_engine::{Container, Database, ParsedDefinition, Position, Refusal, Usage, charge};
 use perihelion_model::resource_id::ContainerRid;
-use perihelion_wire::{headers, status};
+use perihelion_wire::headers;
+use perihelion_wire::status::{self, Status};
 
 use super::databases::{position, throughput};
 use super::pages::Page;
-use super::{RegionService, queries, wrong_method};
+use super::{RegionService, method_not_allowed, queries};
 use crate::answer::Answer;
 use crate::call::Call;
 
@@ -22,11 +23,11 @@ pub(super) async fn serve_feed(
     match call.method {
         Method::GET => {
             let bodies = containers().map(|container| (container.rid, container.body())).collect();
-            Ok(feed(service, database, &Page::cut(call, bodies, ContainerRid::parse)?))
+            Ok(feed(service, database, &Page::requested(call, bodies, ContainerRid::parse)?))
         }
         Method::POST if call.is_query() => {
             let bodies = containers().map(|container| container.body()).collect();
-            Ok(feed(service, database, &Page::whole(queries::over_metadata(service, call, bodies)?)))
+            Ok(feed(service, database, &Page::of_all(queries::run_over_metadata(service, call, bodies)?)))
         }
         Method::POST => {
             let definition = ParsedDefinition::parse(call.object()?, call.api_version())?;
@@ -34,13 +35,14 @@ pub(super) async fn serve_feed(
             let is_shared = throughput.is_none() && catalog.offer_for(&database.rid.to_text()).is_some();
             let name = database.name.clone();
             let container = service
-                .change(move |lead| async move { lead.create_container(&name, definition, throughput).await })
+                .change_catalog(move |engine| async move {
+                    engine.create_container(&name, definition, throughput).await
+                })
                 .await?;
-            let answer =
-                answer(service, status::CREATED.code, database, &container, charge::METADATA_CREATE)?;
-            Ok(if is_shared { answer.with_static(headers::SHARE_THROUGHPUT, "true") } else { answer })
+            let answer = answer(service, status::CREATED, database, &container, charge::METADATA_CREATE)?;
+            Ok(if is_shared { answer.with_static_header(headers::SHARE_THROUGHPUT, "true") } else { answer })
         }
-        _ => Err(wrong_method(&call.method)),
+        _ => Err(method_not_allowed(&call.method)),
     }
 }
 
@@ -52,37 +54,42 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
         Method::GET | Method::HEAD => {
             if call.precondition().if_none_match.as_deref() == Some(container.etag.as_str()) {
                 let position = position_in(service, &container)?;
-                return Ok(Answer::empty(status::NOT_MODIFIED.code)
+                return Ok(Answer::empty(status::NOT_MODIFIED)
                     .charged(1.0)
                     .with_etag(&container.etag)
                     .at(position));
             }
             let state = service.engine.state(&container)?;
             let usage = Usage { documents: state.documents(), bytes: state.bytes() };
-            let answer =
-                answer(service, status::OK.code, database, &container, charge::METADATA_READ)?.located();
+            let answer = answer(service, status::OK, database, &container, charge::METADATA_READ)?
+                .with_content_location();
             Ok(answer
-                .with(headers::ITEM_LSN, catalog.account.lsn.to_string())
-                .with(headers::CONTENT_PATH, database.rid.to_text())
+                .with_header(headers::ITEM_LSN, catalog.account.lsn.to_string())
+                .with_header(headers::CONTENT_PATH, database.rid.to_text())
                 .with_usage(usage))
         }
         Method::PUT => {
             check_match(call, &container)?;
             let definition = ParsedDefinition::parse(call.object()?, call.api_version())?;
             let container = service
-                .change(move |lead| async move { lead.replace_container(&container, definition).await })
+                .change_catalog(move |engine| async move {
+                    engine.replace_container(&container, definition).await
+                })
                 .await?;
-            Ok(answer(service, status::OK.code, database, &container, charge::METADATA_CREATE)?.located())
+            Ok(answer(service, status::OK, database, &container, charge::METADATA_CREATE)?
+                .with_content_location())
         }
         Method::DELETE => {
             check_match(call, &container)?;
-            service.change(move |lead| async move { lead.delete_container(&container).await }).await?;
-            Ok(Answer::empty(status::NO_CONTENT.code)
+            service
+                .change_catalog(move |engine| async move { engine.delete_container(&container).await })
+                .await?;
+            Ok(Answer::empty(status::NO_CONTENT)
                 .charged(charge::METADATA_DELETE)
                 .at(position(service))
-                .located())
+                .with_content_location())
         }
-        _ => Err(wrong_method(&call.method)),
+        _ => Err(method_not_allowed(&call.method)),
     }
 }
 
@@ -94,8 +101,8 @@ pub(super) fn serve_conflicts(service: &RegionService, call: &Call) -> Result<An
         Method::GET | Method::POST => Ok(Answer::feed(&container.rid_text, "Conflicts", &[])
             .charged(1.0)
             .at(position_in(service, &container)?)
-            .in_container(&database, &container)),
-        _ => Err(wrong_method(&call.method)),
+            .with_content_path(&database, &container)),
+        _ => Err(method_not_allowed(&call.method)),
     }
 }
 
@@ -117,18 +124,18 @@ fn check_match(call: &Call, container: &Container) -> Result<(), Refusal> {
 }
 
 fn feed(service: &RegionService, database: &Database, page: &Page) -> Answer {
-    page.mark(Answer::feed(&database.rid.to_text(), "DocumentCollections", &page.bodies))
+    page.add_continuation_to(Answer::feed(&database.rid.to_text(), "DocumentCollections", &page.bodies))
         .charged(charge::FEED)
         .at(position(service))
-        .with(headers::ALT_CONTENT_PATH, format!("dbs/{}", database.name))
-        .with(headers::CONTENT_PATH, database.rid.to_text())
+        .with_header(headers::ALT_CONTENT_PATH, format!("dbs/{}", database.name))
+        .with_header(headers::CONTENT_PATH, database.rid.to_text())
 }
 
 /// An answer about a container has the position of its data, not of the account:
 /// SDKs store the session token under the container.
 fn answer(
     service: &RegionService,
-    status: u16,
+    status: Status,
     database: &Database,
     container: &Container,
     charge: f64,
@@ -137,6 +144,6 @@ fn answer(
         .charged(charge)
         .at(position_in(service, container)?)
         .with_etag(&container.etag)
-        .with(headers::ALT_CONTENT_PATH, format!("dbs/{}", database.name))
-        .with_static(headers::MAX_CONTENT_LENGTH, "2097152"))
+        .with_header(headers::ALT_CONTENT_PATH, format!("dbs/{}", database.name))
+        .with_static_header(headers::MAX_CONTENT_LENGTH, "2097152"))
 }

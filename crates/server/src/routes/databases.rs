@@ -4,28 +4,29 @@ use http::Method;
 use perihelion_engine::{Database, Position, Refusal, Throughput, charge};
 use perihelion_model::json::Value;
 use perihelion_model::resource_id::DatabaseRid;
-use perihelion_wire::{headers, status};
+use perihelion_wire::headers;
+use perihelion_wire::status::{self, Status};
 
 use super::pages::Page;
-use super::{RegionService, queries, wrong_method};
+use super::{RegionService, method_not_allowed, queries};
 use crate::answer::Answer;
 use crate::call::Call;
 
 pub(super) async fn serve_feed(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
     match call.method {
-        Method::GET => Ok(feed(service, &Page::cut(call, bodies(service), DatabaseRid::parse)?)),
+        Method::GET => Ok(feed(service, &Page::requested(call, bodies(service), DatabaseRid::parse)?)),
         Method::POST if call.is_query() => {
             let bodies = bodies(service).into_iter().map(|(_, body)| body).collect();
-            Ok(feed(service, &Page::whole(queries::over_metadata(service, call, bodies)?)))
+            Ok(feed(service, &Page::of_all(queries::run_over_metadata(service, call, bodies)?)))
         }
         Method::POST => {
             let (body, throughput) = (call.object()?, throughput(call)?);
             let database = service
-                .change(move |lead| async move { lead.create_database(body, throughput).await })
+                .change_catalog(move |engine| async move { engine.create_database(body, throughput).await })
                 .await?;
-            Ok(answer(service, status::CREATED.code, &database, charge::METADATA_CREATE))
+            Ok(answer(service, status::CREATED, &database, charge::METADATA_CREATE))
         }
-        _ => Err(wrong_method(&call.method)),
+        _ => Err(method_not_allowed(&call.method)),
     }
 }
 
@@ -35,22 +36,22 @@ pub(super) async fn serve(service: &RegionService, call: &Call, name: &str) -> R
             let catalog = service.engine.catalog();
             let database = catalog.database(name).ok_or_else(Refusal::no_such_resource)?;
             if call.precondition().if_none_match.as_deref() == Some(database.etag.as_str()) {
-                return Ok(Answer::empty(status::NOT_MODIFIED.code)
+                return Ok(Answer::empty(status::NOT_MODIFIED)
                     .charged(1.0)
                     .with_etag(&database.etag)
                     .at(position(service)));
             }
-            Ok(answer(service, status::OK.code, database, charge::METADATA_READ).located())
+            Ok(answer(service, status::OK, database, charge::METADATA_READ).with_content_location())
         }
         Method::DELETE => {
             let name = name.to_owned();
-            service.change(move |lead| async move { lead.delete_database(&name).await }).await?;
-            Ok(Answer::empty(status::NO_CONTENT.code)
+            service.change_catalog(move |engine| async move { engine.delete_database(&name).await }).await?;
+            Ok(Answer::empty(status::NO_CONTENT)
                 .charged(charge::METADATA_DELETE)
                 .at(position(service))
-                .located())
+                .with_content_location())
         }
-        _ => Err(wrong_method(&call.method)),
+        _ => Err(method_not_allowed(&call.method)),
     }
 }
 
@@ -62,8 +63,8 @@ pub(super) fn serve_users(service: &RegionService, call: &Call, name: &str) -> R
         Method::GET => Ok(Answer::feed(&database.rid.to_text(), "Users", &[])
             .charged(charge::FEED)
             .at(position(service))
-            .with(headers::ALT_CONTENT_PATH, format!("dbs/{}", database.name))
-            .with(headers::CONTENT_PATH, database.rid.to_text())),
+            .with_header(headers::ALT_CONTENT_PATH, format!("dbs/{}", database.name))
+            .with_header(headers::CONTENT_PATH, database.rid.to_text())),
         _ => Err(super::unsupported("Users, permissions and resource tokens")),
     }
 }
@@ -76,8 +77,7 @@ pub(super) fn position(service: &RegionService) -> Position {
 
 /// The throughput that the headers ask for: fixed, or autoscale up to a maximum.
 pub(super) fn throughput(call: &Call) -> Result<Option<Throughput>, Refusal> {
-    let bad =
-        |name: &str| Refusal::gateway(status::BAD_REQUEST.code, format!("The {name} header is invalid."));
+    let bad = |name: &str| Refusal::gateway(status::BAD_REQUEST, format!("The {name} header is invalid."));
     if let Some(settings) = call.header(&headers::OFFER_AUTOPILOT_SETTINGS) {
         let settings = perihelion_model::json::parse_str(settings).ok();
         let autoscale = settings.as_ref().and_then(Throughput::from_settings);
@@ -97,9 +97,11 @@ fn bodies(service: &RegionService) -> Vec<(DatabaseRid, Value)> {
 }
 
 fn feed(service: &RegionService, page: &Page) -> Answer {
-    page.mark(Answer::feed("", "Databases", &page.bodies)).charged(charge::FEED).at(position(service))
+    page.add_continuation_to(Answer::feed("", "Databases", &page.bodies))
+        .charged(charge::FEED)
+        .at(position(service))
 }
 
-fn answer(service: &RegionService, status: u16, database: &Database, charge: f64) -> Answer {
+fn answer(service: &RegionService, status: Status, database: &Database, charge: f64) -> Answer {
     Answer::json(status, &database.body()).charged(charge).at(position(service)).with_etag(&database.etag)
 }

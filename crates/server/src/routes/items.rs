@@ -10,7 +10,7 @@ use perihelion_model::partition_key::PartitionKey;
 use perihelion_wire::patch::Patch;
 use perihelion_wire::{headers, status};
 
-use super::{RegionService, batches, change_feeds, queries, wrong_method};
+use super::{RegionService, batches, change_feeds, method_not_allowed, queries};
 use crate::answer::Answer;
 use crate::call::Call;
 
@@ -22,7 +22,7 @@ pub(super) async fn serve_feed(service: &RegionService, call: &Call) -> Result<A
         Method::POST if call.flag(&headers::IS_QUERY_PLAN_REQUEST) => queries::plan(service, call),
         Method::POST if call.is_query() => queries::serve(service, call),
         Method::POST => create(service, call).await,
-        _ => Err(wrong_method(&call.method)),
+        _ => Err(method_not_allowed(&call.method)),
     }
 }
 
@@ -37,7 +37,7 @@ async fn create(service: &RegionService, call: &Call) -> Result<Answer, Refusal>
         ItemOperation::Create { body }
     };
     let written = write(service, &container, key, operation, call).await?;
-    Ok(Answer::item(written, call.wants_minimal()).in_container(&database, &container))
+    Ok(Answer::item(written, call.wants_minimal()).with_content_path(&database, &container))
 }
 
 pub(super) async fn serve(service: &RegionService, call: &Call, id: &str) -> Result<Answer, Refusal> {
@@ -56,10 +56,12 @@ pub(super) async fn serve(service: &RegionService, call: &Call, id: &str) -> Res
             ItemOperation::Patch { id, patch }
         }
         Method::DELETE => ItemOperation::Delete { id },
-        _ => return Err(wrong_method(&call.method)),
+        _ => return Err(method_not_allowed(&call.method)),
     };
     let written = write(service, &container, key, operation, call).await?;
-    Ok(Answer::item(written, call.wants_minimal()).in_container(&database, &container).located())
+    Ok(Answer::item(written, call.wants_minimal())
+        .with_content_path(&database, &container)
+        .with_content_location())
 }
 
 /// The id of an addressed document. A document may be addressed by its `_rid`; the
@@ -91,7 +93,7 @@ fn read(
     let bucket = service.engine.admit(container, target.range.id)?;
     let found = service.engine.read_item(&target, id, &call.precondition(), &call.session()?)?;
     service.engine.spend(bucket, found.charge);
-    Ok(Answer::item(found, false).in_container(database, container).located())
+    Ok(Answer::item(found, false).with_content_path(database, container).with_content_location())
 }
 
 /// Writes within the partition's budget of request units.
@@ -131,12 +133,12 @@ pub(super) fn check_session(
 pub(super) async fn delete_partition(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
     let (database, container) = service.container(call)?;
     if call.method != Method::POST {
-        return Err(wrong_method(&call.method));
+        return Err(method_not_allowed(&call.method));
     }
     let key = call.required_partition_key()?;
     service.engine.delete_partition(&container, key).await?;
     let position = super::containers::position_in(service, &container)?;
-    Ok(Answer::empty(status::OK.code).charged(1.0).at(position).in_container(&database, &container))
+    Ok(Answer::empty(status::OK).charged(1.0).at(position).with_content_path(&database, &container))
 }
 
 /// Refuses a body that is larger than any document may be.

@@ -6,7 +6,7 @@ use perihelion_model::json::Value;
 use perihelion_wire::{headers, status};
 
 use super::databases::position;
-use super::{RegionService, queries, wrong_method};
+use super::{RegionService, method_not_allowed, queries};
 use crate::answer::Answer;
 use crate::call::Call;
 
@@ -14,8 +14,8 @@ pub(super) fn serve_feed(service: &RegionService, call: &Call) -> Result<Answer,
     let bodies: Vec<Value> = service.engine.catalog().offers.values().map(|offer| offer.body()).collect();
     let found = match call.method {
         Method::GET => bodies,
-        Method::POST if call.is_query() => queries::over_metadata(service, call, bodies)?,
-        _ => return Err(wrong_method(&call.method)),
+        Method::POST if call.is_query() => queries::run_over_metadata(service, call, bodies)?,
+        _ => return Err(method_not_allowed(&call.method)),
     };
     Ok(Answer::feed("", "Offers", &found).charged(charge::FEED).at(position(service)))
 }
@@ -28,11 +28,12 @@ pub(super) async fn serve(service: &RegionService, call: &Call, rid: &str) -> Re
         Method::PUT => {
             let throughput = requested_throughput(call, offer)?;
             let rid = rid.to_owned();
-            let offer =
-                service.change(move |lead| async move { lead.replace_offer(&rid, throughput).await }).await?;
+            let offer = service
+                .change_catalog(move |engine| async move { engine.replace_offer(&rid, throughput).await })
+                .await?;
             Ok(answer(service, &offer))
         }
-        _ => Err(wrong_method(&call.method)),
+        _ => Err(method_not_allowed(&call.method)),
     }
 }
 
@@ -55,10 +56,10 @@ fn requested_throughput(call: &Call, offer: &Offer) -> Result<Throughput, Refusa
 }
 
 fn answer(service: &RegionService, offer: &Offer) -> Answer {
-    Answer::json(status::OK.code, &offer.body())
+    Answer::json(status::OK, &offer.body())
         .charged(charge::METADATA_READ)
         .at(position(service))
         .with_etag(&offer.etag)
-        .with_static(headers::OFFER_REPLACE_PENDING, "false")
-        .located()
+        .with_static_header(headers::OFFER_REPLACE_PENDING, "false")
+        .with_content_location()
 }

@@ -30,7 +30,7 @@ pub(super) fn serve(service: &RegionService, call: &Call) -> Result<Answer, Refu
     let scope = scope(call, &container)?;
     if scope.is_none() && !call.flag(&headers::ENABLE_CROSS_PARTITION) {
         return Err(Refusal::gateway(
-            status::BAD_REQUEST.code,
+            status::BAD_REQUEST,
             "Cross partition query is required but disabled. Please set x-ms-documentdb-query-enablecrosspartition to true, specify x-ms-documentdb-partitionkey, or revise your query to avoid this exception.",
         ));
     }
@@ -46,12 +46,13 @@ pub(super) fn serve(service: &RegionService, call: &Call) -> Result<Answer, Refu
     };
     let page = run(service, &container, &request, call)?;
     let populates_metrics = call.flag(&headers::POPULATE_QUERY_METRICS);
-    let mut answer = page_answer(&page, &container).in_container(&database, &container).with_static(
-        headers::QUERY_EXECUTION_INFO,
-        "{\"reverseRidEnabled\":false,\"reverseIndexScan\":false}",
-    );
+    let mut answer =
+        page_answer(&page, &container).with_content_path(&database, &container).with_static_header(
+            headers::QUERY_EXECUTION_INFO,
+            "{\"reverseRidEnabled\":false,\"reverseIndexScan\":false}",
+        );
     if populates_metrics {
-        answer = answer.with(headers::QUERY_METRICS, metrics(&page));
+        answer = answer.with_header(headers::QUERY_METRICS, metrics(&page));
     }
     Ok(answer)
 }
@@ -68,7 +69,7 @@ pub(super) fn read_feed(service: &RegionService, call: &Call) -> Result<Answer, 
         continuation: call.continuation(),
     };
     let page = run(service, &container, &request, call)?;
-    Ok(page_answer(&page, &container).in_container(&database, &container))
+    Ok(page_answer(&page, &container).with_content_path(&database, &container))
 }
 
 /// Answers a plan request. It has no charge and needs no permission to cross
@@ -80,12 +81,12 @@ pub(super) fn plan(service: &RegionService, call: &Call) -> Result<Answer, Refus
     compile(service, &statement)?;
     let features = call.header(&headers::SUPPORTED_QUERY_FEATURES);
     let plan = plan_of(&container, &statement, features)
-        .map_err(|error| Refusal::gateway(status::BAD_REQUEST.code, error.to_string()))?;
-    Ok(Answer::json(status::OK.code, &plan))
+        .map_err(|error| Refusal::gateway(status::BAD_REQUEST, error.to_string()))?;
+    Ok(Answer::json(status::OK, &plan))
 }
 
 /// Runs a query over databases, containers or offers.
-pub(super) fn over_metadata(
+pub(super) fn run_over_metadata(
     service: &RegionService,
     call: &Call,
     bodies: Vec<Value>,
@@ -106,7 +107,7 @@ fn parse(call: &Call) -> Result<Statement, Refusal> {
         let parameters = match body.remove("parameters") {
             None | Some(Value::Null) => Parameters::none(),
             Some(list) => Parameters::from_json(list)
-                .map_err(|error| Refusal::gateway(status::BAD_REQUEST.code, error.to_string()))?,
+                .map_err(|error| Refusal::gateway(status::BAD_REQUEST, error.to_string()))?,
         };
         (text, parameters)
     };
@@ -116,7 +117,7 @@ fn parse(call: &Call) -> Result<Statement, Refusal> {
 
 fn invalid_query_body() -> Refusal {
     Refusal::gateway(
-        status::BAD_REQUEST.code,
+        status::BAD_REQUEST,
         "The request payload is invalid. Ensure to provide a valid request payload.",
     )
 }
@@ -129,7 +130,7 @@ fn compile(service: &RegionService, statement: &Statement) -> Result<Program, Re
 
 fn compile_refusal(errors: &[perihelion_query::Diagnostic]) -> Refusal {
     let body = perihelion_query::errors_to_json(errors);
-    Refusal::new(status::BAD_REQUEST.code, Layer::QueryCompiler, json::to_text(&body, Style::Point))
+    Refusal::new(status::BAD_REQUEST, Layer::QueryCompiler, json::to_text(&body, Style::Point))
 }
 
 /// The documents that the headers select; `None` for all.
@@ -154,19 +155,19 @@ fn scope(call: &Call, container: &Arc<Container>) -> Result<Option<QueryScope>, 
     match (call.range(container)?, keys) {
         (Some(id), keys) => {
             let range = container.range(id).ok_or_else(Refusal::range_gone)?;
-            let keys = keys.map_or_else(|| range.keys.clone(), |keys| clip(&range.keys, &keys));
+            let keys = keys.map_or_else(|| range.keys.clone(), |keys| intersect(&range.keys, &keys));
             Ok(Some(QueryScope::Ranges(vec![(id, keys)])))
         }
         (None, Some(keys)) => {
             let ranges = container.ranges.iter().filter(|range| range.keys.overlaps(&keys));
-            let ranges = ranges.map(|range| (range.id, clip(&range.keys, &keys)));
+            let ranges = ranges.map(|range| (range.id, intersect(&range.keys, &keys)));
             Ok(Some(QueryScope::Ranges(ranges.collect())))
         }
         (None, None) => Ok(None),
     }
 }
 
-fn clip(range: &EffectiveRange, keys: &EffectiveRange) -> EffectiveRange {
+fn intersect(range: &EffectiveRange, keys: &EffectiveRange) -> EffectiveRange {
     EffectiveRange {
         min: range.min.clone().max(keys.min.clone()),
         max: range.max.clone().min(keys.max.clone()),
@@ -177,7 +178,7 @@ fn check_gateway(container: &Container, statement: &Statement, program: &Program
     match program.gateway_verdict() {
         GatewayVerdict::Served => Ok(()),
         GatewayVerdict::AggregateNotValue => Err(Refusal::new(
-            status::BAD_REQUEST.code,
+            status::BAD_REQUEST,
             Layer::GatewayErrors,
             "Cross partition query only supports 'VALUE <AggregateFunc>' for aggregates.",
         )),
@@ -245,12 +246,12 @@ fn run(
 fn page_answer(page: &QueryPage, container: &Container) -> Answer {
     let rid = &container.rid_text;
     let body = format!("{{\"_rid\":\"{rid}\",\"Documents\":[{}],\"_count\":{}}}", page.rows_text, page.rows);
-    let mut answer = Answer::text(status::OK.code, body)
+    let mut answer = Answer::text(status::OK, body)
         .charged(page.charge)
-        .with(headers::ITEM_COUNT, page.rows.to_string());
+        .with_header(headers::ITEM_COUNT, page.rows.to_string());
     answer.positions.clone_from(&page.positions);
     match &page.continuation {
-        Some(continuation) => answer.with(headers::CONTINUATION, continuation),
+        Some(continuation) => answer.with_header(headers::CONTINUATION, continuation),
         None => answer,
     }
 }

@@ -7,26 +7,26 @@ use perihelion_model::json::{Value, object};
 use perihelion_model::resource_id::ChildKind;
 use perihelion_wire::status;
 
-use super::{RegionService, containers, wrong_method};
+use super::{RegionService, containers, method_not_allowed};
 use crate::answer::Answer;
 use crate::call::Call;
 
 pub(super) fn serve(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
     if call.method != Method::GET {
-        return Err(wrong_method(&call.method));
+        return Err(method_not_allowed(&call.method));
     }
     let (database, container) = service.container(call)?;
     let position = containers::position_in(service, &container)?;
     let etag = etag(&container);
     if call.precondition().if_none_match.as_deref() == Some(etag.as_str()) {
-        return Ok(Answer::empty(status::NOT_MODIFIED.code).at(position).with_etag(etag));
+        return Ok(Answer::empty(status::NOT_MODIFIED).at(position).with_etag(etag));
     }
     let state = service.engine.state(&container)?;
     let ranges: Vec<Value> = container.ranges.iter().map(|range| body(&container, &state, range)).collect();
     Ok(Answer::feed(&container.rid_text, "PartitionKeyRanges", &ranges)
         .at(position)
         .with_etag(etag)
-        .in_container(&database, &container))
+        .with_content_path(&database, &container))
 }
 
 /// The etag of the feed. It changes with every split.
@@ -44,7 +44,7 @@ fn body(container: &Container, state: &ContainerState, range: &PartitionRange) -
         ("maxExclusive", range.keys.max.to_hex().into()),
         ("ridPrefix", u64::from(range.id).into()),
         ("_self", format!("{}pkranges/{rid}/", container.self_link).into()),
-        ("throughputFraction", fraction(container.ranges.len())),
+        ("throughputFraction", throughput_fraction(container.ranges.len())),
         ("status", "online".into()),
         ("parents", Value::Array(range.parents.iter().map(|id| id.to_string().into()).collect())),
         ("ownedArchivalPKRangeIds", Value::Array(Vec::new())),
@@ -53,7 +53,7 @@ fn body(container: &Container, state: &ContainerState, range: &PartitionRange) -
     ])
 }
 
-fn fraction(ranges: usize) -> Value {
+fn throughput_fraction(ranges: usize) -> Value {
     let share = 1.0 / ranges.max(1) as f64;
     perihelion_model::json::Number::from_f64(share).map_or(Value::Null, Value::Number)
 }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use http::Method;
 use perihelion_engine::{Refusal, ScriptKind, charge};
 use perihelion_model::json::Value;
+use perihelion_wire::headers;
 use perihelion_wire::path::Resource;
-use perihelion_wire::{headers, status};
+use perihelion_wire::status::{self, Status};
 
-use super::{RegionService, containers, queries, wrong_method};
+use super::{RegionService, containers, method_not_allowed, queries};
 use crate::answer::Answer;
 use crate::call::Call;
 
@@ -24,40 +25,46 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
         }
         (&Method::POST, None) if call.is_query() => {
             let scripts = service.engine.scripts(&container, kind)?;
-            let found = queries::over_metadata(service, call, scripts)?;
+            let found = queries::run_over_metadata(service, call, scripts)?;
             Answer::feed(&container.rid_text, feed, &found).charged(charge::FEED)
         }
         (&Method::POST, None) => {
-            let (body, to) = (call.object()?, Arc::clone(&container));
+            let (body, target) = (call.object()?, Arc::clone(&container));
             let body = service
-                .change(move |lead| async move { lead.put_script(&to, kind, None, body).await })
+                .change_catalog(
+                    move |engine| async move { engine.put_script(&target, kind, None, body).await },
+                )
                 .await?;
             let quota = format!("{}={};", quota_name(kind), kind.quota());
-            script(status::CREATED.code, &body)
+            script(status::CREATED, &body)
                 .charged(charge::SCRIPT_CREATE)
-                .with(headers::RESOURCE_QUOTA, quota)
+                .with_header(headers::RESOURCE_QUOTA, quota)
         }
         (&Method::POST, Some(_)) if kind == ScriptKind::StoredProcedure => {
             return Err(super::unsupported("Stored procedure executions"));
         }
-        (&Method::GET, Some(id)) => script(status::OK.code, &service.engine.script(&container, kind, id)?)
+        (&Method::GET, Some(id)) => script(status::OK, &service.engine.script(&container, kind, id)?)
             .charged(charge::METADATA_READ)
-            .located(),
+            .with_content_location(),
         (&Method::PUT, Some(id)) => {
-            let (body, to, id) = (call.object()?, Arc::clone(&container), id.to_owned());
+            let (body, target, id) = (call.object()?, Arc::clone(&container), id.to_owned());
             let body = service
-                .change(move |lead| async move { lead.put_script(&to, kind, Some(id), body).await })
+                .change_catalog(move |engine| async move {
+                    engine.put_script(&target, kind, Some(id), body).await
+                })
                 .await?;
-            script(status::OK.code, &body).charged(charge::SCRIPT_CREATE).located()
+            script(status::OK, &body).charged(charge::SCRIPT_CREATE).with_content_location()
         }
         (&Method::DELETE, Some(id)) => {
-            let (of, id) = (Arc::clone(&container), id.to_owned());
-            service.change(move |lead| async move { lead.delete_script(&of, kind, &id).await }).await?;
-            Answer::empty(status::NO_CONTENT.code).charged(charge::SCRIPT_CREATE)
+            let (target, id) = (Arc::clone(&container), id.to_owned());
+            service
+                .change_catalog(move |engine| async move { engine.delete_script(&target, kind, &id).await })
+                .await?;
+            Answer::empty(status::NO_CONTENT).charged(charge::SCRIPT_CREATE)
         }
-        _ => return Err(wrong_method(&call.method)),
+        _ => return Err(method_not_allowed(&call.method)),
     };
-    Ok(answer.at(position).in_container(&database, &container))
+    Ok(answer.at(position).with_content_path(&database, &container))
 }
 
 fn quota_name(kind: ScriptKind) -> &'static str {
@@ -68,9 +75,9 @@ fn quota_name(kind: ScriptKind) -> &'static str {
     }
 }
 
-fn script(status: u16, body: &Value) -> Answer {
+fn script(status: Status, body: &Value) -> Answer {
     let etag = body.get("_etag").and_then(Value::as_str).unwrap_or_default();
-    Answer::json(status, body).with_etag(etag).with_static(headers::MAX_CONTENT_LENGTH, "2097152")
+    Answer::json(status, body).with_etag(etag).with_static_header(headers::MAX_CONTENT_LENGTH, "2097152")
 }
 
 /// The kind of script that a request addresses, the name of its feed, and its id.
