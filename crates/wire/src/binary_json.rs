@@ -17,8 +17,8 @@ pub use encode::encode;
 use perihelion_model::json::Value;
 
 /// The greatest depth of a value: 256 containers around a scalar. The text
-/// parser has a smaller limit; a document that must be readable as text has to
-/// respect that one too.
+/// parser has a smaller limit, which a document that must be readable as text has
+/// to respect too.
 pub const BINARY_DEPTH_MAX: usize = 256;
 
 /// The memory that any buffer may take beyond its own bytes, by references to

@@ -46,15 +46,15 @@ pub fn parse(text: &str) -> Option<u64> {
 /// The header text of a number of seconds since 1970.
 pub fn format(unix_seconds: u64) -> String {
     let seconds = unix_seconds.min(SECONDS_MAX).cast_signed();
-    let (days, in_day) = (seconds / SECONDS_PER_DAY, seconds % SECONDS_PER_DAY);
+    let (days, second_of_day) = (seconds / SECONDS_PER_DAY, seconds % SECONDS_PER_DAY);
     let (year, month, day) = date_of(days);
     format!(
         "{}, {day:02} {} {year:04} {:02}:{:02}:{:02} GMT",
         WEEKDAYS[weekday_of(days)],
         MONTHS[month as usize - 1],
-        in_day / 3600,
-        in_day / 60 % 60,
-        in_day % 60,
+        second_of_day / 3600,
+        second_of_day / 60 % 60,
+        second_of_day % 60,
     )
 }
 
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_are_read_and_written() {
+    fn dates_are_parsed_and_formatted() {
         check("Thu, 01 Jan 1970 00:00:00 GMT", 0);
         check("Thu, 27 Apr 2017 00:51:12 GMT", 1_493_254_272);
         check("Tue, 29 Feb 2000 23:59:59 GMT", 951_868_799);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn every_day_of_two_centuries_reads_back() {
+    fn every_day_of_two_centuries_is_formatted_and_parsed_back() {
         for day in 0..73_000 {
             let seconds = (day * SECONDS_PER_DAY + day % SECONDS_PER_DAY).unsigned_abs();
             assert_eq!(parse(&format(seconds)), Some(seconds));
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn other_forms_are_refused() {
+    fn dates_in_other_forms_are_refused() {
         for text in [
             "",
             "2017-04-27T00:51:12Z",

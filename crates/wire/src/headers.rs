@@ -26,7 +26,7 @@ macro_rules! names {
 names! {
     // Common to every request.
     AUTHORIZATION = "authorization";
-    /// The date under the signature; `DATE` is accepted when it is absent.
+    /// The signed date. When it is absent, `DATE` is the signed date.
     MS_DATE = "x-ms-date";
     DATE = "date";
     /// The REST API version, e.g. `2018-12-31`.
@@ -43,7 +43,7 @@ names! {
     IF_MATCH = "if-match";
     IF_NONE_MATCH = "if-none-match";
     IF_MODIFIED_SINCE = "if-modified-since";
-    /// `Incremental feed` or `Full-Fidelity Feed`: the request is for changes.
+    /// `Incremental feed` or `Full-Fidelity Feed`: the request reads a change feed.
     A_IM = "a-im";
     /// The intended method, when the client can only send POST.
     HTTP_METHOD_OVERRIDE = "x-http-method";
@@ -51,7 +51,8 @@ names! {
     // Items and their partition keys.
     PARTITION_KEY = "x-ms-documentdb-partitionkey";
     IS_UPSERT = "x-ms-documentdb-is-upsert";
-    /// The `_rid` of the container that the client means; 400/1024 when it is another.
+    /// The `_rid` of the container that the client means. When the container has another
+    /// `_rid`, the service answers 400/1024.
     INTENDED_COLLECTION_RID = "x-ms-cosmos-intended-collection-rid";
     INDEXING_DIRECTIVE = "x-ms-indexing-directive";
     PRE_TRIGGER_INCLUDE = "x-ms-documentdb-pre-trigger-include";
@@ -93,9 +94,9 @@ names! {
     // Feeds and queries.
     MAX_ITEM_COUNT = "x-ms-max-item-count";
     CONTINUATION = "x-ms-continuation";
-    /// The POST is a query (Python, JavaScript, .NET, Rust).
+    /// Marks a POST as a query (Python, JavaScript, .NET, Rust).
     IS_QUERY = "x-ms-documentdb-isquery";
-    /// The POST is a query (Go).
+    /// Marks a POST as a query (Go).
     IS_QUERY_GO = "x-ms-documentdb-query";
     QUERY_VERSION = "x-ms-cosmos-query-version";
     ENABLE_CROSS_PARTITION = "x-ms-documentdb-query-enablecrosspartition";
@@ -159,7 +160,7 @@ names! {
     SERVICE_VERSION = "x-ms-serviceversion";
     SCHEMA_VERSION = "x-ms-schemaversion";
     TRANSPORT_REQUEST_ID = "x-ms-transport-request-id";
-    /// The names of the parent: `dbs/d/colls/c`. Clients store session tokens by it.
+    /// The names of the parent: `dbs/d/colls/c`. Clients store session tokens under it.
     ALT_CONTENT_PATH = "x-ms-alt-content-path";
     /// The `_rid` of the parent.
     CONTENT_PATH = "x-ms-content-path";

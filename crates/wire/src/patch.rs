@@ -13,7 +13,7 @@ use perihelion_model::json::{DEPTH_MAX, Number, Object, Value};
 
 pub use error::{PatchError, Reason};
 
-use apply::{Mode, Node, increment, insert, move_node, remove, replace};
+use apply::{InsertMode, Node, increment, insert, move_node, remove, replace};
 
 /// The service's limit on operations in one patch.
 pub const OPERATIONS_MAX: usize = 10;
@@ -148,8 +148,8 @@ impl Operation {
 
     fn apply(&self, document: &mut Object) -> Result<(), Reason> {
         match &self.verb {
-            Verb::Add(value) => insert(document, &self.path, value.clone(), Mode::Add),
-            Verb::Set(value) => insert(document, &self.path, value.clone(), Mode::Set),
+            Verb::Add(value) => insert(document, &self.path, value.clone(), InsertMode::Add),
+            Verb::Set(value) => insert(document, &self.path, value.clone(), InsertMode::Set),
             Verb::Replace(value) => replace(document, &self.path, value.clone()),
             Verb::Remove => remove(document, &self.path).map(drop),
             Verb::Increment(by) => increment(document, &self.path, *by),

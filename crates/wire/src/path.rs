@@ -109,8 +109,8 @@ pub fn parse(path: &str) -> Result<Resource, BadPath> {
         }
         segments.push(decode_segment(segment)?);
     }
-    let kinds: Vec<&str> = segments.iter().map(|segment| segment.as_ref()).collect();
-    classify(&kinds).ok_or(BadPath)
+    let texts: Vec<&str> = segments.iter().map(|segment| segment.as_ref()).collect();
+    resource_at(&texts).ok_or(BadPath)
 }
 
 /// The longest path is `dbs/{}/colls/{}/docs/{}/attachments/{}`.
@@ -130,52 +130,58 @@ fn decode_segment(segment: &str) -> Result<Cow<'_, str>, BadPath> {
     Ok(decoded)
 }
 
-fn classify(segments: &[&str]) -> Option<Resource> {
-    let own = |text: &str| text.to_owned();
+fn resource_at(segments: &[&str]) -> Option<Resource> {
+    let owned = |text: &str| text.to_owned();
     Some(match *segments {
         ["dbs"] => Resource::Databases,
-        ["dbs", database] => Resource::Database { database: own(database) },
-        ["dbs", database, "users"] => Resource::Users { database: own(database) },
-        ["dbs", database, "users", user] => Resource::User { database: own(database), user: own(user) },
+        ["dbs", database] => Resource::Database { database: owned(database) },
+        ["dbs", database, "users"] => Resource::Users { database: owned(database) },
+        ["dbs", database, "users", user] => Resource::User { database: owned(database), user: owned(user) },
         ["dbs", database, "users", user, "permissions"] => {
-            Resource::Permissions { database: own(database), user: own(user) }
+            Resource::Permissions { database: owned(database), user: owned(user) }
         }
-        ["dbs", database, "users", user, "permissions", permission] => {
-            Resource::Permission { database: own(database), user: own(user), permission: own(permission) }
-        }
-        ["dbs", database, "colls"] => Resource::Containers { database: own(database) },
+        ["dbs", database, "users", user, "permissions", permission] => Resource::Permission {
+            database: owned(database),
+            user: owned(user),
+            permission: owned(permission),
+        },
+        ["dbs", database, "colls"] => Resource::Containers { database: owned(database) },
         ["dbs", database, "colls", container, ref rest @ ..] => {
-            return classify_in_container(own(database), own(container), rest);
+            return resource_in_container(owned(database), owned(container), rest);
         }
         ["offers"] => Resource::Offers,
-        ["offers", offer] => Resource::Offer { offer: own(offer) },
+        ["offers", offer] => Resource::Offer { offer: owned(offer) },
         ["operations", "dtc"] => Resource::DistributedTransactions,
         _ => return None,
     })
 }
 
-fn classify_in_container(database: String, container: String, rest: &[&str]) -> Option<Resource> {
-    let own = |text: &str| text.to_owned();
+fn resource_in_container(database: String, container: String, rest: &[&str]) -> Option<Resource> {
+    let owned = |text: &str| text.to_owned();
     Some(match *rest {
         [] => Resource::Container { database, container },
         ["docs"] => Resource::Documents { database, container },
-        ["docs", document] => Resource::Document { database, container, document: own(document) },
+        ["docs", document] => Resource::Document { database, container, document: owned(document) },
         ["docs", document, "attachments"] => {
-            Resource::Attachments { database, container, document: own(document) }
+            Resource::Attachments { database, container, document: owned(document) }
         }
         ["docs", document, "attachments", attachment] => {
-            let (document, attachment) = (own(document), own(attachment));
+            let (document, attachment) = (owned(document), owned(attachment));
             Resource::Attachment { database, container, document, attachment }
         }
         ["pkranges"] => Resource::PartitionKeyRanges { database, container },
         ["sprocs"] => Resource::StoredProcedures { database, container },
-        ["sprocs", procedure] => Resource::StoredProcedure { database, container, procedure: own(procedure) },
+        ["sprocs", procedure] => {
+            Resource::StoredProcedure { database, container, procedure: owned(procedure) }
+        }
         ["triggers"] => Resource::Triggers { database, container },
-        ["triggers", trigger] => Resource::Trigger { database, container, trigger: own(trigger) },
+        ["triggers", trigger] => Resource::Trigger { database, container, trigger: owned(trigger) },
         ["udfs"] => Resource::UserDefinedFunctions { database, container },
-        ["udfs", function] => Resource::UserDefinedFunction { database, container, function: own(function) },
+        ["udfs", function] => {
+            Resource::UserDefinedFunction { database, container, function: owned(function) }
+        }
         ["conflicts"] => Resource::Conflicts { database, container },
-        ["conflicts", conflict] => Resource::Conflict { database, container, conflict: own(conflict) },
+        ["conflicts", conflict] => Resource::Conflict { database, container, conflict: owned(conflict) },
         ["operations", "partitionkeydelete"] => Resource::PartitionKeyDelete { database, container },
         _ => return None,
     })
@@ -203,9 +209,9 @@ impl Resource {
         }
     }
 
-    /// A second type that a client may sign: the JavaScript SDK signs the
-    /// deletion of a partition key as a POST to the container. No other request
-    /// has that signature.
+    /// A second type that a client may sign: the JavaScript SDK signs the deletion of
+    /// a partition key as a POST to the container. No other request has the same
+    /// signature.
     pub fn other_signing_type(&self) -> Option<&'static str> {
         matches!(self, Resource::PartitionKeyDelete { .. }).then_some("colls")
     }
@@ -267,7 +273,7 @@ impl Resource {
         links
     }
 
-    /// The segments that are signed: all of them, or those of a feed's parent.
+    /// The segments that are signed: those of the resource, or of a feed's parent.
     fn signed_segments<'a, 's>(&self, segments: &'s [&'a str]) -> &'s [&'a str] {
         match self {
             Resource::DistributedTransactions => &[],
@@ -297,7 +303,7 @@ impl Resource {
         )
     }
 
-    /// The decoded segments of the path, the inverse of `classify`.
+    /// The decoded segments of the path, the inverse of `resource_at`.
     fn segments(&self) -> Vec<&str> {
         match self {
             Resource::Account => vec![],
@@ -310,42 +316,48 @@ impl Resource {
                 vec!["dbs", database, "users", user, "permissions", permission]
             }
             Resource::Containers { database } => vec!["dbs", database, "colls"],
-            Resource::Container { database, container } => in_container(database, container, &[]),
-            Resource::Documents { database, container } => in_container(database, container, &["docs"]),
+            Resource::Container { database, container } => segments_in_container(database, container, &[]),
+            Resource::Documents { database, container } => {
+                segments_in_container(database, container, &["docs"])
+            }
             Resource::Document { database, container, document } => {
-                in_container(database, container, &["docs", document])
+                segments_in_container(database, container, &["docs", document])
             }
             Resource::Attachments { database, container, document } => {
-                in_container(database, container, &["docs", document, "attachments"])
+                segments_in_container(database, container, &["docs", document, "attachments"])
             }
             Resource::Attachment { database, container, document, attachment } => {
-                in_container(database, container, &["docs", document, "attachments", attachment])
+                segments_in_container(database, container, &["docs", document, "attachments", attachment])
             }
             Resource::PartitionKeyRanges { database, container } => {
-                in_container(database, container, &["pkranges"])
+                segments_in_container(database, container, &["pkranges"])
             }
             Resource::StoredProcedures { database, container } => {
-                in_container(database, container, &["sprocs"])
+                segments_in_container(database, container, &["sprocs"])
             }
             Resource::StoredProcedure { database, container, procedure } => {
-                in_container(database, container, &["sprocs", procedure])
+                segments_in_container(database, container, &["sprocs", procedure])
             }
-            Resource::Triggers { database, container } => in_container(database, container, &["triggers"]),
+            Resource::Triggers { database, container } => {
+                segments_in_container(database, container, &["triggers"])
+            }
             Resource::Trigger { database, container, trigger } => {
-                in_container(database, container, &["triggers", trigger])
+                segments_in_container(database, container, &["triggers", trigger])
             }
             Resource::UserDefinedFunctions { database, container } => {
-                in_container(database, container, &["udfs"])
+                segments_in_container(database, container, &["udfs"])
             }
             Resource::UserDefinedFunction { database, container, function } => {
-                in_container(database, container, &["udfs", function])
+                segments_in_container(database, container, &["udfs", function])
             }
-            Resource::Conflicts { database, container } => in_container(database, container, &["conflicts"]),
+            Resource::Conflicts { database, container } => {
+                segments_in_container(database, container, &["conflicts"])
+            }
             Resource::Conflict { database, container, conflict } => {
-                in_container(database, container, &["conflicts", conflict])
+                segments_in_container(database, container, &["conflicts", conflict])
             }
             Resource::PartitionKeyDelete { database, container } => {
-                in_container(database, container, &["operations", "partitionkeydelete"])
+                segments_in_container(database, container, &["operations", "partitionkeydelete"])
             }
             Resource::Offers => vec!["offers"],
             Resource::Offer { offer } => vec!["offers", offer],
@@ -354,7 +366,7 @@ impl Resource {
     }
 }
 
-fn in_container<'a>(database: &'a str, container: &'a str, rest: &[&'a str]) -> Vec<&'a str> {
+fn segments_in_container<'a>(database: &'a str, container: &'a str, rest: &[&'a str]) -> Vec<&'a str> {
     let mut segments = vec!["dbs", database, "colls", container];
     segments.extend_from_slice(rest);
     segments

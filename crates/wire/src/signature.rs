@@ -42,7 +42,8 @@ impl std::fmt::Display for BadKey {
 
 impl std::error::Error for BadKey {}
 
-/// The signed date, as sent. The two are on different lines of the signed text.
+/// The signed date, as it was sent. The two kinds of date are on different lines of
+/// the signed text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignedDate<'a> {
     /// The `x-ms-date` header.
@@ -121,7 +122,7 @@ impl MasterKey {
         for part in ["\n", link, "\n", date_in_lower_case, "\n\n"] {
             mac.update(part.as_bytes());
         }
-        let mut header = header_with(&mac.finalize().into_bytes().into());
+        let mut header = authorization_value(&mac.finalize().into_bytes().into());
         header.set_sensitive(true);
         header
     }
@@ -155,19 +156,19 @@ impl MasterKey {
 
 /// The part of an Authorization value before a signature by master key.
 const MASTER_PREFIX: &[u8; 34] = b"type%3Dmaster%26ver%3D1.0%26sig%3D";
-/// The length of 32 bytes in base64 with padding.
-const SIGNATURE_LETTERS: usize = 44;
+/// The number of characters of a signature: 32 bytes in base64 with padding.
+const SIGNATURE_CHARACTERS: usize = 44;
 
-/// The Authorization value; it is written on the stack and copied once.
-fn header_with(signature: &[u8; 32]) -> HeaderValue {
-    let mut letters = [0; SIGNATURE_LETTERS];
-    STANDARD.encode_slice(signature, &mut letters).expect("32 bytes are 44 letters");
-    // In the worst case every letter is escaped and takes three bytes.
-    let mut text = [0; MASTER_PREFIX.len() + 3 * SIGNATURE_LETTERS];
+/// The Authorization value of a signature. It is built on the stack and copied once.
+fn authorization_value(signature: &[u8; 32]) -> HeaderValue {
+    let mut encoded = [0; SIGNATURE_CHARACTERS];
+    STANDARD.encode_slice(signature, &mut encoded).expect("32 bytes are 44 characters of base64");
+    // In the worst case every character is escaped and takes three bytes.
+    let mut text = [0; MASTER_PREFIX.len() + 3 * SIGNATURE_CHARACTERS];
     text[..MASTER_PREFIX.len()].copy_from_slice(MASTER_PREFIX);
     let mut end = MASTER_PREFIX.len();
-    for letter in &letters {
-        let escaped: &[u8] = match letter {
+    for character in &encoded {
+        let escaped: &[u8] = match character {
             b'+' => b"%2B",
             b'/' => b"%2F",
             b'=' => b"%3D",

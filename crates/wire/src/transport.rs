@@ -20,7 +20,7 @@ use http::{HeaderMap, Method, Uri};
 /// One request, complete except for what the transport adds (`host`, framing).
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// Where to send it.
+    /// The endpoint that the request is sent to.
     pub endpoint: Endpoint,
     /// The HTTP method.
     pub method: Method,
@@ -64,11 +64,11 @@ impl<T: Transport> DynTransport for T {
     }
 }
 
-/// Whether the service may have seen the request. The driver decides by it
+/// Whether the service may have seen the request. The driver uses this to decide
 /// whether a write may be repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Sent {
-    /// The service has not seen it: no byte was handed to a connection, or the
+    /// The service has not seen the request: no byte was handed to a connection, or the
     /// peer declared the request unprocessed (REFUSED_STREAM, or a stream after
     /// the last one of a GOAWAY).
     No,
@@ -106,7 +106,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure of that kind.
+    /// A failure of this kind.
     pub fn new(kind: FailureKind, sent: Sent, message: impl Into<Arc<str>>) -> Self {
         Failure { kind, sent, message: message.into() }
     }
@@ -176,7 +176,7 @@ impl Endpoint {
         self.0.authority.host().trim_start_matches('[').trim_end_matches(']')
     }
 
-    /// The port; without one that of the scheme.
+    /// The port as written, or the default port of the scheme.
     pub fn port(&self) -> u16 {
         self.0.authority.port_u16().unwrap_or(if self.is_tls() { 443 } else { 80 })
     }
@@ -205,7 +205,7 @@ pub fn is_loopback(host: &str) -> bool {
 
 impl PartialEq for Endpoint {
     fn eq(&self, other: &Self) -> bool {
-        // A missing port is the one of the scheme.
+        // An endpoint without a port equals one with the scheme's default port.
         Arc::ptr_eq(&self.0, &other.0)
             || (self.0.scheme == other.0.scheme
                 && self.port() == other.port()
@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn endpoints_read_back() {
+    fn endpoints_are_parsed_compared_and_printed() {
         let endpoint = Endpoint::parse("https://Account.documents.azure.com:443/").unwrap();
         assert_eq!(endpoint.to_string(), "https://Account.documents.azure.com:443");
         assert_eq!((endpoint.port(), endpoint.is_tls(), endpoint.is_loopback()), (443, true, false));

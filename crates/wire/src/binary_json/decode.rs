@@ -1,8 +1,8 @@
 //! Decoding binary JSON.
 //!
-//! One recursive reader over one buffer. `end` is the end of the innermost
-//! container with a declared length. No read goes past it, so a child cannot be
-//! larger than its parent. Only references read elsewhere in the buffer.
+//! The decoder is one recursive reader over one buffer. `Reader::end` is the end of
+//! the innermost container with a declared length. No read goes past it, so a child
+//! cannot be larger than its parent. Only references read elsewhere in the buffer.
 
 use perihelion_model::json::{Number, Object, Value};
 
@@ -24,7 +24,7 @@ pub fn decode(buffer: &[u8]) -> Result<Value, BinaryError> {
     Ok(value)
 }
 
-type Read<T> = Result<T, BinaryError>;
+type Decoded<T> = Result<T, BinaryError>;
 
 struct Reader<'a> {
     buffer: &'a [u8],
@@ -43,11 +43,11 @@ enum Width {
 }
 
 impl<'a> Reader<'a> {
-    fn fail<T>(&self, reason: &'static str) -> Read<T> {
+    fn fail<T>(&self, reason: &'static str) -> Decoded<T> {
         Err(BinaryError { offset: self.at, reason })
     }
 
-    fn take(&mut self, length: usize) -> Read<&'a [u8]> {
+    fn take(&mut self, length: usize) -> Decoded<&'a [u8]> {
         if length > self.end - self.at {
             return self.fail("a payload runs past its end");
         }
@@ -56,17 +56,17 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
-    fn array<const N: usize>(&mut self) -> Read<[u8; N]> {
+    fn array<const N: usize>(&mut self) -> Decoded<[u8; N]> {
         let mut bytes = [0; N];
         bytes.copy_from_slice(self.take(N)?);
         Ok(bytes)
     }
 
-    fn byte(&mut self) -> Read<u8> {
+    fn byte(&mut self) -> Decoded<u8> {
         self.array::<1>().map(|[byte]| byte)
     }
 
-    fn unsigned(&mut self, width: Width) -> Read<usize> {
+    fn unsigned(&mut self, width: Width) -> Decoded<usize> {
         Ok(match width {
             Width::One => self.byte()?.into(),
             Width::Two => u16::from_le_bytes(self.array()?).into(),
@@ -78,8 +78,8 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Charges for memory beyond the bytes of the buffer.
-    fn expand(&mut self, bytes: usize) -> Read<()> {
+    /// Takes memory beyond the bytes of the buffer from the budget `expansion_left`.
+    fn take_expansion(&mut self, bytes: usize) -> Decoded<()> {
         match self.expansion_left.checked_sub(bytes) {
             Some(left) => {
                 self.expansion_left = left;
@@ -91,7 +91,7 @@ impl<'a> Reader<'a> {
 
     /// Reads a value. Containers recurse through this function, so its stack
     /// frame must stay small; everything else is read in `leaf`.
-    fn value(&mut self, depth: usize) -> Read<Value> {
+    fn value(&mut self, depth: usize) -> Decoded<Value> {
         if depth > BINARY_DEPTH_MAX {
             return self.fail("nested too deep");
         }
@@ -104,7 +104,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a value that does not contain other marked values.
-    fn leaf(&mut self, marker: u8) -> Read<Value> {
+    fn leaf(&mut self, marker: u8) -> Decoded<Value> {
         match marker {
             0..=marker::INTEGER_LAST => Ok(Value::from(i64::from(marker))),
             0x20..=0xC6 => self.string(marker).map(Value::String),
@@ -126,7 +126,7 @@ impl<'a> Reader<'a> {
 
     /// Reads a string in any form, as a member name or a value, after its
     /// marker.
-    fn string(&mut self, marker: u8) -> Read<String> {
+    fn string(&mut self, marker: u8) -> Decoded<String> {
         match marker {
             0xC3 => self.reference(Width::One),
             0xC4 => self.reference(Width::Two),
@@ -137,7 +137,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a string that is not a reference.
-    fn plain_string(&mut self, marker: u8) -> Read<String> {
+    fn plain_string(&mut self, marker: u8) -> Decoded<String> {
         match marker {
             marker::SYSTEM_STRING_FIRST..=0x3F => {
                 let index = usize::from(marker - marker::SYSTEM_STRING_FIRST);
@@ -167,19 +167,19 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn prefixed_utf8(&mut self, width: Width) -> Read<String> {
+    fn prefixed_utf8(&mut self, width: Width) -> Decoded<String> {
         let length = self.unsigned(width)?;
         self.utf8(length)
     }
 
-    fn utf8(&mut self, length: usize) -> Read<String> {
+    fn utf8(&mut self, length: usize) -> Decoded<String> {
         match std::str::from_utf8(self.take(length)?) {
             Ok(text) => Ok(text.to_owned()),
             Err(_) => self.fail("not UTF-8"),
         }
     }
 
-    fn base64(&mut self, width: Width, is_url: bool) -> Read<String> {
+    fn base64(&mut self, width: Width, is_url: bool) -> Decoded<String> {
         let groups = self.unsigned(width)?;
         let padding = Base64Padding::from_byte(self.byte()?);
         let Some((padding, length)) = padding.and_then(|padding| Some((padding, padding.raw_bytes(groups)?)))
@@ -189,7 +189,7 @@ impl<'a> Reader<'a> {
         Ok(text::base64(self.take(length)?, padding, is_url))
     }
 
-    fn nibbles(&mut self, table: &[u8; 16]) -> Read<String> {
+    fn nibbles(&mut self, table: &[u8; 16]) -> Decoded<String> {
         let characters = self.unsigned(Width::One)?;
         match text::nibbles(self.take(characters.div_ceil(2))?, characters, table) {
             Some(text) => Ok(text),
@@ -197,18 +197,18 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn packed_with_base(&mut self, bits: u32) -> Read<String> {
+    fn packed_with_base(&mut self, bits: u32) -> Decoded<String> {
         let characters = self.unsigned(Width::One)?;
         let base = self.byte()?;
         self.packed_characters(characters, bits, base)
     }
 
-    fn packed(&mut self, width: Width) -> Read<String> {
+    fn packed(&mut self, width: Width) -> Decoded<String> {
         let characters = self.unsigned(width)?;
         self.packed_characters(characters, 7, 0)
     }
 
-    fn packed_characters(&mut self, characters: usize, bits: u32, base: u8) -> Read<String> {
+    fn packed_characters(&mut self, characters: usize, bits: u32, base: u8) -> Decoded<String> {
         let raw = self.take(text::packed_bytes(characters, bits))?;
         match text::packed(raw, characters, bits, base) {
             Some(text) => Ok(text),
@@ -217,7 +217,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a string elsewhere in the buffer, which must not be a reference.
-    fn reference(&mut self, width: Width) -> Read<String> {
+    fn reference(&mut self, width: Width) -> Decoded<String> {
         let target = self.unsigned(width)?;
         let Some(&marker) = self.buffer.get(target) else {
             return self.fail("a reference out of the buffer");
@@ -226,11 +226,11 @@ impl<'a> Reader<'a> {
         (self.at, self.end) = (target + 1, self.buffer.len());
         let text = self.plain_string(marker)?;
         (self.at, self.end) = (at, end);
-        self.expand(text.len())?;
+        self.take_expansion(text.len())?;
         Ok(text)
     }
 
-    fn number(&mut self, marker: u8) -> Read<Number> {
+    fn number(&mut self, marker: u8) -> Decoded<Number> {
         let number = match marker {
             0xC7 => Number::from_u64(u64::from_le_bytes(self.array()?)),
             0xC8 | 0xD7 => Number::Int(self.byte()?.into()),
@@ -252,19 +252,19 @@ impl<'a> Reader<'a> {
         Ok(number)
     }
 
-    fn double(&self, value: f64) -> Read<Number> {
+    fn double(&self, value: f64) -> Decoded<Number> {
         match Number::from_f64(value) {
             Some(number) => Ok(number),
             None => self.fail("a number that JSON cannot carry"),
         }
     }
 
-    fn binary(&mut self, width: Width) -> Read<Value> {
+    fn binary(&mut self, width: Width) -> Decoded<Value> {
         let length = self.unsigned(width)?;
         Ok(Value::String(text::binary(self.take(length)?)))
     }
 
-    fn array_value(&mut self, marker: u8, depth: usize) -> Read<Value> {
+    fn array_value(&mut self, marker: u8, depth: usize) -> Decoded<Value> {
         let mut items = Vec::new();
         match marker {
             0xE0 => {}
@@ -277,7 +277,7 @@ impl<'a> Reader<'a> {
         Ok(Value::Array(items))
     }
 
-    fn object_value(&mut self, marker: u8, depth: usize) -> Read<Value> {
+    fn object_value(&mut self, marker: u8, depth: usize) -> Decoded<Value> {
         let mut members = Vec::new();
         match marker {
             0xE8 => {}
@@ -290,7 +290,7 @@ impl<'a> Reader<'a> {
         Ok(Value::Object(Object::from_members(members)))
     }
 
-    fn member(&mut self, depth: usize) -> Read<(String, Value)> {
+    fn member(&mut self, depth: usize) -> Decoded<(String, Value)> {
         let marker = self.byte()?;
         let name = self.string(marker)?;
         Ok((name, self.value(depth + 1)?))
@@ -298,7 +298,7 @@ impl<'a> Reader<'a> {
 
     /// Reads the items of an array or object with a declared length. Forms 0 to
     /// 2 have a length of 1, 2 and 4 bytes, forms 3 to 5 a count as well.
-    fn contents(&mut self, form: u8, mut read_item: impl FnMut(&mut Self) -> Read<()>) -> Read<()> {
+    fn contents(&mut self, form: u8, mut read_item: impl FnMut(&mut Self) -> Decoded<()>) -> Decoded<()> {
         let width = match form % 3 {
             0 => Width::One,
             1 => Width::Two,
@@ -322,13 +322,15 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn uniform(&mut self, width: Width) -> Read<Value> {
+    /// Reads a uniform array: numbers of one type, without a marker each.
+    fn uniform(&mut self, width: Width) -> Decoded<Value> {
         let item = self.item_type()?;
         let count = self.unsigned(width)?;
         self.uniform_items(item, count)
     }
 
-    fn uniform_nested(&mut self, width: Width) -> Read<Value> {
+    /// Reads an array of uniform arrays that have the same item type and length.
+    fn uniform_nested(&mut self, width: Width) -> Decoded<Value> {
         let inner_marker = if width == Width::One { 0xF0 } else { 0xF1 };
         if self.byte()? != inner_marker {
             return self.fail("a wrong inner marker in a uniform array");
@@ -337,8 +339,8 @@ impl<'a> Reader<'a> {
         let inner_count = self.unsigned(width)?;
         let outer_count = self.unsigned(width)?;
         if inner_count == 0 {
-            // Such rows take no bytes, so the buffer does not bound their number.
-            self.expand(outer_count * size_of::<Value>())?;
+            // Empty rows take no bytes, so the buffer does not bound their number.
+            self.take_expansion(outer_count * size_of::<Value>())?;
         }
         let mut rows = Vec::new();
         for _ in 0..outer_count {
@@ -348,7 +350,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The marker of the items and the number of bytes of each.
-    fn item_type(&mut self) -> Read<(u8, usize)> {
+    fn item_type(&mut self) -> Decoded<(u8, usize)> {
         let marker = self.byte()?;
         let bytes = match marker {
             0xD7 | 0xD8 => 1,
@@ -360,11 +362,11 @@ impl<'a> Reader<'a> {
         Ok((marker, bytes))
     }
 
-    fn uniform_items(&mut self, (marker, bytes): (u8, usize), count: usize) -> Read<Value> {
+    fn uniform_items(&mut self, (marker, bytes): (u8, usize), count: usize) -> Decoded<Value> {
         if count * bytes > self.end - self.at {
             return self.fail("a uniform array runs past its end");
         }
         let items = (0..count).map(|_| self.number(marker).map(Value::Number));
-        items.collect::<Read<Vec<_>>>().map(Value::Array)
+        items.collect::<Decoded<Vec<_>>>().map(Value::Array)
     }
 }

@@ -1,5 +1,5 @@
-//! Encoding binary JSON as the official SDK does: without system strings,
-//! references and packed text; containers always with length and count, in the
+//! Encodes binary JSON as the official SDK does. It uses no system strings,
+//! references or packed text. Containers always have a length and a count, in the
 //! narrowest fields that fit.
 //!
 //! The length of a container stands before its items, so the value is measured
@@ -46,7 +46,7 @@ fn measure_container(lengths: &mut Vec<usize>, contents: impl FnOnce(&mut Vec<us
 
 fn measure_number(number: Number) -> usize {
     match number {
-        Number::Int(value) if is_in_marker(value) => 1,
+        Number::Int(value) if fits_in_marker(value) => 1,
         Number::Int(_) | Number::Uint(_) | Number::Double(_) => 9,
     }
 }
@@ -68,7 +68,7 @@ fn field_bytes(length: usize) -> usize {
     }
 }
 
-fn is_in_marker(value: i64) -> bool {
+fn fits_in_marker(value: i64) -> bool {
     (0..=i64::from(marker::INTEGER_LAST)).contains(&value)
 }
 
@@ -97,7 +97,7 @@ fn write(value: &Value, lengths: &mut impl Iterator<Item = usize>, out: &mut Vec
 
 fn write_number(number: Number, out: &mut Vec<u8>) {
     let (marker, payload) = match number {
-        Number::Int(value) if is_in_marker(value) => return out.push(value as u8),
+        Number::Int(value) if fits_in_marker(value) => return out.push(value as u8),
         Number::Int(value) => (marker::I64, value.to_le_bytes()),
         Number::Uint(value) => (marker::U64, value.to_le_bytes()),
         Number::Double(value) => (marker::DOUBLE, value.to_le_bytes()),

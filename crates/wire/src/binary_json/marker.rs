@@ -3,10 +3,12 @@
 /// The first byte of every buffer. Inside a buffer it marks the empty string.
 pub(super) const FORMAT: u8 = 0x80;
 
+/// Markers up to this one are the integers from 0 to 31.
 pub(super) const INTEGER_LAST: u8 = 0x1F;
 pub(super) const SYSTEM_STRING_FIRST: u8 = 0x20;
 pub(super) const SHORT_STRING_FIRST: u8 = 0x80;
 pub(super) const SHORT_STRING_BYTES_MAX: usize = 63;
+/// A string whose length takes 1, 2 or 4 bytes.
 pub(super) const STRING_1: u8 = 0xC0;
 pub(super) const STRING_2: u8 = 0xC1;
 pub(super) const STRING_4: u8 = 0xC2;
@@ -16,8 +18,8 @@ pub(super) const DOUBLE: u8 = 0xCC;
 pub(super) const NULL: u8 = 0xD0;
 pub(super) const FALSE: u8 = 0xD1;
 pub(super) const TRUE: u8 = 0xD2;
-/// An array with length and count of 1 byte each. The next two markers are for
-/// 2 and 4 bytes; the same holds for objects.
+/// An array with a length and a count of 1 byte each. The next two markers are for
+/// fields of 2 and 4 bytes. Objects have such markers too.
 pub(super) const ARRAY_COUNTED_1: u8 = 0xE5;
 pub(super) const OBJECT_COUNTED_1: u8 = 0xED;
 

@@ -14,6 +14,7 @@ pub(super) const DATE_TIME: &[u8; 16] = b" 0123456789:-.TZ";
 pub(super) struct Base64Padding {
     /// The number of `=` that complete the last group.
     characters: usize,
+    /// Whether the text ends with these characters, or they were left off.
     is_written: bool,
 }
 

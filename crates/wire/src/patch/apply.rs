@@ -7,7 +7,7 @@ use crate::binary_json::depth;
 
 /// A new member at the top level is inserted before this member, as in the
 /// service: after `_attachments`, before `_ts`.
-const FIRST_AFTER_ADDED: &str = "_ts";
+const NEW_MEMBERS_BEFORE: &str = "_ts";
 
 /// An object or an array on the path to the leaf.
 pub(super) enum Node<'d> {
@@ -20,39 +20,46 @@ impl<'d> Node<'d> {
     pub(super) fn child(self, token: &str) -> Option<&'d mut Value> {
         match self {
             Node::Root(object) | Node::Object(object) => object.get_mut(token),
-            Node::Array(items) => items.get_mut(index(token)?),
+            Node::Array(items) => items.get_mut(array_index(token)?),
         }
     }
 }
 
 /// An array index: decimal digits without a leading zero.
-fn index(token: &str) -> Option<usize> {
+fn array_index(token: &str) -> Option<usize> {
     let is_canonical = token == "0" || !token.starts_with('0');
     (is_canonical && token.bytes().all(|byte| byte.is_ascii_digit())).then(|| token.parse().ok())?
 }
 
-/// What `insert` does when the path names an array element that exists.
+/// The operation that `insert` carries out. `add` and `set` differ when the path
+/// names an array element that exists.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Mode {
+pub(super) enum InsertMode {
     /// The new element is inserted before the existing one.
     Add,
     /// The new element replaces the existing one.
     Set,
 }
 
-pub(super) fn insert(document: &mut Object, path: &Pointer, value: Value, mode: Mode) -> Result<(), Reason> {
+pub(super) fn insert(
+    document: &mut Object,
+    path: &Pointer,
+    value: Value,
+    mode: InsertMode,
+) -> Result<(), Reason> {
     if path.tokens.len() + depth(&value) > DEPTH_MAX {
         return Err(Reason::TooDeep);
     }
-    let no_parent = |beyond: &str| Reason::NoParent { is_add: mode == Mode::Add, beyond: beyond.to_owned() };
+    let no_parent =
+        |beyond: &str| Reason::NoParent { is_add: mode == InsertMode::Add, beyond: beyond.to_owned() };
     let leaf = path.leaf();
     match path.parent(document).map_err(no_parent)? {
-        Node::Root(object) if !object.contains(leaf) => object.insert_before(FIRST_AFTER_ADDED, leaf, value),
+        Node::Root(object) if !object.contains(leaf) => object.insert_before(NEW_MEMBERS_BEFORE, leaf, value),
         Node::Root(object) | Node::Object(object) => object.set(leaf, value),
         Node::Array(items) if leaf == "-" => items.push(value),
-        Node::Array(items) => match (index(leaf), mode) {
-            (Some(at), Mode::Add) if at <= items.len() => items.insert(at, value),
-            (Some(at), Mode::Set) if at < items.len() => items[at] = value,
+        Node::Array(items) => match (array_index(leaf), mode) {
+            (Some(at), InsertMode::Add) if at <= items.len() => items.insert(at, value),
+            (Some(at), InsertMode::Set) if at < items.len() => items[at] = value,
             _ => return Err(Reason::IndexOutOfBounds(leaf.to_owned())),
         },
     }
@@ -79,7 +86,7 @@ pub(super) fn remove(document: &mut Object, path: &Pointer) -> Result<Value, Rea
     let leaf = path.leaf();
     match path.parent(document).map_err(|_| absent())? {
         Node::Root(object) | Node::Object(object) => object.remove(leaf).ok_or_else(absent),
-        Node::Array(items) => match index(leaf) {
+        Node::Array(items) => match array_index(leaf) {
             Some(at) if at < items.len() => Ok(items.remove(at)),
             _ => Err(Reason::IndexOutOfBounds(leaf.to_owned())),
         },
@@ -95,7 +102,7 @@ pub(super) fn increment(document: &mut Object, path: &Pointer, by: Number) -> Re
             Ok(())
         }
         Some(_) => Err(not_a_number()),
-        None => insert(document, path, Value::Number(by), Mode::Set),
+        None => insert(document, path, Value::Number(by), InsertMode::Set),
     }
 }
 
@@ -132,5 +139,5 @@ pub(super) fn move_node(document: &mut Object, from: &Pointer, to: &Pointer) -> 
         return Err(Reason::MovedIntoItself);
     }
     let value = remove(document, from)?;
-    insert(document, to, value, Mode::Add)
+    insert(document, to, value, InsertMode::Add)
 }

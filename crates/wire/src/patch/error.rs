@@ -30,7 +30,7 @@ pub enum PatchError {
 pub enum Reason {
     /// The parent of the node is missing or a scalar.
     NoParent {
-        /// The operation is `add`.
+        /// Whether the operation is `add`.
         is_add: bool,
         /// The first path segment that is missing or a scalar.
         beyond: String,

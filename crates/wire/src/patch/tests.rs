@@ -25,7 +25,7 @@ fn the_documented_example_gives_the_documented_result() {
 }
 
 #[test]
-fn added_members_stand_before_the_time_stamp() {
+fn added_members_are_inserted_before_the_time_stamp() {
     check(
         r#"{"id":"d1","n":5,"_rid":"r","_self":"s","_etag":"e","_attachments":"a","_ts":1}"#,
         r#"{"operations":[{"op":"set","path":"/n","value":7},{"op":"incr","path":"/n","value":3},{"op":"add","path":"/new","value":"v"}]}"#,
@@ -123,7 +123,7 @@ fn increments_are_exact_and_create_missing_members() {
 }
 
 #[test]
-fn a_move_moves_the_value() {
+fn a_move_removes_the_value_from_its_old_path_and_adds_it_at_the_new_path() {
     check(r#"{"a":{"x":[1]},"b":2}"#, r#"[{"op":"move","from":"/a/x","path":"/b"}]"#, r#"{"a":{},"b":[1]}"#);
     check(r#"{"a":[1,2,3]}"#, r#"[{"op":"move","from":"/a/0","path":"/a/2"}]"#, r#"{"a":[2,3,1]}"#);
     check(r#"{"a":1,"b":2}"#, r#"[{"op":"move","from":"/a","path":"/a"}]"#, r#"{"a":1,"b":2}"#);
@@ -190,7 +190,7 @@ fn a_patch_cannot_nest_a_document_too_deep() {
 }
 
 #[test]
-fn a_patch_knows_its_condition_and_the_paths_it_touches() {
+fn a_patch_reports_its_condition_and_the_paths_it_touches() {
     let body = r#"{"condition":"from c where c.n = 1","operations":[{"op":"set","path":"/a/b","value":1},{"op":"move","from":"/x","path":"/y"}]}"#;
     let patch = Patch::parse(&parse_str(body).unwrap()).unwrap();
     assert_eq!(patch.condition(), Some("from c where c.n = 1"));

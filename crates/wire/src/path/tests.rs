@@ -76,7 +76,7 @@ fn rids_are_signed_by_the_last_id_in_lower_case() {
 }
 
 #[test]
-fn a_resource_knows_its_database_and_container() {
+fn a_resource_names_its_database_and_container() {
     let resource = parse("/dbs/D/colls/C/docs/X").unwrap();
     assert_eq!(resource.database(), Some("D"));
     assert_eq!(resource.container(), Some(("D", "C")));

@@ -23,7 +23,7 @@ fn verifies(key: &MasterKey, verb: &str, path: &str, header: &str) -> bool {
 }
 
 #[test]
-fn the_documented_example_verifies() {
+fn microsofts_documented_signature_verifies() {
     let key = MasterKey::from_base64(DOCUMENTED_KEY).unwrap();
     assert!(verifies(&key, "GET", "/dbs/ToDoList", DOCUMENTED_HEADER));
     assert!(verifies(&key, "get", "/dbs/ToDoList/", DOCUMENTED_HEADER));
@@ -51,7 +51,7 @@ fn another_key_verb_path_or_date_does_not_verify() {
 }
 
 #[test]
-fn every_way_a_known_client_signs_is_accepted() {
+fn every_link_and_type_that_a_known_client_signs_is_accepted() {
     let key = MasterKey::emulator();
     for (path, resource_type, link) in [
         ("/dbs/D/colls/C/docs/h%C3%A9%20l", "docs", "dbs/D/colls/C/docs/hé l"),
@@ -127,7 +127,7 @@ fn authorization_headers_are_parsed_percent_encoded_or_plain() {
 }
 
 #[test]
-fn keys_are_strict_base64_and_never_shown() {
+fn keys_are_strict_base64_and_debug_output_hides_them() {
     assert!(MasterKey::emulator().is_emulator_key());
     assert!(!MasterKey::from_base64(DOCUMENTED_KEY).unwrap().is_emulator_key());
     assert_eq!(MasterKey::emulator().reveal(), EMULATOR_KEY);

@@ -1,4 +1,4 @@
-//! Binary JSON against the conformance vectors, and against random bytes.
+//! Tests binary JSON with the conformance vectors and with random bytes.
 
 use perihelion_model::json::{self, Number, Style, Value};
 use perihelion_testkit::Random;
@@ -58,7 +58,7 @@ fn every_vector_decodes_to_its_value() {
 }
 
 /// The SDK's encoder keeps the sign of minus zero. The service and our decoder
-/// drop it, so this value is not taken from the decoder.
+/// drop it, so the value of that vector is not taken from the file.
 fn value_to_encode(case: &Value) -> Value {
     match text(case, "name") {
         "double_negative_zero" => Value::Number(Number::Double(-0.0)),
@@ -108,7 +108,7 @@ fn every_invalid_buffer_is_refused() {
 }
 
 #[test]
-fn a_container_at_the_last_depth_passes_only_without_members() {
+fn at_the_greatest_depth_only_empty_and_uniform_arrays_are_accepted() {
     let nested = |innermost: &[u8]| {
         let mut buffer = vec![0x80];
         buffer.extend(std::iter::repeat_n(0xE1, BINARY_DEPTH_MAX));
@@ -127,7 +127,7 @@ fn a_container_at_the_last_depth_passes_only_without_members() {
 /// A server's worker threads have 2 MiB of stack; decoding may use a quarter of
 /// it, even without optimisation.
 #[test]
-fn the_deepest_value_fits_a_small_stack() {
+fn the_deepest_value_is_decoded_and_encoded_on_a_small_stack() {
     let mut buffer = [0xE9, 0x2C, 0xE1].repeat(BINARY_DEPTH_MAX / 2);
     buffer.insert(0, 0x80);
     buffer.push(0x07);
@@ -139,7 +139,7 @@ fn the_deepest_value_fits_a_small_stack() {
 
 #[test]
 fn the_memory_of_a_decoded_buffer_is_bounded() {
-    // Rows without items take no bytes: 7 bytes hold 65,535 rows.
+    // Rows without items take no bytes: 7 bytes stand for 65,535 rows.
     let rows = [0xF3, 0xF1, 0xDA, 0x00, 0x00, 0xFF, 0xFF];
     let one = decode(&[&[0x80][..], &rows].concat()).unwrap();
     assert_eq!(one.as_array().map(<[Value]>::len), Some(65_535));
@@ -159,9 +159,9 @@ fn the_memory_of_a_decoded_buffer_is_bounded() {
     assert_eq!(decode(&buffer).unwrap().as_array().map(<[Value]>::len), Some(11));
 }
 
-/// Decodes random bytes; returns whether they are accepted. An accepted value
-/// must be the same after encoding and decoding.
-fn check_noise(buffer: &[u8], seed: u64) -> bool {
+/// Decodes random bytes and returns whether they are accepted. Fails when an accepted
+/// value is not the same after encoding and decoding.
+fn is_accepted_and_round_trips(buffer: &[u8], seed: u64) -> bool {
     let Ok(value) = decode(buffer) else { return false };
     let again = decode(&encode(&value));
     assert!(again.is_ok_and(|again| is_identical(&again, &value)), "seed {seed}: {buffer:02X?}");
@@ -195,7 +195,7 @@ fn mutated_vectors_never_panic_and_round_trip_when_accepted() {
             }
         }
         buffer[0] = 0x80;
-        match check_noise(&buffer, seed) {
+        match is_accepted_and_round_trips(&buffer, seed) {
             true => accepted += 1,
             false => refused += 1,
         }

@@ -1,4 +1,4 @@
-//! The formats of the protocol against recorded data. One binary, so that it
-//! links once.
+//! Tests the formats of the protocol with recorded data. All tests are in one binary,
+//! so that it is linked once.
 
 mod binary_json;
