@@ -1,8 +1,8 @@
-//! The banner: what a person or a test needs to connect to a server.
+//! The banner: the text that tells a person or a test how to connect to a server.
 //!
-//! Tools search for two of its lines, so they must not change: `Now listening on:`
-//! and, last, `Started` with a carriage return (a well-known test container waits
-//! for exactly that).
+//! Tools search for two of its lines, so these lines must not change: `Now listening
+//! on:`, and the last line, `Started` with a carriage return (a well-known test
+//! container waits for exactly that line).
 
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
@@ -13,27 +13,28 @@ use perihelion_server::AuthMode;
 
 use crate::settings::{Mode, Settings};
 
-/// A server that has started.
+/// The facts of a started server that the banner shows.
 #[derive(Debug)]
-pub(crate) struct Ready<'a> {
+pub(crate) struct StartedServer<'a> {
     pub(crate) address: SocketAddr,
     /// With several regions, the name and address of each.
     pub(crate) regions: Vec<(String, SocketAddr)>,
     pub(crate) ca_path: Option<&'a Path>,
-    pub(crate) after: Duration,
+    /// How long the start took.
+    pub(crate) start_time: Duration,
 }
 
 /// The whole banner, ready to be written at once.
-pub(crate) fn banner(settings: &Settings, ready: &Ready<'_>) -> String {
+pub(crate) fn banner(settings: &Settings, server: &StartedServer<'_>) -> String {
     let options = &settings.options;
-    let authority = authority(&options.host, ready.address);
+    let authority = authority(&options.host, server.address);
     let http = format!("http://{authority}/");
     let endpoint = options.public_endpoint.as_deref().unwrap_or(&http);
     let data = match &options.account.data {
         Some(directory) => directory.display().to_string(),
         None => "in memory, lost when the server ends (keep it with --data DIR)".to_owned(),
     };
-    let ca = match (ready.ca_path, &options.account.data) {
+    let ca = match (server.ca_path, &options.account.data) {
         (Some(path), None) => format!("{} (print it: perihelion cert ca)", path.display()),
         (Some(path), Some(data)) => {
             format!("{} (print it: perihelion cert ca --data {})", path.display(), data.display())
@@ -44,7 +45,7 @@ pub(crate) fn banner(settings: &Settings, ready: &Ready<'_>) -> String {
         ("Endpoint", format!("{http} and https://{authority}/")),
         ("Connection", format!("AccountEndpoint={endpoint};AccountKey={};", shown_key(settings))),
     ];
-    for (name, address) in &ready.regions {
+    for (name, address) in &server.regions {
         lines.push(("Region", format!("{name}: http://{}/", self::authority(&options.host, *address))));
     }
     lines.extend([("Data", data), ("CA", ca)]);
@@ -53,7 +54,7 @@ pub(crate) fn banner(settings: &Settings, ready: &Ready<'_>) -> String {
         AuthMode::Any => lines.push(("Auth", "any Entra ID token is accepted".to_owned())),
         AuthMode::Off => lines.push(("Auth", "off: every request is accepted".to_owned())),
     }
-    let mut text = title(settings.mode, ready.after);
+    let mut text = title(settings.mode, server.start_time);
     for (name, value) in lines {
         // Writing to a string does not fail.
         let _ = writeln!(text, "  {name:<11} {value}");
@@ -62,9 +63,9 @@ pub(crate) fn banner(settings: &Settings, ready: &Ready<'_>) -> String {
     text
 }
 
-fn title(mode: Mode, after: Duration) -> String {
+fn title(mode: Mode, start_time: Duration) -> String {
     let version = env!("CARGO_PKG_VERSION");
-    format!("perihelion {version} {}: ready in {} ms\n", mode.name(), after.as_millis())
+    format!("perihelion {version} {}: ready in {} ms\n", mode.name(), start_time.as_millis())
 }
 
 /// The key for the connection string. The well-known key is public; any other is
@@ -95,18 +96,18 @@ mod tests {
 
     const OWN_KEY: &str = "bm90IGEgc2VjcmV0";
 
-    fn shown(typed: ServeArgs) -> String {
+    fn banner_of(typed: ServeArgs) -> String {
         let settings = Settings::resolve(ServeArgs { partitions: 1, ..typed }, Mode::Dev).expect("settings");
         let address = SocketAddr::from(([0, 0, 0, 0], 4711));
         let regions = vec![("East US".to_owned(), SocketAddr::from(([0, 0, 0, 0], 4713)))];
-        let (ca_path, after) = (Some(Path::new("/ca.pem")), Duration::from_millis(12));
-        let ready = Ready { address, regions, ca_path, after };
-        banner(&settings, &ready)
+        let (ca_path, start_time) = (Some(Path::new("/ca.pem")), Duration::from_millis(12));
+        let server = StartedServer { address, regions, ca_path, start_time };
+        banner(&settings, &server)
     }
 
     #[test]
     fn the_banner_has_everything_that_a_client_needs_to_connect() {
-        let text = shown(ServeArgs::default());
+        let text = banner_of(ServeArgs::default());
         for part in [
             "ready in 12 ms",
             "http://127.0.0.1:4711/ and https://127.0.0.1:4711/",
@@ -124,8 +125,8 @@ mod tests {
     #[test]
     fn a_secret_key_is_hidden_unless_show_key_is_given() {
         let own = ServeArgs { key: Some(OWN_KEY.to_owned()), ..ServeArgs::default() };
-        assert!(!shown(own.clone()).contains(OWN_KEY));
-        assert!(shown(ServeArgs { show_key: true, ..own }).contains(OWN_KEY));
+        assert!(!banner_of(own.clone()).contains(OWN_KEY));
+        assert!(banner_of(ServeArgs { show_key: true, ..own }).contains(OWN_KEY));
     }
 
     #[test]

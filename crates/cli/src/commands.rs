@@ -1,6 +1,6 @@
 //! The commands: one file each with its arguments, its help and its `run`, and
-//! one row in the table below that registers it. `serve` is what `dev` and
-//! `server` share.
+//! one row in the table below that registers it. `dev` and `server`
+//! share `serve`.
 
 mod cert;
 mod demo;

@@ -1,10 +1,11 @@
 //! Compatibility with the official emulator image.
 //!
 //! Test set-ups configure that image by environment variables and arguments.
-//! `perihelion server` accepts them all, so that only the name of the image
-//! changes. Variables with an equivalent here take effect, the others are ignored,
-//! and a warning names an ignored one that a user would miss. `dev` does not read
-//! them: on a laptop `PORT` or `DATA_PATH` may belong to another program.
+//! `perihelion server` accepts all of them, so that a test set-up only changes the
+//! name of the image. Variables with an equivalent option take effect; the others are
+//! ignored. A warning names an ignored variable that a user would miss. `dev` does not
+//! read the variables: on a laptop `PORT` or `DATA_PATH` may belong to another
+//! program.
 
 use std::path::PathBuf;
 use std::str::FromStr;

@@ -12,7 +12,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use crate::args::Level;
 
 /// The names of this program's crates start with this.
-const OURS: &str = "perihelion";
+const CRATE_PREFIX: &str = "perihelion";
 
 /// Starts logging. Does nothing when logging was started before.
 pub(crate) fn start(level: Level) {
@@ -25,7 +25,7 @@ pub(crate) fn start(level: Level) {
         Level::Trace => LevelFilter::TRACE,
     };
     let others = level.min(LevelFilter::WARN);
-    let filter = Targets::new().with_default(others).with_target(OURS, level);
+    let filter = Targets::new().with_default(others).with_target(CRATE_PREFIX, level);
     let color = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(color);
     let _ = tracing_subscriber::registry().with(lines).with(filter).try_init();

@@ -1,4 +1,5 @@
-//! Functions that every command uses: run a future on all threads, print the result.
+//! Functions that every command uses: run a future on a multi-threaded runtime, and print
+//! the result.
 
 use std::future::Future;
 use std::io::Write;

@@ -11,10 +11,10 @@ use perihelion_wire::transport::is_loopback;
 use crate::args::{Auth, Level, ServeArgs};
 use crate::exit::Failure;
 
-const PORT: u16 = 8081;
-const HOST: &str = "127.0.0.1";
+const DEFAULT_PORT: u16 = 8081;
+const DEFAULT_HOST: &str = "127.0.0.1";
 
-/// Where a data directory keeps its certificates.
+/// The subdirectory of a data directory with its certificates.
 const TLS_DIRECTORY: &str = "tls";
 
 /// A key file holds one short line; a longer file is not a key file.
@@ -48,7 +48,7 @@ pub(crate) struct Settings {
 impl Settings {
     /// Resolves and checks the options that were typed.
     pub(crate) fn resolve(typed: ServeArgs, mode: Mode) -> Result<Settings, Failure> {
-        let host = typed.host.unwrap_or_else(|| HOST.to_owned());
+        let host = typed.host.unwrap_or_else(|| DEFAULT_HOST.to_owned());
         let primary = master_key(typed.key.as_deref(), typed.key_file.as_deref())?;
         if primary.is_emulator_key() && !is_local(&host) && !typed.allow_well_known_key {
             return Err(Failure::usage(
@@ -63,7 +63,7 @@ impl Settings {
         });
         let options = ServerOptions {
             host,
-            port: typed.port.unwrap_or(PORT),
+            port: typed.port.unwrap_or(DEFAULT_PORT),
             tls_dir: tls_directory(typed.data.as_deref()),
             account: AccountOptions {
                 data: typed.data,
@@ -98,7 +98,8 @@ fn regions(typed: Option<&str>) -> Result<RegionNames, Failure> {
     })
 }
 
-/// The directory of the certificates: with the data, or else in the user's cache.
+/// The directory of the certificates: in the data directory if there is one, else in
+/// the user's cache.
 pub(crate) fn tls_directory(data: Option<&Path>) -> Option<PathBuf> {
     match data {
         Some(data) => Some(data.join(TLS_DIRECTORY)),
@@ -176,7 +177,7 @@ mod tests {
         ServeArgs { partitions: 1, ..ServeArgs::default() }
     }
 
-    fn refused(typed: ServeArgs) -> bool {
+    fn is_refused(typed: ServeArgs) -> bool {
         Settings::resolve(typed, Mode::Server).is_err_and(|failure| failure.code() == 2)
     }
 
@@ -194,12 +195,12 @@ mod tests {
     fn the_well_known_key_stays_on_loopback_unless_allowed() {
         let on = |host: &str| ServeArgs { host: Some(host.to_owned()), ..typed() };
         for host in ["127.0.0.1", "127.8.9.1", "::1", "localhost", "::ffff:127.0.0.1"] {
-            assert!(!refused(on(host)), "{host}");
+            assert!(!is_refused(on(host)), "{host}");
         }
         for host in ["0.0.0.0", "::", "192.168.1.4", "db.internal"] {
-            assert!(refused(on(host)), "{host}");
-            assert!(!refused(ServeArgs { allow_well_known_key: true, ..on(host) }), "{host}");
-            assert!(!refused(ServeArgs { key: Some(OWN_KEY.to_owned()), ..on(host) }), "{host}");
+            assert!(is_refused(on(host)), "{host}");
+            assert!(!is_refused(ServeArgs { allow_well_known_key: true, ..on(host) }), "{host}");
+            assert!(!is_refused(ServeArgs { key: Some(OWN_KEY.to_owned()), ..on(host) }), "{host}");
         }
     }
 
@@ -211,8 +212,8 @@ mod tests {
             assert!(key.is_empty() || !format!("{failure:?}").contains(key), "{failure:?}");
         }
         let both = ServeArgs { key: Some(OWN_KEY.to_owned()), key_file: Some("/nowhere".into()), ..typed() };
-        assert!(refused(both));
-        assert!(refused(ServeArgs { key_file: Some("/nowhere/at/all".into()), ..typed() }));
+        assert!(is_refused(both));
+        assert!(is_refused(ServeArgs { key_file: Some("/nowhere/at/all".into()), ..typed() }));
     }
 
     #[test]
@@ -238,7 +239,7 @@ mod tests {
             "West US"
         );
         for bad in ["", "West US,West US", "a/b"] {
-            assert!(refused(with(bad)), "{bad}");
+            assert!(is_refused(with(bad)), "{bad}");
         }
     }
 

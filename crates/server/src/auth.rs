@@ -1,5 +1,5 @@
 //! `Authenticator`: checks the signature of a request against the master keys,
-//! over the same parsed path that is routed.
+//! over the same parsed path that the request is routed by.
 //!
 //! A request is refused unless a rule accepts it; the few open paths are an exact
 //! list in `management::open_path`. A refusal never says which signature would
@@ -16,9 +16,9 @@ use crate::options::AuthMode;
 /// The largest difference between the clocks of client and server.
 const SKEW_SECONDS_MAX: u64 = 15 * 60;
 
-const MISSING: &str =
+const HEADER_MISSING: &str =
     "Required Header authorization is missing. Ensure a valid Authorization token is passed.";
-const WRONG: &str = "The input authorization token can't serve the request. The wrong key is being used or the expected payload is not built as per the protocol. For more info: https://aka.ms/cosmosdb-tsg-unauthorized.";
+const WRONG_SIGNATURE: &str = "The input authorization token can't serve the request. The wrong key is being used or the expected payload is not built as per the protocol. For more info: https://aka.ms/cosmosdb-tsg-unauthorized.";
 
 /// Decides which requests are accepted.
 pub(crate) struct Authenticator {
@@ -45,10 +45,10 @@ impl Authenticator {
         let mut values = map.get_all(headers::AUTHORIZATION).iter();
         let (first, second) = (values.next(), values.next());
         let Some(header) = first.and_then(|value| value.to_str().ok()) else {
-            return Err(Refusal::gateway(status::UNAUTHORIZED, MISSING));
+            return Err(Refusal::gateway(status::UNAUTHORIZED, HEADER_MISSING));
         };
         if second.is_some() {
-            return Err(Refusal::gateway(status::UNAUTHORIZED, WRONG));
+            return Err(Refusal::gateway(status::UNAUTHORIZED, WRONG_SIGNATURE));
         }
         let credentials = Credentials::parse(header)
             .map_err(|error| Refusal::gateway(status::UNAUTHORIZED, error.to_string()))?;
@@ -58,9 +58,13 @@ impl Authenticator {
                 let request = SignedRequest { verb: method.as_str(), path, resource, date };
                 // Every key is tried, so that the time taken does not tell which one
                 // matched.
-                let is_right =
-                    self.keys.iter().fold(false, |seen, key| key.verify(&request, &signature) | seen);
-                if is_right { Ok(()) } else { Err(Refusal::gateway(status::UNAUTHORIZED, WRONG)) }
+                let is_verified =
+                    self.keys.iter().fold(false, |any, key| key.verify(&request, &signature) | any);
+                if is_verified {
+                    Ok(())
+                } else {
+                    Err(Refusal::gateway(status::UNAUTHORIZED, WRONG_SIGNATURE))
+                }
             }
             Credentials::EntraId(_) if self.mode == AuthMode::Any => Ok(()),
             Credentials::EntraId(_) => Err(Refusal::gateway(

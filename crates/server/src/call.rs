@@ -25,7 +25,7 @@ pub(crate) struct Call {
 
 /// The first API version with hierarchical partition keys.
 const HIERARCHICAL_KEYS_SINCE: &str = "2020-07-15";
-/// Rows of a page when the client does not say.
+/// The most rows of a page when the client names no number.
 const PAGE_ROWS_DEFAULT: usize = 1000;
 
 impl Call {
@@ -45,20 +45,20 @@ impl Call {
         }
     }
 
-    /// `http://host:port`, as the client wrote it.
+    /// The address that the client used: `http://host:port`.
     pub(crate) fn endpoint(&self) -> String {
         let host = self.header(&headers::HOST).unwrap_or("localhost");
         format!("{}://{host}", self.scheme.as_str())
     }
 
-    /// Whether the body is a query or a document. The content type decides, not the
-    /// query header
-    /// (`docs/cosmos.md`, items).
+    /// Whether the body is a query and not a document. The content type decides, not
+    /// the query header (`docs/cosmos.md`, items).
     pub(crate) fn is_query(&self) -> bool {
         let content_type = self.header(&headers::CONTENT_TYPE).unwrap_or_default();
         content_type.starts_with("application/query+json") || content_type.starts_with("application/sql")
     }
 
+    /// Whether a write is to be answered without a body.
     pub(crate) fn wants_minimal(&self) -> bool {
         self.header(&headers::PREFER).is_some_and(|prefer| prefer.contains("return=minimal"))
     }
@@ -96,7 +96,7 @@ impl Call {
         self.partition_key()?.ok_or_else(Refusal::partition_key_missing)
     }
 
-    /// The range header, checked against the container: `0` or `rid,0`.
+    /// The range that the header names, as `0` or `rid,0`. The container must have it.
     pub(crate) fn range(&self, container: &Container) -> Result<Option<RangeId>, Refusal> {
         let Some(text) = self.header(&headers::PARTITION_KEY_RANGE_ID) else { return Ok(None) };
         let id = text.rsplit(',').next().unwrap_or(text).trim();
@@ -106,7 +106,7 @@ impl Call {
                 "The x-ms-documentdb-partitionkeyrangeid header is not a range id.",
             )
         })?;
-        // A range that was split or never existed: the client's map is stale.
+        // A range that was split or never existed: the client's list of ranges is stale.
         container.range(id).map(|range| Some(range.id)).ok_or_else(Refusal::range_gone)
     }
 
@@ -139,7 +139,8 @@ impl Call {
         }
     }
 
-    /// The most rows of a page: an absent header and 0 mean the default, -1 all.
+    /// The most rows of a page. Without the header, or with 0, it is the default; -1
+    /// means all rows.
     pub(crate) fn page_rows(&self) -> Result<usize, Refusal> {
         match self.header(&headers::MAX_ITEM_COUNT) {
             None | Some("") => Ok(PAGE_ROWS_DEFAULT),

@@ -1,16 +1,16 @@
 //! The server's own small certificate authority and its certificate.
 //!
-//! Both are created once, kept in a directory and reused at every start: a
-//! client that trusts the CA need not trust a new one, and a start does not pay
-//! for new keys. Each identity is one file of three parts (a few plain lines, the
-//! certificate, the key). A rename replaces the whole file, so a reader never
-//! sees a certificate with the key of another. The plain lines hold the names and
-//! the expiry, so the program needs no X.509 parser.
+//! Both are created once, stored in a directory and reused at every start, so that
+//! clients need to trust the CA only once and a start takes no time for new keys.
+//! The CA and the leaf certificate have one file each, with three parts: a few plain
+//! lines, the certificate and its key. A rename replaces the whole file, so a reader
+//! never sees a certificate with the key of another. The plain lines hold the names
+//! and the expiry, so the program needs no X.509 parser.
 //!
 //! What always holds: key files are private to their owner, and the CA survives
-//! changes of the names and of the leaf certificate. A directory that cannot be
-//! used does not keep the server from starting: certificates are then kept in
-//! memory, with a warning. Only a name that a certificate cannot hold does.
+//! changes of the names and of the leaf certificate. When the directory cannot be
+//! used, the server warns, holds its certificates in memory and starts. A name that
+//! a certificate cannot contain is an error.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -34,15 +34,15 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// People add the CA to trust stores by hand, so it lasts ten years.
 const CA_LIFE: Duration = DAY.saturating_mul(3652);
 
-/// Platforms refuse leaf certificates over 398 days; with the backdating below
-/// this stays under 397.
+/// Platforms refuse leaf certificates that are valid for more than 398 days. With
+/// [`BACKDATED`] this one is valid for less than 397.
 const LEAF_LIFE: Duration = DAY.saturating_mul(395);
 
-/// A leaf with less than this left is replaced at the next start.
+/// A leaf certificate that expires within this time is replaced at the next start.
 const LEAF_LIFE_LEFT_MIN: Duration = DAY.saturating_mul(30);
 
-/// Certificates begin in the past: clocks of clients and containers may be off by
-/// hours.
+/// Certificates are valid from this long before they are created, because clocks of
+/// clients and containers may be off by hours.
 const BACKDATED: Duration = DAY;
 
 /// The CA certificate alone, for trust stores.
@@ -66,7 +66,7 @@ pub struct Certificates {
     location: Location,
 }
 
-/// Where certificates are kept.
+/// Where certificates are stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
     /// In this directory.
@@ -89,7 +89,7 @@ impl Certificates {
         };
         match Certificates::in_directory(directory, names, now) {
             Err(CertificateError::File { path, error }) => {
-                tracing::warn!(path = %path.display(), %error, "certificates cannot be kept; they are created for this run only");
+                tracing::warn!(path = %path.display(), %error, "certificates cannot be stored; they are created for this run only");
                 Certificates::in_memory(names, now)
             }
             other => other,
@@ -108,8 +108,8 @@ impl Certificates {
         now: SystemTime,
     ) -> Result<Certificates, CertificateError> {
         create_private_directory(directory).map_err(|error| file_error(directory, error))?;
-        let ca = kept_ca(directory, now)?;
-        let leaf = kept_leaf(directory, &ca, names, now)?;
+        let ca = load_or_create_ca(directory, now)?;
+        let leaf = load_or_create_leaf(directory, &ca, names, now)?;
         Ok(Certificates { ca, leaf, location: Location::Directory(directory.to_owned()) })
     }
 
@@ -133,7 +133,7 @@ impl Certificates {
         }
     }
 
-    /// Where these certificates are kept.
+    /// Where these certificates are stored.
     pub fn location(&self) -> &Location {
         &self.location
     }
@@ -188,7 +188,7 @@ impl Names {
         Names(names)
     }
 
-    fn within(&self, others: &[String]) -> bool {
+    fn are_all_in(&self, others: &[String]) -> bool {
         self.0.iter().all(|name| others.contains(name))
     }
 }
@@ -206,7 +206,7 @@ pub enum CertificateError {
     },
     /// The certificate could not be created, perhaps because of one of its names.
     Creation(rcgen::Error),
-    /// A kept certificate could not be read back.
+    /// A stored certificate could not be read back.
     Damaged,
     /// The TLS library refused the certificate.
     Tls(rustls::Error),
@@ -223,7 +223,7 @@ impl std::fmt::Display for CertificateError {
                 )
             }
             CertificateError::Damaged => {
-                f.write_str("a kept certificate is damaged; remove the tls directory and start again")
+                f.write_str("a stored certificate is damaged; remove the tls directory and start again")
             }
             CertificateError::Tls(error) => write!(f, "the TLS library refused the certificate: {error}"),
         }
@@ -240,7 +240,8 @@ fn file_error(path: &Path, error: io::Error) -> CertificateError {
 struct Identity {
     names: Vec<String>,
     expires: u64,
-    /// The id of the key that signed: tells a leaf of an older CA.
+    /// The id of the key that signed the certificate. A leaf with another issuer than
+    /// the CA was signed by an older CA.
     issuer: String,
     certificate: String,
     key: String,
@@ -280,7 +281,7 @@ impl Identity {
         Some(identity)
     }
 
-    fn lasts(&self, now: SystemTime, at_least: Duration) -> bool {
+    fn is_valid_for(&self, at_least: Duration, now: SystemTime) -> bool {
         seconds(now).saturating_add(at_least.as_secs()) < self.expires
     }
 }
@@ -358,17 +359,17 @@ fn seconds(time: SystemTime) -> u64 {
 /// Loads or creates the CA of a directory. Two processes that start at once agree
 /// on one CA: the first file that is linked into place wins, and the other process
 /// reads it.
-fn kept_ca(directory: &Path, now: SystemTime) -> Result<Identity, CertificateError> {
+fn load_or_create_ca(directory: &Path, now: SystemTime) -> Result<Identity, CertificateError> {
     let path = directory.join(CA_FILE);
     let found = read_identity(&path)?;
-    let replace = !matches!(found, Found::Nothing);
-    let ca = match found.whole().filter(|ca| ca.lasts(now, LEAF_LIFE)) {
+    let replace = !matches!(found, IdentityFile::Missing);
+    let ca = match found.valid().filter(|ca| ca.is_valid_for(LEAF_LIFE, now)) {
         Some(ca) => ca,
         None => {
-            let made = new_ca(now)?;
-            let placed = write_atomically(&path, &made.to_text(), replace)
-                .map_err(|error| file_error(&path, error))?;
-            if placed { made } else { read_identity(&path)?.whole().ok_or(CertificateError::Damaged)? }
+            let new = new_ca(now)?;
+            let is_written =
+                write_atomically(&path, &new.to_text(), replace).map_err(|error| file_error(&path, error))?;
+            if is_written { new } else { read_identity(&path)?.valid().ok_or(CertificateError::Damaged)? }
         }
     };
     let public = directory.join(CA_PUBLIC_FILE);
@@ -378,17 +379,19 @@ fn kept_ca(directory: &Path, now: SystemTime) -> Result<Identity, CertificateErr
     Ok(ca)
 }
 
-fn kept_leaf(
+fn load_or_create_leaf(
     directory: &Path,
     ca: &Identity,
     names: &Names,
     now: SystemTime,
 ) -> Result<Identity, CertificateError> {
     let path = directory.join(LEAF_FILE);
-    let usable = |leaf: &Identity| {
-        leaf.issuer == ca.issuer && leaf.lasts(now, LEAF_LIFE_LEFT_MIN) && names.within(&leaf.names)
+    let is_usable = |leaf: &Identity| {
+        leaf.issuer == ca.issuer
+            && leaf.is_valid_for(LEAF_LIFE_LEFT_MIN, now)
+            && names.are_all_in(&leaf.names)
     };
-    if let Some(leaf) = read_identity(&path)?.whole().filter(usable) {
+    if let Some(leaf) = read_identity(&path)?.valid().filter(is_usable) {
         return Ok(leaf);
     }
     let leaf = new_leaf(ca, names, now)?;
@@ -397,57 +400,58 @@ fn kept_leaf(
 }
 
 /// The content of an identity's file.
-enum Found {
-    Nothing,
+enum IdentityFile {
+    Missing,
     /// A file that was not written by this program, or not completely.
     Damaged,
-    Whole(Box<Identity>),
+    Valid(Box<Identity>),
 }
 
-impl Found {
-    fn whole(self) -> Option<Identity> {
+impl IdentityFile {
+    fn valid(self) -> Option<Identity> {
         match self {
-            Found::Whole(identity) => Some(*identity),
-            Found::Nothing | Found::Damaged => None,
+            IdentityFile::Valid(identity) => Some(*identity),
+            IdentityFile::Missing | IdentityFile::Damaged => None,
         }
     }
 }
 
-fn read_identity(path: &Path) -> Result<Found, CertificateError> {
+fn read_identity(path: &Path) -> Result<IdentityFile, CertificateError> {
     let text = match fs::read_to_string(path) {
         Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(IdentityFile::Missing),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => String::new(),
         Err(error) => return Err(file_error(path, error)),
     };
     make_private(path);
     if let Some(identity) = Identity::from_text(&text) {
-        return Ok(Found::Whole(Box::new(identity)));
+        return Ok(IdentityFile::Valid(Box::new(identity)));
     }
-    tracing::warn!(path = %path.display(), "the kept certificate is damaged and will be replaced");
-    Ok(Found::Damaged)
+    tracing::warn!(path = %path.display(), "the stored certificate is damaged and will be replaced");
+    Ok(IdentityFile::Damaged)
 }
 
-/// Writes a file atomically: under another name, synced, then moved. Without `replace` an
-/// existing file stays, and the result is `false`.
+/// Writes a file atomically: it is written under another name, synced and moved.
+/// Without `replace` an existing file stays as it is, and the result is `false`.
 fn write_atomically(path: &Path, text: &str, replace: bool) -> io::Result<bool> {
     static COUNTER: AtomicU32 = AtomicU32::new(0);
     let count = COUNTER.fetch_add(1, Ordering::Relaxed);
     let temporary = path.with_extension(format!("{}-{count}.tmp", std::process::id()));
-    let moved = write_private(&temporary, text).and_then(|()| {
+    let outcome = write_private(&temporary, text).and_then(|()| {
         if replace {
             return fs::rename(&temporary, path).map(|()| true);
         }
         match fs::hard_link(&temporary, path) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-            // A file system without hard links: two processes may both win.
+            // The file system has no hard links. Two processes that start at once may
+            // then use different CAs.
             Err(_) => fs::rename(&temporary, path).map(|()| true),
         }
     });
-    // After a rename it is gone already. A file that stays is harmless.
+    // A rename has removed it already. A temporary file that stays is harmless.
     let _ = fs::remove_file(&temporary);
-    moved
+    outcome
 }
 
 fn write_private(path: &Path, text: &str) -> io::Result<()> {
@@ -468,8 +472,8 @@ fn create_private_directory(path: &Path) -> io::Result<()> {
     builder.create(path)
 }
 
-/// Makes a key file private that other users can read, and warns: the key may
-/// have been read already.
+/// Makes a key file private if other users can read it. Then it warns, because they
+/// may have read the key already.
 #[cfg(unix)]
 fn make_private(path: &Path) {
     use std::os::unix::fs::PermissionsExt;
@@ -477,8 +481,8 @@ fn make_private(path: &Path) {
     if metadata.permissions().mode() & 0o077 == 0 {
         return;
     }
-    let closed = fs::set_permissions(path, fs::Permissions::from_mode(0o600)).is_ok();
-    tracing::warn!(path = %path.display(), closed, "other users could read a key file; delete it to get a new key");
+    let is_private_now = fs::set_permissions(path, fs::Permissions::from_mode(0o600)).is_ok();
+    tracing::warn!(path = %path.display(), is_private_now, "other users could read a key file; delete it to get a new key");
 }
 
 #[cfg(not(unix))]

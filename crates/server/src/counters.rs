@@ -43,7 +43,7 @@ impl Counters {
         self.counters.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// The sums of all regions and, when there are several, of each.
+    /// The sums of all regions together and, if there are several, of each region.
     pub(crate) fn report(&self, regions: &RegionNames) -> Value {
         let counters = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
         let mut total: BTreeMap<Operation, Counter> = BTreeMap::new();
@@ -52,13 +52,13 @@ impl Counters {
         }
         let mut report = summary(total.iter());
         if regions.len() > 1 {
-            let mut parts = Object::new();
+            let mut by_region = Object::new();
             for (region, name) in regions.iter().enumerate() {
-                let own = counters.iter().filter(|((of, _), _)| *of == region);
-                let own = summary(own.map(|((_, operation), counter)| (operation, counter)));
-                parts.set(name, Value::Object(own));
+                let of_region = counters.iter().filter(|((counted, _), _)| *counted == region);
+                let sums = summary(of_region.map(|((_, operation), counter)| (operation, counter)));
+                by_region.set(name, Value::Object(sums));
             }
-            report.set("regions", Value::Object(parts));
+            report.set("regions", Value::Object(by_region));
         }
         Value::Object(report)
     }
@@ -74,7 +74,7 @@ impl Counter {
     }
 }
 
-/// Requests and units: the sum, and by operation.
+/// The requests and request units of all operations together and of each operation.
 fn summary<'a>(counters: impl Iterator<Item = (&'a Operation, &'a Counter)>) -> Object {
     let units = |charge: f64| {
         Value::Number(Number::from_f64((charge * 100.0).round() / 100.0).unwrap_or(Number::Int(0)))

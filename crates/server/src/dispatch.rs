@@ -15,8 +15,8 @@ use crate::net::{self, Hangup, Peer, Scheme};
 use crate::regions::Outage;
 use crate::routes::RegionService;
 
-/// Where a request came from. Management trusts its own process, and checks
-/// requests from the network.
+/// Where a request came from. The management interface trusts requests of the same
+/// process and checks requests from the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Caller {
     Network,
@@ -51,7 +51,9 @@ impl Dispatcher {
             // Management works during an outage, so that it can end the outage.
             Some(outage) if !is_management => match outage {
                 Outage::Drop => Err(Hangup::Unserved),
-                Outage::Refuse => Ok(service.refuse(&unavailable(), &service.account.activity_ids.next())),
+                Outage::Refuse => {
+                    Ok(service.refuse(&region_unavailable(), &service.account.activity_ids.next()))
+                }
                 Outage::Hang => {
                     regions.wait_until_online(region).await;
                     Err(Hangup::Unserved)
@@ -94,7 +96,7 @@ async fn route(
     service.answer(request, scheme).await
 }
 
-fn unavailable() -> Refusal {
+fn region_unavailable() -> Refusal {
     Refusal::new(
         status::SERVICE_UNAVAILABLE,
         Layer::Gateway,

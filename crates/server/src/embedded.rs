@@ -1,9 +1,9 @@
 //! `Embedded`: the account inside its user's process, without a socket.
 //!
-//! [`Embedded`] owns the open account. [`InProcess`] is the way to reach it, an
-//! implementation of the driver's [`Transport`]. It holds the account weakly: only
-//! the owner of `Embedded` decides when the account closes, and a later request
-//! fails as a refused connection does.
+//! [`Embedded`] owns the open account. [`InProcess`] sends requests to it; it
+//! implements the driver's [`Transport`] and holds only a weak reference to the
+//! account. So the owner of `Embedded` decides when the account closes, and a later
+//! request fails like a refused connection.
 //!
 //! What always holds: no task of the account runs once [`Embedded::close`] has
 //! returned, and an account in memory runs wholly on the caller's thread, so
@@ -161,7 +161,8 @@ async fn serve(dispatcher: &Dispatcher, request: Request) -> Result<Response, Fa
     let mut inner = http::Request::new(body);
     (*inner.method_mut(), *inner.uri_mut(), *inner.headers_mut()) = (method, endpoint.uri(target), headers);
     dispatcher.answer(inner, scheme, Caller::SameProcess).await.map_err(|hangup| match hangup {
-        // Nothing was done, but a client behind a socket could not know that.
+        // The request was not carried out, but a client behind a socket could not
+        // know that.
         Hangup::Unserved => {
             Failure::new(FailureKind::Closed, Sent::Unknown, "the request was dropped before it was served")
         }

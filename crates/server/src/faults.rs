@@ -27,7 +27,7 @@ const DELAY_MS_MAX: u64 = 60_000;
 /// All rules, tried in the order in which they were added.
 #[derive(Default)]
 pub(crate) struct FaultRules {
-    /// Spares requests the lock while there are no rules.
+    /// While this is false, requests do not take the lock of the rules.
     has_rules: AtomicBool,
     rules: Mutex<Vec<Rule>>,
 }
@@ -39,8 +39,8 @@ struct Rule {
     database: Option<String>,
     container: Option<String>,
     region: Option<usize>,
-    /// How many more requests it hits; `None` for all.
-    left: Option<u64>,
+    /// How many more requests the rule hits; `None` for all requests.
+    hits_left: Option<u64>,
     hits: u64,
     probability: f64,
     fault: Fault,
@@ -54,7 +54,7 @@ pub(crate) struct Fault {
     when: When,
 }
 
-/// How a request fails.
+/// What happens to a request besides the delay.
 #[derive(Debug, Clone, PartialEq)]
 enum Effect {
     None,
@@ -62,6 +62,7 @@ enum Effect {
     Drop,
 }
 
+/// Whether the effect comes before or after the request is carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum When {
     Before,
@@ -107,7 +108,9 @@ impl FaultRules {
     pub(crate) fn add(&self, body: &Object, regions: &RegionNames) -> Result<u64, Refusal> {
         let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
         if rules.len() >= RULES_MAX {
-            return Err(bad(&format!("There are {RULES_MAX} fault rules already; delete them first.")));
+            return Err(bad_request(&format!(
+                "There are {RULES_MAX} fault rules already; delete them first."
+            )));
         }
         let id = rules.last().map_or(1, |rule| rule.id + 1);
         rules.push(Rule::parse(id, body, regions)?);
@@ -131,10 +134,11 @@ impl FaultRules {
             return None;
         }
         let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
-        let rule =
-            rules.iter_mut().find(|rule| rule.matches(operation, container, region) && rule.is_drawn())?;
+        let rule = rules
+            .iter_mut()
+            .find(|rule| rule.matches(operation, container, region) && rule.is_chosen_at_random())?;
         rule.hits += 1;
-        rule.left = rule.left.map(|left| left - 1);
+        rule.hits_left = rule.hits_left.map(|left| left - 1);
         Some(rule.fault.clone())
     }
 
@@ -145,7 +149,7 @@ impl FaultRules {
                 ("id", rule.id.into()),
                 ("operation", rule.operation.map_or("any", Operation::name).into()),
                 ("hits", rule.hits.into()),
-                ("left", rule.left.map_or(Value::Null, Into::into)),
+                ("left", rule.hits_left.map_or(Value::Null, Into::into)),
             ])
         });
         object([("faults", Value::Array(report.collect()))])
@@ -154,7 +158,7 @@ impl FaultRules {
 
 impl Rule {
     fn parse(id: u64, body: &Object, regions: &RegionNames) -> Result<Self, Refusal> {
-        const KNOWN: [&str; 13] = [
+        const MEMBERS: [&str; 13] = [
             "operation",
             "database",
             "container",
@@ -169,10 +173,10 @@ impl Rule {
             "when",
             "name",
         ];
-        if let Some((name, _)) = body.iter().find(|(name, _)| !KNOWN.contains(name)) {
-            return Err(bad(&format!(
-                "'{name}' is not a member of a fault rule; they are {}.",
-                KNOWN.join(", ")
+        if let Some((name, _)) = body.iter().find(|(name, _)| !MEMBERS.contains(name)) {
+            return Err(bad_request(&format!(
+                "'{name}' is not a member of a fault rule. The members are {}.",
+                MEMBERS.join(", ")
             )));
         }
         let text = |name: &str| body.get(name).and_then(Value::as_str);
@@ -182,13 +186,14 @@ impl Rule {
             None | Some("any") => None,
             Some(name) => Some(Operation::parse(name).ok_or_else(|| {
                 let known: Vec<&str> = Operation::ALL.iter().map(|operation| operation.name()).collect();
-                bad(&format!("'{name}' is not an operation. Use any, {}.", known.join(", ")))
+                bad_request(&format!("'{name}' is not an operation. Use any, {}.", known.join(", ")))
             })?),
         };
         let region = match text("region") {
             None => None,
             Some(name) => {
-                let unknown = || bad(&format!("'{name}' is not a region. The regions are {regions}."));
+                let unknown =
+                    || bad_request(&format!("'{name}' is not a region. The regions are {regions}."));
                 Some(regions.find(name).ok_or_else(unknown)?)
             }
         };
@@ -200,9 +205,10 @@ impl Rule {
             database: text("database").map(str::to_owned),
             container: text("container").map(str::to_owned),
             region,
-            left: number("count"),
+            hits_left: number("count"),
             hits: 0,
-            probability: probability.ok_or_else(|| bad("'probability' must be a number from 0 to 1."))?,
+            probability: probability
+                .ok_or_else(|| bad_request("'probability' must be a number from 0 to 1."))?,
             fault: Fault {
                 delay: Duration::from_millis(number("delayMs").unwrap_or(0).min(DELAY_MS_MAX)),
                 effect: effect(body)?,
@@ -213,14 +219,14 @@ impl Rule {
 
     fn matches(&self, operation: Operation, container: Option<(&str, &str)>, region: usize) -> bool {
         let (database, name) = container.unzip();
-        self.left != Some(0)
+        self.hits_left != Some(0)
             && self.region.is_none_or(|wanted| wanted == region)
             && self.operation.is_none_or(|wanted| wanted == operation)
             && self.database.as_deref().is_none_or(|wanted| Some(wanted) == database)
             && self.container.as_deref().is_none_or(|wanted| Some(wanted) == name)
     }
 
-    fn is_drawn(&self) -> bool {
+    fn is_chosen_at_random(&self) -> bool {
         self.probability >= 1.0 || random() < self.probability
     }
 }
@@ -233,7 +239,7 @@ fn effect(body: &Object) -> Result<Effect, Refusal> {
     let Some(status) = number("status") else { return Ok(Effect::None) };
     let status = u16::try_from(status).ok().filter(|status| (400..600).contains(status));
     Ok(Effect::Status {
-        status: status.ok_or_else(|| bad("'status' must be from 400 to 599."))?,
+        status: status.ok_or_else(|| bad_request("'status' must be from 400 to 599."))?,
         sub_status: number("subStatus").and_then(|value| u32::try_from(value).ok()),
         retry_after_ms: number("retryAfterMs").and_then(|value| u64::try_from(value).ok()),
     })
@@ -243,15 +249,16 @@ fn when(text: Option<&str>) -> Result<When, Refusal> {
     match text {
         None | Some("before") => Ok(When::Before),
         Some("after") => Ok(When::After),
-        Some(other) => Err(bad(&format!("'{other}' is neither before nor after."))),
+        Some(other) => Err(bad_request(&format!("'{other}' is neither before nor after."))),
     }
 }
 
-fn bad(message: &str) -> Refusal {
+fn bad_request(message: &str) -> Refusal {
     Refusal::gateway(status::BAD_REQUEST, message)
 }
 
-/// A random number from 0 to 1: every `RandomState` has other keys.
+/// A random number from 0 to 1. It is random because every `RandomState` has other
+/// keys.
 fn random() -> f64 {
     let bits = RandomState::new().hash_one("fault") >> 11;
     bits as f64 / (1u64 << 53) as f64

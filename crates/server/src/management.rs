@@ -1,10 +1,11 @@
 //! The management interface: health, counters, faults, splits, pause, reset,
 //! regions.
 //!
-//! Health paths are open to all clients. The other paths have one reserved
-//! prefix, are off unless the server was started with them, and answer only
-//! requests that a web page cannot make: without `Origin`, and with a loopback
-//! `Host` (a page can reach a local port, and DNS can be rebound to it).
+//! Health paths are open to all clients. The other paths start with [`PREFIX`] and
+//! are off unless the server was started with `--management`. They answer only
+//! requests that a web page cannot send: without an `Origin` header, and with a
+//! loopback `Host`. Otherwise a page could use a port of this machine, also by DNS
+//! rebinding.
 
 mod regions;
 
@@ -22,10 +23,10 @@ use crate::routes::RegionService;
 pub(crate) const PREFIX: &str = "/_perihelion/";
 
 /// The message for an unknown path.
-const KNOWN: &str = "There is GET/DELETE counters, GET/POST/DELETE faults, GET regions, and POST split, pause, resume, maintain, reset, regions/offline, regions/online, regions/write, replication/delay, replication/cut, replication/heal, replication/wait.";
+const UNKNOWN_PATH: &str = "This is not a management path. The paths are GET/DELETE counters, GET/POST/DELETE faults, GET regions, and POST split, pause, resume, maintain, reset, regions/offline, regions/online, regions/write, replication/delay, replication/cut, replication/heal, replication/wait.";
 
-/// Answers the paths that need no signature: health, and the paths that test
-/// containers fetch.
+/// Answers the paths that need no signature: health, and the paths of the emulator
+/// image that test containers fetch.
 pub(crate) fn open_path(service: &RegionService, method: &Method, path: &str) -> Option<Response<Bytes>> {
     if !matches!(*method, Method::GET | Method::HEAD) {
         return None;
@@ -54,14 +55,14 @@ pub(crate) async fn serve(
 ) -> Response<Bytes> {
     let (parts, body) = request.into_parts();
     if !service.account.has_management {
-        return problem(
+        return error_response(
             StatusCode::NOT_FOUND,
             "The management interface is off; start the server with --management.",
         );
     }
     let is_local = is_trusted || is_local_host(&parts);
     if parts.headers.contains_key("origin") || !is_local {
-        return problem(
+        return error_response(
             StatusCode::FORBIDDEN,
             "The management interface answers local tools only, not web pages.",
         );
@@ -69,19 +70,19 @@ pub(crate) async fn serve(
     let name = parts.uri.path().strip_prefix(PREFIX).unwrap_or_default().trim_end_matches('/');
     let body = if body.is_empty() { Ok(Object::new()) } else { parse(&body) };
     let outcome = match body {
-        Ok(body) => dispatch(service, &parts.method, name, body).await,
+        Ok(body) => answer(service, &parts.method, name, body).await,
         Err(refusal) => Err(refusal),
     };
     match outcome {
         Ok(answer) => json_response(StatusCode::OK, &answer),
         Err(refusal) => {
             let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::BAD_REQUEST);
-            problem(status, &refusal.message)
+            error_response(status, &refusal.message)
         }
     }
 }
 
-async fn dispatch(
+async fn answer(
     service: &RegionService,
     method: &Method,
     name: &str,
@@ -114,9 +115,9 @@ async fn dispatch(
         }
         (&Method::POST, "maintain") => account.regions.maintain().await.map(|()| done()),
         (&Method::POST, "reset") => reset(service).await,
-        _ => match regions::dispatch(&account.regions, method, name, &body).await {
+        _ => match regions::answer(&account.regions, method, name, &body).await {
             Some(outcome) => outcome,
-            None => Err(Refusal::gateway(status::NOT_FOUND, KNOWN)),
+            None => Err(Refusal::gateway(status::NOT_FOUND, UNKNOWN_PATH)),
         },
     }
 }
@@ -189,7 +190,7 @@ fn done() -> Value {
     object([("done", true.into())])
 }
 
-fn problem(status: StatusCode, message: &str) -> Response<Bytes> {
+fn error_response(status: StatusCode, message: &str) -> Response<Bytes> {
     json_response(status, &object([("error", message.into())]))
 }
 

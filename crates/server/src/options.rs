@@ -62,7 +62,7 @@ impl Default for AccountOptions {
     }
 }
 
-/// What a [`Server`](crate::Server) is started with.
+/// The options of a [`Server`](crate::Server).
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
     /// The account to serve.
@@ -95,8 +95,8 @@ pub struct ServerOptions {
     pub limits: Limits,
 }
 
-/// On a free loopback port, in memory, with the emulators' key and without the
-/// management interface.
+/// The default server listens on a free loopback port, stores data in memory, uses
+/// the emulators' key and has no management interface.
 impl Default for ServerOptions {
     fn default() -> Self {
         ServerOptions {
@@ -116,7 +116,7 @@ impl Default for ServerOptions {
     }
 }
 
-/// What an [`Embedded`](crate::Embedded) database is opened with.
+/// The options of an [`Embedded`](crate::Embedded) database.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct EmbeddedOptions {
@@ -124,7 +124,8 @@ pub struct EmbeddedOptions {
     pub account: AccountOptions,
     /// The key that signatures are checked with, unless `auth` is off.
     pub keys: Keys,
-    /// Off by default: every caller is in the same process.
+    /// Which requests are accepted. By default all of them: every caller is in the
+    /// same process.
     pub auth: AuthMode,
     /// The clock for the times of writes.
     pub clock: Clock,

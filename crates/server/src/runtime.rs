@@ -19,7 +19,7 @@ use crate::pause::Pause;
 use crate::regions::{Regions, open_engines};
 use crate::routes::{Account, RegionService};
 
-/// How an account is exposed to its clients.
+/// How clients reach an account, and which requests it accepts.
 pub(crate) struct Exposure {
     pub(crate) keys: Keys,
     pub(crate) auth: AuthMode,

@@ -1,5 +1,5 @@
-//! `Server`: an account behind listeners, one for the account's endpoint and,
-//! with several regions, one for each region's.
+//! `Server`: an account behind listeners. The account's endpoint has a listener and,
+//! with several regions, each region has one too.
 
 use std::fmt;
 use std::io;
@@ -23,7 +23,8 @@ type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// A running server.
 pub struct Server {
-    /// The account's own endpoint, then with several regions one for each.
+    /// The listener of the account's own endpoint; then, with several regions, the
+    /// listener of each region.
     listeners: Vec<Listener>,
     account: AccountRuntime,
     ca_path: Option<PathBuf>,
@@ -50,8 +51,8 @@ impl Server {
                 .map_err(StartError::certificate)?;
         let tls = certificates.server_config().map_err(StartError::certificate)?;
         let mut sockets = bind_all(&options).await?;
-        let unbound = |error: io::Error| StartError::address(&options.host, options.port, &error);
-        let ports = region_ports(&sockets).map_err(unbound)?;
+        let bind_error = |error: io::Error| StartError::address(&options.host, options.port, &error);
+        let ports = region_ports(&sockets).map_err(bind_error)?;
         if let Some(port) = options.health_port {
             sockets[0].extend(bind(&options.host, port).await?);
         }
@@ -70,7 +71,7 @@ impl Server {
             let endpoint = index.checked_sub(1).map_or(EndpointId::Global, EndpointId::Region);
             let (tls, dispatcher) = (Arc::clone(&tls), Arc::new(account.dispatcher(endpoint)));
             let listener = Listener::start(sockets, Some(tls), options.limits.clone(), dispatcher);
-            listeners.push(listener.map_err(unbound)?);
+            listeners.push(listener.map_err(bind_error)?);
         }
         Ok(Server { listeners, account, ca_path: certificates.ca_path() })
     }
@@ -120,17 +121,17 @@ impl fmt::Debug for Server {
     }
 }
 
-/// Binds the account's endpoint and, when there are several regions, one for
-/// each.
+/// Binds the port of the account's endpoint and, with several regions, a port for
+/// each region.
 async fn bind_all(options: &ServerOptions) -> Result<Vec<Vec<TcpListener>>, StartError> {
     let (host, port) = (&options.host, options.port);
     let mut sockets = vec![bind(host, port).await?];
     let regions = options.account.regions.len();
     let regions = if regions > 1 { regions } else { 0 };
     for region in 0..regions {
-        let own = if port == 0 { Some(0) } else { port.checked_add(region as u16 + 1) };
-        let own = own.ok_or_else(|| StartError::ports(port, regions))?;
-        sockets.push(bind(host, own).await?);
+        let region_port = if port == 0 { Some(0) } else { port.checked_add(region as u16 + 1) };
+        let region_port = region_port.ok_or_else(|| StartError::ports(port, regions))?;
+        sockets.push(bind(host, region_port).await?);
     }
     Ok(sockets)
 }

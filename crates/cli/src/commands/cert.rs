@@ -1,8 +1,8 @@
 //! `perihelion cert`: shows the CA that signs the server's certificate, for
 //! trust stores.
 //!
-//! Without a data directory the command means the CA in the user's cache, and
-//! creates it if it is missing: one may trust it before the first start.
+//! Without a data directory the command shows the CA in the user's cache, and creates
+//! it if it is missing, so that a user can trust it before the first start.
 
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
@@ -58,7 +58,7 @@ fn ca_path(data: Option<&Path>) -> Result<PathBuf, Failure> {
     let certificates =
         Certificates::load_or_create(Some(&directory), &Names::local_and([]), SystemTime::now())
             .map_err(Failure::runtime)?;
-    let unusable = || Failure::runtime(format!("no certificates can be kept in {}", directory.display()));
+    let unusable = || Failure::runtime(format!("certificates cannot be stored in {}", directory.display()));
     certificates.ca_path().ok_or_else(unusable)
 }
 

@@ -1,13 +1,13 @@
-//! `perihelion demo`: a small shop on durable workflows. This process is the
-//! shop; its worker is another process, which is killed without warning in the
-//! middle of an order when half of the orders are done. A second worker goes on
-//! from what is on disk, and the shop's ledger shows that every order was
-//! completed exactly once.
+//! `perihelion demo`: a small shop on durable workflows. This process is the shop.
+//! Its worker is another process. When half of the orders are done, the shop kills
+//! the worker without warning in the middle of an order. A second worker continues
+//! from the data on disk, and the shop's ledger shows that every order was completed
+//! exactly once.
 
 mod ledger;
 mod messages;
-mod shop;
 mod worker;
+mod workflows;
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -53,23 +53,23 @@ const ORDERS_MAX: i64 = 1_000;
 
 pub(crate) fn run(typed: DemoArgs, begun: Instant) -> Result<(), Failure> {
     match (typed.worker, typed.data) {
-        (true, Some(data)) => work(data),
+        (true, Some(data)) => run_worker(data),
         (true, None) => {
             Err(Failure::usage("--worker needs --data", "do not start workers by hand: the demo does it"))
         }
         (false, Some(data)) => {
             refuse_unless_empty(&data)?;
-            open_shop(&data, typed.orders, begun)
+            run_shop(&data, typed.orders, begun)
         }
         (false, None) => {
-            let scratch = Scratch::new()?;
-            open_shop(&scratch.0, typed.orders, begun)
+            let directory = TemporaryDirectory::new()?;
+            run_shop(&directory.0, typed.orders, begun)
         }
     }
 }
 
-/// Refuses a directory with data: the orders of an earlier demo would be taken
-/// for orders of this one.
+/// Refuses a directory with data, because the orders of an earlier demo would count
+/// as orders of this one.
 fn refuse_unless_empty(data: &Path) -> Result<(), Failure> {
     let is_empty = std::fs::read_dir(data).map_or(true, |mut entries| entries.next().is_none());
     let refused = || {
@@ -78,12 +78,12 @@ fn refuse_unless_empty(data: &Path) -> Result<(), Failure> {
     is_empty.then_some(()).ok_or_else(refused)
 }
 
-fn work(data: PathBuf) -> Result<(), Failure> {
+fn run_worker(data: PathBuf) -> Result<(), Failure> {
     logs::start(Level::Error);
     block_on(worker::run(data))
 }
 
-fn open_shop(data: &Path, orders: u32, begun: Instant) -> Result<(), Failure> {
+fn run_shop(data: &Path, orders: u32, begun: Instant) -> Result<(), Failure> {
     print(&format!("{orders} orders; their workflows live in {}\n", data.display()))?;
     let mut ledger = Ledger::new(orders);
 
@@ -100,9 +100,9 @@ fn open_shop(data: &Path, orders: u32, begun: Instant) -> Result<(), Failure> {
     second.work_to_the_end(&mut ledger)?;
     second.finish(&mut ledger)?;
 
-    let faults = ledger.faults();
-    if !faults.is_empty() {
-        return Err(Failure::runtime(faults.join("\n  ")));
+    let errors = ledger.errors();
+    if !errors.is_empty() {
+        return Err(Failure::runtime(errors.join("\n  ")));
     }
     let took = begun.elapsed().as_secs_f64();
     print(&format!("every order completed exactly once, after {took:.1} s:\n{}", ledger.report()))
@@ -138,12 +138,12 @@ impl Worker {
         Ok(worker)
     }
 
-    /// Runs until half of the work is done, and ends right after a step: the
-    /// workflow cannot have recorded that step yet.
+    /// Handles messages until half of the work is done, and returns right after a
+    /// step. The workflow cannot have recorded that step yet.
     fn work_until_half(&mut self, ledger: &mut Ledger) -> Result<(Order, Step), Failure> {
         loop {
-            let message = self.next(ledger)?;
-            if let (true, WorkerMessage::Did { order, step }) = (ledger.is_half_way(), message) {
+            let message = self.handle_next_message(ledger)?;
+            if let (true, WorkerMessage::StepDone { order, step }) = (ledger.is_half_way(), message) {
                 return Ok((order, step));
             }
         }
@@ -151,13 +151,13 @@ impl Worker {
 
     fn work_to_the_end(&mut self, ledger: &mut Ledger) -> Result<(), Failure> {
         while ledger.ended() < ledger.len() {
-            self.next(ledger)?;
+            self.handle_next_message(ledger)?;
         }
         Ok(())
     }
 
     /// Receives the next message, records it and sends the command that follows.
-    fn next(&mut self, ledger: &mut Ledger) -> Result<WorkerMessage, Failure> {
+    fn handle_next_message(&mut self, ledger: &mut Ledger) -> Result<WorkerMessage, Failure> {
         let message = self.receive()?.ok_or_else(|| Failure::runtime("the worker ended by itself"))?;
         if let WorkerMessage::Failed { why } = message {
             return Err(Failure::runtime(why));
@@ -168,7 +168,8 @@ impl Worker {
         Ok(message)
     }
 
-    /// The next message. A line that the end of the process cut short is not one.
+    /// The next message; `None` at the end of the process. A line that the end of the
+    /// process cut short is not a message.
     fn receive(&mut self) -> Result<Option<WorkerMessage>, Failure> {
         let mut line = String::new();
         self.messages.read_line(&mut line).map_err(Failure::runtime)?;
@@ -182,8 +183,8 @@ impl Worker {
         messages::write(&mut self.commands, &command).map_err(Failure::runtime)
     }
 
-    /// Kills the process without warning, as a power cut would, and records the
-    /// messages that it had sent: those steps are done. Returns the process id.
+    /// Kills the process without warning. Records the messages that it had sent,
+    /// because their steps are done. Returns the process id.
     fn kill(mut self, ledger: &mut Ledger) -> Result<u32, Failure> {
         self.process.kill().and_then(|()| self.process.wait()).map_err(Failure::runtime)?;
         while let Some(message) = self.receive()? {
@@ -216,18 +217,18 @@ impl Drop for Worker {
 }
 
 /// A temporary directory, removed at the end of the demo.
-struct Scratch(PathBuf);
+struct TemporaryDirectory(PathBuf);
 
-impl Scratch {
-    fn new() -> Result<Scratch, Failure> {
+impl TemporaryDirectory {
+    fn new() -> Result<TemporaryDirectory, Failure> {
         let path = std::env::temp_dir().join(format!("perihelion-demo-{}", std::process::id()));
         std::fs::create_dir_all(&path)
             .map_err(|error| Failure::runtime(format!("{}: {error}", path.display())))?;
-        Ok(Scratch(path))
+        Ok(TemporaryDirectory(path))
     }
 }
 
-impl Drop for Scratch {
+impl Drop for TemporaryDirectory {
     fn drop(&mut self) {
         // A failure leaves the directory among the system's temporary files.
         let _ = std::fs::remove_dir_all(&self.0);

@@ -81,8 +81,8 @@ impl std::fmt::Debug for MigrateArgs {
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How many of the instances that cannot be moved are named. When there are more,
-/// they have one cause.
-const NAMED_MAX: usize = 20;
+/// they probably have one common cause.
+const NAMED_INSTANCES_MAX: usize = 20;
 
 pub(crate) fn run(typed: MigrateArgs, _begun: Instant) -> Result<(), Failure> {
     logs::start(Level::Warn);
@@ -117,11 +117,12 @@ async fn migrate(typed: MigrateArgs) -> Result<(), Failure> {
 }
 
 async fn connect(typed: &MigrateArgs) -> Result<Client, Failure> {
-    let wrong = |error: perihelion_client::Error| Failure::usage(error, "see perihelion migrate --help");
+    let usage_error =
+        |error: perihelion_client::Error| Failure::usage(error, "see perihelion migrate --help");
     let connected = match (&typed.connection_string, &typed.endpoint, &typed.key) {
         (Some(text), _, _) => Client::builder().with_connection_string(text).connect().await,
         (None, Some(endpoint), Some(key)) => {
-            Client::with_credential(endpoint, Credential::key(key).map_err(wrong)?).await
+            Client::with_credential(endpoint, Credential::key(key).map_err(usage_error)?).await
         }
         (None, _, _) => {
             return Err(Failure::usage(
@@ -146,10 +147,13 @@ fn summary(report: &MigrationReport) -> String {
 
 /// Names the instances that cannot be moved, and what to do about them.
 fn cannot_move(report: &MigrationReport) -> Failure {
-    let named =
-        report.failed.iter().take(NAMED_MAX).map(|(instance, why)| format!("\n  {instance:?}: {why}"));
+    let named = report
+        .failed
+        .iter()
+        .take(NAMED_INSTANCES_MAX)
+        .map(|(instance, why)| format!("\n  {instance:?}: {why}"));
     let named: String = named.collect();
-    let more = match report.failed.len().saturating_sub(NAMED_MAX) {
+    let more = match report.failed.len().saturating_sub(NAMED_INSTANCES_MAX) {
         0 => String::new(),
         more => format!("\n  and {more} more"),
     };

@@ -1,11 +1,11 @@
-//! Starts a server, prints the banner, waits for a signal, drains. `dev` and
-//! `server` share it.
+//! Starts a server, prints the banner, waits for a signal and drains the server.
+//! `dev` and `server` use it.
 
 use std::time::{Duration, Instant};
 
 use perihelion_server::Server;
 
-use crate::banner::{Ready, banner};
+use crate::banner::{StartedServer, banner};
 use crate::exit::Failure;
 use crate::logs;
 use crate::process::{block_on, print};
@@ -21,19 +21,19 @@ pub(crate) fn serve(settings: Settings, begun: Instant) -> Result<(), Failure> {
 }
 
 async fn run(settings: &Settings, begun: Instant) -> Result<(), Failure> {
-    // Registered before anything is open, so that no signal is missed.
+    // The signals are registered before the server starts, so that none is missed.
     let mut signals =
         Signals::listen().map_err(|error| Failure::runtime(format!("cannot listen for signals: {error}")))?;
     let server = Server::start(settings.options.clone()).await.map_err(|error| Failure::start(&error))?;
-    let ready = Ready {
+    let started = StartedServer {
         address: server.local_addr(),
         regions: server.region_addrs(),
         ca_path: server.ca_path(),
-        after: begun.elapsed(),
+        start_time: begun.elapsed(),
     };
-    // A failure is ignored: the server works without a reader of its output.
-    let _ = print(&banner(settings, &ready));
-    tracing::info!(address = %ready.address, "serving");
+    // A failure is ignored: the server works even if its output cannot be written.
+    let _ = print(&banner(settings, &started));
+    tracing::info!(address = %started.address, "serving");
     let signal = signals.next().await;
     tracing::info!(signal, "draining");
     tokio::select! {

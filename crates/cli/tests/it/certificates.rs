@@ -1,4 +1,4 @@
-//! The CA that the program prints signs the certificate that it serves.
+//! Tests that the CA that the program prints has signed the certificate that it serves.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use crate::program::{Running, command, get, text};
+use crate::program::{RunningServer, command, get, text};
 
 fn printed(scratch: &ScratchDirectory, arguments: &[&str]) -> String {
     let output = command(scratch, arguments).output().expect("the binary runs");
@@ -17,7 +17,7 @@ fn printed(scratch: &ScratchDirectory, arguments: &[&str]) -> String {
 }
 
 /// Sends a GET over TLS and trusts `ca` alone.
-fn get_trusting(running: &Running, ca: &str, name: &str) -> std::io::Result<String> {
+fn get_trusting(server: &RunningServer, ca: &str, name: &str) -> std::io::Result<String> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(ca.as_bytes()).expect("a PEM certificate")).expect("a root");
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -28,7 +28,7 @@ fn get_trusting(running: &Running, ca: &str, name: &str) -> std::io::Result<Stri
         .with_no_client_auth();
     let name = ServerName::try_from(name.to_owned()).expect("a name");
     let connection = ClientConnection::new(Arc::new(config), name).expect("a client");
-    let mut stream = StreamOwned::new(connection, running.connect());
+    let mut stream = StreamOwned::new(connection, server.connect());
     stream.flush()?;
     Ok(get(stream, "/ready"))
 }
@@ -38,23 +38,24 @@ fn the_printed_ca_verifies_the_served_certificate() {
     let scratch = ScratchDirectory::new();
     let ca = printed(&scratch, &["cert", "ca"]);
     assert!(ca.starts_with("-----BEGIN CERTIFICATE-----") && !ca.contains("PRIVATE"), "{ca}");
-    let running = Running::start(&mut command(&scratch, &["dev", "--port", "0", "--tls-name", "cosmos"]));
+    let server =
+        RunningServer::start(&mut command(&scratch, &["dev", "--port", "0", "--tls-name", "cosmos"]));
     for name in ["localhost", "127.0.0.1", "cosmos"] {
-        let answer = get_trusting(&running, &ca, name).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let answer = get_trusting(&server, &ca, name).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(answer.starts_with("HTTP/1.1 200 "), "{name}: {answer}");
     }
-    assert!(get_trusting(&running, &ca, "elsewhere").is_err());
+    assert!(get_trusting(&server, &ca, "elsewhere").is_err());
     let other_ca = printed(&ScratchDirectory::new(), &["cert", "ca"]);
-    assert!(get_trusting(&running, &other_ca, "localhost").is_err());
+    assert!(get_trusting(&server, &other_ca, "localhost").is_err());
 }
 
 #[test]
 fn the_ca_stays_the_same_between_starts() {
     let scratch = ScratchDirectory::new();
-    drop(Running::start(&mut command(&scratch, &["dev", "--port", "0"])));
+    drop(RunningServer::start(&mut command(&scratch, &["dev", "--port", "0"])));
     let first = printed(&scratch, &["cert", "ca"]);
-    let running = Running::start(&mut command(&scratch, &["dev", "--port", "0"]));
-    assert!(get_trusting(&running, &first, "localhost").is_ok());
+    let server = RunningServer::start(&mut command(&scratch, &["dev", "--port", "0"]));
+    assert!(get_trusting(&server, &first, "localhost").is_ok());
     let path = printed(&scratch, &["cert", "path"]);
     assert_eq!(std::fs::read_to_string(path.trim_end()).expect("the CA file"), first);
 }
@@ -66,16 +67,16 @@ fn a_data_directory_has_a_ca_of_its_own() {
     let output = command(&scratch, &["cert", "ca", "--data", &data]).output().expect("the binary runs");
     assert_eq!(output.status.code(), Some(1), "no server has started there yet");
     assert!(!scratch.path().join("data").exists());
-    let running = Running::start(&mut command(&scratch, &["dev", "--port", "0", "--data", &data]));
+    let server = RunningServer::start(&mut command(&scratch, &["dev", "--port", "0", "--data", &data]));
     let ca = printed(&scratch, &["cert", "ca", "--data", &data]);
-    assert!(get_trusting(&running, &ca, "localhost").is_ok());
+    assert!(get_trusting(&server, &ca, "localhost").is_ok());
 }
 
 #[test]
 fn without_a_directory_for_certificates_the_server_still_serves() {
     let scratch = ScratchDirectory::new();
     let mut command = command(&scratch, &["dev", "--port", "0"]);
-    let running = Running::start(command.env("XDG_CACHE_HOME", "/dev/null/nothing"));
-    assert!(running.banner().contains("created for this run only"), "{}", running.banner());
-    assert!(get(running.connect(), "/ready").starts_with("HTTP/1.1 200 "));
+    let server = RunningServer::start(command.env("XDG_CACHE_HOME", "/dev/null/nothing"));
+    assert!(server.banner().contains("created for this run only"), "{}", server.banner());
+    assert!(get(server.connect(), "/ready").starts_with("HTTP/1.1 200 "));
 }

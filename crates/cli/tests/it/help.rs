@@ -1,8 +1,8 @@
-//! The help texts.
+//! Tests of the help texts.
 
 use crate::program::{run, text};
 
-const SERVING: [&str; 19] = [
+const SERVE_OPTIONS: [&str; 19] = [
     "--port",
     "--host",
     "--data",
@@ -93,8 +93,8 @@ fn every_command_has_a_help_with_its_purpose_and_the_exit_codes() {
 #[test]
 fn help_of_the_serving_commands_names_every_option_and_its_variable() {
     for command in ["dev", "server"] {
-        check(&[command, "--help"], &SERVING);
-        check(&[command, "-h"], &SERVING);
+        check(&[command, "--help"], &SERVE_OPTIONS);
+        check(&[command, "-h"], &SERVE_OPTIONS);
         check(
             &[command, "--help"],
             &["Exit codes:", "PERIHELION_KEY", "PERIHELION_ALLOW_WELL_KNOWN_KEY", "8081"],

@@ -4,9 +4,9 @@
 //! sixteen clients write (see [`writer`]) until the kill, which comes at a random
 //! moment. Some runs are killed while the server starts, in some a partition is
 //! being split, and some write more than the storage's log holds, so that the kill
-//! hits a checkpoint. After the next start every acknowledged write must be there,
-//! no write may be there in part, and all ways to read must agree: [`audit`] checks
-//! that through the same API that wrote.
+//! hits a checkpoint. After the next start every acknowledged write must exist, no
+//! write may exist in part, and point reads, queries and the change feed must agree.
+//! [`audit`] checks that through the HTTP API.
 //!
 //! `KILLS=10000 KILLS_SEED=7 cargo test --release -p perihelion sigkill` sets the
 //! number of kills. The seed fixes what each client writes and how long each run
@@ -33,7 +33,7 @@ use perihelion_testkit::http_client::{HttpClient, HttpRequest};
 use self::audit::Audit;
 use self::journal::Journal;
 use self::writer::Load;
-use crate::program::{Running, command};
+use crate::program::{RunningServer, command};
 
 /// Clients that write at once.
 const CLIENTS: usize = 16;
@@ -45,7 +45,7 @@ const PARTITION_KEYS: usize = 6;
 /// debug build, short enough for fifty runs in a minute.
 const RUN_MAX: Duration = Duration::from_millis(300);
 
-/// A start takes some tens of milliseconds; a kill within this time comes before,
+/// A start takes some tens of milliseconds. A kill within this time comes before,
 /// during or just after recovery.
 const START_MAX: Duration = Duration::from_millis(40);
 
@@ -68,27 +68,27 @@ async fn sigkill_under_load_loses_nothing_acknowledged() {
     let (kills, seed) = (setting("KILLS", 50), setting("KILLS_SEED", 1));
     println!("KILLS={kills} KILLS_SEED={seed}");
     let scratch = ScratchDirectory::new();
-    let mut history = History::new(&scratch, seed);
+    let mut test = KillTest::new(&scratch, seed);
     let begun = Instant::now();
-    history.set_up().await;
+    test.set_up().await;
     for kill in 1..=kills {
-        history.run_until_killed(kill % HEAVY_ONE_IN == HEAVY_ONE_IN / 2).await;
-        if let Err(violations) = history.check(kill == kills).await {
+        test.run_until_killed(kill % HEAVY_ONE_IN == HEAVY_ONE_IN / 2).await;
+        if let Err(violations) = test.check(kill == kills).await {
             let shown = violations[..violations.len().min(VIOLATIONS_SHOWN)].join("\n  ");
             panic!("seed {seed}, kill {kill}: {} violation(s)\n  {shown}", violations.len());
         }
     }
-    let (acknowledged, in_doubt, took_effect) = history.totals();
+    let (acknowledged, in_doubt, took_effect) = test.totals();
     println!(
         "{kills} kills, {} during start: {acknowledged} writes acknowledged, 0 lost; {in_doubt} in flight, \
          {took_effect} of them took effect; {} ranges, {} documents, {:?}",
-        history.killed_starting,
-        history.audit.ranges(),
-        history.audit.documents(&history.journals),
+        test.killed_starting,
+        test.audit.ranges(),
+        test.audit.documents(&test.journals),
         begun.elapsed(),
     );
-    assert!(acknowledged > kills * CLIENTS as u64, "seed {seed}: hardly anything was written");
-    assert!(in_doubt > kills, "seed {seed}: the kills hit an idle server");
+    assert!(acknowledged > kills * CLIENTS as u64, "seed {seed}: too few writes were acknowledged");
+    assert!(in_doubt > kills, "seed {seed}: too few writes were in flight at the kills");
 }
 
 /// How many violations are shown. A defect may cause very many.
@@ -98,8 +98,9 @@ fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
 }
 
-/// One data directory, its runs, and the journals of its clients.
-struct History<'s> {
+/// One data directory on which a server is started and killed many times, and the
+/// journals of its clients.
+struct KillTest<'s> {
     scratch: &'s ScratchDirectory,
     random: Random,
     journals: Vec<Journal>,
@@ -107,10 +108,10 @@ struct History<'s> {
     killed_starting: u64,
 }
 
-impl<'s> History<'s> {
-    fn new(scratch: &'s ScratchDirectory, seed: u64) -> History<'s> {
+impl<'s> KillTest<'s> {
+    fn new(scratch: &'s ScratchDirectory, seed: u64) -> KillTest<'s> {
         let journals = (0..CLIENTS).map(Journal::new).collect();
-        History { scratch, random: Random::new(seed), journals, audit: Audit::default(), killed_starting: 0 }
+        KillTest { scratch, random: Random::new(seed), journals, audit: Audit::default(), killed_starting: 0 }
     }
 
     fn command(&self) -> std::process::Command {
@@ -122,15 +123,15 @@ impl<'s> History<'s> {
         command
     }
 
-    fn start(&self) -> (Running, SocketAddr) {
-        let running = Running::start(&mut self.command());
-        let address = SocketAddr::from(([127, 0, 0, 1], running.port()));
-        (running, address)
+    fn start(&self) -> (RunningServer, SocketAddr) {
+        let server = RunningServer::start(&mut self.command());
+        let address = SocketAddr::from(([127, 0, 0, 1], server.port()));
+        (server, address)
     }
 
     /// Creates the database, the container and the counters that all clients share.
     async fn set_up(&mut self) {
-        let (running, address) = self.start();
+        let (server, address) = self.start();
         let client = HttpClient::new(address);
         for (path, body) in [
             ("/dbs", r#"{"id":"d"}"#),
@@ -141,7 +142,7 @@ impl<'s> History<'s> {
             assert_eq!(made.status, 201, "{}", made.text());
         }
         self.audit.create_counters(&client).await;
-        kill(running);
+        kill(server);
     }
 
     /// One run under load, ended by a kill.
@@ -149,7 +150,7 @@ impl<'s> History<'s> {
         if self.random.one_in(6) {
             self.kill_while_starting().await;
         }
-        let (running, address) = self.start();
+        let (server, address) = self.start();
         let load = Arc::new(Load::new(is_heavy.then_some(HEAVY_BYTES)));
         let mut writers = Vec::new();
         for journal in std::mem::take(&mut self.journals) {
@@ -161,9 +162,11 @@ impl<'s> History<'s> {
             let range = self.audit.any_range(&mut self.random);
             tokio::spawn(split(address, range));
         }
-        tokio::time::timeout(HEAVY_RUN_MAX, load.is_written()).await.expect("writers get on");
-        self.random_moment(RUN_MAX).await;
-        kill(running);
+        tokio::time::timeout(HEAVY_RUN_MAX, load.wait_until_written())
+            .await
+            .expect("the writers make progress");
+        self.sleep_at_random(RUN_MAX).await;
+        kill(server);
         for writer in writers {
             self.journals.push(writer.await.expect("a writer ends without a panic"));
         }
@@ -172,24 +175,24 @@ impl<'s> History<'s> {
     /// Starts a server and kills it while it starts.
     async fn kill_while_starting(&mut self) {
         let mut child = self.command().stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
-        self.random_moment(START_MAX).await;
+        self.sleep_at_random(START_MAX).await;
         child.kill().expect("a process to kill");
         child.wait().expect("an end");
         self.killed_starting += 1;
     }
 
-    /// Waits for a random time. All other waits of this test are for an event.
-    async fn random_moment(&mut self, most: Duration) {
+    /// Sleeps for a random time. All other waits of this test are for an event.
+    async fn sleep_at_random(&mut self, most: Duration) {
         tokio::time::sleep(Duration::from_micros(self.random.below(most.as_micros() as u64))).await;
     }
 
     /// Starts the server again and checks its data against the journals.
     async fn check(&mut self, is_last: bool) -> Result<(), Vec<String>> {
-        let (running, address) = self.start();
+        let (server, address) = self.start();
         let reads_everything = is_last || self.random.one_in(10);
         let violations =
             self.audit.check(address, &mut self.journals, &mut self.random, reads_everything).await;
-        kill(running);
+        kill(server);
         if violations.is_empty() { Ok(()) } else { Err(violations) }
     }
 
@@ -197,7 +200,11 @@ impl<'s> History<'s> {
     /// latter that took effect.
     fn totals(&self) -> (u64, u64, u64) {
         let sum = |count: fn(&Journal) -> u64| self.journals.iter().map(count).sum();
-        (sum(|journal| journal.acknowledged), sum(|journal| journal.in_doubt), sum(|journal| journal.landed))
+        (
+            sum(|journal| journal.acknowledged),
+            sum(|journal| journal.in_doubt),
+            sum(|journal| journal.took_effect),
+        )
     }
 }
 
@@ -209,8 +216,8 @@ async fn split(address: SocketAddr, range: String) {
     let _ = HttpClient::new(address).send(&call).await;
 }
 
-fn kill(running: Running) {
-    running.signal("KILL");
-    let (status, log) = running.end();
+fn kill(server: RunningServer) {
+    server.signal("KILL");
+    let (status, log) = server.wait_for_end();
     assert_eq!(status.code(), None, "the server ended without the kill: {log}");
 }

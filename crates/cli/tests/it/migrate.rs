@@ -8,31 +8,32 @@ use perihelion_testkit::ScratchDirectory;
 use perihelion_wire::signature::EMULATOR_KEY;
 use serde_json::Value;
 
-use crate::program::{Running, command, run, text};
+use crate::program::{RunningServer, command, run, text};
 
-/// A container of the published crate: see `interop/migration`.
-const LEFT: &str = include_str!("../../../provider/tests/fixtures/published-0.1.10.json");
+/// A container that the published crate has written: see `interop/migration`.
+const PUBLISHED_CONTAINER: &str = include_str!("../../../provider/tests/fixtures/published-0.1.10.json");
 
 fn migrate(endpoint: &str, key: &str, arguments: &[&str]) -> Output {
-    let mut words = vec!["migrate", "--from", "shop/old", "--to", "shop/new"];
-    words.extend(arguments);
-    let mut command = command(&ScratchDirectory::new(), &words);
+    let mut all_arguments = vec!["migrate", "--from", "shop/old", "--to", "shop/new"];
+    all_arguments.extend(arguments);
+    let mut command = command(&ScratchDirectory::new(), &all_arguments);
     command.env("COSMOS_ENDPOINT", endpoint).env("COSMOS_KEY", key).output().expect("the binary runs")
 }
 
-fn check(output: &Output, code: i32, said: &str, complained: &str) {
+fn check(output: &Output, code: i32, stdout_part: &str, stderr_part: &str) {
     let (out, err) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(code), "{out}{err}");
-    assert!(out.contains(said), "{out}");
-    assert!(err.contains(complained), "{err}");
+    assert!(out.contains(stdout_part), "{out}");
+    assert!(err.contains(stderr_part), "{err}");
 }
 
-async fn fill(endpoint: &str) {
-    let mut left: Value = serde_json::from_str(LEFT).expect("JSON");
-    let Value::Array(documents) = left["documents"].take() else { panic!("no documents") };
+async fn create_published_container(endpoint: &str) {
+    let mut container: Value = serde_json::from_str(PUBLISHED_CONTAINER).expect("JSON");
+    let Value::Array(documents) = container["documents"].take() else { panic!("no documents") };
     let client = Client::with_credential(endpoint, Credential::emulator()).await.expect("an account");
     let mut properties = ContainerProperties::new("old", "/instanceId");
-    properties.indexing_policy = serde_json::from_value(left["indexingPolicy"].take()).expect("a policy");
+    properties.indexing_policy =
+        serde_json::from_value(container["indexingPolicy"].take()).expect("a policy");
     let database = client.create_database_if_missing("shop").await.expect("a database");
     let container = database.create_container(&properties).await.expect("a container");
     for document in documents {
@@ -43,10 +44,10 @@ async fn fill(endpoint: &str) {
 
 #[test]
 fn a_container_is_moved_once_and_never_while_it_is_in_use() {
-    let server = Running::start(&mut command(&ScratchDirectory::new(), &["dev", "--port", "0"]));
+    let server = RunningServer::start(&mut command(&ScratchDirectory::new(), &["dev", "--port", "0"]));
     let endpoint = format!("http://127.0.0.1:{}", server.port());
     let runtime = tokio::runtime::Runtime::new().expect("threads");
-    runtime.block_on(fill(&endpoint));
+    runtime.block_on(create_published_container(&endpoint));
     let run = |arguments: &[&str]| migrate(&endpoint, EMULATOR_KEY, arguments);
     check(&run(&[]), 1, "", "is in use");
     let sum = "16 instances with 101 events, 7 messages and 44 activities";
@@ -57,13 +58,13 @@ fn a_container_is_moved_once_and_never_while_it_is_in_use() {
 
 #[test]
 fn wrong_usage_and_failures_have_different_exit_codes() {
-    let unnamed = run(&["migrate", "--from", "old", "--to", "shop/new"]);
-    check(&unnamed, 2, "", "DATABASE/CONTAINER");
-    let nowhere = run(&["migrate", "--from", "shop/old", "--to", "shop/new"]);
-    check(&nowhere, 2, "", "COSMOS_CONNECTION_STRING");
+    let no_database = run(&["migrate", "--from", "old", "--to", "shop/new"]);
+    check(&no_database, 2, "", "DATABASE/CONTAINER");
+    let no_account = run(&["migrate", "--from", "shop/old", "--to", "shop/new"]);
+    check(&no_account, 2, "", "COSMOS_CONNECTION_STRING");
     let secret = "c2VjcmV0IGtleSBvZiBtaW5l";
-    let server = Running::start(&mut command(&ScratchDirectory::new(), &["dev", "--port", "0"]));
-    let locked_out = migrate(&format!("http://127.0.0.1:{}", server.port()), secret, &[]);
-    check(&locked_out, 1, "", "cannot reach the account");
-    assert!(!text(&locked_out.stderr).contains(secret), "an error must not repeat the key");
+    let server = RunningServer::start(&mut command(&ScratchDirectory::new(), &["dev", "--port", "0"]));
+    let wrong_key = migrate(&format!("http://127.0.0.1:{}", server.port()), secret, &[]);
+    check(&wrong_key, 1, "", "cannot reach the account");
+    assert!(!text(&wrong_key.stderr).contains(secret), "an error must not repeat the key");
 }

@@ -1,4 +1,4 @@
-//! Runs the real binary and waits for its output, never for a time.
+//! Runs the real binary. Tests wait for its output, never for a fixed time.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -29,18 +29,18 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 }
 
 /// A running server. Dropping it kills the process.
-pub(crate) struct Running {
+pub(crate) struct RunningServer {
     child: Child,
     lines: Receiver<String>,
     banner: Vec<String>,
 }
 
-impl Running {
+impl RunningServer {
     /// Starts a server and waits for the last line of its banner.
-    pub(crate) fn start(command: &mut Command) -> Running {
+    pub(crate) fn start(command: &mut Command) -> RunningServer {
         let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
-        let mut output = BufReader::new(child.stdout.take().expect("its output"));
+        let mut output = BufReader::new(child.stdout.take().expect("standard output is piped"));
         let (send, lines) = channel();
         std::thread::spawn(move || {
             let mut line = Vec::new();
@@ -51,15 +51,15 @@ impl Running {
                 line.clear();
             }
         });
-        let mut running = Running { child, lines, banner: Vec::new() };
-        while running.banner.last().is_none_or(|line| line != "Started\r\n") {
-            let Ok(line) = running.lines.recv_timeout(TIMEOUT) else {
-                let standard_error = running.standard_error();
-                panic!("no banner, only {:?} and {standard_error}", running.banner)
+        let mut server = RunningServer { child, lines, banner: Vec::new() };
+        while server.banner.last().is_none_or(|line| line != "Started\r\n") {
+            let Ok(line) = server.lines.recv_timeout(TIMEOUT) else {
+                let standard_error = server.kill_and_read_stderr();
+                panic!("no banner, only {:?} and {standard_error}", server.banner)
             };
-            running.banner.push(line);
+            server.banner.push(line);
         }
-        running
+        server
     }
 
     pub(crate) fn banner(&self) -> String {
@@ -87,7 +87,7 @@ impl Running {
     }
 
     /// Waits until the program ends. Returns its exit status and standard error.
-    pub(crate) fn end(mut self) -> (ExitStatus, String) {
+    pub(crate) fn wait_for_end(mut self) -> (ExitStatus, String) {
         loop {
             match self.lines.recv_timeout(TIMEOUT) {
                 Ok(_) => continue,
@@ -96,12 +96,12 @@ impl Running {
             }
         }
         let status = self.child.wait().expect("an exit status");
-        let standard_error = self.standard_error();
+        let standard_error = self.kill_and_read_stderr();
         (status, standard_error)
     }
 
     /// Kills the program and returns its standard error.
-    fn standard_error(&mut self) -> String {
+    fn kill_and_read_stderr(&mut self) -> String {
         let _ = self.child.kill();
         let mut standard_error = String::new();
         if let Some(mut errors) = self.child.stderr.take() {
@@ -111,7 +111,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -5,17 +5,17 @@ use std::net::TcpListener;
 
 use perihelion_testkit::ScratchDirectory;
 
-use crate::program::{Running, command, get, text};
+use crate::program::{RunningServer, command, get, text};
 
 /// A key for tests.
 const OWN_KEY: &str = "YSBrZXkgZm9yIHRlc3RzLCBub3QgYSBzZWNyZXQ=";
 
 #[test]
-fn dev_prints_how_to_connect_and_answers() {
+fn dev_prints_a_connection_string_and_answers() {
     let scratch = ScratchDirectory::new();
-    let running = Running::start(&mut command(&scratch, &["dev", "--port", "0"]));
-    let banner = running.banner();
-    let port = running.port();
+    let server = RunningServer::start(&mut command(&scratch, &["dev", "--port", "0"]));
+    let banner = server.banner();
+    let port = server.port();
     for part in [
         format!("http://127.0.0.1:{port}/ and https://127.0.0.1:{port}/"),
         format!("AccountEndpoint=http://127.0.0.1:{port}/;AccountKey=C2y6yDjf5/"),
@@ -24,15 +24,15 @@ fn dev_prints_how_to_connect_and_answers() {
     ] {
         assert!(banner.contains(&part), "{part} is missing in {banner}");
     }
-    assert!(get(running.connect(), "/ready").starts_with("HTTP/1.1 200 "));
+    assert!(get(server.connect(), "/ready").starts_with("HTTP/1.1 200 "));
 }
 
 #[test]
 fn every_region_has_an_address_in_the_banner_and_answers_there() {
     let scratch = ScratchDirectory::new();
     let arguments = ["dev", "--port", "0", "--regions", "West US,East US", "--replication-delay", "5ms"];
-    let running = Running::start(&mut command(&scratch, &arguments));
-    let banner = running.banner();
+    let server = RunningServer::start(&mut command(&scratch, &arguments));
+    let banner = server.banner();
     for name in ["West US", "East US"] {
         let line = format!("Region      {name}: http://127.0.0.1:");
         let rest = banner.split_once(&line).unwrap_or_else(|| panic!("no {name} in {banner}")).1;
@@ -52,9 +52,9 @@ fn every_region_has_an_address_in_the_banner_and_answers_there() {
 fn signals_end_the_program_with_success() {
     for signal in ["TERM", "INT"] {
         let scratch = ScratchDirectory::new();
-        let running = Running::start(&mut command(&scratch, &["server", "--port", "0"]));
-        running.signal(signal);
-        let (status, log) = running.end();
+        let server = RunningServer::start(&mut command(&scratch, &["server", "--port", "0"]));
+        server.signal(signal);
+        let (status, log) = server.wait_for_end();
         assert_eq!(status.code(), Some(0), "{signal}: {log}");
         assert!(log.contains("draining"), "{log}");
     }
@@ -67,9 +67,9 @@ fn a_port_in_use_has_its_own_exit_code_and_a_clear_message() {
     let output =
         command(&ScratchDirectory::new(), &["dev", "--port", &port]).output().expect("the binary runs");
     assert_eq!(output.status.code(), Some(4));
-    let complaint = text(&output.stderr);
-    assert!(complaint.contains(&port) && complaint.contains("in use"), "{complaint}");
-    assert!(complaint.contains("--port"), "{complaint}");
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains(&port) && stderr.contains("in use"), "{stderr}");
+    assert!(stderr.contains("--port"), "{stderr}");
     assert!(output.stdout.is_empty(), "no banner before the address is bound");
 }
 
@@ -84,12 +84,12 @@ fn an_unknown_host_is_an_address_error() {
 fn a_secret_key_is_never_printed() {
     let scratch = ScratchDirectory::new();
     let mut command = command(&scratch, &["server", "--port", "0", "--log", "trace"]);
-    let running = Running::start(command.env("PERIHELION_KEY", OWN_KEY));
-    get(running.connect(), "/dbs");
-    let banner = running.banner();
+    let server = RunningServer::start(command.env("PERIHELION_KEY", OWN_KEY));
+    get(server.connect(), "/dbs");
+    let banner = server.banner();
     assert!(banner.contains("hidden") && !banner.contains(OWN_KEY), "{banner}");
-    running.signal("TERM");
-    let (_, log) = running.end();
+    server.signal("TERM");
+    let (_, log) = server.wait_for_end();
     assert!(!log.contains(OWN_KEY), "{log}");
 }
 
@@ -100,12 +100,12 @@ fn a_key_file_is_read_and_shown_only_on_request() {
     std::fs::write(&file, format!("{OWN_KEY}\n")).expect("a key file");
     let path = file.display().to_string();
     let arguments = ["dev", "--port", "0", "--key-file", &path, "--show-key"];
-    let running = Running::start(&mut command(&scratch, &arguments));
-    assert!(running.banner().contains(&format!("AccountKey={OWN_KEY};")));
+    let server = RunningServer::start(&mut command(&scratch, &arguments));
+    assert!(server.banner().contains(&format!("AccountKey={OWN_KEY};")));
 }
 
 #[test]
-fn the_emulator_images_variables_and_arguments_are_accepted() {
+fn variables_and_arguments_of_the_emulator_image_are_accepted() {
     let scratch = ScratchDirectory::new();
     let arguments = ["server", "--enable-explorer", "false", "--protocol", "https", "--log-level", "error"];
     let mut command = command(&scratch, &arguments);
@@ -117,16 +117,16 @@ fn the_emulator_images_variables_and_arguments_are_accepted() {
         .env("ENABLE_TELEMETRY", "false")
         .env("GATEWAY_PUBLIC_ENDPOINT", "https://cosmos:8081")
         .env("CERT_PATH", "/nowhere.pfx");
-    let running = Running::start(&mut command);
-    assert!(running.banner().contains("AccountEndpoint=https://cosmos:8081;"), "{}", running.banner());
+    let server = RunningServer::start(&mut command);
+    assert!(server.banner().contains("AccountEndpoint=https://cosmos:8081;"), "{}", server.banner());
     // Tests that start the image as a container also wait for the account document at
     // `/`, and do not sign that request. Requests for other resources need a signature.
     for path in ["/alive", "/ready", "/status", "/"] {
-        assert!(get(running.connect(), path).starts_with("HTTP/1.1 200 "), "{path}");
+        assert!(get(server.connect(), path).starts_with("HTTP/1.1 200 "), "{path}");
     }
-    assert!(get(running.connect(), "/dbs").starts_with("HTTP/1.1 401 "));
-    running.signal("TERM");
-    let (status, log) = running.end();
+    assert!(get(server.connect(), "/dbs").starts_with("HTTP/1.1 401 "));
+    server.signal("TERM");
+    let (status, log) = server.wait_for_end();
     assert_eq!(status.code(), Some(0));
     assert!(log.contains("CERT_PATH is ignored"), "{log}");
 }
@@ -137,20 +137,20 @@ fn a_second_port_answers_health_checks() {
     let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port();
     let scratch = ScratchDirectory::new();
     let health = free.to_string();
-    let running =
-        Running::start(&mut command(&scratch, &["server", "--port", "0", "--health-port", &health]));
-    assert_ne!(running.port(), free);
+    let server =
+        RunningServer::start(&mut command(&scratch, &["server", "--port", "0", "--health-port", &health]));
+    assert_ne!(server.port(), free);
     let stream = std::net::TcpStream::connect(("127.0.0.1", free)).expect("a connection");
     assert!(get(stream, "/ready").starts_with("HTTP/1.1 200 "));
 }
 
 #[test]
-fn dev_ignores_the_images_variables() {
+fn dev_ignores_the_variables_of_the_emulator_image() {
     let scratch = ScratchDirectory::new();
     let data = scratch.path().join("not-ours");
     let mut command = command(&scratch, &["dev", "--port", "0"]);
-    let running = Running::start(command.env("PORT", "nonsense").env("DATA_PATH", &data));
-    assert!(running.banner().contains("in memory"));
+    let server = RunningServer::start(command.env("PORT", "nonsense").env("DATA_PATH", &data));
+    assert!(server.banner().contains("in memory"));
     assert!(!data.exists());
 }
 
@@ -159,10 +159,10 @@ fn data_and_certificates_are_kept_in_the_data_directory() {
     let scratch = ScratchDirectory::new();
     let data = scratch.path().join("data");
     let path = data.display().to_string();
-    let running = Running::start(&mut command(&scratch, &["dev", "--port", "0", "--data", &path]));
-    assert!(running.banner().contains(&path));
-    running.signal("TERM");
-    assert_eq!(running.end().0.code(), Some(0));
+    let server = RunningServer::start(&mut command(&scratch, &["dev", "--port", "0", "--data", &path]));
+    assert!(server.banner().contains(&path));
+    server.signal("TERM");
+    assert_eq!(server.wait_for_end().0.code(), Some(0));
     assert!(data.join("tls/ca.pem").exists());
     assert!(!scratch.path().join("perihelion").exists(), "the cache is not used beside a data directory");
 }

@@ -1,4 +1,4 @@
-//! Wrong usage: the exit code, the reason and the advice, without any secret.
+//! Tests of wrong usage: the exit code, the reason and the advice, without any secret.
 
 use perihelion_testkit::ScratchDirectory;
 
@@ -7,11 +7,11 @@ use crate::program::{command, run, text};
 /// Runs with invalid arguments and expects these words in the error.
 fn check(arguments: &[&str], words: &[&str]) {
     let output = run(arguments);
-    let complaint = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {complaint}");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
     assert!(output.stdout.is_empty(), "{arguments:?}");
     for word in words {
-        assert!(complaint.contains(word), "{arguments:?} does not say {word}: {complaint}");
+        assert!(stderr.contains(word), "{arguments:?} does not say {word}: {stderr}");
     }
 }
 
@@ -33,12 +33,12 @@ fn invalid_options_are_wrong_usage() {
 fn an_invalid_key_is_refused_and_not_repeated() {
     let output = run(&["dev", "--key", "certainly*not*base64"]);
     assert_eq!(output.status.code(), Some(2));
-    let complaint = text(&output.stderr);
-    assert!(complaint.contains("base64") && !complaint.contains("certainly"), "{complaint}");
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("base64") && !stderr.contains("certainly"), "{stderr}");
 }
 
 #[test]
-fn the_well_known_key_is_refused_where_others_can_reach_it() {
+fn the_well_known_key_is_refused_on_an_address_that_other_machines_reach() {
     check(&["dev", "--host", "0.0.0.0"], &["well-known key", "--allow-well-known-key", "--key-file"]);
     check(&["server", "--host", "::"], &["well-known key"]);
 }

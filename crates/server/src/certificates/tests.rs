@@ -1,5 +1,5 @@
-//! Certificates are kept, renewed and private. Each test has a directory of its own
-//! under the build's temporary directory and removes it at the end.
+//! Tests that certificates are reused, renewed and private. Each test has its own
+//! directory among the temporary files and removes it at the end.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -49,14 +49,14 @@ fn verify(certificates: &Certificates, name: &str, now: SystemTime) -> Result<()
 fn a_client_that_trusts_the_ca_accepts_every_local_name() {
     let now = SystemTime::now();
     let names = Names::local_and(["cosmos.internal", "0.0.0.0", "10.1.2.3"]);
-    let made = Certificates::load_or_create(None, &names, now).expect("certificates");
-    assert_eq!(made.location(), &Location::Memory);
+    let certificates = Certificates::load_or_create(None, &names, now).expect("certificates");
+    assert_eq!(certificates.location(), &Location::Memory);
     for name in ["localhost", "127.0.0.1", "::1", "cosmos.internal", "10.1.2.3"] {
-        verify(&made, name, now).unwrap_or_else(|error| panic!("{name}: {error}"));
+        verify(&certificates, name, now).unwrap_or_else(|error| panic!("{name}: {error}"));
     }
-    assert!(verify(&made, "example.com", now).is_err());
-    assert!(verify(&made, "localhost", now + DAY * 396).is_err());
-    made.server_config().expect("a server configuration");
+    assert!(verify(&certificates, "example.com", now).is_err());
+    assert!(verify(&certificates, "localhost", now + DAY * 396).is_err());
+    certificates.server_config().expect("a server configuration");
 }
 
 #[test]
@@ -84,7 +84,10 @@ fn a_new_name_gives_a_new_leaf_under_the_same_ca() {
     assert_ne!(first.leaf.certificate, second.leaf.certificate);
     verify(&second, "cosmos", now).expect("the new name");
     let third = scratch.load(&[], now);
-    assert_eq!(second.leaf.certificate, third.leaf.certificate, "a leaf with more names is good enough");
+    assert_eq!(
+        second.leaf.certificate, third.leaf.certificate,
+        "a leaf with more names than needed is reused"
+    );
 }
 
 #[test]
@@ -136,9 +139,9 @@ fn keys_are_private_to_their_owner() {
 fn without_a_usable_directory_certificates_are_in_memory() {
     let scratch = Scratch::new("blocked");
     std::fs::write(&scratch.0, "a file in the way").expect("write");
-    let made = scratch.load(&[], SystemTime::now());
-    assert_eq!(made.location(), &Location::Memory);
-    assert_eq!(made.ca_path(), None);
+    let certificates = scratch.load(&[], SystemTime::now());
+    assert_eq!(certificates.location(), &Location::Memory);
+    assert_eq!(certificates.ca_path(), None);
     let _ = std::fs::remove_file(&scratch.0);
 }
 
@@ -155,10 +158,10 @@ fn two_first_starts_at_once_agree_on_one_ca() {
 }
 
 #[test]
-fn a_key_is_never_shown_by_debug() {
-    let made =
+fn debug_output_shows_no_key() {
+    let certificates =
         Certificates::load_or_create(None, &Names::local_and([]), SystemTime::now()).expect("certificates");
-    assert!(!format!("{made:?}").contains("PRIVATE"));
+    assert!(!format!("{certificates:?}").contains("PRIVATE"));
 }
 
 #[test]

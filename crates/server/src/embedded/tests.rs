@@ -65,21 +65,21 @@ async fn items_are_served_without_a_socket_under_a_paused_clock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_answer_says_whether_the_request_was_seen() {
+async fn a_dropped_request_is_reported_with_whether_it_was_sent() {
     let database = with_container(EmbeddedOptions::default()).await;
     let transport = database.transport();
-    for (when, sent, found) in [("before", Sent::Unknown, 404), ("after", Sent::Yes, 200)] {
+    for (when, sent, status_after) in [("before", Sent::Unknown, 404), ("after", Sent::Yes, 200)] {
         let rule = format!(r#"{{"operation":"create_item","count":1,"drop":"{when}"}}"#);
         assert_eq!(database.manage(Method::POST, "faults", &rule).await.unwrap().status(), 200);
         let failure = create(&transport, when).await.unwrap_err();
         assert_eq!((failure.kind, failure.sent), (FailureKind::Closed, sent), "{when}");
-        assert_eq!(read(&transport, when).await, found, "{when}");
+        assert_eq!(read(&transport, when).await, status_after, "{when}");
     }
     database.close().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delay_beyond_the_deadline_is_a_timeout_and_below_it_takes_its_time() {
+async fn an_injected_delay_is_waited_for_up_to_the_deadline() {
     let database = with_container(EmbeddedOptions::default()).await;
     let transport = database.transport();
     let rule = r#"{"operation":"read_item","count":1,"delayMs":60000}"#;
@@ -126,8 +126,8 @@ async fn closing_does_not_wait_forever_for_a_paused_request() {
     let database = with_container(EmbeddedOptions::default()).await;
     let transport = database.transport();
     assert_eq!(database.manage(Method::POST, "pause", "").await.unwrap().status(), 200);
-    let waiting = tokio::spawn(async move { send(&transport, Method::GET, "/dbs/d", "", "").await });
+    let paused_request = tokio::spawn(async move { send(&transport, Method::GET, "/dbs/d", "", "").await });
     tokio::task::yield_now().await;
     database.close().await;
-    assert_eq!(waiting.await.unwrap().unwrap_err().kind, FailureKind::Timeout);
+    assert_eq!(paused_request.await.unwrap().unwrap_err().kind, FailureKind::Timeout);
 }

@@ -17,8 +17,8 @@ const DELAY_MS_MAX: u64 = 60_000;
 /// The longest wait for replication, in milliseconds.
 const WAIT_MS_MAX: u64 = 60_000;
 
-/// Serves a request about regions; `None` when the path is another one.
-pub(super) async fn dispatch(
+/// Answers a request about regions; `None` when the path is not about regions.
+pub(super) async fn answer(
     regions: &Arc<Regions>,
     method: &Method,
     name: &str,
@@ -26,21 +26,21 @@ pub(super) async fn dispatch(
 ) -> Option<Result<Value, Refusal>> {
     let outcome = match (method, name) {
         (&Method::GET, "regions") => Ok(()),
-        (&Method::POST, "regions/offline") => offline(regions, body),
+        (&Method::POST, "regions/offline") => begin_outage(regions, body),
         (&Method::POST, "regions/online") => {
             named_region(regions, body).map(|region| regions.set_outage(region, None))
         }
-        (&Method::POST, "regions/write") => match (named_region(regions, body), wait(body)) {
+        (&Method::POST, "regions/write") => match (named_region(regions, body), timeout(body)) {
             (Ok(region), Ok(timeout)) => regions.change_write_region(region, timeout).await,
             (Err(refusal), _) | (_, Err(refusal)) => Err(refusal),
         },
-        (&Method::POST, "replication/delay") => delay(regions, body),
+        (&Method::POST, "replication/delay") => set_delay(regions, body),
         (&Method::POST, "replication/cut") => {
             named_region(regions, body).map(|region| regions.set_cut(region, true))
         }
         (&Method::POST, "replication/heal") => named_regions(regions, body)
             .map(|chosen| chosen.into_iter().for_each(|region| regions.set_cut(region, false))),
-        (&Method::POST, "replication/wait") => match wait(body) {
+        (&Method::POST, "replication/wait") => match timeout(body) {
             Ok(timeout) => regions.wait_until_replicated(timeout).await,
             Err(refusal) => Err(refusal),
         },
@@ -49,7 +49,7 @@ pub(super) async fn dispatch(
     Some(outcome.map(|()| if *method == Method::GET { regions.report() } else { done() }))
 }
 
-fn offline(regions: &Regions, body: &Object) -> Result<(), Refusal> {
+fn begin_outage(regions: &Regions, body: &Object) -> Result<(), Refusal> {
     let mode = match body.get("mode") {
         None => Some(Outage::Drop),
         Some(mode) => mode.as_str().and_then(Outage::parse),
@@ -62,7 +62,7 @@ fn offline(regions: &Regions, body: &Object) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn delay(regions: &Regions, body: &Object) -> Result<(), Refusal> {
+fn set_delay(regions: &Regions, body: &Object) -> Result<(), Refusal> {
     let delay = milliseconds(body, "milliseconds", DELAY_MS_MAX)?
         .ok_or_else(|| Refusal::gateway(status::BAD_REQUEST, "'milliseconds' is missing."))?;
     for region in named_regions(regions, body)? {
@@ -71,15 +71,14 @@ fn delay(regions: &Regions, body: &Object) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn wait(body: &Object) -> Result<Duration, Refusal> {
+fn timeout(body: &Object) -> Result<Duration, Refusal> {
     Ok(milliseconds(body, "timeoutMs", WAIT_MS_MAX)?.unwrap_or(CATCH_UP_TIMEOUT))
 }
 
-fn milliseconds(body: &Object, name: &str, most: u64) -> Result<Option<Duration>, Refusal> {
+fn milliseconds(body: &Object, name: &str, max: u64) -> Result<Option<Duration>, Refusal> {
     let Some(value) = body.get(name) else { return Ok(None) };
-    let value = value.as_i64().and_then(|value| u64::try_from(value).ok()).filter(|value| *value <= most);
-    let bad =
-        || Refusal::gateway(status::BAD_REQUEST, format!("'{name}' must be a number from 0 to {most}."));
+    let value = value.as_i64().and_then(|value| u64::try_from(value).ok()).filter(|value| *value <= max);
+    let bad = || Refusal::gateway(status::BAD_REQUEST, format!("'{name}' must be a number from 0 to {max}."));
     Ok(Some(Duration::from_millis(value.ok_or_else(bad)?)))
 }
 

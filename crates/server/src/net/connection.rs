@@ -32,7 +32,7 @@ use super::{Handler, Limits, Peer, Scheme};
 /// HTTP/2 in ALPN.
 const ALPN_HTTP2: &[u8] = b"h2";
 
-/// What all connections of a listener share.
+/// The parts of a listener that all its connections share.
 pub(super) struct Shared<H> {
     pub(super) handler: Arc<H>,
     pub(super) limits: Arc<Limits>,
@@ -48,7 +48,7 @@ pub(super) async fn run<H: Handler>(
     remote: SocketAddr,
 ) {
     let peer = |scheme| Peer { scheme, remote };
-    let Some((protocol, stream)) = first_bytes(stream, shared.limits.first_byte_timeout).await else {
+    let Some((protocol, stream)) = detect_protocol(stream, shared.limits.first_byte_timeout).await else {
         return;
     };
     match protocol {
@@ -69,12 +69,12 @@ where
         Ok(Err(error)) => return tracing::debug!(remote = %peer.remote, %error, "TLS handshake failed"),
         Err(_elapsed) => return tracing::debug!(remote = %peer.remote, "TLS handshake timed out"),
     };
-    let agreed = stream.get_ref().1.alpn_protocol().map(|protocol| protocol == ALPN_HTTP2);
-    match agreed {
+    let is_http2 = stream.get_ref().1.alpn_protocol().map(|protocol| protocol == ALPN_HTTP2);
+    match is_http2 {
         Some(true) => serve_http2(stream, shared.context(state, peer)).await,
         Some(false) => serve_http1(stream, shared.context(state, peer)).await,
         // Without ALPN the first bytes inside TLS tell the version.
-        None => match first_bytes(stream, shared.limits.first_byte_timeout).await {
+        None => match detect_protocol(stream, shared.limits.first_byte_timeout).await {
             Some((Protocol::Http2, stream)) => serve_http2(stream, shared.context(state, peer)).await,
             Some((Protocol::Http1, stream)) => serve_http1(stream, shared.context(state, peer)).await,
             Some((Protocol::Tls, _)) | None => (),
@@ -82,7 +82,10 @@ where
     }
 }
 
-async fn first_bytes<I>(stream: I, timeout: Duration) -> Option<(Protocol, super::sniff::ReplayedStream<I>)>
+async fn detect_protocol<I>(
+    stream: I,
+    timeout: Duration,
+) -> Option<(Protocol, super::sniff::ReplayedStream<I>)>
 where
     I: AsyncRead + Unpin,
 {
@@ -123,7 +126,7 @@ where
     if state.is_lingering()
         && let Some(stream) = slot.take()
     {
-        // A peer that does not wait for the end loses nothing.
+        // The response is written. A peer that closes earlier loses nothing.
         let _ = tokio::time::timeout(LINGER_TIMEOUT, linger(stream)).await;
     }
 }
@@ -134,11 +137,11 @@ where
 async fn linger<I: AsyncRead + AsyncWrite + Unpin>(mut stream: I) -> std::io::Result<()> {
     stream.shutdown().await?;
     let mut discarded = [0; 8 * 1024];
-    let mut left = LINGER_BYTES;
-    while left > 0 {
+    let mut bytes_left = LINGER_BYTES;
+    while bytes_left > 0 {
         match stream.read(&mut discarded).await? {
             0 => return Ok(()),
-            read => left = left.saturating_sub(read),
+            read => bytes_left = bytes_left.saturating_sub(read),
         }
     }
     Ok(())
@@ -149,7 +152,7 @@ where
     I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let state = Arc::clone(&context.state);
-    let mut builder = http2::Builder::new(Streams::default());
+    let mut builder = http2::Builder::new(StreamTasks::default());
     builder
         .max_concurrent_streams(context.limits.streams)
         .max_header_list_size(u32::try_from(context.limits.header_bytes).unwrap_or(u32::MAX))
@@ -161,7 +164,8 @@ where
     drive(builder.serve_connection(TokioIo::new(stream), service), &state).await;
 }
 
-/// Polls a hyper connection, and tells it once when it must drain.
+/// Polls a hyper connection to its end. When the directive becomes
+/// [`Directive::Drain`], it starts the graceful shutdown.
 async fn drive<C: GracefulShutdown>(connection: C, state: &ConnectionState) {
     state.set_http_started();
     let mut connection = std::pin::pin!(connection);
@@ -197,7 +201,7 @@ where
     }
 }
 
-impl<I, S> GracefulShutdown for http2::Connection<TokioIo<I>, S, Streams>
+impl<I, S> GracefulShutdown for http2::Connection<TokioIo<I>, S, StreamTasks>
 where
     I: AsyncRead + AsyncWrite + Unpin + 'static,
     S: HttpService<hyper::body::Incoming, ResBody = BufferedBody>,
@@ -212,11 +216,11 @@ where
 /// Runs the streams of one HTTP/2 connection as tasks that end with it: the
 /// connection owns the task set, and dropping the set aborts its tasks.
 #[derive(Clone, Default)]
-struct Streams {
+struct StreamTasks {
     tasks: Arc<Mutex<JoinSet<()>>>,
 }
 
-impl<F> hyper::rt::Executor<F> for Streams
+impl<F> hyper::rt::Executor<F> for StreamTasks
 where
     F: Future<Output = ()> + Send + 'static,
 {

@@ -1,6 +1,6 @@
-//! `ConnectionState`: what the task of one connection and the supervisor tell
-//! each other. The connection counts its requests here; the supervisor gives
-//! its directives here.
+//! `ConnectionState`: the state that the task of one connection and the supervisor
+//! share. The connection counts its requests here; the supervisor gives its
+//! directives here.
 //!
 //! What always holds: a directive only grows (serve, drain, close), and a
 //! connection that is told to close is dropped at its next poll.
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
-/// What a connection has been told to do. A directive is only replaced by a greater
+/// The order of the supervisor to a connection. It is only replaced by a greater
 /// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
@@ -21,7 +21,7 @@ pub(super) enum Directive {
     Close = 2,
 }
 
-/// The shared record of one connection.
+/// The shared state of one connection.
 #[derive(Debug)]
 pub(super) struct ConnectionState {
     /// Requests received and not yet answered.
@@ -89,8 +89,8 @@ impl ConnectionState {
         }
     }
 
-    /// Gives a directive and wakes the connection to follow it.
-    pub(super) fn direct(&self, directive: Directive) {
+    /// Raises the directive and wakes the connection to follow it.
+    pub(super) fn raise_directive(&self, directive: Directive) {
         self.directive.fetch_max(directive as u8, Ordering::AcqRel);
         if let Some(waker) = lock(&self.waker).as_ref() {
             waker.wake_by_ref();

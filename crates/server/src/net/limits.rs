@@ -1,7 +1,7 @@
 //! `Limits`: the bounds of a listener, as one plain struct.
 //!
-//! Each default is a named constant with its reason. Tests shrink single fields
-//! to see one bound act.
+//! Each default is a named constant with its reason. Tests make single fields small
+//! to test one bound.
 
 use std::time::Duration;
 

@@ -46,8 +46,8 @@ pub(crate) async fn bind(host: &str, port: u16) -> io::Result<Vec<TcpListener>> 
         }
     }
     if sockets.is_empty() {
-        let nothing = || io::Error::new(io::ErrorKind::AddrNotAvailable, "the host has no address");
-        return Err(unavailable.unwrap_or_else(nothing));
+        let no_address = || io::Error::new(io::ErrorKind::AddrNotAvailable, "the host has no address");
+        return Err(unavailable.unwrap_or_else(no_address));
     }
     Ok(sockets)
 }
@@ -118,19 +118,20 @@ impl Listener {
             // Aborted on purpose; waiting for it closes the socket.
             let _ = acceptor.await;
         }
-        self.table.direct_all(Directive::Drain);
-        if !self.all_gone(grace).await {
+        self.table.raise_directive_of_all(Directive::Drain);
+        if !self.wait_until_closed(grace).await {
             tracing::warn!(
                 connections = self.connections(),
                 "the grace period is over, closing the remaining connections"
             );
-            self.table.direct_all(Directive::Close);
-            self.all_gone(CLOSE_WAIT).await;
+            self.table.raise_directive_of_all(Directive::Close);
+            self.wait_until_closed(CLOSE_WAIT).await;
         }
     }
 
-    /// Waits until every slot is free, which is when no connection is left.
-    async fn all_gone(&self, timeout: Duration) -> bool {
+    /// Waits until every slot is free: then no connection is open. Returns `false`
+    /// after the timeout.
+    async fn wait_until_closed(&self, timeout: Duration) -> bool {
         tokio::time::timeout(timeout, self.slots.acquire_many(self.slot_count)).await.is_ok()
     }
 }
@@ -139,11 +140,11 @@ impl Drop for Listener {
     fn drop(&mut self) {
         self.acceptors.iter().for_each(JoinHandle::abort);
         self.supervisor.abort();
-        self.table.direct_all(Directive::Close);
+        self.table.raise_directive_of_all(Directive::Close);
     }
 }
 
-/// What an acceptor needs to admit a connection.
+/// The parts of a listener that an acceptor needs to admit a connection.
 struct Admission {
     slots: Arc<Semaphore>,
     table: Arc<ConnectionTable>,

@@ -12,7 +12,7 @@ use super::buffered_body::BufferedBody;
 use super::connection_state::ConnectionState;
 use super::{Handler, Hangup, Limits, Peer, Rejection};
 
-/// What all requests of one connection share.
+/// The parts of a connection that all its requests share.
 #[derive(Debug)]
 pub(super) struct Context<H> {
     pub(super) handler: Arc<H>,

@@ -5,7 +5,7 @@
 //! counters instead of arming and disarming a timeout. (hyper's own header
 //! timeout arms a timer per request and also runs while a connection is merely
 //! idle, so it cannot be short and still let clients pool connections.) The
-//! price: a bound acts up to one tick late.
+//! price: a timeout takes effect up to one tick late.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -18,13 +18,13 @@ use super::connection_state::{ConnectionState, Directive, Observation, lock};
 
 /// A timeout is checked this many times within its length, so it takes effect at
 /// most a quarter of its length late.
-const TICKS_PER_BOUND: u32 = 4;
+const TICKS_PER_TIMEOUT: u32 = 4;
 
-/// The shortest tick, so that the tiny bounds of tests do not make the
+/// The shortest tick, so that the short timeouts of tests do not make the
 /// supervisor spin.
 const TICK_MIN: Duration = Duration::from_millis(5);
 
-/// What the supervisor remembers of a connection from tick to tick.
+/// What the supervisor remembers of a connection between two ticks.
 #[derive(Debug)]
 struct IdleTracker {
     events: u64,
@@ -38,8 +38,8 @@ impl IdleTracker {
         IdleTracker { events: 0, quiet_since: now, head_since: None, draining_since: None }
     }
 
-    /// Judges a connection by what it did since the last tick.
-    fn judge(&mut self, seen: Observation, now: Instant, limits: &Limits) -> Directive {
+    /// The directive for a connection, from what it did since the last tick.
+    fn next_directive(&mut self, seen: Observation, now: Instant, limits: &Limits) -> Directive {
         if let Some(since) = self.draining_since {
             let overdue = !seen.in_flight && now - since >= limits.close_timeout;
             return if overdue { Directive::Close } else { Directive::Drain };
@@ -86,9 +86,9 @@ impl ConnectionTable {
         Registration { table: Arc::clone(self), key }
     }
 
-    pub(super) fn direct_all(&self, directive: Directive) {
+    pub(super) fn raise_directive_of_all(&self, directive: Directive) {
         for (state, _) in lock(&self.connections).open.values() {
-            state.direct(directive);
+            state.raise_directive(directive);
         }
     }
 
@@ -107,10 +107,10 @@ impl ConnectionTable {
 
     fn check_all(&self, now: Instant, limits: &Limits) {
         for (state, tracker) in lock(&self.connections).open.values_mut() {
-            let directive = tracker.judge(state.observe(), now, limits);
+            let directive = tracker.next_directive(state.observe(), now, limits);
             if directive > state.directive() {
                 tracing::debug!(?directive, "connection idle or too slow");
-                state.direct(directive);
+                state.raise_directive(directive);
             }
         }
     }
@@ -135,7 +135,7 @@ fn tick(limits: &Limits) -> Duration {
         .min(limits.first_byte_timeout)
         .min(limits.idle_timeout)
         .min(limits.close_timeout);
-    (shortest / TICKS_PER_BOUND).max(TICK_MIN)
+    (shortest / TICKS_PER_TIMEOUT).max(TICK_MIN)
 }
 
 #[cfg(test)]
@@ -154,12 +154,13 @@ mod tests {
         }
     }
 
-    /// Judges the observations of the given seconds and expects the directives.
-    fn check(story: &[(u64, Observation, Directive)]) {
+    /// Makes the observations at the given seconds and expects the directives.
+    fn check(ticks: &[(u64, Observation, Directive)]) {
         let start = Instant::now();
         let mut tracker = IdleTracker::new(start);
-        for &(second, observation, expected) in story {
-            let directive = tracker.judge(observation, start + Duration::from_secs(second), &limits());
+        for &(second, observation, expected) in ticks {
+            let directive =
+                tracker.next_directive(observation, start + Duration::from_secs(second), &limits());
             assert_eq!(directive, expected, "at second {second}");
         }
     }
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_resets_the_header_clock() {
+    fn a_request_restarts_the_header_timeout() {
         let head = |events| Observation { head_pending: true, events, ..IDLE };
         check(&[
             (0, head(2), Directive::Serve),

@@ -102,23 +102,23 @@ impl Fixture {
 
     /// Checks that the server still serves another client.
     async fn assert_serving(&self) {
-        let answer = talk(self.connect().await, b"GET /well HTTP/1.1\r\nconnection: close\r\n\r\n").await;
+        let answer = exchange(self.connect().await, b"GET /well HTTP/1.1\r\nconnection: close\r\n\r\n").await;
         assert!(answer.ends_with("HTTP/1.1 http /well 0"), "{answer}");
     }
 }
 
 /// Writes, then reads until the server closes the connection. A reset after the
 /// answer ends the reading too.
-async fn talk<I: AsyncRead + AsyncWrite + Unpin>(mut stream: I, bytes: &[u8]) -> String {
+async fn exchange<I: AsyncRead + AsyncWrite + Unpin>(mut stream: I, bytes: &[u8]) -> String {
     let mut answer = Vec::new();
-    let exchange = async {
+    let conversation = async {
         let _ = stream.write_all(bytes).await;
         let mut chunk = [0; 4096];
         while let Ok(read @ 1..) = stream.read(&mut chunk).await {
             answer.extend_from_slice(&chunk[..read]);
         }
     };
-    tokio::time::timeout(TIMEOUT, exchange).await.expect("the server closes the connection");
+    tokio::time::timeout(TIMEOUT, conversation).await.expect("the server closes the connection");
     String::from_utf8_lossy(&answer).into_owned()
 }
 
@@ -189,7 +189,7 @@ async fn four_protocols_are_served_on_one_port() {
         } else {
             over_http1(stream).await.send_request(get("/e")).await
         };
-        assert_eq!(text(answer.unwrap()).await.2, expected, "without ALPN the bytes decide");
+        assert_eq!(text(answer.unwrap()).await.2, expected, "without ALPN the first bytes decide");
     }
 }
 
@@ -209,18 +209,18 @@ async fn an_http2_preface_in_single_bytes_is_recognized() {
 }
 
 #[tokio::test]
-async fn keep_alive_and_pipelining_work() {
+async fn pipelined_requests_on_one_connection_are_answered_in_order() {
     let fixture = Fixture::start(Limits::default()).await;
     let requests = b"POST /1 HTTP/1.1\r\ncontent-length: 3\r\n\r\nabcGET /2 HTTP/1.1\r\n\r\n\
         POST /3 HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n2\r\nab\r\n3\r\ncde\r\n0\r\n\r\n\
         GET /4 HTTP/1.1\r\nconnection: close\r\n\r\n";
-    let answer = talk(fixture.connect().await, requests).await;
-    let places: Vec<_> = ["/1 3", "/2 0", "/3 5", "/4 0"].map(|echo| answer.find(echo).expect(echo)).into();
-    assert!(places.is_sorted(), "{answer}");
+    let answer = exchange(fixture.connect().await, requests).await;
+    let offsets: Vec<_> = ["/1 3", "/2 0", "/3 5", "/4 0"].map(|echo| answer.find(echo).expect(echo)).into();
+    assert!(offsets.is_sorted(), "{answer}");
 }
 
 #[tokio::test]
-async fn garbage_is_refused_and_does_no_harm() {
+async fn invalid_bytes_are_refused_and_others_are_still_served() {
     let fixture = Fixture::start(Limits { handshake_timeout: SOON, ..Limits::default() }).await;
     let garbage: [(&[u8], &str); 8] = [
         (b"\0\0\0\0\0\0\0\0\r\n\r\n", "HTTP/1.1 400 "),
@@ -233,7 +233,7 @@ async fn garbage_is_refused_and_does_no_harm() {
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\xff\xff\xff\xff\xff\xff\xff\xff\xff", "\0\0"),
     ];
     for (bytes, expected) in garbage {
-        let answer = talk(fixture.connect().await, bytes).await;
+        let answer = exchange(fixture.connect().await, bytes).await;
         assert!(answer.starts_with(expected), "{bytes:?} was answered with {answer:?}");
         assert!(!answer.contains(" 200 "), "{bytes:?} was answered with {answer:?}");
     }
@@ -241,7 +241,7 @@ async fn garbage_is_refused_and_does_no_harm() {
 }
 
 #[tokio::test]
-async fn a_slow_header_block_is_cut_while_others_are_served() {
+async fn a_connection_with_a_slow_header_block_is_closed_while_others_are_served() {
     let fixture = Fixture::start(Limits { header_timeout: SOON, ..Limits::default() }).await;
     let mut slow = fixture.connect().await;
     slow.write_all(b"GET / HTTP/1.1\r\nx-slow: ").await.unwrap();
@@ -251,7 +251,8 @@ async fn a_slow_header_block_is_cut_while_others_are_served() {
             tokio::time::sleep(TRICKLE).await;
         }
     });
-    let ended = tokio::time::timeout(TIMEOUT, reader.read(&mut [0; 64])).await.expect("the cut");
+    let ended =
+        tokio::time::timeout(TIMEOUT, reader.read(&mut [0; 64])).await.expect("the connection is closed");
     assert!(matches!(ended, Ok(0) | Err(_)), "{ended:?}");
     trickle.await.unwrap();
     fixture.assert_serving().await;
@@ -261,18 +262,21 @@ async fn a_slow_header_block_is_cut_while_others_are_served() {
 async fn silent_connections_are_closed_before_and_after_the_handshake() {
     let limits = Limits { first_byte_timeout: SOON, close_timeout: SOON, ..Limits::default() };
     let fixture = Fixture::start(limits).await;
-    assert_eq!(talk(fixture.connect().await, b"").await, "");
-    assert_eq!(talk(fixture.connect().await, b"PRI * HT").await, "");
-    assert_eq!(talk(fixture.connect_tls(&[b"http/1.1"]).await, b"").await, "");
-    assert_eq!(talk(fixture.connect_tls(&[]).await, b"").await, "");
+    assert_eq!(exchange(fixture.connect().await, b"").await, "");
+    assert_eq!(exchange(fixture.connect().await, b"PRI * HT").await, "");
+    assert_eq!(exchange(fixture.connect_tls(&[b"http/1.1"]).await, b"").await, "");
+    assert_eq!(exchange(fixture.connect_tls(&[]).await, b"").await, "");
     let http2 = [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &frame(SETTINGS, 0, 0, &[])].concat();
-    assert!(talk(fixture.connect().await, &http2).await.starts_with('\0'), "settings, a goodbye, the end");
+    assert!(
+        exchange(fixture.connect().await, &http2).await.starts_with('\0'),
+        "SETTINGS, GOAWAY, then the end of the stream"
+    );
 }
 
 #[tokio::test]
 async fn a_half_done_handshake_is_closed() {
     let fixture = Fixture::start(Limits { handshake_timeout: SOON, ..Limits::default() }).await;
-    assert_eq!(talk(fixture.connect().await, b"\x16\x03\x01\x02\x00\x01").await, "");
+    assert_eq!(exchange(fixture.connect().await, b"\x16\x03\x01\x02\x00\x01").await, "");
     fixture.assert_serving().await;
 }
 
@@ -280,7 +284,7 @@ async fn a_half_done_handshake_is_closed() {
 async fn an_idle_connection_is_closed() {
     let limits = Limits { idle_timeout: SOON, close_timeout: SOON, ..Limits::default() };
     let fixture = Fixture::start(limits).await;
-    let answer = talk(fixture.connect().await, b"GET /once HTTP/1.1\r\n\r\n").await;
+    let answer = exchange(fixture.connect().await, b"GET /once HTTP/1.1\r\n\r\n").await;
     assert!(answer.ends_with("/once 0"), "{answer}");
     let mut sender = over_http2(fixture.connect().await).await;
     sender.send_request(get("http://localhost/once")).await.unwrap();
@@ -290,13 +294,13 @@ async fn an_idle_connection_is_closed() {
         }
     })
     .await
-    .expect("a goodbye");
+    .expect("GOAWAY");
 }
 
 #[tokio::test]
 async fn a_slow_body_is_refused() {
     let fixture = Fixture::start(Limits { body_timeout: SOON, ..Limits::default() }).await;
-    let answer = talk(fixture.connect().await, b"POST / HTTP/1.1\r\ncontent-length: 10\r\n\r\nabc").await;
+    let answer = exchange(fixture.connect().await, b"POST / HTTP/1.1\r\ncontent-length: 10\r\n\r\nabc").await;
     assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
     assert!(answer.ends_with("BodyTimeout"), "{answer}");
     fixture.assert_serving().await;
@@ -314,7 +318,7 @@ async fn a_body_over_the_limit_is_refused_however_it_is_framed() {
     chunked.extend_from_slice(&body);
     chunked.extend_from_slice(b"\r\n0\r\n\r\n");
     for bytes in [announced, chunked] {
-        let answer = talk(fixture.connect().await, &bytes).await;
+        let answer = exchange(fixture.connect().await, &bytes).await;
         assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
         assert!(answer.ends_with("BodyTooLarge { limit: 1000 }"), "{answer}");
     }
@@ -323,7 +327,7 @@ async fn a_body_over_the_limit_is_refused_however_it_is_framed() {
         "POST /fits HTTP/1.1\r\nconnection: close\r\ncontent-length: 1000\r\n\r\n{}",
         "x".repeat(1000)
     );
-    let answer = talk(fixture.connect().await, exact.as_bytes()).await;
+    let answer = exchange(fixture.connect().await, exact.as_bytes()).await;
     assert!(answer.ends_with("/fits 1000"), "{answer}");
 
     let request = Request::post("http://localhost/").body(Full::new(Bytes::from(body))).unwrap();
@@ -332,14 +336,14 @@ async fn a_body_over_the_limit_is_refused_however_it_is_framed() {
 }
 
 #[tokio::test]
-async fn a_huge_announced_body_is_refused_unread() {
+async fn a_body_with_a_huge_content_length_is_refused_unread() {
     let fixture = Fixture::start(Limits::default()).await;
     let huge = b"POST / HTTP/1.1\r\ncontent-length: 99999999999\r\n\r\n";
-    let answer = talk(fixture.connect().await, huge).await;
+    let answer = exchange(fixture.connect().await, huge).await;
     assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
     let asking = b"POST / HTTP/1.1\r\nexpect: 100-continue\r\ncontent-length: 5000000\r\n\r\n";
-    let answer = talk(fixture.connect().await, asking).await;
-    assert!(answer.starts_with("HTTP/1.1 413 "), "no 100 first: {answer}");
+    let answer = exchange(fixture.connect().await, asking).await;
+    assert!(answer.starts_with("HTTP/1.1 413 "), "413 comes without a 100 before it: {answer}");
 }
 
 #[tokio::test]
@@ -353,11 +357,11 @@ async fn bodies_share_one_budget_and_give_it_back() {
     let mut holder = fixture.connect().await;
     holder.write_all(post("/wait", 800).as_bytes()).await.unwrap();
     fixture.echo.entered.notified().await;
-    let answer = talk(fixture.connect().await, post("/", 800).as_bytes()).await;
+    let answer = exchange(fixture.connect().await, post("/", 800).as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
     fixture.echo.release.notify_one();
-    assert!(talk(holder, b"").await.ends_with("/wait 800"));
-    let answer = talk(fixture.connect().await, post("/after", 800).as_bytes()).await;
+    assert!(exchange(holder, b"").await.ends_with("/wait 800"));
+    let answer = exchange(fixture.connect().await, post("/after", 800).as_bytes()).await;
     assert!(answer.ends_with("/after 800"), "{answer}");
 }
 
@@ -372,7 +376,7 @@ async fn an_oversized_head_is_refused() {
         (format!("GET / HTTP/1.1\r\n{many}\r\n"), "431"),
         (format!("GET /{target} HTTP/1.1\r\n\r\n"), "414"),
     ] {
-        let answer = talk(fixture.connect().await, bytes.as_bytes()).await;
+        let answer = exchange(fixture.connect().await, bytes.as_bytes()).await;
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
     }
 
@@ -395,18 +399,18 @@ async fn an_oversized_head_is_refused() {
 #[tokio::test]
 async fn a_hangup_drops_the_connection_or_the_stream_without_an_answer() {
     let fixture = Fixture::start(Limits::default()).await;
-    assert_eq!(talk(fixture.connect().await, b"GET /hangup HTTP/1.1\r\n\r\n").await, "");
+    assert_eq!(exchange(fixture.connect().await, b"GET /hangup HTTP/1.1\r\n\r\n").await, "");
 
     let mut sender = over_http2(fixture.connect().await).await;
     assert!(sender.send_request(get("http://localhost/hangup")).await.is_err());
     let answer = text(sender.send_request(get("http://localhost/next")).await.unwrap()).await;
-    assert_eq!(answer.2, "HTTP/2.0 http /next 0", "other streams go on");
+    assert_eq!(answer.2, "HTTP/2.0 http /next 0", "other streams are served");
 }
 
 #[tokio::test]
-async fn a_panicking_handler_costs_one_request() {
+async fn a_panic_in_a_handler_ends_one_request_only() {
     let fixture = Fixture::start(Limits::default()).await;
-    assert_eq!(talk(fixture.connect().await, b"GET /panic HTTP/1.1\r\n\r\n").await, "");
+    assert_eq!(exchange(fixture.connect().await, b"GET /panic HTTP/1.1\r\n\r\n").await, "");
     let mut sender = over_http2(fixture.connect().await).await;
     assert!(sender.send_request(get("http://localhost/panic")).await.is_err());
     assert!(sender.send_request(get("http://localhost/next")).await.is_ok());
@@ -428,8 +432,8 @@ async fn rapid_resets_end_the_connection() {
         attack.extend(frame(HEADERS, WHOLE_REQUEST, stream, HEAD));
         attack.extend(frame(RST_STREAM, 0, stream, &CANCEL));
     }
-    let answer = talk(fixture.connect().await, &attack).await;
-    assert!(answer.contains("too_many_resets"), "the server says goodbye: {answer:?}");
+    let answer = exchange(fixture.connect().await, &attack).await;
+    assert!(answer.contains("too_many_resets"), "the server sends GOAWAY: {answer:?}");
     fixture.assert_serving().await;
 }
 
@@ -443,8 +447,8 @@ async fn connections_over_the_cap_wait_for_a_slot() {
     second.write_all(b"GET /second HTTP/1.1\r\nconnection: close\r\n\r\n").await.unwrap();
     assert_eq!(fixture.listener.connections(), 1);
     fixture.echo.release.notify_one();
-    assert!(talk(first, b"").await.ends_with("/wait 0"));
-    assert!(talk(second, b"").await.ends_with("/second 0"));
+    assert!(exchange(first, b"").await.ends_with("/wait 0"));
+    assert!(exchange(second, b"").await.ends_with("/second 0"));
 }
 
 #[tokio::test]
@@ -462,17 +466,17 @@ async fn a_drain_waits_for_requests_in_flight_and_closes_the_rest() {
     fixture.echo.entered.notified().await;
 
     let draining = tokio::spawn(fixture.listener.drain(TIMEOUT));
-    assert_eq!(talk(idle, b"").await, "", "the idle connection is closed at once");
+    assert_eq!(exchange(idle, b"").await, "", "the idle connection is closed at once");
     assert!(!draining.is_finished());
     assert!(TcpStream::connect(address).await.is_err(), "no new connection is accepted");
     fixture.echo.release.notify_waiters();
-    assert!(talk(working, b"").await.ends_with("/wait 0"));
+    assert!(exchange(working, b"").await.ends_with("/wait 0"));
     assert_eq!(text(stream.await.unwrap().unwrap()).await.2, "HTTP/2.0 http /wait 0");
     tokio::time::timeout(TIMEOUT, draining).await.expect("the drain ends").unwrap();
 }
 
 #[tokio::test]
-async fn a_drain_gives_up_when_the_grace_is_over() {
+async fn a_drain_closes_every_connection_when_the_grace_period_is_over() {
     let fixture = Fixture::start(Limits::default()).await;
     let mut stuck = fixture.connect().await;
     stuck.write_all(b"GET /wait HTTP/1.1\r\n\r\n").await.unwrap();
@@ -481,23 +485,23 @@ async fn a_drain_gives_up_when_the_grace_is_over() {
     let stream = tokio::spawn(sender.send_request(get("http://localhost/wait")));
     fixture.echo.entered.notified().await;
     tokio::time::timeout(TIMEOUT, fixture.listener.drain(SOON)).await.expect("the drain ends");
-    assert_eq!(talk(stuck, b"").await, "");
+    assert_eq!(exchange(stuck, b"").await, "");
     assert!(stream.await.unwrap().is_err());
     // The handlers were dropped with their connections, HTTP/2 streams included.
     assert_eq!(Arc::strong_count(&fixture.echo), 1);
 }
 
 #[tokio::test]
-async fn a_client_that_never_reads_cannot_hold_up_a_drain() {
+async fn a_client_that_never_reads_does_not_delay_a_drain() {
     let limits = Limits { idle_timeout: SOON, close_timeout: SOON, ..Limits::default() };
     let fixture = Fixture::start(limits).await;
-    let mut deaf = fixture.connect().await;
+    let mut silent_reader = fixture.connect().await;
     for _ in 0..8 {
-        deaf.write_all(b"GET /big HTTP/1.1\r\n\r\n").await.unwrap();
+        silent_reader.write_all(b"GET /big HTTP/1.1\r\n\r\n").await.unwrap();
     }
     fixture.assert_serving().await;
     tokio::time::timeout(TIMEOUT, fixture.listener.drain(TIMEOUT * 2)).await.expect("the drain ends");
-    drop(deaf);
+    drop(silent_reader);
 }
 
 #[tokio::test]
@@ -507,8 +511,8 @@ async fn a_request_is_cancelled_when_its_client_disconnects() {
     leaving.write_all(b"GET /wait HTTP/1.1\r\n\r\n").await.unwrap();
     fixture.echo.entered.notified().await;
     drop(leaving);
-    // The handler still waits for a release that never comes: only its being
-    // dropped lets the drain end before its grace.
+    // The handler waits for a release that never comes. The drain ends before the
+    // grace period only because the handler is dropped.
     tokio::time::timeout(TIMEOUT, fixture.listener.drain(TIMEOUT * 2)).await.expect("the drain ends");
 }
 

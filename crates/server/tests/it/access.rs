@@ -1,9 +1,9 @@
-//! Authentication: signatures, dates, modes.
+//! Tests of authentication: signatures, dates, modes.
 
 use perihelion_server::{AuthMode, ServerOptions};
 use perihelion_testkit::http_client::HttpRequest;
 
-use crate::world::{PLAIN, World};
+use crate::world::{PLAIN_CONTAINER, World};
 
 fn read() -> HttpRequest {
     HttpRequest::new("GET", "/dbs/d")
@@ -11,7 +11,7 @@ fn read() -> HttpRequest {
 
 #[tokio::test]
 async fn a_wrong_or_missing_signature_is_refused() {
-    let world = World::new(PLAIN).await;
+    let world = World::new(PLAIN_CONTAINER).await;
     assert_eq!(world.send(read()).await.status, 200);
     for authorization in [
         "type%3Dmaster%26ver%3D1.0%26sig%3DAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA%3D",
@@ -33,7 +33,7 @@ async fn a_wrong_or_missing_signature_is_refused() {
 
 #[tokio::test]
 async fn a_signature_with_an_old_date_is_refused() {
-    let world = World::new(PLAIN).await;
+    let world = World::new(PLAIN_CONTAINER).await;
     for date in ["Thu, 01 Jan 2026 00:00:00 GMT", "Fri, 01 Jan 2100 00:00:00 GMT"] {
         let refused = world.send(read().header("x-ms-date", date)).await;
         assert_eq!(refused.status, 403, "{}", refused.text());
@@ -49,8 +49,8 @@ async fn any_mode_accepts_every_entra_token_and_off_accepts_every_request() {
         (AuthMode::Any, "type%3Dmaster%26ver%3D1.0%26sig%3DAAAA", 401),
         (AuthMode::Off, "nonsense", 200),
     ] {
-        let with = ServerOptions { auth: mode, ..Default::default() };
-        let world = World::with(with, PLAIN).await;
+        let options = ServerOptions { auth: mode, ..Default::default() };
+        let world = World::with_options(options, PLAIN_CONTAINER).await;
         assert_eq!(world.send(read().header("authorization", token)).await.status, status, "{mode:?}");
         world.stop().await;
     }

@@ -1,12 +1,12 @@
-//! Bad input gets the error of the service and changes nothing.
+//! Tests that bad input gets the error of the service and changes nothing.
 
 use perihelion_testkit::http_client::HttpRequest;
 
-use crate::world::{PLAIN, World, docs, query};
+use crate::world::{PLAIN_CONTAINER, World, docs, query, text};
 
 #[tokio::test]
 async fn malformed_documents_are_refused_and_change_nothing() {
-    let world = World::new(PLAIN).await;
+    let world = World::new(PLAIN_CONTAINER).await;
     let deep = format!(r#"{{"id":"1","pk":"a","x":{}{}}}"#, "[".repeat(200), "]".repeat(200));
     let endless = format!(r#"{{"id":"1","pk":"a","x":{}"#, "[".repeat(1_000_000));
     for body in [
@@ -39,7 +39,7 @@ async fn malformed_documents_are_refused_and_change_nothing() {
 
 #[tokio::test]
 async fn unknown_paths_and_verbs_get_the_services_statuses() {
-    let world = World::new(PLAIN).await;
+    let world = World::new(PLAIN_CONTAINER).await;
     for path in ["/nope", "/dbs/d/nope", "/dbs//colls", "/dbs/d/colls/c/docs/1/2/3", "/dbs/%ff"] {
         let refused = world.send(HttpRequest::new("GET", path)).await;
         assert!(matches!(refused.status, 400 | 401), "{path}: {}", refused.text());
@@ -64,41 +64,63 @@ async fn unknown_paths_and_verbs_get_the_services_statuses() {
     world.stop().await;
 }
 
+/// Checks that a request is refused as a bad request with this text in its message.
+async fn check_refused(world: &World, call: HttpRequest, message: &str) {
+    let refused = world.send(call.clone()).await;
+    assert_eq!(refused.status, 400, "{call:?}: {}", refused.text());
+    let body = refused.json().unwrap();
+    assert_eq!(text(&body, "code"), "BadRequest", "{call:?}");
+    assert!(text(&body, "message").contains(message), "{call:?}: {}", refused.text());
+}
+
 #[tokio::test]
 async fn bad_headers_are_refused_with_400() {
-    let world = World::new(PLAIN).await;
+    let world = World::new(PLAIN_CONTAINER).await;
     world.create(r#"["a"]"#, r#"{"id":"1","pk":"a"}"#).await;
-    for (name, value) in [
-        ("x-ms-documentdb-partitionkey", "a"),
-        ("x-ms-documentdb-partitionkey", r#"[[1]]"#),
-        ("x-ms-documentdb-partitionkey", r#"["a","b"]"#),
-        ("x-ms-consistency-level", "Strong"),
-        ("x-ms-consistency-level", "Sloppy"),
-        ("x-ms-session-token", "x"),
+    let not_scalars = "Partition key provided in the header is invalid: it must be a JSON array of scalars.";
+    for (key, message) in [
+        ("a", not_scalars),
+        (r#"[[1]]"#, not_scalars),
+        // A key with too many levels gets the message for too few.
+        (
+            r#"["a","b"]"#,
+            "The partition key supplied in x-ms-partitionkey header has fewer components than defined in the the collection.",
+        ),
     ] {
-        let key = if name.ends_with("partitionkey") { "" } else { r#"["a"]"# };
-        let refused = world.send(docs("GET", "1", key).header(name, value)).await;
-        assert_eq!(refused.status, 400, "{name}: {value}: {}", refused.text());
+        check_refused(&world, docs("GET", "1", key), message).await;
     }
-    for (name, value) in [
-        ("x-ms-max-item-count", "abc"),
-        ("x-ms-max-item-count", "-7"),
-        ("x-ms-continuation", "garbage"),
-        ("x-ms-continuation", r#"{"token":"-RID:~x#RT:1"}"#),
-        ("x-ms-start-epk", "zz"),
+    for (name, value, message) in [
+        (
+            "x-ms-consistency-level",
+            "Strong",
+            "ConsistencyLevel Strong specified in the request is invalid when service is configured with consistency level Session.",
+        ),
+        ("x-ms-consistency-level", "Sloppy", "The value 'Sloppy' of x-ms-consistency-level is unknown."),
+        ("x-ms-session-token", "x", "The session token provided is invalid."),
+    ] {
+        check_refused(&world, docs("GET", "1", r#"["a"]"#).header(name, value), message).await;
+    }
+    let bad_count = |count: &str| {
+        format!("The value '{count}' specified for the header 'x-ms-max-item-count' is invalid.")
+    };
+    for (name, value, message) in [
+        ("x-ms-max-item-count", "abc", bad_count("abc").as_str()),
+        ("x-ms-max-item-count", "-7", &bad_count("-7")),
+        ("x-ms-continuation", "garbage", "Invalid Continuation Token"),
+        ("x-ms-continuation", r#"{"token":"-RID:~x#RT:1"}"#, "Invalid Continuation Token"),
+        ("x-ms-start-epk", "zz", "An effective partition key header is not hexadecimal text."),
     ] {
         let call = query("SELECT * FROM c").header("x-ms-documentdb-query-enablecrosspartition", "True");
-        let refused = world.send(call.header(name, value)).await;
-        assert_eq!(refused.status, 400, "{name}: {value}: {}", refused.text());
+        check_refused(&world, call.header(name, value), message).await;
     }
     world.stop().await;
 }
 
 #[tokio::test]
 async fn malformed_queries_and_containers_are_refused() {
-    let world = World::new(PLAIN).await;
+    let world = World::new(PLAIN_CONTAINER).await;
     let scope = |call: HttpRequest| call.header("x-ms-documentdb-query-enablecrosspartition", "True");
-    for text in [
+    for statement in [
         "",
         "SELECT",
         "SELECT * FROM c WHERE",
@@ -106,7 +128,7 @@ async fn malformed_queries_and_containers_are_refused() {
         "SELECT NOPE(1)",
         &format!("SELECT {}1{}", "[".repeat(5000), "]".repeat(5000)),
     ] {
-        assert_eq!(world.send(scope(query(text))).await.status, 400, "{text:.40}");
+        assert_eq!(world.send(scope(query(statement))).await.status, 400, "{statement:.40}");
     }
     let not_json =
         HttpRequest::new("POST", "/dbs/d/colls/c/docs").header("content-type", "application/query+json");

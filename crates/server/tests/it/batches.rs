@@ -3,7 +3,7 @@
 use perihelion_model::json::Value;
 use perihelion_testkit::http_client::HttpResponse;
 
-use crate::world::{PLAIN, World, batch, docs};
+use crate::world::{PLAIN_CONTAINER, World, batch, docs};
 
 fn statuses(answer: &HttpResponse) -> Vec<i64> {
     let results = answer.json().unwrap();
@@ -17,12 +17,12 @@ fn statuses(answer: &HttpResponse) -> Vec<i64> {
 
 const FAILS_IN_THE_MIDDLE: &str = r#"[
   {"operationType":"Create","resourceBody":{"id":"1","pk":"a"}},
-  {"operationType":"Delete","id":"nobody"},
+  {"operationType":"Delete","id":"missing"},
   {"operationType":"Create","resourceBody":{"id":"2","pk":"a"}}]"#;
 
 #[tokio::test]
 async fn an_atomic_batch_leaves_nothing_when_it_fails() {
-    let world = World::new(PLAIN).await;
+    let world = World::new(PLAIN_CONTAINER).await;
     let answer =
         world.send(batch(r#"["a"]"#, FAILS_IN_THE_MIDDLE).header("x-ms-cosmos-batch-atomic", "True")).await;
     assert_eq!(answer.status, 207);
@@ -33,7 +33,7 @@ async fn an_atomic_batch_leaves_nothing_when_it_fails() {
 
 #[tokio::test]
 async fn without_the_atomic_header_operations_before_the_failure_stay() {
-    let world = World::new(PLAIN).await;
+    let world = World::new(PLAIN_CONTAINER).await;
     let answer = world.send(batch(r#"["a"]"#, FAILS_IN_THE_MIDDLE)).await;
     assert_eq!(answer.status, 207);
     assert_eq!(statuses(&answer), [201, 404, 424]);
@@ -43,9 +43,9 @@ async fn without_the_atomic_header_operations_before_the_failure_stay() {
 
 #[tokio::test]
 async fn a_failed_precondition_in_a_batch_fails_the_whole_batch() {
-    let world = World::new(PLAIN).await;
-    let made = world.create(r#"["a"]"#, r#"{"id":"1","pk":"a","n":1}"#).await;
-    let etag = made.header("etag").unwrap().replace('"', "\\\"");
+    let world = World::new(PLAIN_CONTAINER).await;
+    let created = world.create(r#"["a"]"#, r#"{"id":"1","pk":"a","n":1}"#).await;
+    let etag = created.header("etag").unwrap().replace('"', "\\\"");
     let operations = |etag: &str| {
         format!(
             r#"[{{"operationType":"Create","resourceBody":{{"id":"2","pk":"a"}}}},
@@ -62,7 +62,7 @@ async fn a_failed_precondition_in_a_batch_fails_the_whole_batch() {
 
 #[tokio::test]
 async fn a_document_of_another_partition_fails_the_batch() {
-    let world = World::new(PLAIN).await;
+    let world = World::new(PLAIN_CONTAINER).await;
     let body = r#"[{"operationType":"Create","resourceBody":{"id":"1","pk":"b"}}]"#;
     let answer = world.send(batch(r#"["a"]"#, body).header("x-ms-cosmos-batch-atomic", "True")).await;
     assert_eq!(
@@ -74,7 +74,7 @@ async fn a_document_of_another_partition_fails_the_batch() {
 
 #[tokio::test]
 async fn bulk_operations_bring_their_own_keys() {
-    let world = World::new(PLAIN).await;
+    let world = World::new(PLAIN_CONTAINER).await;
     let body = r#"[
       {"operationType":"Create","partitionKey":"[\"a\"]","resourceBody":{"id":"1","pk":"a"}},
       {"operationType":"Create","partitionKey":"[\"a\"]","resourceBody":{"id":"1","pk":"a"}},
@@ -92,7 +92,7 @@ async fn bulk_operations_bring_their_own_keys() {
 
 #[tokio::test]
 async fn a_batch_has_one_lsn_and_an_etag_per_document() {
-    let world = World::new(PLAIN).await;
+    let world = World::new(PLAIN_CONTAINER).await;
     let body = r#"[{"operationType":"Create","resourceBody":{"id":"1","pk":"a"}},{"operationType":"Create","resourceBody":{"id":"2","pk":"a"}}]"#;
     world.send(batch(r#"["a"]"#, body).header("x-ms-cosmos-batch-atomic", "True")).await;
     let (one, two) = (world.read(r#"["a"]"#, "1").await, world.read(r#"["a"]"#, "2").await);
@@ -103,7 +103,7 @@ async fn a_batch_has_one_lsn_and_an_etag_per_document() {
 
 #[tokio::test]
 async fn malformed_batches_are_refused_whole() {
-    let world = World::new(PLAIN).await;
+    let world = World::new(PLAIN_CONTAINER).await;
     for body in [
         "{}",
         "[1]",

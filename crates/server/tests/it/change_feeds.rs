@@ -1,8 +1,9 @@
-//! Change feeds: order, continuation, both modes, and batches that stay whole.
+//! Tests of change feeds: order, continuation, both modes, and that no page divides a
+//! batch.
 
 use perihelion_testkit::http_client::{HttpRequest, HttpResponse};
 
-use crate::world::{PLAIN, World, batch, docs, documents, ids, json};
+use crate::world::{PLAIN_CONTAINER, World, batch, docs, documents, ids, json};
 
 fn feed(mode: &str) -> HttpRequest {
     docs("GET", "", "").header("a-im", mode).header("x-ms-documentdb-partitionkeyrangeid", "0")
@@ -14,7 +15,7 @@ fn after(answer: &HttpResponse) -> HttpRequest {
 
 #[tokio::test]
 async fn a_document_appears_at_its_last_write() {
-    let world = World::new(PLAIN).await;
+    let world = World::new(PLAIN_CONTAINER).await;
     for id in ["1", "2", "3"] {
         world.create(r#"["a"]"#, &format!(r#"{{"id":"{id}","pk":"a"}}"#)).await;
     }
@@ -32,7 +33,7 @@ async fn a_document_appears_at_its_last_write() {
 
 #[tokio::test]
 async fn a_page_holds_a_batch_whole_or_not_at_all() {
-    let world = World::new(PLAIN).await;
+    let world = World::new(PLAIN_CONTAINER).await;
     for round in 0..3 {
         let body: Vec<String> = (0..4)
             .map(|n| {
@@ -55,7 +56,7 @@ async fn a_page_holds_a_batch_whole_or_not_at_all() {
 
 #[tokio::test]
 async fn a_feed_starts_now_or_at_a_time() {
-    let world = World::new(PLAIN).await;
+    let world = World::new(PLAIN_CONTAINER).await;
     world.create(r#"["a"]"#, r#"{"id":"1","pk":"a"}"#).await;
     let now = world.send(feed("Incremental Feed").header("if-none-match", "*")).await;
     assert_eq!(now.status, 304);
@@ -69,8 +70,8 @@ async fn a_feed_starts_now_or_at_a_time() {
 }
 
 #[tokio::test]
-async fn a_feed_of_one_key_holds_that_key_only() {
-    let world = World::new(PLAIN).await;
+async fn a_feed_of_one_partition_key_has_only_its_documents() {
+    let world = World::new(PLAIN_CONTAINER).await;
     for key in ["a", "b", "a"] {
         let id = format!("{key}{}", world.query("SELECT * FROM c").await.len());
         world.create(&format!(r#"["{key}"]"#), &format!(r#"{{"id":"{id}","pk":"{key}"}}"#)).await;
@@ -81,8 +82,8 @@ async fn a_feed_of_one_key_holds_that_key_only() {
 }
 
 #[tokio::test]
-async fn the_full_feed_shows_every_version_and_delete() {
-    let world = World::new(PLAIN).await;
+async fn the_full_fidelity_feed_shows_every_version_and_delete() {
+    let world = World::new(PLAIN_CONTAINER).await;
     world.create(r#"["a"]"#, r#"{"id":"0","pk":"a"}"#).await;
     let start = world.send(feed("Full-Fidelity Feed").header("if-none-match", "*")).await;
     assert_eq!(start.status, 304);
@@ -101,8 +102,8 @@ async fn the_full_feed_shows_every_version_and_delete() {
 }
 
 #[tokio::test]
-async fn the_full_feed_cannot_be_read_from_the_beginning() {
-    let world = World::new(PLAIN).await;
+async fn the_full_fidelity_feed_cannot_be_read_from_the_beginning() {
+    let world = World::new(PLAIN_CONTAINER).await;
     assert_eq!(world.send(feed("Full-Fidelity Feed")).await.status, 400);
     let since = feed("Full-Fidelity Feed").header("if-modified-since", "Sun, 15 Nov 2026 06:00:00 GMT");
     assert_eq!(world.send(since).await.status, 400);
@@ -110,8 +111,8 @@ async fn the_full_feed_cannot_be_read_from_the_beginning() {
 }
 
 #[tokio::test]
-async fn invalid_positions_are_refused() {
-    let world = World::new(PLAIN).await;
+async fn invalid_modes_and_starts_are_refused() {
+    let world = World::new(PLAIN_CONTAINER).await;
     assert_eq!(world.send(feed("Sideways Feed")).await.status, 400);
     assert_eq!(world.send(feed("Incremental Feed").header("if-none-match", "\"x\"")).await.status, 400);
     assert_eq!(

@@ -1,4 +1,4 @@
-//! COMPAT.md names tests; they must exist.
+//! Checks that the tests that COMPAT.md names exist.
 
 use std::collections::BTreeMap;
 

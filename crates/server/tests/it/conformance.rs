@@ -2,7 +2,7 @@
 //! of the service.
 
 mod case;
-mod judge;
-mod play;
+mod compare;
+mod runner;
 mod service_cases;
 mod variables;

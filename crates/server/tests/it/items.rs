@@ -1,13 +1,13 @@
-//! Items: the verbs, beyond the recorded cases.
+//! Tests of the operations on items that the recorded cases do not cover.
 
 use perihelion_model::json::Value;
 use perihelion_testkit::http_client::HttpRequest;
 
-use crate::world::{PLAIN, World, docs, json, text};
+use crate::world::{PLAIN_CONTAINER, World, docs, json, text};
 
 #[tokio::test]
 async fn a_stale_etag_changes_nothing() {
-    let world = World::new(PLAIN).await;
+    let world = World::new(PLAIN_CONTAINER).await;
     let first = world.create(r#"["a"]"#, r#"{"id":"1","pk":"a","n":1}"#).await;
     let old = first.header("etag").unwrap().to_owned();
     let put = |etag: &str, n: i64| {
@@ -27,7 +27,7 @@ async fn a_stale_etag_changes_nothing() {
 
 #[tokio::test]
 async fn if_none_match_star_creates_only_once() {
-    let world = World::new(PLAIN).await;
+    let world = World::new(PLAIN_CONTAINER).await;
     let upsert = || {
         docs("POST", "", r#"["a"]"#)
             .header("x-ms-documentdb-is-upsert", "True")
@@ -41,7 +41,7 @@ async fn if_none_match_star_creates_only_once() {
 
 #[tokio::test]
 async fn every_legal_character_survives_in_ids_and_keys() {
-    let world = World::new(PLAIN).await;
+    let world = World::new(PLAIN_CONTAINER).await;
     for (encoded, id) in [
         ("a%20b", "a b"),
         ("%C3%A9%E6%9D%B1", "é東"),
@@ -58,8 +58,8 @@ async fn every_legal_character_survives_in_ids_and_keys() {
             perihelion_model::json::Style::Point,
         );
         let body = perihelion_model::json::object([("id", id.into()), ("pk", id.into())]);
-        let made = world.send(docs("POST", "", &key).json(&body)).await;
-        assert_eq!(made.status, 201, "{id}: {}", made.text());
+        let created = world.send(docs("POST", "", &key).json(&body)).await;
+        assert_eq!(created.status, 201, "{id}: {}", created.text());
         let read = world.send(docs("GET", encoded, &key)).await;
         assert_eq!(read.status, 200, "{id}: {}", read.text());
         assert_eq!(text(&read.json().unwrap(), "id"), id);
@@ -74,9 +74,9 @@ async fn every_legal_character_survives_in_ids_and_keys() {
 
 #[tokio::test]
 async fn resources_can_be_addressed_by_rid() {
-    let world = World::new(PLAIN).await;
-    let made = world.create(r#"["a"]"#, r#"{"id":"1","pk":"a"}"#).await.json().unwrap();
-    let link = format!("/{}", text(&made, "_self"));
+    let world = World::new(PLAIN_CONTAINER).await;
+    let created = world.create(r#"["a"]"#, r#"{"id":"1","pk":"a"}"#).await.json().unwrap();
+    let link = format!("/{}", text(&created, "_self"));
     let read = world
         .send(
             HttpRequest::new("GET", link.trim_end_matches('/'))
@@ -90,18 +90,18 @@ async fn resources_can_be_addressed_by_rid() {
 
 #[tokio::test]
 async fn a_minimal_answer_has_no_body() {
-    let world = World::new(PLAIN).await;
+    let world = World::new(PLAIN_CONTAINER).await;
     let call =
         docs("POST", "", r#"["a"]"#).header("prefer", "return=minimal").json(&json(r#"{"id":"1","pk":"a"}"#));
-    let made = world.send(call).await;
-    assert_eq!((made.status, made.body.len()), (201, 0));
-    assert!(made.header("etag").is_some());
+    let created = world.send(call).await;
+    assert_eq!((created.status, created.body.len()), (201, 0));
+    assert!(created.header("etag").is_some());
     assert_eq!(world.read(r#"["a"]"#, "1").await.status, 200);
     world.stop().await;
 }
 
 #[tokio::test]
-async fn unique_keys_hold_within_a_partition_and_can_be_used_again() {
+async fn a_unique_key_is_enforced_within_a_partition_and_is_free_after_a_change() {
     let container = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2},"uniqueKeyPolicy":{"uniqueKeys":[{"paths":["/mail","/realm"]}]}}"#;
     let world = World::new(container).await;
     let item =
@@ -123,7 +123,7 @@ async fn unique_keys_hold_within_a_partition_and_can_be_used_again() {
 
 #[tokio::test]
 async fn a_patch_is_atomic_and_respects_its_condition() {
-    let world = World::new(PLAIN).await;
+    let world = World::new(PLAIN_CONTAINER).await;
     world.create(r#"["a"]"#, r#"{"id":"1","pk":"a","n":1,"list":[1,2]}"#).await;
     let patch = |body: &str| docs("PATCH", "1", r#"["a"]"#).json(&json(body));
     let half = r#"{"operations":[{"op":"incr","path":"/n","value":5},{"op":"remove","path":"/nope"}]}"#;
@@ -144,7 +144,7 @@ async fn a_patch_is_atomic_and_respects_its_condition() {
 
 #[tokio::test]
 async fn a_request_that_names_another_container_rid_is_refused() {
-    let world = World::new(PLAIN).await;
+    let world = World::new(PLAIN_CONTAINER).await;
     let call = docs("GET", "1", r#"["a"]"#).header("x-ms-cosmos-intended-collection-rid", "AAAAAQAAAAA=");
     let refused = world.send(call).await;
     assert_eq!((refused.status, refused.header("x-ms-substatus")), (400, Some("1024")));
@@ -152,12 +152,12 @@ async fn a_request_that_names_another_container_rid_is_refused() {
 }
 
 #[tokio::test]
-async fn binary_bodies_are_understood() {
-    let world = World::new(PLAIN).await;
+async fn binary_json_bodies_are_accepted() {
+    let world = World::new(PLAIN_CONTAINER).await;
     let body = perihelion_wire::binary_json::encode(&json(r#"{"id":"1","pk":"a","n":[1,2.5,"x",null]}"#));
     let call = docs("POST", "", r#"["a"]"#).header("content-type", "application/json").body(body);
-    let made = world.send(call).await;
-    assert_eq!(made.status, 201, "{}", made.text());
+    let created = world.send(call).await;
+    assert_eq!(created.status, 201, "{}", created.text());
     assert_eq!(
         world.read(r#"["a"]"#, "1").await.json().unwrap().get("n"),
         Some(&json(r#"[1,2.5,"x",null]"#))
@@ -178,7 +178,7 @@ async fn an_expired_item_is_invisible_and_its_id_can_be_used_again() {
     assert_eq!(world.query("SELECT c.id FROM c").await.len(), 2);
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
     while world.read(r#"["a"]"#, "1").await.status == 200 {
-        assert!(std::time::Instant::now() < deadline, "the item outlived its second");
+        assert!(std::time::Instant::now() < deadline, "the item exists after its time to live");
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
     assert_eq!(world.query("SELECT c.id FROM c").await, [json(r#"{"id":"2"}"#)]);
@@ -189,18 +189,18 @@ async fn an_expired_item_is_invisible_and_its_id_can_be_used_again() {
 
 #[tokio::test]
 async fn a_new_default_ttl_applies_to_existing_items() {
-    let with = perihelion_server::ServerOptions { management: true, ..Default::default() };
-    let world = World::with(with, PLAIN).await;
+    let options = perihelion_server::ServerOptions { management: true, ..Default::default() };
+    let world = World::with_options(options, PLAIN_CONTAINER).await;
     world.create(r#"["a"]"#, r#"{"id":"1","pk":"a","ttl":1}"#).await;
     world.create(r#"["a"]"#, r#"{"id":"2","pk":"a","ttl":-1}"#).await;
     let replace = |ttl: &str| {
-        let body = PLAIN.replace("\"id\":\"c\"", &format!("\"id\":\"c\"{ttl}"));
+        let body = PLAIN_CONTAINER.replace("\"id\":\"c\"", &format!("\"id\":\"c\"{ttl}"));
         HttpRequest::new("PUT", "/dbs/d/colls/c").json(&json(&body))
     };
     assert_eq!(world.send(replace(",\"defaultTtl\":1000")).await.status, 200);
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
     while world.read(r#"["a"]"#, "1").await.status == 200 {
-        assert!(std::time::Instant::now() < deadline, "the item outlived its second");
+        assert!(std::time::Instant::now() < deadline, "the item exists after its time to live");
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
     // Maintenance removes this document, and no other.

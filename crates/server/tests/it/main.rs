@@ -1,4 +1,5 @@
-//! The server as its clients see it: one test binary, real sockets.
+//! Tests of the server through its HTTP interface, over real sockets. All tests are in
+//! one binary, so that it is linked once.
 
 mod access;
 mod bad_input;

@@ -1,15 +1,15 @@
-//! The management interface: counters, faults, pause, reset, and which requests it
-//! accepts.
+//! Tests of the management interface: counters, faults, pause, reset, and which
+//! requests it accepts.
 
 use perihelion_model::json::Value;
 use perihelion_server::ServerOptions;
 use perihelion_testkit::http_client::HttpRequest;
 
-use crate::world::{PLAIN, World, docs, json};
+use crate::world::{PLAIN_CONTAINER, World, docs, json};
 
 async fn managed() -> World {
-    let with = ServerOptions { management: true, ..Default::default() };
-    World::with(with, PLAIN).await
+    let options = ServerOptions { management: true, ..Default::default() };
+    World::with_options(options, PLAIN_CONTAINER).await
 }
 
 #[tokio::test]
@@ -33,10 +33,10 @@ async fn a_fault_hits_the_named_operation_a_given_number_of_times() {
     let rule = r#"{"operation":"create_item","container":"c","count":2,"status":503,"subStatus":20003,"retryAfterMs":7}"#;
     assert_eq!(world.manage("POST", "faults", rule).await.status, 200);
     for _ in 0..2 {
-        let struck = world.create(r#"["a"]"#, r#"{"id":"1","pk":"a"}"#).await;
-        assert_eq!((struck.status, struck.header("x-ms-substatus")), (503, Some("20003")));
-        assert_eq!(struck.header("x-ms-retry-after-ms"), Some("7"));
-        assert_eq!(world.read(r#"["a"]"#, "1").await.status, 404, "nothing was done");
+        let refused = world.create(r#"["a"]"#, r#"{"id":"1","pk":"a"}"#).await;
+        assert_eq!((refused.status, refused.header("x-ms-substatus")), (503, Some("20003")));
+        assert_eq!(refused.header("x-ms-retry-after-ms"), Some("7"));
+        assert_eq!(world.read(r#"["a"]"#, "1").await.status, 404, "the create was not carried out");
     }
     assert_eq!(world.create(r#"["a"]"#, r#"{"id":"1","pk":"a"}"#).await.status, 201);
     let faults = world.manage("GET", "faults", "").await.json().unwrap();
@@ -93,7 +93,7 @@ async fn a_reset_deletes_everything() {
 }
 
 #[tokio::test]
-async fn management_answers_local_tools_only_and_only_when_on() {
+async fn management_answers_only_local_tools_and_only_when_it_is_on() {
     let world = managed().await;
     let call = || HttpRequest::new("GET", "/_perihelion/counters").omit("authorization");
     assert_eq!(world.send(call()).await.status, 200);
@@ -112,7 +112,7 @@ async fn management_answers_local_tools_only_and_only_when_on() {
     }
     world.stop().await;
 
-    let world = World::new(PLAIN).await;
+    let world = World::new(PLAIN_CONTAINER).await;
     assert_eq!(world.send(call()).await.status, 404);
     assert_eq!(world.send(HttpRequest::new("GET", "/ready").omit("authorization")).await.status, 200);
     world.stop().await;

@@ -9,9 +9,9 @@ use perihelion_testkit::TestServer;
 use perihelion_testkit::http_client::{HttpClient, HttpRequest, HttpResponse};
 pub(crate) use perihelion_testkit::regions::REGIONS as NAMES;
 
-use crate::world::{PLAIN, docs, json};
+use crate::world::{PLAIN_CONTAINER, docs, json};
 
-/// The regions, by their place in [`NAMES`].
+/// The index of each region in [`NAMES`].
 pub(crate) const WEST: usize = 0;
 pub(crate) const EAST: usize = 1;
 pub(crate) const NORTH: usize = 2;
@@ -41,33 +41,33 @@ pub(crate) fn three_regions() -> ServerOptions {
 
 impl MultiRegion {
     pub(crate) async fn new() -> MultiRegion {
-        MultiRegion::with(three_regions()).await
+        MultiRegion::with_options(three_regions()).await
     }
 
     /// All regions take writes.
     pub(crate) async fn with_multi_write() -> MultiRegion {
         let mut options = three_regions();
         options.account.multi_write = true;
-        MultiRegion::with(options).await
+        MultiRegion::with_options(options).await
     }
 
-    pub(crate) async fn with(options: ServerOptions) -> MultiRegion {
+    pub(crate) async fn with_options(options: ServerOptions) -> MultiRegion {
         let world = MultiRegion::open(options).await;
-        world.make("/dbs", r#"{"id":"d"}"#).await;
-        world.make("/dbs/d/colls", PLAIN).await;
+        world.create("/dbs", r#"{"id":"d"}"#).await;
+        world.create("/dbs/d/colls", PLAIN_CONTAINER).await;
         world
     }
 
-    /// Starts on data that exists already: nothing is created.
+    /// Starts a server on data that exists already: nothing is created.
     pub(crate) async fn open(options: ServerOptions) -> MultiRegion {
         let server = TestServer::on_socket(options).await;
         let regions = NAMES.iter().map(|name| server.region_http_client(name)).collect();
         MultiRegion { global: server.http_client(), regions, server }
     }
 
-    async fn make(&self, path: &str, body: &str) {
-        let made = send(&self.global, HttpRequest::new("POST", path).json(&json(body))).await;
-        assert_eq!(made.status, 201, "{}", made.text());
+    async fn create(&self, path: &str, body: &str) {
+        let created = send(&self.global, HttpRequest::new("POST", path).json(&json(body))).await;
+        assert_eq!(created.status, 201, "{}", created.text());
     }
 
     pub(crate) async fn send(&self, region: usize, call: HttpRequest) -> HttpResponse {
@@ -111,7 +111,7 @@ impl MultiRegion {
         self.manage("POST", name, &format!(r#"{{"region":"{}"}}"#, NAMES[region])).await;
     }
 
-    /// Waits until every region has what the others had written.
+    /// Waits until every region has the writes of the others.
     pub(crate) async fn wait_for_replication(&self) {
         self.manage("POST", "replication/wait", "").await;
     }
@@ -126,14 +126,14 @@ impl MultiRegion {
         first
     }
 
-    /// How many writes of one region another one has not applied yet.
+    /// How many writes of the region `from` the region `to` has not applied yet.
     pub(crate) async fn pending(&self, from: usize, to: usize) -> i64 {
         let report = self.manage("GET", "regions", "").await;
         let links = report.get("replication").unwrap().as_array().unwrap().to_vec();
-        let is_it = |link: &&Value| {
+        let is_wanted = |link: &&Value| {
             link.get("from") == Some(&NAMES[from].into()) && link.get("to") == Some(&NAMES[to].into())
         };
-        links.iter().find(is_it).unwrap().get("pending").unwrap().as_i64().unwrap()
+        links.iter().find(is_wanted).unwrap().get("pending").unwrap().as_i64().unwrap()
     }
 
     pub(crate) async fn stop(self) {
@@ -148,7 +148,7 @@ pub(crate) fn upsert(id: &str, n: u64) -> HttpRequest {
 }
 
 pub(crate) async fn send(client: &HttpClient, call: HttpRequest) -> HttpResponse {
-    // SDKs say that any region may write where several do.
+    // SDKs send this header when several regions take writes.
     let call =
         call.header("x-ms-version", CURRENT_VERSION).header("x-ms-cosmos-allow-tentative-writes", "true");
     client.send(&call).await.unwrap_or_else(|error| panic!("{call:?}: {error}"))

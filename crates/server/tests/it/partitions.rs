@@ -1,10 +1,11 @@
-//! Physical partitions: ranges, splits, sessions, hierarchical keys, throttling.
+//! Tests of physical partitions: ranges, splits, sessions, hierarchical keys,
+//! throttling.
 
 use perihelion_model::json::Value;
 use perihelion_server::ServerOptions;
 use perihelion_testkit::http_client::{HttpRequest, HttpResponse};
 
-use crate::world::{PLAIN, World, docs, documents, ids, json, query, text};
+use crate::world::{PLAIN_CONTAINER, World, docs, documents, ids, json, query, text};
 
 fn ranges(response: &HttpResponse) -> Vec<Value> {
     let body = response.json().unwrap();
@@ -15,22 +16,22 @@ fn pkranges() -> HttpRequest {
     HttpRequest::new("GET", "/dbs/d/colls/c/pkranges").header("a-im", "Incremental Feed")
 }
 
-async fn filled(partitions: u32) -> World {
-    let mut with = ServerOptions::default();
-    with.account.partitions = partitions;
-    with.management = true;
-    let world = World::with(with, PLAIN).await;
+async fn with_forty_documents(partitions: u32) -> World {
+    let mut options = ServerOptions::default();
+    options.account.partitions = partitions;
+    options.management = true;
+    let world = World::with_options(options, PLAIN_CONTAINER).await;
     for n in 0..40 {
-        let made =
+        let created =
             world.create(&format!(r#"["k{n}"]"#), &format!(r#"{{"id":"{n}","pk":"k{n}","n":{n}}}"#)).await;
-        assert_eq!(made.status, 201);
+        assert_eq!(created.status, 201);
     }
     world
 }
 
 #[tokio::test]
 async fn ranges_cover_all_keys_and_are_unchanged_until_a_split() {
-    let world = filled(4).await;
+    let world = with_forty_documents(4).await;
     let answer = world.send(pkranges()).await;
     let found = ranges(&answer);
     assert_eq!(found.len(), 4);
@@ -46,16 +47,16 @@ async fn ranges_cover_all_keys_and_are_unchanged_until_a_split() {
 
 #[tokio::test]
 async fn a_container_with_high_throughput_starts_with_several_ranges() {
-    let world = World::new(PLAIN).await;
+    let world = World::new(PLAIN_CONTAINER).await;
     for (name, header, value, expected) in [
         ("m", "x-ms-offer-throughput", "10000", 1),
         ("n", "x-ms-offer-throughput", "11000", 2),
         ("a", "x-ms-cosmos-offer-autopilot-settings", r#"{"maxThroughput":25000}"#, 3),
     ] {
-        let body = json(&PLAIN.replace(r#""id":"c""#, &format!(r#""id":"{name}""#)));
-        let made =
+        let body = json(&PLAIN_CONTAINER.replace(r#""id":"c""#, &format!(r#""id":"{name}""#)));
+        let created =
             world.send(HttpRequest::new("POST", "/dbs/d/colls").json(&body).header(header, value)).await;
-        assert_eq!(made.status, 201, "{}", made.text());
+        assert_eq!(created.status, 201, "{}", created.text());
         let found =
             ranges(&world.send(HttpRequest::new("GET", format!("/dbs/d/colls/{name}/pkranges"))).await);
         assert_eq!(found.len(), expected, "{value}");
@@ -65,7 +66,7 @@ async fn a_container_with_high_throughput_starts_with_several_ranges() {
 
 #[tokio::test]
 async fn a_query_over_all_ranges_orders_pages_and_counts_as_one() {
-    let world = filled(4).await;
+    let world = with_forty_documents(4).await;
     let expected: Vec<Value> = (0..40i64).rev().map(Value::from).collect();
     let (mut seen, mut continuation) = (Vec::new(), None::<String>);
     loop {
@@ -99,7 +100,7 @@ async fn a_query_over_all_ranges_orders_pages_and_counts_as_one() {
 
 #[tokio::test]
 async fn a_split_keeps_every_document_and_retires_the_parent() {
-    let world = filled(1).await;
+    let world = with_forty_documents(1).await;
     let before = world.send(pkranges()).await;
     let feed = |range: &str| {
         docs("GET", "", "")
@@ -138,7 +139,7 @@ async fn a_split_keeps_every_document_and_retires_the_parent() {
 
 /// The values that a query returns page by page, with a split of range 0 after the
 /// first page.
-async fn across_a_split(world: &World, text: &str, headers: &[(&str, &str)]) -> Vec<i64> {
+async fn query_across_a_split(world: &World, text: &str, headers: &[(&str, &str)]) -> Vec<i64> {
     let (mut seen, mut continuation) = (Vec::new(), None::<String>);
     loop {
         let mut call = query(text).header("x-ms-max-item-count", "3");
@@ -171,9 +172,10 @@ async fn a_query_continues_after_a_split_where_it_stopped() {
         "SELECT VALUE c.n FROM c ORDER BY c.n DESC",
     ];
     for (partitions, text) in [1, 4].into_iter().flat_map(|n| texts.map(|text| (n, text))) {
-        let world = filled(partitions).await;
+        let world = with_forty_documents(partitions).await;
         let mut seen =
-            across_a_split(&world, text, &[("x-ms-documentdb-query-enablecrosspartition", "True")]).await;
+            query_across_a_split(&world, text, &[("x-ms-documentdb-query-enablecrosspartition", "True")])
+                .await;
         seen.sort_unstable();
         assert_eq!(seen, (0..40).collect::<Vec<_>>(), "{text} over {partitions}");
         world.stop().await;
@@ -183,12 +185,12 @@ async fn a_query_continues_after_a_split_where_it_stopped() {
 #[tokio::test]
 async fn a_query_of_one_partition_does_not_notice_a_split() {
     for text in ["SELECT VALUE c.n FROM c", "SELECT VALUE c.n FROM c ORDER BY c.n"] {
-        let with = ServerOptions { management: true, ..Default::default() };
-        let world = World::with(with, PLAIN).await;
+        let options = ServerOptions { management: true, ..Default::default() };
+        let world = World::with_options(options, PLAIN_CONTAINER).await;
         for n in 0..10 {
             world.create(r#"["a"]"#, &format!(r#"{{"id":"{n}","pk":"a","n":{n}}}"#)).await;
         }
-        let seen = across_a_split(&world, text, &[("x-ms-documentdb-partitionkey", r#"["a"]"#)]).await;
+        let seen = query_across_a_split(&world, text, &[("x-ms-documentdb-partitionkey", r#"["a"]"#)]).await;
         assert_eq!(seen, (0..10).collect::<Vec<_>>(), "{text}");
         world.stop().await;
     }
@@ -198,13 +200,13 @@ async fn a_query_of_one_partition_does_not_notice_a_split() {
 /// the account's LSN as a token they could not read their data any more.
 #[tokio::test]
 async fn no_answer_about_a_container_holds_a_session_token_from_the_future() {
-    let with = ServerOptions { management: true, ..Default::default() };
-    let world = World::with(with, PLAIN).await;
+    let options = ServerOptions { management: true, ..Default::default() };
+    let world = World::with_options(options, PLAIN_CONTAINER).await;
     world.create(r#"["a"]"#, r#"{"id":"1","pk":"a"}"#).await;
     for n in 0..20 {
-        let made =
+        let created =
             world.send(HttpRequest::new("POST", "/dbs").json(&json(&format!(r#"{{"id":"d{n}"}}"#)))).await;
-        assert_eq!(made.status, 201);
+        assert_eq!(created.status, 201);
     }
     world.manage("POST", "faults", r#"{"operation":"replace_item","status":503}"#).await;
     let item = || json(r#"{"id":"1","pk":"a"}"#);
@@ -223,10 +225,10 @@ async fn no_answer_about_a_container_holds_a_session_token_from_the_future() {
 }
 
 #[tokio::test]
-async fn a_read_with_a_session_token_from_the_future_is_not_available() {
-    let world = World::new(PLAIN).await;
-    let made = world.create(r#"["a"]"#, r#"{"id":"1","pk":"a"}"#).await;
-    let token = made.header("x-ms-session-token").unwrap().to_owned();
+async fn a_read_with_a_session_token_from_the_future_is_refused() {
+    let world = World::new(PLAIN_CONTAINER).await;
+    let created = world.create(r#"["a"]"#, r#"{"id":"1","pk":"a"}"#).await;
+    let token = created.header("x-ms-session-token").unwrap().to_owned();
     let read = |token: &str| docs("GET", "1", r#"["a"]"#).header("x-ms-session-token", token);
     assert_eq!(world.send(read(&token)).await.status, 200);
     let ahead = world.send(read("0:-1#999999")).await;
@@ -240,18 +242,18 @@ async fn a_read_with_a_session_token_from_the_future_is_not_available() {
 #[tokio::test]
 async fn hierarchical_keys_are_read_whole_and_queried_by_prefix() {
     let container = r#"{"id":"c","partitionKey":{"paths":["/t","/u","/s"],"kind":"MultiHash","version":2}}"#;
-    let mut with = ServerOptions::default();
-    with.account.partitions = 4;
-    let world = World::with(with, container).await;
+    let mut options = ServerOptions::default();
+    options.account.partitions = 4;
+    let world = World::with_options(options, container).await;
     for (t, u, s) in [("a", "x", 1), ("a", "x", 2), ("a", "y", 1), ("b", "x", 1)] {
         let id = format!("{t}{u}{s}");
-        let made = world
+        let created = world
             .create(
                 &format!(r#"["{t}","{u}",{s}]"#),
                 &format!(r#"{{"id":"{id}","t":"{t}","u":"{u}","s":{s}}}"#),
             )
             .await;
-        assert_eq!(made.status, 201, "{}", made.text());
+        assert_eq!(created.status, 201, "{}", created.text());
     }
     assert_eq!(world.read(r#"["a","y",1]"#, "ay1").await.status, 200);
     let scoped = |key: &str| query("SELECT * FROM c").header("x-ms-documentdb-partitionkey", key);
@@ -267,17 +269,17 @@ async fn hierarchical_keys_are_read_whole_and_queried_by_prefix() {
 
 #[tokio::test]
 async fn requests_beyond_the_throughput_are_throttled() {
-    let mut with = ServerOptions::default();
-    with.account.throughput = Some(100);
-    let world = World::with(with, PLAIN).await;
+    let mut options = ServerOptions::default();
+    options.account.throughput = Some(100);
+    let world = World::with_options(options, PLAIN_CONTAINER).await;
     let mut throttled = None;
     for n in 0..60 {
-        let made = world.create(r#"["a"]"#, &format!(r#"{{"id":"{n}","pk":"a"}}"#)).await;
-        if made.status == 429 {
-            throttled = Some(made);
+        let created = world.create(r#"["a"]"#, &format!(r#"{{"id":"{n}","pk":"a"}}"#)).await;
+        if created.status == 429 {
+            throttled = Some(created);
             break;
         }
-        assert_eq!(made.status, 201);
+        assert_eq!(created.status, 201);
     }
     let refused = throttled.expect("60 creates cost more than 100 units");
     assert_eq!(refused.header("x-ms-substatus"), Some("3200"));

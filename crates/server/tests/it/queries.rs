@@ -3,11 +3,11 @@
 use perihelion_model::json::Value;
 use perihelion_server::ServerOptions;
 
-use crate::world::{PLAIN, World, batch, documents, json, query};
+use crate::world::{PLAIN_CONTAINER, World, batch, documents, json, query};
 
 async fn with_documents(container: &str, count: usize, document: impl Fn(usize) -> String) -> World {
-    let with = ServerOptions { management: true, ..Default::default() };
-    let world = World::with(with, container).await;
+    let options = ServerOptions { management: true, ..Default::default() };
+    let world = World::with_options(options, container).await;
     for start in (0..count).step_by(100) {
         let operations: Vec<String> = (start..count.min(start + 100))
             .map(|n| format!(r#"{{"operationType":"Create","resourceBody":{}}}"#, document(n)))
@@ -21,9 +21,9 @@ async fn with_documents(container: &str, count: usize, document: impl Fn(usize) 
 }
 
 #[tokio::test]
-async fn order_by_follows_the_types() {
+async fn order_by_sorts_by_type_and_then_by_value() {
     let values = [r#""b""#, "null", "2", "true", r#"{"x":1}"#, "false", r#""a""#, "[1]", "-1.5", "1"];
-    let world = with_documents(PLAIN, values.len() + 1, |n| match values.get(n) {
+    let world = with_documents(PLAIN_CONTAINER, values.len() + 1, |n| match values.get(n) {
         Some(value) => format!(r#"{{"id":"{n}","pk":"a","v":{value}}}"#),
         None => format!(r#"{{"id":"{n}","pk":"a"}}"#),
     })
@@ -34,7 +34,7 @@ async fn order_by_follows_the_types() {
             .map(json)
             .to_vec();
     assert_eq!(ordered, expected);
-    // A document without the value comes first.
+    // A document without the value comes before all others, so it is last in DESC.
     let ids = world.query("SELECT VALUE c.id FROM c ORDER BY c.v DESC").await;
     assert_eq!(ids.len(), values.len() + 1);
     assert_eq!(ids.last(), Some(&Value::from(values.len().to_string().as_str())));
@@ -43,17 +43,19 @@ async fn order_by_follows_the_types() {
 
 /// Reads every page of a query over one partition. Returns the rows and the number
 /// of documents that were read.
-async fn drain(world: &World, text: &str, page: usize) -> (Vec<Value>, u64) {
-    drain_scope(world, text, page, ("x-ms-documentdb-partitionkey", r#"["a"]"#)).await
+async fn read_all_pages(world: &World, text: &str, page: usize) -> (Vec<Value>, u64) {
+    read_all_pages_in(world, text, page, ("x-ms-documentdb-partitionkey", r#"["a"]"#)).await
 }
 
-async fn drain_scope(
+/// Reads every page of a query in a scope, which is one header. Returns the rows and
+/// the number of documents that were read.
+async fn read_all_pages_in(
     world: &World,
     text: &str,
     page: usize,
     scope: (&'static str, &'static str),
 ) -> (Vec<Value>, u64) {
-    let (mut rows, mut looked_at, mut continuation) = (Vec::new(), 0, None::<String>);
+    let (mut rows, mut documents_read, mut continuation) = (Vec::new(), 0, None::<String>);
     loop {
         let mut call = query(text)
             .header(scope.0, scope.1)
@@ -68,17 +70,17 @@ async fn drain_scope(
         let metrics = answer.header("x-ms-documentdb-query-metrics").unwrap().to_owned();
         let retrieved =
             metrics.split(';').find_map(|part| part.strip_prefix("retrievedDocumentCount=")).unwrap();
-        looked_at += retrieved.parse::<u64>().unwrap();
+        documents_read += retrieved.parse::<u64>().unwrap();
         continuation = answer.header("x-ms-continuation").map(str::to_owned);
         if continuation.is_none() {
-            return (rows, looked_at);
+            return (rows, documents_read);
         }
     }
 }
 
 #[tokio::test]
 async fn an_ordered_poll_reads_only_what_it_returns_once_it_is_indexed() {
-    let world = with_documents(PLAIN, 3000, |n| {
+    let world = with_documents(PLAIN_CONTAINER, 3000, |n| {
         format!(r#"{{"id":"{n}","pk":"a","type":"t{}","visibleAt":{}}}"#, n % 3, (n * 7919) % 3000)
     })
     .await;
@@ -86,9 +88,9 @@ async fn an_ordered_poll_reads_only_what_it_returns_once_it_is_indexed() {
         "SELECT VALUE c.visibleAt FROM c WHERE c.type = 't1' AND c.visibleAt <= 60 ORDER BY c.visibleAt",
         "SELECT VALUE c.visibleAt FROM c WHERE c.type = 't1' AND c.visibleAt <= 60 ORDER BY c.visibleAt DESC",
     ] {
-        let (first, scanned) = drain(&world, text, 1000).await;
+        let (first, scanned) = read_all_pages(&world, text, 1000).await;
         world.manage("POST", "maintain", "").await;
-        let (again, looked_at) = drain(&world, text, 4).await;
+        let (again, documents_read) = read_all_pages(&world, text, 4).await;
         assert_eq!(first, again, "{text}");
         let mut sorted: Vec<i64> = first.iter().map(|value| value.as_i64().unwrap()).collect();
         assert!(sorted.len() > 10 && !(100..3000).contains(&scanned));
@@ -99,33 +101,37 @@ async fn an_ordered_poll_reads_only_what_it_returns_once_it_is_indexed() {
         }
         assert_eq!(given, sorted);
         // Each page reads one row ahead, and may read the last row of the page before.
-        assert!(looked_at <= 2 * again.len() as u64 + 4, "{looked_at} documents for {} rows", again.len());
+        assert!(
+            documents_read <= 2 * again.len() as u64 + 4,
+            "{documents_read} documents for {} rows",
+            again.len()
+        );
     }
     world.stop().await;
 }
 
 #[tokio::test]
 async fn filters_without_order_use_an_index_too_and_keep_the_order_of_creation() {
-    let world = with_documents(PLAIN, 2000, |n| {
+    let world = with_documents(PLAIN_CONTAINER, 2000, |n| {
         format!(r#"{{"id":"{n}","pk":"a","kind":"k{}","size":{}}}"#, n % 100, n % 500)
     })
     .await;
     for text in
         ["SELECT VALUE c.id FROM c WHERE c.kind = 'k7'", "SELECT VALUE c.id FROM c WHERE c.size > 497"]
     {
-        let (first, _) = drain(&world, text, 1000).await;
+        let (first, _) = read_all_pages(&world, text, 1000).await;
         world.manage("POST", "maintain", "").await;
-        let (again, looked_at) = drain(&world, text, 1000).await;
+        let (again, documents_read) = read_all_pages(&world, text, 1000).await;
         assert_eq!(first, again, "{text}");
-        assert_eq!(looked_at, again.len() as u64, "{text}");
+        assert_eq!(documents_read, again.len() as u64, "{text}");
     }
     world.stop().await;
 }
 
 /// The poll of the published provider: an equality, a long IN list and a bound.
 #[tokio::test]
-async fn a_poll_by_slots_reads_only_what_it_returns() {
-    let world = with_documents(PLAIN, 3000, |n| {
+async fn an_indexed_poll_by_slots_reads_only_what_it_returns() {
+    let world = with_documents(PLAIN_CONTAINER, 3000, |n| {
         let (slot, due) = (n % 256, (n * 7919) % 3000);
         format!(r#"{{"id":"{n}","pk":"a","type":"t{}","dispatchSlot":{slot},"visibleAt":{due}}}"#, n % 3)
     })
@@ -142,34 +148,34 @@ async fn a_poll_by_slots_reads_only_what_it_returns() {
         [("x-ms-documentdb-partitionkey", r#"["a"]"#), ("x-ms-documentdb-query-enablecrosspartition", "True")]
     {
         for text in [poll.as_str(), by_name, unbounded] {
-            let (first, _) = drain_scope(&world, text, 1000, scope).await;
+            let (first, _) = read_all_pages_in(&world, text, 1000, scope).await;
             assert!(first.len() > 10, "{text}");
-            // The second run may use the other query's index and ask for its own.
+            // The second run may use the index of another query and ask for its own.
             world.manage("POST", "maintain", "").await;
-            drain_scope(&world, text, 1000, scope).await;
+            read_all_pages_in(&world, text, 1000, scope).await;
             world.manage("POST", "maintain", "").await;
-            let (again, looked_at) = drain_scope(&world, text, 1000, scope).await;
+            let (again, documents_read) = read_all_pages_in(&world, text, 1000, scope).await;
             assert_eq!(first, again, "{text}");
-            assert_eq!(looked_at, again.len() as u64, "{text}");
+            assert_eq!(documents_read, again.len() as u64, "{text}");
             // Small pages read one row ahead, and the last row of the page before.
-            let (paged, looked_at) = drain_scope(&world, text, 7, scope).await;
+            let (paged, documents_read) = read_all_pages_in(&world, text, 7, scope).await;
             assert_eq!(paged, first, "{text}");
-            assert!(looked_at <= paged.len() as u64 * 9 / 7 + 2, "{looked_at} for {}", paged.len());
+            assert!(documents_read <= paged.len() as u64 * 9 / 7 + 2, "{documents_read} for {}", paged.len());
         }
     }
     // ORDER BY still works.
     let ordered = format!("{poll} ORDER BY c.visibleAt");
-    let (rows, _) = drain(&world, &ordered, 20).await;
+    let (rows, _) = read_all_pages(&world, &ordered, 20).await;
     let due = |id: &Value| (id.as_str().unwrap().parse::<usize>().unwrap() * 7919) % 3000;
-    assert!(rows.is_sorted_by_key(due) && rows.len() == drain(&world, &poll, 1000).await.0.len());
+    assert!(rows.is_sorted_by_key(due) && rows.len() == read_all_pages(&world, &poll, 1000).await.0.len());
     world.stop().await;
 }
 
 #[tokio::test]
 async fn an_index_follows_every_change() {
-    let world = with_documents(PLAIN, 600, |n| format!(r#"{{"id":"{n}","pk":"a","n":{n}}}"#)).await;
+    let world = with_documents(PLAIN_CONTAINER, 600, |n| format!(r#"{{"id":"{n}","pk":"a","n":{n}}}"#)).await;
     let text = "SELECT VALUE c.id FROM c WHERE c.n < 3 ORDER BY c.n";
-    drain(&world, text, 100).await;
+    read_all_pages(&world, text, 100).await;
     world.manage("POST", "maintain", "").await;
     let edits = r#"[{"operationType":"Delete","id":"0"},
       {"operationType":"Patch","id":"1","resourceBody":{"operations":[{"op":"set","path":"/n","value":900}]}},
@@ -177,17 +183,18 @@ async fn an_index_follows_every_change() {
       {"operationType":"Create","resourceBody":{"id":"new","pk":"a","n":-1}}]"#;
     let done = world.send(batch(r#"["a"]"#, edits).header("x-ms-cosmos-batch-atomic", "True")).await;
     assert_eq!(done.status, 200, "{}", done.text());
-    let (rows, looked_at) = drain(&world, text, 100).await;
+    let (rows, documents_read) = read_all_pages(&world, text, 100).await;
     assert_eq!(rows, ["new", "500", "2"].map(Value::from));
-    assert_eq!(looked_at, 3);
+    assert_eq!(documents_read, 3);
     world.stop().await;
 }
 
 #[tokio::test]
 async fn a_page_of_a_join_may_end_within_a_document() {
     let world =
-        with_documents(PLAIN, 5, |n| format!(r#"{{"id":"{n}","pk":"a","tags":[0,1,2,3,4,5,6]}}"#)).await;
-    let (rows, _) = drain(&world, "SELECT VALUE t FROM c JOIN t IN c.tags", 3).await;
+        with_documents(PLAIN_CONTAINER, 5, |n| format!(r#"{{"id":"{n}","pk":"a","tags":[0,1,2,3,4,5,6]}}"#))
+            .await;
+    let (rows, _) = read_all_pages(&world, "SELECT VALUE t FROM c JOIN t IN c.tags", 3).await;
     let expected: Vec<Value> = (0..5).flat_map(|_| (0..7i64).map(Value::from)).collect();
     assert_eq!(rows, expected);
     world.stop().await;
@@ -196,51 +203,57 @@ async fn a_page_of_a_join_may_end_within_a_document() {
 #[tokio::test]
 async fn top_and_offset_count_across_pages() {
     let world =
-        with_documents(PLAIN, 50, |n| format!(r#"{{"id":"{n}","pk":"a","n":{n},"g":{}}}"#, n % 5)).await;
+        with_documents(PLAIN_CONTAINER, 50, |n| format!(r#"{{"id":"{n}","pk":"a","n":{n},"g":{}}}"#, n % 5))
+            .await;
     let numbers = |range: std::ops::Range<i64>| range.map(Value::from).collect::<Vec<_>>();
-    assert_eq!(drain(&world, "SELECT TOP 12 VALUE c.n FROM c", 5).await.0, numbers(0..12));
-    assert_eq!(drain(&world, "SELECT VALUE c.n FROM c OFFSET 7 LIMIT 11", 4).await.0, numbers(7..18));
+    assert_eq!(read_all_pages(&world, "SELECT TOP 12 VALUE c.n FROM c", 5).await.0, numbers(0..12));
     assert_eq!(
-        drain(&world, "SELECT VALUE c.n FROM c ORDER BY c.n OFFSET 40 LIMIT 100", 4).await.0,
+        read_all_pages(&world, "SELECT VALUE c.n FROM c OFFSET 7 LIMIT 11", 4).await.0,
+        numbers(7..18)
+    );
+    assert_eq!(
+        read_all_pages(&world, "SELECT VALUE c.n FROM c ORDER BY c.n OFFSET 40 LIMIT 100", 4).await.0,
         numbers(40..50)
     );
-    assert_eq!(drain(&world, "SELECT DISTINCT VALUE c.g FROM c", 2).await.0, numbers(0..5));
+    assert_eq!(read_all_pages(&world, "SELECT DISTINCT VALUE c.g FROM c", 2).await.0, numbers(0..5));
     assert_eq!(
-        drain(&world, "SELECT DISTINCT VALUE c.g FROM c ORDER BY c.g DESC", 2).await.0,
+        read_all_pages(&world, "SELECT DISTINCT VALUE c.g FROM c ORDER BY c.g DESC", 2).await.0,
         [4i64, 3, 2, 1, 0].map(Value::from)
     );
-    let (groups, _) = drain(&world, "SELECT c.g, COUNT(1) AS k, MAX(c.n) AS m FROM c GROUP BY c.g", 2).await;
+    let (groups, _) =
+        read_all_pages(&world, "SELECT c.g, COUNT(1) AS k, MAX(c.n) AS m FROM c GROUP BY c.g", 2).await;
     assert_eq!(groups.len(), 5);
     assert_eq!(groups[1], json(r#"{"g":1,"k":10,"m":46}"#));
     world.stop().await;
 }
 
 #[tokio::test]
-async fn a_subquery_about_all_documents_is_answered_first() {
+async fn a_subquery_over_all_documents_is_evaluated_before_the_outer_query() {
     let world =
-        with_documents(PLAIN, 600, |n| format!(r#"{{"id":"{n}","pk":"a","n":{n},"g":{}}}"#, n % 3)).await;
+        with_documents(PLAIN_CONTAINER, 600, |n| format!(r#"{{"id":"{n}","pk":"a","n":{n},"g":{}}}"#, n % 3))
+            .await;
     let numbers = |range: std::ops::Range<i64>| range.map(Value::from).collect::<Vec<_>>();
-    let (count, looked_at) =
-        drain(&world, "SELECT VALUE COUNT(1) FROM (SELECT DISTINCT VALUE c.g FROM c)", 10).await;
-    assert_eq!((count, looked_at), (vec![Value::from(3i64)], 600));
+    let (count, documents_read) =
+        read_all_pages(&world, "SELECT VALUE COUNT(1) FROM (SELECT DISTINCT VALUE c.g FROM c)", 10).await;
+    assert_eq!((count, documents_read), (vec![Value::from(3i64)], 600));
     // Pages divide the outer result.
     let groups =
         "SELECT g.g, g.k FROM (SELECT c.g, COUNT(1) AS k FROM c GROUP BY c.g) AS g ORDER BY g.g DESC";
     let expected: Vec<Value> = (0..3).rev().map(|g| json(&format!(r#"{{"g":{g},"k":200}}"#))).collect();
-    assert_eq!(drain(&world, groups, 2).await.0, expected);
+    assert_eq!(read_all_pages(&world, groups, 2).await.0, expected);
     // Nested stages: the windows of inner stages are independent.
     let nested = "SELECT VALUE x FROM (SELECT TOP 7 VALUE y FROM \
                   (SELECT TOP 9 VALUE c.n FROM c ORDER BY c.n DESC) y ORDER BY y) x OFFSET 1 LIMIT 4";
-    assert_eq!(drain(&world, nested, 3).await.0, numbers(592..596));
+    assert_eq!(read_all_pages(&world, nested, 3).await.0, numbers(592..596));
     // An inner window without ORDER BY ends the scan early; a filter uses its index.
-    let (top, looked_at) =
-        drain(&world, "SELECT VALUE MAX(x) FROM (SELECT TOP 5 VALUE c.n FROM c) x", 10).await;
-    assert_eq!((top, looked_at), (vec![Value::from(4i64)], 5));
+    let (top, documents_read) =
+        read_all_pages(&world, "SELECT VALUE MAX(x) FROM (SELECT TOP 5 VALUE c.n FROM c) x", 10).await;
+    assert_eq!((top, documents_read), (vec![Value::from(4i64)], 5));
     let filtered =
         "SELECT VALUE COUNT(1) FROM (SELECT DISTINCT VALUE c.n FROM c WHERE c.g = 1) x WHERE x < 30";
-    drain(&world, filtered, 10).await;
+    read_all_pages(&world, filtered, 10).await;
     world.manage("POST", "maintain", "").await;
-    assert_eq!(drain(&world, filtered, 10).await, (vec![Value::from(10i64)], 200));
+    assert_eq!(read_all_pages(&world, filtered, 10).await, (vec![Value::from(10i64)], 200));
     world.stop().await;
 }
 
@@ -267,8 +280,8 @@ async fn page_sizes(world: &World, text: &str) -> Vec<usize> {
 #[tokio::test]
 async fn a_page_ends_before_four_mebibytes() {
     const PAGE: usize = 4 * 1024 * 1024;
-    const WRAPPING: usize = 200;
-    let world = World::new(PLAIN).await;
+    const ENVELOPE: usize = 200;
+    let world = World::new(PLAIN_CONTAINER).await;
     // Control characters take six bytes each, so an estimate would be wrong.
     let (plain, escaped) = ("x".repeat(1_000_000), "\\u0001".repeat(150_000));
     for n in 0..9 {
@@ -277,7 +290,7 @@ async fn a_page_ends_before_four_mebibytes() {
     }
     for text in ["SELECT * FROM c", "SELECT c.s FROM c", "SELECT c.s, c.id FROM c ORDER BY c.id"] {
         let sizes = page_sizes(&world, text).await;
-        assert!(sizes.iter().all(|size| *size < PAGE + WRAPPING), "{text}: {sizes:?}");
+        assert!(sizes.iter().all(|size| *size < PAGE + ENVELOPE), "{text}: {sizes:?}");
         assert_eq!(sizes.len(), 3, "{text}: {sizes:?}");
     }
     // A row that exceeds the limit alone gets a page of its own.
@@ -287,8 +300,8 @@ async fn a_page_ends_before_four_mebibytes() {
 }
 
 #[tokio::test]
-async fn a_whole_document_has_the_numbers_of_a_query_answer() {
-    let world = World::new(PLAIN).await;
+async fn a_query_prints_the_numbers_of_whole_documents_in_the_form_of_queries() {
+    let world = World::new(PLAIN_CONTAINER).await;
     for (id, point, answer) in [
         ("a", "1e+019", "1e+19"),
         ("b", "[1,2.5e-007]", "[1,2.5e-07]"),
@@ -314,7 +327,7 @@ async fn a_whole_document_has_the_numbers_of_a_query_answer() {
 
 #[tokio::test]
 async fn a_plan_names_the_partition_keys_that_a_filter_allows() {
-    let world = World::new(PLAIN).await;
+    let world = World::new(PLAIN_CONTAINER).await;
     let ranges = |text: &'static str| {
         let call = query(text).header("x-ms-cosmos-is-query-plan-request", "True");
         let features = "OrderBy, Aggregate, Top, Distinct";

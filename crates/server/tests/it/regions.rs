@@ -1,5 +1,5 @@
-//! Several regions over real sockets: which region answers, which takes writes, and
-//! when writes arrive.
+//! Tests of several regions over real sockets: which region answers, which takes
+//! writes, and when writes arrive.
 
 mod in_process;
 mod outages;
@@ -54,7 +54,7 @@ async fn the_account_lists_each_regions_endpoint_on_the_clients_host() {
 #[tokio::test]
 async fn the_regions_ports_follow_the_public_endpoint() {
     let public = Some("https://db.internal:9000/".to_owned());
-    let world = MultiRegion::with(ServerOptions { public_endpoint: public, ..three_regions() }).await;
+    let world = MultiRegion::with_options(ServerOptions { public_endpoint: public, ..three_regions() }).await;
     let account = send(&world.global, HttpRequest::new("GET", "/")).await;
     let endpoints: Vec<String> =
         locations(&account, "readableLocations").into_iter().map(|(_, endpoint)| endpoint).collect();
@@ -86,7 +86,7 @@ async fn a_write_is_refused_in_a_region_that_takes_none() {
         let got = (refused.status, refused.header("x-ms-substatus"));
         assert_eq!(got, (403, Some("3")), "{call:?}: {}", refused.text());
     }
-    assert_eq!(world.read(EAST, "1").await.status, 200, "and reads go on");
+    assert_eq!(world.read(EAST, "1").await.status, 200, "reads are still served");
     world.stop().await;
 }
 
@@ -134,8 +134,8 @@ async fn a_read_meant_for_the_write_region_is_refused_in_other_regions() {
 async fn a_catalog_change_is_in_every_region_when_it_is_acknowledged() {
     let world = MultiRegion::new().await;
     let script = json(r#"{"id":"s","body":"function(){}"}"#);
-    let made = world.send(WEST, HttpRequest::new("POST", "/dbs/d/colls/c/sprocs").json(&script)).await;
-    assert_eq!(made.status, 201, "{}", made.text());
+    let created = world.send(WEST, HttpRequest::new("POST", "/dbs/d/colls/c/sprocs").json(&script)).await;
+    assert_eq!(created.status, 201, "{}", created.text());
     for path in ["/dbs/d", "/dbs/d/colls/c", "/dbs/d/colls/c/pkranges", "/dbs/d/colls/c/sprocs/s", "/offers"]
     {
         let here = world.send(WEST, HttpRequest::new("GET", path)).await;

@@ -20,23 +20,24 @@ pub(crate) fn json(text: &str) -> Value {
     parse_str(text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// The container most tests use.
-pub(crate) const PLAIN: &str = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#;
+/// The definition of the container that most tests use.
+pub(crate) const PLAIN_CONTAINER: &str =
+    r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#;
 
 impl World {
-    /// A default server with the given container as `/dbs/d/colls/c`.
+    /// A server with default options and the given container as `/dbs/d/colls/c`.
     pub(crate) async fn new(container: &str) -> World {
-        World::with(ServerOptions::default(), container).await
+        World::with_options(ServerOptions::default(), container).await
     }
 
-    pub(crate) async fn with(options: ServerOptions, container: &str) -> World {
+    pub(crate) async fn with_options(options: ServerOptions, container: &str) -> World {
         let server = TestServer::on_socket(options).await;
         let client = server.http_client();
         let world = World { server, client };
-        let made = world.send(HttpRequest::new("POST", "/dbs").json(&json(r#"{"id":"d"}"#))).await;
-        assert_eq!(made.status, 201, "{}", made.text());
-        let made = world.send(HttpRequest::new("POST", "/dbs/d/colls").json(&json(container))).await;
-        assert_eq!(made.status, 201, "{}", made.text());
+        let created = world.send(HttpRequest::new("POST", "/dbs").json(&json(r#"{"id":"d"}"#))).await;
+        assert_eq!(created.status, 201, "{}", created.text());
+        let created = world.send(HttpRequest::new("POST", "/dbs/d/colls").json(&json(container))).await;
+        assert_eq!(created.status, 201, "{}", created.text());
         world
     }
 
@@ -95,7 +96,8 @@ pub(crate) fn docs(method: &str, id: &str, key: &str) -> HttpRequest {
     if key.is_empty() { call } else { call.header("x-ms-documentdb-partitionkey", key) }
 }
 
-/// A query; add a scope to it.
+/// A query without a scope: the caller adds the header with the partition key, the
+/// range, or the permission to cross partitions.
 pub(crate) fn query(text: &str) -> HttpRequest {
     let body = perihelion_model::json::object([("query", text.into())]);
     HttpRequest::new("POST", "/dbs/d/colls/c/docs")
@@ -103,7 +105,7 @@ pub(crate) fn query(text: &str) -> HttpRequest {
         .body(perihelion_model::json::to_text(&body, perihelion_model::json::Style::Point))
 }
 
-/// An atomic batch.
+/// A batch. It is atomic only with the header `x-ms-cosmos-batch-atomic`.
 pub(crate) fn batch(key: &str, operations: &str) -> HttpRequest {
     docs("POST", "", key)
         .header("x-ms-cosmos-is-batch-request", "True")
@@ -122,7 +124,7 @@ pub(crate) fn ids(documents: &[Value]) -> Vec<String> {
     documents.iter().filter_map(|document| document.get("id")?.as_str()).map(str::to_owned).collect()
 }
 
-/// A member that is a string.
+/// The text of a member.
 pub(crate) fn text(value: &Value, name: &str) -> String {
     value.get(name).and_then(Value::as_str).unwrap_or_else(|| panic!("no {name} in {value:?}")).to_owned()
 }

@@ -1,12 +1,11 @@
-//! `Ledger`: the steps that were done for each order, kept by the shop, whose
-//! process is not killed. Pure. What always holds: a step counts once however
-//! often it is done. Order and step are its key, as an idempotency key is for a
-//! bank.
+//! `Ledger`: the steps that were done for each order. The shop holds it, and the
+//! shop's process is not killed. All functions are pure. What always holds: a step
+//! counts once, however often it is done. Order and step are its idempotency key.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::messages::{Order, Step, WorkerCommand, WorkerMessage};
-use super::shop;
+use super::workflows;
 
 /// The orders of the shop and their states.
 #[derive(Debug, Default)]
@@ -19,9 +18,9 @@ pub(super) struct Ledger {
 /// The state of one order.
 #[derive(Debug, Default)]
 struct OrderRecord {
-    done: BTreeSet<Step>,
+    done_steps: BTreeSet<Step>,
     /// How many steps were repeated. Repeated steps are ignored.
-    again: u32,
+    repeated_steps: u32,
     /// The outcome, and how many completions the history holds.
     ended: Option<(String, usize)>,
 }
@@ -39,14 +38,14 @@ impl Ledger {
         self.costs.push((0, 0.0));
         let open = self.orders.iter().filter(|(_, record)| record.ended.is_none());
         open.flat_map(|(order, record)| {
-            let is_over = record.done.contains(&Step::Receipt);
+            let is_receipted = record.done_steps.contains(&Step::Receipt);
             // The approval may have been sent already. An order takes the first
             // approval and ignores a second one.
-            let is_asking = record.done.contains(&Step::Ask) && !is_over;
+            let is_awaiting_approval = record.done_steps.contains(&Step::Ask) && !is_receipted;
             [
-                Some(WorkerCommand::Take(*order)),
-                is_asking.then_some(WorkerCommand::Approve(*order)),
-                is_over.then_some(WorkerCommand::AwaitEnd(*order)),
+                Some(WorkerCommand::Start(*order)),
+                is_awaiting_approval.then_some(WorkerCommand::Approve(*order)),
+                is_receipted.then_some(WorkerCommand::AwaitEnd(*order)),
             ]
         })
         .flatten()
@@ -56,9 +55,9 @@ impl Ledger {
     /// Records a message of a worker and returns the command that follows.
     pub(super) fn record(&mut self, message: &WorkerMessage) -> Option<WorkerCommand> {
         match message {
-            WorkerMessage::Did { order, step } => {
+            WorkerMessage::StepDone { order, step } => {
                 let record = self.orders.get_mut(order)?;
-                record.again += u32::from(!record.done.insert(*step));
+                record.repeated_steps += u32::from(!record.done_steps.insert(*step));
                 match step {
                     Step::Ask => Some(WorkerCommand::Approve(*order)),
                     Step::Receipt => Some(WorkerCommand::AwaitEnd(*order)),
@@ -85,20 +84,20 @@ impl Ledger {
         self.orders.len()
     }
 
-    /// Whether half of the orders have ended, or five of six steps are done: when
-    /// there are few orders they end together. The last step comes before the
-    /// last end, so this is true after some step at the latest.
+    /// Whether half of the orders have ended, or five of six steps are done. The steps
+    /// count because a few orders all end at the same time. All steps are done before
+    /// the last order ends, so this becomes true after one of the steps.
     pub(super) fn is_half_way(&self) -> bool {
-        let done: usize = self.orders.values().map(|record| record.done.len()).sum();
-        let due: usize = self.orders.keys().map(|order| shop::due(*order).len()).sum();
-        self.ended() * 2 >= self.len() || done * 6 >= due * 5
+        let done: usize = self.orders.values().map(|record| record.done_steps.len()).sum();
+        let expected: usize = self.orders.keys().map(|order| workflows::expected_steps(*order).len()).sum();
+        self.ended() * 2 >= self.len() || done * 6 >= expected * 5
     }
 
-    /// The errors: orders that did not end exactly once with exactly their steps.
-    pub(super) fn faults(&self) -> Vec<String> {
+    /// One error for each order that did not end exactly once with exactly its steps.
+    pub(super) fn errors(&self) -> Vec<String> {
         self.orders
             .iter()
-            .filter_map(|(order, record)| Some(format!("order {order}: {}", fault(*order, record)?)))
+            .filter_map(|(order, record)| Some(format!("order {order}: {}", error_in(*order, record)?)))
             .collect()
     }
 
@@ -112,13 +111,13 @@ impl Ledger {
         for (outcome, count) in outcomes {
             text.push_str(&format!("  {count:>4} {outcome}\n"));
         }
-        let steps: usize = self.orders.values().map(|record| record.done.len()).sum();
-        let again: u32 = self.orders.values().map(|record| record.again).sum();
+        let steps: usize = self.orders.values().map(|record| record.done_steps.len()).sum();
+        let repeated: u32 = self.orders.values().map(|record| record.repeated_steps).sum();
         let (requests, units) =
             self.costs.iter().fold((0, 0.0), |sum, cost| (sum.0 + cost.0, sum.1 + cost.1));
         let orders = self.orders.len() as f64;
         text.push_str(&format!(
-            "  {steps:>4} steps; {again} more were repeated after the kill and recognized by their keys\n\
+            "  {steps:>4} steps; {repeated} more were repeated after the kill and recognized by their keys\n\
              {:>6.1} round trips and {:.1} RU per order, polling and recovery included\n",
             requests as f64 / orders,
             units / orders,
@@ -127,21 +126,21 @@ impl Ledger {
     }
 }
 
-fn fault(order: Order, record: &OrderRecord) -> Option<String> {
+fn error_in(order: Order, record: &OrderRecord) -> Option<String> {
     let Some((_, completions)) = &record.ended else { return Some("never ended".to_owned()) };
     if *completions != 1 {
         return Some(format!("completed {completions} times"));
     }
-    let due: BTreeSet<Step> = shop::due(order).into_iter().collect();
-    (due != record.done).then(|| format!("did {:?} instead of {due:?}", record.done))
+    let expected: BTreeSet<Step> = workflows::expected_steps(order).into_iter().collect();
+    (expected != record.done_steps).then(|| format!("did {:?} instead of {expected:?}", record.done_steps))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn did(order: Order, step: Step) -> WorkerMessage {
-        WorkerMessage::Did { order, step }
+    fn step_done(order: Order, step: Step) -> WorkerMessage {
+        WorkerMessage::StepDone { order, step }
     }
 
     fn ended(order: Order, completions: usize) -> WorkerMessage {
@@ -152,45 +151,45 @@ mod tests {
     fn a_repeated_step_counts_once() {
         let mut ledger = Ledger::new(1);
         ledger.commands_for_new_worker();
-        for step in shop::due(1).into_iter().chain([Step::Charge]) {
-            ledger.record(&did(1, step));
+        for step in workflows::expected_steps(1).into_iter().chain([Step::Charge]) {
+            ledger.record(&step_done(1, step));
         }
         ledger.record(&ended(1, 1));
-        assert_eq!(ledger.faults(), Vec::<String>::new());
+        assert_eq!(ledger.errors(), Vec::<String>::new());
         assert!(ledger.report().contains("1 more were repeated"), "{}", ledger.report());
     }
 
     #[test]
-    fn half_way_comes_before_the_last_step_even_when_orders_end_together() {
+    fn half_of_the_work_is_reached_before_the_last_step_even_when_orders_end_together() {
         let mut ledger = Ledger::new(2);
-        let steps = shop::due(1).into_iter().zip(shop::due(2));
+        let steps = workflows::expected_steps(1).into_iter().zip(workflows::expected_steps(2));
         for (first, second) in steps {
             assert!(!ledger.is_half_way());
-            ledger.record(&did(1, first));
+            ledger.record(&step_done(1, first));
             if !ledger.is_half_way() {
-                ledger.record(&did(2, second));
+                ledger.record(&step_done(2, second));
             }
         }
         assert!(ledger.is_half_way() && ledger.ended() == 0);
     }
 
     #[test]
-    fn an_order_that_never_ended_or_ended_twice_is_a_fault() {
+    fn an_order_that_never_ended_or_ended_twice_is_an_error() {
         let mut ledger = Ledger::new(2);
-        for step in shop::due(2) {
-            ledger.record(&did(2, step));
+        for step in workflows::expected_steps(2) {
+            ledger.record(&step_done(2, step));
         }
         ledger.record(&ended(2, 2));
-        assert_eq!(ledger.faults(), ["order 1: never ended", "order 2: completed 2 times"]);
+        assert_eq!(ledger.errors(), ["order 1: never ended", "order 2: completed 2 times"]);
     }
 
     #[test]
-    fn a_step_too_many_or_too_few_is_a_fault() {
+    fn a_step_too_many_or_too_few_is_an_error() {
         let mut ledger = Ledger::new(1);
-        ledger.record(&did(1, Step::Refund));
+        ledger.record(&step_done(1, Step::Refund));
         ledger.record(&ended(1, 1));
-        let faults = ledger.faults();
-        assert!(faults.len() == 1 && faults[0].starts_with("order 1: did {Refund}"), "{faults:?}");
+        let errors = ledger.errors();
+        assert!(errors.len() == 1 && errors[0].starts_with("order 1: did {Refund}"), "{errors:?}");
     }
 
     #[test]
@@ -198,12 +197,12 @@ mod tests {
         let mut ledger = Ledger::new(3);
         ledger.commands_for_new_worker();
         ledger.record(&ended(1, 1));
-        ledger.record(&did(2, Step::Receipt));
-        assert_eq!(ledger.record(&did(3, Step::Ask)), Some(WorkerCommand::Approve(3)));
+        ledger.record(&step_done(2, Step::Receipt));
+        assert_eq!(ledger.record(&step_done(3, Step::Ask)), Some(WorkerCommand::Approve(3)));
         let commands = [
-            WorkerCommand::Take(2),
+            WorkerCommand::Start(2),
             WorkerCommand::AwaitEnd(2),
-            WorkerCommand::Take(3),
+            WorkerCommand::Start(3),
             WorkerCommand::Approve(3),
         ];
         assert_eq!(ledger.commands_for_new_worker(), commands);

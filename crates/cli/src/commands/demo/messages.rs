@@ -5,10 +5,10 @@ use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
 
-/// Orders are numbered from one.
+/// The number of an order, from 1.
 pub(super) type Order = u32;
 
-/// A step of an order: a change to the world outside that no database can undo.
+/// A step of an order: a change outside the database, which no transaction can undo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) enum Step {
     Reserve,
@@ -54,7 +54,7 @@ impl Step {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum WorkerMessage {
     /// A step was done.
-    Did { order: Order, step: Step },
+    StepDone { order: Order, step: Step },
     /// An order ended; its history holds this many completions.
     Ended { order: Order, outcome: String, completions: usize },
     /// Requests to the database and their request units so far.
@@ -67,7 +67,7 @@ pub(super) enum WorkerMessage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum WorkerCommand {
     /// Start an order. Another worker may have started it already.
-    Take(Order),
+    Start(Order),
     /// Send a person's approval to an order.
     Approve(Order),
     /// All steps of an order are done: send a message when it has ended.
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_written_message_can_be_read_back() {
-        let message = WorkerMessage::Did { order: 7, step: Step::HandOver };
+        let message = WorkerMessage::StepDone { order: 7, step: Step::HandOver };
         let mut line = Vec::new();
         write(&mut line, &message).unwrap();
         assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);

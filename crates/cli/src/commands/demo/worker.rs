@@ -1,6 +1,7 @@
 //! The worker: a process that owns the database and runs the workflows. Its
-//! activities change the world by writing a message to standard output. It may
-//! be killed at any time; the next worker goes on from what is on disk.
+//! activities write a message to standard output; that stands for a change outside
+//! the database. The worker may be killed at any time; the next one continues from
+//! the data on disk.
 
 use std::io::{self, BufRead};
 use std::path::PathBuf;
@@ -16,21 +17,21 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::messages::{self, Order, WorkerCommand, WorkerMessage};
-use super::shop;
+use super::workflows;
 use crate::exit::Failure;
 
 /// How long the work of a killed worker stays locked.
-const LOCK: Duration = Duration::from_secs(2);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A shop without any message for this long has stalled, and so has an order
-/// that has not ended this long after its last step.
+/// The worker fails when it gets no command for this long, or when an order has not
+/// ended this long after its last step.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long an orderly shutdown may take, in milliseconds.
 const SHUTDOWN_MS: u64 = 2_000;
 
-/// How often the cost is sent. The requests after the last time are not counted
-/// when the worker is killed.
+/// How often the cost is sent. When the worker is killed, its requests since then are
+/// not counted.
 const COST_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Commands that wait to be executed; the shop sends at most two per order.
@@ -43,25 +44,26 @@ pub(super) async fn run(data: PathBuf) -> Result<(), Failure> {
     let provider = CosmosDBProvider::builder().with_client(client.map_err(Failure::runtime)?).open().await;
     let provider: Arc<dyn Provider> = Arc::new(provider.map_err(Failure::runtime)?);
     let options = RuntimeOptions {
-        orchestrator_lock_timeout: LOCK,
-        worker_lock_timeout: LOCK,
-        worker_lock_renewal_buffer: LOCK / 2,
+        orchestrator_lock_timeout: LOCK_TIMEOUT,
+        worker_lock_timeout: LOCK_TIMEOUT,
+        worker_lock_renewal_buffer: LOCK_TIMEOUT / 2,
         ..RuntimeOptions::default()
     };
-    let activities = shop::activities(|order, step| send(&WorkerMessage::Did { order, step }));
+    let activities = workflows::activities(|order, step| send(&WorkerMessage::StepDone { order, step }));
     let runtime =
-        Runtime::start_with_options(Arc::clone(&provider), activities, shop::workflows(), options).await;
-    let served = serve(&engine, Client::new(provider)).await;
+        Runtime::start_with_options(Arc::clone(&provider), activities, workflows::orchestrations(), options)
+            .await;
+    let outcome = serve(&engine, Client::new(provider)).await;
     runtime.shutdown(Some(SHUTDOWN_MS)).await;
     engine.close().await;
-    served
+    outcome
 }
 
 /// Executes commands until the shop sends `Finish` or is gone.
 async fn serve(engine: &Embedded, client: Client) -> Result<(), Failure> {
     let client = Arc::new(client);
     let (failed, mut failures) = mpsc::channel::<String>(1);
-    let mut commands = listen();
+    let mut commands = read_commands();
     let mut ticks = tokio::time::interval(COST_INTERVAL);
     let mut stalled_at = Instant::now() + STALL_TIMEOUT;
     loop {
@@ -93,30 +95,30 @@ async fn serve(engine: &Embedded, client: Client) -> Result<(), Failure> {
 
 async fn execute(client: &Client, command: WorkerCommand) -> Result<(), String> {
     let (order, done) = match command {
-        WorkerCommand::Take(order) => (order, take(client, order).await),
+        WorkerCommand::Start(order) => (order, start(client, order).await),
         WorkerCommand::Approve(order) => {
-            (order, client.enqueue_event(shop::instance(order), shop::APPROVALS, "approved").await)
+            (order, client.enqueue_event(workflows::instance(order), workflows::APPROVALS, "approved").await)
         }
-        WorkerCommand::AwaitEnd(order) => return report(client, order).await,
+        WorkerCommand::AwaitEnd(order) => return report_end(client, order).await,
         WorkerCommand::Finish => return Ok(()),
     };
     done.map_err(|error| format!("order {order}: {error}"))
 }
 
 /// Starts an order, unless an earlier worker has started it.
-async fn take(client: &Client, order: Order) -> Result<(), duroxide::ClientError> {
-    let instance = shop::instance(order);
+async fn start(client: &Client, order: Order) -> Result<(), duroxide::ClientError> {
+    let instance = workflows::instance(order);
     match client.get_orchestration_status(&instance).await? {
         OrchestrationStatus::NotFound => {
-            client.start_orchestration(&instance, shop::ORDER, order.to_string()).await
+            client.start_orchestration(&instance, workflows::ORDER, order.to_string()).await
         }
         _ => Ok(()),
     }
 }
 
 /// Waits for the end of an order and counts the completions in its history.
-async fn report(client: &Client, order: Order) -> Result<(), String> {
-    let instance = shop::instance(order);
+async fn report_end(client: &Client, order: Order) -> Result<(), String> {
+    let instance = workflows::instance(order);
     let failed = |error: duroxide::ClientError| format!("order {order}: {error}");
     let outcome = match client.wait_for_orchestration(&instance, STALL_TIMEOUT).await.map_err(failed)? {
         OrchestrationStatus::Completed { output, .. } => output,
@@ -149,7 +151,7 @@ fn send(message: &WorkerMessage) {
 
 /// Reads commands from standard input on a thread, which ends with the input or
 /// with the process.
-fn listen() -> mpsc::Receiver<WorkerCommand> {
+fn read_commands() -> mpsc::Receiver<WorkerCommand> {
     let (send, receive) = mpsc::channel(COMMANDS_MAX);
     std::thread::spawn(move || {
         for line in io::stdin().lock().lines() {

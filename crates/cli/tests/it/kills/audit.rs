@@ -1,10 +1,10 @@
-//! The audit: what must hold after a kill, checked through the HTTP API.
+//! The audit checks through the HTTP API that after a kill:
 //!
-//! - Every document is as it was acknowledged, deleted ones do not exist, and a batch
-//!   in flight took effect whole or not at all.
+//! - Every document has its acknowledged state, deleted documents do not exist, and a
+//!   batch in flight took effect as a whole or not at all.
 //! - The change feed holds each changed document exactly once, at the LSN of its
 //!   acknowledged write, in LSN order, and no page ends within one write.
-//! - Queries by id list, by partition, by order and by count return the same.
+//! - Queries that order or count documents agree with the acknowledged documents.
 //! - LSNs and session tokens never go back, and no LSN is given out twice.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -15,51 +15,55 @@ use perihelion_testkit::Random;
 use perihelion_testkit::http_client::{HttpClient, HttpRequest, HttpResponse};
 
 use super::PARTITION_KEYS;
-use super::journal::{Change, Journal, Key, Known, Position, own_members};
+use super::journal::{AcknowledgedDocument, Change, Journal, Key, Position, own_members};
 use super::writer::{DOCS, docs, partition_key};
 
 /// The id of the document in each partition that all clients increment.
 pub(super) const COUNTER: &str = "counter";
 
-/// Documents of earlier runs that each client reads again per check.
-const SAMPLE: usize = 6;
+/// How many documents of earlier runs each client reads again in a check.
+const SAMPLE_DOCUMENTS: usize = 6;
 
-/// Rows of a page of the change feed. Small enough that batches meet the end of a
-/// page; larger when everything is read, for speed.
+/// Rows of a page of the change feed. They are few, so that some batches begin near
+/// the end of a page. When everything is read, there are more, for speed.
 const PAGE_ROWS: usize = 9;
 const PAGE_ROWS_OF_EVERYTHING: usize = 301;
 
-/// The knowledge of all clients over all runs.
+/// What was seen in all runs until now, by all clients.
 #[derive(Default)]
 pub(super) struct Audit {
     /// The counters as last read.
-    counters: Vec<Known>,
+    counters: Vec<AcknowledgedDocument>,
     /// The newest LSN that was seen in each range, split ranges included.
     lsns: BTreeMap<String, u64>,
     /// The continuation of each range's change feed.
-    read_up_to: BTreeMap<String, String>,
+    feed_continuations: BTreeMap<String, String>,
+    /// The positions of all acknowledged writes.
     positions: HashSet<Position>,
+    /// The etags of all versions of documents.
     etags: HashSet<String>,
+    /// The ranges that exist now.
     ranges: Vec<Range>,
 }
 
 #[derive(Clone, Debug)]
 struct Range {
     id: String,
-    /// The ranges that it was split from, oldest first.
+    /// The ranges from which this range was split, oldest first.
     parents: Vec<String>,
     lsn: u64,
 }
 
 impl Audit {
     pub(super) async fn create_counters(&mut self, client: &HttpClient) {
-        for place_of in 0..PARTITION_KEYS {
-            let partition = partition_key(place_of);
-            let made = client.send(&docs("POST", "", &partition).json(&counter(&partition, 0))).await;
+        for index in 0..PARTITION_KEYS {
+            let partition = partition_key(index);
+            let made =
+                client.send(&docs("POST", "", &partition).json(&counter_document(&partition, 0))).await;
             let made = made.expect("an answer");
             assert_eq!(made.status, 201, "{}", made.text());
             let lsn = super::journal::position(&made).expect("a session token").1;
-            self.counters.push(Known { body: made.json().expect("JSON"), lsn });
+            self.counters.push(AcknowledgedDocument { body: made.json().expect("JSON"), lsn });
         }
         self.read_ranges(client).await.expect("ranges");
     }
@@ -76,8 +80,8 @@ impl Audit {
         journals.iter().map(|journal| journal.present.len()).sum::<usize>() + self.counters.len()
     }
 
-    /// Checks a restarted server against the journals. The journals take over its
-    /// state of the writes that were in flight.
+    /// Checks a restarted server against the journals, and records in the journals
+    /// which of the writes in flight took effect.
     pub(super) async fn check(
         &mut self,
         address: SocketAddr,
@@ -87,7 +91,7 @@ impl Audit {
     ) -> Vec<String> {
         let mut violations: Vec<String> =
             journals.iter_mut().flat_map(|journal| journal.violations.drain(..)).collect();
-        self.note_positions(journals, &mut violations);
+        self.check_positions(journals, &mut violations);
         let client = HttpClient::new(address);
         let outcome = self.check_lsns(&client, &mut violations).await;
         violations.extend(outcome.err());
@@ -95,9 +99,9 @@ impl Audit {
         let session = self.session();
         let mut readers = Vec::new();
         for journal in std::mem::take(journals) {
-            let sample = if reads_everything { usize::MAX } else { SAMPLE };
+            let sample = if reads_everything { usize::MAX } else { SAMPLE_DOCUMENTS };
             let random = Random::new(random.bits());
-            let reader = Reader { client: HttpClient::new(address), journal, session: session.clone() };
+            let reader = ClientReader { client: HttpClient::new(address), journal, session: session.clone() };
             readers.push(tokio::spawn(reader.check(random, sample)));
         }
         for reader in readers {
@@ -109,7 +113,7 @@ impl Audit {
 
         let outcome = self.check_counters(&client, journals, &mut violations).await;
         violations.extend(outcome.err());
-        self.note_etags(journals, &mut violations);
+        self.check_etags(journals, &mut violations);
         let outcome = self.check_feed(&client, journals, reads_everything, &mut violations).await;
         violations.extend(outcome.err());
         let outcome = self.check_counts(&client, journals, &mut violations).await;
@@ -118,8 +122,8 @@ impl Audit {
         violations
     }
 
-    /// No two writes may have the same range and LSN.
-    fn note_positions(&mut self, journals: &mut [Journal], violations: &mut Vec<String>) {
+    /// Checks that no two writes have the same range and LSN.
+    fn check_positions(&mut self, journals: &mut [Journal], violations: &mut Vec<String>) {
         for position in journals.iter_mut().flat_map(|journal| journal.positions.drain(..)) {
             let newest = self.lsns.entry(position.0.clone()).or_default();
             *newest = position.1.max(*newest);
@@ -129,8 +133,8 @@ impl Audit {
         }
     }
 
-    /// No two versions of documents may have the same etag.
-    fn note_etags(&mut self, journals: &[Journal], violations: &mut Vec<String>) {
+    /// Checks that no two versions of documents have the same etag.
+    fn check_etags(&mut self, journals: &[Journal], violations: &mut Vec<String>) {
         for journal in journals {
             for known in journal.touched.iter().filter_map(|key| journal.present.get(key)) {
                 let etag = known.body.get("_etag").and_then(Value::as_str).unwrap_or_default();
@@ -148,7 +152,7 @@ impl Audit {
     }
 
     async fn read_ranges(&mut self, client: &HttpClient) -> Result<(), String> {
-        let answer = ok(client, &HttpRequest::new("GET", "/dbs/d/colls/c/pkranges")).await?;
+        let answer = send_expecting_200(client, &HttpRequest::new("GET", "/dbs/d/colls/c/pkranges")).await?;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let ranges = rows(&answer, "PartitionKeyRanges")?;
         self.ranges = ranges
@@ -185,32 +189,32 @@ impl Audit {
         Ok(())
     }
 
-    /// Every acknowledged increment counts once, an increment in flight at most once.
+    /// Checks that every acknowledged increment counts once, and an increment in flight
+    /// at most once.
     async fn check_counters(
         &mut self,
         client: &HttpClient,
         journals: &mut [Journal],
         violations: &mut Vec<String>,
     ) -> Result<(), String> {
-        for place_of in 0..PARTITION_KEYS {
-            let partition = partition_key(place_of);
-            let answer = ok(client, &docs("GET", COUNTER, &partition)).await?;
-            let count = counted(&answer).ok_or_else(|| format!("counter {partition} has no count"))?;
+        for index in 0..PARTITION_KEYS {
+            let partition = partition_key(index);
+            let answer = send_expecting_200(client, &docs("GET", COUNTER, &partition)).await?;
+            let count = count_in(&answer).ok_or_else(|| format!("counter {partition} has no count"))?;
             let sum = |of: fn(&Journal) -> &[u64; PARTITION_KEYS]| -> u64 {
-                journals.iter().map(|journal| of(journal)[place_of]).sum()
+                journals.iter().map(|journal| of(journal)[index]).sum()
             };
-            let before =
-                self.counters[place_of].body.get("count").and_then(Value::as_i64).unwrap_or_default();
+            let before = self.counters[index].body.get("count").and_then(Value::as_i64).unwrap_or_default();
             let least = before as u64 + sum(|journal| &journal.increments);
             let most = least + sum(|journal| &journal.increments_in_flight);
             if !(least..=most).contains(&count) {
                 violations.push(format!("counter {partition} is {count}, not from {least} to {most}"));
             }
             for journal in journals.iter_mut() {
-                journal.increments[place_of] = 0;
-                journal.increments_in_flight[place_of] = 0;
+                journal.increments[index] = 0;
+                journal.increments_in_flight[index] = 0;
             }
-            self.counters[place_of] = Known { lsn: item_lsn(&answer), body: parsed(&answer)? };
+            self.counters[index] = AcknowledgedDocument { lsn: item_lsn(&answer), body: parsed(&answer)? };
         }
         Ok(())
     }
@@ -222,7 +226,7 @@ impl Audit {
         reads_everything: bool,
         violations: &mut Vec<String>,
     ) -> Result<(), String> {
-        let mut expected: BTreeMap<Key, &Known> = BTreeMap::new();
+        let mut expected: BTreeMap<Key, &AcknowledgedDocument> = BTreeMap::new();
         for journal in journals {
             let known = journal.present.iter();
             let known = known.filter(|(key, _)| reads_everything || journal.touched.contains(*key));
@@ -234,7 +238,7 @@ impl Audit {
             let rows_max = if reads_everything { PAGE_ROWS_OF_EVERYTHING } else { PAGE_ROWS };
             let mut reader = FeedReader { client, range: &range, last_lsn: 0, violations };
             let (documents, continuation) = reader.drain(start, rows_max).await?;
-            self.read_up_to.insert(range.id.clone(), continuation);
+            self.feed_continuations.insert(range.id.clone(), continuation);
             for document in documents {
                 let key = key_of(&document);
                 // The counters are checked separately.
@@ -255,10 +259,11 @@ impl Audit {
         Ok(())
     }
 
-    /// The continuation of a range's feed. A child of a split has its parent's.
+    /// The continuation of a range's feed. A child of a split starts with the
+    /// continuation of its parent.
     fn continuation_of(&self, range: &Range) -> Option<String> {
-        let mut line = range.parents.iter().chain([&range.id]).rev();
-        line.find_map(|id| self.read_up_to.get(id)).cloned()
+        let mut ancestry = range.parents.iter().chain([&range.id]).rev();
+        ancestry.find_map(|id| self.feed_continuations.get(id)).cloned()
     }
 
     async fn check_counts(
@@ -270,15 +275,16 @@ impl Audit {
         let counted = query_all(client, "SELECT VALUE COUNT(1) FROM c", None).await?;
         let documents = self.documents(journals) as u64;
         if counted != [Value::from(documents)] {
-            violations.push(format!("{counted:?} documents are counted, {documents} are there"));
+            violations.push(format!("a query counts {counted:?} documents, not {documents}"));
         }
-        for place_of in 0..PARTITION_KEYS {
-            let partition = partition_key(place_of);
+        for index in 0..PARTITION_KEYS {
+            let partition = partition_key(index);
             let counted = query_all(client, "SELECT VALUE COUNT(1) FROM c", Some(&partition)).await?;
             let keys = journals.iter().flat_map(|journal| journal.present.keys());
             let documents = 1 + keys.filter(|(of, _)| *of == partition).count() as u64;
             if counted != [Value::from(documents)] {
-                violations.push(format!("{partition}: {counted:?} are counted, {documents} are there"));
+                violations
+                    .push(format!("{partition}: a query counts {counted:?} documents, not {documents}"));
             }
         }
         Ok(())
@@ -324,8 +330,8 @@ impl FeedReader<'_> {
         }
     }
 
-    /// LSNs never fall, and rise from one page to the next: if a page began with the
-    /// last LSN of the page before, that write would be divided.
+    /// Checks that LSNs never decrease, and that a page begins with a greater LSN than
+    /// the page before ended with: otherwise the two pages would divide one write.
     fn check_order(&mut self, page: &[Value]) {
         for (row, document) in page.iter().enumerate() {
             let lsn = lsn_of(document);
@@ -342,28 +348,32 @@ impl FeedReader<'_> {
     }
 }
 
-fn compare_in_feed(key: &Key, known: &Known, document: &Value, violations: &mut Vec<String>) {
+fn compare_in_feed(key: &Key, known: &AcknowledgedDocument, document: &Value, violations: &mut Vec<String>) {
     if lsn_of(document) != known.lsn {
-        let (seen, promised) = (lsn_of(document), known.lsn);
-        violations.push(format!("{key:?} stands at LSN {seen} of the feed, not at {promised}"));
+        let (seen, acknowledged) = (lsn_of(document), known.lsn);
+        violations.push(format!("{key:?} has LSN {seen} in the feed, not {acknowledged}"));
     }
     let mut members = document.clone();
     if let Value::Object(members) = &mut members {
         members.remove("_lsn");
     }
     if members != known.body {
-        violations.push(format!("the feed has {}, not {}", brief(document), brief(&known.body)));
+        violations.push(format!(
+            "the feed has {}, not {}",
+            without_padding(document),
+            without_padding(&known.body)
+        ));
     }
 }
 
 /// Reads one client's documents.
-struct Reader {
+struct ClientReader {
     client: HttpClient,
     journal: Journal,
     session: String,
 }
 
-impl Reader {
+impl ClientReader {
     async fn check(mut self, mut random: Random, sample: usize) -> (Journal, Vec<String>) {
         let mut violations = Vec::new();
         let outcome = self.try_check(&mut random, sample, &mut violations).await;
@@ -380,7 +390,7 @@ impl Reader {
     ) -> Result<(), String> {
         let in_flight = std::mem::take(&mut self.journal.in_flight);
         if !in_flight.is_empty() {
-            self.settle(in_flight, violations).await?;
+            self.resolve_in_flight(in_flight, violations).await?;
         }
         let mut keys: BTreeSet<Key> = self.journal.touched.clone();
         let present: Vec<&Key> = self.journal.present.keys().collect();
@@ -397,11 +407,11 @@ impl Reader {
             if found.as_ref().map(|body| (body, item_lsn(&answer))) != expected {
                 violations.push(format!(
                     "{key:?} is {} at {}, not {}",
-                    found.as_ref().map_or("absent".to_owned(), brief),
+                    found.as_ref().map_or("absent".to_owned(), without_padding),
                     item_lsn(&answer),
                     known.map_or("absent".to_owned(), |known| format!(
                         "{} at {}",
-                        brief(&known.body),
+                        without_padding(&known.body),
                         known.lsn
                     )),
                 ));
@@ -411,7 +421,11 @@ impl Reader {
     }
 
     /// Finds out whether the write in flight took effect: all of it or none.
-    async fn settle(&mut self, changes: Vec<Change>, violations: &mut Vec<String>) -> Result<(), String> {
+    async fn resolve_in_flight(
+        &mut self,
+        changes: Vec<Change>,
+        violations: &mut Vec<String>,
+    ) -> Result<(), String> {
         let mut found = Vec::new();
         for change in &changes {
             let answer = self.read(&change.key).await?;
@@ -444,9 +458,9 @@ impl Reader {
                 .push(format!("part of a write took effect: {}", states.collect::<Vec<_>>().join(", ")));
         }
         for (change, (body, lsn)) in changes.into_iter().zip(found) {
-            self.journal.adopt(change.key, body, lsn);
+            self.journal.record_state(change.key, body, lsn);
         }
-        self.journal.landed += 1;
+        self.journal.took_effect += 1;
         Ok(())
     }
 
@@ -459,8 +473,8 @@ impl Reader {
         }
     }
 
-    /// A query that gets an index of its own returns this client's documents of one
-    /// partition in the order of their versions.
+    /// Checks that a query for which the server builds an index returns this client's
+    /// documents of one partition in the order of their versions.
     async fn check_order(&self, partition: &str, violations: &mut Vec<String>) -> Result<(), String> {
         let client = self.journal.client;
         let text = format!("SELECT VALUE c.version FROM c WHERE c.client = {client} ORDER BY c.version DESC");
@@ -476,12 +490,12 @@ impl Reader {
     }
 }
 
-pub(super) fn counter(partition: &str, count: u64) -> Value {
+pub(super) fn counter_document(partition: &str, count: u64) -> Value {
     object([("id", COUNTER.into()), ("pk", partition.into()), ("count", count.into())])
 }
 
 /// The count of a counter that was read.
-pub(super) fn counted(answer: &HttpResponse) -> Option<u64> {
+pub(super) fn count_in(answer: &HttpResponse) -> Option<u64> {
     answer.json().ok()?.get("count")?.as_i64().and_then(|count| u64::try_from(count).ok())
 }
 
@@ -501,7 +515,7 @@ async fn query_all(client: &HttpClient, text: &str, partition: Option<&str>) -> 
         if let Some(token) = &continuation {
             call = call.header("x-ms-continuation", token);
         }
-        let answer = ok(client, &call).await?;
+        let answer = send_expecting_200(client, &call).await?;
         found.extend(rows(&answer, "Documents")?);
         continuation = answer.header("x-ms-continuation").map(str::to_owned);
         if continuation.is_none() {
@@ -510,7 +524,7 @@ async fn query_all(client: &HttpClient, text: &str, partition: Option<&str>) -> 
     }
 }
 
-async fn ok(client: &HttpClient, call: &HttpRequest) -> Result<HttpResponse, String> {
+async fn send_expecting_200(client: &HttpClient, call: &HttpRequest) -> Result<HttpResponse, String> {
     let answer = client.send(call).await?;
     match answer.status {
         200 => Ok(answer),
@@ -542,7 +556,7 @@ fn key_of(document: &Value) -> Key {
 }
 
 /// A document without its padding.
-fn brief(document: &Value) -> String {
+fn without_padding(document: &Value) -> String {
     let mut short = document.clone();
     if let Value::Object(members) = &mut short
         && let Some(padding) = members.get_mut("padding")

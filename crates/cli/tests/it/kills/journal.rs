@@ -17,7 +17,7 @@ pub(super) type Key = (String, String);
 
 /// A document as the server acknowledged it.
 #[derive(Clone, Debug)]
-pub(super) struct Known {
+pub(super) struct AcknowledgedDocument {
     /// The whole body, system properties included.
     pub(super) body: Value,
     pub(super) lsn: u64,
@@ -36,7 +36,7 @@ pub(super) type Position = (String, u64);
 pub(super) struct Journal {
     pub(super) client: usize,
     /// The documents that exist.
-    pub(super) present: BTreeMap<Key, Known>,
+    pub(super) present: BTreeMap<Key, AcknowledgedDocument>,
     /// Deleted documents, whose ids may be used again.
     pub(super) deleted: Vec<Key>,
     /// The documents that were changed since the last check.
@@ -49,7 +49,7 @@ pub(super) struct Journal {
     pub(super) increments_in_flight: [u64; PARTITION_KEYS],
     /// The positions of the writes since the last check.
     pub(super) positions: Vec<Position>,
-    /// Answers that are never correct.
+    /// Wrong answers of the server.
     pub(super) violations: Vec<String>,
     /// Counts bodies and ids, so that each is used once.
     pub(super) count: u64,
@@ -58,7 +58,7 @@ pub(super) struct Journal {
     /// Counts writes without an answer.
     pub(super) in_doubt: u64,
     /// Counts writes without an answer that took effect.
-    pub(super) landed: u64,
+    pub(super) took_effect: u64,
 }
 
 impl Journal {
@@ -76,7 +76,7 @@ impl Journal {
             count: 0,
             acknowledged: 0,
             in_doubt: 0,
-            landed: 0,
+            took_effect: 0,
         }
     }
 
@@ -88,19 +88,19 @@ impl Journal {
     /// Records that the writes in flight were acknowledged, with these bodies.
     pub(super) fn acknowledge(&mut self, bodies: Vec<Option<Value>>, position: Position) {
         for (change, body) in std::mem::take(&mut self.in_flight).into_iter().zip(bodies) {
-            self.adopt(change.key, body, position.1);
+            self.record_state(change.key, body, position.1);
         }
         self.positions.push(position);
         self.acknowledged += 1;
     }
 
     /// Records the current body of a document, or its deletion.
-    pub(super) fn adopt(&mut self, key: Key, body: Option<Value>, lsn: u64) {
+    pub(super) fn record_state(&mut self, key: Key, body: Option<Value>, lsn: u64) {
         self.touched.insert(key.clone());
         match body {
             Some(body) => {
                 self.deleted.retain(|deleted| *deleted != key);
-                self.present.insert(key, Known { body, lsn });
+                self.present.insert(key, AcknowledgedDocument { body, lsn });
             }
             None => {
                 self.present.remove(&key);

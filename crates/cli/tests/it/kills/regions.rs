@@ -1,5 +1,6 @@
-//! SIGKILL of a server with several regions: every write that a region acknowledged
-//! before the kill is in all regions after the next start, and they are equal.
+//! Tests SIGKILL of a server with several regions: every write that a region
+//! acknowledged before the kill is in all regions after the next start, and all
+//! regions have the same documents.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -11,7 +12,7 @@ use perihelion_testkit::ScratchDirectory;
 use perihelion_testkit::http_client::{HttpClient, HttpRequest, HttpResponse};
 
 use super::{kill, setting};
-use crate::program::{Running, command};
+use crate::program::{RunningServer, command};
 
 const REGIONS: [&str; 3] = ["West US", "East US", "North Europe"];
 
@@ -21,22 +22,22 @@ const CLIENTS: usize = 3;
 /// The longest run under load.
 const RUN_MAX: Duration = Duration::from_millis(400);
 
-/// A server with three regions that all take writes. Replication is slow enough that
-/// the kill hits writes on their way.
-fn start(scratch: &ScratchDirectory) -> (Running, Vec<SocketAddr>) {
+/// Starts a server with three regions that all take writes. Replication is slow, so
+/// that the kill comes while writes are being replicated.
+fn start(scratch: &ScratchDirectory) -> (RunningServer, Vec<SocketAddr>) {
     let data = scratch.path().join("data").display().to_string();
     let list = REGIONS.join(",");
     let arguments = ["server", "--port", "0", "--data", &data, "--regions", &list, "--multi-write"];
     let mut command = command(scratch, &arguments);
     command.args(["--replication-delay", "20ms", "--management", "--log", "error"]);
-    let running = Running::start(&mut command);
-    let banner = running.banner();
+    let server = RunningServer::start(&mut command);
+    let banner = server.banner();
     let address = |name: &&str| {
         let rest = banner.split_once(&format!("{name}: http://")).expect("a region in the banner").1;
         rest.split('/').next().and_then(|address| address.parse().ok()).expect("an address")
     };
     let addresses = REGIONS.iter().map(address).collect();
-    (running, addresses)
+    (server, addresses)
 }
 
 async fn send(client: &HttpClient, call: HttpRequest, status: u16) -> HttpResponse {
@@ -68,7 +69,7 @@ async fn write_until_the_end(address: SocketAddr, name: String) -> Vec<String> {
     acknowledged
 }
 
-/// Every document of a region, as text by id.
+/// Every document of a region with its id, in the order of the ids.
 async fn documents(address: SocketAddr) -> Vec<(String, Value)> {
     let answer = send(&HttpClient::new(address), docs("GET").header("x-ms-max-item-count", "-1"), 200).await;
     let feed = answer.json().expect("JSON");
@@ -86,7 +87,7 @@ async fn sigkill_between_regions_loses_nothing_acknowledged() {
     let (scratch, mut random) = (ScratchDirectory::new(), Random::new(seed));
     let mut acknowledged: BTreeSet<String> = BTreeSet::new();
     for run in 0..kills {
-        let (running, addresses) = start(&scratch);
+        let (server, addresses) = start(&scratch);
         if run == 0 {
             let client = HttpClient::new(addresses[0]);
             let container = r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#;
@@ -104,11 +105,11 @@ async fn sigkill_between_regions_loses_nothing_acknowledged() {
         }
         // Waits for a random time. All other waits of this test are for an event.
         tokio::time::sleep(Duration::from_micros(random.below(RUN_MAX.as_micros() as u64))).await;
-        kill(running);
+        kill(server);
         for writer in writers {
             acknowledged.extend(writer.await.expect("a writer ends without a panic"));
         }
-        let (running, addresses) = start(&scratch);
+        let (server, addresses) = start(&scratch);
         let wait = HttpRequest::new("POST", "/_perihelion/replication/wait").omit("authorization");
         send(&HttpClient::new(addresses[0]), wait, 200).await;
         let first = documents(addresses[0]).await;
@@ -118,8 +119,8 @@ async fn sigkill_between_regions_loses_nothing_acknowledged() {
         let found: BTreeSet<&String> = first.iter().map(|(id, _)| id).collect();
         let lost: Vec<&String> = acknowledged.iter().filter(|id| !found.contains(id)).collect();
         assert!(lost.is_empty(), "seed {seed}, run {run}: lost {lost:?}");
-        kill(running);
+        kill(server);
     }
     println!("{kills} kills: {} writes acknowledged, in three regions, 0 lost", acknowledged.len());
-    assert!(acknowledged.len() as u64 > kills * 10, "seed {seed}: hardly anything was written");
+    assert!(acknowledged.len() as u64 > kills * 10, "seed {seed}: too few writes were acknowledged");
 }

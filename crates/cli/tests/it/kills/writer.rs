@@ -1,8 +1,8 @@
 //! One client under load: creates, replaces with If-Match, deletes, atomic
 //! batches of five, and increments of counters that all clients share.
 //!
-//! It records a write in its journal before it sends it, and the answer before it
-//! goes on. The first missing answer ends it.
+//! A client records each write in its journal before it sends the write, and the
+//! answer before it continues. It ends when an answer is missing.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ const BATCH_OPERATIONS: usize = 5;
 /// an audit stays quick.
 const DOCUMENTS_MAX: usize = 500;
 
-/// The longest padding of a document: mostly small, sometimes several pages of the
-/// file.
+/// The possible longest paddings of a document: most are small, the last one is larger
+/// than several pages of the store's file.
 const PADDING_BYTES: [u64; 5] = [10, 100, 400, 1_500, 15_000];
 
 /// Documents of each client that a heavy load replaces again and again, and their
@@ -37,7 +37,7 @@ const HEAVY_PADDING_BYTES: u64 = 250_000;
 pub(super) struct Load {
     is_heavy: bool,
     bytes: u64,
-    /// Kilobytes that were acknowledged, as permits: they can be awaited.
+    /// The acknowledged kilobytes, as permits, so that a task can wait for them.
     written: Semaphore,
 }
 
@@ -50,7 +50,7 @@ impl Load {
 
     /// Returns when all bytes of a heavy load are acknowledged; at once for an
     /// ordinary load.
-    pub(super) async fn is_written(&self) {
+    pub(super) async fn wait_until_written(&self) {
         let kilobytes = u32::try_from(self.bytes / 1024).expect("a small load");
         self.written.acquire_many(kilobytes).await.expect("the semaphore is never closed").forget();
     }
@@ -64,7 +64,7 @@ pub(super) async fn write_until_the_end(
     random: Random,
 ) -> Journal {
     let mut writer = Writer { client: HttpClient::new(address), load, journal, random };
-    // The journal says whether the kill or a wrong answer ended it.
+    // A wrong answer is recorded in the journal as a violation.
     while writer.step().await.is_some() && writer.journal.violations.is_empty() {}
     writer.journal
 }
@@ -80,7 +80,7 @@ impl Writer {
     /// One operation; `None` when no answer came.
     async fn step(&mut self) -> Option<()> {
         if self.load.is_heavy && self.random.one_in(2) {
-            return self.write_heavily().await;
+            return self.upsert_large_document().await;
         }
         let is_full = self.journal.present.len() >= DOCUMENTS_MAX;
         match self.random.below(10) {
@@ -98,18 +98,18 @@ impl Writer {
         let body = self.body(&key);
         self.journal.in_flight = vec![Change { key: key.clone(), body: Some(body.clone()) }];
         let call = docs("POST", "", &partition).json(&body);
-        self.one("a create", &call, 201).await
+        self.send_write("a create", &call, 201).await
     }
 
     /// A large upsert of one of a few documents.
-    async fn write_heavily(&mut self) -> Option<()> {
+    async fn upsert_large_document(&mut self) -> Option<()> {
         let id = format!("c{}-heavy-{}", self.journal.client, self.random.below(HEAVY_DOCUMENTS));
         let key = (partition_key(self.journal.client % PARTITION_KEYS), id);
         let body = self.body_of(&key, HEAVY_PADDING_BYTES);
         self.journal.in_flight = vec![Change { key: key.clone(), body: Some(body.clone()) }];
         let status = if self.journal.present.contains_key(&key) { 200 } else { 201 };
         let call = docs("POST", "", &key.0).header("x-ms-documentdb-is-upsert", "True").json(&body);
-        self.one("an upsert", &call, status).await
+        self.send_write("an upsert", &call, status).await
     }
 
     async fn replace(&mut self) -> Option<()> {
@@ -118,17 +118,17 @@ impl Writer {
         let etag = self.etag(&key);
         self.journal.in_flight = vec![Change { key: key.clone(), body: Some(body.clone()) }];
         let call = docs("PUT", &key.1, &key.0).header("if-match", etag).json(&body);
-        self.one("a replace", &call, 200).await
+        self.send_write("a replace", &call, 200).await
     }
 
     async fn delete(&mut self) -> Option<()> {
         let Some(key) = self.present_key(None) else { return self.create().await };
         self.journal.in_flight = vec![Change { key: key.clone(), body: None }];
-        self.one("a delete", &docs("DELETE", &key.1, &key.0), 204).await
+        self.send_write("a delete", &docs("DELETE", &key.1, &key.0), 204).await
     }
 
     /// Sends one write and records its answer.
-    async fn one(&mut self, what: &str, call: &HttpRequest, status: u16) -> Option<()> {
+    async fn send_write(&mut self, what: &str, call: &HttpRequest, status: u16) -> Option<()> {
         let answer = self.send(call).await?;
         let body = answer.json().ok().filter(|_| !answer.body.is_empty());
         match position(&answer) {
@@ -147,9 +147,10 @@ impl Writer {
         let mut operations = Vec::new();
         self.journal.in_flight.clear();
         while operations.len() < BATCH_OPERATIONS {
-            let known = self.present_key(Some(&partition));
-            let known = known.filter(|key| self.journal.in_flight.iter().all(|change| change.key != *key));
-            let (operation, change) = self.batch_operation(&partition, known);
+            let existing = self.present_key(Some(&partition));
+            let existing =
+                existing.filter(|key| self.journal.in_flight.iter().all(|change| change.key != *key));
+            let (operation, change) = self.batch_operation(&partition, existing);
             operations.push(operation);
             self.journal.in_flight.push(change);
         }
@@ -171,8 +172,8 @@ impl Writer {
         Some(())
     }
 
-    fn batch_operation(&mut self, partition: &str, known: Option<Key>) -> (Value, Change) {
-        let (name, key, if_match) = match known {
+    fn batch_operation(&mut self, partition: &str, existing: Option<Key>) -> (Value, Change) {
+        let (name, key, if_match) = match existing {
             Some(key) if self.random.one_in(3) => ("Delete", key, true),
             Some(key) if self.random.one_in(2) => ("Upsert", key, false),
             Some(key) => ("Replace", key, true),
@@ -193,21 +194,21 @@ impl Writer {
 
     /// Increments a counter, unless another client was faster.
     async fn increment(&mut self) -> Option<()> {
-        let place_of = self.random.below(PARTITION_KEYS as u64) as usize;
-        let partition = partition_key(place_of);
+        let index = self.random.below(PARTITION_KEYS as u64) as usize;
+        let partition = partition_key(index);
         let read = self.send_read(&docs("GET", audit::COUNTER, &partition)).await?;
-        let (Some(etag), Some(count)) = (read.header("etag"), audit::counted(&read)) else {
+        let (Some(etag), Some(count)) = (read.header("etag"), audit::count_in(&read)) else {
             self.journal.record_violation("reading a counter", &read);
             return Some(());
         };
-        let body = audit::counter(&partition, count + 1);
+        let body = audit::counter_document(&partition, count + 1);
         let call = docs("PUT", audit::COUNTER, &partition).header("if-match", etag).json(&body);
-        self.journal.increments_in_flight[place_of] += 1;
+        self.journal.increments_in_flight[index] += 1;
         let answer = self.send(&call).await?;
-        self.journal.increments_in_flight[place_of] -= 1;
+        self.journal.increments_in_flight[index] -= 1;
         match (answer.status, position(&answer)) {
             (200, Some(position)) => {
-                self.journal.increments[place_of] += 1;
+                self.journal.increments[index] += 1;
                 self.journal.positions.push(position);
                 self.journal.acknowledged += 1;
             }
@@ -217,6 +218,7 @@ impl Writer {
         Some(())
     }
 
+    /// Sends a write; without an answer it is counted as in doubt.
     async fn send(&mut self, call: &HttpRequest) -> Option<HttpResponse> {
         let answer = self.client.send(call).await.ok();
         if answer.is_none() {
@@ -225,6 +227,7 @@ impl Writer {
         answer
     }
 
+    /// Sends a read. A read without an answer is not in doubt.
     async fn send_read(&mut self, call: &HttpRequest) -> Option<HttpResponse> {
         self.client.send(call).await.ok()
     }

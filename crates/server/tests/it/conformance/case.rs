@@ -7,7 +7,7 @@ pub(super) struct Case {
     pub(super) id: String,
     pub(super) tags: Vec<String>,
     pub(super) setup: Vec<Step>,
-    pub(super) request: Exchange,
+    pub(super) request: RecordedRequest,
     /// How many times the request is sent at once. One matching answer suffices.
     pub(super) repeat: usize,
     pub(super) expect: Expect,
@@ -19,12 +19,13 @@ pub(super) enum Step {
     CreateContainer { body: Value },
     CreateDocument { key: Value, body: Body, save: Saves },
     Batch { key: Value, is_atomic: bool, body: Value },
-    Request { exchange: Exchange, status: u16, save: Saves },
+    Request { request: RecordedRequest, status: u16, save: Saves },
     Seed { partitions: i64, per_partition: i64 },
     Sleep { seconds: i64 },
 }
 
-pub(super) struct Exchange {
+/// A request of a case. Its texts may contain variables.
+pub(super) struct RecordedRequest {
     pub(super) method: String,
     pub(super) path: String,
     pub(super) headers: Vec<(String, String)>,
@@ -38,7 +39,7 @@ pub(super) enum Body {
     Repeat { prefix: String, filler: String, count: usize, suffix: String },
 }
 
-/// Names of variables, and where their values come from.
+/// The variables that a step saves, and where their values come from.
 pub(super) type Saves = Vec<(String, Source)>;
 
 pub(super) enum Source {
@@ -46,6 +47,7 @@ pub(super) enum Source {
     Member(String),
 }
 
+/// The expected answer.
 pub(super) struct Expect {
     pub(super) status: u16,
     pub(super) substatus: Option<u16>,
@@ -53,18 +55,21 @@ pub(super) struct Expect {
     pub(super) body: Object,
 }
 
-type Read<T> = Result<T, String>;
+type Parsed<T> = Result<T, String>;
 
 impl Case {
-    pub(super) fn read(value: &Value) -> Read<Case> {
+    pub(super) fn read(value: &Value) -> Parsed<Case> {
         let id = text(value, "id")?;
-        Case::read_rest(&id, value).map_err(|error| format!("{id}: {error}"))
+        Case::read_members(&id, value).map_err(|error| format!("{id}: {error}"))
     }
 
-    fn read_rest(id: &str, value: &Value) -> Read<Case> {
-        only(value, &["id", "area", "basis", "note", "tags", "setup", "request", "expect", "ru_recorded"])?;
+    fn read_members(id: &str, value: &Value) -> Parsed<Case> {
+        refuse_unknown_members(
+            value,
+            &["id", "area", "basis", "note", "tags", "setup", "request", "expect", "ru_recorded"],
+        )?;
         let request = member(value, "request")?;
-        only(
+        refuse_unknown_members(
             request,
             &["method", "path", "headers", "body", "body_raw", "body_repeat", "repeat", "parallel"],
         )?;
@@ -78,8 +83,8 @@ impl Case {
                 Some(tags) => tags.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
                 None => Vec::new(),
             },
-            setup: list(value, "setup")?.iter().map(Step::read).collect::<Read<_>>()?,
-            request: Exchange::read(request)?,
+            setup: list(value, "setup")?.iter().map(Step::read).collect::<Parsed<_>>()?,
+            request: RecordedRequest::read(request)?,
             repeat,
             expect: Expect::read(member(value, "expect")?)?,
         })
@@ -91,7 +96,7 @@ impl Case {
 }
 
 impl Step {
-    fn read(value: &Value) -> Read<Step> {
+    fn read(value: &Value) -> Parsed<Step> {
         let op = text(value, "op")?;
         let known: &[&str] = match op.as_str() {
             "create_db" => &["op", "throughput"],
@@ -103,7 +108,7 @@ impl Step {
             "sleep" => &["op", "seconds"],
             _ => return Err(format!("unknown setup operation {op}")),
         };
-        only(value, known)?;
+        refuse_unknown_members(value, known)?;
         Ok(match op.as_str() {
             "create_db" => Step::CreateDatabase { throughput: integer(value, "throughput")? },
             "create_coll" => Step::CreateContainer { body: member(value, "body")?.clone() },
@@ -118,7 +123,7 @@ impl Step {
                 body: member(value, "body")?.clone(),
             },
             "request" => Step::Request {
-                exchange: Exchange::read(value)?,
+                request: RecordedRequest::read(value)?,
                 status: integer(value, "expect_status")? as u16,
                 save: saves(value)?,
             },
@@ -131,9 +136,9 @@ impl Step {
     }
 }
 
-impl Exchange {
-    fn read(value: &Value) -> Read<Exchange> {
-        Ok(Exchange {
+impl RecordedRequest {
+    fn read(value: &Value) -> Parsed<RecordedRequest> {
+        Ok(RecordedRequest {
             method: text(value, "method")?,
             path: text(value, "path")?,
             headers: pairs(member(value, "headers")?)?,
@@ -143,7 +148,7 @@ impl Exchange {
 }
 
 impl Body {
-    fn read(value: &Value) -> Read<Body> {
+    fn read(value: &Value) -> Parsed<Body> {
         if let Some(body) = value.get("body") {
             return Ok(Body::Json(body.clone()));
         }
@@ -151,7 +156,7 @@ impl Body {
             return text(value, "body_raw").map(Body::Raw);
         }
         let Some(repeat) = value.get("body_repeat") else { return Ok(Body::Empty) };
-        only(repeat, &["prefix", "char", "count", "suffix"])?;
+        refuse_unknown_members(repeat, &["prefix", "char", "count", "suffix"])?;
         Ok(Body::Repeat {
             prefix: text(repeat, "prefix")?,
             filler: text(repeat, "char")?,
@@ -162,8 +167,8 @@ impl Body {
 }
 
 impl Expect {
-    fn read(value: &Value) -> Read<Expect> {
-        only(value, &["status", "substatus", "headers", "body"])?;
+    fn read(value: &Value) -> Parsed<Expect> {
+        refuse_unknown_members(value, &["status", "substatus", "headers", "body"])?;
         Ok(Expect {
             status: integer(value, "status")? as u16,
             substatus: match value.get("substatus") {
@@ -176,7 +181,7 @@ impl Expect {
     }
 }
 
-fn saves(value: &Value) -> Read<Saves> {
+fn saves(value: &Value) -> Parsed<Saves> {
     let Some(saves) = value.get("save") else { return Ok(Vec::new()) };
     let source = |(name, from): (String, String)| match from.split_once(':') {
         Some(("header", header)) => Ok((name, Source::Header(header.to_owned()))),
@@ -186,7 +191,7 @@ fn saves(value: &Value) -> Read<Saves> {
     pairs(saves)?.into_iter().map(source).collect()
 }
 
-fn pairs(value: &Value) -> Read<Vec<(String, String)>> {
+fn pairs(value: &Value) -> Parsed<Vec<(String, String)>> {
     let object = value.as_object().ok_or("not an object of strings")?;
     let pair = |(name, value): (&str, &Value)| {
         Ok((name.to_owned(), value.as_str().ok_or(format!("{name} is not a string"))?.to_owned()))
@@ -195,7 +200,7 @@ fn pairs(value: &Value) -> Read<Vec<(String, String)>> {
 }
 
 /// Refuses unknown members.
-pub(super) fn only(value: &Value, known: &[&str]) -> Read<()> {
+pub(super) fn refuse_unknown_members(value: &Value, known: &[&str]) -> Parsed<()> {
     let object = value.as_object().ok_or("not an object")?;
     match object.iter().find(|(name, _)| !known.contains(name)) {
         Some((name, _)) => Err(format!("the runner does not know the member {name}")),
@@ -203,18 +208,18 @@ pub(super) fn only(value: &Value, known: &[&str]) -> Read<()> {
     }
 }
 
-fn member<'a>(value: &'a Value, name: &str) -> Read<&'a Value> {
+fn member<'a>(value: &'a Value, name: &str) -> Parsed<&'a Value> {
     value.get(name).ok_or(format!("no member {name}"))
 }
 
-fn text(value: &Value, name: &str) -> Read<String> {
+fn text(value: &Value, name: &str) -> Parsed<String> {
     Ok(member(value, name)?.as_str().ok_or(format!("{name} is not a string"))?.to_owned())
 }
 
-fn integer(value: &Value, name: &str) -> Read<i64> {
+fn integer(value: &Value, name: &str) -> Parsed<i64> {
     member(value, name)?.as_i64().ok_or(format!("{name} is not an integer"))
 }
 
-fn list<'a>(value: &'a Value, name: &str) -> Read<&'a [Value]> {
+fn list<'a>(value: &'a Value, name: &str) -> Parsed<&'a [Value]> {
     member(value, name)?.as_array().ok_or(format!("{name} is not an array"))
 }

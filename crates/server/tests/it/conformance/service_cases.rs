@@ -1,7 +1,7 @@
-//! Every case of `service-cases.json` against a server over a socket.
+//! Runs every case of `service-cases.json` against a server over a socket.
 //!
-//! They run on one strict server with one range, as they were recorded; only the
-//! case about throttling has a server with little throughput. The report has one
+//! The cases run on one server with a strict gateway and one range, as they were
+//! recorded. Only the case about throttling has a server with little throughput. The report has one
 //! line for each failing case. `PERIHELION_CASE=text` runs only the cases whose
 //! name contains the text.
 
@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::case::Case;
-use super::play::play;
+use super::runner;
 
 /// Cases that the server does not support yet, with the reason.
 const OUT_OF_SCOPE: [(&str, &str); 1] = [("udf-in-query", "user defined functions need a JavaScript engine")];
@@ -76,17 +76,17 @@ fn patterns(case: &Case) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_server_answers_as_the_service_does() {
-    let wanted = std::env::var("PERIHELION_CASE").unwrap_or_default();
+    let name_part = std::env::var("PERIHELION_CASE").unwrap_or_default();
     let (throttled, plain): (Vec<Case>, Vec<Case>) = cases()
         .into_iter()
-        .filter(|case| !is_out_of_scope(case) && case.id.contains(&wanted))
+        .filter(|case| !is_out_of_scope(case) && case.id.contains(&name_part))
         .partition(|case| case.has_tag("needs-throttling"));
     let total = throttled.len() + plain.len();
     let mut strict = ServerOptions::default();
     strict.account.strict_gateway = true;
-    let mut poor = strict.clone();
-    poor.account.throughput = Some(THROUGHPUT);
-    let (first, second) = tokio::join!(play_all(plain, strict), play_all(throttled, poor));
+    let mut throttling = strict.clone();
+    throttling.account.throughput = Some(THROUGHPUT);
+    let (first, second) = tokio::join!(run_all(plain, strict), run_all(throttled, throttling));
     let failures = [first, second].concat();
     for failure in &failures {
         eprintln!("{failure}");
@@ -97,28 +97,28 @@ async fn the_server_answers_as_the_service_does() {
 
 /// Runs cases on one server. Returns a line for each that fails, in the order of
 /// the file.
-async fn play_all(cases: Vec<Case>, options: ServerOptions) -> Vec<String> {
+async fn run_all(cases: Vec<Case>, options: ServerOptions) -> Vec<String> {
     let server = Arc::new(TestServer::on_socket(options).await);
     let slots = Arc::new(Semaphore::new(CASES_AT_ONCE));
-    let mut playing = JoinSet::new();
+    let mut running = JoinSet::new();
     for (index, case) in cases.into_iter().enumerate() {
         let (server, slots) = (server.clone(), slots.clone());
-        playing.spawn(async move {
+        running.spawn(async move {
             let _slot = slots.acquire_owned().await;
-            let differences = play(&case, &server).await;
+            let differences = runner::run(&case, &server).await;
             (index, case.id, differences)
         });
     }
     let mut failed: Vec<_> =
-        playing.join_all().await.into_iter().filter(|(_, _, differences)| !differences.is_empty()).collect();
+        running.join_all().await.into_iter().filter(|(_, _, differences)| !differences.is_empty()).collect();
     failed.sort();
     if let Some(server) = Arc::into_inner(server) {
         server.stop().await;
     }
-    failed.iter().map(|(_, id, differences)| line(id, differences)).collect()
+    failed.iter().map(|(_, id, differences)| report_line(id, differences)).collect()
 }
 
-fn line(id: &str, differences: &[String]) -> String {
+fn report_line(id: &str, differences: &[String]) -> String {
     let shown = differences[..differences.len().min(SHOWN_DIFFERENCES)].join("; ");
     match differences.len().checked_sub(SHOWN_DIFFERENCES) {
         Some(more @ 1..) => format!("FAIL {id}: {shown}; and {more} more"),

@@ -21,19 +21,19 @@ struct InProcessRegions {
     database: Embedded,
     transport: InProcess,
     endpoints: Vec<Endpoint>,
-    /// The time of the regions, in seconds.
+    /// The time that the clock of the regions shows, in seconds.
     seconds: Arc<AtomicU64>,
 }
 
 impl InProcessRegions {
     async fn new(is_multi_write: bool) -> InProcessRegions {
         let seconds = Arc::new(AtomicU64::new(1_700_000_000));
-        let told = Arc::clone(&seconds);
+        let clock_seconds = Arc::clone(&seconds);
         let options = EmbeddedOptions::default()
             .with_regions(RegionNames::new(NAMES).unwrap())
             .with_multi_write(is_multi_write)
             .with_replication_delay(DELAY)
-            .with_clock(Clock::from_fn(move || Duration::from_secs(told.load(Ordering::SeqCst))));
+            .with_clock(Clock::from_fn(move || Duration::from_secs(clock_seconds.load(Ordering::SeqCst))));
         let database = Embedded::open(options).await.unwrap();
         let endpoints = NAMES.iter().map(|name| database.region_endpoint(name).unwrap()).collect();
         let world = InProcessRegions { transport: database.transport(), endpoints, database, seconds };
@@ -115,8 +115,8 @@ async fn only_the_host_names_of_the_account_and_its_regions_answer() {
     assert_eq!(world.endpoints[NORTH].to_string(), "https://north-europe.perihelion.internal");
     let global = world.try_send(world.database.endpoint(), Method::GET, "/dbs/d", &[], "").await.unwrap();
     assert_eq!(global.status(), 200);
-    let stranger = Endpoint::parse("https://south.perihelion.internal").unwrap();
-    let failure = world.try_send(stranger, Method::GET, "/", &[], "").await.unwrap_err();
+    let unknown_host = Endpoint::parse("https://south.perihelion.internal").unwrap();
+    let failure = world.try_send(unknown_host, Method::GET, "/", &[], "").await.unwrap_err();
     assert_eq!((failure.kind, failure.sent), (FailureKind::Connect, Sent::No));
     world.database.close().await;
 }
@@ -204,13 +204,13 @@ async fn a_write_is_refused_in_a_region_that_lags_behind_its_session() {
     let feed = "/dbs/d/colls/c/docs";
     let batch = r#"[{"operationType":"Upsert","resourceBody":{"id":"1","pk":"a","n":3}}]"#;
     let item = r#"{"id":"1","pk":"a","n":3}"#;
-    for is_there in [false, true] {
+    for is_replicated in [false, true] {
         for (header, body, status) in
             [("x-ms-documentdb-is-upsert", item, 200), ("x-ms-cosmos-is-batch-request", batch, 200)]
         {
             let answer = write(Method::POST, feed, header, body).await;
             let sub_status = answer.headers().get("x-ms-substatus").map(|value| value.to_str().unwrap());
-            match is_there {
+            match is_replicated {
                 true => assert_eq!(answer.status(), status, "{body}: {answer:?}"),
                 false => assert_eq!((answer.status().as_u16(), sub_status), (404, Some("1002")), "{body}"),
             }

@@ -11,11 +11,11 @@ async fn an_offline_region_fails_its_clients_and_serves_again_at_once() {
     world.upsert(WEST, "1", 1).await;
     world.wait_for_replication().await;
     world.manage("POST", "regions/offline", r#"{"region":"East US"}"#).await;
-    assert!(world.regions[EAST].send(&docs("GET", "1", r#"["a"]"#)).await.is_err(), "dropped");
+    assert!(world.regions[EAST].send(&docs("GET", "1", r#"["a"]"#)).await.is_err(), "the request is dropped");
     assert!(world.regions[EAST].send(&HttpRequest::new("GET", "/")).await.is_err());
     world.manage("POST", "regions/offline", r#"{"region":"East US","mode":"refuse"}"#).await;
     assert_eq!(world.read(EAST, "1").await.status, 503);
-    assert_eq!(world.read(NORTH, "1").await.status, 200, "others do not notice");
+    assert_eq!(world.read(NORTH, "1").await.status, 200, "other regions still answer");
     // The region still applies writes of other regions, so it has them when the outage ends.
     world.upsert(WEST, "1", 2).await;
     world.wait_for_replication().await;
@@ -54,7 +54,7 @@ async fn the_accounts_endpoint_leads_to_a_region_without_an_outage() {
     assert_eq!(
         send(&world.global, upsert("3", 1)).await.header("x-ms-substatus"),
         Some("3"),
-        "but cannot write"
+        "but takes no writes"
     );
     world.manage_region("regions/write", EAST).await;
     assert_eq!(send(&world.global, upsert("3", 1)).await.status, 201);

@@ -1,4 +1,4 @@
-//! Replication: where writes arrive, when, and in which order.
+//! Tests of replication: in which regions writes arrive, when, and in which order.
 
 use std::time::{Duration, Instant};
 
@@ -10,12 +10,12 @@ use crate::world::{batch, docs, documents, ids, json, text};
 #[tokio::test]
 async fn a_write_arrives_everywhere_as_the_same_document() {
     let world = MultiRegion::new().await;
-    let made = world.upsert(WEST, "1", 1).await;
-    assert_eq!(made.status, 201, "{}", made.text());
+    let created = world.upsert(WEST, "1", 1).await;
+    assert_eq!(created.status, 201, "{}", created.text());
     world.wait_for_replication().await;
     for region in [WEST, EAST, NORTH] {
         let read = world.read(region, "1").await;
-        assert_eq!((read.text(), read.header("etag")), (made.text(), made.header("etag")));
+        assert_eq!((read.text(), read.header("etag")), (created.text(), created.header("etag")));
     }
     assert_eq!(world.delete(WEST, "1").await.status, 204);
     world.wait_for_replication().await;
@@ -58,9 +58,13 @@ async fn a_region_that_lags_behind_a_session_refuses_it_until_it_has_caught_up()
     assert_eq!((stale.status, stale.header("x-ms-substatus")), (404, Some("1002")), "{}", stale.text());
     assert_eq!(query().await.header("x-ms-substatus"), Some("1002"));
     let old = world.read(EAST, "1").await;
-    assert_eq!(old.json().unwrap().get("n"), Some(&1i64.into()), "without a token it answers");
+    assert_eq!(
+        old.json().unwrap().get("n"),
+        Some(&1i64.into()),
+        "without a token the region answers with the old version"
+    );
     world.wait_for_replication().await;
-    assert_eq!(read(NORTH).await.status, 200, "another region has it");
+    assert_eq!(read(NORTH).await.status, 200, "another region has the write");
 
     world.manage_region("replication/heal", EAST).await;
     world.wait_for_replication().await;
@@ -99,7 +103,7 @@ async fn a_batch_is_seen_whole_in_every_region() {
             match numbers.as_slice() {
                 [] => {}
                 [left, right] => {
-                    assert_eq!(left, right, "half a batch");
+                    assert_eq!(left, right, "only a part of a batch is visible");
                     seen = *left;
                 }
                 other => panic!("{other:?}"),
@@ -181,7 +185,7 @@ async fn a_change_feed_continues_in_another_region_where_it_stopped() {
 }
 
 #[tokio::test]
-async fn reading_the_full_feed_in_one_region_starts_it_in_every_region() {
+async fn reading_the_full_fidelity_feed_in_one_region_starts_it_in_every_region() {
     let world = MultiRegion::new().await;
     let feed = |region: usize, from: &str| {
         let call = docs("GET", "", "").header("a-im", "Full-Fidelity Feed").header("if-none-match", from);
@@ -232,7 +236,7 @@ async fn a_read_in_another_region_never_misses_its_sessions_writes() {
     // A write in the west is read at once in the east with the session's token: the
     // region returns it or refuses the token.
     let world = MultiRegion::new().await;
-    let mut late = 0;
+    let mut refused = 0;
     for n in 0..200u64 {
         let written = world.send(WEST, upsert("1", n)).await;
         let token = written.header("x-ms-session-token").unwrap().to_owned();
@@ -244,9 +248,9 @@ async fn a_read_in_another_region_never_misses_its_sessions_writes() {
                 break;
             }
             assert_eq!((read.status, read.header("x-ms-substatus")), (404, Some("1002")));
-            late += 1;
+            refused += 1;
         }
     }
-    assert!(late > 0, "the delay was never felt");
+    assert!(refused > 0, "no read came before its write was replicated");
     world.stop().await;
 }

@@ -22,7 +22,7 @@ fn options_with(scratch: &ScratchDirectory, regions: RegionNames) -> ServerOptio
 #[tokio::test]
 async fn replication_and_the_write_region_survive_a_restart() {
     let scratch = ScratchDirectory::new();
-    let world = MultiRegion::with(options(&scratch)).await;
+    let world = MultiRegion::with_options(options(&scratch)).await;
     world.manage_region("regions/write", EAST).await;
     world.manage_region("replication/cut", NORTH).await;
     for n in 0..20 {
@@ -43,7 +43,7 @@ async fn replication_and_the_write_region_survive_a_restart() {
 #[tokio::test]
 async fn a_directory_opens_only_with_the_regions_it_was_created_with() {
     let scratch = ScratchDirectory::new();
-    MultiRegion::with(options(&scratch)).await.stop().await;
+    MultiRegion::with_options(options(&scratch)).await.stop().await;
     for names in [&["West US"][..], &["West US", "East US"], &["East US", "West US", "North Europe"]] {
         let regions = RegionNames::new(names).unwrap();
         let error = Server::start(options_with(&scratch, regions)).await.unwrap_err();

@@ -29,16 +29,16 @@ async fn the_new_write_region_has_every_acknowledged_write() {
 
 /// Creates documents until it is told to stop, and counts them. Returns the ids of
 /// the acknowledged ones.
-async fn write_on(
+async fn write_until_told_to_stop(
     world: &MultiRegion,
     writer: usize,
-    is_over: &AtomicBool,
+    must_stop: &AtomicBool,
     count: &watch::Sender<usize>,
 ) -> Vec<String> {
     let clients: Vec<HttpClient> = NAMES.iter().map(|name| world.server.region_http_client(name)).collect();
     let (mut acknowledged, mut region) = (Vec::new(), WEST);
     for n in 0u64.. {
-        if is_over.load(Ordering::SeqCst) {
+        if must_stop.load(Ordering::SeqCst) {
             break;
         }
         let id = format!("{writer}-{n}");
@@ -64,7 +64,7 @@ async fn write_on(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_write_region_changes_under_load_without_losing_writes() {
     let world = MultiRegion::new().await;
-    let (is_over, count) = (AtomicBool::new(false), watch::Sender::new(0));
+    let (must_stop, count) = (AtomicBool::new(false), watch::Sender::new(0));
     let moves = async {
         let mut written = count.subscribe();
         for round in 0..12 {
@@ -72,13 +72,13 @@ async fn the_write_region_changes_under_load_without_losing_writes() {
             let enough = *written.borrow() + 30;
             written.wait_for(|written| *written >= enough).await.unwrap();
         }
-        is_over.store(true, Ordering::SeqCst);
+        must_stop.store(true, Ordering::SeqCst);
     };
     let writers = async {
         let (a, b, c) = tokio::join!(
-            write_on(&world, 0, &is_over, &count),
-            write_on(&world, 1, &is_over, &count),
-            write_on(&world, 2, &is_over, &count)
+            write_until_told_to_stop(&world, 0, &must_stop, &count),
+            write_until_told_to_stop(&world, 1, &must_stop, &count),
+            write_until_told_to_stop(&world, 2, &must_stop, &count)
         );
         [a, b, c].concat()
     };
@@ -99,7 +99,7 @@ async fn a_region_that_is_cut_off_or_offline_cannot_become_the_write_region() {
     let refused = world.try_manage("POST", "regions/write", r#"{"region":"East US"}"#).await;
     assert_eq!(refused.status, 409, "{}", refused.text());
     assert!(refused.text().contains("cut"), "{}", refused.text());
-    assert_eq!(world.upsert(WEST, "2", 1).await.status, 201, "the old one writes on");
+    assert_eq!(world.upsert(WEST, "2", 1).await.status, 201, "the old write region still takes writes");
     assert_eq!(world.upsert(EAST, "2", 1).await.status, 403);
 
     world.manage("POST", "regions/offline", r#"{"region":"North Europe"}"#).await;
@@ -114,7 +114,7 @@ async fn a_region_that_is_cut_off_or_offline_cannot_become_the_write_region() {
 }
 
 #[tokio::test]
-async fn with_multi_write_only_the_place_of_catalog_changes_moves() {
+async fn with_multi_write_a_new_write_region_only_takes_over_catalog_changes() {
     let world = MultiRegion::with_multi_write().await;
     world.manage_region("regions/write", NORTH).await;
     assert_eq!(world.upsert(WEST, "1", 1).await.status, 201);

@@ -61,8 +61,8 @@ async fn a_session_follows_its_own_write_to_every_region() {
         assert_eq!(read(region).await.status, 200, "{token}");
         assert_eq!(read(other).await.header("x-ms-substatus"), Some("1002"), "{token}");
         world.wait_for_replication().await;
-        let there = read(other).await;
-        assert_eq!(there.json().unwrap().get("n"), Some(&(n as i64).into()), "{token}");
+        let replicated = read(other).await;
+        assert_eq!(replicated.json().unwrap().get("n"), Some(&(n as i64).into()), "{token}");
     }
     world.stop().await;
 }

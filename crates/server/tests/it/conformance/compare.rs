@@ -1,66 +1,70 @@
 //! Compares an answer with the expectation of a case.
 //!
-//! Every check returns its differences as short texts; an answer matches when
-//! there are none. The conventions are the last section of
-//! `conformance/README.md`. An unknown form is a difference too.
+//! Every function adds its differences as short texts; an answer matches when there
+//! are none. The last section of `conformance/README.md` explains the forms of an
+//! expected body. An unknown form is a difference too.
 
 use perihelion_model::json::{self, Object, Style, Value};
 use perihelion_testkit::http_client::HttpResponse;
 use regex_lite::Regex;
 
-use super::case::{Expect, only};
+use super::case::{Expect, refuse_unknown_members};
 use super::variables::Variables;
 
 /// How many characters of a value a difference shows.
 const SHOWN_CHARACTERS: usize = 110;
 
 /// All differences between the answer and the expectation.
-pub(super) fn judge(expect: &Expect, variables: &Variables, answer: &HttpResponse) -> Vec<String> {
+pub(super) fn differences(expect: &Expect, variables: &Variables, answer: &HttpResponse) -> Vec<String> {
     let mut differences = Vec::new();
     if answer.status != expect.status {
         differences.push(format!(
             "status {}, not {}: {}",
             answer.status,
             expect.status,
-            brief(&answer.text())
+            short_line(&answer.text())
         ));
     }
     if let Some(substatus) = expect.substatus {
-        judge_header("x-ms-substatus", &substatus.to_string(), answer, &mut differences);
+        compare_header("x-ms-substatus", &substatus.to_string(), answer, &mut differences);
     }
     for (name, value) in &expect.headers {
-        judge_header(name, &variables.fill(value), answer, &mut differences);
+        compare_header(name, &variables.fill(value), answer, &mut differences);
     }
     let Value::Object(forms) = variables.fill_value(&Value::Object(expect.body.clone())) else {
         return differences;
     };
     // With another status the body differs in any case.
     if answer.status == expect.status {
-        judge_body(&forms, answer, &mut differences);
+        compare_body(&forms, answer, &mut differences);
     }
     differences
 }
 
-fn judge_header(name: &str, expect: &str, answer: &HttpResponse, differences: &mut Vec<String>) {
+fn compare_header(name: &str, expect: &str, answer: &HttpResponse, differences: &mut Vec<String>) {
     let actual = answer.header(name);
     let fits = match (expect, actual) {
         ("absent", actual) => actual.is_none(),
         ("present", actual) => actual.is_some(),
         (_, None) => false,
         (expect, Some(actual)) => match expect.strip_prefix("re:") {
-            Some(pattern) => fits_pattern(pattern, actual),
+            Some(pattern) => matches_pattern(pattern, actual),
             None => actual == expect,
         },
     };
     if !fits {
-        differences.push(format!("{name} {}, not {}", brief(actual.unwrap_or("absent")), brief(expect)));
+        differences.push(format!(
+            "{name} {}, not {}",
+            short_line(actual.unwrap_or("absent")),
+            short_line(expect)
+        ));
     }
 }
 
-fn judge_body(forms: &Object, answer: &HttpResponse, differences: &mut Vec<String>) {
+fn compare_body(forms: &Object, answer: &HttpResponse, differences: &mut Vec<String>) {
     if forms.contains("empty") {
         if !answer.body.is_empty() {
-            differences.push(format!("body {}, not empty", brief(&answer.text())));
+            differences.push(format!("body {}, not empty", short_line(&answer.text())));
         }
         return;
     }
@@ -68,25 +72,25 @@ fn judge_body(forms: &Object, answer: &HttpResponse, differences: &mut Vec<Strin
         Ok(body) => body,
         Err(_) if forms.contains("any") => Value::Null,
         Err(error) => {
-            return differences.push(format!("body is not JSON: {error}: {}", brief(&answer.text())));
+            return differences.push(format!("body is not JSON: {error}: {}", short_line(&answer.text())));
         }
     };
     for (form, expect) in forms.iter() {
         match form {
             "any" => {}
             "exact" if *expect == body => {}
-            "exact" => differ("", expect, &body, differences),
-            "shape" => compare("", expect, &body, Strictness::Whole, differences),
-            "contains" => compare("", expect, &body, Strictness::Part, differences),
-            "error" => judge_error(expect, &body, differences),
-            "count" => judge_count(expect, &body, differences),
-            "first_documents" => judge_first_documents(expect, &body, differences),
-            "key_order" => judge_order("", expect, &body, differences),
-            "doc_key_order" => judge_document_order(expect, &body, differences),
-            "text_contains" => judge_text(expect, &answer.text(), differences),
+            "exact" => push_difference("", expect, &body, differences),
+            "shape" => compare_values("", expect, &body, Strictness::Whole, differences),
+            "contains" => compare_values("", expect, &body, Strictness::Part, differences),
+            "error" => compare_error(expect, &body, differences),
+            "count" => compare_counts(expect, &body, differences),
+            "first_documents" => compare_first_documents(expect, &body, differences),
+            "key_order" => compare_member_order("", expect, &body, differences),
+            "doc_key_order" => compare_document_order(expect, &body, differences),
+            "text_contains" => compare_text(expect, &answer.text(), differences),
             "etag_header_equals_body" => {
                 let etag = answer.header("etag").map(Value::from).unwrap_or(Value::Null);
-                compare(
+                compare_values(
                     " etag header",
                     body.get("_etag").unwrap_or(&Value::Null),
                     &etag,
@@ -96,10 +100,10 @@ fn judge_body(forms: &Object, answer: &HttpResponse, differences: &mut Vec<Strin
             }
             "etag_differs_from" => {
                 if body.get("_etag") == Some(expect) {
-                    differences.push(format!("the etag is still {}", shown(expect)));
+                    differences.push(format!("the etag is still {}", short_json(expect)));
                 }
             }
-            "etag_ts_hex" => judge_etag_time(&body, differences),
+            "etag_ts_hex" => compare_etag_time(&body, differences),
             _ => differences.push(format!("the runner does not know the body form {form}")),
         }
     }
@@ -115,11 +119,17 @@ enum Strictness {
 }
 
 /// Compares a value with an expectation that may hold matchers.
-fn compare(at: &str, expect: &Value, actual: &Value, strictness: Strictness, differences: &mut Vec<String>) {
+fn compare_values(
+    at: &str,
+    expect: &Value,
+    actual: &Value,
+    strictness: Strictness,
+    differences: &mut Vec<String>,
+) {
     match (expect, actual) {
         (Value::String(matcher), _) if is_matcher(matcher) => {
-            if !fits_matcher(matcher, actual) {
-                differ(at, expect, actual, differences);
+            if !satisfies_matcher(matcher, actual) {
+                push_difference(at, expect, actual, differences);
             }
         }
         (Value::Object(expect), Value::Object(actual)) => {
@@ -129,21 +139,21 @@ fn compare(at: &str, expect: &Value, actual: &Value, strictness: Strictness, dif
             for item in expect {
                 let fits = |actual: &Value| {
                     let mut differences = Vec::new();
-                    compare("", item, actual, strictness, &mut differences);
+                    compare_values("", item, actual, strictness, &mut differences);
                     differences.is_empty()
                 };
                 if !actual.iter().any(fits) {
-                    differences.push(format!("{at} has no item like {}", shown(item)));
+                    differences.push(format!("{at} has no item like {}", short_json(item)));
                 }
             }
         }
         (Value::Array(items), Value::Array(actual_items)) if items.len() == actual_items.len() => {
             for (index, (item, actual_item)) in items.iter().zip(actual_items).enumerate() {
-                compare(&format!("{at}[{index}]"), item, actual_item, strictness, differences);
+                compare_values(&format!("{at}[{index}]"), item, actual_item, strictness, differences);
             }
         }
         _ if expect == actual => {}
-        _ => differ(at, expect, actual, differences),
+        _ => push_difference(at, expect, actual, differences),
     }
 }
 
@@ -156,13 +166,13 @@ fn compare_objects(
 ) {
     for (name, member) in expect.iter().filter(|(name, _)| *name != "*") {
         match actual.get(name) {
-            Some(actual) => compare(&format!("{at}.{name}"), member, actual, strictness, differences),
+            Some(actual) => compare_values(&format!("{at}.{name}"), member, actual, strictness, differences),
             None => differences.push(format!("{at}.{name} is missing")),
         }
     }
     if strictness == Strictness::Whole && !expect.contains("*") {
         for (name, member) in actual.iter().filter(|(name, _)| !expect.contains(name)) {
-            differences.push(format!("{at}.{name} is not expected: {}", shown(member)));
+            differences.push(format!("{at}.{name} is not expected: {}", short_json(member)));
         }
     }
 }
@@ -171,10 +181,10 @@ fn is_matcher(text: &str) -> bool {
     text == "any" || text.starts_with("re:") || text.starts_with("type:")
 }
 
-fn fits_matcher(matcher: &str, actual: &Value) -> bool {
+fn satisfies_matcher(matcher: &str, actual: &Value) -> bool {
     match (matcher.split_once(':'), actual) {
         (None, _) => true,
-        (Some(("re", pattern)), Value::String(text)) => fits_pattern(pattern, text),
+        (Some(("re", pattern)), Value::String(text)) => matches_pattern(pattern, text),
         (Some(("type", "int")), actual) => match actual {
             Value::Number(number) => !matches!(number, json::Number::Double(_)),
             _ => false,
@@ -185,35 +195,35 @@ fn fits_matcher(matcher: &str, actual: &Value) -> bool {
     }
 }
 
-fn fits_pattern(pattern: &str, text: &str) -> bool {
+fn matches_pattern(pattern: &str, text: &str) -> bool {
     Regex::new(pattern).is_ok_and(|regex| regex.is_match(text))
 }
 
-fn judge_error(expect: &Value, body: &Value, differences: &mut Vec<String>) {
+fn compare_error(expect: &Value, body: &Value, differences: &mut Vec<String>) {
     let known =
         ["code", "message_contains", "embedded_errors", "additionalErrorInfo_json", "additionalErrorInfo"];
-    if let Err(error) = only(expect, &known) {
+    if let Err(error) = refuse_unknown_members(expect, &known) {
         return differences.push(error);
     }
     let message = body.get("message").and_then(Value::as_str).unwrap_or_default();
     for (form, expect) in expect.as_object().into_iter().flat_map(Object::iter) {
         match form {
-            "code" => compare(
+            "code" => compare_values(
                 ".code",
                 expect,
                 body.get("code").unwrap_or(&Value::Null),
                 Strictness::Whole,
                 differences,
             ),
-            "message_contains" => judge_text(expect, message, differences),
+            "message_contains" => compare_text(expect, message, differences),
             "embedded_errors" => {
                 let errors = embedded_errors(message).unwrap_or(Value::Null);
-                compare(".message errors", expect, &errors, Strictness::Whole, differences);
+                compare_values(".message errors", expect, &errors, Strictness::Whole, differences);
             }
             "additionalErrorInfo_json" => {
                 let info = body.get("additionalErrorInfo").and_then(Value::as_str);
                 let info = info.and_then(|text| json::parse_str(text).ok()).unwrap_or(Value::Null);
-                compare(".additionalErrorInfo", expect, &info, Strictness::Whole, differences);
+                compare_values(".additionalErrorInfo", expect, &info, Strictness::Whole, differences);
             }
             _ => {
                 if body.get("additionalErrorInfo").is_some() {
@@ -231,18 +241,18 @@ fn embedded_errors(message: &str) -> Option<Value> {
     json::parse_str(text).ok()?.get("errors").cloned()
 }
 
-fn judge_count(expect: &Value, body: &Value, differences: &mut Vec<String>) {
+fn compare_counts(expect: &Value, body: &Value, differences: &mut Vec<String>) {
     for (name, count) in expect.as_object().into_iter().flat_map(Object::iter) {
         let actual = match body.get(name) {
             Some(Value::Array(items)) => Value::from(items.len() as u64),
             Some(value) => value.clone(),
             None => Value::Null,
         };
-        compare(&format!(" count of {name}"), count, &actual, Strictness::Whole, differences);
+        compare_values(&format!(" count of {name}"), count, &actual, Strictness::Whole, differences);
     }
 }
 
-fn judge_first_documents(expect: &Value, body: &Value, differences: &mut Vec<String>) {
+fn compare_first_documents(expect: &Value, body: &Value, differences: &mut Vec<String>) {
     let (Some(expect), Some(documents)) =
         (expect.as_array(), body.get("Documents").and_then(Value::as_array))
     else {
@@ -250,39 +260,49 @@ fn judge_first_documents(expect: &Value, body: &Value, differences: &mut Vec<Str
     };
     for (index, expect) in expect.iter().enumerate() {
         let at = format!(".Documents[{index}]");
-        compare(&at, expect, documents.get(index).unwrap_or(&Value::Null), Strictness::Whole, differences);
+        compare_values(
+            &at,
+            expect,
+            documents.get(index).unwrap_or(&Value::Null),
+            Strictness::Whole,
+            differences,
+        );
     }
 }
 
-fn judge_order(at: &str, expect: &Value, actual: &Value, differences: &mut Vec<String>) {
+fn compare_member_order(at: &str, expect: &Value, actual: &Value, differences: &mut Vec<String>) {
     let names: Vec<Value> = match actual.as_object() {
         Some(object) => object.iter().map(|(name, _)| Value::from(name)).collect(),
         None => Vec::new(),
     };
     if *expect != Value::Array(names.clone()) {
-        differences.push(format!("{at} order {}, not {}", shown(&Value::Array(names)), shown(expect)));
+        differences.push(format!(
+            "{at} order {}, not {}",
+            short_json(&Value::Array(names)),
+            short_json(expect)
+        ));
     }
 }
 
-fn judge_document_order(expect: &Value, body: &Value, differences: &mut Vec<String>) {
+fn compare_document_order(expect: &Value, body: &Value, differences: &mut Vec<String>) {
     let documents = body.get("Documents").and_then(Value::as_array).unwrap_or_default();
     for (index, order) in expect.as_array().unwrap_or_default().iter().enumerate() {
         let document = documents.get(index).unwrap_or(&Value::Null);
-        judge_order(&format!(".Documents[{index}]"), order, document, differences);
+        compare_member_order(&format!(".Documents[{index}]"), order, document, differences);
     }
 }
 
-fn judge_text(expect: &Value, text: &str, differences: &mut Vec<String>) {
+fn compare_text(expect: &Value, text: &str, differences: &mut Vec<String>) {
     for part in expect.as_array().unwrap_or_default() {
         let part = part.as_str().unwrap_or_default();
         if !text.contains(part) {
-            differences.push(format!("text {} lacks {}", brief(text), brief(part)));
+            differences.push(format!("text {} lacks {}", short_line(text), short_line(part)));
         }
     }
 }
 
 /// The last group of an etag is the document's time in hexadecimal, and zeros.
-fn judge_etag_time(body: &Value, differences: &mut Vec<String>) {
+fn compare_etag_time(body: &Value, differences: &mut Vec<String>) {
     let time = body.get("_ts").and_then(Value::as_i64).unwrap_or_default();
     let etag = body.get("_etag").and_then(Value::as_str).unwrap_or_default();
     let group = etag.trim_matches('"').rsplit('-').next().unwrap_or_default();
@@ -291,16 +311,16 @@ fn judge_etag_time(body: &Value, differences: &mut Vec<String>) {
     }
 }
 
-fn differ(at: &str, expect: &Value, actual: &Value, differences: &mut Vec<String>) {
-    differences.push(format!("body{at} {}, not {}", shown(actual), shown(expect)));
+fn push_difference(at: &str, expect: &Value, actual: &Value, differences: &mut Vec<String>) {
+    differences.push(format!("body{at} {}, not {}", short_json(actual), short_json(expect)));
 }
 
-fn shown(value: &Value) -> String {
-    brief(&json::to_text(value, Style::Point))
+fn short_json(value: &Value) -> String {
+    short_line(&json::to_text(value, Style::Point))
 }
 
 /// The text as one line, shortened.
-fn brief(text: &str) -> String {
+fn short_line(text: &str) -> String {
     let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     match line.char_indices().nth(SHOWN_CHARACTERS) {
         Some((end, _)) => format!("{}…", &line[..end]),
@@ -323,11 +343,11 @@ mod tests {
         HttpResponse { status: 200, headers, body: Bytes::copy_from_slice(body.as_bytes()) }
     }
 
-    /// Judges a body by its forms and expects these differences, in order.
-    fn check(forms: &str, body: &str, differences: &[&str]) {
+    /// Compares a body with its forms and expects these differences, in order.
+    fn check(forms: &str, body: &str, expected: &[&str]) {
         let Value::Object(forms) = json::parse_str(forms).unwrap() else { panic!("{forms}") };
         let expect = Expect { status: 200, substatus: None, headers: Vec::new(), body: forms };
-        assert_eq!(judge(&expect, &Variables::default(), &answer(body)), differences, "{body}");
+        assert_eq!(differences(&expect, &Variables::default(), &answer(body)), expected, "{body}");
     }
 
     #[test]
@@ -368,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn order_counts_texts_and_etags_are_checked() {
+    fn member_order_counts_texts_and_etags_are_compared() {
         check(r#"{"key_order":["a","b"]}"#, r#"{"a":1,"b":2}"#, &[]);
         check(r#"{"key_order":["a","b"]}"#, r#"{"b":1,"a":2}"#, &[" order [\"b\",\"a\"], not [\"a\",\"b\"]"]);
         check(
@@ -395,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_checked_down_to_the_embedded_list() {
+    fn errors_are_compared_with_their_embedded_list() {
         let forms = r#"{"error":{"code":"BadRequest","message_contains":["near"],
             "embedded_errors":[{"code":"SC1001"}],"additionalErrorInfo_json":{"v":2}}}"#;
         let body = r#"{"code":"BadRequest","message":"Message: {\"errors\":[{\"code\":\"SC1001\"}]}\r\nActivityId: 1, near","additionalErrorInfo":"{\"v\":2}"}"#;
@@ -418,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn status_and_headers_are_checked() {
+    fn status_and_headers_are_compared() {
         let expect = Expect {
             status: 201,
             substatus: Some(1002),
@@ -430,7 +450,7 @@ mod tests {
             body: Object::new(),
         };
         assert_eq!(
-            judge(&expect, &Variables::default(), &answer("{}")),
+            differences(&expect, &Variables::default(), &answer("{}")),
             [
                 "status 200, not 201: {}",
                 "x-ms-substatus 1001, not 1002",
@@ -441,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_forms_and_broken_bodies_do_not_pass() {
+    fn unknown_forms_and_invalid_bodies_are_differences() {
         check(r#"{"unordered":true}"#, "{}", &["the runner does not know the body form unordered"]);
         check(r#"{"shape":{}}"#, "{", &["body is not JSON: expected a member name at byte 1: {"]);
         check(r#"{"empty":true}"#, "x", &["body x, not empty"]);

@@ -8,8 +8,8 @@ use perihelion_model::json::{self, Style, Value, object};
 use perihelion_testkit::TestServer;
 use perihelion_testkit::http_client::{HttpClient, HttpRequest, HttpResponse};
 
-use super::case::{Body, Case, Exchange, Saves, Source, Step};
-use super::judge::judge;
+use super::case::{Body, Case, RecordedRequest, Saves, Source, Step};
+use super::compare::differences;
 use super::variables::Variables;
 
 /// Creates in one seeding batch: the most that the service accepts.
@@ -19,33 +19,33 @@ const SEED_BATCH: i64 = 100;
 /// RU/s that takes about 45 s in waits of about a second.
 const THROTTLED_RETRIES_MAX: usize = 120;
 
-/// The differences of a case; none when it passes.
-pub(super) async fn play(case: &Case, server: &TestServer) -> Vec<String> {
+/// Runs a case and returns its differences; none when it passes.
+pub(super) async fn run(case: &Case, server: &TestServer) -> Vec<String> {
     let mut variables = Variables::default();
     variables.set("db", format!("db-{}", case.id));
     variables.set("coll", "coll1");
-    let mut player = Player { client: server.http_client(), variables };
+    let mut runner = Runner { client: server.http_client(), variables };
     for (index, step) in case.setup.iter().enumerate() {
-        if let Err(error) = player.prepare(step).await {
+        if let Err(error) = runner.set_up(step).await {
             return vec![format!("setup step {}: {error}", index + 1)];
         }
     }
     if case.repeat == 1 {
-        return match player.client.send(&player.call(&case.request)).await {
-            Ok(answer) => judge(&case.expect, &player.variables, &answer),
+        return match runner.client.send(&runner.call(&case.request)).await {
+            Ok(answer) => differences(&case.expect, &runner.variables, &answer),
             Err(error) => vec![error],
         };
     }
-    player.any_of_many(case, server).await
+    runner.send_many_at_once(case, server).await
 }
 
-struct Player {
+struct Runner {
     client: HttpClient,
     variables: Variables,
 }
 
-impl Player {
-    async fn prepare(&mut self, step: &Step) -> Result<(), String> {
+impl Runner {
+    async fn set_up(&mut self, step: &Step) -> Result<(), String> {
         match step {
             Step::CreateDatabase { throughput } => {
                 let body = object([("id", Value::from(self.variables.fill("{db}")))]);
@@ -65,8 +65,8 @@ impl Player {
                 let body = self.variables.fill_value(body);
                 self.batch(key, *is_atomic, &body).await
             }
-            Step::Request { exchange, status, save } => {
-                let answer = self.expect(self.call(exchange), *status).await?;
+            Step::Request { request, status, save } => {
+                let answer = self.expect(self.call(request), *status).await?;
                 self.save(save, &answer)
             }
             Step::Seed { partitions, per_partition } => self.seed(*partitions, *per_partition).await,
@@ -136,15 +136,15 @@ impl Player {
         Ok(())
     }
 
-    fn call(&self, exchange: &Exchange) -> HttpRequest {
-        let mut call = HttpRequest::new(&exchange.method, self.variables.fill(&exchange.path));
-        for (name, value) in &exchange.headers {
+    fn call(&self, recorded: &RecordedRequest) -> HttpRequest {
+        let mut call = HttpRequest::new(&recorded.method, self.variables.fill(&recorded.path));
+        for (name, value) in &recorded.headers {
             call = match value.as_str() {
                 "omit" => call.omit(name),
                 value => call.header(name, self.variables.fill(value)),
             };
         }
-        call.body(self.body(&exchange.body))
+        call.body(self.body(&recorded.body))
     }
 
     fn body(&self, body: &Body) -> String {
@@ -160,18 +160,18 @@ impl Player {
 
     /// Sends the request many times at once, each on its own connection. The case
     /// passes when one answer matches; otherwise the closest answer is shown.
-    async fn any_of_many(&self, case: &Case, server: &TestServer) -> Vec<String> {
+    async fn send_many_at_once(&self, case: &Case, server: &TestServer) -> Vec<String> {
         let call = self.call(&case.request);
         let mut sent = tokio::task::JoinSet::new();
         for _ in 0..case.repeat {
             let (client, call) = (server.http_client(), call.clone());
             sent.spawn(async move { client.send(&call).await });
         }
-        let judged = sent.join_all().await.into_iter().map(|answer| match answer {
-            Ok(answer) => judge(&case.expect, &self.variables, &answer),
+        let compared = sent.join_all().await.into_iter().map(|answer| match answer {
+            Ok(answer) => differences(&case.expect, &self.variables, &answer),
             Err(error) => vec![error],
         });
-        judged.min_by_key(Vec::len).unwrap_or_default()
+        compared.min_by_key(Vec::len).unwrap_or_default()
     }
 }
 

@@ -11,17 +11,17 @@ use super::messages::{Order, Step};
 
 /// The workflow of an order.
 pub(super) const ORDER: &str = "Order";
-/// The queue of approvals.
+/// The event queue through which an order gets its approval.
 pub(super) const APPROVALS: &str = "approvals";
 const SHIPMENT: &str = "Shipment";
 
-/// How long packing takes: a durable timer.
-const PACKING: Duration = Duration::from_millis(200);
+/// How long packing takes. The workflow waits with a durable timer.
+const PACKING_TIME: Duration = Duration::from_millis(200);
 
 /// How long the bank and the parcel carrier take to answer.
 const CALL_DURATION: Duration = Duration::from_millis(10);
 
-/// The instance of an order.
+/// The id of the workflow instance of an order.
 pub(super) fn instance(order: Order) -> String {
     format!("order-{order}")
 }
@@ -31,42 +31,42 @@ pub(super) fn needs_approval(order: Order) -> bool {
     order.is_multiple_of(3)
 }
 
-/// Every fourth address is unknown to the carrier.
+/// Every fourth order has an address that the carrier does not know.
 pub(super) fn is_undeliverable(order: Order) -> bool {
     order.is_multiple_of(4)
 }
 
 /// The steps of an order, each to be done once.
-pub(super) fn due(order: Order) -> Vec<Step> {
-    let mut due = vec![Step::Reserve, Step::Charge];
-    due.extend(needs_approval(order).then_some(Step::Ask));
-    due.push(Step::Label);
+pub(super) fn expected_steps(order: Order) -> Vec<Step> {
+    let mut steps = vec![Step::Reserve, Step::Charge];
+    steps.extend(needs_approval(order).then_some(Step::Ask));
+    steps.push(Step::Label);
     match is_undeliverable(order) {
-        true => due.extend([Step::Refund, Step::Release]),
-        false => due.push(Step::HandOver),
+        true => steps.extend([Step::Refund, Step::Release]),
+        false => steps.push(Step::HandOver),
     }
-    due.push(Step::Receipt);
-    due
+    steps.push(Step::Receipt);
+    steps
 }
 
-pub(super) fn workflows() -> OrchestrationRegistry {
+pub(super) fn orchestrations() -> OrchestrationRegistry {
     OrchestrationRegistry::builder().register(ORDER, order).register(SHIPMENT, shipment).build()
 }
 
-/// One activity for each step; `act` does the step.
-pub(super) fn activities(act: impl Fn(Order, Step) + Clone + Send + Sync + 'static) -> ActivityRegistry {
+/// One activity for each step; `do_step` does the step.
+pub(super) fn activities(do_step: impl Fn(Order, Step) + Clone + Send + Sync + 'static) -> ActivityRegistry {
     let mut registry = ActivityRegistry::builder();
     for step in Step::ALL {
-        let act = act.clone();
+        let do_step = do_step.clone();
         registry = registry.register(step.name(), move |_: ActivityContext, input: String| {
-            let act = act.clone();
+            let do_step = do_step.clone();
             async move {
                 let order = input.parse().map_err(|_| format!("`{input}` is not an order"))?;
                 if step == Step::HandOver && is_undeliverable(order) {
                     return Err("address unknown".to_owned());
                 }
                 tokio::time::sleep(CALL_DURATION).await;
-                act(order, step);
+                do_step(order, step);
                 Ok(String::new())
             }
         });
@@ -74,29 +74,29 @@ pub(super) fn activities(act: impl Fn(Order, Step) + Clone + Send + Sync + 'stat
     registry.build()
 }
 
-async fn order(shop: OrchestrationContext, input: String) -> Result<String, String> {
+async fn order(context: OrchestrationContext, input: String) -> Result<String, String> {
     let order: Order = input.parse().map_err(|_| format!("`{input}` is not an order"))?;
-    let step = |step: Step| shop.schedule_activity(step.name(), input.clone());
-    step(Step::Reserve).await?;
-    step(Step::Charge).await?;
+    let run = |step: Step| context.schedule_activity(step.name(), input.clone());
+    run(Step::Reserve).await?;
+    run(Step::Charge).await?;
     if needs_approval(order) {
-        step(Step::Ask).await?;
-        shop.dequeue_event(APPROVALS).await;
+        run(Step::Ask).await?;
+        context.dequeue_event(APPROVALS).await;
     }
-    shop.schedule_timer(PACKING).await;
-    let shipped = shop.schedule_sub_orchestration(SHIPMENT, input.clone()).await;
+    context.schedule_timer(PACKING_TIME).await;
+    let shipped = context.schedule_sub_orchestration(SHIPMENT, input.clone()).await;
     if shipped.is_err() {
-        step(Step::Refund).await?;
-        step(Step::Release).await?;
+        run(Step::Refund).await?;
+        run(Step::Release).await?;
     }
-    step(Step::Receipt).await?;
+    run(Step::Receipt).await?;
     Ok(match shipped {
         Ok(_) => "delivered".to_owned(),
         Err(reason) => format!("refunded: {reason}"),
     })
 }
 
-async fn shipment(shop: OrchestrationContext, input: String) -> Result<String, String> {
-    shop.schedule_activity(Step::Label.name(), input.clone()).await?;
-    shop.schedule_activity(Step::HandOver.name(), input).await
+async fn shipment(context: OrchestrationContext, input: String) -> Result<String, String> {
+    context.schedule_activity(Step::Label.name(), input.clone()).await?;
+    context.schedule_activity(Step::HandOver.name(), input).await
 }
