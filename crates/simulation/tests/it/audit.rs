@@ -14,13 +14,17 @@ use serde_json::Value;
 use crate::activity_log::ActivityLog;
 use crate::process::User;
 use crate::scenarios::{Ending, Endings};
+use crate::stored::{CHUNK_RUNS, DELETION, GARBAGE, PARTS, PURGE, STAGED_UNDER, STAGING, STATE_ID};
 
-/// Cleanup may take so long: locks expire, sessions become idle, and the
+/// How long cleanup may take: locks expire, sessions become idle, and the
 /// reconciler runs every ten seconds.
 const SETTLE_LIMIT: Duration = Duration::from_secs(90);
 
 /// How often the container is read while cleanup goes on.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The most bytes of a leftover document that are shown.
+const SHOWN_BYTES: usize = 400;
 
 /// How often an activity may run.
 #[derive(Debug, Clone, Copy)]
@@ -33,7 +37,7 @@ pub(crate) enum Strictness {
 
 impl Strictness {
     /// How often an activity may run beyond its schedules.
-    pub(crate) fn allowing(self, kills: u32) -> u32 {
+    pub(crate) fn extra_runs_max(self, kills: u32) -> u32 {
         match self {
             Strictness::Runs => kills,
             Strictness::Completions => u32::MAX,
@@ -41,23 +45,24 @@ impl Strictness {
     }
 }
 
-/// Checks everything and returns the problems. An activity may have run `again`
-/// times more than it was scheduled.
+/// Checks everything and returns the problems. An activity may have run
+/// `extra_runs_max` times more than it was scheduled.
 pub(crate) async fn audit(
     user: &User,
     activity_log: &ActivityLog,
     endings: &Endings,
-    again: u32,
+    extra_runs_max: u32,
 ) -> Vec<String> {
-    let left = wait_until_settled(user).await;
-    let mut problems: Vec<String> = left.into_iter().map(|left| format!("left behind: {left}")).collect();
+    let leftover = wait_until_settled(user).await;
+    let mut problems: Vec<String> =
+        leftover.into_iter().map(|document| format!("left behind: {document}")).collect();
     let provider = user.auditor().await;
     let client = Client::new(provider.clone() as std::sync::Arc<dyn Provider>);
     for (instance, ending) in endings {
         problems.extend(check_ending(&client, instance, ending).await);
     }
     let Some(admin) = provider.as_management_capability() else {
-        problems.push("the provider does not manage".to_owned());
+        problems.push("the provider has no management interface".to_owned());
         return problems;
     };
     let mut instances = admin.list_instances().await.unwrap_or_default();
@@ -69,63 +74,64 @@ pub(crate) async fn audit(
     }
     let mut schedules = BTreeMap::new();
     for instance in &instances {
-        problems.extend(histories(admin, instance, &mut schedules).await);
+        problems.extend(check_histories(admin, instance, &mut schedules).await);
     }
-    problems.extend(check_runs(activity_log, &schedules, again));
+    problems.extend(check_runs(activity_log, &schedules, extra_runs_max));
     problems
 }
 
-/// Waits until nothing in the container waits for work. Returns the documents
-/// that still do when the time is over.
+/// Waits until no document in the container waits for work. Returns the documents
+/// that still wait when the time is over.
 pub(crate) async fn wait_until_settled(user: &User) -> Vec<String> {
     let (container, begun) = (user.container(), tokio::time::Instant::now());
     loop {
         let rows = container.query::<Value>(Query::new("SELECT * FROM c")).collect().await;
-        let left = match rows {
-            Ok(rows) => leftovers(&rows),
+        let leftover = match rows {
+            Ok(rows) => leftover_documents(&rows),
             Err(error) => vec![format!("the container cannot be read: {error}")],
         };
-        if left.is_empty() || begun.elapsed() > SETTLE_LIMIT {
-            return left;
+        if leftover.is_empty() || begun.elapsed() > SETTLE_LIMIT {
+            return leftover;
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
 /// Documents that still wait for work, or that nothing refers to.
-fn leftovers(rows: &[Value]) -> Vec<String> {
-    let mut left = Vec::new();
-    let named: HashSet<(String, String)> = rows.iter().flat_map(names).collect();
-    // Documents that were staged and never committed are deleted with the
-    // record of the staging.
+fn leftover_documents(rows: &[Value]) -> Vec<String> {
+    let mut leftover = Vec::new();
+    let referenced: HashSet<(String, String)> = rows.iter().flat_map(referenced_documents).collect();
+    // Documents that were staged and never committed are deleted with the garbage
+    // record of their staging.
     let staged: HashSet<(&Value, &Value)> = rows
         .iter()
-        .filter(|row| row["type"] == "litter" && row["staging"].is_string())
-        .map(|row| (&row["instanceId"], &row["staging"]))
+        .filter(|row| row["type"] == GARBAGE && row[STAGING].is_string())
+        .map(|row| (&row["instanceId"], &row[STAGING]))
         .collect();
     for row in rows {
-        let kind = row["type"].as_str().unwrap_or_default();
-        let is_named = named.contains(&(text(&row["instanceId"]), text(&row["id"])));
-        let is_staged = staged.contains(&(&row["instanceId"], &row["mark"]));
-        let is_left = match kind {
+        let document_type = row["type"].as_str().unwrap_or_default();
+        let is_referenced = referenced.contains(&(text(&row["instanceId"]), text(&row["id"])));
+        let is_staged = staged.contains(&(&row["instanceId"], &row[STAGED_UNDER]));
+        let is_leftover = match document_type {
             // The service deletes these after their time to live.
             "cancelled" => row["ttl"].is_null(),
-            "deleted" => row["ttl"].is_null() || !row["purge"].is_null(),
-            "history" if row["id"] == "i" => !row["lock"].is_null() || !row["del"].is_null(),
-            "history" | "part" => is_named == is_staged,
+            "deleted" => row["ttl"].is_null() || !row[PURGE].is_null(),
+            "history" if row["id"] == STATE_ID => !row["lock"].is_null() || !row[DELETION].is_null(),
+            "history" | "part" => is_referenced == is_staged,
             "staged" => !is_staged,
-            // A record of what a commit dropped is due at once.
-            "litter" => !row["staging"].is_string(),
+            // A garbage record of documents that a commit no longer needs is due at once.
+            GARBAGE => !row[STAGING].is_string(),
             "execution" => false,
-            // Idle sessions are swept; heartbeats have a time to live.
+            // Heartbeats have a time to live. Messages, activities, bundles, outboxes,
+            // sessions and deletions have none and are deleted when they are done.
             _ => row["ttl"].is_null(),
         };
-        if is_left {
+        if is_leftover {
             let text = row.to_string();
-            left.push(text[..text.len().min(400)].to_owned());
+            leftover.push(text[..text.len().min(SHOWN_BYTES)].to_owned());
         }
     }
-    left
+    leftover
 }
 
 fn text(value: &Value) -> String {
@@ -134,33 +140,33 @@ fn text(value: &Value) -> String {
 
 /// The chunks of history and parts of texts that a document refers to, as
 /// instance and id.
-fn names(row: &Value) -> Vec<(String, String)> {
+fn referenced_documents(row: &Value) -> Vec<(String, String)> {
     let mut ids = Vec::new();
     let execution = &row["execution"];
-    // Runs of chunks: how many, and the end of their ids if they were staged.
-    for run in row["chunks"].as_array().into_iter().flatten() {
-        let mark = run[1].as_str().map(|mark| format!(":{mark}")).unwrap_or_default();
+    for run in row[CHUNK_RUNS].as_array().into_iter().flatten() {
+        let suffix = run[1].as_str().map(|staging| format!(":{staging}")).unwrap_or_default();
         for _ in 0..run[0].as_u64().unwrap_or(0) {
-            ids.push(format!("h:{execution}:{}{mark}", ids.len()));
+            ids.push(format!("h:{execution}:{}{suffix}", ids.len()));
         }
     }
-    let is_record = row["type"] == "litter";
-    parts(row, &mut |begin, count| {
-        ids.extend((0..count).filter(|_| !is_record).map(|n| format!("{begin}:{n}")));
+    // A garbage record lists parts to delete; that is not a reference.
+    let is_garbage = row["type"] == GARBAGE;
+    find_part_references(row, &mut |prefix, count| {
+        ids.extend((0..count).filter(|_| !is_garbage).map(|n| format!("{prefix}:{n}")));
     });
     ids.into_iter().map(|id| (text(&row["instanceId"]), id)).collect()
 }
 
-/// Finds references to parts, wherever they are in a document.
-fn parts(value: &Value, found: &mut impl FnMut(&str, u64)) {
-    if let (Some(begin), Some(count), true) =
-        (value["b"].as_str(), value["n"].as_u64(), value["len"].is_number())
-    {
-        found(begin, count);
+/// Finds the references to parts, anywhere in a document. `found` takes the prefix of
+/// the parts' ids and the number of parts.
+fn find_part_references(value: &Value, found: &mut impl FnMut(&str, u64)) {
+    let [prefix, count, bytes] = PARTS.map(|member| &value[member]);
+    if let (Some(prefix), Some(count), true) = (prefix.as_str(), count.as_u64(), bytes.is_number()) {
+        found(prefix, count);
     }
     match value {
-        Value::Array(items) => items.iter().for_each(|item| parts(item, found)),
-        Value::Object(members) => members.values().for_each(|member| parts(member, found)),
+        Value::Array(items) => items.iter().for_each(|item| find_part_references(item, found)),
+        Value::Object(members) => members.values().for_each(|member| find_part_references(member, found)),
         _ => {}
     }
 }
@@ -187,7 +193,7 @@ async fn check_ending(client: &Client, instance: &str, ending: &Ending) -> Optio
 
 /// Checks that every execution's history is whole: event ids are dense, one
 /// terminal event is the last, and each completion belongs to one schedule.
-async fn histories(
+async fn check_histories(
     admin: &dyn ProviderAdmin,
     instance: &str,
     schedules: &mut BTreeMap<String, u32>,
@@ -240,11 +246,11 @@ fn check_history(history: &[Event], schedules: &mut BTreeMap<String, u32>) -> Re
             EventKind::TimerCreated { .. } => drop(open.insert(event.event_id(), "timer")),
             EventKind::SubOrchestrationScheduled { .. } => drop(open.insert(event.event_id(), "child")),
             EventKind::ActivityCompleted { .. } | EventKind::ActivityFailed { .. } => {
-                close(&mut open, event, "activity")?;
+                complete(&mut open, event, "activity")?;
             }
-            EventKind::TimerFired { .. } => close(&mut open, event, "timer")?,
+            EventKind::TimerFired { .. } => complete(&mut open, event, "timer")?,
             EventKind::SubOrchestrationCompleted { .. } | EventKind::SubOrchestrationFailed { .. } => {
-                close(&mut open, event, "child")?;
+                complete(&mut open, event, "child")?;
             }
             _ => {}
         }
@@ -252,29 +258,34 @@ fn check_history(history: &[Event], schedules: &mut BTreeMap<String, u32>) -> Re
     Ok(())
 }
 
-/// The name under which an activity with that input is in the activity log.
+/// The name under which the activity log has an activity with this input.
 fn logged_name(input: &str) -> String {
     input.split('|').next().unwrap_or_default().trim_matches('"').to_owned()
 }
 
-fn close(open: &mut HashMap<u64, &str>, event: &Event, what: &str) -> Result<(), String> {
+fn complete(open: &mut HashMap<u64, &str>, event: &Event, what: &str) -> Result<(), String> {
     let source = event.source_event_id();
     match source.and_then(|source| open.remove(&source)) {
         Some(scheduled) if scheduled == what => Ok(()),
-        _ => Err(format!("event {} completes {source:?}, which is no open {what}", event.event_id())),
+        _ => Err(format!("event {} completes {source:?}, which is not an open {what}", event.event_id())),
     }
 }
 
 /// Checks that an activity ran once for each time it was scheduled, and at most
-/// `again` times more. A cancelled activity may not have run at all.
-fn check_runs(activity_log: &ActivityLog, schedules: &BTreeMap<String, u32>, again: u32) -> Vec<String> {
+/// `extra_runs_max` times more. An activity that is cancelled need not have run.
+fn check_runs(
+    activity_log: &ActivityLog,
+    schedules: &BTreeMap<String, u32>,
+    extra_runs_max: u32,
+) -> Vec<String> {
     let runs = activity_log.runs();
     let mut problems = Vec::new();
     for (activity, runs) in &runs {
         let scheduled = schedules.get(activity).copied().unwrap_or(0);
-        if *runs > scheduled.saturating_add(again) {
-            problems
-                .push(format!("{activity} ran {runs} times, scheduled {scheduled}, {again} more allowed"));
+        if *runs > scheduled.saturating_add(extra_runs_max) {
+            problems.push(format!(
+                "{activity} ran {runs} times, scheduled {scheduled}, {extra_runs_max} more allowed"
+            ));
         }
     }
     for (activity, scheduled) in schedules {

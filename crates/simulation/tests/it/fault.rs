@@ -19,8 +19,8 @@ pub(crate) const OUTAGE: Duration = Duration::from_millis(800);
 /// the provider must retry, and shorter than a lock.
 pub(crate) const LONG_OUTAGE: Duration = Duration::from_millis(2400);
 
-/// After this time a lost connection is noticed: other processes have found what
-/// was written by then, and a user still waits.
+/// The time until a sender notices that its connection is lost: long enough for other
+/// processes to find what was written, and short enough for a user to wait.
 pub(crate) const LATE: Duration = Duration::from_secs(4);
 
 /// The ways in which one request fails.
@@ -59,6 +59,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
+    /// The faults that are drawn at random.
     pub(crate) const ALL: [Fault; 11] = [
         Fault::Throttled,
         Fault::RetryWith,
@@ -73,10 +74,10 @@ impl Fault {
         Fault::Kill,
     ];
 
-    /// Faults for the request of that number: every fault that a client handles
-    /// in its own way, and one of those that differ little.
+    /// Faults for the request of that number: every fault that clients handle differently,
+    /// and one of three that they handle alike.
     pub(crate) fn many_at(index: u64) -> Vec<Fault> {
-        let in_turn = [Fault::Gone, Fault::NotConnected, Fault::DoneButTimeout];
+        let alternating = [Fault::Gone, Fault::NotConnected, Fault::DoneButTimeout];
         vec![
             Fault::Throttled,
             Fault::RetryWith,
@@ -86,13 +87,14 @@ impl Fault {
             Fault::LostAnswer,
             Fault::LostAnswerLate,
             Fault::Kill,
-            in_turn[index as usize % in_turn.len()],
+            alternating[index as usize % alternating.len()],
         ]
     }
 
-    /// Fewer faults: those that leave the outcome unknown, and one of the others.
+    /// Fewer faults for the request of that number: those that leave the outcome unknown,
+    /// and one of the others.
     pub(crate) fn few_at(index: u64) -> Vec<Fault> {
-        let in_turn = [
+        let alternating = [
             Fault::Throttled,
             Fault::RetryWith,
             Fault::Unavailable,
@@ -101,12 +103,13 @@ impl Fault {
             Fault::NotConnected,
             Fault::DoneButTimeout,
         ];
-        let in_turn = in_turn[index as usize % in_turn.len()];
-        vec![Fault::LostRequest, Fault::LostAnswer, Fault::LostAnswerLate, Fault::Kill, in_turn]
+        let other = alternating[index as usize % alternating.len()];
+        vec![Fault::LostRequest, Fault::LostAnswer, Fault::LostAnswerLate, Fault::Kill, other]
     }
 
-    /// Only workers are killed: no process finishes the request of a killed user.
-    /// Only users wait long for a lost answer: a worker's locks would expire.
+    /// Whether a process with this role can get the fault. Only workers are killed: no
+    /// process finishes the request of a killed user. Only users wait long for a lost
+    /// answer: the locks of a worker would expire.
     pub(crate) fn applies_to(self, role: Role) -> bool {
         match self {
             Fault::Kill | Fault::CutOff(_) => role == Role::Worker,

@@ -1,5 +1,5 @@
-//! The fault plan: which requests fail, and how long each takes. One request
-//! fails, or a seed decides about each.
+//! The fault plan: which requests fail, and how long each takes. Either one given
+//! request fails, or a seed decides about each request.
 
 use std::time::Duration;
 
@@ -33,6 +33,7 @@ pub(crate) struct RandomFaults {
     pub(crate) rate: f64,
     /// The probability that a worker's request fails after one has failed.
     pub(crate) repeat_rate: f64,
+    /// Whether the last request of a worker failed.
     pub(crate) was_faulty: bool,
     /// The usual maximum of a delay.
     pub(crate) latency_ms: u64,
@@ -97,8 +98,8 @@ impl RandomFaults {
     }
 
     fn delay(&mut self, is_worker: bool) -> Duration {
-        let (chance, longest) = if is_worker { self.slow_tail } else { (0.0, 0) };
-        let most = if self.rng.f64() < chance { longest } else { self.latency_ms };
-        Duration::from_millis(self.rng.u64(0..=most))
+        let (probability, longest) = if is_worker { self.slow_tail } else { (0.0, 0) };
+        let maximum = if self.rng.f64() < probability { longest } else { self.latency_ms };
+        Duration::from_millis(self.rng.u64(0..=maximum))
     }
 }

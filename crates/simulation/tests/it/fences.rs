@@ -12,6 +12,7 @@ use http::Method;
 use serde_json::Value;
 
 use crate::network::ServedRequest;
+use crate::stored::{ACTIVITY, ACTIVITY_PREFIX, COMPLETED_BY, COMPLETION_PREFIX, STATE_ID};
 
 /// One document that was written.
 struct Write<'a> {
@@ -39,7 +40,7 @@ struct Partition {
     created: HashSet<String>,
 }
 
-/// Goes through all writes and returns the problems.
+/// Checks all writes and returns the problems.
 pub(crate) fn check(served: &[ServedRequest]) -> Vec<String> {
     let (mut partitions, mut problems) = (HashMap::<&str, Partition>::new(), Vec::new());
     for exchange in served.iter().filter(|exchange| (200..300).contains(&exchange.status)) {
@@ -48,7 +49,7 @@ pub(crate) fn check(served: &[ServedRequest]) -> Vec<String> {
             continue;
         }
         let Ok(body) = parsed(exchange) else {
-            problems.push(format!("{} of {} is no JSON", exchange.method, exchange.target));
+            problems.push(format!("{} of {} is not valid JSON", exchange.method, exchange.target));
             continue;
         };
         let partition = partitions.entry(&exchange.partition).or_default();
@@ -70,11 +71,11 @@ fn writes<'a>(exchange: &'a ServedRequest, body: &'a Value) -> Vec<Write<'a>> {
     if let Some(operations) = body.as_array() {
         return operations.iter().filter_map(operation).collect();
     }
-    let named = exchange.target.rsplit('/').next().unwrap_or_default();
+    let id_in_path = exchange.target.rsplit('/').next().unwrap_or_default();
     let write = match exchange.method {
         Method::POST => body["id"].as_str().map(|id| Write { id, body: Some(body), is_create: true }),
         Method::PUT => body["id"].as_str().map(|id| Write { id, body: Some(body), is_create: false }),
-        Method::DELETE => Some(Write { id: named, body: None, is_create: false }),
+        Method::DELETE => Some(Write { id: id_in_path, body: None, is_create: false }),
         _ => None,
     };
     write.into_iter().collect()
@@ -95,9 +96,11 @@ impl Partition {
         let mut problems = Vec::new();
         for write in writes {
             let outcome = match (write.id, write.body) {
-                ("i", Some(body)) => self.check_state(body),
-                (id, body) if id.starts_with("a:") => self.activity(id, body, write.is_create, writes),
-                (id, Some(_)) if id.starts_with("c:") => self.record_created(id),
+                (STATE_ID, Some(body)) => self.check_state(body),
+                (id, body) if id.starts_with(ACTIVITY_PREFIX) => {
+                    self.check_activity(id, body, write.is_create, writes)
+                }
+                (id, Some(_)) if id.starts_with(COMPLETION_PREFIX) => self.record_created(id),
                 _ => Ok(()),
             };
             problems.extend(outcome.err());
@@ -121,7 +124,8 @@ impl Partition {
         Err(format!("{next:?} was written over {last:?}"))
     }
 
-    fn activity(
+    /// An activity is created once, and completed by the holder of its lock.
+    fn check_activity(
         &mut self,
         id: &str,
         body: Option<&Value>,
@@ -130,7 +134,7 @@ impl Partition {
     ) -> Result<(), String> {
         match body {
             // A cancelled activity; its lock does not protect it.
-            Some(body) if body["type"] != "worker_queue" => {
+            Some(body) if body["type"] != ACTIVITY => {
                 self.locks.remove(id);
                 Ok(())
             }
@@ -140,9 +144,9 @@ impl Partition {
             }
             None => {
                 let lock = self.locks.remove(id).flatten();
-                let completion = id.replacen("a:", "c:", 1);
+                let completion = id.replacen(ACTIVITY_PREFIX, COMPLETION_PREFIX, 1);
                 let completion = writes.iter().find(|write| write.id == completion);
-                let by = completion.and_then(|write| write.body).and_then(|body| body["by"].as_str());
+                let by = completion.and_then(|write| write.body).and_then(|body| body[COMPLETED_BY].as_str());
                 match by {
                     Some(by) if lock.as_deref() != Some(by) => {
                         Err(format!("{id} was completed by {by}, but its lock was {lock:?}"))
@@ -154,6 +158,6 @@ impl Partition {
     }
 
     fn record_created(&mut self, id: &str) -> Result<(), String> {
-        if self.created.insert(id.to_owned()) { Ok(()) } else { Err(format!("{id} was made twice")) }
+        if self.created.insert(id.to_owned()) { Ok(()) } else { Err(format!("{id} was created twice")) }
     }
 }

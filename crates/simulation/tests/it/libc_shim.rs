@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use perihelion_testkit::Random;
 
 /// The first moment of virtual time, in nanoseconds since 1970: a day in 2027.
-const BEGINNING: u64 = 1_800_000_000_000_000_000;
+const VIRTUAL_EPOCH_NS: u64 = 1_800_000_000_000_000_000;
 
 /// The id of the clock that returns dates. All other clocks measure durations.
 const CLOCK_REALTIME: c_int = 0;
@@ -41,9 +41,9 @@ thread_local! {
     static IS_VIRTUAL: Cell<bool> = const { Cell::new(false) };
     /// Whether the shim itself is reading the time.
     static IS_READING: Cell<bool> = const { Cell::new(false) };
-    /// Virtual time outside of every tokio runtime, since the beginning.
+    /// Virtual time that has passed, for code outside of every tokio runtime.
     static ELAPSED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
-    /// The beginning, as the standard library has it.
+    /// The beginning of virtual time, as the standard library has it.
     static ORIGIN: Cell<Option<Instant>> = const { Cell::new(None) };
     /// How far the clock of the current host is ahead, in milliseconds.
     static CLOCK_SKEW_MS: Cell<i64> = const { Cell::new(0) };
@@ -87,7 +87,7 @@ impl Drop for VirtualClock {
     }
 }
 
-/// Virtual time since the beginning, inside and outside of a runtime.
+/// Virtual time that has passed, inside and outside of a runtime.
 pub(crate) fn elapsed() -> Duration {
     match ORIGIN.get() {
         Some(origin) if !IS_READING.get() => {
@@ -129,7 +129,7 @@ unsafe extern "C" fn clock_gettime(clock: c_int, time: *mut Timespec) -> c_int {
     }
     let ahead = if clock == CLOCK_REALTIME { CLOCK_SKEW_MS.get() * 1_000_000 } else { 0 };
     let elapsed = u64::try_from(elapsed().as_nanos()).unwrap_or(u64::MAX);
-    let nanoseconds = BEGINNING.saturating_add(elapsed).saturating_add_signed(ahead);
+    let nanoseconds = VIRTUAL_EPOCH_NS.saturating_add(elapsed).saturating_add_signed(ahead);
     let value = Timespec {
         seconds: (nanoseconds / 1_000_000_000) as i64,
         nanoseconds: (nanoseconds % 1_000_000_000) as c_long,
@@ -147,9 +147,9 @@ unsafe extern "C" fn getrandom(buffer: *mut c_void, length: usize, flags: c_uint
         // SAFETY: the caller promises what the kernel requires.
         return unsafe { syscall(number::GETRANDOM, buffer, length, flags) as isize };
     }
-    for place in 0..length {
+    for offset in 0..length {
         // SAFETY: the caller promises that all of them may be written.
-        unsafe { buffer.cast::<u8>().add(place).write(next_random() as u8) };
+        unsafe { buffer.cast::<u8>().add(offset).write(next_random() as u8) };
     }
     length as isize
 }

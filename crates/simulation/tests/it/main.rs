@@ -9,8 +9,9 @@
 //! | `process` | the programs of the hosts |
 //! | `workflows`, `scenarios` | what is run |
 //! | `activity_log`, `audit`, `fences` | what is checked afterwards |
+//! | `stored` | stored names in the provider's documents that the checks read |
 //! | `single_faults` | each request of each scenario fails in each way |
-//! | `operations` | the same for operations that the runtime does not call |
+//! | `operations` | each request of each operation that the runtime does not call fails in each way |
 //! | `random` | everything is drawn from a seed |
 //! | `contention` | several processes work on the same instances |
 //! | `remote_events` | one process writes to an instance while another is busy with it |
@@ -32,5 +33,6 @@ mod random;
 mod remote_events;
 mod scenarios;
 mod single_faults;
+mod stored;
 mod workflows;
 mod world;

@@ -27,16 +27,17 @@ use crate::fault::{Fault, LATE, LONG_OUTAGE, OUTAGE};
 use crate::fault_plan::{Delivery, FaultPlan};
 use crate::libc_shim;
 
-/// Requests of one run, ten times what the longest needs. More are a busy loop,
-/// in which virtual time would stand still.
+/// The most requests of one run: ten times what the longest run needs. A run with
+/// more is in a busy loop, in which virtual time would stand still.
 const REQUESTS_MAX: u64 = 60_000;
 
-/// The deadline that the server sees. It answers at once, so it is never reached.
+/// The time from a request to the deadline that the server sees. It answers at once,
+/// so the deadline is never reached.
 const SERVED_WITHIN: Duration = Duration::from_secs(3600);
 
-/// The first bytes of a batch that are searched: they hold the kind and id of its first
-/// operation.
-const BEGINNING: usize = 64;
+/// The bytes at the beginning of a batch that are searched: they hold the kind and id
+/// of its first operation.
+const SEARCHED_BYTES: usize = 64;
 
 /// The role of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,8 +86,8 @@ struct Exchange {
     fault: Option<Fault>,
     /// The server's status and when it was given, if the request was served.
     status: Option<(u16, Duration)>,
-    /// The place of the answer among all answers.
-    order: u64,
+    /// The number of the answer, in the order in which the server gave all answers.
+    answer_number: u64,
 }
 
 /// A request that the server has answered, whether or not the answer arrived.
@@ -110,14 +111,16 @@ pub(crate) struct Network {
 #[derive(Debug)]
 struct State {
     plan: FaultPlan,
+    /// Requests with a number since the plan was set.
     numbered: u64,
     under_way: usize,
+    /// Whether a request began or ended since `take_activity` was called.
     is_active: bool,
     kills: u32,
     faults: u64,
     /// The end of an outage, in which every request gets 503.
     outage_until: Duration,
-    /// A process that is cut off, and until when.
+    /// A process that is cut off, and when that ends.
     cut_off: Option<(String, Duration)>,
     answers: u64,
     log: Vec<Exchange>,
@@ -153,8 +156,8 @@ impl Network {
         state.plan = plan;
     }
 
-    /// Numbered requests since the plan was set.
-    pub(crate) fn numbered(&self) -> u64 {
+    /// The number of requests since the plan was set, without those of observers.
+    pub(crate) fn numbered_requests(&self) -> u64 {
         self.state().numbered
     }
 
@@ -183,7 +186,7 @@ impl Network {
         self.state().kills += 1;
     }
 
-    /// The sender of each numbered request since the plan was set.
+    /// The role of the sender of each numbered request since the plan was set.
     pub(crate) fn request_roles(&self) -> Vec<Role> {
         let state = self.state();
         let first =
@@ -202,7 +205,7 @@ impl Network {
     pub(crate) fn served_in_order(&self) -> Vec<ServedRequest> {
         let state = self.state();
         let mut answered: Vec<&Exchange> = state.log.iter().filter(|one| one.status.is_some()).collect();
-        answered.sort_by_key(|exchange| exchange.order);
+        answered.sort_by_key(|exchange| exchange.answer_number);
         let served = answered.into_iter().filter_map(|exchange| {
             let (status, at) = exchange.status?;
             Some(ServedRequest {
@@ -223,7 +226,7 @@ impl Network {
     pub(crate) fn batches_of(&self, id: &str) -> Vec<u64> {
         let state = self.state();
         let is_of = |exchange: &&Exchange| {
-            let body = String::from_utf8_lossy(&exchange.body[..exchange.body.len().min(BEGINNING)]);
+            let body = String::from_utf8_lossy(&exchange.body[..exchange.body.len().min(SEARCHED_BYTES)]);
             body.starts_with('[') && body.contains(&format!("\"id\":\"{id}"))
         };
         state.log.iter().filter(is_of).filter_map(|exchange| exchange.number).collect()
@@ -245,7 +248,8 @@ impl Network {
         self.state().log.len() as u64 >= REQUESTS_MAX
     }
 
-    /// The log around the request of that number, or its end: a line per request.
+    /// The log as text, with a line per request: around the request of that number, or
+    /// the end of the log.
     pub(crate) fn log_around(&self, around: Option<u64>, lines: usize) -> String {
         let state = self.state();
         let center = match around {
@@ -274,12 +278,12 @@ impl Network {
 
     fn begin(&self, process: &ProcessRun, request: &Request) -> (usize, Delivery) {
         let mut state = self.state();
-        let is_counted = process.role != Role::Observer;
-        let number = is_counted.then_some(state.numbered);
-        state.numbered += u64::from(is_counted);
+        let is_numbered = process.role != Role::Observer;
+        let number = is_numbered.then_some(state.numbered);
+        state.numbered += u64::from(is_numbered);
         let at = libc_shim::elapsed();
         let mut delivery = state.plan.next(process, number);
-        if is_counted && at < state.outage_until {
+        if is_numbered && at < state.outage_until {
             delivery.fault = Some(Fault::Unavailable);
         }
         match delivery.fault {
@@ -315,17 +319,17 @@ impl Network {
             body: request.body.clone(),
             fault: delivery.fault,
             status: None,
-            order: 0,
+            answer_number: 0,
         });
         (state.log.len() - 1, delivery)
     }
 
-    fn served(&self, place: usize, outcome: &Result<Response, Failure>) {
+    fn served(&self, index: usize, outcome: &Result<Response, Failure>) {
         let status = outcome.as_ref().map_or(0, |response| response.status().as_u16());
         let mut state = self.state();
         let at = libc_shim::elapsed();
         state.answers += 1;
-        (state.log[place].status, state.log[place].order) = (Some((status, at)), state.answers);
+        (state.log[index].status, state.log[index].answer_number) = (Some((status, at)), state.answers);
         state.hash_bytes(&status.to_le_bytes());
         state.hash_bytes(&at.as_nanos().to_le_bytes());
     }
@@ -376,20 +380,20 @@ impl Transport for SimulatedTransport {
         if self.process.is_killed() || self.network.has_too_many_requests() {
             return pending().await;
         }
-        let (place, delivery) = self.network.begin(&self.process, &request);
+        let (index, delivery) = self.network.begin(&self.process, &request);
         let deadline = Instant::from_std(request.deadline);
         // The server does not know the deadline of its client.
         request.deadline = (Instant::now() + SERVED_WITHIN).into_std();
         let (answer, answered) = oneshot::channel();
-        let way = self.clone();
+        let transport = self.clone();
         self.server.spawn(async move {
             tokio::time::sleep(delivery.request_delay).await;
-            let outcome = way.cross(request, place, delivery.fault).await;
+            let outcome = transport.deliver(request, index, delivery.fault).await;
             tokio::time::sleep(delivery.response_delay).await;
             if delivery.fault == Some(Fault::LostAnswerLate) {
                 tokio::time::sleep(LATE).await;
             }
-            way.network.end((delivery.fault == Some(Fault::Kill)).then_some(&*way.process));
+            transport.network.end((delivery.fault == Some(Fault::Kill)).then_some(&*transport.process));
             // The receiver is gone when its process was killed.
             let _ = answer.send(outcome);
         });
@@ -406,25 +410,32 @@ impl Transport for SimulatedTransport {
 }
 
 impl SimulatedTransport {
-    async fn cross(&self, request: Request, place: usize, fault: Option<Fault>) -> Result<Response, Failure> {
+    /// Hands a request to the server, unless its fault prevents that. Returns what the
+    /// sender gets.
+    async fn deliver(
+        &self,
+        request: Request,
+        index: usize,
+        fault: Option<Fault>,
+    ) -> Result<Response, Failure> {
         let outcome = match fault {
             Some(fault) if !fault.is_served() => fault.outcome(),
             Some(fault) if !matches!(fault, Fault::CutOff(_)) => {
-                self.network.served(place, &self.inner.send(request).await);
+                self.network.served(index, &self.inner.send(request).await);
                 fault.outcome()
             }
             Some(_) | None => {
                 let outcome = self.inner.send(request).await;
-                self.network.served(place, &outcome);
+                self.network.served(index, &outcome);
                 outcome
             }
         };
-        outcome.map(dated)
+        outcome.map(with_date)
     }
 }
 
-/// Adds the server's date, as answers over a socket have.
-fn dated(mut response: Response) -> Response {
+/// Adds the server's date, which answers over a socket have.
+fn with_date(mut response: Response) -> Response {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let date = perihelion_wire::date::format(now.as_secs());
     response.headers_mut().insert(DATE, HeaderValue::from_str(&date).expect("a date is ASCII"));

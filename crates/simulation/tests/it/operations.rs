@@ -1,5 +1,5 @@
-//! Operations that the runtime calls never or only after an error: each request
-//! of each of them fails in each way. An operator's program calls them; a runtime
+//! Operations that the runtime never calls, or only after an error: each request of
+//! each operation fails in each way. An operator's program calls them; a runtime
 //! beside it has no faults. An operation may not fail unless the operator is
 //! killed. A killed operator is restarted and repeats the operation; then the
 //! result must be the same as of one call.
@@ -23,31 +23,32 @@ use crate::fault::Fault;
 use crate::fault_plan::FaultPlan;
 use crate::network::Role;
 use crate::process::{self, Settings, Slot, User, worker};
-use crate::scenarios::{by_name, ended};
+use crate::scenarios::{by_name, wait_until_ended};
+use crate::stored::CHUNK_EXECUTION;
 use crate::world::{self, Program};
 
-/// An operation that takes longer hangs. An abandoned deletion is undone after a
-/// minute, and the reconciler runs after that.
+/// The time limit of a run. An abandoned deletion is undone after a minute, and the
+/// reconciler runs after that.
 const TIME: Duration = Duration::from_secs(400);
 
 /// A killed operator is restarted after this time.
 const RESTART_AFTER: Duration = Duration::from_millis(300);
 
 /// The wait between two attempts of an operator that was killed before.
-const AGAIN: Duration = Duration::from_secs(3);
+const RETRY_PAUSE: Duration = Duration::from_secs(3);
 
-/// Attempts of an operator that was killed before: an abandoned deletion blocks
-/// its instances for over a minute.
-const AGAIN_MAX: usize = 60;
+/// The most attempts of an operator that was killed before: an abandoned deletion
+/// blocks its instances for over a minute.
+const ATTEMPTS_MAX: usize = 60;
 
-/// Failing runs shown in full.
+/// The most failing runs that are shown in full.
 const SHOWN_MAX: usize = 3;
 
 /// How long a lock lasts.
 const LOCK: Duration = Duration::from_secs(4);
 
 /// An instance that no runtime runs: its orchestration is not registered.
-const LONE: &str = "lone";
+const UNREGISTERED: &str = "lone";
 
 type CallFuture<'p> = Pin<Box<dyn Future<Output = Result<(), ProviderError>> + Send + 'p>>;
 type CheckFuture<'u> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'u>>;
@@ -58,17 +59,17 @@ struct Case {
     name: &'static str,
     /// The scenario that runs to its end before the operation. Without one, there
     /// is no runtime either.
-    before: Option<&'static str>,
+    scenario: Option<&'static str>,
     call: for<'p> fn(&'p CosmosDBProvider) -> CallFuture<'p>,
-    /// Checks the result; takes how many processes were killed.
+    /// Checks the result, given the number of kills.
     check: for<'u> fn(&'u User, u32) -> CheckFuture<'u>,
 }
 
 macro_rules! case {
-    ($name:literal, $before:expr, $call:path, $check:path) => {
+    ($name:literal, $scenario:expr, $call:path, $check:path) => {
         Case {
             name: $name,
-            before: $before,
+            scenario: $scenario,
             call: |provider| Box::pin($call(provider)),
             check: |user, kills| Box::pin($check(user, kills)),
         }
@@ -77,7 +78,7 @@ macro_rules! case {
 
 fn start() -> WorkItem {
     WorkItem::StartOrchestration {
-        instance: LONE.to_owned(),
+        instance: UNREGISTERED.to_owned(),
         orchestration: "Nobody".to_owned(),
         input: String::new(),
         version: Some("1.0.0".to_owned()),
@@ -89,7 +90,7 @@ fn start() -> WorkItem {
 }
 
 fn event(id: u64) -> Event {
-    Event::with_event_id(id, LONE, 1, None, EventKind::TimerCreated { fire_at_ms: id })
+    Event::with_event_id(id, UNREGISTERED, 1, None, EventKind::TimerCreated { fire_at_ms: id })
 }
 
 async fn enqueue(provider: &CosmosDBProvider) -> Result<(), ProviderError> {
@@ -99,7 +100,7 @@ async fn enqueue(provider: &CosmosDBProvider) -> Result<(), ProviderError> {
 /// Enqueues unless a message is there: a restarted operator does not know
 /// whether it has enqueued.
 async fn enqueue_if_missing(provider: &CosmosDBProvider) -> Result<(), ProviderError> {
-    if manage(provider)?.get_queue_depths().await?.orchestrator_queue == 0 {
+    if admin(provider)?.get_queue_depths().await?.orchestrator_queue == 0 {
         provider.enqueue_for_orchestrator(start(), None).await?;
     }
     Ok(())
@@ -107,7 +108,7 @@ async fn enqueue_if_missing(provider: &CosmosDBProvider) -> Result<(), ProviderE
 
 /// A restarted operator has enqueued a second message.
 async fn one_message(user: &User, kills: u32) -> Result<(), String> {
-    let depths = admin(&*user.auditor().await)?.get_queue_depths().await.map_err(text)?;
+    let depths = admin(&*user.auditor().await).map_err(text)?.get_queue_depths().await.map_err(text)?;
     expect(depths.orchestrator_queue, |depth| *depth == 1 || (*depth == 2 && kills > 0))
 }
 
@@ -118,7 +119,7 @@ async fn abandon_turn(provider: &CosmosDBProvider) -> Result<(), ProviderError> 
 }
 
 /// The turn can be fetched again, with its message, and the attempt counts.
-async fn a_turn_is_there(user: &User, kills: u32) -> Result<(), String> {
+async fn one_turn_is_queued(user: &User, kills: u32) -> Result<(), String> {
     tokio::time::sleep(LOCK).await;
     let (messages, _, attempts) = fetch(&*user.auditor().await).await.map_err(text)?;
     expect(messages, |messages| *messages == 1 || (*messages == 2 && kills > 0))?;
@@ -139,7 +140,7 @@ async fn renew_turn(provider: &CosmosDBProvider) -> Result<(), ProviderError> {
         carry_forward_events: None,
         initial_custom_status: None,
     };
-    let history = vec![Event::with_event_id(1, LONE, 1, None, begun)];
+    let history = vec![Event::with_event_id(1, UNREGISTERED, 1, None, begun)];
     let metadata = ExecutionMetadata {
         orchestration_name: Some("Nobody".to_owned()),
         orchestration_version: Some("1.0.0".to_owned()),
@@ -148,17 +149,17 @@ async fn renew_turn(provider: &CosmosDBProvider) -> Result<(), ProviderError> {
     provider.ack_orchestration_item(&token, 1, history, Vec::new(), Vec::new(), metadata, Vec::new()).await
 }
 
-async fn one_turn(user: &User, kills: u32) -> Result<(), String> {
+async fn one_turn_is_committed(user: &User, kills: u32) -> Result<(), String> {
     let provider = user.auditor().await;
-    let history = provider.read(LONE).await.map_err(text)?;
+    let history = provider.read(UNREGISTERED).await.map_err(text)?;
     expect(history.len(), |events| *events == 1)?;
-    let depths = admin(&provider)?.get_queue_depths().await.map_err(text)?;
+    let depths = admin(&provider).map_err(text)?.get_queue_depths().await.map_err(text)?;
     expect(depths.orchestrator_queue, |depth| *depth == 0 || (*depth == 1 && kills > 0))
 }
 
 async fn work(provider: &CosmosDBProvider) -> Result<(), ProviderError> {
     let item = WorkItem::ActivityExecute {
-        instance: LONE.to_owned(),
+        instance: UNREGISTERED.to_owned(),
         execution_id: 1,
         id: 2,
         name: "Nothing".to_owned(),
@@ -173,7 +174,7 @@ async fn work(provider: &CosmosDBProvider) -> Result<(), ProviderError> {
     provider.renew_work_item_lock(&token, LOCK).await?;
     provider.renew_session_lock(&["operator"], LOCK, LOCK).await?;
     let completion = WorkItem::ActivityCompleted {
-        instance: LONE.to_owned(),
+        instance: UNREGISTERED.to_owned(),
         execution_id: 1,
         id: 2,
         result: "done".to_owned(),
@@ -183,50 +184,49 @@ async fn work(provider: &CosmosDBProvider) -> Result<(), ProviderError> {
 
 /// A restarted operator has enqueued a second activity.
 async fn one_completion(user: &User, kills: u32) -> Result<(), String> {
-    let depths = admin(&*user.auditor().await)?.get_queue_depths().await.map_err(text)?;
+    let depths = admin(&*user.auditor().await).map_err(text)?.get_queue_depths().await.map_err(text)?;
     expect(depths.orchestrator_queue, |depth| *depth == 1 || (*depth == 2 && kills > 0))?;
     expect(depths.worker_queue, |depth| *depth == 0 || (*depth == 1 && kills > 0))
 }
 
 /// Appends the events that are missing.
 async fn append(provider: &CosmosDBProvider) -> Result<(), ProviderError> {
-    let events = provider.read_with_execution(LONE, 1).await?.len();
+    let events = provider.read_with_execution(UNREGISTERED, 1).await?.len();
     if events < 2 {
-        provider.append_with_execution(LONE, 1, vec![event(1), event(2)]).await?;
+        provider.append_with_execution(UNREGISTERED, 1, vec![event(1), event(2)]).await?;
     }
     if events < 4 {
-        provider.append_with_execution(LONE, 1, vec![event(3), event(4)]).await?;
+        provider.append_with_execution(UNREGISTERED, 1, vec![event(3), event(4)]).await?;
     }
     Ok(())
 }
 
 async fn four_events(user: &User, _: u32) -> Result<(), String> {
-    let history = user.auditor().await.read_with_execution(LONE, 1).await.map_err(text)?;
+    let history = user.auditor().await.read_with_execution(UNREGISTERED, 1).await.map_err(text)?;
     let ids: Vec<u64> = history.iter().map(Event::event_id).collect();
     expect(ids, |ids| *ids == [1, 2, 3, 4])
 }
 
 async fn delete_tree(provider: &CosmosDBProvider) -> Result<(), ProviderError> {
-    let admin = manage(provider)?;
+    let admin = admin(provider)?;
     let tree = admin.get_instance_tree("parent").await?;
     admin.delete_instances_atomic(&tree.all_ids, false).await.map(drop)
 }
 
 async fn delete_running(provider: &CosmosDBProvider) -> Result<(), ProviderError> {
-    let admin = manage(provider)?;
+    let admin = admin(provider)?;
     let tree = admin.get_instance_tree("parked").await?;
     admin.delete_instances_atomic(&tree.all_ids, true).await.map(drop)
 }
 
 async fn delete_bulk(provider: &CosmosDBProvider) -> Result<(), ProviderError> {
-    manage(provider)?.delete_instance_bulk(InstanceFilter::default()).await.map(drop)
+    admin(provider)?.delete_instance_bulk(InstanceFilter::default()).await.map(drop)
 }
 
 /// There is no instance, and no document but tombstones.
-async fn nothing_is_left(user: &User, _: u32) -> Result<(), String> {
-    let left = wait_until_settled(user).await;
-    expect(left, Vec::is_empty)?;
-    let instances = admin(&*user.auditor().await)?.list_instances().await.map_err(text)?;
+async fn only_tombstones_remain(user: &User, _: u32) -> Result<(), String> {
+    expect(wait_until_settled(user).await, Vec::is_empty)?;
+    let instances = admin(&*user.auditor().await).map_err(text)?.list_instances().await.map_err(text)?;
     expect(instances, Vec::is_empty)?;
     let query = perihelion_client::Query::new("SELECT * FROM c WHERE c.type = 'history'");
     let rows = user.container().query::<serde_json::Value>(query).collect().await;
@@ -235,23 +235,25 @@ async fn nothing_is_left(user: &User, _: u32) -> Result<(), String> {
 
 async fn prune(provider: &CosmosDBProvider) -> Result<(), ProviderError> {
     let options = PruneOptions { keep_last: Some(1), completed_before: None };
-    manage(provider)?.prune_executions("eternal", options).await.map(drop)
+    admin(provider)?.prune_executions("eternal", options).await.map(drop)
 }
 
 async fn one_execution(user: &User, _: u32) -> Result<(), String> {
     let provider = user.auditor().await;
-    let executions = admin(&provider)?.list_executions("eternal").await.map_err(text)?;
+    let executions = admin(&provider).map_err(text)?.list_executions("eternal").await.map_err(text)?;
     expect(executions, |executions| *executions == [3])?;
     let history = provider.read("eternal").await.map_err(text)?;
     expect(history.len(), |events| *events > 4)?;
     expect(wait_until_settled(user).await, Vec::is_empty)?;
-    let query = perihelion_client::Query::new("SELECT c.id FROM c WHERE c.hx < 3 OR c.type = 'execution'");
+    let query = perihelion_client::Query::new(format!(
+        "SELECT c.id FROM c WHERE c.{CHUNK_EXECUTION} < 3 OR c.type = 'execution'"
+    ));
     let rows = user.container().query::<serde_json::Value>(query).collect().await;
     expect(rows.map_err(|error| error.to_string())?, Vec::is_empty)
 }
 
-/// Fetches the turn of the one instance: how many messages it has, its token, and
-/// its attempts.
+/// Fetches the only turn. Returns the number of its messages, its token, and the
+/// number of attempts.
 async fn fetch(provider: &CosmosDBProvider) -> Result<(usize, String, u32), ProviderError> {
     let fetched = provider.fetch_orchestration_item(LOCK, LOCK * 2, None).await?;
     let (item, token, attempts) =
@@ -268,12 +270,8 @@ async fn fetch_work(provider: &CosmosDBProvider) -> Result<String, ProviderError
     Ok(token)
 }
 
-fn manage(provider: &CosmosDBProvider) -> Result<&dyn ProviderAdmin, ProviderError> {
+fn admin(provider: &CosmosDBProvider) -> Result<&dyn ProviderAdmin, ProviderError> {
     provider.as_management_capability().ok_or_else(|| ProviderError::permanent("manage", "not offered"))
-}
-
-fn admin(provider: &CosmosDBProvider) -> Result<&dyn ProviderAdmin, String> {
-    manage(provider).map_err(text)
 }
 
 fn text(error: ProviderError) -> String {
@@ -281,7 +279,7 @@ fn text(error: ProviderError) -> String {
 }
 
 fn expect<T: std::fmt::Debug>(value: T, is_right: impl FnOnce(&T) -> bool) -> Result<(), String> {
-    if is_right(&value) { Ok(()) } else { Err(format!("it should not be {value:?}")) }
+    if is_right(&value) { Ok(()) } else { Err(format!("unexpected: {value:?}")) }
 }
 
 struct Outcome {
@@ -293,7 +291,7 @@ struct Outcome {
 fn run(case: Case, fault_at: Option<(u64, Fault)>) -> Outcome {
     world::simulate(1, 1, |world| {
         let activity_log = ActivityLog::default();
-        if case.before.is_some() {
+        if case.scenario.is_some() {
             world.add_host(
                 Role::Observer,
                 0,
@@ -301,19 +299,19 @@ fn run(case: Case, fault_at: Option<(u64, Fault)>) -> Outcome {
                 worker(Settings::default(), activity_log.clone(), &Slot::empty()),
             );
         }
-        let (counted, result) = (Slot::empty(), Slot::empty());
-        world.add_host(Role::Worker, 0, RESTART_AFTER, operator(case, fault_at, &counted, &result));
+        let (request_count, result) = (Slot::empty(), Slot::empty());
+        world.add_host(Role::Worker, 0, RESTART_AFTER, operator(case, fault_at, &request_count, &result));
         world.run(TIME, |_| result.is_full());
         let problem = match result.take() {
             Some(Ok(())) => None,
             Some(Err(problem)) => Some(problem),
-            None => Some("it hangs".to_owned()),
+            None => Some("the operation hangs".to_owned()),
         };
         let log = match problem {
             Some(_) => world.network().log_around(fault_at.map(|(index, _)| index), 12),
             None => String::new(),
         };
-        Outcome { requests: counted.take().unwrap_or_default(), problem, log }
+        Outcome { requests: request_count.take().unwrap_or_default(), problem, log }
     })
 }
 
@@ -321,21 +319,22 @@ fn run(case: Case, fault_at: Option<(u64, Fault)>) -> Outcome {
 fn operator(
     case: Case,
     fault_at: Option<(u64, Fault)>,
-    counted: &Slot<u64>,
+    request_count: &Slot<u64>,
     result: &Slot<Result<(), String>>,
 ) -> Program {
-    let (counted, result) = (counted.clone(), result.clone());
+    let (request_count, result) = (request_count.clone(), result.clone());
     let is_prepared = Arc::new(AtomicBool::new(false));
     Arc::new(move |connection| {
-        let (counted, result, is_prepared) = (counted.clone(), result.clone(), Arc::clone(&is_prepared));
+        let (request_count, result, is_prepared) =
+            (request_count.clone(), result.clone(), Arc::clone(&is_prepared));
         Box::pin(async move {
             let network = Arc::clone(&connection.transport.network);
             let user = User::open(connection).await;
             if !is_prepared.swap(true, Ordering::SeqCst) {
-                if let Some(scenario) = case.before {
-                    let calm = User::open(user.connection.as_observer()).await;
-                    match (by_name(scenario).run)(&calm, scenario.to_owned()).await {
-                        Ok(endings) => ended(&calm, &endings).await,
+                if let Some(scenario) = case.scenario {
+                    let observer = User::open(user.connection.as_observer()).await;
+                    match (by_name(scenario).run)(&observer, scenario.to_owned()).await {
+                        Ok(endings) => wait_until_ended(&observer, &endings).await,
                         Err(problem) => return result.put(Err(problem)),
                     }
                 }
@@ -345,7 +344,7 @@ fn operator(
                 });
             }
             let called = call(case, &user, network.kills()).await;
-            counted.put(network.numbered());
+            request_count.put(network.numbered_requests());
             network.plan(FaultPlan::None);
             let checked = match called {
                 Ok(()) => (case.check)(&user, network.kills()).await,
@@ -359,19 +358,19 @@ fn operator(
 /// Calls the operation once, or until it succeeds for a restarted operator.
 async fn call(case: Case, user: &User, kills: u32) -> Result<(), String> {
     let mut last = String::new();
-    for _ in 0..if kills == 0 { 1 } else { AGAIN_MAX } {
+    for _ in 0..if kills == 0 { 1 } else { ATTEMPTS_MAX } {
         match (case.call)(&user.provider).await {
             Ok(()) => return Ok(()),
             // An operation that was finished before the kill cannot be repeated.
-            Err(error) if kills > 0 && is_done_before(&error) => return Ok(()),
+            Err(error) if kills > 0 && means_already_done(&error) => return Ok(()),
             Err(error) => last = format!("{}: {error}", case.name),
         }
-        tokio::time::sleep(AGAIN).await;
+        tokio::time::sleep(RETRY_PAUSE).await;
     }
     Err(last)
 }
 
-fn is_done_before(error: &ProviderError) -> bool {
+fn means_already_done(error: &ProviderError) -> bool {
     let text = error.to_string();
     text.contains("not found") || text.contains("Duplicate event id")
 }
@@ -389,26 +388,26 @@ macro_rules! every_request {
 every_request! {
     every_request_of_enqueueing_may_fail: case!("enqueue", None, enqueue, one_message),
     every_request_of_abandoning_a_turn_may_fail:
-        case!("abandon a turn", None, abandon_turn, a_turn_is_there),
-    every_request_of_a_renewed_turn_may_fail: case!("renew a turn", None, renew_turn, one_turn),
+        case!("abandon a turn", None, abandon_turn, one_turn_is_queued),
+    every_request_of_a_renewed_turn_may_fail: case!("renew a turn", None, renew_turn, one_turn_is_committed),
     every_request_of_an_activity_by_hand_may_fail: case!("activity", None, work, one_completion),
     every_request_of_appending_may_fail: case!("append", None, append, four_events),
     every_request_of_deleting_a_tree_may_fail:
-        case!("delete a tree", Some("parent"), delete_tree, nothing_is_left),
+        case!("delete a tree", Some("parent"), delete_tree, only_tombstones_remain),
     every_request_of_deleting_a_running_tree_may_fail:
-        case!("delete a running tree", Some("parked"), delete_running, nothing_is_left),
+        case!("delete a running tree", Some("parked"), delete_running, only_tombstones_remain),
     every_request_of_deleting_in_bulk_may_fail:
-        case!("delete in bulk", Some("detach"), delete_bulk, nothing_is_left),
+        case!("delete in bulk", Some("detach"), delete_bulk, only_tombstones_remain),
     every_request_of_pruning_may_fail: case!("prune", Some("eternal"), prune, one_execution),
 }
 
 fn check(case: Case) {
-    let (began, mut failed) = (Instant::now(), Vec::new());
-    let calm = run(case, None);
-    assert_eq!(calm.problem, None, "{} without faults\n{}", case.name, calm.log);
-    assert!(calm.requests > 0, "{} sends nothing", case.name);
-    for index in 0..calm.requests {
-        let faults = if case.before.is_some() { Fault::few_at(index) } else { Fault::many_at(index) };
+    let (begun, mut failed) = (Instant::now(), Vec::new());
+    let without_faults = run(case, None);
+    assert_eq!(without_faults.problem, None, "{} without faults\n{}", case.name, without_faults.log);
+    assert!(without_faults.requests > 0, "{} sends nothing", case.name);
+    for index in 0..without_faults.requests {
+        let faults = if case.scenario.is_some() { Fault::few_at(index) } else { Fault::many_at(index) };
         for fault in faults.into_iter().filter(|fault| fault.applies_to(Role::Worker)) {
             let Outcome { problem, log, .. } = run(case, Some((index, fault)));
             let Some(problem) = problem else { continue };
@@ -418,7 +417,7 @@ fn check(case: Case) {
             failed.push(format!("{index} {fault:?}: {problem}"));
         }
     }
-    println!("{}: {} requests, {:?}", case.name, calm.requests, began.elapsed());
+    println!("{}: {} requests, {:?}", case.name, without_faults.requests, begun.elapsed());
     assert!(failed.is_empty(), "{}: {} runs fail:\n{}", case.name, failed.len(), failed.join("\n"));
 }
 
@@ -440,9 +439,9 @@ fn every_request_of_opening_may_fail() {
 fn open(fault_at: Option<(u64, Fault)>) -> Result<u64, String> {
     world::simulate(1, 1, |world| {
         let result: Slot<Result<(), String>> = Slot::empty();
-        let put = result.clone();
+        let opened = result.clone();
         let program: Program = Arc::new(move |connection| {
-            let result = put.clone();
+            let result = opened.clone();
             Box::pin(async move {
                 let client =
                     perihelion_client::Client::over(&connection.endpoint, connection.transport.clone()).await;
@@ -456,7 +455,7 @@ fn open(fault_at: Option<(u64, Fault)>) -> Result<u64, String> {
         });
         world.add_host(Role::User, 0, RESTART_AFTER, program);
         world.run(TIME, |_| result.is_full());
-        let opened = result.take().unwrap_or_else(|| Err("it hangs".to_owned()));
-        opened.map(|()| world.network().numbered())
+        let opened = result.take().unwrap_or_else(|| Err("the operation hangs".to_owned()));
+        opened.map(|()| world.network().numbered_requests())
     })
 }

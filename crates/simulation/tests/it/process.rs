@@ -12,6 +12,7 @@ use duroxide_cdb::{CommitTier, CosmosDBProvider};
 use serde_json::Value;
 
 use crate::activity_log::ActivityLog;
+use crate::stored::STATE_ID;
 use crate::workflows;
 use crate::world::{Connection, Program};
 
@@ -23,10 +24,10 @@ pub(crate) const CONTAINER: &str = "workflows";
 const LOCK: Duration = Duration::from_secs(4);
 
 /// How long a cancelled activity may go on.
-const GRACE: Duration = Duration::from_secs(1);
+const CANCELLATION_GRACE: Duration = Duration::from_secs(1);
 
 /// After this time a session without work is idle; also how often idle sessions
-/// are swept.
+/// are removed.
 const SESSION_IDLE: Duration = Duration::from_secs(5);
 
 /// The wait between two attempts of a process to open the provider.
@@ -49,7 +50,7 @@ impl Default for Settings {
     }
 }
 
-/// Opens a provider over that connection.
+/// Opens a provider over a connection.
 pub(crate) async fn provider(
     connection: &Connection,
     tier: CommitTier,
@@ -68,8 +69,11 @@ pub(crate) async fn provider_over(
     Ok(Arc::new(builder.open().await.map_err(|error| error.to_string())?))
 }
 
-/// Opens a provider, and tries until it succeeds.
-pub(crate) async fn provider_at_last(connection: &Connection, tier: CommitTier) -> Arc<CosmosDBProvider> {
+/// Opens a provider, and tries again until it succeeds.
+pub(crate) async fn provider_with_retries(
+    connection: &Connection,
+    tier: CommitTier,
+) -> Arc<CosmosDBProvider> {
     loop {
         match provider(connection, tier).await {
             Ok(provider) => return provider,
@@ -78,18 +82,18 @@ pub(crate) async fn provider_at_last(connection: &Connection, tier: CommitTier) 
     }
 }
 
-/// A process that runs workflows. Its provider is put into the slot.
+/// A process that runs workflows. It puts its provider into the slot `opened`.
 pub(crate) fn worker(
     settings: Settings,
     activity_log: ActivityLog,
-    left: &Slot<Arc<CosmosDBProvider>>,
+    opened: &Slot<Arc<CosmosDBProvider>>,
 ) -> Program {
-    let left = left.clone();
+    let opened = opened.clone();
     Arc::new(move |connection| {
-        let (settings, activity_log, left) = (settings.clone(), activity_log.clone(), left.clone());
+        let (settings, activity_log, opened) = (settings.clone(), activity_log.clone(), opened.clone());
         Box::pin(async move {
-            let provider = provider_at_last(&connection, settings.tier).await;
-            left.put(Arc::clone(&provider));
+            let provider = provider_with_retries(&connection, settings.tier).await;
+            opened.put(Arc::clone(&provider));
             let options = RuntimeOptions {
                 orchestration_concurrency: settings.dispatchers,
                 worker_concurrency: settings.workers,
@@ -98,7 +102,7 @@ pub(crate) fn worker(
                 session_lock_timeout: LOCK,
                 session_idle_timeout: SESSION_IDLE,
                 session_cleanup_interval: SESSION_IDLE,
-                activity_cancellation_grace_period: GRACE,
+                activity_cancellation_grace_period: CANCELLATION_GRACE,
                 max_attempts: settings.attempts_max,
                 observability: ObservabilityConfig { log_level: "off".to_owned(), ..Default::default() },
                 worker_tag_filter: TagFilter::default_and([workflows::TAG]),
@@ -114,16 +118,16 @@ pub(crate) fn worker(
 /// A program that uses workflows.
 pub(crate) struct User {
     pub(crate) connection: Connection,
-    /// The user's own calls; their requests can fail.
+    /// A client for the user's own calls; its requests can fail.
     pub(crate) client: Client,
     pub(crate) provider: Arc<CosmosDBProvider>,
-    /// For waiting and checking; its requests never fail.
+    /// A client for waiting and checking; its requests never fail.
     pub(crate) observer: perihelion_client::Client,
 }
 
 impl User {
     pub(crate) async fn open(connection: Connection) -> User {
-        let provider = provider_at_last(&connection, CommitTier::default()).await;
+        let provider = provider_with_retries(&connection, CommitTier::default()).await;
         let observing = connection.as_observer();
         let observer = perihelion_client::Client::over(&observing.endpoint, observing.transport).await;
         let client = Client::new(Arc::clone(&provider) as Arc<dyn Provider>);
@@ -138,7 +142,7 @@ impl User {
     /// An instance's state document, or null before there is one. Reading it takes
     /// fewer requests than the provider's own calls.
     pub(crate) async fn state(&self, instance: &str) -> Value {
-        let found = self.container().find::<Value>(instance, "i").await;
+        let found = self.container().find::<Value>(instance, STATE_ID).await;
         found.ok().flatten().map(perihelion_client::Item::into_value).unwrap_or_default()
     }
 
@@ -148,7 +152,7 @@ impl User {
     }
 }
 
-/// A value that a host hands to the test.
+/// A place for a value that a host hands to the test.
 #[derive(Debug)]
 pub(crate) struct Slot<T>(Arc<Mutex<Option<T>>>);
 

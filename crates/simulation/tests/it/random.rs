@@ -7,7 +7,8 @@
 //! locks expire, and only completions are counted.
 //!
 //! `SIMULATION_SEEDS=17..18 cargo test -p perihelion-simulation --test it random_faults`
-//! repeats a seed; `SIMULATION_LOG=duroxide_cdb=debug` prints what the provider logs.
+//! repeats a seed; `SIMULATION_LOG=duroxide_cdb=debug` prints what the provider logs, and
+//! `SIMULATION_STORY=1` prints all requests of a failing run.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,24 +23,25 @@ use crate::fault_plan::{FaultPlan, RandomFaults};
 use crate::fences;
 use crate::network::Role;
 use crate::process::{Settings, Slot, User, worker};
-use crate::scenarios::{Endings, FAN_OUT, SMALL, STAGED, Scenario, ended};
+use crate::scenarios::{Endings, FAN_OUT, SMALL, STAGED, Scenario, wait_until_ended};
 use crate::world::{self, Program, World};
 
 /// Seeds of CI, in two tests for two cores.
 const FIRST_HALF: Range<u64> = 0..250;
 const SECOND_HALF: Range<u64> = 250..500;
 
-/// Without faults everything ends within this: locks expire, the reconciler runs
-/// twice, and the queues are emptied.
-const CALM: Duration = Duration::from_secs(300);
+/// The time of the second phase, in which everything must end: locks expire, the
+/// reconciler runs twice, and the queues are emptied.
+const CALM_TIME: Duration = Duration::from_secs(300);
 
-/// Failing seeds shown in full.
+/// The most failing seeds that are shown in full.
 const SHOWN_MAX: usize = 3;
 
-/// Kills of one run: fewer than the attempts before a message is poison.
+/// The most kills of one run: fewer than the attempts before a message is poison.
 const KILLS_MAX: u32 = 20;
 
-/// Attempts in a rough run, in which locks also expire during outages.
+/// Attempts before a message is poison in a rough run, in which locks also expire
+/// during outages.
 const ATTEMPTS_ROUGH: u32 = 1000;
 
 /// The settings of a run, drawn from its seed.
@@ -157,10 +159,11 @@ fn simulate(world: &mut World, draw: RandomRun) -> Outcome {
         result.is_full()
     });
     world.network().plan(FaultPlan::None);
-    world.run(CALM, |_| result.is_full());
+    world.run(CALM_TIME, |_| result.is_full());
     let network = world.network();
-    let mut problems =
-        result.take().unwrap_or_else(|| vec![format!("it hangs; activities ran: {:?}", activity_log.runs())]);
+    let mut problems = result
+        .take()
+        .unwrap_or_else(|| vec![format!("the run hangs; activities ran: {:?}", activity_log.runs())]);
     problems.extend(fences::check(&network.served_in_order()));
     if !problems.is_empty() && std::env::var_os("SIMULATION_STORY").is_some() {
         eprintln!("{}", network.log_around(Some(0), usize::MAX / 8));
@@ -187,33 +190,33 @@ fn user(
         let (scenarios, activity_log, result) = (scenarios.clone(), activity_log.clone(), result.clone());
         Box::pin(async move {
             let user = Arc::new(User::open(connection).await);
-            let mut running = tokio::task::JoinSet::new();
-            for (place, (scenario, after)) in scenarios.into_iter().enumerate() {
+            let mut tasks = tokio::task::JoinSet::new();
+            for (number, (scenario, after)) in scenarios.into_iter().enumerate() {
                 let user = Arc::clone(&user);
-                running.spawn(async move {
+                tasks.spawn(async move {
                     tokio::time::sleep(after).await;
-                    (scenario.run)(&user, format!("{}{place}", scenario.name)).await
+                    (scenario.run)(&user, format!("{}{number}", scenario.name)).await
                 });
             }
             let (mut endings, mut problems) = (Endings::new(), Vec::new());
-            while let Some(finished) = running.join_next().await {
+            while let Some(finished) = tasks.join_next().await {
                 match finished {
                     Ok(Ok(more)) => endings.extend(more),
                     Ok(Err(problem)) => problems.push(problem),
                     Err(error) => problems.push(error.to_string()),
                 }
             }
-            ended(&user, &endings).await;
+            wait_until_ended(&user, &endings).await;
             let kills = user.connection.transport.network.kills();
-            problems.extend(audit(&user, &activity_log, &endings, strictness.allowing(kills)).await);
+            problems.extend(audit(&user, &activity_log, &endings, strictness.extra_runs_max(kills)).await);
             result.put(problems);
         })
     })
 }
 
-/// The seeds of CI, or those of `SIMULATION_SEEDS`.
-fn seeds(usual: Range<u64>) -> Range<u64> {
-    let Ok(text) = std::env::var("SIMULATION_SEEDS") else { return usual };
+/// The seeds of `SIMULATION_SEEDS`, or the given ones when it is not set.
+fn seeds(default: Range<u64>) -> Range<u64> {
+    let Ok(text) = std::env::var("SIMULATION_SEEDS") else { return default };
     let (first, end) = text.split_once("..").expect("SIMULATION_SEEDS is written as 0..100");
     first.parse().expect("a number")..end.parse().expect("a number")
 }
@@ -264,7 +267,7 @@ fn check(seeds: Range<u64>) {
 fn a_seed_repeats_a_run_exactly() {
     for seed in [3, 11, 42] {
         let (first, second) = (run(seed), run(seed));
-        assert!(first.requests > 100, "a run is more than {} requests", first.requests);
+        assert!(first.requests > 100, "a run of only {} requests", first.requests);
         assert_eq!(first, second, "seed {seed}");
         assert_ne!(first.hash, run(seed + 100).hash, "another seed is another run");
     }

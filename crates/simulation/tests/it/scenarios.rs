@@ -1,5 +1,5 @@
-//! Scenarios: what a user does with the workflows. Each is small, so that every
-//! one of its requests can fail in every way.
+//! Scenarios: what a user does with the workflows. Most scenarios are small, so that
+//! every request can fail in every way.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -19,7 +19,7 @@ pub(crate) enum Ending {
     Output(String),
     /// Cancelled by its user, or with its parent.
     Cancelled,
-    /// Failed as poison, because every attempt at a turn ended the process.
+    /// Failed as poison, because every attempt at a turn killed the process.
     Poison,
 }
 
@@ -32,7 +32,7 @@ type ScenarioFuture<'u> = Pin<Box<dyn Future<Output = Result<Endings, String>> +
 #[derive(Clone, Copy)]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
-    /// Runs it, with instances named after the text.
+    /// Runs the scenario; the names of its instances begin with the text.
     pub(crate) run: for<'u> fn(&'u User, String) -> ScenarioFuture<'u>,
 }
 
@@ -74,7 +74,7 @@ pub(crate) const WIDE_FAN: Scenario = scenario!("wide", wide);
 /// Two workflows whose turns run in several processes at the same time.
 pub(crate) const CROWDED: Scenario = scenario!("crowd", crowd);
 
-/// A workflow that ends every process that runs it.
+/// A workflow that kills every process that runs it.
 pub(crate) const DEADLY: Scenario = scenario!("deadly", deadly);
 
 /// A turn that is too large for one commit and must be staged.
@@ -87,7 +87,7 @@ pub(crate) fn by_name(name: &str) -> Scenario {
     all.into_iter().find(|scenario| scenario.name == name).expect("a scenario of that name")
 }
 
-fn done(instance: impl Into<String>, output: impl Into<String>) -> (String, Ending) {
+fn completes(instance: impl Into<String>, output: impl Into<String>) -> (String, Ending) {
     (instance.into(), Ending::Output(output.into()))
 }
 
@@ -96,15 +96,15 @@ async fn start(user: &User, instance: &str, orchestration: &str) -> Result<(), S
     started.map_err(|error| format!("start of {instance}: {error}"))
 }
 
-/// Waits until the instance says that it is ready for its user.
-async fn ready(user: &User, instance: &str) {
+/// Waits until the custom status of an instance says that it waits for its user.
+async fn wait_until_ready(user: &User, instance: &str) {
     while user.state(instance).await["customStatus"] != READY {
         tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
 /// Waits until all instances have ended.
-pub(crate) async fn ended(user: &User, endings: &Endings) {
+pub(crate) async fn wait_until_ended(user: &User, endings: &Endings) {
     for (instance, _) in endings {
         while !matches!(user.state(instance).await["status"].as_str(), Some("Completed" | "Failed")) {
             tokio::time::sleep(POLL_INTERVAL).await;
@@ -112,42 +112,47 @@ pub(crate) async fn ended(user: &User, endings: &Endings) {
     }
 }
 
-async fn simple(user: &User, name: &str, orchestration: &str, output: String) -> Result<Endings, String> {
+async fn start_and_expect(
+    user: &User,
+    name: &str,
+    orchestration: &str,
+    output: String,
+) -> Result<Endings, String> {
     start(user, name, orchestration).await?;
-    Ok(vec![done(name, output)])
+    Ok(vec![completes(name, output)])
 }
 
 async fn chain(user: &User, name: String) -> Result<Endings, String> {
-    simple(user, &name, "Chain", format!("{name}/1 {name}/2")).await
+    start_and_expect(user, &name, "Chain", format!("{name}/1 {name}/2")).await
 }
 
 async fn timer(user: &User, name: String) -> Result<Endings, String> {
-    simple(user, &name, "Timer", format!("{name}/1")).await
+    start_and_expect(user, &name, "Timer", format!("{name}/1")).await
 }
 
 async fn retry(user: &User, name: String) -> Result<Endings, String> {
-    simple(user, &name, "Retry", format!("{name}/1")).await
+    start_and_expect(user, &name, "Retry", format!("{name}/1")).await
 }
 
 async fn parent(user: &User, name: String) -> Result<Endings, String> {
     let (one, two) = (format!("{name}-a"), format!("{name}-b"));
-    let mut endings = simple(user, &name, "Parent", format!("{one}/1 {two}/1")).await?;
+    let mut endings = start_and_expect(user, &name, "Parent", format!("{one}/1 {two}/1")).await?;
     for child in [one, two] {
         let output = format!("{child}/1");
-        endings.push(done(child, output));
+        endings.push(completes(child, output));
     }
     Ok(endings)
 }
 
 async fn detach(user: &User, name: String) -> Result<Endings, String> {
-    let mut endings = simple(user, &name, "Detach", format!("{name} has detached")).await?;
-    endings.push(done(format!("{name}-d"), format!("{name}-d/1")));
+    let mut endings = start_and_expect(user, &name, "Detach", format!("{name} has detached")).await?;
+    endings.push(completes(format!("{name}-d"), format!("{name}-d/1")));
     Ok(endings)
 }
 
 async fn approval(user: &User, name: String) -> Result<Endings, String> {
-    let endings = simple(user, &name, "Approval", format!("{name} granted")).await?;
-    ready(user, &name).await;
+    let endings = start_and_expect(user, &name, "Approval", format!("{name} granted")).await?;
+    wait_until_ready(user, &name).await;
     let raised = user.client.raise_event(&name, "approval", "granted").await;
     raised.map_err(|error| format!("event: {error}"))?;
     Ok(endings)
@@ -162,44 +167,44 @@ async fn enqueue(user: &User, name: &str) -> Result<(), String> {
 }
 
 async fn inbox(user: &User, name: String) -> Result<Endings, String> {
-    let endings = simple(user, &name, "Inbox", "one two three".to_owned()).await?;
-    ready(user, &name).await;
+    let endings = start_and_expect(user, &name, "Inbox", "one two three".to_owned()).await?;
+    wait_until_ready(user, &name).await;
     enqueue(user, &name).await?;
     Ok(endings)
 }
 
 async fn eternal(user: &User, name: String) -> Result<Endings, String> {
-    let endings = simple(user, &name, "Eternal", format!("one,two,three, {name}/1")).await?;
-    ready(user, &name).await;
+    let endings = start_and_expect(user, &name, "Eternal", format!("one,two,three, {name}/1")).await?;
+    wait_until_ready(user, &name).await;
     enqueue(user, &name).await?;
     Ok(endings)
 }
 
 async fn race(user: &User, name: String) -> Result<Endings, String> {
-    simple(user, &name, "Race", format!("timer {name}/1")).await
+    start_and_expect(user, &name, "Race", format!("timer {name}/1")).await
 }
 
 async fn session(user: &User, name: String) -> Result<Endings, String> {
-    simple(user, &name, "Session", format!("{name}/1 {name}/2 {name}/3")).await
+    start_and_expect(user, &name, "Session", format!("{name}/1 {name}/2 {name}/3")).await
 }
 
 async fn slow(user: &User, name: String) -> Result<Endings, String> {
-    simple(user, &name, "Slow", format!("{name}/slow")).await
+    start_and_expect(user, &name, "Slow", format!("{name}/slow")).await
 }
 
 async fn fan(user: &User, name: String) -> Result<Endings, String> {
-    simple(user, &name, "Fan", format!("{FAN} of {name}")).await
+    start_and_expect(user, &name, "Fan", format!("{FAN} of {name}")).await
 }
 
 async fn wide(user: &User, name: String) -> Result<Endings, String> {
-    simple(user, &name, "Fan", format!("{WIDE} of {name}")).await
+    start_and_expect(user, &name, "Fan", format!("{WIDE} of {name}")).await
 }
 
 async fn crowd(user: &User, name: String) -> Result<Endings, String> {
     let (one, two) = (format!("{name}-1"), format!("{name}-2"));
     let output = format!("{} steps, one two three", CROWD.0 * CROWD.1);
-    let mut endings = simple(user, &one, "Crowd", output.clone()).await?;
-    endings.extend(simple(user, &two, "Crowd", output).await?);
+    let mut endings = start_and_expect(user, &one, "Crowd", output.clone()).await?;
+    endings.extend(start_and_expect(user, &two, "Crowd", output).await?);
     for message in ["one", "two", "three"] {
         tokio::time::sleep(POLL_INTERVAL).await;
         for instance in [&one, &two] {
@@ -218,13 +223,13 @@ async fn deadly(user: &User, name: String) -> Result<Endings, String> {
 async fn large(user: &User, name: String) -> Result<Endings, String> {
     let bytes = 700_000 + name.len() + "/0|".len();
     let outputs: Vec<String> = (0..LARGE).map(|step| format!("{name}/{step}:{bytes}")).collect();
-    simple(user, &name, "Large", outputs.join(" ")).await
+    start_and_expect(user, &name, "Large", outputs.join(" ")).await
 }
 
 /// A running parent is cancelled, and with it its child and the child's activity.
 async fn cancel(user: &User, name: String) -> Result<Endings, String> {
     start(user, &name, "Family").await?;
-    ready(user, &name).await;
+    wait_until_ready(user, &name).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let cancelled = user.client.cancel_instance(&name, "no longer needed").await;
     cancelled.map_err(|error| format!("cancel: {error}"))?;
@@ -235,7 +240,7 @@ async fn cancel(user: &User, name: String) -> Result<Endings, String> {
 /// The workflow is started and keeps running.
 async fn parked(user: &User, name: String) -> Result<Endings, String> {
     start(user, &name, "Family").await?;
-    ready(user, &name).await;
+    wait_until_ready(user, &name).await;
     while user.state(&format!("{name}-stuck")).await["status"] != "Running" {
         tokio::time::sleep(POLL_INTERVAL).await;
     }
@@ -245,8 +250,8 @@ async fn parked(user: &User, name: String) -> Result<Endings, String> {
 
 /// The reads of a client after a workflow has ended.
 async fn stats(user: &User, name: String) -> Result<Endings, String> {
-    let endings = simple(user, &name, "Chain", format!("{name}/1 {name}/2")).await?;
-    ended(user, &endings).await;
+    let endings = start_and_expect(user, &name, "Chain", format!("{name}/1 {name}/2")).await?;
+    wait_until_ended(user, &endings).await;
     let failed = |error| format!("read: {error}");
     let value = user.client.get_kv_value(&name, "first").await.map_err(failed)?;
     let all = user.client.get_kv_all_values(&name).await.map_err(failed)?;

@@ -12,27 +12,28 @@ use crate::fault_plan::FaultPlan;
 use crate::fences;
 use crate::network::Role;
 use crate::process::{Settings, Slot, User, worker};
-use crate::scenarios::{FAN_OUT, SMALL, STAGED, Scenario, by_name, ended};
+use crate::scenarios::{FAN_OUT, SMALL, STAGED, Scenario, by_name, wait_until_ended};
 use crate::world::{self, Program};
 
-/// A scenario that takes longer hangs. Four locks may expire one after the other,
-/// and a reconciler run.
+/// The time limit of a scenario: four locks may expire one after the other, and a
+/// reconciler runs.
 const TIME: Duration = Duration::from_secs(180);
 
 /// A killed process is restarted after this time.
 const RESTART_AFTER: Duration = Duration::from_millis(300);
 
-/// Requests within this time after the end of a workflow fail, too.
+/// Requests within this time after the end of a workflow can fail, too.
 const AFTERMATH: Duration = Duration::from_millis(600);
 
-/// Problems shown of a test that fails.
+/// The most failing runs that are shown in full.
 const SHOWN_MAX: usize = 3;
 
-/// Requests shown before and after the one that failed.
-const STORY_LINES: usize = 12;
+/// The number of requests that are shown before the one that failed. Three times as
+/// many are shown after it.
+const LOG_LINES: usize = 12;
 
 struct Outcome {
-    /// The sender of each request that can fail.
+    /// The role of the sender of each request that can fail.
     requests: Vec<Role>,
     problems: Vec<String>,
     log: String,
@@ -44,18 +45,18 @@ fn run(scenario: Scenario, tier: CommitTier, fault_at: Option<(u64, Fault)>) -> 
         let activity_log = ActivityLog::default();
         let (settings, provider) = (Settings { tier, ..Settings::default() }, Slot::empty());
         world.add_host(Role::Worker, 0, RESTART_AFTER, worker(settings, activity_log.clone(), &provider));
-        let (counted, result) = (Slot::empty(), Slot::empty());
+        let (roles, result) = (Slot::empty(), Slot::empty());
         world.add_host(
             Role::User,
             0,
             RESTART_AFTER,
-            user(scenario, FaultPlan::one(fault_at), 0, &activity_log, &counted, &result),
+            user(scenario, FaultPlan::one(fault_at), 0, &activity_log, &roles, &result),
         );
         let is_over = world.run(TIME, |_| result.is_full());
         let mut problems = match result.take() {
             Some(problems) => problems,
             None if is_over => Vec::new(),
-            None => vec![format!("it hangs; activities ran: {:?}", activity_log.runs())],
+            None => vec![format!("the run hangs; activities ran: {:?}", activity_log.runs())],
         };
         if world.network().kills() == 0
             && let Some(provider) = provider.take()
@@ -65,50 +66,51 @@ fn run(scenario: Scenario, tier: CommitTier, fault_at: Option<(u64, Fault)>) -> 
         problems.extend(fences::check(&world.network().served_in_order()));
         let log = match problems.is_empty() {
             true => String::new(),
-            false => world.network().log_around(fault_at.map(|(index, _)| index), STORY_LINES),
+            false => world.network().log_around(fault_at.map(|(index, _)| index), LOG_LINES),
         };
-        Outcome { requests: counted.take().unwrap_or_default(), problems, log }
+        Outcome { requests: roles.take().unwrap_or_default(), problems, log }
     })
 }
 
-/// Calls of the runtime that failed although they must not: no process was
-/// killed, so every lock was kept, and the provider retries inside. A cancelled
-/// activity loses its lock, and its worker may see that.
+/// Calls of the runtime that failed although they must succeed: no process was killed,
+/// so no lock was lost, and the provider retries. A cancelled activity loses its lock,
+/// and a call of its worker may fail.
 fn failures(scenario: Scenario, metrics: &ProviderMetrics) -> Vec<String> {
-    let kept: &[&str] = match scenario.name {
+    let must_succeed: &[&str] = match scenario.name {
         "race" | "cancel" => &["ack_orchestration_item"],
         _ => &["ack_orchestration_item", "ack_work_item", "renew_work_item_lock", "read"],
     };
     let count = |method: &str| metrics.methods.get(method).map_or(0, |metrics| metrics.failures);
-    let failed = kept.iter().filter(|method| count(method) > 0);
+    let failed = must_succeed.iter().filter(|method| count(method) > 0);
     failed.map(|method| format!("{method} failed {} times", count(method))).collect()
 }
 
 /// The user's program: runs the scenario, waits, and audits. An activity may run
-/// `again` times more, and once more for each kill.
+/// `extra_runs_max` times more, and once more for each kill.
 pub(crate) fn user(
     scenario: Scenario,
     plan: FaultPlan,
-    again: u32,
+    extra_runs_max: u32,
     activity_log: &ActivityLog,
-    counted: &Slot<Vec<Role>>,
+    roles: &Slot<Vec<Role>>,
     result: &Slot<Vec<String>>,
 ) -> Program {
-    let (activity_log, counted, result) = (activity_log.clone(), counted.clone(), result.clone());
+    let (activity_log, roles, result) = (activity_log.clone(), roles.clone(), result.clone());
     std::sync::Arc::new(move |connection| {
-        let (activity_log, counted, result, plan) =
-            (activity_log.clone(), counted.clone(), result.clone(), plan.clone());
+        let (activity_log, roles, result, plan) =
+            (activity_log.clone(), roles.clone(), result.clone(), plan.clone());
         Box::pin(async move {
             let user = User::open(connection).await;
             let network = std::sync::Arc::clone(&user.connection.transport.network);
             network.plan(plan);
             let problems = match (scenario.run)(&user, scenario.name.to_owned()).await {
                 Ok(endings) => {
-                    ended(&user, &endings).await;
-                    // Requests that are still under way may do harm.
+                    wait_until_ended(&user, &endings).await;
+                    // Requests that are still under way may fail or come too late.
                     tokio::time::sleep(network.cut_off_for() + AFTERMATH).await;
-                    counted.put(network.request_roles());
-                    audit(&user, &activity_log, &endings, network.kills().saturating_add(again)).await
+                    roles.put(network.request_roles());
+                    audit(&user, &activity_log, &endings, network.kills().saturating_add(extra_runs_max))
+                        .await
                 }
                 Err(problem) => vec![problem],
             };
@@ -130,11 +132,17 @@ fn check_tier(
     is_chosen: impl Fn(u64) -> bool,
     faults: impl Fn(u64) -> Vec<Fault>,
 ) {
-    let began = Instant::now();
-    let calm = run(scenario, tier, None);
-    assert!(calm.problems.is_empty(), "{} without faults: {:#?}\n{}", scenario.name, calm.problems, calm.log);
+    let begun = Instant::now();
+    let without_faults = run(scenario, tier, None);
+    assert!(
+        without_faults.problems.is_empty(),
+        "{} without faults: {:#?}\n{}",
+        scenario.name,
+        without_faults.problems,
+        without_faults.log
+    );
     let (mut failed, mut runs) = (Vec::new(), 0);
-    for (index, role) in (0..).zip(&calm.requests).filter(|(index, _)| is_chosen(*index)) {
+    for (index, role) in (0..).zip(&without_faults.requests).filter(|(index, _)| is_chosen(*index)) {
         for fault in faults(index).into_iter().filter(|fault| fault.applies_to(*role)) {
             let outcome = run(scenario, tier, Some((index, fault)));
             runs += 1;
@@ -143,8 +151,8 @@ fn check_tier(
             }
         }
     }
-    let (name, took) = (scenario.name, began.elapsed());
-    println!("{name}, {tier:?}: {} requests, {runs} runs, {took:?}", calm.requests.len());
+    let (name, took) = (scenario.name, begun.elapsed());
+    println!("{name}, {tier:?}: {} requests, {runs} runs, {took:?}", without_faults.requests.len());
     for (index, fault, outcome) in failed.iter().take(SHOWN_MAX) {
         eprintln!(
             "{name}, {tier:?}, request {index} {fault:?}:\n  {}\n{}",
@@ -197,14 +205,15 @@ fn every_small_scenario_has_its_test() {
     assert_eq!(SMALL.map(|scenario| scenario.name), *COVERED);
 }
 
-/// Requests until the bundle is unpacked, then some: activities are all alike.
+/// The requests until the bundle is unpacked fail, and then every 29th: all activities
+/// are alike.
 #[test]
 fn requests_of_a_fan_out_may_fail() {
     check(FAN_OUT, |index| index < 14 || index % 29 == 0);
 }
 
-/// Requests until the first activity, in which the turn is staged and committed.
-/// Not all faults: megabytes take their time.
+/// The requests that stage and commit the turn fail, in two ways only: runs with
+/// megabytes are slow.
 #[test]
 fn requests_of_a_staged_turn_may_fail() {
     let is_chosen = |index| (8..22).contains(&index);

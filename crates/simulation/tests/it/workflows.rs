@@ -1,5 +1,5 @@
-//! The workflows of the simulation: each uses one feature that the runtime needs a
-//! provider for. Outputs say what happened, and the inputs of activities are
+//! The workflows of the simulation: each uses one feature for which the runtime needs
+//! the provider. Outputs say what happened, and the inputs of activities are
 //! unique, so that the activity log can tell them apart.
 
 use std::time::Duration;
@@ -15,10 +15,11 @@ use crate::network::SimulatedTransport;
 /// Some activities need a worker with this tag.
 pub(crate) const TAG: &str = "gpu";
 
-/// More activities than a turn commits one by one: they are put in a bundle.
+/// The activities of a fan-out: more than a turn commits one by one, so they are put
+/// in a bundle.
 pub(crate) const FAN: usize = 34;
 
-/// More activities than one step of unpacking creates: it takes three.
+/// The activities of a wide fan-out: unpacking creates them in three steps.
 pub(crate) const WIDE: usize = 210;
 
 /// The lanes of a crowded workflow, and the steps of each lane.
@@ -31,16 +32,16 @@ const LARGE_BYTES: usize = 700_000;
 /// Activities of a busy workflow that are always under way.
 const LANES: usize = 3;
 
-/// The most steps of a lane: a workflow that is never stopped ends, too.
+/// The most steps of a lane, so that a workflow that is never stopped ends, too.
 const LANE_STEPS: usize = 400;
 
 /// The status of a workflow that waits for its user.
 pub(crate) const READY: &str = "ready";
 
-/// Longer than a lock, which has to be renewed.
+/// The duration of a slow activity: longer than a lock, which has to be renewed.
 const SLOW: Duration = Duration::from_secs(7);
 
-/// Longer than any workflow: only a cancellation ends it.
+/// The duration of an endless activity: only a cancellation ends it.
 const ENDLESS: Duration = Duration::from_secs(3600);
 
 pub(crate) fn registries(
@@ -115,8 +116,8 @@ async fn chain(context: OrchestrationContext, name: String) -> Result<String, St
     let first = context.schedule_activity("Step", format!("{name}/1")).await?;
     context.set_kv_value("first", &first);
     let second = context.schedule_activity("Step", format!("{name}/2")).with_tag(TAG).await?;
-    let kept = context.get_kv_value("first").unwrap_or_default();
-    Ok(format!("{kept} {second}"))
+    let stored = context.get_kv_value("first").unwrap_or_default();
+    Ok(format!("{stored} {second}"))
 }
 
 async fn timer(context: OrchestrationContext, name: String) -> Result<String, String> {
@@ -224,7 +225,7 @@ async fn slow_step(context: OrchestrationContext, name: String) -> Result<String
     context.schedule_activity("Slow", format!("{name}/slow")).await
 }
 
-/// Ends only when it is cancelled, with its child.
+/// Runs until it is cancelled together with its child.
 async fn family(context: OrchestrationContext, name: String) -> Result<String, String> {
     context.set_custom_status(READY);
     let child = format!("{name}-stuck");
@@ -248,7 +249,7 @@ async fn busy(context: OrchestrationContext, name: String) -> Result<String, Str
                     return error;
                 }
             }
-            "nobody said stop".to_owned()
+            "no stop event".to_owned()
         }
     };
     let lanes = context.join((0..LANES).map(lane).collect());
@@ -258,8 +259,8 @@ async fn busy(context: OrchestrationContext, name: String) -> Result<String, Str
     }
 }
 
-/// Runs activities in lanes, each for some time and shared by several processes,
-/// while a user fills a queue: turns of all processes meet.
+/// Runs activities in lanes while a user fills a queue. Several processes run the
+/// activities, so turns of all processes are under way at the same time.
 async fn crowd(context: OrchestrationContext, name: String) -> Result<String, String> {
     context.set_custom_status(READY);
     let lane = |lane: usize| {
@@ -283,13 +284,13 @@ async fn crowd(context: OrchestrationContext, name: String) -> Result<String, St
     Ok(format!("{} steps, {messages}", steps?.into_iter().sum::<usize>()))
 }
 
-/// Up to 0.7 seconds, derived from the input.
+/// The duration of a pause: up to 0.7 seconds, derived from the input.
 fn pause_of(input: &str) -> Duration {
     let sum = input.bytes().fold(7_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)));
     Duration::from_millis(sum % 700)
 }
 
-/// A workflow whose second turn always ends the process that runs it.
+/// A workflow whose second turn always kills the process that runs it.
 async fn deadly(
     context: OrchestrationContext,
     name: String,

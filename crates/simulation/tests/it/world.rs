@@ -56,6 +56,7 @@ struct Host {
     /// The time from a kill to the restart.
     restart_after: Duration,
     running: Option<(Runtime, Arc<ProcessRun>)>,
+    /// The time of the next start, if the process does not run.
     starts_at: Duration,
     starts: u32,
 }
@@ -79,13 +80,13 @@ thread_local! {
 /// Runs a simulation on a thread of its own, so that hash maps and random numbers
 /// begin with the same state for every seed. Returns the result of `scene`.
 pub(crate) fn simulate<R: Send>(seed: u64, partitions: u32, scene: impl FnOnce(&mut World) -> R + Send) -> R {
-    watch_panics();
+    count_panics();
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             let shim = VirtualClock::begin(seed);
             fastrand::seed(seed);
             let mut world = World::open(shim, partitions);
-            let result = logged(|| scene(&mut world));
+            let result = with_log(|| scene(&mut world));
             assert_eq!(PANICS.get(), 0, "a task has panicked");
             result
         });
@@ -93,9 +94,9 @@ pub(crate) fn simulate<R: Send>(seed: u64, partitions: u32, scene: impl FnOnce(&
     })
 }
 
-/// With `SIMULATION_LOG` set (to a filter such as `duroxide_cdb=debug`), logs go to
-/// standard error.
-fn logged<R>(scene: impl FnOnce() -> R) -> R {
+/// Runs the scene. When `SIMULATION_LOG` is set (to a filter such as
+/// `duroxide_cdb=debug`), logs go to standard error.
+fn with_log<R>(scene: impl FnOnce() -> R) -> R {
     let Ok(filter) = std::env::var("SIMULATION_LOG") else { return scene() };
     let filter = tracing_subscriber::EnvFilter::new(filter);
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).finish();
@@ -103,14 +104,14 @@ fn logged<R>(scene: impl FnOnce() -> R) -> R {
     scene()
 }
 
-/// Counts panics: tokio does not report those of tasks.
-fn watch_panics() {
+/// Counts panics of all tasks: tokio catches them, so a test would not see them.
+fn count_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let usual = std::panic::take_hook();
+        let default_hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             PANICS.set(PANICS.get() + 1);
-            usual(panic);
+            default_hook(panic);
         }));
     });
 }
@@ -170,8 +171,8 @@ impl World {
         }
     }
 
-    /// Runs until `is_done`. Returns `false` when the time is over before, or when
-    /// there are too many requests.
+    /// Runs until `is_done` returns `true`, and then returns `true`. Returns `false` when
+    /// the time is over before, or when there are too many requests.
     pub(crate) fn run(&mut self, time: Duration, mut is_done: impl FnMut(&mut World) -> bool) -> bool {
         let end = self.elapsed + time;
         while self.elapsed < end && !self.network.has_too_many_requests() {
@@ -186,10 +187,10 @@ impl World {
     fn step_once(&mut self) {
         let until = self.elapsed + self.step;
         run_until(&self.server, &self.shim, until);
-        for place in 0..self.hosts.len() {
-            self.remove_killed(place);
-            self.start_if_due(place);
-            let host = &self.hosts[place];
+        for index in 0..self.hosts.len() {
+            self.remove_killed(index);
+            self.start_if_due(index);
+            let host = &self.hosts[index];
             if let Some((runtime, _)) = &host.running {
                 self.shim.set_clock_skew_ms(host.clock_skew_ms);
                 run_until(runtime, &self.shim, until);
@@ -203,8 +204,8 @@ impl World {
     }
 
     /// Drops a killed process with all its tasks.
-    fn remove_killed(&mut self, place: usize) {
-        let host = &mut self.hosts[place];
+    fn remove_killed(&mut self, index: usize) {
+        let host = &mut self.hosts[index];
         if host.running.as_ref().is_some_and(|(_, process)| process.is_killed()) {
             host.running = None;
             host.starts_at = self.elapsed + host.restart_after;
@@ -212,8 +213,8 @@ impl World {
     }
 
     /// Starts a process that is due.
-    fn start_if_due(&mut self, place: usize) {
-        let host = &mut self.hosts[place];
+    fn start_if_due(&mut self, index: usize) {
+        let host = &mut self.hosts[index];
         let (Some(embedded), None) = (&self.embedded, &host.running) else { return };
         if host.starts_at > self.elapsed {
             return;
