@@ -17,7 +17,7 @@ use anyhow::Context;
 
 use crate::output;
 use crate::setup;
-use crate::targets::{Launcher, Server, Target, build, certificate_authority};
+use crate::targets::{Launcher, Server, Target, certificate_authority, given_or_built};
 use programs::{Built, Program};
 use report::Report;
 
@@ -80,13 +80,6 @@ impl Plan {
             instruction_reads: if quick { 300 } else { 1_000 },
         }
     }
-
-    /// The order of the clients in one repeat: another client begins each time.
-    fn rotation(&self, repeat: usize) -> Vec<Program> {
-        let mut rotation = self.clients.clone();
-        rotation.rotate_left(repeat % self.clients.len().max(1));
-        rotation
-    }
 }
 
 /// The server that all clients use, and where it is.
@@ -100,10 +93,9 @@ struct Environment {
 
 pub async fn run(options: Options) -> anyhow::Result<()> {
     let plan = Plan::new(&options);
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let scratch = output::scratch_directory(None)?;
     let built = Built::all(&plan.clients, &scratch).await?;
-    let environment = start(&options, here, &scratch).await?;
+    let environment = start(&options, &scratch).await?;
     let mut report = Report::new(plan);
     report.rows = rounds::run(&environment, &report.plan, &built).await?;
     report.allocations = counts::allocations(&environment, &report.plan, &built).await?;
@@ -118,11 +110,8 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
 }
 
 /// Our server in memory, with the database.
-async fn start(options: &Options, here: &Path, scratch: &Path) -> anyhow::Result<Environment> {
-    let binary = match &options.binary {
-        Some(binary) => binary.clone(),
-        None => build(&here.join("..")).await?,
-    };
+async fn start(options: &Options, scratch: &Path) -> anyhow::Result<Environment> {
+    let binary = given_or_built(options.binary.as_deref()).await?;
     let launcher =
         Launcher { scratch: scratch.to_owned(), vercel: None, ours: Some(binary.clone()), management: false };
     let server = launcher.start(Target::Memory).await?;

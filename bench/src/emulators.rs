@@ -8,12 +8,12 @@ mod report;
 mod workloads;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context;
 
 use crate::output;
-use crate::targets::{Launcher, Target, Vercel, build};
+use crate::targets::{Launcher, Target, Vercel, given_or_built};
 use phases::Footprints;
 use plan::Plan;
 use report::Report;
@@ -85,21 +85,17 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     fs::remove_dir_all(&launcher.scratch).context("removing the servers' data")
 }
 
-/// Installs the peer and builds our server where the plan needs them.
+/// Installs the peer and builds our server, if the plan needs them.
 async fn prepare(options: &Options, plan: &Plan) -> anyhow::Result<Launcher> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let scratch = output::scratch_directory(options.scratch.as_deref())?;
     let vercel = if plan.targets.contains(&Target::Vercel) {
-        Some(Vercel::install(&here.join(".peers"), options.peer_keep_alive).await?)
+        Some(Vercel::install(options.peer_keep_alive).await?)
     } else {
         None
     };
-    let ours = if plan.targets.iter().all(|target| *target == Target::Vercel) {
-        None
-    } else if let Some(binary) = &options.binary {
-        Some(binary.clone())
-    } else {
-        Some(build(&here.join("..")).await?)
+    let ours = match plan.targets.iter().any(|target| *target != Target::Vercel) {
+        true => Some(given_or_built(options.binary.as_deref()).await?),
+        false => None,
     };
     Ok(Launcher { scratch, vercel, ours, management: false })
 }

@@ -10,6 +10,7 @@ mod load;
 mod output;
 mod providers;
 mod requests;
+mod rotation;
 mod setup;
 mod statistics;
 mod targets;
@@ -42,7 +43,7 @@ async fn main() -> anyhow::Result<()> {
     let command = Arguments::parse().command;
     let mut terminated = signal(SignalKind::terminate())?;
     tokio::select! {
-        done = run(command) => done,
+        result = run(command) => result,
         _ = tokio::signal::ctrl_c() => anyhow::bail!("interrupted"),
         _ = terminated.recv() => anyhow::bail!("terminated"),
     }

@@ -14,12 +14,12 @@ mod report;
 mod rounds;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context;
 
 use crate::output;
-use crate::targets::{Launcher, build};
+use crate::targets::{Launcher, given_or_built};
 use environment::{Environment, gather_programs};
 use places::{Needs, Place};
 use plan::{Part, Plan};
@@ -77,19 +77,15 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
 
 /// Builds and starts only what the places of the plan need.
 async fn prepare(options: &Options, plan: &Plan) -> anyhow::Result<Environment> {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let scratch = output::scratch_directory(options.scratch.as_deref())?;
     let places = plan.places();
     let programs = gather_programs(&places, options.programs.as_deref(), &scratch).await?;
     let is_needed = |wanted: &[Needs]| places.iter().any(|place| wanted.contains(&place.needs()));
-    let server = if !is_needed(&[Needs::Durable, Needs::Memory]) {
-        None
-    } else if let Some(binary) = &options.binary {
-        Some(binary.clone())
-    } else {
-        Some(build(&here.join("..")).await?)
+    let ours = match is_needed(&[Needs::Durable, Needs::Memory]) {
+        true => Some(given_or_built(options.binary.as_deref()).await?),
+        false => None,
     };
     let postgres = if is_needed(&[Needs::Postgres]) { Some(Postgres::start().await?) } else { None };
-    let launcher = Launcher { scratch, vercel: None, ours: server, management: true };
+    let launcher = Launcher { scratch, vercel: None, ours, management: true };
     Ok(Environment { launcher, postgres, programs, workers: plan.workers })
 }

@@ -127,9 +127,9 @@ impl Requests {
         })
     }
 
-    pub fn read(&mut self, at: &Partition, id: &str) -> anyhow::Result<&[u8]> {
-        let path = format!("{}/{id}", at.path);
-        let headers = [at.key_header.as_str(), ""];
+    pub fn read(&mut self, partition: &Partition, id: &str) -> anyhow::Result<&[u8]> {
+        let path = format!("{}/{id}", partition.path);
+        let headers = [partition.key_header.as_str(), ""];
         self.build(&Parts {
             verb: Verb::Get,
             path: &path,
@@ -140,25 +140,25 @@ impl Requests {
         })
     }
 
-    pub fn create(&mut self, at: &Partition, document: &str) -> anyhow::Result<&[u8]> {
-        self.post(at, JSON, document)
+    pub fn create(&mut self, partition: &Partition, document: &str) -> anyhow::Result<&[u8]> {
+        self.post(partition, JSON, document)
     }
 
-    pub fn batch(&mut self, at: &Partition, operations: &str) -> anyhow::Result<&[u8]> {
-        self.post(at, BATCH, operations)
+    pub fn batch(&mut self, partition: &Partition, operations: &str) -> anyhow::Result<&[u8]> {
+        self.post(partition, BATCH, operations)
     }
 
-    pub fn query(&mut self, at: &Partition, page_size: usize, body: &str) -> anyhow::Result<&[u8]> {
-        self.post(at, &format!("{QUERY}x-ms-max-item-count: {page_size}\r\n"), body)
+    pub fn query(&mut self, partition: &Partition, page_size: usize, body: &str) -> anyhow::Result<&[u8]> {
+        self.post(partition, &format!("{QUERY}x-ms-max-item-count: {page_size}\r\n"), body)
     }
 
-    fn post(&mut self, at: &Partition, headers: &str, body: &str) -> anyhow::Result<&[u8]> {
-        let headers = [at.key_header.as_str(), headers];
+    fn post(&mut self, partition: &Partition, headers: &str, body: &str) -> anyhow::Result<&[u8]> {
+        let headers = [partition.key_header.as_str(), headers];
         self.build(&Parts {
             verb: Verb::Post,
-            path: &at.path,
+            path: &partition.path,
             resource_type: "docs",
-            link: &at.link,
+            link: &partition.link,
             headers,
             body,
         })

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::ValueEnum;
 
-pub use ours::{build, build_release, certificate_authority};
+pub use ours::{build_release, certificate_authority, given_or_built};
 pub use process::{Server, free_port, own_cpu};
 pub use vercel::{VERSION as VERCEL_VERSION, Vercel};
 
@@ -35,11 +35,12 @@ impl Target {
     }
 }
 
-/// What is needed to start the chosen targets.
+/// Starts the chosen targets.
 pub struct Launcher {
     /// Data directories and logs; emptied at the start of a run.
     pub scratch: PathBuf,
     pub vercel: Option<Vercel>,
+    /// The program of our server.
     pub ours: Option<PathBuf>,
     /// Whether our server serves its management interface.
     pub management: bool,

@@ -27,7 +27,7 @@ const CALLGRIND_WARM_UP: &str = "50";
 const CALLGRIND_TRIES: usize = 3;
 const CONTAINER: &str = "counted";
 
-/// Per operation.
+/// Allocations per operation.
 #[derive(Clone, Copy)]
 pub struct Allocations {
     pub count: f64,
@@ -36,7 +36,7 @@ pub struct Allocations {
 
 pub type AllocationTable = BTreeMap<(&'static str, Program), Allocations>;
 
-fn counted<'a>(
+fn counted_run<'a>(
     plan: &Plan,
     operation: Operation,
     warm_up: &'a str,
@@ -57,7 +57,7 @@ pub async fn allocations(
     let mut table = AllocationTable::new();
     for (number, (program, built)) in built.iter().enumerate() {
         for (name, operation) in [("point read", Operation::Read), ("create", Operation::Create)] {
-            let run = counted(plan, operation, WARM_UP, COUNTED, number as u64);
+            let run = counted_run(plan, operation, WARM_UP, COUNTED, number as u64);
             let figures = run.with(Command::new(&built.counting), environment).await?;
             let (count, bytes) = (figures.get("allocations")?, figures.get("allocatedBytes")?);
             table.insert((name, *program), Allocations { count, bytes });
@@ -90,11 +90,11 @@ async fn under_callgrind(
     program: &Path,
     reads: u64,
 ) -> anyhow::Result<u64> {
-    let mut left = CALLGRIND_TRIES;
+    let mut tries_left = CALLGRIND_TRIES;
     loop {
-        left -= 1;
+        tries_left -= 1;
         match one_under_callgrind(environment, plan, program, reads).await {
-            Err(error) if left > 0 => eprintln!("  once more, because: {error:#}"),
+            Err(error) if tries_left > 0 => eprintln!("  trying again, because: {error:#}"),
             result => return result,
         }
     }
@@ -110,7 +110,7 @@ async fn one_under_callgrind(
     let mut command = Command::new("valgrind");
     command.arg("--tool=callgrind").arg(format!("--callgrind-out-file={}", out.display())).arg(program);
     let measured = reads.to_string();
-    let run = counted(plan, Operation::Read, CALLGRIND_WARM_UP, &measured, 1);
+    let run = counted_run(plan, Operation::Read, CALLGRIND_WARM_UP, &measured, 1);
     run.with(command, environment)
         .await
         .context("is valgrind installed? --skip-instructions does without")?;

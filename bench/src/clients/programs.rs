@@ -80,8 +80,8 @@ impl Built {
 /// Builds a program and keeps a copy, because the next build with other features
 /// overwrites it.
 async fn build(program: Program, scratch: &Path, features: &[&str]) -> anyhow::Result<PathBuf> {
-    let more = [program.lock(), features].concat();
-    let path = build_release(&program.directory(), &more, &program.package()).await?;
+    let arguments = [program.lock(), features].concat();
+    let path = build_release(&program.directory(), &arguments, &program.package()).await?;
     let name =
         if features.is_empty() { program.name().to_owned() } else { format!("{}-count", program.name()) };
     let copy = scratch.join(name);
@@ -128,8 +128,8 @@ impl Run<'_> {
         }
         command.env(CA_VARIABLE, &environment.ca).stdin(Stdio::null()).kill_on_drop(true);
         let answer = command.output().await.with_context(|| format!("starting {command:?}"))?;
-        let talk = String::from_utf8_lossy(&answer.stderr);
-        ensure!(answer.status.success(), "{command:?} ended with {}:\n{talk}", answer.status);
+        let errors = String::from_utf8_lossy(&answer.stderr);
+        ensure!(answer.status.success(), "{command:?} ended with {}:\n{errors}", answer.status);
         let line = serde_json::from_slice(&answer.stdout).context("a client's figures are not JSON")?;
         Ok(Figures(line))
     }

@@ -11,6 +11,7 @@ use tokio::process::Command;
 
 use super::programs::{Built, Program, Run};
 use super::{Environment, Plan};
+use crate::rotation::rotated;
 use crate::setup::{create_container, delete_container, load_readable};
 
 /// One number per repeat for each figure, in the order of the repeats.
@@ -56,7 +57,7 @@ pub async fn run(
         create_container(&environment.server, &container).await?;
         load_readable(&environment.server, &container).await?;
         for row in &mut rows {
-            for program in plan.rotation(repeat) {
+            for program in rotated(&plan.clients, repeat) {
                 number += 1;
                 let run = Run {
                     operation: row.operation,

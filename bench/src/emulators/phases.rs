@@ -14,6 +14,7 @@ use super::workloads::{LoadClient, Operation, PointClient, QueryClient, load_bat
 use crate::documents::Queue;
 use crate::load::{Clients, Limits, Workload};
 use crate::requests::Partition;
+use crate::rotation::rotated;
 use crate::setup::{create_container, create_database, delete_container, load_readable};
 use crate::targets::{Launcher, Server, Target, own_cpu};
 
@@ -50,7 +51,7 @@ pub struct Footprint {
 
 pub type Footprints = BTreeMap<Target, Footprint>;
 
-/// Starts and ends every target a few times.
+/// Starts and stops every target a few times.
 pub async fn footprint(launcher: &Launcher, plan: &Plan) -> anyhow::Result<Footprints> {
     let mut footprints = Footprints::new();
     for _ in 0..plan.starts {
@@ -81,7 +82,7 @@ pub async fn points(launcher: &Launcher, plan: &Plan) -> anyhow::Result<Vec<Row>
             load_readable(server, &container).await?;
         }
         for (operation, row) in &mut rows {
-            for target in plan.rotation(repeat) {
+            for target in rotated(&plan.targets, repeat) {
                 run_number += 1;
                 let server = &servers[&target];
                 let partitions = partitions(&container, *operation);
@@ -158,23 +159,23 @@ async fn query_rows(
     container: &str,
     queue: Queue,
 ) -> anyhow::Result<Vec<Row>> {
-    let asked = QueueQuery {
+    let query = QueueQuery {
         servers,
         queue,
         partition: Partition::new(container, QUEUE_KEY),
         page: queue.first_page().into(),
     };
-    let mut first = asked.row("first query", 1);
+    let mut first = query.row("first query", 1);
     for target in &plan.targets {
-        asked.measure(&mut first, *target, plan.once(), true).await?;
+        query.measure(&mut first, *target, plan.once(), true).await?;
     }
     let mut rows = vec![first];
     for clients in &plan.concurrency {
-        let mut row = asked.row("ordered query", *clients);
+        let mut row = query.row("ordered query", *clients);
         for repeat in 0..=plan.repeats {
-            for target in plan.rotation(repeat) {
+            for target in rotated(&plan.targets, repeat) {
                 if let Some(window) = plan.query_window(target, queue, repeat) {
-                    asked.measure(&mut row, target, window, repeat > 0).await?;
+                    query.measure(&mut row, target, window, repeat > 0).await?;
                 }
             }
             eprintln!("  repeat {repeat} of {}: {}, {clients} clients", plan.repeats, row.workload);
@@ -204,20 +205,20 @@ impl QueueQuery<'_> {
         row: &mut Row,
         target: Target,
         window: Window,
-        counts: bool,
+        is_recorded: bool,
     ) -> anyhow::Result<()> {
         let server = &self.servers[&target];
         let clients = (0..row.clients)
             .map(|_| QueryClient::new(server.address, &self.partition, self.queue, Arc::clone(&self.page)))
             .collect::<anyhow::Result<_>>()?;
-        let cell = counts.then(|| row.cells.entry(target).or_default());
+        let cell = is_recorded.then(|| row.cells.entry(target).or_default());
         measure(server, clients, window, cell)
             .await
             .with_context(|| format!("{} on {}", row.workload, target.name()))
     }
 }
 
-/// Warms up, then measures; without a cell the figures are dropped.
+/// Warms up, then measures. Without a cell the figures are dropped.
 async fn measure<W: Workload>(
     server: &Server,
     workloads: Vec<W>,

@@ -25,12 +25,13 @@ pub struct Window {
 pub struct Plan {
     pub targets: Vec<Target>,
     pub repeats: usize,
+    /// How often each target is started to measure its start-up.
     pub starts: usize,
     pub concurrency: Vec<u64>,
     pub window: Window,
     /// The round before the first measured one.
     pub first_window: Window,
-    /// The largest first: memory is read when only that one is loaded.
+    /// The queues, the largest first: memory is read when only that one is loaded.
     pub queues: Vec<Queue>,
     /// The time for a server to release memory before it is read.
     pub settle: Duration,
@@ -63,33 +64,29 @@ impl Plan {
         }
     }
 
-    /// The order of the targets in one repeat: another target begins each time.
-    pub fn rotation(&self, repeat: usize) -> Vec<Target> {
-        let mut rotation = self.targets.clone();
-        rotation.rotate_left(repeat % self.targets.len().max(1));
-        rotation
-    }
-
     /// One request without a warm-up.
     pub fn once(&self) -> Window {
         Window { warm_up: Duration::ZERO, measured: Limits { requests_max: 1, ..self.window.measured } }
     }
 
-    /// The window of the ordered query for a target in one repeat, if it is run;
-    /// repeat 0 does not count.
+    /// The window of the ordered query on a target in one repeat. `None` when the target
+    /// is left out: the peer answers the query over a long queue so slowly that it gets
+    /// fewer queries, or only the first one. Repeat 0 is the warm-up round, whose figures
+    /// are dropped.
     pub fn query_window(&self, target: Target, queue: Queue, repeat: usize) -> Option<Window> {
         let window = if repeat == 0 { self.first_window } else { self.window };
         if target != Target::Vercel || queue.size <= PEER_WARM_MAX {
             return Some(window);
         }
-        // The target's first query was the warm-up.
-        let cold = Window { warm_up: Duration::ZERO, ..self.window };
-        (repeat > 0 && queue.size <= PEER_QUEUE_MAX).then_some(cold)
+        // Every target has answered one query before (`once`): that is warm-up enough here.
+        let without_warm_up = Window { warm_up: Duration::ZERO, ..self.window };
+        (repeat > 0 && queue.size <= PEER_QUEUE_MAX).then_some(without_warm_up)
     }
 
+    /// The reason why a target has no figures for the ordered query.
     pub fn query_note(&self, queue: Queue) -> Option<String> {
-        let not_asked = queue.size > PEER_QUEUE_MAX && self.targets.contains(&Target::Vercel);
-        not_asked.then(|| {
+        let is_left_out = queue.size > PEER_QUEUE_MAX && self.targets.contains(&Target::Vercel);
+        is_left_out.then(|| {
             "vercel: not asked again, it answers one at a time; compared with its first query".into()
         })
     }

@@ -42,7 +42,7 @@ impl Report {
     /// often, or not at all, its figures from a related row are used.
     fn ratios(&self, row: &Row, target: Target) -> Option<Vec<f64>> {
         let ours = row.cells.get(&target)?;
-        let peer = row.cells.get(&Target::Vercel).or_else(|| self.peer_at_first(row))?;
+        let peer = row.cells.get(&Target::Vercel).or_else(|| self.peer_of_same_subject(row))?;
         let of_repeat = |repeat: usize| match peer.rates.get(repeat) {
             Some(rate) if peer.rates.len() == ours.rates.len() => *rate,
             _ => median(&peer.rates),
@@ -50,8 +50,8 @@ impl Report {
         Some(ours.rates.iter().enumerate().map(|(repeat, rate)| rate / of_repeat(repeat)).collect())
     }
 
-    /// The peer's figures from another row of the same subject.
-    fn peer_at_first(&self, row: &Row) -> Option<&Cell> {
+    /// The peer's figures from another row about the same documents.
+    fn peer_of_same_subject(&self, row: &Row) -> Option<&Cell> {
         self.rows
             .iter()
             .filter(|other| other.subject == row.subject)
@@ -128,14 +128,14 @@ impl Report {
         writeln!(f, "\nfootprint")?;
         for (target, footprint) in &self.footprints {
             write!(f, "  {:<8}", target.name())?;
-            let judged = |value: f64, goal: f64| match target {
+            let compared = |value: f64, goal: f64| match target {
                 Target::Vercel => String::new(),
                 Target::Durable | Target::Memory => format!(" (goal < {goal:.0}: {})", verdict(value < goal)),
             };
             if !footprint.start_up_ms.is_empty() {
                 let (start_up, idle) = (median(&footprint.start_up_ms), median(&footprint.idle_mb));
-                write!(f, " first answer after {start_up:>6.1} ms{};", judged(start_up, GOAL_START_UP_MS))?;
-                write!(f, " {idle:>5.1} MB idle{};", judged(idle, GOAL_IDLE_MB))?;
+                write!(f, " first answer after {start_up:>6.1} ms{};", compared(start_up, GOAL_START_UP_MS))?;
+                write!(f, " {idle:>5.1} MB idle{};", compared(idle, GOAL_IDLE_MB))?;
             }
             if let (Some(loaded), Some(seconds)) = (footprint.loaded_mb, footprint.load_seconds) {
                 write!(f, " {loaded:>6.1} MB with {documents} documents (loaded in {seconds:.1} s)")?;

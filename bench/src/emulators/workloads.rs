@@ -42,15 +42,15 @@ impl Operation {
     }
 }
 
-/// One client of a point workload. `run` is unique per server, so that ids are
-/// unique.
+/// One client of a point workload. The number of its run is unique per server, so that
+/// ids of documents are unique.
 pub struct PointClient {
     operation: Operation,
     requests: Requests,
     partitions: Arc<[Partition]>,
     prefix: String,
     sent: u64,
-    dice: u64,
+    random_state: u64,
 }
 
 /// The partitions that an operation goes to, shared by the clients of a run.
@@ -70,16 +70,23 @@ impl PointClient {
         client: u64,
     ) -> anyhow::Result<Self> {
         let requests = Requests::new(address)?;
-        let dice = (run << 8 | client) + 1;
-        Ok(Self { operation, requests, partitions, prefix: format!("w-{run}-{client}"), sent: 0, dice })
+        let random_state = (run << 8 | client) + 1;
+        Ok(Self {
+            operation,
+            requests,
+            partitions,
+            prefix: format!("w-{run}-{client}"),
+            sent: 0,
+            random_state,
+        })
     }
 
     /// Xorshift: random enough to choose a document, and the same in every run.
     fn next_random(&mut self) -> u64 {
-        self.dice ^= self.dice << 13;
-        self.dice ^= self.dice >> 7;
-        self.dice ^= self.dice << 17;
-        self.dice
+        self.random_state ^= self.random_state << 13;
+        self.random_state ^= self.random_state >> 7;
+        self.random_state ^= self.random_state << 17;
+        self.random_state
     }
 
     fn new_document(&self, partition: &Partition, part: u64) -> String {

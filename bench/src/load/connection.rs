@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 const HEADERS_MAX: usize = 64;
 /// A first read holds a 1 KB document with its headers; larger answers grow it.
 const BUFFER_START: usize = 16 * 1024;
-/// Nothing asked for here is answered with more: a page of 20 documents is 25 KB.
+/// No answer of the benchmark is longer: a page of 20 documents is 25 KB.
 const ANSWER_MAX: usize = 16 * 1024 * 1024;
 
 pub struct Connection {
@@ -46,7 +46,7 @@ struct Head {
 }
 
 enum Length {
-    Known(usize),
+    ContentLength(usize),
     Chunked,
 }
 
@@ -58,14 +58,14 @@ impl Connection {
     /// Sends a complete request and receives the whole answer.
     pub async fn send(&mut self, request: &[u8]) -> anyhow::Result<Answer<'_>> {
         let mut stream = match self.stream.take() {
-            Some(kept) => kept,
+            Some(open) => open,
             None => connect(self.address).await?,
         };
         stream.write_all(request).await.context("sending a request")?;
         self.filled = 0;
         let head = self.receive_head(&mut stream).await?;
         let chunked = match head.length {
-            Length::Known(length) => {
+            Length::ContentLength(length) => {
                 self.receive_to(&mut stream, head.head_bytes + length).await?;
                 false
             }
@@ -153,12 +153,12 @@ fn parse_head(received: &[u8]) -> anyhow::Result<Option<Head>> {
     let mut head = Head {
         status: response.code.context("an answer without a status")?,
         head_bytes,
-        length: Length::Known(0),
+        length: Length::ContentLength(0),
         closes: false,
     };
     for header in response.headers.iter() {
         if header.name.eq_ignore_ascii_case("content-length") {
-            head.length = Length::Known(std::str::from_utf8(header.value)?.trim().parse()?);
+            head.length = Length::ContentLength(std::str::from_utf8(header.value)?.trim().parse()?);
         } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
             head.length = Length::Chunked;
         } else if header.name.eq_ignore_ascii_case("connection") {
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_kept_connection_serves_answers_cut_anywhere() {
+    async fn a_connection_that_stays_open_serves_answers_split_anywhere() {
         let seen = check(&[
             "HTTP/1.1 200 OK\r\ncontent-len|gth: 5\r\n\r|\nhel|lo",
             "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n",

@@ -13,7 +13,8 @@ use tokio::task::JoinSet;
 
 use super::connection::{Answer, Connection};
 
-/// What a client of a run does. Each client owns its copy.
+/// The requests of a client, and the check of the answers. Each client owns its
+/// workload.
 pub trait Workload: Send + 'static {
     fn request(&mut self) -> anyhow::Result<&[u8]>;
     /// Refuses an answer that is not the expected one: a fast error does not count.
@@ -56,14 +57,14 @@ impl<W: Workload> Clients<W> {
     /// Drives all clients until the limits are reached.
     pub async fn drive(&mut self, limits: Limits) -> anyhow::Result<Sample> {
         let started = Instant::now();
-        let mut running = JoinSet::new();
+        let mut tasks = JoinSet::new();
         for (connection, workload) in self.clients.drain(..) {
-            running.spawn(one_client(connection, workload, started + limits.time, limits.requests_max));
+            tasks.spawn(one_client(connection, workload, started + limits.time, limits.requests_max));
         }
         let mut latencies = Histogram::new();
         let limit = limits.time + DRAIN_LIMIT;
         tokio::time::timeout(limit, async {
-            while let Some(joined) = running.join_next().await {
+            while let Some(joined) = tasks.join_next().await {
                 let (client, own) = joined.context("a client task ended early")??;
                 latencies.merge(&own);
                 self.clients.push(client);
@@ -83,13 +84,13 @@ async fn one_client<W: Workload>(
     requests_max: u64,
 ) -> anyhow::Result<((Connection, W), Histogram)> {
     let mut latencies = Histogram::new();
-    let mut asked = Instant::now();
-    while asked < until && latencies.count() < requests_max {
+    let mut sent_at = Instant::now();
+    while sent_at < until && latencies.count() < requests_max {
         let answer = connection.send(workload.request()?).await?;
         let answered = Instant::now();
         workload.check(&answer)?;
-        latencies.record(answered - asked);
-        asked = answered;
+        latencies.record(answered - sent_at);
+        sent_at = answered;
     }
     Ok(((connection, workload), latencies))
 }

@@ -20,7 +20,7 @@ pub struct Signer {
     /// The date as it is sent, and in lower case as it is signed.
     date: String,
     signed_date: String,
-    dated: Instant,
+    dated_at: Instant,
     authorization: String,
 }
 
@@ -34,15 +34,15 @@ impl Signer {
     pub fn new(key: &str) -> anyhow::Result<Self> {
         let keyed = Hmac::<Sha256>::new_from_slice(&BASE64.decode(key)?)?;
         let (date, signed_date) = date_now();
-        Ok(Self { keyed, date, signed_date, dated: Instant::now(), authorization: String::new() })
+        Ok(Self { keyed, date, signed_date, dated_at: Instant::now(), authorization: String::new() })
     }
 
     /// Signs one request. `verb` and `resource_type` are in lower case, `link`
     /// as it stands in the path.
     pub fn sign(&mut self, verb: &str, resource_type: &str, link: &str) -> anyhow::Result<Signature<'_>> {
-        if self.dated.elapsed() > DATE_LIFETIME {
+        if self.dated_at.elapsed() > DATE_LIFETIME {
             (self.date, self.signed_date) = date_now();
-            self.dated = Instant::now();
+            self.dated_at = Instant::now();
         }
         let mut mac = self.keyed.clone();
         for part in [verb, "\n", resource_type, "\n", link, "\n", &self.signed_date, "\n\n"] {

@@ -32,7 +32,7 @@ pub async fn all(environment: &Environment, plan: &Plan) -> BTreeMap<Place, Coun
     let mut counts = BTreeMap::new();
     for place in &plan.counts {
         eprintln!("counting requests: {}", place.name());
-        match one(environment, *place, plan.counted).await {
+        match one(environment, *place, plan.counted_workflows).await {
             Ok(count) => drop(counts.insert(*place, count)),
             Err(error) => eprintln!("FAILED: counting by {}: {error:#}", place.name()),
         }
@@ -43,21 +43,21 @@ pub async fn all(environment: &Environment, plan: &Plan) -> BTreeMap<Place, Coun
 async fn one(environment: &Environment, place: Place, workflows: usize) -> anyhow::Result<Count> {
     let setting = environment.prepare(place).await?;
     let address = setting.server.as_ref().context("requests are counted by a server")?.address;
-    let words = ["counted".to_owned(), "--count".to_owned(), workflows.to_string()];
-    let mut command = environment.command(place, &setting, &words)?;
+    let arguments = ["counted".to_owned(), "--count".to_owned(), workflows.to_string()];
+    let mut command = environment.command(place, &setting, &arguments)?;
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
     let mut stdin = child.stdin.take().context("a child without stdin")?;
     let mut stdout = BufReader::new(child.stdout.take().context("a child without stdout")?).lines();
     expect(&mut stdout, "ready").await?;
     let before = counters(address).await?;
-    go_on(&mut stdin).await?;
+    send_line(&mut stdin).await?;
     expect(&mut stdout, "done").await?;
     let after = counters(address).await?;
-    go_on(&mut stdin).await?;
+    send_line(&mut stdin).await?;
     let figures = stdout.next_line().await?.context("the program ended without figures")?;
     let figures: Value = serde_json::from_str(&figures)?;
     ensure!(child.wait().await?.success(), "the program failed");
-    setting.clear().await?;
+    setting.remove().await?;
     Ok(difference(&before, &after, &figures, workflows as f64))
 }
 
@@ -67,7 +67,7 @@ async fn expect(stdout: &mut Lines<BufReader<ChildStdout>>, word: &str) -> anyho
     Ok(())
 }
 
-async fn go_on(stdin: &mut ChildStdin) -> anyhow::Result<()> {
+async fn send_line(stdin: &mut ChildStdin) -> anyhow::Result<()> {
     stdin.write_all(b"\n").await?;
     Ok(stdin.flush().await?)
 }

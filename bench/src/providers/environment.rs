@@ -38,9 +38,9 @@ pub struct Setting {
 
 impl Environment {
     /// Runs one workload on one place and returns its figures.
-    pub async fn measure(&self, place: Place, words: &[String]) -> anyhow::Result<Value> {
+    pub async fn measure(&self, place: Place, arguments: &[String]) -> anyhow::Result<Value> {
         let setting = self.prepare(place).await?;
-        let mut command = self.command(place, &setting, words)?;
+        let mut command = self.command(place, &setting, arguments)?;
         let run = command.stdin(Stdio::null()).output();
         let answer = match tokio::time::timeout(MEASUREMENT_MAX, run).await {
             Ok(answer) => answer.with_context(|| format!("starting {command:?}"))?,
@@ -51,7 +51,7 @@ impl Environment {
         let output = String::from_utf8_lossy(&answer.stdout);
         let figures = output.lines().next_back().context("a program printed nothing")?;
         let figures = serde_json::from_str(figures).context("a program's figures are not JSON")?;
-        setting.clear().await?;
+        setting.remove().await?;
         Ok(figures)
     }
 
@@ -84,10 +84,10 @@ impl Environment {
         Ok(Setting { server, endpoint, directory, ca })
     }
 
-    pub fn command(&self, place: Place, setting: &Setting, words: &[String]) -> anyhow::Result<Command> {
+    pub fn command(&self, place: Place, setting: &Setting, arguments: &[String]) -> anyhow::Result<Command> {
         let mut command =
             Command::new(self.programs.get(&place.program()).context("a program is not built")?);
-        command.args(words).args(["--location", place.word(), "--endpoint", &setting.endpoint]);
+        command.args(arguments).args(["--location", place.location(), "--endpoint", &setting.endpoint]);
         command.arg("--directory").arg(&setting.directory);
         command.args(["--workers", &self.workers.to_string()]).kill_on_drop(true);
         // duroxide logs to stdout; no figure includes that cost.
@@ -100,7 +100,8 @@ impl Environment {
 }
 
 impl Setting {
-    pub async fn clear(self) -> anyhow::Result<()> {
+    /// Stops the server and removes the directory.
+    pub async fn remove(self) -> anyhow::Result<()> {
         if let Some(server) = self.server {
             server.stop().await?;
         }

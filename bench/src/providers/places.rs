@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 
-/// In the order of the report's columns: the ceiling, the peers, ours.
+/// A provider and where it stores its data. In the order of the report's columns: the
+/// ceiling, the peers, ours.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum)]
 pub enum Place {
     /// A trivial provider in memory: the upper bound.
@@ -38,6 +39,7 @@ pub enum Needs {
     Memory,
 }
 
+/// The program in `bench/providers/` that opens a provider.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Program {
     Peers,
@@ -78,8 +80,8 @@ impl Place {
         }
     }
 
-    /// The program's name for the location.
-    pub fn word(self) -> &'static str {
+    /// The location, as the program names it on its command line.
+    pub fn location(self) -> &'static str {
         match self {
             Place::Ceiling | Place::Memory => "memory",
             Place::Sqlite => "sqlite",

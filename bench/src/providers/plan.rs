@@ -34,8 +34,8 @@ impl Part {
 pub struct Workload {
     pub name: String,
     pub part: Part,
-    /// The program's first words.
-    pub words: Vec<String>,
+    /// The workload and its options on the command line of a program.
+    pub arguments: Vec<String>,
     pub figure: &'static str,
     pub unit: &'static str,
     /// Digits of the figure in the table.
@@ -47,9 +47,10 @@ pub struct Plan {
     pub repeats: usize,
     pub workers: usize,
     pub workloads: Vec<Workload>,
+    /// The places on which requests are counted.
     pub counts: Vec<Place>,
     /// Workflows of one count.
-    pub counted: usize,
+    pub counted_workflows: usize,
 }
 
 /// Dispatchers and workers of the stress harness.
@@ -58,14 +59,14 @@ pub const STRESS: [usize; 3] = [1, 2, 4];
 impl Plan {
     pub fn new(options: &Options) -> Self {
         let quick = options.quick;
-        let pick = |full: u64, short: u64| if quick { short } else { full };
+        let choose = |full: u64, short: u64| if quick { short } else { full };
         let mut workloads = Vec::new();
         for dispatchers in STRESS {
-            workloads.push(harness("stress", Part::Stress, dispatchers, pick(4, 2)));
+            workloads.push(harness("stress", Part::Stress, dispatchers, choose(4, 2)));
         }
-        workloads.push(harness("payload", Part::Payload, 1, pick(4, 2)));
-        workloads.push(closed_loop(20, pick(3, 2)));
-        workloads.push(smallest(pick(20, 8)));
+        workloads.push(harness("payload", Part::Payload, 1, choose(4, 2)));
+        workloads.push(closed_loop(20, choose(3, 2)));
+        workloads.push(smallest(choose(20, 8)));
         workloads.push(wide("fan-out", Part::FanOut, "1,000 activities at once", 1000, 2));
         workloads.push(wide("children", Part::Children, "200 sub-orchestrations at once", 200, 3));
         workloads.retain(|workload| options.only.contains(&workload.part));
@@ -83,16 +84,8 @@ impl Plan {
             workers: options.workers,
             workloads,
             counts: if options.only.contains(&Part::Counts) { counts.collect() } else { Vec::new() },
-            counted: if quick { 10 } else { 30 },
+            counted_workflows: if quick { 10 } else { 30 },
         }
-    }
-
-    /// The order of a workload's places in one repeat: another place begins each
-    /// time.
-    pub fn rotation(workload: &Workload, repeat: usize) -> Vec<Place> {
-        let mut rotation = workload.places.clone();
-        rotation.rotate_left(repeat % workload.places.len());
-        rotation
     }
 
     pub fn places(&self) -> Vec<Place> {
@@ -104,7 +97,7 @@ impl Plan {
     }
 }
 
-fn words(workload: &str, options: &[(&str, u64)]) -> Vec<String> {
+fn arguments(workload: &str, options: &[(&str, u64)]) -> Vec<String> {
     let options = options.iter().flat_map(|(name, value)| [format!("--{name}"), value.to_string()]);
     std::iter::once(workload.to_owned()).chain(options).collect()
 }
@@ -120,7 +113,7 @@ fn harness(word: &str, part: Part, dispatchers: usize, seconds: u64) -> Workload
     Workload {
         name: format!("{word} {dispatchers}/{dispatchers}"),
         part,
-        words: words(word, &[("dispatchers", dispatchers as u64), ("seconds", seconds)]),
+        arguments: arguments(word, &[("dispatchers", dispatchers as u64), ("seconds", seconds)]),
         figure: "perSecond",
         unit: "workflows/s",
         digits: 1,
@@ -132,7 +125,7 @@ fn closed_loop(clients: u64, seconds: u64) -> Workload {
     Workload {
         name: format!("closed loop, {clients} clients"),
         part: Part::Loop,
-        words: words("loop", &[("clients", clients), ("seconds", seconds)]),
+        arguments: arguments("loop", &[("clients", clients), ("seconds", seconds)]),
         figure: "perSecond",
         unit: "workflows/s",
         digits: 0,
@@ -145,7 +138,7 @@ fn smallest(count: u64) -> Workload {
     Workload {
         name: "smallest, commit to commit".into(),
         part: Part::Smallest,
-        words: words("smallest", &[("count", count)]),
+        arguments: arguments("smallest", &[("count", count)]),
         figure: "commitP50Ms",
         unit: "p50 ms",
         digits: 2,
@@ -158,7 +151,7 @@ fn wide(word: &str, part: Part, name: &str, count: u64, digits: usize) -> Worklo
     Workload {
         name: name.into(),
         part,
-        words: words(word, &[("count", count)]),
+        arguments: arguments(word, &[("count", count)]),
         figure: "seconds",
         unit: "s",
         digits,

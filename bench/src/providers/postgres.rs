@@ -116,17 +116,18 @@ async fn install() -> anyhow::Result<PathBuf> {
     find_programs().with_context(|| format!("apt installed no PostgreSQL in {VERSIONS}"))
 }
 
-/// As root: gives the directory to the user of the package and runs as that user.
+/// When run by root: makes the user of the package the owner of the directory, and
+/// returns that user.
 fn identity(home: &Path) -> anyhow::Result<Option<Identity>> {
     use std::os::unix::fs::MetadataExt;
     if fs::metadata(home)?.uid() != 0 {
         return Ok(None);
     }
     let users = fs::read_to_string("/etc/passwd").context("reading /etc/passwd")?;
-    let found = parse_identity(&users).with_context(|| format!("there is no user {USER}"))?;
-    chown(home, Some(found.user), Some(found.group))
-        .with_context(|| format!("giving {} away", home.display()))?;
-    Ok(Some(found))
+    let identity = parse_identity(&users).with_context(|| format!("there is no user {USER}"))?;
+    chown(home, Some(identity.user), Some(identity.group))
+        .with_context(|| format!("changing the owner of {}", home.display()))?;
+    Ok(Some(identity))
 }
 
 fn parse_identity(users: &str) -> Option<Identity> {
@@ -149,8 +150,8 @@ fn as_user(program: &Path, identity: Option<Identity>) -> Command {
 async fn run(command: &mut Command) -> anyhow::Result<()> {
     let answer =
         command.stdin(Stdio::null()).output().await.with_context(|| format!("starting {command:?}"))?;
-    let talk = String::from_utf8_lossy(&answer.stderr);
-    ensure!(answer.status.success(), "{command:?} ended with {}:\n{talk}", answer.status);
+    let errors = String::from_utf8_lossy(&answer.stderr);
+    ensure!(answer.status.success(), "{command:?} ended with {}:\n{errors}", answer.status);
     Ok(())
 }
 

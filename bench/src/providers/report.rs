@@ -9,7 +9,7 @@ use std::fmt;
 use serde_json::{Map, Value, json};
 
 use super::counts::Count;
-use super::goals::PROMISES;
+use super::goals::RATIO_GOALS;
 use super::places::Place;
 use super::plan::{Plan, Workload};
 use super::rounds::Row;
@@ -79,16 +79,22 @@ impl Report {
     fn ratios(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "\nratios within each repeat: median (least-greatest)")?;
         for (workload, row) in self.measured() {
-            for below in [Place::Ceiling, Place::Sqlite, Place::Postgres, Place::Published] {
+            for denominator in [Place::Ceiling, Place::Sqlite, Place::Postgres, Place::Published] {
                 let against: Vec<String> = [Place::Memory, Place::Durable, Place::Wire, Place::Clear]
                     .into_iter()
-                    .filter_map(|above| {
-                        let ratios = row.ratios(workload.figure, above, below);
-                        (!ratios.is_empty()).then(|| format!("{} {}", above.name(), precise(&ratios)))
+                    .filter_map(|numerator| {
+                        let ratios = row.ratios(workload.figure, numerator, denominator);
+                        (!ratios.is_empty()).then(|| format!("{} {}", numerator.name(), precise(&ratios)))
                     })
                     .collect();
                 if !against.is_empty() {
-                    writeln!(f, "  {:<30} over {:<9}  {}", workload.name, below.name(), against.join("  "))?;
+                    writeln!(
+                        f,
+                        "  {:<30} over {:<9}  {}",
+                        workload.name,
+                        denominator.name(),
+                        against.join("  ")
+                    )?;
                 }
             }
         }
@@ -114,10 +120,11 @@ impl Report {
 
     fn goals(&self) -> Vec<Goal> {
         let mut goals = Vec::new();
-        for promise in &PROMISES {
-            for (workload, row) in self.measured().filter(|(workload, _)| workload.part == promise.part()) {
-                goals.push(promise.goal(&workload.name, |above, below| {
-                    let ratios = row.ratios(workload.figure, above, below);
+        for ratio_goal in &RATIO_GOALS {
+            for (workload, row) in self.measured().filter(|(workload, _)| workload.part == ratio_goal.part())
+            {
+                goals.push(ratio_goal.goal(&workload.name, |numerator, denominator| {
+                    let ratios = row.ratios(workload.figure, numerator, denominator);
                     (!ratios.is_empty()).then(|| median(&ratios))
                 }));
             }
@@ -178,7 +185,7 @@ fn extras(workload: &Workload) -> &'static [(&'static str, &'static str, usize)]
     }
 }
 
-/// The spread with more digits, for ratios below one.
+/// The spread with more digits, for small ratios.
 fn precise(ratios: &[f64]) -> String {
     if median(ratios) >= 3.0 {
         return spread(ratios);

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::environment::Environment;
 use super::places::Place;
 use super::plan::{Plan, Workload};
+use crate::rotation::rotated;
 
 /// The figures of one workload, repeat by repeat.
 pub struct Row {
@@ -20,7 +21,7 @@ pub async fn run(environment: &Environment, plan: &Plan) -> Vec<Row> {
     let mut rows: Vec<Row> = plan.workloads.iter().map(|_| Row { cells: BTreeMap::new() }).collect();
     for repeat in 1..=plan.repeats {
         for (workload, row) in plan.workloads.iter().zip(&mut rows) {
-            for place in Plan::rotation(workload, repeat) {
+            for place in rotated(&workload.places, repeat) {
                 let figures = measure(environment, workload, place).await;
                 row.cells.entry(place).or_default().push(figures);
             }
@@ -31,7 +32,7 @@ pub async fn run(environment: &Environment, plan: &Plan) -> Vec<Row> {
 }
 
 async fn measure(environment: &Environment, workload: &Workload, place: Place) -> Option<Value> {
-    match environment.measure(place, &workload.words).await {
+    match environment.measure(place, &workload.arguments).await {
         Ok(figures) => Some(figures),
         Err(error) => {
             eprintln!("FAILED: {} by {}: {error:#}", workload.name, place.name());
@@ -48,9 +49,12 @@ impl Row {
     }
 
     /// One place's figure divided by another's, for repeats that have both.
-    pub fn ratios(&self, name: &str, above: Place, below: Place) -> Vec<f64> {
-        let (above, below) = (self.figures(above, name), self.figures(below, name));
-        let ratios = above.iter().zip(&below).filter_map(|(above, below)| Some((*above)? / (*below)?));
+    pub fn ratios(&self, name: &str, numerator: Place, denominator: Place) -> Vec<f64> {
+        let (numerator, denominator) = (self.figures(numerator, name), self.figures(denominator, name));
+        let ratios = numerator
+            .iter()
+            .zip(&denominator)
+            .filter_map(|(numerator, denominator)| Some((*numerator)? / (*denominator)?));
         // The in-memory provider may record an end before its start: leave out zeros.
         ratios.filter(|ratio| ratio.is_finite()).collect()
     }

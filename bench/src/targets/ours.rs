@@ -8,18 +8,22 @@ use perihelion_bench_client::KEY;
 use serde_json::Value;
 use tokio::process::Command;
 
-/// Builds the workspace's default member in release mode.
-pub async fn build(repository: &Path) -> anyhow::Result<PathBuf> {
+/// The given program, or the release build of this checkout.
+pub async fn given_or_built(binary: Option<&Path>) -> anyhow::Result<PathBuf> {
+    if let Some(binary) = binary {
+        return Ok(binary.to_owned());
+    }
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     eprintln!("building our server in release mode in {}", repository.display());
-    build_release(repository, &[], "perihelion").await
+    build_release(&repository, &[], "perihelion").await
 }
 
 /// Runs `cargo build --release` in a directory and asks cargo where the program
 /// is, so that a `CARGO_TARGET_DIR` of the caller's is respected.
-pub async fn build_release(directory: &Path, more: &[&str], program: &str) -> anyhow::Result<PathBuf> {
+pub async fn build_release(directory: &Path, arguments: &[&str], program: &str) -> anyhow::Result<PathBuf> {
     let output = Command::new("cargo")
         .args(["build", "--release", "--message-format=json-render-diagnostics"])
-        .args(more)
+        .args(arguments)
         .current_dir(directory)
         .stderr(Stdio::inherit())
         .output()

@@ -9,6 +9,8 @@ use tokio::process::Command;
 
 const PACKAGE: &str = "@vercel/cosmosdb-server";
 pub const VERSION: &str = "1.0.1";
+/// The directory under `bench/` for installed packages.
+const CACHE: &str = ".peers";
 
 pub struct Vercel {
     directory: PathBuf,
@@ -16,11 +18,11 @@ pub struct Vercel {
 }
 
 impl Vercel {
-    /// Installs the package unless it is there already. `keep_alive` starts it
-    /// through its programming interface with an option that its command line
-    /// does not offer: connections stay open.
-    pub async fn install(cache: &Path, keep_alive: bool) -> anyhow::Result<Self> {
-        let directory = cache.join(format!("vercel-{VERSION}"));
+    /// Installs the package unless it is installed already. With `keep_alive` the
+    /// server is started by a script instead of its command line, which has no option
+    /// to keep connections open.
+    pub async fn install(keep_alive: bool) -> anyhow::Result<Self> {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join(CACHE).join(format!("vercel-{VERSION}"));
         if !program(&directory).is_file() {
             eprintln!("installing {PACKAGE}@{VERSION} from npm into {}", directory.display());
             std::fs::create_dir_all(&directory)?;

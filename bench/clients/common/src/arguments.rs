@@ -74,8 +74,8 @@ impl Arguments {
 }
 
 fn take<T: FromStr>(pairs: &mut Vec<Pair>, name: &str) -> Result<T, Problem> {
-    let place = pairs.iter().position(|(given, _)| given == name);
-    let (_, value) = pairs.swap_remove(place.ok_or_else(|| format!("{name} is missing"))?);
+    let index = pairs.iter().position(|(given, _)| given == name);
+    let (_, value) = pairs.swap_remove(index.ok_or_else(|| format!("{name} is missing"))?);
     value.parse().map_err(|_| format!("{name} cannot be {value}").into())
 }
 
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_unknown_or_wrong_is_refused() {
+    fn a_missing_unknown_or_wrong_option_is_refused() {
         let refused = |typed: &str| parse(typed).expect_err("a refusal");
         assert_eq!(refused("delete"), "the first word is read or create");
         assert_eq!(refused(&GOOD.replace("--run 7", "")), "--run is missing");

@@ -13,7 +13,8 @@ pub const READ_KEYS: u64 = 10;
 pub(crate) const WRITE_KEYS: u64 = 100;
 
 /// The text that a payload repeats.
-pub const PADDING: &str = "What was committed once is never asked again; what was not is asked until it is. ";
+pub const PADDING: &str =
+    "This sentence is repeated until the document has the size of all benchmark documents. ";
 
 /// A document as a program would model it.
 #[derive(Debug, Deserialize)]

@@ -1,6 +1,6 @@
 //! The closed loop: several clients, one task each. A client starts its next
-//! operation when the last one is answered, until the time is up or its share is
-//! done. A running operation is finished and counted, and the rate is computed
+//! operation when the last one is answered, until the time is up or its share of the
+//! operations is done. A running operation is finished and counted, and the rate is computed
 //! over the time until the last one ended, so that slow answers count fully.
 
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub(crate) struct LoopClient<C> {
     prefix: String,
     payload: String,
     sent: u64,
-    dice: u64,
+    random_state: u64,
 }
 
 impl<C: Client> LoopClient<C> {
@@ -64,7 +64,7 @@ impl<C: Client> LoopClient<C> {
             prefix,
             payload: String::new(),
             sent: 0,
-            dice: ((run << 8) | number) + 1,
+            random_state: ((run << 8) | number) + 1,
         };
         let id = client.next_id();
         client.payload = payload_for(new_document(&id, "k-10", ""))?;
@@ -78,13 +78,13 @@ impl<C: Client> LoopClient<C> {
 
     /// Xorshift: random enough to choose a document, and the same in every run.
     fn next_random(&mut self) -> usize {
-        self.dice ^= self.dice << 13;
-        self.dice ^= self.dice >> 7;
-        self.dice ^= self.dice << 17;
-        self.dice as usize
+        self.random_state ^= self.random_state << 13;
+        self.random_state ^= self.random_state >> 7;
+        self.random_state ^= self.random_state << 17;
+        self.random_state as usize
     }
 
-    async fn once(&mut self) -> Result<(), Problem> {
+    async fn run_one(&mut self) -> Result<(), Problem> {
         self.sent += 1;
         let names = Arc::clone(&self.names);
         match self.operation {
@@ -106,12 +106,12 @@ impl<C: Client> LoopClient<C> {
 
     async fn run_until(mut self, until: Instant, operations_max: u64) -> Result<(Self, Histogram), Problem> {
         let mut latencies = Histogram::new();
-        let mut asked = Instant::now();
-        while asked < until && latencies.count() < operations_max {
-            self.once().await?;
+        let mut sent_at = Instant::now();
+        while sent_at < until && latencies.count() < operations_max {
+            self.run_one().await?;
             let answered = Instant::now();
-            latencies.record(answered - asked);
-            asked = answered;
+            latencies.record(answered - sent_at);
+            sent_at = answered;
         }
         Ok((self, latencies))
     }
@@ -126,18 +126,18 @@ pub(crate) async fn drive<C: Client>(
     clients: &mut Vec<LoopClient<C>>,
     span: Span,
 ) -> Result<Sample, Problem> {
-    let (time, each) = match span {
+    let (time, operations_each) = match span {
         Span::Time(time) => (time, u64::MAX),
         Span::Operations(all) => (OPERATIONS_LIMIT, all.div_ceil(clients.len() as u64)),
     };
     let started = Instant::now();
-    let mut running = JoinSet::new();
+    let mut tasks = JoinSet::new();
     for client in clients.drain(..) {
-        running.spawn(client.run_until(started + time, each));
+        tasks.spawn(client.run_until(started + time, operations_each));
     }
     let mut latencies = Histogram::new();
     tokio::time::timeout(time + DRAIN_LIMIT, async {
-        while let Some(joined) = running.join_next().await {
+        while let Some(joined) = tasks.join_next().await {
             let (client, own) = joined??;
             latencies.merge(&own);
             clients.push(client);
@@ -145,6 +145,6 @@ pub(crate) async fn drive<C: Client>(
         Ok::<(), Problem>(())
     })
     .await
-    .map_err(|_| "operations stay unanswered")??;
+    .map_err(|_| "operations are still unanswered")??;
     Ok(Sample { elapsed: started.elapsed(), latencies })
 }

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_unknown_or_wrong_is_refused() {
+    fn a_missing_unknown_or_wrong_option_is_refused() {
         let refused = |typed: &str| parse(typed).expect_err("a refusal");
         assert_eq!(refused("dance"), "there is no workload dance");
         assert_eq!(refused(&GOOD.replace("--seconds 3", "")), "--seconds is missing");

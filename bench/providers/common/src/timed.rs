@@ -18,7 +18,8 @@ use crate::workflows::{SMALLEST, activities, orchestrations};
 
 /// A workflow that takes longer is stuck, even on a busy machine.
 const WAIT_MAX: Duration = Duration::from_secs(120);
-/// Warm-up: connections, statements and files are created by the first few.
+/// Workflows before the measurement: the first few create connections, statements and
+/// files.
 const WARM_UP: usize = 3;
 /// How long the closed loop runs before the measurement.
 const LOOP_WARM_UP: Duration = Duration::from_millis(500);
@@ -30,7 +31,7 @@ async fn start(provider: Arc<dyn Provider>) -> Arc<Runtime> {
 }
 
 /// Starts an instance, waits for it as a client does, and checks its output.
-async fn round(client: &Client, instance: &str) -> Result<(), Problem> {
+async fn run_smallest(client: &Client, instance: &str) -> Result<(), Problem> {
     client.start_orchestration(instance, SMALLEST, instance).await?;
     expect_output(client.wait_for_orchestration(instance, WAIT_MAX).await?, instance)
 }
@@ -78,12 +79,12 @@ pub(crate) async fn closed_loop(
 async fn one_client(client: Client, number: usize, begin: Instant, end: Instant) -> (Vec<Duration>, u64) {
     let mut latencies = Vec::new();
     let mut failed = 0;
-    for turn in 0_u64.. {
+    for workflow in 0_u64.. {
         let started = Instant::now();
         if started >= end {
             break;
         }
-        match round(&client, &format!("loop-{number}-{turn}")).await {
+        match run_smallest(&client, &format!("loop-{number}-{workflow}")).await {
             Ok(()) if (begin..end).contains(&Instant::now()) => latencies.push(started.elapsed()),
             Ok(()) => {}
             Err(problem) => {
@@ -104,7 +105,7 @@ pub(crate) async fn smallest(provider: Arc<dyn Provider>, count: usize) -> Resul
     let mut seen = Vec::with_capacity(count);
     for number in 0..count {
         let started = Instant::now();
-        round(&client, &format!("seen-{number}")).await?;
+        run_smallest(&client, &format!("seen-{number}")).await?;
         seen.push(started.elapsed());
     }
     runtime.shutdown(Some(SHUTDOWN_MS)).await;
@@ -179,9 +180,9 @@ pub(crate) async fn counted(provider: Arc<dyn Provider>, count: usize) -> Result
 }
 
 /// The quantile: the least latency that at least this share does not exceed.
-fn quantile_ms(latencies: &mut [Duration], part: f64) -> f64 {
+fn quantile_ms(latencies: &mut [Duration], share: f64) -> f64 {
     latencies.sort_unstable();
-    let rank = (latencies.len() as f64 * part).ceil() as usize;
+    let rank = (latencies.len() as f64 * share).ceil() as usize;
     latencies.get(rank.saturating_sub(1)).map_or(0.0, |latency| latency.as_secs_f64() * 1e3)
 }
 

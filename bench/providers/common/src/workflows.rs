@@ -36,14 +36,14 @@ async fn smallest(context: OrchestrationContext, input: String) -> Result<String
 async fn fan_out(context: OrchestrationContext, input: String) -> Result<String, String> {
     let count = width(&input)?;
     let parts = (0..count).map(|number| context.schedule_activity(NO_OP, number.to_string())).collect();
-    answered(context.join(parts).await)
+    count_correct(context.join(parts).await)
 }
 
 async fn children(context: OrchestrationContext, input: String) -> Result<String, String> {
     let count = width(&input)?;
     let parts =
         (0..count).map(|number| context.schedule_sub_orchestration(CHILD, number.to_string())).collect();
-    answered(context.join(parts).await)
+    count_correct(context.join(parts).await)
 }
 
 fn width(input: &str) -> Result<usize, String> {
@@ -51,7 +51,7 @@ fn width(input: &str) -> Result<usize, String> {
 }
 
 /// How many parts returned their input.
-fn answered(results: Vec<Result<String, String>>) -> Result<String, String> {
-    let right = results.iter().enumerate().filter(|(number, result)| **result == Ok(number.to_string()));
-    Ok(right.count().to_string())
+fn count_correct(results: Vec<Result<String, String>>) -> Result<String, String> {
+    let correct = results.iter().enumerate().filter(|(number, result)| **result == Ok(number.to_string()));
+    Ok(correct.count().to_string())
 }

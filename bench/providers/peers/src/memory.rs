@@ -33,7 +33,7 @@ struct State {
     ready: VecDeque<String>,
     activities: VecDeque<WorkItem>,
     turns: HashMap<String, Turn>,
-    works: HashMap<String, WorkItem>,
+    running_activities: HashMap<String, WorkItem>,
     tokens: u64,
 }
 
@@ -140,7 +140,10 @@ fn target(item: &WorkItem) -> Result<&str, ProviderError> {
 }
 
 fn refused(what: &str) -> ProviderError {
-    ProviderError::permanent("memory", format!("the ceiling of the bench keeps no {what}"))
+    ProviderError::permanent(
+        "memory",
+        format!("the in-memory provider of the benchmark does not support {what}"),
+    )
 }
 
 fn unknown(token: &str) -> ProviderError {
@@ -223,7 +226,7 @@ impl Provider for Memory {
         }
         state.activities.extend(worker_items);
         if !cancelled.is_empty() {
-            state.activities.retain(|item| !cancelled.iter().any(|gone| is_activity(item, gone)));
+            state.activities.retain(|item| !cancelled.iter().any(|cancelled| is_activity(item, cancelled)));
         }
         for item in orchestrator_items {
             state.post(item)?;
@@ -296,7 +299,7 @@ impl Provider for Memory {
         let taken = self.wait_for(&self.activities, poll_timeout, |state| {
             let item = state.activities.pop_front()?;
             let token = state.token();
-            state.works.insert(token.clone(), item.clone());
+            state.running_activities.insert(token.clone(), item.clone());
             Some((item, token, 1))
         });
         Ok(taken.await)
@@ -304,7 +307,7 @@ impl Provider for Memory {
 
     async fn ack_work_item(&self, token: &str, completion: Option<WorkItem>) -> Result<(), ProviderError> {
         let mut state = self.state();
-        state.works.remove(token).ok_or_else(|| unknown(token))?;
+        state.running_activities.remove(token).ok_or_else(|| unknown(token))?;
         if let Some(completion) = completion {
             state.post(completion)?;
         }
@@ -313,7 +316,7 @@ impl Provider for Memory {
     }
 
     async fn renew_work_item_lock(&self, token: &str, _extend_for: Duration) -> Result<(), ProviderError> {
-        self.state().works.contains_key(token).then_some(()).ok_or_else(|| unknown(token))
+        self.state().running_activities.contains_key(token).then_some(()).ok_or_else(|| unknown(token))
     }
 
     async fn renew_session_lock(
@@ -336,7 +339,7 @@ impl Provider for Memory {
         _ignore_attempt: bool,
     ) -> Result<(), ProviderError> {
         let mut state = self.state();
-        let item = state.works.remove(token).ok_or_else(|| unknown(token))?;
+        let item = state.running_activities.remove(token).ok_or_else(|| unknown(token))?;
         state.activities.push_front(item);
         self.wake(&state);
         Ok(())
