@@ -13,7 +13,7 @@ use duroxide_cdb::client::{
 use duroxide_cdb::{CosmosDBProvider, CosmosDBProviderConfig, OutboxFaultInjector};
 use serde_json::{Value, json};
 
-use super::steps::{Turn, begin, begin_with, start, take};
+use super::steps::{Turn, begin_instance, begin_instance_with, fetch, start};
 use super::world::{CaseFailure, KEY, Outcome, World, ensure};
 
 /// An environment variable with a default, as the published crate's test
@@ -23,7 +23,7 @@ fn variable(name: &str, default: &str) -> String {
 }
 
 /// Opens a provider in each of the three ways.
-async fn opened(world: &World) -> Result<[CosmosDBProvider; 3], ProviderError> {
+async fn open_all(world: &World) -> Result<[CosmosDBProvider; 3], ProviderError> {
     let key = variable("COSMOS_KEY_OF_NOBODY", KEY);
     let database = variable("COSMOS_DATABASE_OF_NOBODY", "drop-in");
     let endpoint = world.endpoint();
@@ -42,8 +42,9 @@ async fn opened(world: &World) -> Result<[CosmosDBProvider; 3], ProviderError> {
     Ok([first, second, third])
 }
 
-/// Every field, by name.
-fn described(config: CosmosDBProviderConfig) -> String {
+/// All fields of the configuration as text. Names every field, so that each has to
+/// exist.
+fn config_text(config: CosmosDBProviderConfig) -> String {
     let CosmosDBProviderConfig {
         endpoint,
         key,
@@ -87,12 +88,12 @@ async fn exercise(documents: &CosmosDBClient) -> Outcome {
     documents.ensure_container(None).await?;
     documents.ensure_container(Some(json!({ "indexingMode": "consistent" }))).await?;
     let document = |id: &str, total: u32| json!({ "id": id, "instanceId": "a", "total": total });
-    let made = documents.create_document("a", &document("1", 1)).await?;
-    ensure!(made.status == 201 && made.body.contains("total"), "{} {}", made.status, made.body);
-    ensure!(documents.create_document("a", &document("1", 1)).await?.status == 409, "made twice");
-    ensure!(documents.upsert_document("a", &document("2", 2)).await?.status == 201, "not made");
+    let created = documents.create_document("a", &document("1", 1)).await?;
+    ensure!(created.status == 201 && created.body.contains("total"), "{} {}", created.status, created.body);
+    ensure!(documents.create_document("a", &document("1", 1)).await?.status == 409, "created twice");
+    ensure!(documents.upsert_document("a", &document("2", 2)).await?.status == 201, "not created");
     let etag = documents.upsert_document("a", &document("2", 3)).await?.etag;
-    ensure!(documents.read_document("2", "a").await?.etag == etag, "another version");
+    ensure!(documents.read_document("2", "a").await?.etag == etag, "the etag differs");
     let operations = vec![
         BatchOperation::Create { body: document("3", 4) },
         BatchOperation::Upsert { body: document("3", 5) },
@@ -101,7 +102,7 @@ async fn exercise(documents: &CosmosDBClient) -> Outcome {
         BatchOperation::Delete { id: "1".to_owned() },
     ];
     let kind = &operations[2].to_json()["operationType"];
-    ensure!(*kind == "Replace", "it is called {kind}");
+    ensure!(*kind == "Replace", "the operation is called {kind}");
     let done: Vec<BatchOperationResult> = documents.transactional_batch("a", operations).await?;
     let codes: Vec<u16> = done.iter().map(|result| result.status_code).collect();
     ensure!(codes == [201, 200, 200, 200, 204], "{codes:?}");
@@ -113,15 +114,15 @@ async fn exercise(documents: &CosmosDBClient) -> Outcome {
     let stale = BatchOperation::Replace { id: "2".to_owned(), body: document("2", 7), if_match: etag };
     let refused = documents.transactional_batch("a", vec![stale]).await;
     ensure!(refused.as_ref().is_err_and(ProviderError::is_retryable), "{refused:?}");
-    ensure!(documents.delete_document("1", "a").await?.status == 404, "it was there");
-    ensure!(documents.delete_document("3", "a").await?.status == 204, "it was not there");
+    ensure!(documents.delete_document("1", "a").await?.status == 404, "a deleted document was found");
+    ensure!(documents.delete_document("3", "a").await?.status == 204, "the document was not found");
     documents.delete_container().await?;
     documents.delete_container().await?;
     Ok(())
 }
 
-/// The same types by their module paths.
-fn same(
+/// Compiles only if the types at these module paths are the types at the crate's root.
+fn same_types(
     provider: duroxide_cdb::provider::CosmosDBProvider,
     config: duroxide_cdb::provider::CosmosDBProviderConfig,
     injector: duroxide_cdb::outbox::OutboxFaultInjector,
@@ -129,30 +130,30 @@ fn same(
     (provider, config, injector)
 }
 
-/// Runs with both crates: a drop-in replacement behaves the same.
+/// Passes with both crates: a drop-in replacement behaves like the original.
 pub(crate) async fn the_published_surface_works(world: World) -> Outcome {
     let default = CosmosDBProviderConfig::default();
-    ensure!(described(default) == "||duroxide|duroxide|(1, 1)|(2s, 2s)", "other defaults");
+    ensure!(config_text(default) == "||duroxide|duroxide|(1, 1)|(2s, 2s)", "the defaults differ");
     let refused: Result<CosmosDBClient, String> = CosmosDBClient::new("http://localhost", "%", "d", "c");
     ensure!(refused.is_err(), "a key that is not base64 was taken");
-    let [first, second, mut third] = opened(&world).await?;
-    ensure!(first.name() == "duroxide-cdb", "its name is {}", first.name());
-    let (first, _, injector) = same(first, world.config(), OutboxFaultInjector::fail_next(1));
+    let [first, second, mut third] = open_all(&world).await?;
+    ensure!(first.name() == "duroxide-cdb", "the provider's name is {}", first.name());
+    let (first, _, injector) = same_types(first, world.config(), OutboxFaultInjector::fail_next(1));
     third.set_outbox_fault_injector(injector);
     let turn = Turn { messages: vec![start("child")], ..Turn::of("parent", 1) };
-    begin_with(&third, "parent", turn).await?;
-    let child = take(&third).await?;
+    begin_instance_with(&third, "parent", turn).await?;
+    let child = fetch(&third).await?;
     ensure!(child.item.instance == "child", "{} came first", child.item.instance);
 
     let store: Arc<dyn Provider> = Arc::new(second.clone());
-    begin(&*store, "order").await?;
+    begin_instance(&*store, "order").await?;
     let status = Client::new(Arc::clone(&store)).get_orchestration_status("order").await;
     ensure!(status.is_ok(), "{:?}", status.err());
     let documents = CosmosDBClient::new(&world.endpoint(), KEY, "drop-in", "second").map_err(CaseFailure)?;
-    ensure!((documents.database(), documents.container()) == ("drop-in", "second"), "other names");
-    ensure!(documents.endpoint() == world.endpoint(), "another endpoint");
+    ensure!((documents.database(), documents.container()) == ("drop-in", "second"), "the names differ");
+    ensure!(documents.endpoint() == world.endpoint(), "the endpoint differs");
     ensure!(corrupt(&documents, "order").await? > 0, "there is no history");
-    ensure!(store.read("order").await.is_err(), "a spoilt history was read");
+    ensure!(store.read("order").await.is_err(), "a corrupted history was read");
     exercise(&CosmosDBClient::new(&world.endpoint(), KEY, "documents", "of-its-own").map_err(CaseFailure)?)
         .await?;
     for provider in [first, second, third] {

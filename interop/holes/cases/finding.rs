@@ -13,8 +13,9 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::steps::{
-    LOCK, QUIET, Taken, Turn, WAIT_MAX, ack, admin, begin, begin_with, ended, enqueue, look, named, raised,
-    special_work, start, take, timer, within, work,
+    Fetched, LOCK, QUIET, Turn, WAIT_MAX, ack, activity, activity_with, admin, begin_instance,
+    begin_instance_with, enqueue, external_event, fetch, fetch_now, metadata, metadata_with_status, poll_for,
+    start, timer,
 };
 use super::world::{Outcome, World, ensure};
 
@@ -45,7 +46,7 @@ async fn dispatch(
 ) -> Result<(), ProviderError> {
     let deadline = Instant::now() + WAIT_MAX / 2;
     while Instant::now() < deadline && found.lock().unwrap().len() < all {
-        match look(&provider, LOCK).await? {
+        match fetch_now(&provider, LOCK).await? {
             Some(taken) => drop(found.lock().unwrap().insert(taken.item.instance)),
             None => tokio::time::sleep(Duration::from_millis(20)).await,
         }
@@ -59,11 +60,11 @@ pub(crate) async fn instances_of_other_versions_do_not_hide_later_instances(worl
     let version = |text: &str| text.parse().expect("a version");
     for n in 0..FOREIGN {
         let name = format!("foreign-{n}");
-        let metadata = ExecutionMetadata { pinned_duroxide_version: Some(version("9.0.0")), ..named() };
-        begin_with(&provider, &name, Turn { metadata, ..Turn::of(&name, 1) }).await?;
+        let metadata = ExecutionMetadata { pinned_duroxide_version: Some(version("9.0.0")), ..metadata() };
+        begin_instance_with(&provider, &name, Turn { metadata, ..Turn::of(&name, 1) }).await?;
     }
     for n in 0..FOREIGN {
-        enqueue(&provider, raised(&format!("foreign-{n}"), "1")).await?;
+        enqueue(&provider, external_event(&format!("foreign-{n}"), "1")).await?;
     }
     enqueue(&provider, start("ours")).await?;
     let supported = vec![SemverRange::new(version("0.0.1"), version("0.9.0"))];
@@ -74,7 +75,7 @@ pub(crate) async fn instances_of_other_versions_do_not_hide_later_instances(worl
     Ok(())
 }
 
-/// Strips a message of all members that do not locate it.
+/// The message has lost all members but its id, its instance, its type and its numbers.
 pub(crate) async fn an_unreadable_message_does_not_block_other_instances(world: World) -> Outcome {
     let provider = world.provider().await?;
     enqueue(&provider, start("broken")).await?;
@@ -85,21 +86,23 @@ pub(crate) async fn an_unreadable_message_does_not_block_other_instances(world: 
         let is_kept =
             |name: &str, value: &Value| matches!(name, "id" | "instanceId" | "type") || value.is_number();
         let rest = members.iter().filter(|(name, value)| is_kept(name, value));
-        let spoilt: Value = Value::Object(rest.map(|(name, value)| (name.clone(), value.clone())).collect());
+        let corrupted: Value =
+            Value::Object(rest.map(|(name, value)| (name.clone(), value.clone())).collect());
         let id = document["id"].as_str().unwrap_or_default();
-        let replaced = documents.replace_document(id, "broken", &spoilt, None).await?;
-        ensure!(replaced.is_success(), "the message could not be spoilt: {replaced:?}");
+        let replaced = documents.replace_document(id, "broken", &corrupted, None).await?;
+        ensure!(replaced.is_success(), "the message could not be corrupted: {replaced:?}");
     }
     enqueue(&provider, start("whole")).await?;
-    let found = found(&provider, "whole").await;
+    let found = is_found(&provider, "whole").await;
     ensure!(matches!(found, Ok(true)), "another instance could not be fetched: {found:?}");
     Ok(())
 }
 
 /// Whether an instance is found, ignoring others.
-async fn found(provider: &dyn Provider, instance: &str) -> Result<bool, ProviderError> {
-    let is_it = |taken: &Taken| taken.item.instance == instance;
-    let found = within(QUIET, async || look(provider, LOCK).await.map(|found| found.filter(is_it)));
+async fn is_found(provider: &dyn Provider, instance: &str) -> Result<bool, ProviderError> {
+    let is_wanted = |taken: &Fetched| taken.item.instance == instance;
+    let found =
+        poll_for(QUIET, async || fetch_now(provider, LOCK).await.map(|found| found.filter(is_wanted)));
     Ok(found.await?.is_some())
 }
 
@@ -108,13 +111,13 @@ pub(crate) async fn a_timer_comes_after_messages_that_arrived_before_it_fired(wo
     let provider = world.provider().await?;
     let fires_at = now_ms() + AHEAD.as_millis() as u64;
     let messages = vec![timer("order", 2, fires_at)];
-    begin_with(&provider, "order", Turn { messages, ..Turn::of("order", 1) }).await?;
-    enqueue(&provider, raised("order", "1")).await?;
+    begin_instance_with(&provider, "order", Turn { messages, ..Turn::of("order", 1) }).await?;
+    enqueue(&provider, external_event("order", "1")).await?;
     ensure!(now_ms() < fires_at, "the machine is too slow for this case");
     // Wait until both messages are visible, so that their order can be checked.
     tokio::time::sleep(AHEAD + Duration::from_millis(200)).await;
-    let taken = take(&provider).await?;
-    let expected = [raised("order", "1"), timer("order", 2, fires_at)];
+    let taken = fetch(&provider).await?;
+    let expected = [external_event("order", "1"), timer("order", 2, fires_at)];
     ensure!(taken.item.messages == expected, "the timer came first: {:?}", taken.item.messages);
     Ok(())
 }
@@ -123,54 +126,63 @@ pub(crate) async fn a_timer_in_the_far_future_waits(world: World) -> Outcome {
     let provider = world.provider().await?;
     let far = |id, years: u64| timer("order", id, now_ms() + years * 31_536_000_000);
     let messages = vec![far(2, 10), far(3, 8000)];
-    begin_with(&provider, "order", Turn { messages, ..Turn::of("order", 1) }).await?;
-    ensure!(look(&provider, LOCK).await?.is_none(), "a timer fired centuries early");
+    begin_instance_with(&provider, "order", Turn { messages, ..Turn::of("order", 1) }).await?;
+    ensure!(fetch_now(&provider, LOCK).await?.is_none(), "a timer fired centuries early");
     let depths = admin(&provider)?.get_queue_depths().await?;
     ensure!(depths.timer_queue == 2, "{} timers wait", depths.timer_queue);
-    enqueue(&provider, raised("order", "1")).await?;
-    let taken = take(&provider).await?;
-    ensure!(taken.item.messages == [raised("order", "1")], "{:?}", taken.item.messages);
+    enqueue(&provider, external_event("order", "1")).await?;
+    let taken = fetch(&provider).await?;
+    ensure!(taken.item.messages == [external_event("order", "1")], "{:?}", taken.item.messages);
     Ok(())
 }
 
 pub(crate) async fn a_busy_instance_does_not_hide_another(world: World) -> Outcome {
     const MESSAGES: usize = 150;
     let (busy, other) = (world.provider().await?, world.provider().await?);
-    begin(&busy, "busy").await?;
-    enqueue(&busy, raised("busy", "first")).await?;
-    let _held = take(&busy).await?;
+    begin_instance(&busy, "busy").await?;
+    enqueue(&busy, external_event("busy", "first")).await?;
+    let _held = fetch(&busy).await?;
     for n in 0..MESSAGES {
-        enqueue(&busy, raised("busy", &n.to_string())).await?;
+        enqueue(&busy, external_event("busy", &n.to_string())).await?;
     }
     enqueue(&busy, start("other")).await?;
-    ensure!(found(&other, "other").await?, "the other instance was not found");
+    ensure!(is_found(&other, "other").await?, "the other instance was not found");
     Ok(())
 }
 
 pub(crate) async fn tagged_work_is_found_behind_untagged(world: World) -> Outcome {
     const UNTAGGED: u64 = 80;
-    let (here, there) = (world.provider().await?, world.provider().await?);
-    let mut works: Vec<_> = (1..=UNTAGGED).map(|id| work("order", id)).collect();
-    works.push(special_work("order", 1000, None, Some("gpu")));
-    begin_with(&here, "order", Turn { works, ..Turn::of("order", 1) }).await?;
+    let (local, remote) = (world.provider().await?, world.provider().await?);
+    let mut activities: Vec<_> = (1..=UNTAGGED).map(|id| activity("order", id)).collect();
+    activities.push(activity_with("order", 1000, None, Some("gpu")));
+    begin_instance_with(&local, "order", Turn { activities, ..Turn::of("order", 1) }).await?;
     let tags = TagFilter::Tags(HashSet::from(["gpu".to_owned()]));
     let found =
-        within(QUIET, async || there.fetch_work_item(LOCK, Duration::ZERO, None, &tags).await).await?;
-    let is_it = matches!(found, Some((WorkItem::ActivityExecute { id: 1000, .. }, _, _)));
-    ensure!(is_it, "the tagged activity was not found: {found:?}");
+        poll_for(QUIET, async || remote.fetch_work_item(LOCK, Duration::ZERO, None, &tags).await).await?;
+    let is_tagged = matches!(found, Some((WorkItem::ActivityExecute { id: 1000, .. }, _, _)));
+    ensure!(is_tagged, "the tagged activity was not found: {found:?}");
     Ok(())
 }
 
 pub(crate) async fn a_reader_sees_a_turn_of_another_process(world: World) -> Outcome {
     let (reader, writer) = (world.provider().await?, world.provider().await?);
-    begin(&reader, "order").await?;
-    ensure!(reader.read("order").await?.len() == 1, "its own turn is missing");
-    enqueue(&reader, raised("order", "1")).await?;
-    let taken = take(&writer).await?;
-    ack(&writer, &taken.token, Turn { metadata: ended("Completed", "done"), ..Turn::of("order", 2) }).await?;
-    ensure!(reader.read("order").await?.len() == 2, "another node's turn is not seen");
+    begin_instance(&reader, "order").await?;
+    ensure!(reader.read("order").await?.len() == 1, "the reader's own turn is missing");
+    enqueue(&reader, external_event("order", "1")).await?;
+    let taken = fetch(&writer).await?;
+    ack(
+        &writer,
+        &taken.token,
+        Turn { metadata: metadata_with_status("Completed", "done"), ..Turn::of("order", 2) },
+    )
+    .await?;
+    ensure!(reader.read("order").await?.len() == 2, "the turn of another process is not seen");
     let info = admin(&reader)?.get_instance_info("order").await?;
-    ensure!(info.status == "Completed", "another node finished it, and it is {}", info.status);
+    ensure!(
+        info.status == "Completed",
+        "another process completed the instance, and its status is {}",
+        info.status
+    );
     Ok(())
 }
 

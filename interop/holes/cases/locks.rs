@@ -6,46 +6,52 @@ use std::time::Duration;
 use duroxide::providers::{DispatcherCapabilityFilter, Provider, SemverRange};
 
 use super::steps::{
-    LOCK, SHORT_LOCK, Turn, WAIT_MAX, ack, admin, begin, begin_with, done, ended, enqueue, in_time, look,
-    raised, start, take, take_for, take_work, until, work,
+    LOCK, SHORT_LOCK, Turn, WAIT_MAX, ack, activity, admin, begin_instance, begin_instance_with, completion,
+    enqueue, external_event, fetch, fetch_now, fetch_with_lock, fetch_work, finish_in_time,
+    metadata_with_status, poll, start,
 };
 use super::world::{CaseFailure, Outcome, World, ensure};
 
-/// Longer than a short lock plus the time to notice its end.
-const HELD: Duration = Duration::from_millis(2500);
-const HELD_LONGER: Duration = Duration::from_millis(4500);
+/// Delays of a commit: longer than a short lock plus the time to notice its end.
+const DELAY: Duration = Duration::from_millis(2500);
+const DELAY_LONGER: Duration = Duration::from_millis(4500);
 
 /// Delays a commit. In 0.1.10 a commit is a query and then a batch, so the
 /// query is delayed; in ours it is one batch. Returns both rules.
-async fn hold_commit(world: &World, look_up: Duration, batch: Duration) -> Outcome<[u64; 2]> {
-    world.pass("query", 1).await?;
-    Ok([world.hold("query", look_up).await?, world.hold("batch", batch).await?])
+async fn delay_commit(world: &World, look_up: Duration, batch: Duration) -> Outcome<[u64; 2]> {
+    world.let_pass("query", 1).await?;
+    Ok([world.delay("query", look_up).await?, world.delay("batch", batch).await?])
 }
 
-async fn until_held(world: &World, rules: [u64; 2]) -> Outcome {
-    let held = until(async || {
-        let is_held = world.was_applied(rules[0]).await? || world.was_applied(rules[1]).await?;
-        Ok::<_, CaseFailure>(is_held.then_some(()))
+/// Waits until one of the rules has been applied.
+async fn wait_until_delayed(world: &World, rules: [u64; 2]) -> Outcome {
+    let delayed = poll(async || {
+        let is_delayed = world.was_applied(rules[0]).await? || world.was_applied(rules[1]).await?;
+        Ok::<_, CaseFailure>(is_delayed.then_some(()))
     });
-    ensure!(held.await?.is_some(), "the commit did not begin");
+    ensure!(delayed.await?.is_some(), "the commit did not begin");
     Ok(())
 }
 
 pub(crate) async fn a_stale_holder_cannot_undo_a_finished_workflow(world: World) -> Outcome {
     let (stale, fresh) = (world.provider().await?, world.provider().await?);
-    begin(&stale, "order").await?;
-    enqueue(&stale, raised("order", "1")).await?;
-    let held = take_for(&stale, SHORT_LOCK).await?;
-    let rules = hold_commit(&world, HELD_LONGER, HELD).await?;
+    begin_instance(&stale, "order").await?;
+    enqueue(&stale, external_event("order", "1")).await?;
+    let held = fetch_with_lock(&stale, SHORT_LOCK).await?;
+    let rules = delay_commit(&world, DELAY_LONGER, DELAY).await?;
     let late = tokio::spawn(async move {
-        let turn = Turn { history: Vec::new(), metadata: ended("Running", ""), ..Turn::of("order", 2) };
+        let turn = Turn {
+            history: Vec::new(),
+            metadata: metadata_with_status("Running", ""),
+            ..Turn::of("order", 2)
+        };
         ack(&stale, &held.token, turn).await
     });
-    until_held(&world, rules).await?;
-    let taken = take(&fresh).await?;
-    let last = Turn { metadata: ended("Completed", "shipped"), ..Turn::of("order", 2) };
+    wait_until_delayed(&world, rules).await?;
+    let taken = fetch(&fresh).await?;
+    let last = Turn { metadata: metadata_with_status("Completed", "shipped"), ..Turn::of("order", 2) };
     ack(&fresh, &taken.token, last).await?;
-    let late = in_time(late, "the stale commit does not end").await??;
+    let late = finish_in_time(late, "the stale commit does not end").await??;
     let info = admin(&fresh)?.get_instance_info("order").await?;
     ensure!(
         info.status == "Completed" && info.output.as_deref() == Some("shipped"),
@@ -59,18 +65,18 @@ pub(crate) async fn a_stale_holder_cannot_undo_a_finished_workflow(world: World)
 
 pub(crate) async fn a_late_commit_does_not_recreate_a_deleted_instance(world: World) -> Outcome {
     let provider = world.provider().await?;
-    begin(&provider, "order").await?;
-    enqueue(&provider, raised("order", "1")).await?;
-    let taken = take(&provider).await?;
-    let rules = hold_commit(&world, HELD, HELD_LONGER).await?;
+    begin_instance(&provider, "order").await?;
+    enqueue(&provider, external_event("order", "1")).await?;
+    let taken = fetch(&provider).await?;
+    let rules = delay_commit(&world, DELAY, DELAY_LONGER).await?;
     let holder = provider.clone();
     let late = tokio::spawn(async move { ack(&holder, &taken.token, Turn::of("order", 2)).await });
-    until_held(&world, rules).await?;
+    wait_until_delayed(&world, rules).await?;
     admin(&provider)?.delete_instance("order", true).await?;
-    let late = in_time(late, "the late commit does not end").await??;
+    let late = finish_in_time(late, "the late commit does not end").await??;
     ensure!(late.is_err(), "the commit of a deleted instance was accepted");
-    ensure!(admin(&provider)?.get_instance_info("order").await.is_err(), "it was made again");
-    ensure!(admin(&provider)?.list_instances().await?.is_empty(), "it is listed again");
+    ensure!(admin(&provider)?.get_instance_info("order").await.is_err(), "the instance was created again");
+    ensure!(admin(&provider)?.list_instances().await?.is_empty(), "the instance is listed again");
     Ok(())
 }
 
@@ -79,62 +85,73 @@ pub(crate) async fn a_late_commit_does_not_recreate_a_deleted_instance(world: Wo
 pub(crate) async fn a_dispatcher_that_cannot_run_an_instance_releases_no_lock_of_another(
     world: World,
 ) -> Outcome {
-    let (wrong, right) = (world.provider().await?, world.provider().await?);
+    let (incompatible, compatible) = (world.provider().await?, world.provider().await?);
     let version = |text: &str| text.parse().expect("a version");
     let metadata = duroxide::providers::ExecutionMetadata {
         pinned_duroxide_version: Some(version("9.0.0")),
-        ..super::steps::named()
+        ..super::steps::metadata()
     };
-    begin_with(&right, "order", Turn { metadata, ..Turn::of("order", 1) }).await?;
-    enqueue(&right, raised("order", "1")).await?;
+    begin_instance_with(&compatible, "order", Turn { metadata, ..Turn::of("order", 1) }).await?;
+    enqueue(&compatible, external_event("order", "1")).await?;
     // In 0.1.10 the first read is for the lock, the second to release it.
-    world.pass("read_item", 1).await?;
-    let rule = world.hold("read_item", HELD).await?;
-    let fetch = tokio::spawn(async move {
+    world.let_pass("read_item", 1).await?;
+    let rule = world.delay("read_item", DELAY).await?;
+    let fetching = tokio::spawn(async move {
         let supported = vec![SemverRange::new(version("0.0.1"), version("0.9.0"))];
         let filter = DispatcherCapabilityFilter { supported_duroxide_versions: supported };
-        wrong.fetch_orchestration_item(SHORT_LOCK, Duration::ZERO, Some(&filter)).await
+        incompatible.fetch_orchestration_item(SHORT_LOCK, Duration::ZERO, Some(&filter)).await
     });
-    until(async || world.was_applied(rule).await.map(|it| (it || fetch.is_finished()).then_some(()))).await?;
-    let taken = take(&right).await?;
-    let fetched = in_time(fetch, "the fetch does not end").await???;
+    poll(async || world.was_applied(rule).await.map(|it| (it || fetching.is_finished()).then_some(())))
+        .await?;
+    let taken = fetch(&compatible).await?;
+    let fetched = finish_in_time(fetching, "the fetch does not end").await???;
     ensure!(fetched.is_none(), "an instance of another version was handed out");
-    let acked = ack(&right, &taken.token, Turn::of("order", 2)).await;
+    let acked = ack(&compatible, &taken.token, Turn::of("order", 2)).await;
     ensure!(acked.is_ok(), "the holder's lock was freed by another: {acked:?}");
     Ok(())
 }
 
 /// The runtime renews an activity's lock until its ack returns.
 pub(crate) async fn an_activity_renewed_while_it_is_acked_completes(world: World) -> Outcome {
-    let (holder, elsewhere) = (world.provider().await?, world.provider().await?);
-    begin_with(&holder, "order", Turn { works: vec![work("order", 1)], ..Turn::of("order", 1) }).await?;
-    let (_, token, _) = take_work(&holder, LOCK).await?;
-    let rule = world.hold("batch", Duration::from_millis(600)).await?;
+    let (holder, other) = (world.provider().await?, world.provider().await?);
+    begin_instance_with(
+        &holder,
+        "order",
+        Turn { activities: vec![activity("order", 1)], ..Turn::of("order", 1) },
+    )
+    .await?;
+    let (_, token, _) = fetch_work(&holder, LOCK).await?;
+    let rule = world.delay("batch", Duration::from_millis(600)).await?;
     let (acking, text) = (holder.clone(), token.clone());
-    let acked = tokio::spawn(async move { acking.ack_work_item(&text, Some(done("order", 1))).await });
-    until(async || world.was_applied(rule).await.map(|it| it.then_some(()))).await?;
+    let acked = tokio::spawn(async move { acking.ack_work_item(&text, Some(completion("order", 1))).await });
+    poll(async || world.was_applied(rule).await.map(|it| it.then_some(()))).await?;
     // From another provider, so that nothing in the first one orders the calls.
-    elsewhere.renew_work_item_lock(&token, LOCK).await?;
-    let acked = in_time(acked, "the ack does not end").await??;
-    ensure!(acked.is_ok(), "an activity that was done is to run again: {acked:?}");
-    let taken = take(&elsewhere).await?;
-    ensure!(taken.item.messages == [done("order", 1)], "{:?}", taken.item.messages);
+    other.renew_work_item_lock(&token, LOCK).await?;
+    let acked = finish_in_time(acked, "the ack does not end").await??;
+    ensure!(acked.is_ok(), "the ack of a completed activity failed: {acked:?}");
+    let taken = fetch(&other).await?;
+    ensure!(taken.item.messages == [completion("order", 1)], "{:?}", taken.item.messages);
     Ok(())
 }
 
 pub(crate) async fn the_work_of_a_dead_process_is_taken_over(world: World) -> Outcome {
-    let (gone, heir) = (world.provider().await?, world.provider().await?);
-    begin_with(&gone, "order", Turn { works: vec![work("order", 1)], ..Turn::of("order", 1) }).await?;
-    enqueue(&gone, start("other")).await?;
-    take_for(&gone, SHORT_LOCK).await?;
-    take_work(&gone, SHORT_LOCK).await?;
-    drop(gone);
-    let taken = take(&heir).await?;
-    let (_, token, attempts) = take_work(&heir, LOCK).await?;
+    let (dead, successor) = (world.provider().await?, world.provider().await?);
+    begin_instance_with(
+        &dead,
+        "order",
+        Turn { activities: vec![activity("order", 1)], ..Turn::of("order", 1) },
+    )
+    .await?;
+    enqueue(&dead, start("other")).await?;
+    fetch_with_lock(&dead, SHORT_LOCK).await?;
+    fetch_work(&dead, SHORT_LOCK).await?;
+    drop(dead);
+    let taken = fetch(&successor).await?;
+    let (_, token, attempts) = fetch_work(&successor, LOCK).await?;
     // An attempt that was never written may not have been counted.
     ensure!(taken.attempts <= 2 && attempts == 2, "attempts {} and {attempts}", taken.attempts);
-    ack(&heir, &taken.token, Turn::of("other", 1)).await?;
-    heir.ack_work_item(&token, Some(done("order", 1))).await?;
+    ack(&successor, &taken.token, Turn::of("other", 1)).await?;
+    successor.ack_work_item(&token, Some(completion("order", 1))).await?;
     Ok(())
 }
 
@@ -143,18 +160,18 @@ pub(crate) async fn a_dropped_fetch_leaves_at_most_a_lock_that_expires(world: Wo
     let provider = world.provider().await?;
     enqueue(&provider, start("order")).await?;
     for operation in ["query", "create_item", "query"] {
-        let rule = world.hold(operation, Duration::from_millis(400)).await?;
+        let rule = world.delay(operation, Duration::from_millis(400)).await?;
         let fetcher = provider.clone();
-        let fetch =
-            tokio::spawn(async move { look(&fetcher, SHORT_LOCK).await.map(|found| found.is_some()) });
-        let struck =
-            async || world.was_applied(rule).await.map(|it| (it || fetch.is_finished()).then_some(()));
-        until(struck).await?;
-        fetch.abort();
-        // Completed or aborted.
-        let _ = fetch.await;
+        let fetching =
+            tokio::spawn(async move { fetch_now(&fetcher, SHORT_LOCK).await.map(|found| found.is_some()) });
+        let is_reached =
+            async || world.was_applied(rule).await.map(|it| (it || fetching.is_finished()).then_some(()));
+        poll(is_reached).await?;
+        fetching.abort();
+        // The task has completed or was aborted.
+        let _ = fetching.await;
     }
-    let taken = take(&provider).await?;
+    let taken = fetch(&provider).await?;
     ensure!(taken.attempts <= 4, "attempt {} after three that were dropped", taken.attempts);
     let acked = tokio::time::timeout(WAIT_MAX, ack(&provider, &taken.token, Turn::of("order", 1))).await;
     ensure!(matches!(acked, Ok(Ok(()))), "{acked:?}");

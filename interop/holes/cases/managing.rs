@@ -4,15 +4,15 @@ use duroxide::providers::{InstanceFilter, Provider, PruneOptions};
 use duroxide::{Event, EventKind};
 
 use super::steps::{
-    LOCK, Turn, ack, admin, begin, begin_with, child_start, continue_often, continued, ended, enqueue, event,
-    look, raised, start, take,
+    LOCK, Turn, ack, admin, begin_instance, begin_instance_with, child_start, continue_as_new, enqueue,
+    event, external_event, fetch, fetch_now, metadata_with_status, run_executions, start,
 };
 use super::world::{Outcome, World, ensure};
 
 pub(crate) async fn a_fetched_instance_does_not_exist_before_its_first_turn(world: World) -> Outcome {
     let provider = world.provider().await?;
     enqueue(&provider, start("order")).await?;
-    let taken = take(&provider).await?;
+    let taken = fetch(&provider).await?;
     let listed = admin(&provider)?.list_instances().await?;
     ensure!(listed.is_empty(), "a phantom is listed before its first turn: {listed:?}");
     ack(&provider, &taken.token, Turn::of("order", 1)).await?;
@@ -23,8 +23,8 @@ pub(crate) async fn a_fetched_instance_does_not_exist_before_its_first_turn(worl
 
 pub(crate) async fn a_message_without_a_start_creates_no_instance(world: World) -> Outcome {
     let provider = world.provider().await?;
-    enqueue(&provider, raised("nobody", "1")).await?;
-    look(&provider, LOCK).await?;
+    enqueue(&provider, external_event("nobody", "1")).await?;
+    fetch_now(&provider, LOCK).await?;
     let listed = admin(&provider)?.list_instances().await?;
     ensure!(listed.is_empty(), "a phantom is listed: {listed:?}");
     Ok(())
@@ -32,7 +32,7 @@ pub(crate) async fn a_message_without_a_start_creates_no_instance(world: World) 
 
 pub(crate) async fn a_continued_workflow_is_listed_as_running(world: World) -> Outcome {
     let provider = world.provider().await?;
-    continue_often(&provider, "eternal", 2).await?;
+    run_executions(&provider, "eternal", 2).await?;
     let running = admin(&provider)?.list_instances_by_status("Running").await?;
     ensure!(running == ["eternal"], "a running workflow is not listed as running: {running:?}");
     Ok(())
@@ -40,7 +40,7 @@ pub(crate) async fn a_continued_workflow_is_listed_as_running(world: World) -> O
 
 pub(crate) async fn a_continued_workflow_is_not_deleted_without_force(world: World) -> Outcome {
     let provider = world.provider().await?;
-    continue_often(&provider, "eternal", 2).await?;
+    run_executions(&provider, "eternal", 2).await?;
     let deleted = admin(&provider)?.delete_instance("eternal", false).await;
     ensure!(deleted.is_err(), "a running workflow was deleted without force");
     Ok(())
@@ -48,7 +48,7 @@ pub(crate) async fn a_continued_workflow_is_not_deleted_without_force(world: Wor
 
 pub(crate) async fn a_bulk_deletion_spares_continued_workflows(world: World) -> Outcome {
     let provider = world.provider().await?;
-    continue_often(&provider, "eternal", 2).await?;
+    run_executions(&provider, "eternal", 2).await?;
     let deleted = admin(&provider)?.delete_instance_bulk(InstanceFilter::default()).await?;
     ensure!(deleted.instances_deleted == 0, "{} running workflows were deleted", deleted.instances_deleted);
     Ok(())
@@ -56,7 +56,7 @@ pub(crate) async fn a_bulk_deletion_spares_continued_workflows(world: World) -> 
 
 pub(crate) async fn pruning_keeps_younger_executions(world: World) -> Outcome {
     let provider = world.provider().await?;
-    continue_often(&provider, "eternal", 4).await?;
+    run_executions(&provider, "eternal", 4).await?;
     let options = PruneOptions { keep_last: None, completed_before: Some(1) };
     let pruned = admin(&provider)?.prune_executions("eternal", options.clone()).await?;
     let count = pruned.executions_deleted;
@@ -72,22 +72,26 @@ pub(crate) async fn pruning_keeps_younger_executions(world: World) -> Outcome {
 
 pub(crate) async fn a_deletion_counts_every_execution(world: World) -> Outcome {
     let provider = world.provider().await?;
-    continue_often(&provider, "eternal", 3).await?;
+    run_executions(&provider, "eternal", 3).await?;
     let deleted = admin(&provider)?.delete_instance("eternal", true).await?;
-    ensure!(deleted.executions_deleted == 3, "3 executions went, {} are told", deleted.executions_deleted);
-    ensure!(deleted.events_deleted == 3, "3 events went, {} are told", deleted.events_deleted);
+    ensure!(
+        deleted.executions_deleted == 3,
+        "3 executions were deleted, {} are reported",
+        deleted.executions_deleted
+    );
+    ensure!(deleted.events_deleted == 3, "3 events were deleted, {} are reported", deleted.events_deleted);
     Ok(())
 }
 
 pub(crate) async fn an_execution_reports_its_own_output(world: World) -> Outcome {
     let provider = world.provider().await?;
-    continue_often(&provider, "eternal", 2).await?;
-    enqueue(&provider, raised("eternal", "1")).await?;
-    let taken = take(&provider).await?;
+    run_executions(&provider, "eternal", 2).await?;
+    enqueue(&provider, external_event("eternal", "1")).await?;
+    let taken = fetch(&provider).await?;
     let turn = Turn {
         execution: 2,
         history: vec![event("eternal", 2, 2, "")],
-        metadata: ended("Completed", "the end"),
+        metadata: metadata_with_status("Completed", "the end"),
         ..Turn::of("eternal", 1)
     };
     ack(&provider, &taken.token, turn).await?;
@@ -102,23 +106,30 @@ pub(crate) async fn an_execution_reports_its_own_output(world: World) -> Outcome
 
 pub(crate) async fn metrics_count_executions(world: World) -> Outcome {
     let provider = world.provider().await?;
-    continue_often(&provider, "eternal", 3).await?;
+    run_executions(&provider, "eternal", 3).await?;
     let metrics = admin(&provider)?.get_system_metrics().await?;
-    ensure!(metrics.total_executions == 3, "3 executions there are, {} are told", metrics.total_executions);
-    ensure!(metrics.total_instances == 1, "{} instances are told", metrics.total_instances);
+    ensure!(
+        metrics.total_executions == 3,
+        "there are 3 executions, {} are reported",
+        metrics.total_executions
+    );
+    ensure!(metrics.total_instances == 1, "{} instances are reported", metrics.total_instances);
     Ok(())
 }
 
 pub(crate) async fn a_child_that_is_only_queued_keeps_its_parent(world: World) -> Outcome {
     let provider = world.provider().await?;
     let turn = Turn { messages: vec![child_start("child", Some("parent"))], ..Turn::of("parent", 1) };
-    begin_with(&provider, "parent", turn).await?;
+    begin_instance_with(&provider, "parent", turn).await?;
     let ids = ["parent".to_owned()];
     let deleted = admin(&provider)?.delete_instances_atomic(&ids, true).await;
-    ensure!(deleted.is_err(), "a child that is queued was made an orphan");
+    ensure!(deleted.is_err(), "a child that is queued became an orphan");
     let tree = admin(&provider)?.get_instance_tree("parent").await?;
     let deleted = admin(&provider)?.delete_instances_atomic(&tree.all_ids, true).await?;
-    ensure!(look(&provider, LOCK).await?.is_none(), "the child of a deleted tree was started: {deleted:?}");
+    ensure!(
+        fetch_now(&provider, LOCK).await?.is_none(),
+        "the child of a deleted tree was started: {deleted:?}"
+    );
     Ok(())
 }
 
@@ -126,18 +137,18 @@ pub(crate) async fn a_child_that_is_only_queued_keeps_its_parent(world: World) -
 /// nothing of the instance is left.
 pub(crate) async fn a_throttled_deletion_is_complete(world: World) -> Outcome {
     let provider = world.provider().await?;
-    let works = vec![super::steps::work("order", 1)];
-    begin_with(&provider, "order", Turn { works, ..Turn::of("order", 1) }).await?;
+    let activities = vec![super::steps::activity("order", 1)];
+    begin_instance_with(&provider, "order", Turn { activities, ..Turn::of("order", 1) }).await?;
     world.refuse("delete_item", 3, 429).await?;
     world.refuse("batch", 1, 429).await?;
     admin(&provider)?.delete_instance("order", true).await?;
-    let left = super::steps::look_for_work(&provider, LOCK).await?;
-    ensure!(left.is_none(), "an activity of a deleted instance was left behind");
+    let leftover = super::steps::fetch_work_now(&provider, LOCK).await?;
+    ensure!(leftover.is_none(), "an activity of a deleted instance was left behind");
     let history = provider.read("order").await.unwrap_or_default();
     ensure!(history.is_empty(), "{} events of a deleted instance were left behind", history.len());
     ensure!(admin(&provider)?.get_instance_info("order").await.is_err(), "the instance was left behind");
-    begin(&provider, "order").await?;
-    ensure!(provider.read("order").await?.len() == 1, "the new one has a history of the old");
+    begin_instance(&provider, "order").await?;
+    ensure!(provider.read("order").await?.len() == 1, "the new instance has the history of the deleted one");
     Ok(())
 }
 
@@ -145,7 +156,7 @@ pub(crate) async fn a_throttled_deletion_is_complete(world: World) -> Outcome {
 /// has no effect.
 pub(crate) async fn appended_events_keep_their_order_and_are_not_duplicated(world: World) -> Outcome {
     let provider = world.provider().await?;
-    begin(&provider, "order").await?;
+    begin_instance(&provider, "order").await?;
     let ids = |events: &[Event]| events.iter().map(Event::event_id).collect::<Vec<_>>();
     let appended = vec![event("order", 1, 5, "five"), event("order", 1, 7, "seven")];
     provider.append_with_execution("order", 1, appended.clone()).await?;
@@ -167,17 +178,21 @@ pub(crate) async fn executions_of_many_events_are_listed_once(world: World) -> O
         let events = |first: u64| {
             (first..first + HALF).map(|id| event("eternal", execution, id, "")).collect::<Vec<_>>()
         };
-        let taken = take(&provider).await?;
+        let taken = fetch(&provider).await?;
         let turn = Turn { execution, history: events(1), ..Turn::of("eternal", 1) };
         ack(&provider, &taken.token, turn).await?;
-        enqueue(&provider, raised("eternal", "go on")).await?;
-        let taken = take(&provider).await?;
+        enqueue(&provider, external_event("eternal", "go on")).await?;
+        let taken = fetch(&provider).await?;
         let is_last = execution == 3;
         let turn = Turn {
             execution,
             history: events(1 + HALF),
-            messages: if is_last { Vec::new() } else { vec![continued("eternal")] },
-            metadata: if is_last { super::steps::named() } else { ended("ContinuedAsNew", "") },
+            messages: if is_last { Vec::new() } else { vec![continue_as_new("eternal")] },
+            metadata: if is_last {
+                super::steps::metadata()
+            } else {
+                metadata_with_status("ContinuedAsNew", "")
+            },
             ..Turn::of("eternal", 1)
         };
         ack(&provider, &taken.token, turn).await?;
@@ -194,7 +209,7 @@ pub(crate) async fn executions_of_many_events_are_listed_once(world: World) -> O
 pub(crate) async fn an_unknown_token_cannot_abandon(world: World) -> Outcome {
     let provider = world.provider().await?;
     let abandoned = provider.abandon_work_item("no-such-token", None, false).await;
-    ensure!(abandoned.is_err(), "a token that nobody has was accepted");
+    ensure!(abandoned.is_err(), "an unknown token was accepted");
     Ok(())
 }
 
@@ -209,21 +224,21 @@ pub(crate) async fn values_of_an_execution_are_merged_at_its_end(world: World) -
     };
     let provider = world.provider().await?;
     enqueue(&provider, start("order")).await?;
-    let taken = take(&provider).await?;
+    let taken = fetch(&provider).await?;
     let turn = Turn {
         history: vec![set(1, 1, "base")],
-        messages: vec![continued("order")],
-        metadata: ended("ContinuedAsNew", ""),
+        messages: vec![continue_as_new("order")],
+        metadata: metadata_with_status("ContinuedAsNew", ""),
         ..Turn::of("order", 1)
     };
     ack(&provider, &taken.token, turn).await?;
-    let taken = take(&provider).await?;
+    let taken = fetch(&provider).await?;
     let snapshot = taken.item.kv_snapshot.get("state").map(|entry| entry.value.as_str());
     ensure!(snapshot == Some("base"), "{snapshot:?}");
     let turn = Turn { execution: 2, history: vec![set(1, 2, "delta")], ..Turn::of("order", 1) };
     ack(&provider, &taken.token, turn).await?;
-    enqueue(&provider, raised("order", "1")).await?;
-    let taken = take(&provider).await?;
+    enqueue(&provider, external_event("order", "1")).await?;
+    let taken = fetch(&provider).await?;
     let snapshot = taken.item.kv_snapshot.get("state").map(|entry| entry.value.as_str());
     ensure!(snapshot == Some("base"), "a value of this execution is in its own snapshot: {snapshot:?}");
     let seen = provider.get_kv_value("order", "state").await?;

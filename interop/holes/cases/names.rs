@@ -9,7 +9,7 @@ use duroxide::runtime::registry::ActivityRegistry;
 use duroxide::runtime::{OrchestrationStatus, Runtime, RuntimeOptions};
 use duroxide::{ActivityContext, Client, OrchestrationContext, OrchestrationRegistry};
 
-use super::steps::{Turn, WAIT_MAX, ack, admin, ended, enqueue, event, start, take};
+use super::steps::{Turn, WAIT_MAX, ack, admin, enqueue, event, fetch, metadata_with_status, start};
 use super::world::{CaseFailure, Outcome, World, ensure};
 
 /// How long the runtime may take to shut down, in milliseconds.
@@ -28,7 +28,8 @@ async fn pack(context: OrchestrationContext, _: String) -> Result<String, String
     context.schedule_activity("Charge", "2").await
 }
 
-/// Runs a whole workflow under a name, with a key, and deletes it.
+/// Runs a whole workflow as the instance `name`, with a value under `key`, and deletes
+/// it.
 async fn check(world: World, name: &str, key: &str) -> Outcome {
     let provider = world.provider().await?;
     let store: Arc<dyn Provider> = Arc::new(provider.clone());
@@ -54,9 +55,9 @@ async fn check(world: World, name: &str, key: &str) -> Outcome {
     let value = provider.get_kv_value(name, key).await?;
     ensure!(value.as_deref() == Some("set"), "the value under {key:?} is {value:?}");
     let listed = admin(&provider)?.list_instances().await?;
-    ensure!(listed.iter().any(|instance| instance == name), "it is not listed: {listed:?}");
+    ensure!(listed.iter().any(|instance| instance == name), "the instance is not listed: {listed:?}");
     admin(&provider)?.delete_instance(name, false).await?;
-    ensure!(admin(&provider)?.get_instance_info(name).await.is_err(), "it was not deleted");
+    ensure!(admin(&provider)?.get_instance_info(name).await.is_err(), "the instance was not deleted");
     Ok(())
 }
 
@@ -90,21 +91,21 @@ pub(crate) async fn a_name_with_non_ascii_characters_works(world: World) -> Outc
 pub(crate) async fn a_name_of_two_kilobytes_works(world: World) -> Outcome {
     let name = "x".repeat(2000);
     let provider = world.provider().await?;
-    let lived = async {
+    let outcome = async {
         enqueue(&provider, start(&name)).await?;
-        let taken = take(&provider).await?;
-        let last = Turn { metadata: ended("Completed", ""), ..Turn::of(&name, 1) };
+        let taken = fetch(&provider).await?;
+        let last = Turn { metadata: metadata_with_status("Completed", ""), ..Turn::of(&name, 1) };
         ack(&provider, &taken.token, last).await?;
-        ensure!(provider.read(&name).await?.len() == 1, "its history is not there");
+        ensure!(provider.read(&name).await?.len() == 1, "the history is missing");
         admin(&provider)?.delete_instance(&name, false).await?;
         Ok(())
     };
-    lived.await.map_err(|CaseFailure(why)| CaseFailure(format!("a name of 2 KB: {why}")))
+    outcome.await.map_err(|CaseFailure(why)| CaseFailure(format!("a name of 2 KB: {why}")))
 }
 
 pub(crate) async fn an_instance_may_have_the_name_of_a_system_document(world: World) -> Outcome {
     for (n, name) in ["~nodes", "~ops", "i", "1"].into_iter().enumerate() {
-        check(World::named_after(&world, n), name, "i").await?;
+        check(World::with_other_container(&world, n), name, "i").await?;
     }
     Ok(())
 }
@@ -118,11 +119,15 @@ pub(crate) async fn a_name_with_an_apostrophe_is_deleted_with_its_history(world:
     let provider = world.provider().await?;
     let name = "it's done";
     enqueue(&provider, start(name)).await?;
-    let taken = take(&provider).await?;
+    let taken = fetch(&provider).await?;
     let history = (1..=3).map(|id| event(name, 1, id, "")).collect();
-    let last = Turn { history, metadata: ended("Completed", ""), ..Turn::of(name, 1) };
+    let last = Turn { history, metadata: metadata_with_status("Completed", ""), ..Turn::of(name, 1) };
     ack(&provider, &taken.token, last).await?;
     let deleted = admin(&provider)?.delete_instance(name, false).await?;
-    ensure!(deleted.events_deleted == 3, "3 events went, {} events are told", deleted.events_deleted);
+    ensure!(
+        deleted.events_deleted == 3,
+        "3 events were deleted, {} events are reported",
+        deleted.events_deleted
+    );
     Ok(())
 }

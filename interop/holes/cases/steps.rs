@@ -12,9 +12,9 @@ use tokio::time::Instant;
 
 use super::world::{CaseFailure, Outcome};
 
-/// A lock that lasts longer than a case.
+/// The timeout of a lock that lasts longer than a case.
 pub(crate) const LOCK: Duration = Duration::from_secs(60);
-/// A lock whose end a case waits for.
+/// The timeout of a lock whose end a case waits for.
 pub(crate) const SHORT_LOCK: Duration = Duration::from_millis(700);
 
 /// How long a case waits for something that has to happen.
@@ -26,6 +26,7 @@ pub(crate) const QUIET: Duration = Duration::from_millis(1500);
 /// The pause between two fetches: the published crate does not wait for work.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
+/// The timeout of a fetch that polls once.
 const NOW: Duration = Duration::ZERO;
 
 /// The runtime tries an ack six times, with these waits in between.
@@ -48,7 +49,7 @@ pub(crate) fn child_start(instance: &str, parent: Option<&str>) -> WorkItem {
     }
 }
 
-pub(crate) fn continued(instance: &str) -> WorkItem {
+pub(crate) fn continue_as_new(instance: &str) -> WorkItem {
     WorkItem::ContinueAsNew {
         instance: instance.to_owned(),
         orchestration: "Order".to_owned(),
@@ -62,11 +63,11 @@ pub(crate) fn continued(instance: &str) -> WorkItem {
     }
 }
 
-pub(crate) fn raised(instance: &str, data: &str) -> WorkItem {
+pub(crate) fn external_event(instance: &str, data: &str) -> WorkItem {
     WorkItem::ExternalRaised { instance: instance.to_owned(), name: "paid".to_owned(), data: data.to_owned() }
 }
 
-pub(crate) fn queued(instance: &str, data: &str) -> WorkItem {
+pub(crate) fn queue_message(instance: &str, data: &str) -> WorkItem {
     WorkItem::QueueMessage { instance: instance.to_owned(), name: "paid".to_owned(), data: data.to_owned() }
 }
 
@@ -74,11 +75,11 @@ pub(crate) fn timer(instance: &str, id: u64, fire_at_ms: u64) -> WorkItem {
     WorkItem::TimerFired { instance: instance.to_owned(), execution_id: 1, id, fire_at_ms }
 }
 
-pub(crate) fn work(instance: &str, id: u64) -> WorkItem {
-    special_work(instance, id, None, None)
+pub(crate) fn activity(instance: &str, id: u64) -> WorkItem {
+    activity_with(instance, id, None, None)
 }
 
-pub(crate) fn special_work(instance: &str, id: u64, session: Option<&str>, tag: Option<&str>) -> WorkItem {
+pub(crate) fn activity_with(instance: &str, id: u64, session: Option<&str>, tag: Option<&str>) -> WorkItem {
     WorkItem::ActivityExecute {
         instance: instance.to_owned(),
         execution_id: 1,
@@ -90,11 +91,11 @@ pub(crate) fn special_work(instance: &str, id: u64, session: Option<&str>, tag: 
     }
 }
 
-pub(crate) fn done(instance: &str, id: u64) -> WorkItem {
+pub(crate) fn completion(instance: &str, id: u64) -> WorkItem {
     WorkItem::ActivityCompleted { instance: instance.to_owned(), execution_id: 1, id, result: String::new() }
 }
 
-pub(crate) fn cancel(instance: &str, activity_id: u64) -> ScheduledActivityIdentifier {
+pub(crate) fn cancellation(instance: &str, activity_id: u64) -> ScheduledActivityIdentifier {
     ScheduledActivityIdentifier { instance: instance.to_owned(), execution_id: 1, activity_id }
 }
 
@@ -103,7 +104,7 @@ pub(crate) fn event(instance: &str, execution: u64, id: u64, data: &str) -> Even
     Event::with_event_id(id, instance, execution, None, kind)
 }
 
-pub(crate) fn named() -> ExecutionMetadata {
+pub(crate) fn metadata() -> ExecutionMetadata {
     ExecutionMetadata {
         orchestration_name: Some("Order".to_owned()),
         orchestration_version: Some("1.0.0".to_owned()),
@@ -111,8 +112,8 @@ pub(crate) fn named() -> ExecutionMetadata {
     }
 }
 
-pub(crate) fn ended(status: &str, output: &str) -> ExecutionMetadata {
-    ExecutionMetadata { status: Some(status.to_owned()), output: Some(output.to_owned()), ..named() }
+pub(crate) fn metadata_with_status(status: &str, output: &str) -> ExecutionMetadata {
+    ExecutionMetadata { status: Some(status.to_owned()), output: Some(output.to_owned()), ..metadata() }
 }
 
 /// The arguments of an ack.
@@ -120,7 +121,7 @@ pub(crate) fn ended(status: &str, output: &str) -> ExecutionMetadata {
 pub(crate) struct Turn {
     pub(crate) execution: u64,
     pub(crate) history: Vec<Event>,
-    pub(crate) works: Vec<WorkItem>,
+    pub(crate) activities: Vec<WorkItem>,
     pub(crate) messages: Vec<WorkItem>,
     pub(crate) metadata: ExecutionMetadata,
     pub(crate) cancelled: Vec<ScheduledActivityIdentifier>,
@@ -132,16 +133,16 @@ impl Turn {
         Turn {
             execution: 1,
             history: vec![event(instance, 1, event_id, "")],
-            works: Vec::new(),
+            activities: Vec::new(),
             messages: Vec::new(),
-            metadata: named(),
+            metadata: metadata(),
             cancelled: Vec::new(),
         }
     }
 }
 
 /// A fetched instance.
-pub(crate) struct Taken {
+pub(crate) struct Fetched {
     pub(crate) item: OrchestrationItem,
     pub(crate) token: String,
     pub(crate) attempts: u32,
@@ -152,23 +153,26 @@ pub(crate) async fn enqueue(provider: &dyn Provider, item: WorkItem) -> Outcome 
 }
 
 /// Fetches an instance if one is ready now.
-pub(crate) async fn look(provider: &dyn Provider, lock: Duration) -> Result<Option<Taken>, ProviderError> {
+pub(crate) async fn fetch_now(
+    provider: &dyn Provider,
+    lock: Duration,
+) -> Result<Option<Fetched>, ProviderError> {
     let found = provider.fetch_orchestration_item(lock, NOW, None).await?;
-    Ok(found.map(|(item, token, attempts)| Taken { item, token, attempts }))
+    Ok(found.map(|(item, token, attempts)| Fetched { item, token, attempts }))
 }
 
 /// Fetches an instance as soon as one is ready.
-pub(crate) async fn take_for(provider: &dyn Provider, lock: Duration) -> Outcome<Taken> {
-    let found = until(async || look(provider, lock).await).await?;
+pub(crate) async fn fetch_with_lock(provider: &dyn Provider, lock: Duration) -> Outcome<Fetched> {
+    let found = poll(async || fetch_now(provider, lock).await).await?;
     found.ok_or_else(|| CaseFailure("no instance became ready".to_owned()))
 }
 
-pub(crate) async fn take(provider: &dyn Provider) -> Outcome<Taken> {
-    take_for(provider, LOCK).await
+pub(crate) async fn fetch(provider: &dyn Provider) -> Outcome<Fetched> {
+    fetch_with_lock(provider, LOCK).await
 }
 
 /// Fetches an activity if one is ready now.
-pub(crate) async fn look_for_work(
+pub(crate) async fn fetch_work_now(
     provider: &dyn Provider,
     lock: Duration,
 ) -> Result<Option<(WorkItem, String, u32)>, ProviderError> {
@@ -176,24 +180,24 @@ pub(crate) async fn look_for_work(
 }
 
 /// Fetches an activity as soon as one is ready.
-pub(crate) async fn take_work(provider: &dyn Provider, lock: Duration) -> Outcome<(WorkItem, String, u32)> {
-    let found = until(async || look_for_work(provider, lock).await).await?;
+pub(crate) async fn fetch_work(provider: &dyn Provider, lock: Duration) -> Outcome<(WorkItem, String, u32)> {
+    let found = poll(async || fetch_work_now(provider, lock).await).await?;
     found.ok_or_else(|| CaseFailure("no activity became ready".to_owned()))
 }
 
-/// Polls until there is a result or [`WAIT_MAX`] is over. An error ends it.
-pub(crate) async fn until<T, E>(look: impl AsyncFnMut() -> Result<Option<T>, E>) -> Result<Option<T>, E> {
-    within(WAIT_MAX, look).await
+/// Polls until there is a result or [`WAIT_MAX`] is over. Returns at the first error.
+pub(crate) async fn poll<T, E>(attempt: impl AsyncFnMut() -> Result<Option<T>, E>) -> Result<Option<T>, E> {
+    poll_for(WAIT_MAX, attempt).await
 }
 
-/// Polls until there is a result or the time is over.
-pub(crate) async fn within<T, E>(
+/// Polls until there is a result or the time is over. Returns at the first error.
+pub(crate) async fn poll_for<T, E>(
     time: Duration,
-    mut look: impl AsyncFnMut() -> Result<Option<T>, E>,
+    mut attempt: impl AsyncFnMut() -> Result<Option<T>, E>,
 ) -> Result<Option<T>, E> {
     let deadline = Instant::now() + time;
     loop {
-        match look().await? {
+        match attempt().await? {
             Some(found) => return Ok(Some(found)),
             None if Instant::now() >= deadline => return Ok(None),
             None => tokio::time::sleep(POLL_INTERVAL).await,
@@ -202,8 +206,10 @@ pub(crate) async fn within<T, E>(
 }
 
 pub(crate) async fn ack(provider: &dyn Provider, token: &str, turn: Turn) -> Result<(), ProviderError> {
-    let Turn { execution, history, works, messages, metadata, cancelled } = turn;
-    provider.ack_orchestration_item(token, execution, history, works, messages, metadata, cancelled).await
+    let Turn { execution, history, activities, messages, metadata, cancelled } = turn;
+    provider
+        .ack_orchestration_item(token, execution, history, activities, messages, metadata, cancelled)
+        .await
 }
 
 /// Acks with the retries of the runtime.
@@ -222,27 +228,31 @@ pub(crate) async fn ack_like_the_runtime(
 }
 
 /// Creates an instance and commits its first turn.
-pub(crate) async fn begin(provider: &dyn Provider, instance: &str) -> Outcome {
-    begin_with(provider, instance, Turn::of(instance, 1)).await
+pub(crate) async fn begin_instance(provider: &dyn Provider, instance: &str) -> Outcome {
+    begin_instance_with(provider, instance, Turn::of(instance, 1)).await
 }
 
-pub(crate) async fn begin_with(provider: &dyn Provider, instance: &str, turn: Turn) -> Outcome {
+pub(crate) async fn begin_instance_with(provider: &dyn Provider, instance: &str, turn: Turn) -> Outcome {
     enqueue(provider, start(instance)).await?;
-    let taken = take(provider).await?;
+    let taken = fetch(provider).await?;
     Ok(ack(provider, &taken.token, turn).await?)
 }
 
 /// Creates an instance with several executions; the last one is running.
-pub(crate) async fn continue_often(provider: &dyn Provider, instance: &str, executions: u64) -> Outcome {
+pub(crate) async fn run_executions(provider: &dyn Provider, instance: &str, executions: u64) -> Outcome {
     enqueue(provider, start(instance)).await?;
     for execution in 1..=executions {
-        let taken = take(provider).await?;
+        let taken = fetch(provider).await?;
         let is_last = execution == executions;
         let turn = Turn {
             execution,
             history: vec![event(instance, execution, 1, "")],
-            messages: if is_last { Vec::new() } else { vec![continued(instance)] },
-            metadata: if is_last { named() } else { ended("ContinuedAsNew", &format!("input {execution}")) },
+            messages: if is_last { Vec::new() } else { vec![continue_as_new(instance)] },
+            metadata: if is_last {
+                metadata()
+            } else {
+                metadata_with_status("ContinuedAsNew", &format!("input {execution}"))
+            },
             ..Turn::of(instance, 1)
         };
         ack(provider, &taken.token, turn).await?;
@@ -256,7 +266,7 @@ pub(crate) fn admin(provider: &dyn Provider) -> Outcome<&dyn ProviderAdmin> {
         .ok_or_else(|| CaseFailure("the provider has no management capability".to_owned()))
 }
 
-/// The result of a future, which has to be ready within [`WAIT_MAX`].
-pub(crate) async fn in_time<T>(future: impl Future<Output = T>, otherwise: &str) -> Outcome<T> {
+/// Waits for a future, which has to end within [`WAIT_MAX`].
+pub(crate) async fn finish_in_time<T>(future: impl Future<Output = T>, otherwise: &str) -> Outcome<T> {
     tokio::time::timeout(WAIT_MAX, future).await.map_err(|_| CaseFailure(otherwise.to_owned()))
 }

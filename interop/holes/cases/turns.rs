@@ -4,8 +4,9 @@ use duroxide::providers::{Provider, ProviderError, WorkItem};
 use serde_json::json;
 
 use super::steps::{
-    LOCK, QUIET, Turn, ack, ack_like_the_runtime, begin, begin_with, cancel, child_start, continued, ended,
-    enqueue, event, look, look_for_work, raised, start, take, take_work, within, work,
+    LOCK, QUIET, Turn, ack, ack_like_the_runtime, activity, begin_instance, begin_instance_with,
+    cancellation, child_start, continue_as_new, enqueue, event, external_event, fetch, fetch_now, fetch_work,
+    fetch_work_now, metadata_with_status, poll_for, start,
 };
 use super::world::{CaseFailure, Outcome, World, ensure};
 
@@ -17,18 +18,18 @@ const FAN_OUT: u64 = 60;
 pub(crate) async fn a_large_turn_survives_one_refused_batch(world: World) -> Outcome {
     let provider = world.provider().await?;
     enqueue(&provider, start("fan")).await?;
-    let taken = take(&provider).await?;
-    world.pass("batch", 1).await?;
+    let taken = fetch(&provider).await?;
+    world.let_pass("batch", 1).await?;
     world.refuse("batch", 1, 503).await?;
     let turn = Turn {
         history: (1..=FAN_OUT).map(|id| event("fan", 1, id, "")).collect(),
-        works: (1..=FAN_OUT).map(|id| work("fan", id)).collect(),
+        activities: (1..=FAN_OUT).map(|id| activity("fan", id)).collect(),
         ..Turn::of("fan", 1)
     };
     let acked = ack_like_the_runtime(&provider, &taken.token, turn).await;
     ensure!(acked.is_ok(), "the turn was not committed: {acked:?}");
     for _ in 0..FAN_OUT {
-        take_work(&provider, LOCK).await?;
+        fetch_work(&provider, LOCK).await?;
     }
     let events = provider.read("fan").await?.len() as u64;
     ensure!(events == FAN_OUT, "{events} of {FAN_OUT} events were recorded");
@@ -41,8 +42,8 @@ pub(crate) async fn a_turn_of_two_hundred_sub_orchestrations_survives_one_refuse
     const CHILDREN: u64 = 200;
     let provider = world.provider().await?;
     enqueue(&provider, start("parent")).await?;
-    let taken = take(&provider).await?;
-    world.pass("batch", 1).await?;
+    let taken = fetch(&provider).await?;
+    world.let_pass("batch", 1).await?;
     world.refuse("batch", 1, 503).await?;
     let turn = Turn {
         history: (1..=CHILDREN).map(|id| event("parent", 1, id, "")).collect(),
@@ -53,7 +54,7 @@ pub(crate) async fn a_turn_of_two_hundred_sub_orchestrations_survives_one_refuse
     ensure!(acked.is_ok(), "the turn was not committed: {acked:?}");
     let mut children = std::collections::BTreeSet::new();
     for _ in 0..CHILDREN {
-        children.insert(take(&provider).await?.item.instance);
+        children.insert(fetch(&provider).await?.item.instance);
     }
     ensure!(children.len() as u64 == CHILDREN, "{} of {CHILDREN} children were started", children.len());
     Ok(())
@@ -62,34 +63,37 @@ pub(crate) async fn a_turn_of_two_hundred_sub_orchestrations_survives_one_refuse
 pub(crate) async fn a_turn_of_a_hundred_and_fifty_cancellations_is_one_commit(world: World) -> Outcome {
     const ACTIVITIES: u64 = 150;
     let provider = world.provider().await?;
-    let works = (1..=ACTIVITIES).map(|id| work("fan", id)).collect();
-    begin_with(&provider, "fan", Turn { works, ..Turn::of("fan", 1) }).await?;
-    enqueue(&provider, raised("fan", "stop")).await?;
-    let taken = take(&provider).await?;
+    let activities = (1..=ACTIVITIES).map(|id| activity("fan", id)).collect();
+    begin_instance_with(&provider, "fan", Turn { activities, ..Turn::of("fan", 1) }).await?;
+    enqueue(&provider, external_event("fan", "stop")).await?;
+    let taken = fetch(&provider).await?;
     world.refuse("batch", 1, 503).await?;
     world.refuse("delete_item", 1, 503).await?;
     let turn = Turn {
         history: (2..=ACTIVITIES).map(|id| event("fan", 1, id, "")).collect(),
-        cancelled: (1..=ACTIVITIES).map(|id| cancel("fan", id)).collect(),
+        cancelled: (1..=ACTIVITIES).map(|id| cancellation("fan", id)).collect(),
         ..Turn::of("fan", 2)
     };
     let acked = ack_like_the_runtime(&provider, &taken.token, turn).await;
     ensure!(acked.is_ok(), "the turn was not committed: {acked:?}");
-    let left = look_for_work(&provider, LOCK).await?;
-    ensure!(left.is_none(), "the turn was not committed whole: a cancelled activity is left: {left:?}");
+    let leftover = fetch_work_now(&provider, LOCK).await?;
+    ensure!(
+        leftover.is_none(),
+        "the turn was not committed whole: a cancelled activity is left: {leftover:?}"
+    );
     Ok(())
 }
 
 pub(crate) async fn a_turn_of_two_megabytes_is_committed(world: World) -> Outcome {
     let provider = world.provider().await?;
     enqueue(&provider, start("big")).await?;
-    let taken = take(&provider).await?;
+    let taken = fetch(&provider).await?;
     let large = "x".repeat(700_000);
     let history: Vec<_> = (1..=3).map(|id| event("big", 1, id, &large)).collect();
     let turn = Turn { history: history.clone(), ..Turn::of("big", 1) };
     let acked = ack_like_the_runtime(&provider, &taken.token, turn).await;
     ensure!(acked.is_ok(), "the turn was not committed: {acked:?}");
-    ensure!(provider.read("big").await? == history, "the history is another");
+    ensure!(provider.read("big").await? == history, "the history has changed");
     Ok(())
 }
 
@@ -110,8 +114,12 @@ pub(crate) async fn a_refused_turn_changes_nothing(world: World) -> Outcome {
     let events = provider.read("order").await?.len();
     ensure!(events == 1, "a refused turn left {events} events where one was");
     provider.abandon_orchestration_item(&token, None, false).await?;
-    let taken = take(&provider).await?;
-    ensure!(taken.item.messages == [raised("order", "1")], "a refused turn left {:?}", taken.item.messages);
+    let taken = fetch(&provider).await?;
+    ensure!(
+        taken.item.messages == [external_event("order", "1")],
+        "a refused turn left {:?}",
+        taken.item.messages
+    );
     Ok(())
 }
 
@@ -122,9 +130,9 @@ struct Refused {
 
 /// Commits a turn with an event that exists.
 async fn refused(provider: &dyn Provider) -> Outcome<Refused> {
-    begin(provider, "order").await?;
-    enqueue(provider, raised("order", "1")).await?;
-    let taken = take(provider).await?;
+    begin_instance(provider, "order").await?;
+    enqueue(provider, external_event("order", "1")).await?;
+    let taken = fetch(provider).await?;
     let history = vec![event("order", 1, 2, ""), event("order", 1, 1, "")];
     match ack(provider, &taken.token, Turn { history, ..Turn::of("order", 1) }).await {
         Ok(()) => Err(CaseFailure("an event was recorded twice".to_owned())),
@@ -134,14 +142,19 @@ async fn refused(provider: &dyn Provider) -> Outcome<Refused> {
 
 pub(crate) async fn a_cancelled_activity_is_never_delivered(world: World) -> Outcome {
     let provider = world.provider().await?;
-    begin_with(&provider, "order", Turn { works: vec![work("order", 1)], ..Turn::of("order", 1) }).await?;
-    enqueue(&provider, raised("order", "stop")).await?;
-    let taken = take(&provider).await?;
+    begin_instance_with(
+        &provider,
+        "order",
+        Turn { activities: vec![activity("order", 1)], ..Turn::of("order", 1) },
+    )
+    .await?;
+    enqueue(&provider, external_event("order", "stop")).await?;
+    let taken = fetch(&provider).await?;
     world.refuse("delete_item", 1, 503).await?;
-    let turn = Turn { cancelled: vec![cancel("order", 1)], ..Turn::of("order", 2) };
+    let turn = Turn { cancelled: vec![cancellation("order", 1)], ..Turn::of("order", 2) };
     ack_like_the_runtime(&provider, &taken.token, turn).await?;
-    let left = look_for_work(&provider, LOCK).await?;
-    ensure!(left.is_none(), "a cancelled activity was handed out: {left:?}");
+    let leftover = fetch_work_now(&provider, LOCK).await?;
+    ensure!(leftover.is_none(), "a cancelled activity was handed out: {leftover:?}");
     Ok(())
 }
 
@@ -149,9 +162,9 @@ pub(crate) async fn a_cancelled_activity_is_never_delivered(world: World) -> Out
 /// process has consumed them.
 pub(crate) async fn a_turn_whose_message_is_gone_is_not_committed(world: World) -> Outcome {
     let provider = world.provider().await?;
-    begin(&provider, "order").await?;
-    enqueue(&provider, raised("order", "1")).await?;
-    let taken = take(&provider).await?;
+    begin_instance(&provider, "order").await?;
+    enqueue(&provider, external_event("order", "1")).await?;
+    let taken = fetch(&provider).await?;
     let documents = world.documents()?;
     let text = "SELECT * FROM c WHERE c.type = 'orch_queue'";
     for message in documents.query(text, Vec::new(), Some("order")).await? {
@@ -160,7 +173,7 @@ pub(crate) async fn a_turn_whose_message_is_gone_is_not_committed(world: World) 
         ensure!(deleted.is_success(), "the message could not be removed: {deleted:?}");
     }
     let acked = ack(&provider, &taken.token, Turn::of("order", 2)).await;
-    ensure!(acked.is_err(), "a turn was committed whose message somebody else has consumed");
+    ensure!(acked.is_err(), "the turn was committed although its message was gone");
     ensure!(provider.read("order").await?.len() == 1, "a turn was committed in part");
     Ok(())
 }
@@ -169,49 +182,49 @@ pub(crate) async fn a_continued_execution_begins_before_two_hundred_messages(wor
     const MESSAGES: usize = 200;
     let provider = world.provider().await?;
     enqueue(&provider, start("order")).await?;
-    let taken = take(&provider).await?;
+    let taken = fetch(&provider).await?;
     for n in 0..MESSAGES {
-        enqueue(&provider, raised("order", &n.to_string())).await?;
+        enqueue(&provider, external_event("order", &n.to_string())).await?;
     }
     let turn = Turn {
-        messages: vec![continued("order")],
-        metadata: ended("ContinuedAsNew", ""),
+        messages: vec![continue_as_new("order")],
+        metadata: metadata_with_status("ContinuedAsNew", ""),
         ..Turn::of("order", 1)
     };
     ack(&provider, &taken.token, turn).await?;
-    let (mut told, mut execution) = (Vec::new(), 2);
-    while told.len() < MESSAGES {
-        let taken = take(&provider).await?;
+    let (mut received, mut execution) = (Vec::new(), 2);
+    while received.len() < MESSAGES {
+        let taken = fetch(&provider).await?;
         let is_start = |item: &WorkItem| matches!(item, WorkItem::ContinueAsNew { .. });
         let has_start = taken.item.messages.iter().any(is_start);
-        ensure!(has_start == told.is_empty(), "the start of execution 2 came with the wrong messages");
-        told.extend(taken.item.messages.into_iter().filter(|item| !is_start(item)));
+        ensure!(has_start == received.is_empty(), "the start of execution 2 came with the wrong messages");
+        received.extend(taken.item.messages.into_iter().filter(|item| !is_start(item)));
         let history = vec![event("order", 2, execution - 1, "")];
         ack(&provider, &taken.token, Turn { execution: 2, history, ..Turn::of("order", 1) }).await?;
         execution += 1;
     }
-    let sent: Vec<_> = (0..MESSAGES).map(|n| raised("order", &n.to_string())).collect();
-    ensure!(told == sent, "messages came in another order, or not all");
+    let sent: Vec<_> = (0..MESSAGES).map(|n| external_event("order", &n.to_string())).collect();
+    ensure!(received == sent, "messages came in another order, or not all");
     Ok(())
 }
 
 pub(crate) async fn a_history_changed_by_another_program_is_noticed(world: World) -> Outcome {
     let provider = world.provider().await?;
-    begin(&provider, "order").await?;
+    begin_instance(&provider, "order").await?;
     let documents = world.documents()?;
     let text = "SELECT * FROM c WHERE c.type = 'history'";
     for mut document in documents.query(text, Vec::new(), Some("order")).await? {
         let id = document["id"].as_str().unwrap_or_default().to_owned();
         document["eventData"] = json!("{ rubbish");
         let replaced = documents.replace_document(&id, "order", &document, None).await?;
-        ensure!(replaced.is_success(), "the history could not be spoilt: {replaced:?}");
+        ensure!(replaced.is_success(), "the history could not be corrupted: {replaced:?}");
     }
-    ensure!(provider.read("order").await.is_err(), "a spoilt history was read");
-    enqueue(&provider, raised("order", "1")).await?;
-    let taken = take(&provider).await?;
-    ensure!(taken.item.history_error.is_some(), "a spoilt history was handed out as a good one");
+    ensure!(provider.read("order").await.is_err(), "a corrupted history was read");
+    enqueue(&provider, external_event("order", "1")).await?;
+    let taken = fetch(&provider).await?;
+    ensure!(taken.item.history_error.is_some(), "a corrupted history was returned without an error");
     ack(&provider, &taken.token, Turn::of("order", 7)).await?;
-    let more = within(QUIET, async || look(&provider, LOCK).await).await?;
+    let more = poll_for(QUIET, async || fetch_now(&provider, LOCK).await).await?;
     ensure!(more.is_none(), "the message was not consumed");
     Ok(())
 }

@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// The outcome of a case: nothing, or a sentence about what went wrong.
+/// The outcome of a case.
 pub(crate) type Outcome<T = ()> = Result<T, CaseFailure>;
 
-/// What went wrong in a case.
+/// The failure of a case: a sentence that says what went wrong.
 #[derive(Debug)]
 pub(crate) struct CaseFailure(pub(crate) String);
 
@@ -67,8 +67,8 @@ impl World {
         World { port, container: container.to_owned(), open }
     }
 
-    /// Another container beside this one.
-    pub(crate) fn named_after(world: &World, n: usize) -> Self {
+    /// The world of another container on the same server.
+    pub(crate) fn with_other_container(world: &World, n: usize) -> Self {
         World { container: format!("{}-{n}", world.container), ..world.clone() }
     }
 
@@ -102,7 +102,7 @@ impl World {
     }
 
     /// A provider whose reconciler runs every 100 ms.
-    pub(crate) async fn brisk_provider(&self) -> Outcome<CosmosDBProvider> {
+    pub(crate) async fn provider_with_fast_reconciler(&self) -> Outcome<CosmosDBProvider> {
         let often = Duration::from_millis(100);
         let config = CosmosDBProviderConfig {
             reconciler_interval: often,
@@ -113,7 +113,7 @@ impl World {
     }
 
     /// A provider whose reconciler does not run during a case.
-    pub(crate) async fn slow_provider(&self) -> Outcome<CosmosDBProvider> {
+    pub(crate) async fn provider_without_reconciler(&self) -> Outcome<CosmosDBProvider> {
         let rarely = Duration::from_secs(3600);
         let config = CosmosDBProviderConfig {
             reconciler_interval: rarely,
@@ -129,7 +129,7 @@ impl World {
     }
 
     /// Lets `count` requests of a kind pass before the following rules apply.
-    pub(crate) async fn pass(&self, operation: &str, count: u32) -> Outcome<u64> {
+    pub(crate) async fn let_pass(&self, operation: &str, count: u32) -> Outcome<u64> {
         self.fault(json!({"operation": operation, "count": count, "delayMs": 1})).await
     }
 
@@ -144,7 +144,7 @@ impl World {
     }
 
     /// Delays one request of a kind by `time`, then serves it.
-    pub(crate) async fn hold(&self, operation: &str, time: Duration) -> Outcome<u64> {
+    pub(crate) async fn delay(&self, operation: &str, time: Duration) -> Outcome<u64> {
         self.fault(json!({"operation": operation, "count": 1, "delayMs": time.as_millis() as u64})).await
     }
 

@@ -1,4 +1,4 @@
-//! Ways in which a provider can lose, double or block work, and the proof that this one
+//! Ways in which a provider can lose, duplicate or block work, and tests that this one
 //! does not. The cases are in `interop/holes/cases`, because they also run on the
 //! published crate; here each is a test on a server of its own, over the wire. Tests that
 //! need access to internals are in `src/ops/tests/` and beside the file they test.
@@ -14,12 +14,12 @@ use perihelion_testkit::TestServer;
 use crate::cases::world::{CaseFailure, Opener, Outcome, World, as_published};
 
 /// Runs a case on a server of its own.
-async fn keeps(case: impl AsyncFnOnce(World) -> Outcome) {
-    keeps_by(as_published, case).await;
+async fn run_case(case: impl AsyncFnOnce(World) -> Outcome) {
+    run_case_with(as_published, case).await;
 }
 
 /// Runs a case on a server of its own, with providers opened by `open`.
-async fn keeps_by(open: Opener, case: impl AsyncFnOnce(World) -> Outcome) {
+async fn run_case_with(open: Opener, case: impl AsyncFnOnce(World) -> Outcome) {
     let options = ServerOptions { management: true, ..ServerOptions::default() };
     let server = TestServer::on_socket(options).await;
     let outcome = case(World::new(server.address().port(), "case", open)).await;
@@ -34,7 +34,7 @@ macro_rules! tests {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
-                keeps(crate::cases::$module::$case).await;
+                run_case(crate::cases::$module::$case).await;
             }
         )+
     };
@@ -44,5 +44,5 @@ crate::cases::each_case!(tests);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_program_written_for_the_published_crate_compiles_and_works() {
-    keeps(crate::cases::drop_in::the_published_surface_works).await;
+    run_case(crate::cases::drop_in::the_published_surface_works).await;
 }

@@ -1,7 +1,6 @@
-//! The provider against every kind of account that it must run on unchanged: the
-//! engine in this process, in memory and on disk, and our server over a socket,
-//! with one physical partition and with four. `holes` has what the published
-//! crate gets wrong; `workflow` drives the real runtime through a restart. One
+//! The provider on the engine in this process and on our server over a socket, with
+//! one physical partition and with four. `holes` has the cases that the published crate
+//! gets wrong; `workflow` drives the real runtime through a restart. All tests are one
 //! binary, so that it links once. duroxide's own validation suite is in
 //! `crates/validations`.
 
@@ -11,6 +10,6 @@ mod cost;
 mod holes;
 mod migration;
 mod operating;
+mod polling;
 mod processes;
-mod waiting;
 mod workflow;

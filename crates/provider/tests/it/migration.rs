@@ -14,7 +14,19 @@ use serde_json::{Value, json};
 
 use fixture::{DATABASE, Fixture};
 
+/// The name of the recorded container.
 const OLD: &str = "old";
+
+/// The accounts that tests of whole containers run on.
+const ACCOUNTS: [AccountKind; 2] = [AccountKind::Embedded, AccountKind::WireWithFourPartitions];
+
+/// An account with the recorded container, and that container.
+async fn with_old(kind: AccountKind, fixture: &Fixture) -> (Account, Client, Container) {
+    let account = Account::open(kind).await;
+    let client = account.client().await;
+    let old = fixture.put(&client, OLD, |_| true).await;
+    (account, client, old)
+}
 
 /// The error of opening a container; `None` if it opens.
 async fn refusal(client: &Client, container: &str) -> Option<String> {
@@ -34,6 +46,7 @@ async fn refusal(client: &Client, container: &str) -> Option<String> {
     }
 }
 
+/// All documents of a container, ordered by `_rid`.
 async fn documents(container: &Container) -> Vec<Value> {
     let mut documents: Vec<Value> = container.query("SELECT * FROM c").collect().await.unwrap();
     documents.sort_by_key(|document| document["_rid"].to_string());
@@ -43,10 +56,8 @@ async fn documents(container: &Container) -> Vec<Value> {
 #[tokio::test]
 async fn a_container_of_the_published_crate_is_refused_and_the_error_names_migrate() {
     let fixture = Fixture::read();
-    for kind in [AccountKind::Embedded, AccountKind::WireWithFourPartitions] {
-        let account = Account::open(kind).await;
-        let client = account.client().await;
-        let old = fixture.put(&client, OLD, |_| true).await;
+    for kind in ACCOUNTS {
+        let (account, client, old) = with_old(kind, &fixture).await;
         let before = documents(&old).await;
         let why = refusal(&client, OLD).await.expect("a refusal");
         assert!(why.contains("perihelion migrate --from shop/old --to shop/"), "{why}");
@@ -56,24 +67,24 @@ async fn a_container_of_the_published_crate_is_refused_and_the_error_names_migra
     }
 }
 
-/// Either the index or the documents of the published crate suffice.
+/// Either the indexing policy or the documents of the published crate suffice.
 #[tokio::test]
 async fn a_container_of_the_published_crate_is_recognised_by_index_or_documents() {
     let fixture = Fixture::read();
     let account = Account::open(AccountKind::Embedded).await;
     let client = account.client().await;
-    let nothing = |_: &Value| false;
-    fixture.put(&client, "empty", nothing).await;
+    let no_document = |_: &Value| false;
+    fixture.put(&client, "empty", no_document).await;
     fixture.put(&client, "queued", |document| document["instanceId"] == "queued-1").await;
-    for kind in ["instance", "outbox_intent", "kv", "kv_delta"] {
-        let name = kind.replace('_', "-");
-        fixture.put_with(&client, &name, None, |document| document["type"] == kind).await;
-        assert!(refusal(&client, &name).await.is_some(), "{kind}");
+    for document_type in ["instance", "outbox_intent", "kv", "kv_delta"] {
+        let name = document_type.replace('_', "-");
+        fixture.put_with(&client, &name, None, |document| document["type"] == document_type).await;
+        assert!(refusal(&client, &name).await.is_some(), "{document_type}");
     }
     for name in ["empty", "queued"] {
         assert!(refusal(&client, name).await.is_some(), "{name}");
     }
-    fixture.put_with(&client, "plain", None, nothing).await;
+    fixture.put_with(&client, "plain", None, no_document).await;
     assert_eq!(refusal(&client, "plain").await, None, "an empty container opens");
     assert_eq!(refusal(&client, "new").await, None);
     assert_eq!(refusal(&client, "new").await, None, "a container of this crate opens");

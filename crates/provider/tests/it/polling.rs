@@ -1,6 +1,5 @@
-//! The requests of a process that waits for work, counted by the server: an idle
-//! process, and a fetch from a long queue. Also how long fetches wait. The tests run in
-//! tokio's paused time.
+//! The polls of a process that waits for work: how many requests they take, counted by the
+//! server, and how long fetches wait. The tests run in tokio's paused time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +17,11 @@ use tokio::time::Instant;
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 const LOCK: Duration = Duration::from_secs(30);
+/// The timeout of a fetch that polls once.
 const NOW: Duration = Duration::ZERO;
 
 /// The time after which a process that has begun to fetch sends only regular requests.
-const SETTLED: Duration = Duration::from_secs(3);
+const SETTLING_TIME: Duration = Duration::from_secs(3);
 
 /// Numbers of messages or instances: a short queue and a long one.
 const FEW: usize = 64;
@@ -34,7 +34,7 @@ const PARKED_REQUESTS_MAX: u64 = 120;
 
 /// The factor by which two equal charges may differ: a charge grows by hundredths of a
 /// request unit with the size of the index.
-const SAME: f64 = 1.05;
+const CHARGE_TOLERANCE: f64 = 1.05;
 
 /// Counts all requests from the first minute: heartbeats, polls, reconciler, metrics,
 /// sessions. The clean-up of sessions runs in the sixth minute.
@@ -46,34 +46,34 @@ async fn an_idle_process_with_default_options_sends_at_most_one_request_per_seco
     let runtime = idle_runtime(provider).await;
     for minute in 1..=6 {
         tokio::time::sleep(MINUTE).await;
-        let counted = account.request_counts().await;
-        println!("minute {minute}: {counted:?}");
-        assert!(counted.requests <= MINUTE.as_secs(), "minute {minute}: {counted:?}");
-        assert!(counted.requests > MINUTE.as_secs() / 4, "minute {minute}: too few polls: {counted:?}");
+        let counts = account.request_counts().await;
+        println!("minute {minute}: {counts:?}");
+        assert!(counts.requests <= MINUTE.as_secs(), "minute {minute}: {counts:?}");
+        assert!(counts.requests > MINUTE.as_secs() / 4, "minute {minute}: too few polls: {counts:?}");
         account.reset_counters().await;
     }
     runtime.shutdown(None).await;
 }
 
-/// Each instance has a message, and no dispatcher here runs its version.
+/// Each instance has a message, and no dispatcher of the process runs its version.
 #[tokio::test(start_paused = true)]
 async fn a_thousand_instances_of_another_version_cost_an_idle_process_little() {
     let account = Account::open(AccountKind::Embedded).await;
-    pin(&account, "idle", MANY).await;
+    create_pinned_instances(&account, "idle", MANY).await;
     let runtime = idle_runtime(account.provider("idle", ShortPolls::ReturnAtOnce).await).await;
-    // In the first minute each instance is read once.
+    // In the first minute the process reads each instance once.
     tokio::time::sleep(MINUTE).await;
     for minute in 2..=5 {
         account.reset_counters().await;
         tokio::time::sleep(MINUTE).await;
-        let counted = account.request_counts().await;
-        println!("minute {minute}: {counted:?}");
-        assert!(counted.requests <= PARKED_REQUESTS_MAX, "minute {minute}: {counted:?}");
+        let counts = account.request_counts().await;
+        println!("minute {minute}: {counts:?}");
+        assert!(counts.requests <= PARKED_REQUESTS_MAX, "minute {minute}: {counts:?}");
     }
     // An instance that the process can run is found behind the others.
     let client = account.provider("idle", ShortPolls::ReturnAtOnce).await;
     client.enqueue_for_orchestrator(start("ours"), None).await.unwrap();
-    tokio::time::sleep(SETTLED).await;
+    tokio::time::sleep(SETTLING_TIME).await;
     assert!(!client.read("ours").await.unwrap().is_empty(), "the instance has not run");
     runtime.shutdown(None).await;
 }
@@ -84,19 +84,19 @@ async fn a_thousand_instances_without_a_start_cost_an_idle_process_little() {
     let account = Account::open(AccountKind::Embedded).await;
     let old = old_provider(&account, "idle").await;
     for number in 0..MANY {
-        old.enqueue_for_orchestrator(news(&format!("early-{number:04}")), None).await.unwrap();
+        old.enqueue_for_orchestrator(external_event(&format!("early-{number:04}")), None).await.unwrap();
     }
     let runtime = idle_runtime(account.provider("idle", ShortPolls::ReturnAtOnce).await).await;
     tokio::time::sleep(MINUTE).await;
     account.reset_counters().await;
     tokio::time::sleep(MINUTE).await;
-    let counted = account.request_counts().await;
-    println!("{counted:?}");
-    assert!(counted.requests <= PARKED_REQUESTS_MAX, "{counted:?}");
+    let counts = account.request_counts().await;
+    println!("{counts:?}");
+    assert!(counts.requests <= PARKED_REQUESTS_MAX, "{counts:?}");
     // When one of these instances gets its start, it runs.
     let client = account.provider("idle", ShortPolls::ReturnAtOnce).await;
     client.enqueue_for_orchestrator(start("early-0500"), None).await.unwrap();
-    tokio::time::sleep(SETTLED).await;
+    tokio::time::sleep(SETTLING_TIME).await;
     assert!(!client.read("early-0500").await.unwrap().is_empty(), "the instance has not run");
     runtime.shutdown(None).await;
 }
@@ -111,13 +111,13 @@ async fn a_fetch_costs_the_same_before_sixty_four_messages_and_before_a_thousand
         };
         std::iter::once(start("busy")).chain((1..count).map(event)).collect()
     };
-    compare(messages(FEW), messages(MANY)).await;
+    compare_costs(messages(FEW), messages(MANY)).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_fetch_costs_the_same_before_sixty_four_instances_and_before_a_thousand() {
     let starts = |count: usize| (0..count).map(|number| start(&format!("order-{number:05}"))).collect();
-    compare(starts(FEW), starts(MANY)).await;
+    compare_costs(starts(FEW), starts(MANY)).await;
 }
 
 /// Another process holds an instance with a thousand messages. They do not hide the
@@ -171,7 +171,7 @@ async fn a_fetch_with_an_endless_timeout_gets_the_next_work() {
     let work = tokio::spawn(async move {
         works.fetch_work_item(Duration::MAX, Duration::MAX, None, &TagFilter::default()).await.unwrap()
     });
-    tokio::time::sleep(SETTLED).await;
+    tokio::time::sleep(SETTLING_TIME).await;
     provider.enqueue_for_orchestrator(start("at-last"), None).await.unwrap();
     provider.enqueue_for_orchestrator(start("never"), Some(Duration::MAX)).await.unwrap();
     let (item, token, _) = turn.await.unwrap().unwrap();
@@ -198,14 +198,14 @@ async fn old_provider(account: &Account, database: &str) -> CosmosDBProvider {
     builder.with_container(CONTAINER).with_clock_error_ms(-10 * 60_000).open().await.unwrap()
 }
 
-fn news(instance: &str) -> WorkItem {
+fn external_event(instance: &str) -> WorkItem {
     let (name, data) = ("news".to_owned(), String::new());
     WorkItem::ExternalRaised { instance: instance.to_owned(), name, data }
 }
 
 /// Creates `count` instances that are pinned to a version that no process runs, each
 /// with a message that is ten minutes old.
-async fn pin(account: &Account, database: &str, count: usize) {
+async fn create_pinned_instances(account: &Account, database: &str, count: usize) {
     let provider = old_provider(account, database).await;
     let metadata = || ExecutionMetadata {
         orchestration_name: Some("Order".to_owned()),
@@ -222,7 +222,7 @@ async fn pin(account: &Account, database: &str, count: usize) {
         ack.await.unwrap();
     }
     for instance in names {
-        provider.enqueue_for_orchestrator(news(&instance), None).await.unwrap();
+        provider.enqueue_for_orchestrator(external_event(&instance), None).await.unwrap();
     }
     // Closed, so that the process under test is the only one.
     provider.close().await;
@@ -254,13 +254,13 @@ fn start(instance: &str) -> WorkItem {
 }
 
 /// Compares the cost of two fetches from a short queue and from a long one.
-async fn compare(few: Vec<WorkItem>, many: Vec<WorkItem>) {
+async fn compare_costs(few: Vec<WorkItem>, many: Vec<WorkItem>) {
     let (few, many) = (two_fetches(few).await, two_fetches(many).await);
     for (few, many) in few.into_iter().zip(many) {
         println!("few {few:?}, many {many:?}");
         assert!(few.requests > 0);
         assert!(many.requests <= few.requests, "{many:?} against {few:?}");
-        assert!(many.request_units <= few.request_units * SAME, "{many:?} against {few:?}");
+        assert!(many.request_units <= few.request_units * CHARGE_TOLERANCE, "{many:?} against {few:?}");
     }
 }
 
@@ -274,10 +274,11 @@ async fn two_fetches(queued: Vec<WorkItem>) -> [RequestCounts; 2] {
     for item in queued {
         producer.enqueue_for_orchestrator(item, None).await.unwrap();
     }
-    tokio::time::sleep(SETTLED).await;
+    tokio::time::sleep(SETTLING_TIME).await;
     [fetch(&account, &consumer, true).await, fetch(&account, &consumer, false).await]
 }
 
+/// The requests of one fetch.
 async fn fetch(account: &Account, consumer: &Arc<dyn Provider>, must_find: bool) -> RequestCounts {
     account.reset_counters().await;
     let found = consumer.fetch_orchestration_item(LOCK, NOW, None).await.unwrap();

@@ -4,9 +4,9 @@
 //!
 //! How a gap is measured: every few milliseconds the parent asks the server which jobs
 //! are completed. A gap is the time between two answers with new completions. A busy
-//! machine delays all processes, including the parent; the same loop measures the
-//! parent's longest delay, and six times that (for six requests in a row) is added to the
-//! limit. On a quiet machine that is a tenth of a second.
+//! machine delays all processes, including the parent. Therefore the same loop measures
+//! the parent's longest delay, and the limit is raised by six times that delay, because
+//! six requests follow each other. On a quiet machine that is a tenth of a second.
 
 mod child;
 mod fleet;
@@ -27,17 +27,17 @@ const LONG_LOCK: Duration = Duration::from_secs(20);
 /// the completion of its work.
 const GAP_MAX: Duration = Duration::from_secs(2);
 
-/// The shortest time between two starts of jobs.
+/// The time between two starts of jobs, at least.
 const PACE: Duration = Duration::from_millis(40);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_processes_share_work_and_complete_each_job_once() {
-    share(2, 60).await;
+    check_sharing(2, 60).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn five_processes_share_work_and_complete_each_job_once() {
-    share(5, 100).await;
+    check_sharing(5, 100).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -66,16 +66,16 @@ async fn processes_with_other_dispatchers_and_with_tagged_workers_only_join_and_
 
     let load = fleet.load("gpu", 20..30, PACE);
     // The second steps wait for a worker of their tag.
-    fleet.ledger().begun("gpu-00029/a").await;
+    fleet.ledger().wait_for_start("gpu-00029/a").await;
     let next = fleet.join(Role { turns: 0, works: 2, tag: Some("gpu".to_owned()) }).await;
     let watch = load.await;
-    assert_eq!(fleet.ledger().runs_of(tagged), before, "a process that has left runs nothing");
+    assert_eq!(fleet.ledger().runs_of(tagged), before, "a process that has left still runs activities");
     assert_eq!(fleet.ledger().runs_of(next).len(), watch.completed());
     fleet.check_every_job_completed_once(true).await;
     fleet.close().await;
 }
 
-async fn share(count: usize, jobs: usize) {
+async fn check_sharing(count: usize, jobs: usize) {
     let mut fleet = Fleet::open(LONG_LOCK).await;
     for _ in 0..count {
         fleet.join(Role { turns: 2, works: 2, tag: None }).await;
@@ -95,15 +95,15 @@ async fn kill_one_of(count: usize, jobs: usize) {
     }
     let load = fleet.load("any", 0..jobs, PACE);
     // The victim runs an activity at that moment, and others are queued.
-    let (victim, killed) = fleet.kill_whoever_runs("any-00030/a").await;
+    let (victim, killed) = fleet.kill_process_of("any-00030/a").await;
     let watch = load.await;
-    let late = watch.latest_started_before(killed).saturating_duration_since(killed);
+    let delay = watch.completion_of_jobs_before(killed).saturating_duration_since(killed);
     println!(
-        "{count} processes, one killed: {watch:?}; its work was done {late:?} after the kill; {:?}",
+        "{count} processes, one killed: {watch:?}; its work was completed {delay:?} after the kill; {:?}",
         fleet.ledger().shares()
     );
     assert!(watch.gap <= GAP_MAX + watch.allowance(), "{watch:?}");
-    assert!(late <= SHORT_LOCK + GAP_MAX + watch.allowance(), "{late:?}, {watch:?}");
+    assert!(delay <= SHORT_LOCK + GAP_MAX + watch.allowance(), "{delay:?}, {watch:?}");
     assert!(fleet.ledger().runs_of(victim).contains(&"any-00030/a".to_owned()));
     fleet.check_every_job_completed_once(false).await;
     fleet.close().await;

@@ -18,17 +18,17 @@ const ORDER: &str = "order-1";
 const SHIPMENT: &str = "shipment";
 
 /// The custom status of the order while it waits for the approval.
-const AWAITING: &str = "awaiting approval";
+const AWAITING_APPROVAL: &str = "awaiting approval";
 
 /// A lock timeout that is long enough for a turn on a busy machine, and short enough to
 /// wait for.
 const LOCK: Duration = Duration::from_secs(2);
 
 /// The time limit of a workflow.
-const PATIENCE: Duration = Duration::from_secs(30);
+const WORKFLOW_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How often a client looks for a new status.
-const GLANCE: Duration = Duration::from_millis(20);
+/// The interval at which a client polls the status.
+const STATUS_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The time limit of a shutdown, in milliseconds.
 const SHUTDOWN_MS: u64 = 2_000;
@@ -39,7 +39,7 @@ struct Ledger(Arc<Mutex<BTreeMap<String, u32>>>);
 
 impl Ledger {
     /// Counts a run and returns its number.
-    fn note(&self, what: &str) -> u32 {
+    fn record(&self, what: &str) -> u32 {
         let mut runs = self.0.lock().unwrap();
         let count = runs.entry(what.to_owned()).or_default();
         *count += 1;
@@ -93,9 +93,9 @@ async fn an_interrupted_activity_runs_once_more_and_completes_once() {
         let client = Client::new(Arc::clone(&doomed));
         client.start_orchestration(ORDER, "Order", "1").await.unwrap();
         drop(client);
-        let (cut, notes) = (Arc::clone(&charging), ledger.clone());
-        process.handle().spawn(async move { start(doomed, &notes, Some(cut)).await });
-        tokio::time::timeout(PATIENCE, charging.notified()).await.expect("the charge begins");
+        let (signal, runs) = (Arc::clone(&charging), ledger.clone());
+        process.handle().spawn(async move { start(doomed, &runs, Some(signal)).await });
+        tokio::time::timeout(WORKFLOW_TIMEOUT, charging.notified()).await.expect("the charge begins");
         process.kill();
 
         let survivor = account.provider("orders", ShortPolls::ReturnAtOnce).await;
@@ -149,15 +149,15 @@ impl Process {
     }
 }
 
-/// Starts a runtime. With `cut_off`, the first charge signals its start and never ends.
-async fn start(provider: Arc<dyn Provider>, ledger: &Ledger, cut_off: Option<Arc<Notify>>) -> Arc<Runtime> {
-    let notes = ledger.clone();
+/// Starts a runtime. With `charging`, the charge signals its start and never ends.
+async fn start(provider: Arc<dyn Provider>, ledger: &Ledger, charging: Option<Arc<Notify>>) -> Arc<Runtime> {
+    let ledger = ledger.clone();
     let step = move |_: ActivityContext, what: String| {
-        let (notes, cut_off) = (notes.clone(), cut_off.clone());
+        let (ledger, charging) = (ledger.clone(), charging.clone());
         async move {
-            notes.note(&what);
-            if let (Some(begun), "charge") = (cut_off, what.as_str()) {
-                begun.notify_one();
+            ledger.record(&what);
+            if let (Some(charging), "charge") = (charging, what.as_str()) {
+                charging.notify_one();
                 std::future::pending::<()>().await;
             }
             Ok(what)
@@ -175,7 +175,8 @@ async fn start(provider: Arc<dyn Provider>, ledger: &Ledger, cut_off: Option<Arc
     Runtime::start_with_options(provider, activities, orchestrations, options).await
 }
 
-/// Execution 1 charges, waits, ships, asks and settles; execution 2 reports.
+/// Execution 1 charges, waits, ships, waits for an approval and settles. Execution 2
+/// sends the receipt.
 async fn order(context: OrchestrationContext, input: String) -> Result<String, String> {
     if input != "1" {
         context.schedule_activity("Step", "receipt").await?;
@@ -184,7 +185,7 @@ async fn order(context: OrchestrationContext, input: String) -> Result<String, S
     context.schedule_activity("Step", "charge").await?;
     context.schedule_timer(Duration::from_millis(100)).await;
     let shipped = context.schedule_sub_orchestration_with_id("Shipment", SHIPMENT, "").await?;
-    context.set_custom_status(AWAITING);
+    context.set_custom_status(AWAITING_APPROVAL);
     let approval = context.schedule_wait("approval").await;
     context.schedule_activity("Step", "settle").await?;
     context.continue_as_new(format!("order {input}, {shipped}, {approval}")).await
@@ -196,13 +197,14 @@ async fn shipment(context: OrchestrationContext, _: String) -> Result<String, St
 }
 
 async fn await_approval(client: &Client) {
-    let status = client.wait_for_status_change(ORDER, 0, GLANCE, PATIENCE).await.unwrap();
+    let status =
+        client.wait_for_status_change(ORDER, 0, STATUS_POLL_INTERVAL, WORKFLOW_TIMEOUT).await.unwrap();
     let OrchestrationStatus::Running { custom_status, .. } = status else { panic!("{status:?}") };
-    assert_eq!(custom_status.as_deref(), Some(AWAITING));
+    assert_eq!(custom_status.as_deref(), Some(AWAITING_APPROVAL));
 }
 
 async fn output(client: &Client) -> String {
-    match client.wait_for_orchestration(ORDER, PATIENCE).await.unwrap() {
+    match client.wait_for_orchestration(ORDER, WORKFLOW_TIMEOUT).await.unwrap() {
         OrchestrationStatus::Completed { output, .. } => output,
         other => panic!("{other:?}"),
     }

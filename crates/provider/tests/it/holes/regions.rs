@@ -10,7 +10,9 @@ use perihelion_server::ServerOptions;
 use perihelion_testkit::TestServer;
 use perihelion_testkit::regions::{EAST, three_regions};
 
-use crate::cases::steps::{LOCK, Turn, ack, begin_with, done, enqueue, raised, take, take_work, work};
+use crate::cases::steps::{
+    LOCK, Turn, ack, activity, begin_instance_with, completion, enqueue, external_event, fetch, fetch_work,
+};
 use crate::cases::world::{CaseFailure, Outcome};
 
 /// A replication delay that is longer than a turn.
@@ -37,16 +39,20 @@ async fn a_provider_sees_its_own_turns_in_a_lagging_region() {
     let server = serve().await;
     let outcome: Outcome = async {
         let provider = open(&server, EAST).await?;
-        begin_with(&provider, "order", Turn { works: vec![work("order", 1)], ..Turn::of("order", 1) })
-            .await?;
+        begin_instance_with(
+            &provider,
+            "order",
+            Turn { activities: vec![activity("order", 1)], ..Turn::of("order", 1) },
+        )
+        .await?;
         assert_eq!(provider.read("order").await?.len(), 1);
-        let (_, token, _) = take_work(&provider, LOCK).await?;
+        let (_, token, _) = fetch_work(&provider, LOCK).await?;
         provider.renew_work_item_lock(&token, LOCK).await?;
-        provider.ack_work_item(&token, Some(done("order", 1))).await?;
-        enqueue(&provider, raised("order", "1")).await?;
-        let taken = take(&provider).await?;
+        provider.ack_work_item(&token, Some(completion("order", 1))).await?;
+        enqueue(&provider, external_event("order", "1")).await?;
+        let taken = fetch(&provider).await?;
         assert_eq!(taken.item.history.len(), 1);
-        assert_eq!(taken.item.messages, [done("order", 1), raised("order", "1")]);
+        assert_eq!(taken.item.messages, [completion("order", 1), external_event("order", "1")]);
         ack(&provider, &taken.token, Turn::of("order", 2)).await?;
         assert_eq!(provider.read("order").await?.len(), 2);
         let more = provider.fetch_work_item(LOCK, Duration::ZERO, None, &TagFilter::default()).await?;

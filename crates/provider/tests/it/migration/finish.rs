@@ -11,10 +11,10 @@ use duroxide_cdb::CosmosDBProvider;
 use serde_json::Value;
 
 use super::fixture::{DATABASE, Fixture};
-use super::workflows::{self, ENDED, ENDS, Side};
+use super::workflows::{self, ENDED, EXPECTED_OUTPUTS, Side};
 
 /// The time limit of a workflow. Its timer may take twelve seconds.
-const PATIENCE: Duration = Duration::from_secs(40);
+const WORKFLOW_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// The time limit of a shutdown, in milliseconds.
 const SHUTDOWN_MS: u64 = 2_000;
@@ -41,8 +41,8 @@ pub(super) async fn assert_moved(provider: &Arc<dyn Provider>, fixture: &Fixture
         assert_eq!(info.updated_at, head["updatedAt"], "{instance}");
         // An instance that continued as new is running. The published crate stores
         // another status for it.
-        let is_over = matches!(text(head, "status"), "Completed" | "Failed");
-        let status = if is_over { text(head, "status") } else { "Running" };
+        let has_ended = matches!(text(head, "status"), "Completed" | "Failed");
+        let status = if has_ended { text(head, "status") } else { "Running" };
         assert_eq!(info.status, status, "{instance}");
         let custom = provider.get_custom_status(instance, 0).await.unwrap();
         let version = head["customStatusVersion"].as_u64().expect("a number");
@@ -90,21 +90,21 @@ pub(super) async fn finish(provider: Arc<dyn Provider>) {
     let client = Client::new(Arc::clone(&provider));
     client.raise_event("event-1", "approval", "approved").await.unwrap();
     client.raise_event("eternal-1", "approval", "go").await.unwrap();
-    for (instance, expected) in ENDS {
-        assert_eq!(end(&client, instance).await, Ok((*expected).to_owned()), "{instance}");
+    for (instance, expected) in EXPECTED_OUTPUTS {
+        assert_eq!(outcome_of(&client, instance).await, Ok((*expected).to_owned()), "{instance}");
     }
     for (instance, expected) in ENDED {
         let expected = expected.map(str::to_owned).map_err(str::to_owned);
-        assert_eq!(end(&client, instance).await, expected, "{instance}");
+        assert_eq!(outcome_of(&client, instance).await, expected, "{instance}");
     }
-    let cancelled = end(&client, "cancelled-1").await.expect_err("it was cancelled");
+    let cancelled = outcome_of(&client, "cancelled-1").await.expect_err("the instance was cancelled");
     assert!(cancelled.contains("no longer wanted"), "{cancelled}");
     runtime.shutdown(Some(SHUTDOWN_MS)).await;
-    assert_nothing_left(&provider).await;
+    assert_queues_empty_and_histories_complete(&provider).await;
 }
 
-async fn end(client: &Client, instance: &str) -> Result<String, String> {
-    match client.wait_for_orchestration(instance, PATIENCE).await {
+async fn outcome_of(client: &Client, instance: &str) -> Result<String, String> {
+    match client.wait_for_orchestration(instance, WORKFLOW_TIMEOUT).await {
         Ok(OrchestrationStatus::Completed { output, .. }) => Ok(output),
         Ok(OrchestrationStatus::Failed { details, .. }) => Err(details.display_message()),
         other => panic!("{instance}: {other:?}"),
@@ -112,7 +112,7 @@ async fn end(client: &Client, instance: &str) -> Result<String, String> {
 }
 
 /// Histories have one completion for each scheduled step, and all queues are empty.
-async fn assert_nothing_left(provider: &Arc<dyn Provider>) {
+async fn assert_queues_empty_and_histories_complete(provider: &Arc<dyn Provider>) {
     let admin = provider.as_management_capability().expect("the provider manages");
     let depths = admin.get_queue_depths().await.unwrap();
     assert_eq!((depths.orchestrator_queue, depths.worker_queue, depths.timer_queue), (0, 0, 0));

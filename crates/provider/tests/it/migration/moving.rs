@@ -14,8 +14,9 @@ use tokio::sync::Notify;
 
 use super::finish::{assert_moved, finish, open};
 use super::fixture::{DATABASE, Fixture};
-use super::{OLD, documents, refusal};
+use super::{ACCOUNTS, OLD, documents, refusal, with_old};
 
+/// The name of the container that a migration creates.
 const NEW: &str = "new";
 
 fn name(container: &str) -> ContainerName {
@@ -28,34 +29,28 @@ fn migration(client: &Client) -> Migration {
 }
 
 async fn refused(migration: Migration) -> String {
-    migration.run(|_| {}).await.expect_err("it cannot be").message
+    migration.run(|_| {}).await.expect_err("the migration is refused").message
 }
 
 async fn exists(client: &Client, container: &str) -> bool {
     client.database(DATABASE).container(container).properties().await.is_ok()
 }
 
-/// An account in memory with the old container.
-async fn with_old(fixture: &Fixture) -> (Account, Client) {
-    let account = Account::open(AccountKind::Embedded).await;
-    let client = account.client().await;
-    fixture.put(&client, OLD, |_| true).await;
-    (account, client)
-}
-
 #[tokio::test]
 async fn workflows_of_the_published_crate_are_migrated_and_complete() {
     let fixture = Fixture::read();
-    for kind in [AccountKind::Embedded, AccountKind::WireWithFourPartitions] {
-        let account = Account::open(kind).await;
-        let client = account.client().await;
-        let old = fixture.put(&client, OLD, |_| true).await;
+    for kind in ACCOUNTS {
+        let (account, client, old) = with_old(kind, &fixture).await;
         let before = documents(&old).await;
         let mut last = MigrationReport::default();
         let report = migration(&client).run(|so_far| last = so_far.clone()).await.unwrap();
         assert_eq!(last, report, "the last progress report is the result");
         let count = |kinds: &[&str]| {
-            fixture.documents.iter().filter(|it| kinds.iter().any(|kind| it["type"] == *kind)).count()
+            fixture
+                .documents
+                .iter()
+                .filter(|document| kinds.iter().any(|kind| document["type"] == *kind))
+                .count()
         };
         assert_eq!(report.instances, count(&["instance"]) + 1, "one instance was never started");
         assert_eq!(report.events, count(&["history"]));
@@ -72,24 +67,25 @@ async fn workflows_of_the_published_crate_are_migrated_and_complete() {
     }
 }
 
-/// The migration is aborted after every few instances until a run completes.
+/// The migration is aborted at its first progress report, then at its second, and so on;
+/// the last run completes.
 #[tokio::test]
 async fn an_interrupted_migration_continues_and_copies_nothing_twice() {
     let fixture = Fixture::read();
-    let (account, client) = with_old(&fixture).await;
-    for cut in 1..8 {
+    let (account, client, _) = with_old(AccountKind::Embedded, &fixture).await;
+    for reports in 1..8 {
         let (reached, mut seen) = (Arc::new(Notify::new()), 0);
-        let tell = Arc::clone(&reached);
+        let signal = Arc::clone(&reached);
         let run = migration(&client).run(move |_| {
             seen += 1;
-            if seen == cut {
-                tell.notify_one();
+            if seen == reports {
+                signal.notify_one();
             }
         });
         tokio::select! {
             biased;
             () = reached.notified() => {}
-            outcome = run => panic!("not cut off after {cut}: {outcome:?}"),
+            outcome = run => panic!("the migration ended before progress report {reports}: {outcome:?}"),
         }
         let why = refusal(&client, NEW).await.expect("a refusal");
         assert!(why.contains("is not finished"), "{why}");
@@ -106,7 +102,7 @@ async fn an_interrupted_migration_continues_and_copies_nothing_twice() {
 #[tokio::test]
 async fn a_dry_run_counts_everything_and_writes_nothing() {
     let fixture = Fixture::read();
-    let (account, client) = with_old(&fixture).await;
+    let (account, client, _) = with_old(AccountKind::Embedded, &fixture).await;
     let dry = migration(&client).with_dry_run(true).run(|_| {}).await.unwrap();
     assert!(!exists(&client, NEW).await);
     let real = migration(&client).run(|_| {}).await.unwrap();
@@ -120,7 +116,7 @@ async fn an_unreadable_instance_is_named_and_keeps_the_new_container_closed() {
     let mut fixture = Fixture::read();
     let broken = fixture.documents.iter_mut().find(|it| it["id"] == "event-1:history:1:1").expect("an event");
     broken["eventData"] = "{ this was an event once".into();
-    let (account, client) = with_old(&fixture).await;
+    let (account, client, _) = with_old(AccountKind::Embedded, &fixture).await;
     let report = migration(&client).run(|_| {}).await.unwrap();
     let [(instance, why)] = &report.failed[..] else { panic!("{report:?}") };
     assert_eq!(instance, "event-1");
@@ -149,7 +145,7 @@ async fn a_message_that_was_delivered_is_not_sent_again() {
         "orchestrationName": "Spawned", "orchestrationVersion": "1.0.0", "currentExecutionId": 1,
         "status": "Running", "parentInstanceId": "spawner-1" }),
     );
-    let (account, client) = with_old(&fixture).await;
+    let (account, client, _) = with_old(AccountKind::Embedded, &fixture).await;
     migration(&client).run(|_| {}).await.unwrap();
     let new = client.database(DATABASE).container(NEW);
     let of = |instance: &str| {
@@ -167,8 +163,8 @@ async fn a_wrong_source_or_target_is_refused() {
     let fixture = Fixture::read();
     let account = Account::open(AccountKind::Embedded).await;
     let client = account.client().await;
-    fixture.put(&client, OLD, |it| it["instanceId"] == "done-1").await;
-    fixture.put(&client, "older", |it| it["instanceId"] == "done-1").await;
+    fixture.put(&client, OLD, |document| document["instanceId"] == "done-1").await;
+    fixture.put(&client, "older", |document| document["instanceId"] == "done-1").await;
     assert_eq!(refusal(&client, "ours").await, None);
     let between =
         |from: &str, to: &str| Migration::new(client.clone(), name(from), name(to)).with_force(true);
@@ -199,25 +195,25 @@ async fn a_wrong_source_or_target_is_refused() {
 #[tokio::test]
 async fn a_container_in_use_is_migrated_only_by_force() {
     let fixture = Fixture::read();
-    let wall = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+    let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
     let behind = Arc::new(AtomicU64::new(3600));
-    let hand = Arc::clone(&behind);
-    let clock = Clock::from_fn(move || wall() - Duration::from_secs(hand.load(Ordering::SeqCst)));
+    let seconds_behind = Arc::clone(&behind);
+    let clock = Clock::from_fn(move || now() - Duration::from_secs(seconds_behind.load(Ordering::SeqCst)));
     let account = TestServer::in_process(EmbeddedOptions::default().with_clock(clock)).await;
     let client = account.client().await;
-    let old = fixture.put(&client, OLD, |it| it["instanceId"] == "done-1").await;
-    let careful = |to: &str| Migration::new(client.clone(), name(OLD), name(to));
+    let old = fixture.put(&client, OLD, |document| document["instanceId"] == "done-1").await;
+    let migration_to = |to: &str| Migration::new(client.clone(), name(OLD), name(to));
 
     behind.store(0, Ordering::SeqCst);
-    assert_eq!(careful("first").run(|_| {}).await.unwrap().instances, 1, "a container not in use");
+    assert_eq!(migration_to("first").run(|_| {}).await.unwrap().instances, 1, "a container not in use");
 
-    let until = u64::try_from(wall().as_millis()).expect("this age") + 30_000;
+    let until = u64::try_from(now().as_millis()).expect("this age") + 30_000;
     let locked = json!({ "id": "x", "instanceId": "busy", "type": "orch_queue", "lockedUntil": until,
         "workItem": json!({ "CancelInstance": { "instance": "busy", "reason": "" } }).to_string() });
     behind.store(3600, Ordering::SeqCst);
     old.create("busy", &locked).await.unwrap();
     behind.store(0, Ordering::SeqCst);
-    let why = refused(careful("second")).await;
+    let why = refused(migration_to("second")).await;
     assert!(why.contains("\"busy\" is locked"), "{why}");
     assert!(!exists(&client, "second").await);
     old.delete("busy", "x").await.unwrap();
@@ -225,9 +221,9 @@ async fn a_container_in_use_is_migrated_only_by_force() {
     let mut touched: Value = old.read("done-1", "done-1:instance").await.unwrap().into_value();
     touched["updatedAt"] = until.into();
     old.replace("done-1", "done-1:instance", &touched).await.unwrap();
-    let why = refused(careful("third")).await;
+    let why = refused(migration_to("third")).await;
     assert!(why.contains("\"done-1\" was written to within the last minute"), "{why}");
-    careful("third").with_force(true).run(|_| {}).await.unwrap();
+    migration_to("third").with_force(true).run(|_| {}).await.unwrap();
     drop((client, old));
     account.stop().await;
 }

@@ -12,7 +12,7 @@ use duroxide::{ActivityContext, OrchestrationContext, OrchestrationRegistry};
 
 /// The program that runs the workflows: the recorder begins them, the test finishes them.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[allow(dead_code, reason = "each of the two who include this file is one of them")]
+#[allow(dead_code, reason = "each program that includes this file uses one variant")]
 pub(crate) enum Side {
     Begins,
     Finishes,
@@ -22,9 +22,9 @@ pub(crate) enum Side {
 /// test to wait for it.
 const TIMER: Duration = Duration::from_secs(12);
 
-/// Instances that are waiting when the container is recorded, and how each ends.
-#[allow(dead_code, reason = "whoever begins does not see the end")]
-pub(crate) const ENDS: &[(&str, &str)] = &[
+/// Instances that are waiting when the container is recorded, and the output of each.
+#[allow(dead_code, reason = "the recorder does not check outputs")]
+pub(crate) const EXPECTED_OUTPUTS: &[(&str, &str)] = &[
     ("activity-1", "first held"),
     ("timer-1", "before the timer, after it"),
     ("event-1", "approved"),
@@ -40,8 +40,9 @@ pub(crate) const ENDS: &[(&str, &str)] = &[
     ("order::7", "first held"),
 ];
 
-/// Instances that have ended when the container is recorded.
-#[allow(dead_code, reason = "whoever begins does not look")]
+/// Instances that have ended when the container is recorded, and the output or error of
+/// each.
+#[allow(dead_code, reason = "the recorder does not check outputs")]
 pub(crate) const ENDED: &[(&str, Result<&str, &str>)] =
     &[("done-1", Ok("done")), ("failed-1", Err("it was bound to fail"))];
 

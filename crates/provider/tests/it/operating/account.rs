@@ -82,7 +82,7 @@ async fn a_foreign_container_is_refused_with_the_reason() {
         database.create_container(&properties).await.unwrap();
         let builder = CosmosDBProvider::builder().with_client(client.clone());
         let opened = builder.with_database("shop").with_container(&properties.id).open().await;
-        let error = opened.expect_err("it cannot be run on");
+        let error = opened.expect_err("the container is refused");
         assert!(error.message.contains(&format!("shop/{}", properties.id)), "{error}");
         assert!(words.iter().all(|word| error.message.contains(word)) && !error.is_retryable(), "{error}");
     }

@@ -12,9 +12,10 @@ use super::{LOCK, NOW, event, metadata, start};
 
 const COUNT: usize = 23;
 
-/// The instances that a filter should select.
-type Suits = Box<dyn Fn(&ListedInstance) -> bool>;
+/// Whether a row should be selected.
+type Filter = Box<dyn Fn(&ListedInstance) -> bool>;
 
+/// A server and a provider with instances of all kinds.
 async fn world(partitions: u32) -> (TestServer, CosmosDBProvider) {
     let options = EmbeddedOptions::default().with_partitions(partitions).with_strict_gateway(true);
     let server = TestServer::in_process(options).await;
@@ -91,16 +92,16 @@ async fn filters_select_instances_and_rows_have_all_fields() {
     let all =
         provider.list(&ListOptions::new().with_page_size(100).with_output(true)).await.unwrap().instances;
     assert_eq!(all.len(), COUNT);
-    let middle = all.iter().map(|row| row.created_at).max().unwrap();
-    let cases: Vec<(ListOptions, Suits)> = vec![
+    let latest = all.iter().map(|row| row.created_at).max().unwrap();
+    let cases: Vec<(ListOptions, Filter)> = vec![
         (ListOptions::new().with_status("Failed"), Box::new(|row| row.status == "Failed")),
         (ListOptions::new().with_name("Refund"), Box::new(|row| row.name == "Refund")),
         (ListOptions::new().with_parent("even-00"), Box::new(|row| row.parent_instance_id.is_some())),
         (ListOptions::new().with_id_prefix("odd-1"), Box::new(|row| row.instance_id.starts_with("odd-1"))),
-        (ListOptions::new().with_created(0..middle), Box::new(move |row| row.created_at < middle)),
+        (ListOptions::new().with_created(0..latest), Box::new(move |row| row.created_at < latest)),
         (
-            ListOptions::new().with_updated(middle..u64::MAX >> 12),
-            Box::new(move |row| row.updated_at >= middle),
+            ListOptions::new().with_updated(latest..u64::MAX >> 12),
+            Box::new(move |row| row.updated_at >= latest),
         ),
         (
             ListOptions::new()
@@ -111,9 +112,9 @@ async fn filters_select_instances_and_rows_have_all_fields() {
         ),
         (ListOptions::new().with_status("Nothing"), Box::new(|_| false)),
     ];
-    for (options, suits) in cases {
+    for (options, is_selected) in cases {
         let expected: BTreeSet<&str> =
-            all.iter().filter(|row| suits(row)).map(|row| row.instance_id.as_str()).collect();
+            all.iter().filter(|row| is_selected(row)).map(|row| row.instance_id.as_str()).collect();
         let listed = ids(&provider, &options, 3).await;
         assert_eq!(listed.iter().map(String::as_str).collect::<BTreeSet<_>>(), expected, "{options:?}");
         assert_eq!(listed.len(), expected.len(), "{options:?}");
@@ -126,9 +127,9 @@ async fn filters_select_instances_and_rows_have_all_fields() {
     assert_eq!((running.output_length, running.completed_at), (None, None));
     // A row with a large output has its length only.
     let container = server.client().await.database("duroxide").container("duroxide");
-    let apart =
+    let stored_in_parts =
         perihelion_client::Patch::new().set("/output", serde_json::json!({"b": "b:1", "n": 2, "len": 4096}));
-    container.patch(ended.instance_id.as_str(), "i", &apart.unwrap()).await.unwrap();
+    container.patch(ended.instance_id.as_str(), "i", &stored_in_parts.unwrap()).await.unwrap();
     let one = ListOptions::new().with_id_prefix(ended.instance_id.as_str()).with_output(true);
     let row = provider.list(&one).await.unwrap().instances.remove(0);
     assert_eq!((row.output, row.output_length), (None, Some(4096)));

@@ -47,7 +47,11 @@ async fn throttled_requests_failed_calls_and_stolen_locks_are_counted() {
     assert_eq!(first.metrics().methods["ack_work_item"].failures, 1);
 
     let short = std::time::Duration::from_millis(50);
-    first.fetch_orchestration_item(short, NOW, None).await.unwrap().expect("a lock that runs out");
+    first
+        .fetch_orchestration_item(short, NOW, None)
+        .await
+        .unwrap()
+        .expect("the instance, with a lock that expires");
     let wait = std::time::Duration::from_secs(20);
     second.fetch_orchestration_item(LOCK, wait, None).await.unwrap().expect("the instance");
     assert_eq!((first.metrics().steals, second.metrics().steals), (0, 1));
@@ -107,7 +111,9 @@ async fn an_outbox_that_waits_has_an_age_until_it_is_delivered() {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(20), delivered).await.expect("it is delivered");
+    tokio::time::timeout(std::time::Duration::from_secs(20), delivered)
+        .await
+        .expect("the outbox is delivered");
     assert!(!ages.is_empty(), "no round reported the age of the outbox");
     assert!(provider.metrics().methods["reconcile"].calls > 0);
 }

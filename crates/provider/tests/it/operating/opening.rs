@@ -14,11 +14,12 @@ const KEY: &str = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGG
 const WRONG_KEY: &str = "bm90IHRoZSBrZXkgb2YgdGhpcyBhY2NvdW50";
 
 /// The time limit for an error, because a person waits for it.
-const AT_ONCE: Duration = Duration::from_secs(15);
+const ERROR_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Opening fails with an error that contains all of these words and no key.
 async fn check(opened: impl Future<Output = Result<CosmosDBProvider, ProviderError>>, words: &[&str]) {
-    let opened = tokio::time::timeout(AT_ONCE, opened).await.unwrap_or_else(|_| panic!("{words:?} hangs"));
+    let opened =
+        tokio::time::timeout(ERROR_TIMEOUT, opened).await.unwrap_or_else(|_| panic!("{words:?} hangs"));
     let text = match opened {
         Ok(provider) => panic!("{words:?}: {provider:?} was opened"),
         Err(error) => format!("{error} {error:?}"),
@@ -29,14 +30,14 @@ async fn check(opened: impl Future<Output = Result<CosmosDBProvider, ProviderErr
     assert!(!text.contains(KEY) && !text.contains(WRONG_KEY), "{text}");
 }
 
-/// A web server that is not Cosmos DB.
-async fn answering_404() -> String {
+/// A web server that is not Cosmos DB. Returns its endpoint.
+async fn server_that_answers_404() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
-            let mut asked = [0; 4096];
-            if stream.read(&mut asked).await.is_ok() {
+            let mut request = [0; 4096];
+            if stream.read(&mut request).await.is_ok() {
                 // A client that does not read the answer has closed the connection.
                 let _ = stream.write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n").await;
             }
@@ -56,7 +57,7 @@ async fn a_wrong_account_setting_is_refused_with_its_cause() {
     check(new("localhost:8081", KEY, "d"), &["not an endpoint"]).await;
     check(new(endpoint, "", "d"), &["key", "base64"]).await;
     check(new(endpoint, WRONG_KEY, "d"), &["refuses the credential", "401", "clock"]).await;
-    check(new(&answering_404().await, KEY, "d"), &["not a Cosmos DB account", "404"]).await;
+    check(new(&server_that_answers_404().await, KEY, "d"), &["not a Cosmos DB account", "404"]).await;
     check(new("https://nobody.invalid", KEY, "d"), &["nobody.invalid", "resolved"]).await;
     check(new("http://127.0.0.1:9", KEY, "d"), &["127.0.0.1:9", "no connection"]).await;
     for name in ["", "a/b", "a?", "a "] {

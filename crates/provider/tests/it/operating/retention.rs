@@ -1,6 +1,6 @@
-//! Retention: ended instances are removed whole after their time, and nothing else is.
-//! The test advances the engine's clock. A provider whose own clock is ahead stands for
-//! one that runs later.
+//! Retention: instances that have ended are removed completely after their time, and no
+//! others are. The tests advance the engine's clock. A provider whose own clock is ahead
+//! stands for a provider that runs later.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,10 +16,11 @@ use serde_json::json;
 use super::{LOCK, NOW, RARELY, event, metadata, smallest_workflow, start};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
+/// The interval of a reconciler that runs during a test.
 const OFTEN: Duration = Duration::from_millis(50);
 
 /// The time limit for the reconciler.
-const PATIENCE: Duration = Duration::from_secs(20);
+const RECONCILER_TIMEOUT: Duration = Duration::from_secs(20);
 
 struct World {
     server: TestServer,
@@ -30,15 +31,16 @@ struct World {
 impl World {
     async fn open() -> World {
         let passed = Arc::new(AtomicU64::new(0));
-        let more = Arc::clone(&passed);
+        let added = Arc::clone(&passed);
         let clock = Clock::from_fn(move || {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            now + Duration::from_secs(more.load(Ordering::SeqCst))
+            now + Duration::from_secs(added.load(Ordering::SeqCst))
         });
         World { server: TestServer::in_process(EmbeddedOptions::default().with_clock(clock)).await, passed }
     }
 
-    fn pass(&self, time: Duration) {
+    /// Advances the engine's clock.
+    fn advance(&self, time: Duration) {
         self.passed.fetch_add(time.as_secs(), Ordering::SeqCst);
     }
 
@@ -94,18 +96,21 @@ async fn an_instance_of_one_document_expires_and_its_name_is_free_again() {
     smallest_workflow(&provider, "done").await;
     provider.enqueue_for_orchestrator(start("running", None), None).await.unwrap();
     turn(&provider, 1, vec![event("running", 1)], vec![], None).await;
-    let spent = provider.metrics().requests;
-    world.pass(DAY - Duration::from_secs(60));
+    let before = provider.metrics().requests;
+    world.advance(DAY - Duration::from_secs(60));
     assert_eq!(listed(&provider).await, ["done", "running"]);
-    world.pass(Duration::from_secs(120));
+    world.advance(Duration::from_secs(120));
     assert_eq!(listed(&provider).await, ["running"]);
     assert!(provider.get_instance_info("done").await.is_err());
     assert!(provider.read("done").await.unwrap().is_empty());
     world.server.manage(http::Method::POST, "maintain", "").await;
-    assert_eq!(world.documents().await, 1, "only the running instance is left");
-    assert!(provider.metrics().requests - spent <= 5, "the service's TTL removes the document");
+    assert_eq!(world.documents().await, 1, "only the running instance remains");
+    assert!(
+        provider.metrics().requests - before <= 5,
+        "the provider sends requests to remove a document that expires by its TTL"
+    );
 
-    // A late completion changes nothing, and the name is free.
+    // The name is free: a new instance runs under it.
     smallest_workflow(&provider, "done").await;
     assert_eq!(provider.get_instance_info("done").await.unwrap().status, "Completed");
     assert_eq!(provider.read("done").await.unwrap().len(), 2);
@@ -124,33 +129,41 @@ async fn a_tree_is_removed_whole_after_its_root_has_ended_and_not_while_a_child_
     provider.enqueue_for_orchestrator(start("long", None), None).await.unwrap();
     let events = vec![Event::with_event_id(1, "long", 1, None, long)];
     assert_eq!(turn(&provider, 1, events, vec![], Some("Failed")).await, "long");
-    world.pass(2 * DAY);
-    assert_eq!(listed(&provider).await, ["child", "long", "root"], "TTL removes none of these instances");
+    world.advance(2 * DAY);
+    assert_eq!(
+        listed(&provider).await,
+        ["child", "long", "root"],
+        "no TTL removes a running instance, a parent, or an instance of several documents"
+    );
 
     let future = world.provider(2 * DAY).await;
-    gone(&future, &["child", "root"]).await;
+    wait_until_listed(&future, &["child", "root"]).await;
     let raised =
         WorkItem::ExternalRaised { instance: "child".into(), name: "go".into(), data: String::new() };
     provider.enqueue_for_orchestrator(raised, None).await.unwrap();
     turn(&provider, 1, vec![event("child", 2)], vec![], Some("Completed")).await;
-    assert_eq!(listed(&provider).await, ["child", "root"], "a tree is kept until all of it has ended");
+    assert_eq!(
+        listed(&provider).await,
+        ["child", "root"],
+        "a tree is kept until all its instances have ended"
+    );
     future.close().await;
 
     let later = world.provider(4 * DAY).await;
-    gone(&later, &[]).await;
+    wait_until_listed(&later, &[]).await;
     assert!(later.read("long").await.unwrap().is_empty());
     let tombstones = 3;
     assert_eq!(world.documents().await, tombstones);
 }
 
-/// Waits until exactly these instances are left.
-async fn gone(provider: &CosmosDBProvider, left: &[&str]) {
-    let all = async {
-        while listed(provider).await != left {
+/// Waits until exactly these instances are listed.
+async fn wait_until_listed(provider: &CosmosDBProvider, expected: &[&str]) {
+    let removed = async {
+        while listed(provider).await != expected {
             tokio::time::sleep(OFTEN).await;
         }
     };
-    assert!(tokio::time::timeout(PATIENCE, all).await.is_ok(), "{:?}", listed(provider).await);
+    assert!(tokio::time::timeout(RECONCILER_TIMEOUT, removed).await.is_ok(), "{:?}", listed(provider).await);
 }
 
 #[tokio::test]
@@ -168,8 +181,8 @@ async fn retention_keeps_the_last_executions_of_an_eternal_instance() {
         let kind = EventKind::ExternalEvent { name: "round".into(), data: String::new() };
         let history = vec![Event::with_event_id(1, "eternal", execution, None, kind)];
         turn(&provider, execution, history, vec![next], Some("ContinuedAsNew")).await;
-        let kept = provider.list_executions("eternal").await.unwrap();
-        assert!(kept.len() <= 3 + 8 && kept.last() == Some(&execution), "{execution}: {kept:?}");
+        let listed = provider.list_executions("eternal").await.unwrap();
+        assert!(listed.len() <= 3 + 8 && listed.last() == Some(&execution), "{execution}: {listed:?}");
     }
     assert_eq!(provider.list_executions("eternal").await.unwrap(), [22, 23, 24]);
     for execution in 22..=24 {

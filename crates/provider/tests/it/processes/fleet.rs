@@ -1,4 +1,4 @@
-//! The server, the processes on it, and the parent's own client to it.
+//! The fleet: the server, the processes that use it, and the parent's own client.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -21,17 +21,17 @@ use tokio::time::Instant;
 use super::child::{DATABASE, READY, RUNS, Role, spawn};
 use super::watch::{Ledger, Started, Watch};
 
-/// How often the parent asks which jobs are completed.
-const GLANCE: Duration = Duration::from_millis(25);
+/// The interval at which the parent asks which jobs are completed.
+const POLL_INTERVAL: Duration = Duration::from_millis(25);
 
 /// How long a child may take to start or to shut down.
-const CHILD_PATIENCE: Duration = Duration::from_secs(30);
+const CHILD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The most jobs that one poll of the parent returns.
 const JOBS_MAX: u32 = 1000;
 
-/// A test fails when nothing happens for this long.
-pub(super) const PATIENCE: Duration = Duration::from_secs(40);
+/// A test fails when no job is completed for this long.
+pub(super) const PROGRESS_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// The most jobs under way at a time, so that a slow machine is not overloaded.
 const UNDER_WAY_MAX: usize = 16;
@@ -42,14 +42,14 @@ pub(super) struct Fleet {
     /// The parent's provider. It starts jobs and fetches none.
     provider: Arc<CosmosDBProvider>,
     container: Container,
-    children: Vec<Member>,
+    children: Vec<ChildProcess>,
     ledger: Ledger,
 }
 
 /// A child process. Dropping it kills the process, so that a failed test leaves none.
-struct Member(Child);
+struct ChildProcess(Child);
 
-impl Drop for Member {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         // Fails if the process has ended already.
         let _ = self.0.kill();
@@ -77,7 +77,7 @@ impl Fleet {
         let number = self.children.len();
         let mut child = spawn(&self.server.url(), self.lock, &role);
         let output = BufReader::new(child.stdout.take().expect("piped"));
-        self.children.push(Member(child));
+        self.children.push(ChildProcess(child));
         let (ready, is_ready) = oneshot::channel();
         let ledger = self.ledger.clone();
         // The thread ends when the child's output ends.
@@ -85,35 +85,38 @@ impl Fleet {
             let mut ready = Some(ready);
             for line in output.lines().map_while(Result::ok) {
                 if let Some((_, run)) = line.split_once(RUNS) {
-                    ledger.note(number, run);
+                    ledger.record(number, run);
                 } else if line.contains(READY) {
                     ready.take().map(|ready| ready.send(()));
                 }
             }
         });
-        tokio::time::timeout(CHILD_PATIENCE, is_ready).await.expect("in time").expect("a child that serves");
+        tokio::time::timeout(CHILD_TIMEOUT, is_ready)
+            .await
+            .expect("the child is ready in time")
+            .expect("the child printed that it is ready");
         number
     }
 
     /// Shuts a child down and waits for its end.
     pub(super) async fn leave(&mut self, number: usize) {
         drop(self.children[number].0.stdin.take());
-        let deadline = Instant::now() + CHILD_PATIENCE;
+        let deadline = Instant::now() + CHILD_TIMEOUT;
         // The standard library has no event for a child's end.
         let status = loop {
             match self.children[number].0.try_wait().unwrap() {
                 Some(status) => break status,
-                None if Instant::now() < deadline => tokio::time::sleep(GLANCE).await,
+                None if Instant::now() < deadline => tokio::time::sleep(POLL_INTERVAL).await,
                 None => panic!("child {number} does not leave"),
             }
         };
         assert!(status.success(), "child {number}: {status}");
     }
 
-    /// Kills the child that begins the activity `run`, with SIGKILL. Returns its number
-    /// and the time.
-    pub(super) async fn kill_whoever_runs(&mut self, run: &str) -> (usize, Instant) {
-        let victim = self.ledger.begun(run).await;
+    /// Waits until a child begins the activity `run` and kills that child with SIGKILL.
+    /// Returns its number and the time.
+    pub(super) async fn kill_process_of(&mut self, run: &str) -> (usize, Instant) {
+        let victim = self.ledger.wait_for_start(run).await;
         self.children[victim].0.kill().expect("a process to kill");
         (victim, Instant::now())
     }
@@ -128,19 +131,19 @@ impl Fleet {
     ) -> impl Future<Output = Watch> + use<> {
         let client = Client::new(Arc::clone(&self.provider) as Arc<dyn Provider>);
         let (started, wanted) = (Arc::<Mutex<Started>>::default(), numbers.len());
-        let room = Arc::new(Semaphore::new(UNDER_WAY_MAX));
-        let (noted, gate) = (Arc::clone(&started), Arc::clone(&room));
+        let permits = Arc::new(Semaphore::new(UNDER_WAY_MAX));
+        let (start_times, start_permits) = (Arc::clone(&started), Arc::clone(&permits));
         let starting = tokio::spawn(async move {
             let mut ticks = tokio::time::interval(pace);
             for number in numbers {
-                gate.acquire().await.expect("never closed").forget();
+                start_permits.acquire().await.expect("never closed").forget();
                 ticks.tick().await;
                 let name = format!("{kind}-{number:05}");
-                noted.lock().unwrap().insert(name.clone(), Instant::now());
+                start_times.lock().unwrap().insert(name.clone(), Instant::now());
                 client.start_orchestration(&name, "Job", name.as_str()).await.unwrap();
             }
         });
-        let watching = tokio::spawn(watch(self.container.clone(), started, room, wanted));
+        let watching = tokio::spawn(watch(self.container.clone(), started, permits, wanted));
         async move {
             starting.await.expect("jobs are started");
             watching.await.expect("jobs are completed")
@@ -180,23 +183,23 @@ impl Fleet {
 async fn watch(
     container: Container,
     started: Arc<Mutex<Started>>,
-    room: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     wanted: usize,
 ) -> Watch {
     let mut watch = Watch::default();
-    let mut deadline = Instant::now() + PATIENCE;
+    let mut deadline = Instant::now() + PROGRESS_TIMEOUT;
     while watch.completed() < wanted {
         assert!(Instant::now() < deadline, "{watch:?}");
-        let due = Instant::now() + GLANCE;
+        let due = Instant::now() + POLL_INTERVAL;
         tokio::time::sleep_until(due).await;
-        let asked = Instant::now();
+        let sent = Instant::now();
         let completed = completed(&container).await;
         let now = Instant::now();
         let started = started.lock().unwrap().clone();
-        let news = watch.look(started, completed, now, (now - asked) + (asked - due));
-        if news > 0 {
-            room.add_permits(news);
-            deadline = now + PATIENCE;
+        let new_completions = watch.record_poll(started, completed, now, (now - sent) + (sent - due));
+        if new_completions > 0 {
+            permits.add_permits(new_completions);
+            deadline = now + PROGRESS_TIMEOUT;
         }
     }
     watch

@@ -8,22 +8,23 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::fleet::PATIENCE;
+use super::fleet::PROGRESS_TIMEOUT;
 
 /// The activities that each child ran, in the order in which they were printed.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Ledger(Arc<Page>);
+pub(super) struct Ledger(Arc<LedgerState>);
 
 #[derive(Debug, Default)]
-struct Page {
+struct LedgerState {
+    /// The child and the activity.
     runs: Mutex<Vec<(usize, String)>>,
-    news: Notify,
+    changed: Notify,
 }
 
 impl Ledger {
-    pub(super) fn note(&self, child: usize, run: &str) {
+    pub(super) fn record(&self, child: usize, run: &str) {
         self.0.runs.lock().unwrap().push((child, run.to_owned()));
-        self.0.news.notify_waiters();
+        self.0.changed.notify_waiters();
     }
 
     pub(super) fn runs(&self) -> Vec<(usize, String)> {
@@ -44,25 +45,25 @@ impl Ledger {
     }
 
     /// Waits until an activity begins. Returns the child that runs it.
-    pub(super) async fn begun(&self, run: &str) -> usize {
-        let seen = async {
+    pub(super) async fn wait_for_start(&self, run: &str) -> usize {
+        let started = async {
             loop {
-                let news = self.0.news.notified();
-                tokio::pin!(news);
-                news.as_mut().enable();
+                let changed = self.0.changed.notified();
+                tokio::pin!(changed);
+                changed.as_mut().enable();
                 if let Some((child, _)) = self.runs().into_iter().find(|(_, of)| of == run) {
                     return child;
                 }
-                news.await;
+                changed.await;
             }
         };
-        tokio::time::timeout(PATIENCE, seen).await.unwrap_or_else(|_| panic!("{run} never began"))
+        tokio::time::timeout(PROGRESS_TIMEOUT, started).await.unwrap_or_else(|_| panic!("{run} never began"))
     }
 }
 
 /// The number of requests in a row from the end of a lock to a completion. A busy
 /// machine may delay each of them as long as it delayed a request of the parent.
-const STALLS: u32 = 6;
+const REQUESTS_IN_A_ROW: u32 = 6;
 
 /// When each job was started.
 pub(super) type Started = BTreeMap<String, Instant>;
@@ -72,6 +73,7 @@ pub(super) type Started = BTreeMap<String, Instant>;
 pub(super) struct Watch {
     started: Started,
     seen: BTreeMap<String, Instant>,
+    /// The time of the last new completion.
     last: Option<Instant>,
     /// The longest time without a completion, between the first and the last one.
     pub(super) gap: Duration,
@@ -82,7 +84,7 @@ pub(super) struct Watch {
 impl Watch {
     /// Records one poll of the server: the jobs started and completed until `now`, and
     /// the delay of the poll. Returns the number of new completions.
-    pub(super) fn look(
+    pub(super) fn record_poll(
         &mut self,
         started: Started,
         completed: BTreeSet<String>,
@@ -104,15 +106,15 @@ impl Watch {
 
     /// The time that a busy machine may add to every limit.
     pub(super) fn allowance(&self) -> Duration {
-        self.stall * STALLS
+        self.stall * REQUESTS_IN_A_ROW
     }
 
     pub(super) fn completed(&self) -> usize {
         self.seen.len()
     }
 
-    /// When the last job that was started before `then` was completed.
-    pub(super) fn latest_started_before(&self, then: Instant) -> Instant {
+    /// When the last of the jobs that were started before `then` was completed.
+    pub(super) fn completion_of_jobs_before(&self, then: Instant) -> Instant {
         let early = self.started.iter().filter(|(_, started)| **started < then);
         early.filter_map(|(job, _)| self.seen.get(job)).max().copied().unwrap_or(then)
     }
