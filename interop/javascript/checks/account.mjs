@@ -64,7 +64,7 @@ check("a wrong key is refused with 401", async () => {
   await refused(401, other.databases.create({ id: unique("never") }));
 });
 
-check("an Entra ID token is taken where any is, and refused elsewhere", async () => {
+check("an Entra ID token is accepted by the server with --auth any, and refused by the others", async () => {
   const aadCredentials = { getToken: async () => ({ token: "some.entra.token", expiresOnTimestamp: Date.now() + 3_600_000 }) };
   const trusting = new CosmosClient({ endpoint: endpoints.tokens, aadCredentials });
   const { database: parent } = await trusting.databases.create({ id: unique("entra") });

@@ -12,7 +12,7 @@ const create = (resourceBody, partitionKey = resourceBody.pk) => ({ operationTyp
 const statuses = (answers) => answers.map(({ statusCode }) => statusCode);
 
 // The old `bulk` and the new `executeBulkOperations`, answering alike.
-const WAYS = {
+const BULK_METHODS = {
   bulk: (container, operations, options) => container.items.bulk(operations, undefined, options),
   executeBulkOperations: async (container, operations, options) => {
     const results = await container.items.executeBulkOperations(operations, options);
@@ -20,7 +20,7 @@ const WAYS = {
   },
 };
 
-for (const [name, run] of Object.entries(WAYS)) {
+for (const [name, run] of Object.entries(BULK_METHODS)) {
   for (const version of [1, 2]) {
     check(`${name} spreads creates over four ranges (hash version ${version})`, async () => {
       const target = await freshContainer("ranges", { partitionKey: { paths: ["/pk"], kind: "Hash", version } });
@@ -95,7 +95,7 @@ for (const [name, run] of Object.entries(WAYS)) {
   });
 }
 
-check("bulk takes the key from the body, and none where there is none", async () => {
+check("bulk takes the key from the body, or none if the body has no key", async () => {
   const target = await freshContainer("ranges", { partitionKey: { paths: ["/pk"], version: 2 } });
   const bodies = [{ id: "1", pk: "a" }, { id: "2" }, { id: "3", pk: null }];
   const answers = await target.items.bulk(bodies.map((resourceBody) => ({ operationType: "Create", resourceBody })));
@@ -116,7 +116,7 @@ check("bulk stops at the first error when told to", async () => {
 check("executeBulkOperations takes more than a hundred operations of one key", async () => {
   const target = await freshContainer("ranges");
   const operations = Array.from({ length: 250 }, (_, n) => create({ id: `${n}`, pk: "one key" }));
-  const answers = await WAYS.executeBulkOperations(target, operations, { contentResponseOnWriteEnabled: false });
+  const answers = await BULK_METHODS.executeBulkOperations(target, operations, { contentResponseOnWriteEnabled: false });
   assert.deepEqual(statuses(answers), Array(250).fill(201));
   assert.ok(answers.every(({ resourceBody }) => resourceBody === undefined));
   assert.deepEqual(await all(target, "SELECT VALUE COUNT(1) FROM c", { partitionKey: "one key" }), [250]);

@@ -125,7 +125,7 @@ check("from a point in time, only what changed since then comes", async () => {
   assert.equal(everything.length, 8);
 });
 
-check("a batch comes out whole, never torn over two pages", async () => {
+check("a batch is never split over two pages", async () => {
   const container = await freshContainer("plain");
   for (let n = 0; n < 5; n += 1) {
     const operations = Array.from({ length: 10 }, (_, k) => ({ operationType: "Create", resourceBody: { id: `${n}-${k}`, pk: "a", batch: n } }));

@@ -110,7 +110,7 @@ check("readAll and query list a database's containers", async () => {
   await parent.delete();
 });
 
-check("delete takes the items along: a container of the same name starts empty", async () => {
+check("delete removes the items: a new container of the same name is empty", async () => {
   const parent = await database();
   const container = await freshContainer();
   await container.items.create({ id: "1", pk: "a" });

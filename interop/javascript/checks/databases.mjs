@@ -25,7 +25,7 @@ check("a second create is refused with 409", async () => {
   await refused(409, client().databases.create({ id: name }), { message: /already exists/ });
 });
 
-check("createIfNotExists finds what is there and creates what is not", async () => {
+check("createIfNotExists finds an existing database and creates a missing one", async () => {
   const found = await client().databases.createIfNotExists({ id: name });
   assert.equal(found.statusCode, 200);
   const other = unique("db");
@@ -34,18 +34,18 @@ check("createIfNotExists finds what is there and creates what is not", async () 
   await made.database.delete();
 });
 
-check("read gives the resource, and 404 for one that is not there", async () => {
+check("read returns the resource, and 404 for a missing one", async () => {
   const { resource } = await client().database(name).read();
   assert.equal(resource.id, name);
   await refused(404, client().database(unique("none")).read(), { message: /Resource Not Found/ });
 });
 
-check("readAll lists it once", async () => {
+check("readAll lists the database once", async () => {
   const { resources } = await client().databases.readAll().fetchAll();
   assert.equal(ids(resources).filter((id) => id === name).length, 1);
 });
 
-check("a query with a parameter finds it", async () => {
+check("a query with a parameter finds the database", async () => {
   const { resources } = await client()
     .databases.query({ query: "SELECT * FROM root r WHERE r.id = @id", parameters: [{ name: "@id", value: name }] })
     .fetchAll();

@@ -9,7 +9,7 @@ area("errors");
 
 const container = once(() => freshContainer());
 
-check("an operation on a container that is not there is refused with 404", async () => {
+check("an operation on a missing container is refused with 404", async () => {
   const nowhere = (await database()).container(unique("none"));
   await refused(404, nowhere.read(), { message: /Resource Not Found/ });
   await refused(404, nowhere.delete());
@@ -17,7 +17,7 @@ check("an operation on a container that is not there is refused with 404", async
   await refused(404, all(nowhere, "SELECT * FROM c"));
 });
 
-check("an operation on a database that is not there is refused with 404", async () => {
+check("an operation on a missing database is refused with 404", async () => {
   await refused(404, client().database(unique("none")).containers.create({ id: "c", partitionKey: "/pk" }));
 });
 
@@ -36,7 +36,7 @@ check("a key in the options that is not the body's is refused with 400 and 1001"
   assert.equal((await target.item("1", "a").read()).resource.pk, "a");
 });
 
-check("an item without an id is refused with 400 when the SDK makes none up", async () => {
+check("an item without an id is refused with 400 when the SDK generates none", async () => {
   const target = await container();
   await refused(400, target.items.create({ pk: "a" }, { disableAutomaticIdGeneration: true }), { message: /'id; '/ });
 });
@@ -50,14 +50,14 @@ check("query errors name their cause", async () => {
   await refused(400, all(target, "SELECT * FROM c; SELECT * FROM c"), { message: /SC10\d\d/ });
 });
 
-check("a container definition without sense is refused with 400", async () => {
+check("an invalid container definition is refused with 400", async () => {
   const parent = await database();
   await refused(400, parent.containers.create({ id: unique("c"), partitionKey: { paths: ["no-slash"] } }));
   await refused(400, parent.containers.create({ id: unique("c"), partitionKey: { paths: ["/pk"] }, defaultTtl: 0 }));
   await refused(400, parent.containers.create({ id: unique("c"), partitionKey: { paths: ["/a", "/b"], kind: "Hash" } }));
 });
 
-check("a page size that is no number is refused with 400", async () => {
+check("a page size that is not a number is refused with 400", async () => {
   await refused(400, (await container()).items.query("SELECT * FROM c", { maxItemCount: "many", partitionKey: "a" }).fetchNext());
 });
 

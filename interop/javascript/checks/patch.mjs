@@ -72,11 +72,11 @@ check("incr takes negative and fractional steps, and creates a missing number", 
   );
 });
 
-check("move takes a member elsewhere", async () => {
+check("move moves a member to another path", async () => {
   await becomes({ from: { x: 1 }, keep: 1 }, [{ op: "move", from: "/from", path: "/to" }], { keep: 1, to: { x: 1 } });
 });
 
-check("a condition that holds lets the patch through", async () => {
+check("a patch whose condition holds is applied", async () => {
   const { target } = await item({ state: "open", n: 1 });
   const { resource } = await target.patch({
     condition: "from c where c.state = 'open'",

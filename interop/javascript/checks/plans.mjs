@@ -205,11 +205,11 @@ check("an aggregate outside VALUE is refused across partitions by the strict ser
   assert.deepEqual(await all(container, query, { partitionKey: "p0" }), [{ n: 6, high: 40 }]);
 });
 
-check("a syntax error is told by the plan too", async () => {
+check("the request for a plan reports a syntax error too", async () => {
   await refused(400, all(await strict(), "SELECT * FROM c ORDER BY", { forceQueryPlan: true }));
 });
 
-check("a query over feed of ids finds every item once", async () => {
+check("a query in pages of one item finds every item once", async () => {
   const found = await all(await strict(), "SELECT * FROM c", { maxItemCount: 1 });
   assert.deepEqual(ids(found).sort(), ids(items));
 });

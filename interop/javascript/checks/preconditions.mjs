@@ -19,7 +19,7 @@ async function item() {
   return { target: target.item(resource.id, "a"), resource, items: target.items };
 }
 
-check("replace goes through with the current etag, and not with a stale one", async () => {
+check("replace succeeds with the current etag, and is refused with a stale one", async () => {
   const { target, resource } = await item();
   const { statusCode } = await target.replace({ ...resource, n: 2 }, match(resource._etag));
   assert.equal(statusCode, 200);
@@ -35,7 +35,7 @@ check("upsert with a stale etag is refused and changes nothing", async () => {
   assert.equal(statusCode, 200);
 });
 
-check("delete with a stale etag is refused, with the current one it goes through", async () => {
+check("delete with a stale etag is refused, and succeeds with the current one", async () => {
   const { target, resource } = await item();
   await refused(412, target.delete(match(STALE)));
   assert.equal((await target.read()).statusCode, 200);
@@ -49,7 +49,7 @@ check("patch obeys the etag", async () => {
   assert.equal(after.n, 5);
 });
 
-check("any etag matches the star, when the item is there", async () => {
+check("If-Match with a star matches any existing item", async () => {
   const { target, resource } = await item();
   assert.equal((await target.replace({ ...resource, n: 4 }, match("*"))).statusCode, 200);
 });

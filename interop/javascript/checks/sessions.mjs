@@ -50,7 +50,7 @@ check("a query's pages carry the token too", async () => {
   assert.equal(page.headers[TOKEN], headers[TOKEN]);
 });
 
-check("a token of the future is refused with 404 and sub-status 1002", async () => {
+check("a token ahead of the server is refused with 404 and sub-status 1002", async () => {
   const container = await freshContainer("plain");
   const { headers } = await container.items.create({ id: "1", pk: "a" });
   const [range, rest] = headers[TOKEN].split(":");

@@ -45,7 +45,7 @@ check("the children name their parent and share its key space", async () => {
   assert.equal(born.find(({ minInclusive }) => minInclusive === "").maxExclusive, born.find(({ maxExclusive }) => maxExclusive === "FF").minInclusive);
 });
 
-check("a client with the old map reads, writes and queries on", async () => {
+check("a client with the old map of ranges continues to read, write and query", async () => {
   const container = await seeded();
   const veteran = through(newClient("plain"), container);
   assert.equal((await all(veteran, "SELECT * FROM c", { forceQueryPlan: true })).length, 40);

@@ -42,7 +42,7 @@ for (const name of NAMES) {
   });
 }
 
-check("ids with a slash or a backslash, and ids that are no text, are refused by the server too", async () => {
+check("ids with a slash or a backslash, and ids that are not text, are refused by the server too", async () => {
   const { items } = await container();
   for (const id of ["a/b", "a\\b", 5, null, { a: 1 }]) {
     // Bulk bodies are sent without the SDK's own check of the id.

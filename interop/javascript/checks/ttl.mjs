@@ -46,7 +46,7 @@ check("an expired item frees its unique key", async () => {
   assert.equal((await container.items.create({ id: "2", pk: "a", u: "same" })).statusCode, 201);
 });
 
-check("a write starts the time anew", async () => {
+check("a write restarts the time to live", async () => {
   const container = await freshContainer("plain", { defaultTtl: 4 });
   const { resource } = await container.items.create({ id: "x", pk: "a", n: 0 });
   await until(() => Date.now() / 1000 > resource._ts + 2);

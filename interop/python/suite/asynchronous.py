@@ -73,7 +73,7 @@ async def many_writers_and_queries_at_once(container):
 
 @check(on="strict")
 @asynchronously
-async def plans_are_used_too(container):
+async def query_plans_are_used(container):
     for n in range(20):
         await container.create_item({"id": f"{n:02}", "pk": f"p{n}", "n": n})
     ordered = [row async for row in container.query_items("SELECT VALUE c.n FROM c ORDER BY c.n DESC")]
@@ -94,7 +94,7 @@ async def the_change_feed_and_read_many_work(container):
 
 @check
 @asynchronously
-async def of_many_writers_with_one_etag_one_wins(container):
+async def one_of_many_writers_with_the_same_etag_wins(container):
     etag = (await container.create_item({"id": "a", "pk": "p", "n": -1}))["_etag"]
 
     async def attempt(n):

@@ -2,7 +2,7 @@
 
 from .harness import check, equal, expect_error, own, rows
 
-NOTHING_DONE = 424
+FAILED_DEPENDENCY = 424
 
 
 def statuses(results):
@@ -42,7 +42,7 @@ def a_batch_of_every_verb_succeeds(world):
 
 
 @check
-def an_answer_to_a_batch_adds_up(world):
+def the_charges_of_a_batch_add_up(world):
     container = world.container()
     results = container.execute_item_batch([("create", ({"id": str(n), "pk": "p"},)) for n in range(2)], partition_key="p")
     headers = results.get_response_headers()
@@ -87,7 +87,7 @@ def a_failed_batch_leaves_nothing_behind(world):
             partition_key="p",
         )
     equal(error.value.error_index, 2)
-    equal(statuses(error.value.operation_responses), [NOTHING_DONE, NOTHING_DONE, 409, NOTHING_DONE])
+    equal(statuses(error.value.operation_responses), [FAILED_DEPENDENCY, FAILED_DEPENDENCY, 409, FAILED_DEPENDENCY])
     equal(sorted(error.value.operation_responses[0]), ["requestCharge", "statusCode"])
     equal(rows(container, "SELECT VALUE c.id FROM c"), ["there"])
     equal(dict(container.read_item("there", "p")), dict(before))
@@ -121,7 +121,7 @@ def preconditions_hold_inside_a_batch(world):
             container.execute_item_batch(
                 [("create", ({"id": "b", "pk": "p"},)), (*verb, {"if_match_etag": first["_etag"]})], partition_key="p"
             )
-        equal(statuses(error.value.operation_responses), [NOTHING_DONE, 412])
+        equal(statuses(error.value.operation_responses), [FAILED_DEPENDENCY, 412])
     equal(dict(container.read_item("a", "p")), dict(current))
     results = container.execute_item_batch(
         [

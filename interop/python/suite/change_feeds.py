@@ -47,7 +47,7 @@ def the_feed_goes_on_from_a_continuation(world):
 
 
 @check
-def the_feed_from_now_has_only_what_comes(world):
+def the_feed_from_now_has_only_later_changes(world):
     container = world.container()
     container.create_item({"id": "before", "pk": "p"})
     found, token = changes(container, start_time="Now")
@@ -119,7 +119,7 @@ def a_drained_feed_is_answered_with_304(world):
 
 
 @check
-def the_old_spelling_of_the_feed_still_works(world):
+def the_older_options_of_the_feed_still_work(world):
     container = world.container()
     container.create_item({"id": "a", "pk": "p"})
     equal(ids(container.query_items_change_feed(is_start_from_beginning=True)), ["a"])

@@ -47,7 +47,7 @@ def the_certificate_names_the_loopback_address_too(world):
 
 
 @check
-def another_ca_does_not_vouch_for_the_server(world):
+def a_client_that_trusts_another_ca_refuses_the_server(world):
     try:
         verifying_client(world.endpoint, world.key, certifi.where())
     except ServiceRequestError as error:
@@ -57,7 +57,7 @@ def another_ca_does_not_vouch_for_the_server(world):
 
 
 @check
-def clear_http_is_spoken_on_the_same_port(world):
+def http_without_tls_is_served_on_the_same_port(world):
     endpoint = world.endpoint.replace("https:", "http:")
     with CosmosClient(endpoint, world.key) as client:
         locations = client.get_database_account().ReadableLocations
@@ -99,7 +99,7 @@ class AnyToken:
 
 
 @check(on="own")
-def any_entra_token_is_let_in_when_the_server_was_told_so(_):
+def any_entra_token_is_accepted_with_auth_any(_):
     with Server("--auth", "any") as server, CosmosClient(server.endpoint, AnyToken()) as client:
         database = client.create_database("tokens")
         equal([entry["id"] for entry in client.list_databases()], ["tokens"])
@@ -107,7 +107,7 @@ def any_entra_token_is_let_in_when_the_server_was_told_so(_):
 
 
 @check(on="own")
-def an_entra_token_is_refused_otherwise(_):
+def an_entra_token_is_refused_by_default(_):
     with Server() as server, expect_error(401):
         CosmosClient(server.endpoint, AnyToken())
 

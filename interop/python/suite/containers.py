@@ -33,7 +33,7 @@ def a_new_container_has_its_definition_filled_in(world):
 
 
 @check
-def a_second_container_of_a_name_is_refused(world):
+def a_second_container_with_the_same_name_is_refused(world):
     container = world.container()
     with expect_error(409, 0):
         world.database.create_container(container.id, partition_key=PartitionKey(path="/other"))
@@ -41,7 +41,7 @@ def a_second_container_of_a_name_is_refused(world):
 
 
 @check
-def create_if_not_exists_makes_one_container(world):
+def create_if_not_exists_creates_one_container(world):
     name = unique("c")
     key = PartitionKey(path="/pk")
     first = world.database.create_container_if_not_exists(name, partition_key=key).read()
@@ -175,7 +175,7 @@ def unique_keys_cannot_be_dropped(world):
 
 
 @check
-def a_container_made_again_is_found_by_a_client_that_knew_the_old_one(world):
+def a_recreated_container_is_found_by_a_client_that_cached_the_old_one(world):
     container = world.container("/pk")
     container.create_item({"id": "a", "pk": "old"})
     other = world.new_client().get_database_client(world.database.id)

@@ -19,7 +19,7 @@ def a_created_database_has_the_service_members(world):
 
 
 @check
-def a_second_database_of_a_name_is_refused(world):
+def a_second_database_with_the_same_name_is_refused(world):
     name = unique("d")
     world.client.create_database(name)
     with expect_error(409, 0, "Resource with specified id, name, or unique index already exists."):
@@ -28,7 +28,7 @@ def a_second_database_of_a_name_is_refused(world):
 
 
 @check
-def create_if_not_exists_makes_one_database(world):
+def create_if_not_exists_creates_one_database(world):
     name = unique("d")
     first = world.client.create_database_if_not_exists(name).read()
     second = world.client.create_database_if_not_exists(name).read()

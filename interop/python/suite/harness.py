@@ -21,7 +21,7 @@ WELL_KNOWN_KEY = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGy
 
 # The longest wait for something that only needs time (an expiry, the next
 # second). Long, because the machine may be busy.
-PATIENCE_SECONDS = 10.0
+WAIT_SECONDS_MAX = 10.0
 # The pause between two polls.
 POLL_SECONDS = 0.05
 
@@ -231,7 +231,7 @@ def pages(paged, continuation=None):
 
 def eventually(condition, what):
     """Waits until `condition()` is true. Only for things that need time."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + WAIT_SECONDS_MAX
     while not condition():
-        assert time.monotonic() < deadline, f"not within {PATIENCE_SECONDS} s: {what}"
+        assert time.monotonic() < deadline, f"not within {WAIT_SECONDS_MAX} s: {what}"
         time.sleep(POLL_SECONDS)

@@ -17,7 +17,7 @@ def sessions(world):
 
 
 @check
-def a_hierarchical_container_says_so(world):
+def a_container_reports_its_hierarchical_key(world):
     body = world.container(*PATHS).read()
     equal(body["partitionKey"], {"paths": list(PATHS), "kind": "MultiHash", "version": 2})
 
@@ -52,7 +52,7 @@ def a_prefix_queries_all_partitions_below(world):
 
 
 @check
-def a_batch_lives_under_one_whole_key(world):
+def a_batch_belongs_to_one_whole_key(world):
     container = world.container(*PATHS[:2])
     item = lambda name: {"id": name, "tenant": "t", "user": "u"}
     results = container.execute_item_batch(

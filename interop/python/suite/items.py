@@ -55,7 +55,7 @@ def an_item_is_read_as_it_was_created(world):
 
 
 @check
-def an_id_is_made_up_when_asked_for(world):
+def an_id_is_generated_on_request(world):
     container = world.container()
     created = container.create_item({"pk": "p"}, enable_automatic_id_generation=True)
     assert re.match(r"^[0-9a-f-]{36}$", created["id"]), created["id"]
@@ -70,7 +70,7 @@ def an_item_without_id_is_refused(world):
 
 
 @check
-def a_second_item_of_an_id_is_refused_in_its_partition_only(world):
+def a_second_item_with_the_same_id_is_refused_in_its_partition_only(world):
     container = world.container()
     first = container.create_item({"id": "a", "pk": "p", "n": 1})
     with expect_error(409, 0, "Entity with the specified id already exists in the system."):
@@ -277,7 +277,7 @@ def an_item_without_partition_key_lives_in_a_partition_of_its_own(world):
 
 
 @check
-def text_survives(world):
+def text_is_stored_unchanged(world):
     container = world.container()
     texts = ["", " ", "\u0000", "\u0001\u001f", "\"\\/\b\f\n\r\t", "日本語", "🚀", "e\u0301", "\ufeffbom", "\u2028\u2029",
              "\uffff", "</script>", "${x}", "a" * 10_000]
@@ -288,7 +288,7 @@ def text_survives(world):
 
 
 @check
-def utf8_bodies_are_as_good_as_escaped_ones(world):
+def utf8_bodies_and_escaped_bodies_store_the_same_item(world):
     container = world.container()
     compact = world.same_container(container, world.new_client(enable_compact_utf8_item_writes=True))
     item = {"id": "ü", "pk": "日本", "text": "🚀 ünï"}
@@ -319,7 +319,7 @@ def numbers_are_exact_to_64_bits(world):
 
 
 @check
-def a_document_keeps_its_shape(world):
+def nested_values_and_the_order_of_members_are_stored_unchanged(world):
     container = world.container()
     nested = "leaf"
     for depth in range(60):
@@ -346,7 +346,7 @@ def an_item_may_have_almost_two_megabytes(world):
 
 
 @check
-def system_members_that_are_sent_are_the_services_own(world):
+def system_members_that_a_client_sends_are_replaced(world):
     container = world.container()
     first = container.create_item({"id": "a", "pk": "p"})
     again = container.create_item({**first, "id": "b", "n": 1})

@@ -30,7 +30,7 @@ def add_sets_a_member_and_inserts_into_an_array(world):
 
 
 @check
-def set_replaces_or_makes_a_member(world):
+def set_replaces_or_creates_a_member(world):
     operations = [
         {"op": "set", "path": "/n", "value": 2},
         {"op": "set", "path": "/fresh", "value": [1]},
@@ -44,7 +44,7 @@ def set_replaces_or_makes_a_member(world):
 
 
 @check
-def replace_needs_something_to_replace(world):
+def replace_of_a_missing_path_is_refused(world):
     operations = [
         {"op": "replace", "path": "/n", "value": "two"},
         {"op": "replace", "path": "/list/1", "value": "B"},
@@ -58,7 +58,7 @@ def replace_needs_something_to_replace(world):
 
 
 @check
-def remove_takes_away(world):
+def remove_deletes_members_and_elements(world):
     operations = [{"op": "remove", "path": "/n"}, {"op": "remove", "path": "/list/0"}, {"op": "remove", "path": "/deep/x"}]
     equal(
         patched(world, {"n": 1, "list": ["a", "b"], "deep": {"x": 1, "y": 2}}, operations),
@@ -71,7 +71,7 @@ def remove_takes_away(world):
 
 
 @check
-def incr_adds_to_a_number_or_makes_it(world):
+def incr_adds_to_a_number_or_creates_it(world):
     operations = [
         {"op": "incr", "path": "/n", "value": 5},
         {"op": "incr", "path": "/n", "value": -2},
@@ -86,7 +86,7 @@ def incr_adds_to_a_number_or_makes_it(world):
 
 
 @check
-def move_takes_a_value_elsewhere(world):
+def move_moves_a_value_to_another_path(world):
     operations = [
         {"op": "move", "from": "/old", "path": "/new"},
         {"op": "move", "from": "/deep/x", "path": "/x"},
@@ -120,7 +120,7 @@ def a_patch_keeps_the_rid_and_changes_the_etag(world):
 
 
 @check
-def a_condition_that_holds_lets_the_patch_through(world):
+def a_patch_whose_condition_holds_is_applied(world):
     operations = [{"op": "incr", "path": "/stock", "value": -1}]
     condition = "from c where c.stock > 0 and c.kind = 'shoe'"
     equal(

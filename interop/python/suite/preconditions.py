@@ -36,7 +36,7 @@ def a_replace_with_an_old_etag_is_refused(world):
 
 
 @check
-def of_two_writers_with_one_etag_one_wins(world):
+def one_of_two_writers_with_the_same_etag_wins(world):
     container = world.container()
     etag = container.create_item({"id": "a", "pk": "p", "n": 0})["_etag"]
     outcomes = []

@@ -135,7 +135,7 @@ def types_are_ordered_as_the_service_orders_them(world):
 
 
 @check
-def top_and_offset_limit_cut(world):
+def top_and_offset_limit_limit_the_rows(world):
     container = people(world)
     equal(rows(container, "SELECT TOP 2 VALUE c.id FROM c ORDER BY c.age"), ["eve", "bob"])
     equal(rows(container, "SELECT TOP @n VALUE c.id FROM c", parameters={"@n": 3}), ["ada", "bob", "cyd"])
@@ -170,7 +170,7 @@ def aggregates_are_computed(world):
 
 
 @check
-def groups_are_made(world):
+def rows_are_grouped(world):
     container = people(world)
     same_elements(
         rows(container, "SELECT c.city, COUNT(1) AS n, MAX(c.age) AS oldest FROM c GROUP BY c.city"),
@@ -285,7 +285,7 @@ def ordered_and_grouped_results_come_in_pages(world):
 
 
 @check
-def a_page_holds_a_thousand_rows_unless_told_otherwise(world):
+def a_page_holds_a_thousand_rows_by_default(world):
     container = world.container()
     for start in range(0, 1100, 100):
         container.execute_item_batch(
@@ -318,7 +318,7 @@ def query_metrics_and_charges_are_reported(world):
 
 
 @check
-def a_wrong_query_is_refused_with_the_place(world):
+def a_wrong_query_is_refused_with_the_position_of_the_error(world):
     container = people(world)
     for query, code in (("SELEC * FROM c", "SC1001"), ("SELECT * FROM c WHERE", "SC1002"), ("SELECT NOPE(c.x) FROM c", "SC2005")):
         with expect_error(400, text=code) as error:
@@ -349,7 +349,7 @@ def a_page_ends_at_four_megabytes(world):
 
 
 @check
-def a_short_continuation_is_as_good(world):
+def a_continuation_with_a_size_limit_resumes(world):
     container = world.container()
     for n in range(12):
         container.create_item({"id": f"{n:02}", "pk": "p", "text": "long" * 200 + str(n)})

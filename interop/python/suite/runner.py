@@ -78,9 +78,9 @@ class Worlds:
         for server in self.servers.values():
             server.end()
 
-    def complaints(self):
+    def logs(self):
         """The logs of the servers. A panic is a failure even if all answers were right."""
-        return {name: server.complaints() for name, server in self.servers.items()}
+        return {name: server.log_text() for name, server in self.servers.items()}
 
 
 def main(only, is_listing):
@@ -103,10 +103,10 @@ def main(only, is_listing):
         worlds.close()
     finally:
         worlds.end()
-    for name, said in worlds.complaints().items():
-        if "panicked" in said:
+    for name, log in worlds.logs().items():
+        if "panicked" in log:
             failed += 1
-            print(f"FAIL server.{name}_does_not_panic\n{indented(said)}")
+            print(f"FAIL server.{name}_does_not_panic\n{indented(log)}")
     print(f"{time.monotonic() - begun:.1f} s", file=sys.stderr)
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
     return 1 if failed or not passed else 0
@@ -123,14 +123,14 @@ def run_all(worlds, checks):
             print(f"skip {check.name}: {reason}", flush=True)
         except Exception as error:
             failed += 1
-            print(f"FAIL {check.name} ({(time.monotonic() - begun) * 1000:.0f} ms)\n{indented(story(error))}", flush=True)
+            print(f"FAIL {check.name} ({(time.monotonic() - begun) * 1000:.0f} ms)\n{indented(failure_text(error))}", flush=True)
         else:
             passed += 1
             print(f"ok   {check.name} ({(time.monotonic() - begun) * 1000:.0f} ms)", flush=True)
     return passed, failed, skipped
 
 
-def story(error):
+def failure_text(error):
     """Where in the suite a check failed, and how. Frames of the SDK are shown only
     if the SDK raised something that is not an answer of the server."""
     frames = traceback.extract_tb(error.__traceback__)[1:]
@@ -141,10 +141,10 @@ def story(error):
 
 
 # The message of a refusal repeats the service's diagnostics; its start is enough.
-STORY_CHARACTERS_MAX = 2500
+FAILURE_TEXT_MAX = 2500
 
 
 def indented(text):
-    if len(text) > STORY_CHARACTERS_MAX:
-        text = text[:STORY_CHARACTERS_MAX] + " …"
+    if len(text) > FAILURE_TEXT_MAX:
+        text = text[:FAILURE_TEXT_MAX] + " …"
     return "\n".join("     " + line for line in text.rstrip().splitlines())

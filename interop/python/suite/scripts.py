@@ -7,7 +7,7 @@ NOT_RUN = "not supported by this server"
 
 
 @check
-def stored_procedures_are_kept(world):
+def stored_procedures_are_stored_but_not_run(world):
     scripts = world.container().scripts
     body = "function () { getContext().getResponse().setBody(1); }"
     created = scripts.create_stored_procedure({"id": "hello", "body": body})
@@ -26,7 +26,7 @@ def stored_procedures_are_kept(world):
 
 
 @check
-def triggers_are_kept_and_a_write_that_wants_one_is_refused(world):
+def triggers_are_stored_and_a_write_that_names_one_is_refused(world):
     container = world.container()
     trigger = {"id": "t", "body": "function () {}", "triggerType": "Pre", "triggerOperation": "All"}
     created = container.scripts.create_trigger(trigger)
@@ -39,7 +39,7 @@ def triggers_are_kept_and_a_write_that_wants_one_is_refused(world):
 
 
 @check
-def functions_are_kept_and_a_query_that_calls_one_is_refused(world):
+def functions_are_stored_and_a_query_that_calls_one_is_refused(world):
     container = world.container()
     container.create_item({"id": "a", "pk": "p"})
     function = {"id": "same", "body": "function (x) { return x; }"}

@@ -65,14 +65,14 @@ class Server:
             while b"\nStarted" not in text:
                 left = deadline - time.monotonic()
                 if left <= 0 or not selector.select(left):
-                    raise RuntimeError(f"the server did not start in {START_SECONDS_MAX} s: {self.complaints()}")
+                    raise RuntimeError(f"the server did not start in {START_SECONDS_MAX} s: {self.log_text()}")
                 piece = os.read(self.process.stdout.fileno(), 4096)
                 if not piece:
-                    raise RuntimeError(f"the server ended while starting: {self.complaints()}")
+                    raise RuntimeError(f"the server ended while starting: {self.log_text()}")
                 text += piece
         return text.decode()
 
-    def complaints(self):
+    def log_text(self):
         """The standard error of the server."""
         self.log.seek(0)
         return self.log.read()

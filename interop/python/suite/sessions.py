@@ -12,7 +12,7 @@ def lsn(token):
 
 
 @check
-def every_write_moves_the_session_on(world):
+def every_write_advances_the_session_token(world):
     container = world.container()
     tokens = []
     for n in range(3):

@@ -73,7 +73,7 @@ def aggregates_are_merged_by_the_sdk(world):
 
 
 @check(on="strict")
-def top_is_cut_by_the_sdk(world):
+def top_is_applied_by_the_sdk(world):
     container = shared(world)
     equal(with_plan(world, container, "SELECT TOP 7 VALUE c.n FROM c ORDER BY c.n"), list(range(7)))
     found = with_plan(world, container, "SELECT TOP 7 * FROM c")
@@ -82,7 +82,7 @@ def top_is_cut_by_the_sdk(world):
 
 
 @check(on="strict")
-def offset_and_limit_are_cut_by_the_sdk(world):
+def offset_and_limit_are_applied_by_the_sdk(world):
     container = shared(world)
     equal(with_plan(world, container, "SELECT VALUE c.n FROM c ORDER BY c.n OFFSET 10 LIMIT 5"), [10, 11, 12, 13, 14])
     equal(with_plan(world, container, "SELECT VALUE c.n FROM c ORDER BY c.n DESC OFFSET 58 LIMIT 5"), [1, 0])
@@ -111,7 +111,7 @@ def merged_results_come_in_pages(world):
 
 
 @check(on="strict")
-def what_even_the_sdk_cannot_merge_is_refused(world):
+def a_query_that_the_sdk_cannot_merge_is_refused(world):
     container = shared(world)
     with expect_error(400, text="Cross partition query only supports 'VALUE <AggregateFunc>' for aggregates"):
         rows(container, "SELECT COUNT(1) AS n FROM c")
@@ -120,7 +120,7 @@ def what_even_the_sdk_cannot_merge_is_refused(world):
 
 
 @check(on="strict")
-def one_partition_is_served_whole_even_then(world):
+def a_query_of_one_partition_is_never_refused(world):
     container = world.container()
     for n in range(6):
         container.create_item({"id": str(n), "pk": "p", "g": n % 2})

@@ -50,7 +50,7 @@ def a_container_that_shares_its_database_throughput_has_no_offer(world):
 
 
 @check
-def a_database_may_scale_by_itself(world):
+def a_database_may_have_autoscale_throughput(world):
     scale = ThroughputProperties(auto_scale_max_throughput=5000)
     database = world.client.create_database(unique("scaled"), offer_throughput=scale)
     equal(database.get_throughput().auto_scale_max_throughput, 5000)

@@ -16,12 +16,12 @@ const CHECK_LIMIT: Duration = Duration::from_secs(90);
 pub(crate) use perihelion_interop_common::Problem;
 
 pub(crate) type Outcome = Result<(), Problem>;
-pub(crate) type Running<'a> = Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
+pub(crate) type CheckFuture<'a> = Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
 
 #[derive(Clone, Copy)]
 pub(crate) struct Check {
     pub(crate) name: &'static str,
-    pub(crate) run: for<'a> fn(&'a World) -> Running<'a>,
+    pub(crate) run: for<'a> fn(&'a World) -> CheckFuture<'a>,
 }
 
 /// Lists the checks of an area by their functions.
