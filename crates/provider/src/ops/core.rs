@@ -30,6 +30,7 @@ use crate::sync::lock;
 /// The parts of a provider. Functions take the parts they use, and the whole only
 /// when they use many.
 pub(crate) struct Core {
+    /// The client that the provider was opened with. Its requests are not counted.
     pub(crate) client: Client,
     pub(crate) store: Store,
     pub(crate) options: Options,
@@ -45,11 +46,12 @@ pub(crate) struct Core {
     pub(crate) activity_locks: LockTable<LockedActivity>,
     pub(crate) sessions: SessionTable,
     /// Makes deliveries fail, in tests.
-    faults: Mutex<Option<OutboxFaultInjector>>,
-    pub(crate) repair: Arc<RepairSignal>,
+    outbox_faults: Mutex<Option<OutboxFaultInjector>>,
+    pub(crate) repair_signal: Arc<RepairSignal>,
     pub(crate) background: Background,
     /// The tasks of the reconciler and the heartbeat.
     tasks: Mutex<Vec<JoinHandle<()>>>,
+    /// The embedded engine, closed together with the provider.
     #[cfg(feature = "embedded")]
     engine: Mutex<Option<perihelion_server::Embedded>>,
 }
@@ -63,8 +65,8 @@ impl Core {
     ) -> Result<Arc<Core>, Failure> {
         let metrics = Arc::new(Metrics::default());
         let clock = Arc::new(HybridClock::with_error(options.clock_error_ms));
-        let watch = DriverObserver { metrics: Arc::clone(&metrics), clock: Arc::clone(&clock) };
-        let observed = Client::from_driver(client.driver().with_observer(Arc::new(watch)));
+        let observer = DriverObserver { metrics: Arc::clone(&metrics), clock: Arc::clone(&clock) };
+        let observed = Client::from_driver(client.driver().with_observer(Arc::new(observer)));
         let open = || Store::open(&observed, database, container, options.is_migrating);
         let store = retry_until(Instant::now() + RETRY_FOR, open).await?;
         let interval = options.reconciler_interval;
@@ -83,8 +85,8 @@ impl Core {
             instance_locks: LockTable::default(),
             activity_locks: LockTable::default(),
             sessions: SessionTable::default(),
-            faults: Mutex::default(),
-            repair: Arc::default(),
+            outbox_faults: Mutex::default(),
+            repair_signal: Arc::default(),
             background: Background::default(),
             tasks: Mutex::default(),
             #[cfg(feature = "embedded")]
@@ -103,12 +105,12 @@ impl Core {
     }
 
     pub(crate) fn set_fault_injector(&self, injector: OutboxFaultInjector) {
-        *lock(&self.faults) = Some(injector);
+        *lock(&self.outbox_faults) = Some(injector);
     }
 
     /// Whether a test wants this delivery to fail.
     pub(crate) fn should_delivery_fail(&self) -> bool {
-        lock(&self.faults).as_ref().is_some_and(OutboxFaultInjector::should_fail)
+        lock(&self.outbox_faults).as_ref().is_some_and(OutboxFaultInjector::should_fail)
     }
 
     /// Ends the background tasks.

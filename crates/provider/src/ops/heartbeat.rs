@@ -69,6 +69,7 @@ pub(crate) async fn run(core: Weak<Core>) {
     }
 }
 
+/// Writes the heartbeat of this process, and reads all heartbeats if `is_list_due`.
 async fn write_heartbeat(
     store: &Store,
     clock: &HybridClock,

@@ -3,7 +3,7 @@
 //!
 //! Invariant: one batch creates a message with staged parts and deletes the record of
 //! the staging. A repeated attempt that does not find the record knows that the first
-//! one was applied, even when the message is consumed already.
+//! attempt was applied, even if the message was consumed since.
 
 use perihelion_client::Batch;
 use tokio::time::Instant;

@@ -1,5 +1,5 @@
 //! Tests of operations on the real engine in this process: turns that are too large for
-//! one batch, lost answers, and holders of expired locks.
+//! one batch, lost answers, and expired locks.
 
 mod deletions;
 mod interleavings;
@@ -19,6 +19,7 @@ use perihelion_server::{Embedded, EmbeddedOptions};
 use crate::{CosmosDBProvider, OutboxFaultInjector};
 
 const LOCK: Duration = Duration::from_secs(30);
+/// The poll timeout of a fetch that looks once.
 const NO_WAIT: Duration = Duration::ZERO;
 
 /// The engine, and providers on it, each with a client of its own.
@@ -40,12 +41,13 @@ impl World {
         let client = Client::over(&self.engine.endpoint(), self.engine.transport()).await.unwrap();
         CosmosDBProvider::builder()
             .with_client(client)
-            .with_reconciler(interval, NO_WAIT)
+            .with_reconciler(interval, Duration::ZERO)
             .open()
             .await
             .unwrap()
     }
 
+    /// Injects a fault into requests of the providers.
     async fn fault(&self, rule: &str) {
         let answer = self.engine.manage(http::Method::POST, "faults", rule).await.unwrap();
         assert!(answer.status().is_success(), "{rule}");

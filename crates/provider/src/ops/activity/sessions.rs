@@ -23,9 +23,9 @@ use crate::store::{ConflictBudget, SharedDocument, Store, decode_row, retry_unti
 const ATTEMPTS_MAX: usize = 8;
 
 /// The longest wait of a fetch without a session while this process owns sessions.
-/// The runtime fetches without one when its session limit is reached. When a session
-/// ends, no hint says so, and the activities of the owned sessions are for this
-/// process only: it must fetch again soon, with a session.
+/// The runtime fetches without a session when its session limit is reached. When a
+/// session ends, no hint wakes the fetch. The activities of the owned sessions are for
+/// this process only, so it must fetch again soon, with a session.
 const AT_LIMIT_WAIT: Duration = Duration::from_secs(1);
 
 /// The poll timeout of a fetch, shortened at the session limit.

@@ -29,20 +29,20 @@ pub(crate) async fn deliver_after_commit(core: &Core, outbox: Outbox) {
     let (instance, id) = (outbox.instance_id.clone(), outbox.id.clone());
     if core.should_delivery_fail() {
         tracing::warn!(instance, id, "a test makes this delivery fail");
-        core.repair.record_unfinished_work();
+        core.repair_signal.record_unfinished_work();
         return;
     }
     let garbage = garbage_of(&outbox, core.clock.stamp());
     if let Err(failure) = send_all(core, outbox, true).await {
         tracing::warn!(instance, id, ?failure, "messages wait for the reconciler");
-        core.repair.record_unfinished_work();
+        core.repair_signal.record_unfinished_work();
         return;
     }
-    let (store, repair) = (core.store.clone(), Arc::clone(&core.repair));
+    let (store, repair_signal) = (core.store.clone(), Arc::clone(&core.repair_signal));
     let cleanup = async move {
         if let Err(failure) = delete_outbox(&store, &instance, &id, garbage).await {
             tracing::warn!(instance, id, ?failure, "an empty outbox waits for the reconciler");
-            repair.record_unfinished_work();
+            repair_signal.record_unfinished_work();
         }
     };
     core.background.run(cleanup).await;

@@ -33,7 +33,7 @@ pub(crate) struct DirectDispatch<'a> {
     leases_begin_ms: AtomicU64,
 }
 
-/// The waiting worker that gets an activity, and the lock it gets it with.
+/// The waiting worker that gets an activity, and the lock of the activity.
 #[derive(Debug, Clone)]
 struct Promise {
     worker: u64,
@@ -117,14 +117,14 @@ impl<'a> DirectDispatch<'a> {
         });
     }
 
-    /// Reads an activity whose etag is unknown because the answer was lost.
+    /// Reads an activity whose etag is unknown because the answer of the commit was lost.
     async fn read_and_make_ready(&self, activity: Activity, promise: &Promise) {
         let find = || self.store.find::<Activity>(&activity.instance_id, &activity.id);
         match retry_until(Instant::now() + RETRY_FOR, find).await {
             Ok(Some(found)) if found.value.lock_nonce.as_deref() == Some(promise.nonce.as_str()) => {
                 self.make_ready(found.value, found.etag, promise);
             }
-            // Another process has taken the activity already, or it is gone.
+            // The activity was completed, cancelled or taken over in the meantime.
             Ok(_) => self.hints.activities.with(|hints| hints.end_promise(promise.worker)),
             Err(failure) => {
                 self.hints.activities.with(|hints| hints.end_promise(promise.worker));

@@ -20,13 +20,17 @@ use crate::process::membership::{Membership, Rank, View};
 /// The new work that a poll found.
 #[derive(Debug)]
 pub(super) struct FoundWork {
+    /// The number of new hints about instances.
     instances: usize,
+    /// The number of new hints about activities.
     activities: usize,
     /// The time until this process may take work that it leaves to others for now.
     next_takeover_in: Option<Duration>,
     /// Whether this process may take work of any age.
     is_eager: bool,
+    /// The live processes, which decide who may take the work.
     view: Arc<View>,
+    /// When the poll began.
     now: Stamp,
 }
 
@@ -128,7 +132,7 @@ pub(super) async fn ingest(core: &Core, rows: Vec<Value>, found: &mut FoundWork)
         core.hints.activities.wake.notify_waiters();
     }
     if is_any_unfinished {
-        core.repair.wake_reconciler();
+        core.repair_signal.wake_reconciler();
     }
     for (instance, id) in unreadable {
         set_aside(&core.store, &instance, &id).await;

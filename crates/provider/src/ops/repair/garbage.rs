@@ -19,12 +19,12 @@ use crate::store::{Store, without_content};
 /// Collects the garbage of a commit of this process in the background. The reconciler
 /// repeats what fails.
 pub(crate) async fn collect_in_background(core: &Core, garbage: Garbage) {
-    let (store, repair) = (core.store.clone(), Arc::clone(&core.repair));
+    let (store, repair_signal) = (core.store.clone(), Arc::clone(&core.repair_signal));
     let collected = async move {
         if let Err(failure) = collect(&store, &garbage).await {
             let (instance, id) = (&garbage.instance_id, &garbage.id);
             tracing::warn!(instance, id, ?failure, "garbage waits for the reconciler");
-            repair.record_unfinished_work();
+            repair_signal.record_unfinished_work();
         }
     };
     core.background.run(collected).await;

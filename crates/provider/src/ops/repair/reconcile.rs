@@ -38,13 +38,13 @@ const ROWS_MAX: usize = 64;
 
 pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
     let interval = interval.max(INTERVAL_LEAST);
-    let Some(repair) = core.upgrade().map(|core| Arc::clone(&core.repair)) else { return };
+    let Some(repair_signal) = core.upgrade().map(|core| Arc::clone(&core.repair_signal)) else { return };
     let (mut intervals_to_skip, mut stuck_passes, mut awake_until) = (0, 0, Instant::now());
     let mut pass = Pass::default();
     loop {
-        let is_woken = tokio::time::timeout(interval, repair.woken()).await.is_ok();
+        let is_woken = tokio::time::timeout(interval, repair_signal.woken()).await.is_ok();
         let Some(core) = core.upgrade() else { return };
-        if core.repair.take_unfinished_work() {
+        if core.repair_signal.take_unfinished_work() {
             // No interval is skipped until the work is old enough for the query, and for two
             // intervals after that.
             awake_until = Instant::now() + core.options.reconciler_age + 2 * interval;

@@ -97,8 +97,8 @@ async fn reconciling_provider(world: &World) -> CosmosDBProvider {
     let often = Duration::from_millis(50);
     CosmosDBProvider::builder()
         .with_client(client.unwrap())
-        .with_reconciler(often, NO_WAIT)
-        .with_deletion_timeout(NO_WAIT)
+        .with_reconciler(often, Duration::ZERO)
+        .with_deletion_timeout(Duration::ZERO)
         .open()
         .await
         .unwrap()

@@ -58,7 +58,7 @@ pub(crate) struct Dispatcher<'a> {
     pub(crate) now: Instant,
 }
 
-/// All parked instances, by reason.
+/// All parked instances, grouped by the reason.
 #[derive(Debug, Default)]
 pub(crate) struct Parked {
     groups: Vec<Group>,

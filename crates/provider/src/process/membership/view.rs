@@ -11,10 +11,11 @@ use crate::timing::ALIVE_FOR;
 /// The order in which processes take work that a poll found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rank {
-    /// No other process serves it.
+    /// No other live process takes this kind of work.
     Alone,
+    /// This process owns the slot of the work.
     Owner,
-    /// This many other processes come first.
+    /// This many other processes come before this one.
     Behind(usize),
 }
 
@@ -22,7 +23,7 @@ pub(crate) enum Rank {
 #[derive(Debug, Default)]
 pub(crate) struct View {
     own_id: String,
-    nodes: BTreeMap<String, Roles>,
+    processes: BTreeMap<String, Roles>,
     /// Since when this process owns each slot; empty before the first list.
     owned: Vec<Option<Stamp>>,
 }
@@ -30,17 +31,19 @@ pub(crate) struct View {
 impl View {
     /// The roles of this process.
     pub(crate) fn roles(&self) -> Roles {
-        self.nodes.get(&self.own_id).cloned().unwrap_or_default()
+        self.processes.get(&self.own_id).cloned().unwrap_or_default()
     }
 
-    /// The next view: the heartbeats that were read at `now`, and this process even if
-    /// its own is not among them.
+    /// The next view, from the heartbeats that were read at `now`. It has the processes whose
+    /// heartbeat is at most [`ALIVE_FOR`] older than the newest one, and always this process.
     pub(crate) fn next(&self, own_id: &str, roles: &Roles, list: Vec<Heartbeat>, now: Stamp) -> View {
-        let newest = list.iter().map(|node| node.written_at_s).max().unwrap_or_default();
-        let alive = list.into_iter().filter(|node| newest - node.written_at_s <= ALIVE_FOR.as_secs());
-        let mut nodes: BTreeMap<String, Roles> = alive.map(|node| (node.id, node.roles)).collect();
-        nodes.insert(own_id.to_owned(), roles.clone());
-        let mut view = View { own_id: own_id.to_owned(), nodes, owned: Vec::new() };
+        let newest = list.iter().map(|heartbeat| heartbeat.written_at_s).max().unwrap_or_default();
+        let alive =
+            list.into_iter().filter(|heartbeat| newest - heartbeat.written_at_s <= ALIVE_FOR.as_secs());
+        let mut processes: BTreeMap<String, Roles> =
+            alive.map(|heartbeat| (heartbeat.id, heartbeat.roles)).collect();
+        processes.insert(own_id.to_owned(), roles.clone());
+        let mut view = View { own_id: own_id.to_owned(), processes, owned: Vec::new() };
         let since = |slot: usize| self.owned.get(slot).copied().flatten().unwrap_or(now);
         let is_owned = |slot: usize| {
             matches!(view.rank(slot, |roles| roles.fetches_orchestrations), Rank::Alone | Rank::Owner)
@@ -65,7 +68,7 @@ impl View {
     fn rank(&self, slot: usize, serves: impl Fn(&Roles) -> bool) -> Rank {
         let mine = score(&self.own_id, slot);
         let mut others =
-            self.nodes.iter().filter(|(id, roles)| **id != self.own_id && serves(roles)).peekable();
+            self.processes.iter().filter(|(id, roles)| **id != self.own_id && serves(roles)).peekable();
         if others.peek().is_none() {
             return Rank::Alone;
         }
@@ -86,7 +89,7 @@ impl View {
     }
 
     fn others(&self) -> impl Iterator<Item = &Roles> {
-        self.nodes.iter().filter(|(id, _)| **id != self.own_id).map(|(_, roles)| roles)
+        self.processes.iter().filter(|(id, _)| **id != self.own_id).map(|(_, roles)| roles)
     }
 }
 

@@ -69,7 +69,7 @@ pub(super) async fn delete(
     // The deletion is committed; any process can finish it.
     if let Err(failure) = roll_forward(core, &deletion, result).await {
         tracing::warn!(id = deletion.id, ?failure, "a deletion waits for the reconciler");
-        core.repair.record_unfinished_work();
+        core.repair_signal.record_unfinished_work();
     }
     Ok(())
 }

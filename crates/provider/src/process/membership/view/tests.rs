@@ -61,7 +61,7 @@ fn a_process_with_an_old_heartbeat_counts_as_dead() {
         heartbeat("n:late", roles(false, &[]), 1000 - ALIVE_FOR.as_secs()),
     ];
     let view = View::default().next("n:a", &roles(true, &[]), list, Stamp(1));
-    assert_eq!(view.nodes.keys().map(String::as_str).collect::<Vec<_>>(), ["n:a", "n:late"]);
+    assert_eq!(view.processes.keys().map(String::as_str).collect::<Vec<_>>(), ["n:a", "n:late"]);
     assert!(view.is_alone(), "the other live process fetches no instances");
     assert_eq!(owned(&view).len(), SLOTS);
 }
