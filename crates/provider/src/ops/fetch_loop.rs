@@ -1,5 +1,5 @@
-//! The fetch loop, the same for both queues: look through hints, then poll, and
-//! wait for a hint or the next poll until something is found or the time is over.
+//! The fetch loop, the same for both queues: it takes work from the hints, polls if there
+//! is none, and waits for a hint or the next poll, until it has work or its time is over.
 
 use std::future::Future;
 
@@ -18,7 +18,7 @@ const POLLS_MAX: usize = 8;
 pub(crate) trait Queue {
     /// What the fetch returns.
     type Item;
-    /// A guard that exists while the fetch waits.
+    /// A value that exists while the fetch waits.
     type WaitGuard;
 
     /// Notified when hints change.
@@ -30,7 +30,7 @@ pub(crate) trait Queue {
     /// When the next work in the hints can be taken.
     fn next_hint(&self) -> Option<Stamp>;
 
-    /// The fetch begins to wait.
+    /// Called when the fetch begins to wait. The guard is dropped when the wait ends.
     fn begin_wait(&self) -> Self::WaitGuard;
 }
 

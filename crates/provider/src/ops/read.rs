@@ -66,7 +66,7 @@ pub(crate) async fn latest_history(store: &Store, instance: &str) -> Result<Vec<
 async fn try_latest_history(store: &Store, instance: &str) -> Result<Vec<Event>, Failure> {
     let history = match state(store, instance).await? {
         None => return Ok(Vec::new()),
-        // Empty for a deleted instance.
+        // The cached history of a deleted instance is empty.
         Some(FoundState::Cached(snapshot)) => Arc::clone(&snapshot.history),
         Some(FoundState::Read(state)) if state.value.is_deleted() => return Ok(Vec::new()),
         Some(FoundState::Read(state)) => current_history(store, &state).await?.map_err(Failure::Refused)?,
@@ -107,7 +107,7 @@ pub(crate) async fn execution_history(
     text.and_then(|text| decode(&text)).map_err(Failure::Refused)
 }
 
-/// A past execution.
+/// A past execution; `None` if it is unknown or pruned.
 pub(crate) async fn past_execution(
     store: &Store,
     instance: &str,
@@ -169,7 +169,7 @@ pub(crate) async fn custom_status(
     instance: &str,
     last_seen: u64,
 ) -> Result<Option<(Option<String>, u64)>, Failure> {
-    let fresh = || async {
+    let attempt = || async {
         let state = live_state(store, instance).await?.filter(|state| state.created);
         let Some(state) = state.filter(|state| state.custom_status_version > last_seen) else {
             return Ok(None);
@@ -177,7 +177,7 @@ pub(crate) async fn custom_status(
         let status = whole_text(store, instance, state.custom_status.as_ref()).await?;
         Ok(Some((status, state.custom_status_version)))
     };
-    retry_until(Instant::now() + RETRY_FOR, fresh).await
+    retry_until(Instant::now() + RETRY_FOR, attempt).await
 }
 
 /// The whole text of a member of the state, such as the output.
@@ -196,11 +196,11 @@ pub(crate) async fn whole_text(
 pub(crate) async fn kv_snapshot(store: &Store, state: &State) -> Result<HashMap<String, KvEntry>, Failure> {
     let values = state.kv.iter().map(|(key, value)| (key.clone(), value));
     let texts = whole_kv(store, &state.instance_id, values).await?;
-    let entry = |(key, value, t)| (key, KvEntry { value, last_updated_at_ms: t });
+    let entry = |(key, value, set_at_ms)| (key, KvEntry { value, last_updated_at_ms: set_at_ms });
     Ok(texts.into_iter().map(entry).collect())
 }
 
-/// Key-value pairs with their whole texts.
+/// Key-value pairs with their whole texts: key, text, and when it was set.
 async fn whole_kv<'v>(
     store: &Store,
     instance: &str,
@@ -229,23 +229,23 @@ pub(crate) fn current_kv(state: State) -> BTreeMap<String, KvValue> {
 }
 
 pub(crate) async fn kv_value(store: &Store, instance: &str, key: &str) -> Result<Option<String>, Failure> {
-    let fresh = || async {
+    let attempt = || async {
         let Some(state) = live_state(store, instance).await? else { return Ok(None) };
         let value = current_kv(state).remove(key).map(|value| value.value);
         whole_text(store, instance, value.as_ref()).await
     };
-    retry_until(Instant::now() + RETRY_FOR, fresh).await
+    retry_until(Instant::now() + RETRY_FOR, attempt).await
 }
 
 pub(crate) async fn all_kv_values(store: &Store, instance: &str) -> Result<HashMap<String, String>, Failure> {
-    let fresh = || async {
+    let attempt = || async {
         let Some(state) = live_state(store, instance).await? else { return Ok(HashMap::new()) };
         let values = current_kv(state);
         let all = values.iter().map(|(key, value)| (key.clone(), value));
         let texts = whole_kv(store, instance, all).await?;
         Ok(texts.into_iter().map(|(key, text, _)| (key, text)).collect())
     };
-    retry_until(Instant::now() + RETRY_FOR, fresh).await
+    retry_until(Instant::now() + RETRY_FOR, attempt).await
 }
 
 pub(crate) async fn instance_stats(store: &Store, instance: &str) -> Result<Option<SystemStats>, Failure> {

@@ -29,6 +29,7 @@ pub(crate) async fn run(core: &Core, token: &str, completion: Option<&WorkItem>)
     acked
 }
 
+/// Deletes the activity and creates its completion.
 async fn complete(
     core: &Core,
     token: &LockToken,
@@ -146,10 +147,16 @@ fn completion_of(
     item: &WorkItem,
 ) -> Result<Message, Failure> {
     if !matches!(item, WorkItem::ActivityCompleted { .. } | WorkItem::ActivityFailed { .. }) {
-        return Err(Failure::Refused("an activity ends with ActivityCompleted or ActivityFailed".to_owned()));
+        return Err(Failure::Refused(format!(
+            "cannot ack activity {} of {}: its completion must be ActivityCompleted or ActivityFailed",
+            token.id, token.instance
+        )));
     }
     if target_instance(item) != token.instance {
-        return Err(Failure::Refused("the completion is for another instance than the activity".to_owned()));
+        return Err(Failure::Refused(format!(
+            "cannot ack activity {} of {}: its completion is for another instance",
+            token.id, token.instance
+        )));
     }
     let id = token.id.replacen("a:", "c:", 1);
     let mut message = message_document(item, id, clock.stamp(), None)?;

@@ -37,7 +37,7 @@ pub(crate) async fn run(
         budget.spend()?;
         let LockedInstance { state, etag, .. } = &*held;
         let lock = state.lock.clone().filter(|lock| lock.nonce == token.nonce).ok_or(Failure::LockLost)?;
-        let (next, messages) = released(state, lock, &gone);
+        let (next, messages) = without_lock(state, lock, &gone);
         let batch = || as_batch(&next, &messages, visible_at, ignore_attempt, etag.as_ref());
         let send = || async { Ok(core.store.container.batch(batch()?).await?) };
         match retry_until(until, send).await {
@@ -62,8 +62,8 @@ fn gone_message(failure: &Failure) -> Option<usize> {
     error.operation_index().filter(|_| error.is_not_found())?.checked_sub(1)
 }
 
-/// The state without its lock, and the attempts of each message.
-fn released(state: &State, lock: Lock, gone: &[String]) -> (State, Vec<(String, u32)>) {
+/// The state without its lock, and the attempts of each message that still exists.
+fn without_lock(state: &State, lock: Lock, gone: &[String]) -> (State, Vec<(String, u32)>) {
     let next = State { lock: None, commit_nonce: nonce(), ..state.clone() };
     let messages = lock.attempts.into_iter().filter(|(id, _)| !gone.contains(id)).collect();
     (next, messages)

@@ -2,7 +2,7 @@
 //! is in the cache or does not exist yet.
 //!
 //! Only completions, timers and starts are claimed this way: their order among other
-//! messages does not matter. The order of events does, and only a read shows an earlier
+//! messages does not matter. The order of events matters, and only a read shows an earlier
 //! event that another process raised. So turns with events read the partition.
 
 use std::collections::HashMap;

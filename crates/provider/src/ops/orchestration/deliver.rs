@@ -48,7 +48,7 @@ pub(crate) async fn deliver_after_commit(core: &Core, outbox: Outbox) {
     core.background.run(cleanup).await;
 }
 
-/// Delivers an outbox that the reconciler found, and deletes it.
+/// Delivers an outbox that was not delivered after its commit, and deletes it.
 pub(crate) async fn deliver_again(core: &Core, outbox: Outbox) -> Result<(), Failure> {
     let (instance, id) = (outbox.instance_id.clone(), outbox.id.clone());
     let garbage = garbage_of(&outbox, core.clock.stamp());
@@ -76,7 +76,10 @@ async fn send_all(core: &Core, outbox: Outbox, is_first_attempt: bool) -> Result
         }
         match under_way.join_next().await {
             Some(Ok(outcome)) => delivered.extend(outcome?),
-            Some(Err(error)) => return Err(Failure::Contended(format!("a delivery was cancelled: {error}"))),
+            Some(Err(error)) => {
+                let source = &outbox.instance_id;
+                return Err(Failure::Contended(format!("a delivery from {source} was cancelled: {error}")));
+            }
             None => return Ok(()),
         }
         core.metrics.count_delivered(delivered.len());
@@ -132,8 +135,8 @@ async fn delete_outbox(
     };
     match (removed, garbage) {
         (Ok(()), Some(garbage)) => garbage::collect(store, &garbage).await,
-        // Another process has delivered it too.
         (Err(error), _) if !error.is_not_found() => Err(error.into()),
+        // If the outbox is gone, another process has delivered it too.
         _ => Ok(()),
     }
 }

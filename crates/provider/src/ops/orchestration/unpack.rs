@@ -1,6 +1,6 @@
 //! Unpacks bundles. Each batch creates documents and removes them from the bundle. So no
-//! document is created twice or lost, even when several processes unpack a bundle or one
-//! of them stops in between.
+//! document is created twice or lost, even if several processes unpack a bundle or one of
+//! them ends before it has finished.
 
 use std::collections::HashSet;
 
@@ -12,8 +12,8 @@ use crate::plan::tombstone;
 use crate::process::hints::Hints;
 use crate::store::{Store, batch_without_content};
 
-/// The most documents of one step: a batch holds 100 operations, and one of them is
-/// the bundle.
+/// The most documents of one step: a batch holds 100 operations, and one of them writes the
+/// bundle.
 const STEP_MAX: usize = 98;
 
 /// The most bytes of the documents of one step. The batch also contains the rest of the
@@ -35,6 +35,7 @@ struct Step {
     rest: Bundle,
 }
 
+/// Unpacks one bundle. Does nothing if the bundle is gone.
 pub(crate) async fn run(store: &Store, hints: &Hints, instance: &str, id: &str) -> Result<(), Failure> {
     let mut known = None;
     for _ in 0..STEPS_MAX {
@@ -71,6 +72,7 @@ pub(crate) async fn run(store: &Store, hints: &Hints, instance: &str, id: &str) 
     )))
 }
 
+/// Takes as many documents out of the bundle as one batch can create.
 fn next_step(mut bundle: Bundle) -> Step {
     let skip: HashSet<String> = bundle.skip.drain(..).collect();
     bundle.activities.retain(|activity| !skip.contains(&activity.id));

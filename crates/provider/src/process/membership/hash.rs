@@ -10,8 +10,8 @@ pub(super) fn slot_of(name: &str) -> usize {
 }
 
 /// The rendezvous score of a process for a slot. The highest score owns the slot.
-pub(super) fn score(node: &str, slot: usize) -> u64 {
-    mix(fnv(node.as_bytes()) ^ (slot as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
+pub(super) fn score(process_id: &str, slot: usize) -> u64 {
+    mix(fnv(process_id.as_bytes()) ^ (slot as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
 }
 
 fn fnv(bytes: &[u8]) -> u64 {
