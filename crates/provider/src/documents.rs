@@ -29,7 +29,7 @@ pub(crate) use status::ExecutionStatus;
 pub(crate) use system::{Deletion, DeletionStage, MessageInDelivery, Session};
 
 /// The id of an instance's state document.
-pub(crate) const STATE: &str = "i";
+pub(crate) const STATE_ID: &str = "i";
 
 /// A document with its etag.
 #[derive(Debug, Clone)]

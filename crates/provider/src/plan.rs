@@ -40,7 +40,7 @@ use crate::failure::Failure;
 use crate::plan::retention::Retention;
 use spill::Spill;
 
-pub(crate) use history::past_id;
+pub(crate) use history::past_execution_id;
 pub(crate) use items::{
     activity_document, activity_id, message_document, session_document_key, target_instance,
 };
@@ -48,7 +48,8 @@ pub(crate) use schedule::tombstone;
 pub(crate) use size::COMMIT_BYTES_MAX;
 pub(crate) use spill::part_documents;
 
-/// The largest work item that stays inline in its document, in a turn that fits a batch.
+/// The most bytes of a work item that stays inline. In a turn that does not fit a batch, the
+/// limit is lower.
 pub(crate) const ITEM_BYTES_MAX: usize = 256 * 1024;
 
 /// How the documents of a turn are written. The first layout that fits a batch is used.
@@ -73,6 +74,7 @@ const RECENT_NONCES_MAX: usize = 8;
 
 /// The arguments of an ack: everything that the runtime passes at the end of a turn.
 pub(crate) struct TurnAck {
+    /// The number of the execution that the turn belongs to.
     pub(crate) execution: u64,
     pub(crate) history_delta: Vec<Event>,
     pub(crate) worker_items: Vec<WorkItem>,
@@ -97,6 +99,7 @@ pub(crate) struct Basis<'a> {
     pub(crate) dedup_entries: &'a [DedupEntry],
     /// The first of [`TurnAck::stamps_max`] reserved stamps.
     pub(crate) now: Stamp,
+    /// The nonce of the commit.
     pub(crate) nonce: &'a str,
 }
 
@@ -225,7 +228,8 @@ fn turn_in_layout(basis: &Basis<'_>, ack: &TurnAck, layout: &BatchLayout) -> Res
     Ok(plan)
 }
 
-/// References to parts that the old documents have and the new ones do not.
+/// References to parts that the current state or past execution has and the planned
+/// documents do not.
 fn unreferenced_parts(basis: &Basis<'_>, plan: &TurnPlan) -> Vec<PartsRef> {
     let past = basis.past.iter().filter_map(|past| past.value.execution.output.as_ref());
     let mut before: BTreeSet<&PartsRef> = basis.state.parts().chain(past.filter_map(Text::parts)).collect();

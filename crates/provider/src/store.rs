@@ -24,7 +24,7 @@ use self::state_cache::{Snapshot, StateCache};
 pub(crate) use crate::timing::RETRY_FOR;
 pub(crate) use retry::{ConflictBudget, SharedDocument, retry_until, unless_stale};
 
-use crate::documents::{STATE, State, Versioned};
+use crate::documents::{STATE_ID, State, Versioned};
 use crate::failure::Failure;
 
 /// The indexed paths: those that queries order by, or use to find a few documents among
@@ -86,12 +86,12 @@ impl Store {
 
     /// The state of an instance; `None` if there is no state document.
     pub(crate) async fn state(&self, instance: &str) -> Result<Option<Versioned<State>>, Failure> {
-        self.find(instance, STATE).await
+        self.find(instance, STATE_ID).await
     }
 
     /// The state of an instance, if its etag is no longer `seen`.
     pub(crate) async fn state_if_changed(&self, instance: &str, seen: &Etag) -> Result<StateChange, Failure> {
-        match self.container.read_if_changed::<State>(instance, STATE, seen).await {
+        match self.container.read_if_changed::<State>(instance, STATE_ID, seen).await {
             Ok(None) => Ok(StateChange::Unchanged),
             Ok(Some(item)) => {
                 let etag = item.etag()?.clone();
@@ -129,16 +129,16 @@ impl Store {
         pointer: &str,
         witness: Value,
     ) -> Result<Etag, Failure> {
-        let options = without_content().with_witness(STATE, pointer, witness);
+        let options = without_content().with_witness(STATE_ID, pointer, witness);
         let key = state.instance_id.as_str();
         self.state_cache.forget(key);
         let written = match etag {
             Some(etag) => {
-                self.container.replace_with(key, STATE, state, &options.with_if_match(etag)).await?
+                self.container.replace_with(key, STATE_ID, state, &options.with_if_match(etag)).await?
             }
             None => self.container.create_with(key, state, &options).await?,
         };
-        let etag = self.written_etag(key, STATE, &written).await?;
+        let etag = self.written_etag(key, STATE_ID, &written).await?;
         if state.is_deleted() {
             // The next claim in this process must see the tombstone.
             let state = Versioned { value: state.clone(), etag: etag.clone() };

@@ -1,5 +1,8 @@
 //! Intervals and waits that depend on each other, with the relations between them as
 //! compile-time assertions. A wait that stands alone is a constant beside its use.
+//!
+//! A *slot* is a group of instances and activities. `process::membership` assigns every
+//! slot to one live process, its owner.
 
 use std::time::Duration;
 
@@ -11,16 +14,16 @@ pub(crate) const SKEW_MAX: Duration = Duration::from_secs(120);
 /// How long operations without a lock are retried when the service does not answer.
 pub(crate) const RETRY_FOR: Duration = Duration::from_secs(20);
 
-/// How long a second copy of a message may arrive after the first was acknowledged: an
-/// abandoned attempt may still be in the network.
+/// How long after the acknowledgement of a message a second copy may arrive: an abandoned
+/// attempt may still be in the network.
 pub(crate) const LATE_ATTEMPT_MAX: Duration = Duration::from_secs(60);
 
 /// How long a dedup record remembers an enqueuing process after its last message.
 pub(crate) const ENQUEUER_KEPT_FOR: Duration = Duration::from_secs(600);
 
-/// The greatest age of messages that the process which wrote them takes without reading
-/// the state. Older messages may have been taken over by another process, so the state is
-/// read, and with it that process's lock.
+/// Up to this age of messages, the process that wrote them claims them without reading the
+/// state. Another process may have taken over older messages, so the state is read first:
+/// it has that process's lock.
 pub(crate) const CLAIM_WITHOUT_READ_FOR: Duration = Duration::from_millis(200);
 
 /// The age at which the owner of a slot takes over work that another process created. The
@@ -31,15 +34,16 @@ pub(crate) const OWNER_TAKEOVER_AFTER: Duration = Duration::from_millis(250);
 /// by then, unless the owner is busy or dead.
 pub(crate) const OTHERS_TAKEOVER_AFTER: Duration = Duration::from_secs(1);
 
-/// The age at which any process takes over work whose lock has expired. The owner of the
-/// slot may be the process that held the lock.
+/// The time after the end of a lock at which a process that does not own the slot takes over
+/// the work. The owner takes it over at once, but the owner may be the process that held
+/// the lock and died.
 pub(crate) const EXPIRED_LOCK_TAKEOVER_AFTER: Duration = Duration::from_millis(250);
 
 /// Processes that do not own the slot take over one after the other, so that they do not
 /// race: each waits this much longer than the one before.
 pub(crate) const TAKEOVER_STEP: Duration = Duration::from_millis(50);
 
-/// The most that a process waits longer than the first process that does not own the slot.
+/// The most that all steps add up to.
 pub(crate) const TAKEOVER_STEP_MAX: Duration = Duration::from_millis(200);
 
 /// The shortest interval between polls: after a poll that found work.

@@ -212,7 +212,7 @@ impl CosmosDBProviderBuilder {
                 core.inspect(|core| core.keep_engine(engine))
             }
         };
-        Ok(CosmosDBProvider::new_from(core.map_err(|failure| failure.into_error("open"))?))
+        Ok(CosmosDBProvider::from_core(core.map_err(|failure| failure.into_error("open"))?))
     }
 }
 

@@ -78,7 +78,7 @@ impl CosmosDBProvider {
         CosmosDBProviderBuilder::default()
     }
 
-    pub(crate) fn new_from(core: Arc<Core>) -> Self {
+    pub(crate) fn from_core(core: Arc<Core>) -> Self {
         CosmosDBProvider { core }
     }
 

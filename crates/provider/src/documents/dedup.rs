@@ -99,7 +99,7 @@ impl DedupRecord {
         self.senders.get(sender).is_some_and(|record| record.contains(number))
     }
 
-    /// Adds consumed messages, and forgets those that cannot arrive again.
+    /// Adds consumed messages, and forgets messages that cannot arrive again.
     pub(crate) fn extend(&mut self, messages: &[DedupEntry], now_ms: u64) {
         for DedupEntry { id, low_water_mark } in messages {
             let Some(MessageId { sender, number }) = parse_message_id(id) else { continue };
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_record_stays_small_however_many_send() {
+    fn the_record_stays_small_with_thousands_of_senders() {
         let mut record = DedupRecord::default();
         for n in 0..5_000_u64 {
             record.extend(

@@ -6,8 +6,9 @@ use super::{DocumentType, is_false};
 use crate::documents::stamp::Stamp;
 use crate::documents::text::PartsRef;
 
-/// A part of a large text. It never changes. The id begins with `b:` for a work item that
-/// a turn sends, with `p:` for any other work item, and with `k:` for a value in the state.
+/// A part of a large text. It never changes. The id begins with `b:` for a work item of a
+/// turn, with `p:` for a work item that is written outside a turn, and with `k:` for a value
+/// in the state.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Part {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{DocumentType, ExecutionStatus, STATE, is_false};
+use super::{DocumentType, ExecutionStatus, STATE_ID, is_false};
 use crate::documents::dedup::DedupRecord;
 use crate::documents::manifest::Manifest;
 use crate::documents::stamp::Stamp;
@@ -99,7 +99,7 @@ impl State {
     /// The state of an instance before its first commit.
     pub(crate) fn blank(instance: &str, incarnation: String) -> Self {
         State {
-            id: STATE.to_owned(),
+            id: STATE_ID.to_owned(),
             instance_id: instance.to_owned(),
             document_type: DocumentType::History,
             incarnation,

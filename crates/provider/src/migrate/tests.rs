@@ -52,7 +52,7 @@ fn converted(documents: Vec<Value>) -> ConvertedInstance {
 }
 
 #[test]
-fn a_running_execution_is_running_whatever_the_previous_one_left() {
+fn the_execution_after_continue_as_new_is_running() {
     let continued = history(1, 1, EventKind::OrchestrationContinuedAsNew { input: "2".into() });
     let converted = converted(vec![instance_document("ContinuedAsNew"), waiting(2, 1), continued]);
     let acks: Vec<_> =
@@ -63,7 +63,7 @@ fn a_running_execution_is_running_whatever_the_previous_one_left() {
 }
 
 #[test]
-fn the_end_of_an_execution_is_read_from_its_history_else_from_the_instance() {
+fn the_end_of_an_execution_is_read_from_its_history_or_else_from_the_instance_document() {
     let by_history = converted(vec![instance_document("Running"), completed(1, 1)]);
     let metadata = &by_history.turns[0].ack.metadata;
     assert_eq!((metadata.status.as_deref(), metadata.output.as_deref()), (Some("Completed"), Some("out")));
@@ -126,7 +126,7 @@ fn an_instance_that_never_started_has_no_turn() {
 }
 
 #[test]
-fn an_unreadable_document_is_named() {
+fn the_error_names_the_unreadable_document() {
     let unreadable = |mut document: Value, member: &str, value: Value| {
         document[member] = value;
         Partition::decode("a", vec![document]).expect_err("unreadable")

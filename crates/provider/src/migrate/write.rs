@@ -63,7 +63,7 @@ async fn find_or_create_state(store: &Store, instance: &str) -> Result<Versioned
     Ok(Versioned { value: blank, etag })
 }
 
-/// Values of the old container that are not in the histories. The commit of the last
+/// Values that the old container stores outside the histories. The commit of the last
 /// execution stores them.
 #[derive(Clone, Copy)]
 struct OldValues<'a> {

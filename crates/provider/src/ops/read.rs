@@ -13,7 +13,7 @@ use crate::documents::text::Text;
 use crate::documents::{Execution, KvValue, PastExecution, State, Versioned};
 use crate::failure::Failure;
 use crate::ops::payload;
-use crate::plan::past_id;
+use crate::plan::past_execution_id;
 use crate::store::state_cache::Snapshot;
 use crate::store::{RETRY_FOR, StateChange, Store, retry_until};
 
@@ -113,7 +113,7 @@ pub(crate) async fn past_execution(
     instance: &str,
     execution: u64,
 ) -> Result<Option<Execution>, Failure> {
-    let found = store.find::<PastExecution>(instance, &past_id(execution)).await?;
+    let found = store.find::<PastExecution>(instance, &past_execution_id(execution)).await?;
     Ok(found.map(|found| found.value.execution))
 }
 

@@ -191,7 +191,8 @@ impl ListOptions {
         self.page_size.unwrap_or(PAGE_DEFAULT).clamp(1, PAGE_MAX)
     }
 
-    /// A hash of the filters and the order: a continuation is valid only with the same ones.
+    /// A hash of the filters and the order. A continuation is valid only for listings with
+    /// the same hash.
     fn fingerprint(&self) -> String {
         let text = serde_json::to_vec(self).unwrap_or_default();
         URL_SAFE_NO_PAD.encode(&Sha256::digest(text)[..9])
@@ -203,7 +204,7 @@ impl ListOptions {
         format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(json))
     }
 
-    /// The service's continuation in the caller's. It is refused when it comes from a
+    /// Unwraps the caller's continuation into the service's. Refuses a continuation of a
     /// listing with other filters.
     pub(crate) fn service_continuation(&self) -> Result<Option<String>, Failure> {
         let Some(token) = &self.continuation else { return Ok(None) };

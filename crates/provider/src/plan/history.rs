@@ -11,7 +11,7 @@ use crate::failure::Failure;
 /// The most bytes of history that stay in the state document. Every commit rewrites them.
 const TAIL_BYTES_MAX: usize = 8 * 1024;
 
-pub(crate) fn past_id(execution: u64) -> String {
+pub(crate) fn past_execution_id(execution: u64) -> String {
     format!("e:{execution}")
 }
 
@@ -70,7 +70,7 @@ fn move_to_past(plan: &mut TurnPlan) {
 
 fn past_execution(state: &State, execution: Execution) -> PastExecution {
     PastExecution {
-        id: past_id(execution.number),
+        id: past_execution_id(execution.number),
         instance_id: state.instance_id.clone(),
         document_type: DocumentType::Execution,
         execution,

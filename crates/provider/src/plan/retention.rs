@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_of_one_document_expires_and_any_other_is_left_to_the_reconciler() {
+    fn an_instance_of_one_document_expires_and_the_reconciler_removes_any_other() {
         let day = Retention { finished_for: Some(DAY), is_ttl_on: true };
         let due = Some(1_000_000 + DAY.as_millis() as u64);
         check(|_| {}, day, Some(86_400), None);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_running_instance_a_child_or_one_without_retention_is_not_marked() {
+    fn the_removal_of_a_running_instance_a_child_or_one_without_retention_is_not_scheduled() {
         let day = Retention { finished_for: Some(DAY), is_ttl_on: true };
         check(|_| {}, Retention { finished_for: None, ..day }, None, None);
         check(|state| state.created = false, day, None, None);

@@ -12,7 +12,7 @@ const STATE_VALUE_BYTES_MAX: usize = 96 * 1024;
 const KV_BYTES_MAX: usize = 192 * 1024;
 
 /// When the key-value pairs have more bytes than [`KV_BYTES_MAX`], values above the first
-/// of these sizes are split, then values above the next.
+/// of these sizes are split, then values above the next, until the rest fits.
 const KV_LIMITS: [usize; 3] = [16 * 1024, 2 * 1024, 128];
 
 /// Splits texts and collects their parts, under ids that no other plan has.

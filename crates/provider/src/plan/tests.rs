@@ -123,7 +123,7 @@ fn a_duplicate_event_id_is_refused() {
 }
 
 #[test]
-fn a_newer_execution_retires_the_older_with_its_whole_history() {
+fn a_newer_execution_moves_the_older_with_its_whole_history_to_a_document() {
     let mut first = ack(1);
     first.history_delta = vec![event(1), event(2)];
     first.metadata.status = Some("ContinuedAsNew".into());
@@ -182,7 +182,7 @@ fn messages_that_must_not_be_delivered_twice_are_recorded() {
 }
 
 #[test]
-fn a_commit_is_recognised_after_later_ones_and_few_nonces_are_kept() {
+fn the_state_keeps_the_nonces_of_the_last_eight_commits() {
     let mut state = state();
     for n in 0..20 {
         let (now, nonce) = (Stamp::at_ms(1_000 + n), format!("{n}"));

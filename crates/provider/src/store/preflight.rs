@@ -91,7 +91,7 @@ pub(super) fn check_container(container: &Container, found: &ContainerProperties
 }
 
 /// Whether the policy indexes a path: the path is included by name, or all paths are
-/// included and this one is not excluded.
+/// included and the path is not excluded.
 fn is_indexed(policy: &IndexingPolicy, path: &str) -> bool {
     let spellings = [format!("{path}/?"), format!("{path}/*")];
     let (includes, excludes) = (&policy.included_paths, &policy.excluded_paths);

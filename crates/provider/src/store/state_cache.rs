@@ -17,7 +17,7 @@ use crate::sync::lock;
 /// take about twice as much memory.
 const CACHE_BYTES_MAX: u64 = 64 << 20;
 
-/// The bytes that each entry takes in addition.
+/// An estimate of the bytes of an entry besides its history and values.
 const ENTRY_OVERHEAD_BYTES: u64 = 1024;
 
 /// A state and the whole history of its current execution.

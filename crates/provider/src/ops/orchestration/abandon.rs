@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::documents::lock_token::nonce;
 use crate::documents::stamp::Stamp;
-use crate::documents::{Lock, STATE, State};
+use crate::documents::{Lock, STATE_ID, State};
 use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::ops::orchestration::held_lock;
@@ -78,7 +78,7 @@ fn as_batch(
 ) -> Result<Batch, Failure> {
     let mut batch = Batch::new(next.instance_id.as_str());
     match etag {
-        Some(etag) => batch.replace_if_match(STATE, next, etag)?,
+        Some(etag) => batch.replace_if_match(STATE_ID, next, etag)?,
         // The lock was in memory only, and the instance has no state document yet.
         None => batch.create(next)?,
     };
@@ -90,5 +90,5 @@ fn as_batch(
         }
         batch.patch(id, &patch)?;
     }
-    Ok(batch.with_witness(STATE, "/ack", next.commit_nonce.as_str()).with_options(batch_without_content()))
+    Ok(batch.with_witness(STATE_ID, "/ack", next.commit_nonce.as_str()).with_options(batch_without_content()))
 }

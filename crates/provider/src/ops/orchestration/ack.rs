@@ -20,7 +20,7 @@ use crate::ops::orchestration::stage;
 use crate::ops::orchestration::unpack;
 use crate::ops::repair::garbage;
 use crate::ops::token_lock;
-use crate::plan::{self, Basis, TurnAck, TurnPlan, past_id};
+use crate::plan::{self, Basis, TurnAck, TurnPlan, past_execution_id};
 use crate::process::clock::HybridClock;
 use crate::process::lock_table::LockedInstance;
 use crate::store::state_cache::Snapshot;
@@ -98,7 +98,7 @@ async fn plan_turn(
     let bundles = retry_until(held.until, || open_bundles(store, state)).await?;
     let past = match ack.execution < state.execution.number {
         true => {
-            let id = past_id(ack.execution);
+            let id = past_execution_id(ack.execution);
             let find = || store.find::<PastExecution>(&state.instance_id, &id);
             retry_until(held.until, find).await?
         }

@@ -12,7 +12,7 @@ use crate::ops::core::Core;
 use crate::ops::orchestration::commit::{CommitOutcome, CommitPreconditions, commit};
 use crate::ops::orchestration::direct_dispatch::DirectDispatch;
 use crate::ops::orchestration::stage;
-use crate::plan::{self, Basis, TurnAck, past_id};
+use crate::plan::{self, Basis, TurnAck, past_execution_id};
 use crate::store::{ConflictBudget, RETRY_FOR, SharedDocument, Store, retry_until};
 
 /// The most attempts, when other writers change the state in the meantime.
@@ -47,7 +47,7 @@ pub(crate) async fn run(
         if found.value.is_deleted() || found.value.deletion.is_some() {
             return Err(Failure::NotFound(instance.to_owned()));
         }
-        let past = core.store.find::<PastExecution>(instance, &past_id(execution)).await?;
+        let past = core.store.find::<PastExecution>(instance, &past_execution_id(execution)).await?;
         let (now, nonce) = (core.clock.reserve(ack.stamps_max()), nonce());
         let basis = Basis { state: &found.value, past, bundles: &[], dedup_entries: &[], now, nonce: &nonce };
         let plan = plan::append(&basis, &ack)?;

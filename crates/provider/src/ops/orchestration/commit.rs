@@ -6,7 +6,7 @@ use std::time::Duration;
 use perihelion_client::{Batch, Error, Etag, Patch};
 use tokio::time::Instant;
 
-use crate::documents::{Activity, DocumentType, STATE};
+use crate::documents::{Activity, DocumentType, STATE_ID};
 use crate::failure::Failure;
 use crate::ops::orchestration::direct_dispatch::DirectDispatch;
 use crate::ops::orchestration::stage::Staged;
@@ -92,7 +92,7 @@ pub(crate) fn as_batch(
         .map_err(|error| Failure::Refused(format!("the turn is too large: {error}")))?;
     debug_assert!(batch.bytes() <= COMMIT_BYTES_MAX, "the plan has {} bytes", batch.bytes());
     let nonce = plan.state.commit_nonce.as_str();
-    Ok(batch.with_witness(STATE, "/ack", nonce))
+    Ok(batch.with_witness(STATE_ID, "/ack", nonce))
 }
 
 fn fill(
@@ -102,7 +102,7 @@ fn fill(
     preconditions: CommitPreconditions<'_>,
 ) -> Result<(), Error> {
     match preconditions.etag {
-        Some(etag) => batch.replace_if_match(STATE, &plan.state, etag)?,
+        Some(etag) => batch.replace_if_match(STATE_ID, &plan.state, etag)?,
         None => batch.create(&plan.state)?,
     };
     for activity in activities {

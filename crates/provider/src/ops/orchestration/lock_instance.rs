@@ -16,7 +16,7 @@ use perihelion_client::Etag;
 
 use crate::documents::lock_token::{LockKind, LockToken, nonce};
 use crate::documents::stamp::{Stamp, deadline_ms};
-use crate::documents::{Lock, Message, STATE, StartedBy, State, Versioned};
+use crate::documents::{Lock, Message, STATE_ID, StartedBy, State, Versioned};
 use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::process::lock_table::{self, LockedInstance};
@@ -129,7 +129,7 @@ impl LockRequest<'_> {
             incarnation: state.incarnation.clone(),
             execution: identity.execution,
             nonce: nonce.clone(),
-            id: STATE.to_owned(),
+            id: STATE_ID.to_owned(),
         };
         let turn = LockedInstance {
             dedup_entries: messages.iter().filter_map(|(message, _)| message.dedup_entry()).collect(),

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::documents::stamp::Stamp;
 use crate::documents::text::Text;
-use crate::documents::{Message, STATE, State, Versioned};
+use crate::documents::{Message, STATE_ID, State, Versioned};
 use crate::failure::Failure;
 use crate::ops::payload;
 use crate::ops::set_aside::set_aside;
@@ -47,7 +47,7 @@ pub(super) async fn read_instance(
     let has_more_messages = rows.len() > MESSAGES_MAX;
     let (mut state, mut messages) = (None, Vec::new());
     for row in rows {
-        if row["id"] == STATE {
+        if row["id"] == STATE_ID {
             state = Some(decode_row::<State>(row)?);
             continue;
         }
