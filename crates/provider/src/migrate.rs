@@ -1,14 +1,14 @@
 //! Migrates a container of the published crate, duroxide-cdb 0.1.10 and before, to the
 //! layout of this crate.
 //!
-//! Instances are copied one by one. The old container is only read, so it is unchanged
-//! and can be used again. Invariants: no provider opens the new container before the
+//! Each instance is copied by itself, several at a time. The old container is only read, so
+//! it is unchanged and can be used again. Invariants: no provider opens the new container before the
 //! copy is complete (`store::migration_marker`), and an interrupted run can be repeated,
 //! because every id derives from the copied document and an execution that exists is not
 //! written again.
 //!
 //! ```text
-//! published (documents of that crate) ─> convert (pure) ─> write (our turns)
+//! published (the old documents) ─> convert (pure) ─> write (turns of this crate)
 //! ```
 
 mod convert;
@@ -357,8 +357,8 @@ async fn migrate_instance(
 }
 
 /// Drops outbox intents of starts whose instance exists: these starts were delivered, and
-/// only the deletion of the intent is missing. If such a start were
-/// delivered again, the parent would get a failure, because the instance exists.
+/// only the deletion of the intent is missing. If such a start were delivered again, the
+/// parent would get a failure, because the instance exists.
 async fn drop_consumed_starts(source: &Container, partition: &mut Partition) -> Result<(), Failure> {
     let mut kept = Vec::new();
     for intent in std::mem::take(&mut partition.outbox_intents) {

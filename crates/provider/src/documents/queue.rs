@@ -22,7 +22,7 @@ pub(crate) struct Message {
     #[serde(rename = "type")]
     pub(crate) document_type: DocumentType,
     pub(crate) visible_at: Stamp,
-    /// The messages of an instance are delivered in this order.
+    /// The messages of an instance are delivered in the order of this stamp.
     #[serde(rename = "enq")]
     pub(crate) enqueued_at: Stamp,
     pub(crate) attempt_count: u32,

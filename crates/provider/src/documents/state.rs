@@ -32,7 +32,7 @@ pub(crate) struct State {
     pub(crate) version: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) parent_instance_id: Option<String>,
-    /// The parent that started it as a child.
+    /// The parent that started the instance as a child.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) started_by: Option<StartedBy>,
     pub(crate) created_at: u64,
