@@ -62,7 +62,7 @@ struct ScopeToken {
 
 struct CachedToken {
     header: HeaderValue,
-    obtained: Instant,
+    obtained_at: Instant,
     renew_at: Instant,
     expires_at: Instant,
     /// The expiry by the wall clock, in seconds since 1970.
@@ -119,14 +119,14 @@ impl TokenCache {
         let scope_token = self.scope_token(scope);
         let current = scope_token.token.load();
         let Some(cached) = current.as_deref() else { return true };
-        if cached.obtained > sent_at {
+        if cached.obtained_at > sent_at {
             return true;
         }
-        let is_aged = sent_at.saturating_duration_since(cached.obtained) >= RENEWAL_PAUSE;
-        if is_aged {
+        let is_old_enough = sent_at.saturating_duration_since(cached.obtained_at) >= RENEWAL_PAUSE;
+        if is_old_enough {
             scope_token.token.compare_and_swap(&*current, None);
         }
-        is_aged
+        is_old_enough
     }
 
     fn scope_token(&self, scope: &str) -> Arc<ScopeToken> {
@@ -158,27 +158,27 @@ impl ScopeToken {
         }
     }
 
-    /// Waits for a token that another request is fetching, or fetches one.
+    /// Waits for the token that another request is fetching, or fetches one.
     async fn fetch(&self, source: &dyn TokenSource) -> Result<HeaderValue, Error> {
         let requested_at = Instant::now();
-        let mut failed = self.fetching.lock().await;
+        let mut last_failure = self.fetching.lock().await;
         if let Some(cached) = self.token.load().as_deref()
             && cached.age(Instant::now(), unix_seconds()) != TokenAge::Expired
         {
             return Ok(cached.header.clone());
         }
-        if let Some(failed) = failed.as_ref().filter(|failed| failed.at >= requested_at) {
+        if let Some(failed) = last_failure.as_ref().filter(|failed| failed.at >= requested_at) {
             return Err(failed.error.clone());
         }
         match obtain(source, &self.scope).await {
             Ok(cached) => {
                 let header = cached.header.clone();
                 self.token.store(Some(Arc::new(cached)));
-                *failed = None;
+                *last_failure = None;
                 Ok(header)
             }
             Err(error) => {
-                *failed = Some(FetchFailure { at: Instant::now(), error: error.clone() });
+                *last_failure = Some(FetchFailure { at: Instant::now(), error: error.clone() });
                 Err(error)
             }
         }
@@ -186,8 +186,8 @@ impl ScopeToken {
 
     /// Starts the renewal, unless one is running or has just failed.
     fn renew(self: &Arc<Self>, source: &Arc<dyn TokenSource>) {
-        let Ok(mut failed) = Arc::clone(&self.fetching).try_lock_owned() else { return };
-        if failed.as_ref().is_some_and(|failed| failed.at.elapsed() < RENEWAL_PAUSE) {
+        let Ok(mut last_failure) = Arc::clone(&self.fetching).try_lock_owned() else { return };
+        if last_failure.as_ref().is_some_and(|failed| failed.at.elapsed() < RENEWAL_PAUSE) {
             return;
         }
         // The task has a weak reference only, so that dropping `self` aborts it.
@@ -202,7 +202,7 @@ impl ScopeToken {
             };
             match outcome {
                 Ok(cached) => {
-                    *failed = None;
+                    *last_failure = None;
                     if let Some(scope_token) = scope_token.upgrade() {
                         scope_token.token.store(Some(Arc::new(cached)));
                     }
@@ -214,7 +214,7 @@ impl ScopeToken {
                         error = %error,
                         "an access token could not be renewed; the one in use is still valid"
                     );
-                    *failed = Some(FetchFailure { at: Instant::now(), error });
+                    *last_failure = Some(FetchFailure { at: Instant::now(), error });
                 }
             }
         });
@@ -225,7 +225,7 @@ impl ScopeToken {
 async fn obtain(source: &dyn TokenSource, scope: &str) -> Result<CachedToken, Error> {
     let token = source.token(scope).await?;
     CachedToken::new(&token, Instant::now(), unix_seconds())
-        .map_err(|wrong| Error::credential(format!("the token for {scope} {wrong}")))
+        .map_err(|reason| Error::credential(format!("the token for {scope} {reason}")))
 }
 
 impl CachedToken {
@@ -238,12 +238,12 @@ impl CachedToken {
         }
         let header = secret::encoded_header("type%3Daad%26ver%3D1.0%26sig%3D", token.secret.reveal())
             .filter(|_| !token.secret.reveal().is_empty())
-            .ok_or("is empty, or longer than the service reads")?;
-        // A token that never expires is renewed like any other.
+            .ok_or("is empty, or longer than the service accepts")?;
+        // A token that never expires is renewed like the others.
         let lifetime = lifetime.min(LIFETIME_MAX);
         Ok(CachedToken {
             header,
-            obtained: now,
+            obtained_at: now,
             renew_at: now + lifetime - RENEW_BEFORE_EXPIRY.min(lifetime / 2),
             expires_at: now + lifetime,
             expires_on: unix_seconds + lifetime.as_secs(),

@@ -48,12 +48,12 @@ impl Sessions {
     pub(crate) fn header_for(&self, range: &Range) -> Option<HeaderValue> {
         let map = self.map.load();
         let own = map.find(&range.id);
-        let lacks = |parent: &Arc<str>| match (own, map.find(parent)) {
+        let is_behind = |parent: &Arc<str>| match (own, map.find(parent)) {
             (_, None) => false,
             (None, Some(_)) => true,
             (Some(own), Some(parent)) => !own.progress.covers(&parent.progress),
         };
-        if !range.parents.iter().any(lacks) {
+        if !range.parents.iter().any(is_behind) {
             return own.map(|known| known.header.clone());
         }
         // This happens once for each range after a split: from then on, the range has a
@@ -98,7 +98,7 @@ impl Sessions {
         self.map.load().find(range).map(|known| known.progress.clone())
     }
 
-    /// Forgets everything.
+    /// Removes the progress of all ranges.
     #[cfg(test)]
     pub(crate) fn clear(&self) {
         self.map.store(Arc::default());
@@ -125,6 +125,7 @@ impl SessionMap {
         self.index(range).ok().map(|index| &self.ranges[index])
     }
 
+    /// The index of a range, or (`Err`) the index at which to insert it.
     fn index(&self, range: &str) -> Result<usize, usize> {
         self.ranges.binary_search_by(|known| (*known.range).cmp(range))
     }
@@ -140,6 +141,7 @@ impl SessionMap {
         }
     }
 
+    /// The map with the progress that a session token names.
     fn with_token(&self, token: &str, ranges: Option<&RangeMap>) -> SessionMap {
         let mut next = self.clone();
         for (range, progress) in session_token::split(token).filter_map(session_token::parse_part) {
@@ -168,7 +170,8 @@ impl SessionMap {
         let is_replaced = |known: &&Arc<RangeProgress>| ranges.get(&known.range).is_none();
         for parent in self.ranges.iter().filter(is_replaced).cloned().collect::<Vec<_>>() {
             let children = ranges.children_of(&parent.range);
-            // A range without children is newer than `ranges`.
+            // A range that is not in `ranges` and has no children there is newer than
+            // `ranges`.
             if !children.is_empty() {
                 children.iter().for_each(|child| self.raise(&child.id, &parent.progress));
                 self.ranges.retain(|known| known.range != parent.range);

@@ -54,8 +54,8 @@ pub(crate) struct Leg {
 /// a slow query.
 const SHORT_ATTEMPT: Duration = Duration::from_millis(500);
 
-/// Makes one attempt. Only an unusable credential is an error here; `retry`
-/// evaluates every other outcome.
+/// Makes one attempt. The result is an error only if the credential gives no
+/// Authorization header; `retry` evaluates every other outcome.
 pub(crate) async fn attempt(core: &Core, inputs: AttemptInputs<'_>) -> Result<Leg, Error> {
     let begun = Instant::now();
     let mut budget = throttle_budget(&inputs);

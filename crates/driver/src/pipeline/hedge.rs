@@ -1,13 +1,11 @@
-//! Hedging: races two [`attempt`]s. When the first leg has not answered within
-//! the threshold, a second leg asks another region, and the first final answer
-//! wins.
+//! Hedging: a race of two [`attempt`]s. When the primary leg has not answered within
+//! the threshold, the alternate leg asks another region. The first final answer wins.
 //!
 //! A leg whose outcome would be retried is not final: the other leg is awaited. A
-//! write that is refused because of the state of the data is not final either,
-//! because the other leg may have caused that state. Nor is an answer that the
-//! second region does not know some metadata, because the metadata may not have
-//! been replicated yet. The loser is cancelled by dropping it; if it has answered
-//! by then, its charge is reported.
+//! refused write is not final either, because the other leg may have been applied, and
+//! may be the reason of the refusal. If the alternate leg does not find metadata, this
+//! is not final, because the metadata may not have been replicated yet. The loser is
+//! cancelled by dropping it; if it has answered by then, its charge is reported.
 
 use std::pin::pin;
 
@@ -84,7 +82,7 @@ pub(crate) async fn race(
     }
     let alternate = AttemptInputs { context: Context::Hedge, ..alternate };
     let alternate_begun = Instant::now();
-    // Boxed, so that the future of the usual case, without a second leg, is small.
+    // This future is boxed, so that the usual case, without an alternate leg, stays small.
     let mut alternate_attempt = Box::pin(attempt(core, alternate));
     tokio::select! {
         biased;
@@ -116,7 +114,8 @@ fn choose_leg(
 ) -> Result<Race, Error> {
     let early_leg = if late_leg == Winner::Primary { Winner::Alternate } else { Winner::Primary };
     match (early, late) {
-        // For metadata the answer of the first region is preferred.
+        // Neither leg is final. The primary leg counts, because the alternate region may
+        // be behind.
         (Ok(early), Ok(late)) if late_leg == Winner::Alternate && !is_final(&late, late_leg) => {
             Ok(Race { leg: early, winner: early_leg, loser: Some(Loser::Ended(late)) })
         }

@@ -63,7 +63,7 @@ pub(super) async fn prepare<'a>(core: &Core, call: Call<'a>, state: &State) -> R
     // operations have made since are not covered by it: a read that asked for the
     // latest writes at each attempt would never catch up with busy writers.
     let session_token = match &state.requested_session {
-        Some(asked) if asked.is_for(metadata.as_deref(), session_range) => asked.token.clone(),
+        Some(requested) if requested.is_for(metadata.as_deref(), session_range) => requested.token.clone(),
         Some(_) | None => session_token(call, &snapshot, metadata.as_deref(), session_range),
     };
     let session_range = session_range.map(|range| Arc::clone(&range.id));

@@ -31,19 +31,19 @@ pub(super) async fn send(core: &Core, prepared: &mut Prepared<'_>, state: &mut S
         started: state.started,
         deadline: state.deadline,
     };
-    let Some((other, threshold_at)) = hedge_plan(prepared, state) else {
+    let Some((alternate_route, threshold_at)) = hedge_plan(prepared, state) else {
         return attempt(core, primary).await;
     };
-    let alternate = AttemptInputs { location: &other.location, ..primary };
+    let alternate = AttemptInputs { location: &alternate_route.location, ..primary };
     let is_final = |leg: &Leg, winner| is_final(prepared, state, leg, winner);
     let Race { leg, winner, loser } = hedge::race(core, primary, alternate, threshold_at, is_final).await?;
     record_race(core, prepared, winner);
-    let lost = match winner {
-        Winner::Alternate => std::mem::replace(&mut prepared.route, other),
-        Winner::Unhedged | Winner::Primary => other,
+    let losing_route = match winner {
+        Winner::Alternate => std::mem::replace(&mut prepared.route, alternate_route),
+        Winner::Unhedged | Winner::Primary => alternate_route,
     };
     if let Some(loser) = loser {
-        record_loser(core, prepared, &lost, loser, state);
+        record_loser(core, prepared, &losing_route, loser, state);
     }
     Ok(leg)
 }
@@ -77,12 +77,12 @@ fn hedge_plan(prepared: &Prepared<'_>, state: &State) -> Option<(Route, Instant)
 /// other leg may still be applied.
 fn is_final(prepared: &Prepared<'_>, state: &State, leg: &Leg, winner: Winner) -> bool {
     let operation = prepared.call.operation;
-    let in_doubt = state.budgets.with_ambiguity(true);
-    let (verdict, _) = judge(prepared, &leg.result, in_doubt, 0.0);
+    let ambiguous = state.budgets.with_ambiguity(true);
+    let (verdict, _) = judge(prepared, &leg.result, ambiguous, 0.0);
     match verdict {
         Verdict::Complete => true,
-        // A region that refuses a write says nothing about the other leg. Metadata
-        // that the second region does not have may not be replicated yet.
+        // A refused write does not end the race, because the other leg may be applied.
+        // Metadata that the alternate region does not have may not be replicated yet.
         Verdict::Abort => {
             operation.verb.is_read() && (winner != Winner::Alternate || operation.is_data_plane())
         }

@@ -22,7 +22,9 @@ pub(super) struct State {
     pub(super) started: Instant,
     pub(super) deadline: Instant,
     pub(super) budgets: Budgets,
+    /// Why the next attempt is made.
     pub(super) context: Context,
+    /// The region for the next attempt; `None` leaves the choice to the routing.
     pub(super) route_to: Option<RouteTo>,
     /// Regions of earlier attempts.
     pub(super) tried_regions: Vec<Region>,
@@ -69,7 +71,7 @@ impl RequestedSession {
     /// Whether the token was made for this container and this range.
     pub(super) fn is_for(&self, metadata: Option<&ContainerMetadata>, range: Option<&Range>) -> bool {
         let is_same_container = match (self.metadata.as_deref(), metadata) {
-            (Some(asked), Some(metadata)) => std::ptr::eq(asked, metadata),
+            (Some(requested), Some(metadata)) => std::ptr::eq(requested, metadata),
             (None, None) => true,
             (Some(_), None) | (None, Some(_)) => false,
         };

@@ -8,7 +8,8 @@
 //!
 //! What always holds: there is at least one location to read from and one to write
 //! to; no list has a region twice; an endpoint that was marked unavailable stays
-//! unavailable until a probe has succeeded.
+//! unavailable until a probe has succeeded or, for writes, until its region becomes
+//! the write region.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +45,8 @@ pub(crate) struct Account {
     pub(crate) generation: u64,
     /// Locations for reads, best first.
     pub(crate) read_locations: Vec<Arc<Location>>,
-    /// Locations for writes, best first; exactly one unless `is_multi_write`.
+    /// Locations for writes, best first. Unless `is_multi_write` is set, the first one is
+    /// the write region.
     pub(crate) write_locations: Vec<Arc<Location>>,
     /// Whether every region takes writes.
     pub(crate) is_multi_write: bool,
@@ -131,7 +133,8 @@ impl Account {
                     .chain(&write_locations)
                     .any(|location| location.endpoint == *endpoint)
         };
-        // A region may have refused writes before it became the write region.
+        // A region that has become the write region is no longer avoided because it
+        // refused writes before.
         let is_new_write_region = |avoided: &UnavailableEndpoint| {
             let contains = |locations: &[Arc<Location>]| {
                 locations.iter().any(|location| location.endpoint == avoided.endpoint)

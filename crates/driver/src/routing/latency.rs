@@ -80,7 +80,10 @@ pub(crate) struct LatencyWindow {
     /// Slices are numbered from the first request on.
     origin: OnceLock<Instant>,
     slices: [Slice; SLICE_COUNT],
+    /// The latest percentile; a tick is [`PERCENTILE_CACHED_FOR`].
     current: CachedPercentile,
+    /// The least percentiles of the current period and the one before; a tick is a period
+    /// of [`USUAL_SLICES`].
     usual: [CachedPercentile; 2],
 }
 
@@ -111,9 +114,9 @@ impl LatencyWindow {
         }
     }
 
-    /// Counts one request that was answered at `now` after `elapsed`.
-    pub(crate) fn record(&self, now: Instant, elapsed: Duration) {
-        let number = slice_number(*self.origin.get_or_init(|| now), now);
+    /// Counts one request that was sent at `sent_at` and answered after `elapsed`.
+    pub(crate) fn record(&self, sent_at: Instant, elapsed: Duration) {
+        let number = slice_number(*self.origin.get_or_init(|| sent_at), sent_at);
         self.slices[number as usize % SLICE_COUNT].record(number, bucket(elapsed));
     }
 
@@ -242,12 +245,15 @@ impl Slice {
 struct CachedPercentile(AtomicU64);
 
 impl CachedPercentile {
+    /// The percentile that was stored at this tick. The outer `None` means that none was
+    /// stored at this tick.
     fn get(&self, tick: u32) -> Option<Option<Duration>> {
         let word = self.0.load(Ordering::Relaxed);
         let micros = word & u64::from(u32::MAX);
         (word >> 32 == u64::from(tick) + 1).then(|| (micros > 0).then(|| Duration::from_micros(micros)))
     }
 
+    /// Stores the percentile of a tick, and returns it.
     fn put(&self, tick: u32, percentile: Option<Duration>) -> Option<Duration> {
         let micros = percentile.map_or(0, |value| value.as_micros() as u64);
         self.0.store((u64::from(tick) + 1) << 32 | micros, Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! The event of an operation. Its fields are computed only if a subscriber wants
-//! its level.
+//! The `tracing` event of an operation. Its fields are computed only if a subscriber is
+//! interested in its level.
 
 use tracing::Level;
 

@@ -4,7 +4,7 @@
 //!
 //! | an attempt ends with | the operation | bounds |
 //! |---|---|---|
-//! | 429 (not 429/3092) | retries in the same region after the service's hint, inside the attempt (`throttle`) | 18 retries, 270 s; metadata 9, 30 s |
+//! | 429 (not 429/3092) | retries in the same region after the wait that the service asks for, within the attempt (`throttle`) | 18 retries, 270 s; metadata 9, 30 s |
 //! | 429/3092, 410 | goes to the next region at once; with one region, waits and retries there | 3 failovers |
 //! | 503, 408, other 5xx | goes to the next region, with the same waits as after 410; a write only if it may be repeated | 3 failovers |
 //! | 403/3, 403/1008 | reads the account again (at most every 5 s) and goes to the next region | 10 retries, 5 s of waiting |
@@ -18,7 +18,8 @@
 //! | anything else | ends, and the caller gets the answer | |
 //!
 //! To add a rule, name the status in `perihelion_wire::status` and edit this
-//! file. No match here has a wildcard arm, so the compiler asks for the rest.
+//! file. No match here has a wildcard arm, so the compiler reports every place that
+//! has to handle the new rule.
 
 use std::time::Duration;
 
@@ -165,7 +166,8 @@ pub(super) enum Action {
     /// Retry in regions that may have the writes of the session, then wait for
     /// replication.
     RetrySession,
-    /// Retry in the same region after the service's hint, or after a short wait.
+    /// Retry in the same region after the wait that the service asks for, or else after a
+    /// short wait.
     RetryWith,
     /// Open a new connection once, then fail over.
     Reconnect,
