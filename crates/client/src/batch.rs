@@ -71,6 +71,7 @@ struct OperationName {
     id: Option<String>,
 }
 
+/// The kind of an operation. The request body has these names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 enum OperationKind {
     Create,

@@ -38,6 +38,7 @@ pub struct Patch {
     condition: Option<String>,
 }
 
+/// One operation, in the form of the request body.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "op", rename_all = "lowercase")]
 enum PatchOperation {

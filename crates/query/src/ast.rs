@@ -28,19 +28,25 @@ pub(crate) struct Select {
     pub(crate) height: u16,
 }
 
+/// The part of a select between SELECT and FROM.
 #[derive(Debug, Clone)]
 pub(crate) enum Selection {
+    /// `*`
     Star(Span),
+    /// `a, b AS c`
     List(Vec<SelectItem>),
+    /// `VALUE a`
     Value(Expr),
 }
 
+/// `expr [AS alias]`
 #[derive(Debug, Clone)]
 pub(crate) struct SelectItem {
     pub(crate) expr: Expr,
     pub(crate) alias: Option<Name>,
 }
 
+/// A name with its location in the statement.
 #[derive(Debug, Clone)]
 pub(crate) struct Name {
     pub(crate) text: String,
@@ -54,12 +60,14 @@ pub(crate) enum Count {
     Parameter(Name),
 }
 
+/// `FROM first [JOIN …]…`
 #[derive(Debug, Clone)]
 pub(crate) struct From {
     pub(crate) first: Source,
     pub(crate) joins: Vec<Source>,
 }
 
+/// One source of FROM: it binds a name to a value.
 #[derive(Debug, Clone)]
 pub(crate) enum Source {
     /// `collection [[AS] alias]`: the value itself.
@@ -68,6 +76,7 @@ pub(crate) enum Source {
     Iteration { name: Name, collection: Collection },
 }
 
+/// The value that a source reads: a path such as `c.children`, or a subquery.
 #[derive(Debug, Clone)]
 pub(crate) enum Collection {
     Path { root: Name, steps: Vec<PathStep> },
@@ -85,6 +94,7 @@ pub(crate) enum PathStep {
     Item(u64),
 }
 
+/// `ORDER BY [RANK] item, …`
 #[derive(Debug, Clone)]
 pub(crate) struct OrderBy {
     /// `ORDER BY RANK`
@@ -92,6 +102,7 @@ pub(crate) struct OrderBy {
     pub(crate) items: Vec<OrderItem>,
 }
 
+/// `expr [ASC | DESC]`
 #[derive(Debug, Clone)]
 pub(crate) struct OrderItem {
     pub(crate) expr: Expr,
@@ -115,6 +126,7 @@ pub(crate) struct Window {
     pub(crate) limit: Count,
 }
 
+/// A scalar expression. Its height is one more than that of its highest part.
 #[derive(Debug, Clone)]
 pub(crate) struct Expr {
     pub(crate) kind: ExprKind,
@@ -153,6 +165,7 @@ pub(crate) enum ExprKind {
         escape: Option<String>,
         negated: bool,
     },
+    /// `condition ? consequent : alternative`
     Conditional(Box<Expr>, Box<Expr>, Box<Expr>),
     Array(Vec<Expr>),
     Object(Vec<(String, Expr)>),
@@ -164,11 +177,14 @@ pub(crate) enum ExprKind {
     Subquery(SubqueryKind, Box<Select>),
 }
 
+/// The word before the parentheses of a subquery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SubqueryKind {
     /// `(SELECT …)`
     Scalar,
+    /// `ARRAY(SELECT …)`
     Array,
+    /// `EXISTS(SELECT …)`
     Exists,
     All,
     First,

@@ -75,7 +75,9 @@ pub(crate) fn bind(
     }
 }
 
+/// The state while a statement is bound.
 struct Binder<'q> {
+    /// The text of the statement, for diagnostics.
     source: &'q str,
     parameters: &'q Parameters,
     /// The context for constant folding. Its budget is for the whole statement.

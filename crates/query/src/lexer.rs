@@ -91,6 +91,7 @@ pub(crate) enum Symbol {
     ShiftRightZero,
 }
 
+/// A token: its kind and its location in the text.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Token {
     pub(crate) kind: TokenKind,
@@ -115,6 +116,7 @@ pub(crate) fn tokenize(text: &str) -> Vec<Token> {
 struct Lexer<'a> {
     text: &'a str,
     bytes: &'a [u8],
+    /// The offset of the next byte to read.
     at: usize,
 }
 

@@ -11,6 +11,7 @@ pub(crate) struct LikePattern {
     parts: Vec<Part>,
 }
 
+/// One part of a pattern.
 #[derive(Debug, Clone)]
 enum Part {
     /// `%`

@@ -38,7 +38,9 @@ pub(crate) enum Node {
         hops: usize,
         index: usize,
     },
+    /// A step into a computed value: `(a ?? b).c`.
     Step(Box<Node>, Step),
+    /// `base[index]` with an index that is not constant.
     Index(Box<Node>, Box<Node>),
     Unary(UnaryOperator, Box<Node>),
     Binary(BinaryOperator, Box<Node>, Box<Node>),
@@ -74,6 +76,7 @@ pub(crate) enum Node {
     Subquery(SubqueryKind, Box<SelectNode>),
 }
 
+/// The list of an IN expression.
 #[derive(Debug)]
 pub(crate) enum InList {
     /// Constants only, sorted for binary search.
@@ -81,12 +84,14 @@ pub(crate) enum InList {
     Nodes(Vec<Node>),
 }
 
+/// The pattern of a LIKE expression: a constant, or computed for every row.
 #[derive(Debug)]
 pub(crate) enum Pattern {
     Fixed(LikePattern),
     Computed { pattern: Box<Node>, escape: Option<char> },
 }
 
+/// A bound select: the statement, a stage of it, or a subquery.
 #[derive(Debug)]
 pub(crate) struct SelectNode {
     pub(crate) sources: Vec<SourceNode>,
@@ -111,12 +116,15 @@ pub(crate) enum SourceNode {
     Rows(Box<SelectNode>),
 }
 
+/// The groups of a select with GROUP BY or aggregates. Without GROUP BY there are no
+/// keys and one group.
 #[derive(Debug)]
 pub(crate) struct Grouping {
     pub(crate) keys: Vec<Node>,
     pub(crate) aggregates: Vec<AggregateNode>,
 }
 
+/// A call of an aggregate function. The argument is evaluated for each row.
 #[derive(Debug)]
 pub(crate) struct AggregateNode {
     pub(crate) function: AggregateFunction,
@@ -135,12 +143,14 @@ pub(crate) enum AggregateFunction {
     MakeSet,
 }
 
+/// The projection of a row: a value (`VALUE x`, `*`), or an object (a select list).
 #[derive(Debug)]
 pub(crate) enum Output {
     Value(Node),
     Object(Vec<(String, Node)>),
 }
 
+/// One key of ORDER BY.
 #[derive(Debug)]
 pub(crate) struct OrderNode {
     pub(crate) node: Node,

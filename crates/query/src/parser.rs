@@ -26,6 +26,7 @@ const NESTING_MAX: u16 = 80;
 /// The error code for our own limits; the service's code is not known.
 const LIMIT_CODE: &str = "SC3000";
 
+/// The result of parsing something.
 type Parse<T> = Result<T, Diagnostic>;
 
 /// Parses a whole statement.
@@ -46,8 +47,11 @@ pub(crate) fn parse(text: &str) -> Parse<Box<Select>> {
 struct Parser<'a> {
     text: &'a str,
     tokens: Vec<Token>,
+    /// The index of the current token.
     at: usize,
+    /// How deep the parser has recursed.
     nesting: u16,
+    /// The joins in the statement so far.
     joins: usize,
 }
 

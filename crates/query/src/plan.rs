@@ -125,6 +125,7 @@ enum ProjectionShape<'q> {
     List(Vec<ListItem<'q>>),
 }
 
+/// One item of a select list with aggregates or GROUP BY.
 struct ListItem<'q> {
     name: String,
     expr: &'q Expr,
@@ -216,6 +217,7 @@ struct Counts {
     limit: Option<u64>,
 }
 
+/// The names of the select list, each with the name of its aggregate function.
 type AliasTypes = Vec<(String, Option<&'static str>)>;
 
 /// The names of the select list, and each with its aggregate function.

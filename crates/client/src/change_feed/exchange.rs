@@ -16,6 +16,8 @@ use crate::feed;
 use crate::handle::ContainerHandle;
 use crate::response::{Receipt, decode};
 
+/// Requests all versions and deletes. Without this header the service sends the latest
+/// versions.
 const FULL_FIDELITY: HeaderValue = HeaderValue::from_static("Full-Fidelity Feed");
 
 /// The wire format of all versions and deletes: `current`, `previous`,

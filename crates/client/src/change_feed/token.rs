@@ -10,6 +10,7 @@ use crate::Error;
 /// The version of tokens that this release reads and writes.
 const VERSION: u32 = 1;
 
+/// The contents of a token.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Token {
     version: u32,

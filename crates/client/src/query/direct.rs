@@ -13,11 +13,13 @@ use crate::feed;
 use crate::handle::ContainerHandle;
 use crate::response::decode;
 
+/// A query that the service answers alone, while its pages are read.
 #[derive(Debug)]
 pub(super) struct Direct {
     scope: Scope,
     body: Bytes,
     next: NextRequest,
+    /// The cost of the requests since the last page that was returned.
     cost: PageCost,
 }
 

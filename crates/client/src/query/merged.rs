@@ -49,6 +49,7 @@ struct RefusedFetch {
     error: Error,
 }
 
+/// A query that the client merges, while its pages are read.
 pub(super) struct Merged {
     merge: Merge,
     pending: Vec<PendingFetch>,
@@ -60,6 +61,7 @@ pub(super) struct Merged {
     rid: Arc<str>,
     /// The request body: the same for all partitions.
     body: Option<Bytes>,
+    /// The cost of the requests since the last page that was returned.
     cost: PageCost,
 }
 

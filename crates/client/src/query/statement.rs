@@ -29,6 +29,8 @@ pub struct Query {
     pub(super) scope: QueryScope,
     pub(super) max_items: Option<u32>,
     pub(super) parallel_max: Option<usize>,
+    /// Whether each partition runs the statement unchanged: see
+    /// [`Query::without_plan`].
     pub(super) is_unplanned: bool,
     pub(super) continuation: Option<String>,
     pub(super) operation: OperationOptions,

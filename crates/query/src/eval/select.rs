@@ -174,6 +174,7 @@ pub(crate) struct GroupTable {
     bytes: usize,
 }
 
+/// The keys and the aggregates of one group.
 #[derive(Debug)]
 struct GroupState {
     keys: Vec<Option<Value>>,

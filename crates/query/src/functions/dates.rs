@@ -28,6 +28,7 @@ pub(super) const FUNCTIONS: &[Signature] = &[
     function("TimestampToDateTime", 1, 1, timestamp_to_date_time),
 ];
 
+// The units of time in ticks.
 const MICROSECOND: i64 = 10;
 const MILLISECOND: i64 = 1_000 * MICROSECOND;
 const SECOND: i64 = 1_000 * MILLISECOND;
@@ -41,6 +42,7 @@ const FRACTION_DIGITS: usize = 7;
 /// The first and the last day of the years 1 to 9999, counted from 1970-01-01.
 const DAYS: std::ops::RangeInclusive<i64> = -719_162..=2_932_896;
 
+/// A unit of time, as the date functions take it.
 #[derive(Clone, Copy)]
 enum Unit {
     Year,

@@ -17,6 +17,7 @@ use crate::order::compare_order;
 /// The most rows that a sort may hold: the published SDKs' limit.
 const SORTED_ROWS_MAX: usize = 50_000;
 
+/// The buffers of a buffered merge.
 #[derive(Debug)]
 pub(super) struct Buffered {
     kind: BufferKind,
@@ -25,6 +26,7 @@ pub(super) struct Buffered {
     buffers: HashMap<usize, Buffer>,
 }
 
+/// The rows that the buffers hold: partial groups, or rows to sort.
 #[derive(Debug)]
 enum BufferKind {
     Groups(GroupFormat),

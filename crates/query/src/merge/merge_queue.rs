@@ -9,6 +9,7 @@ use super::range_reader::RangeReader;
 use crate::ast::Direction;
 use crate::order::compare_order;
 
+/// The queue. It holds the indexes of readers and not the readers themselves.
 #[derive(Debug)]
 pub(super) struct MergeQueue {
     pub(super) directions: Vec<Direction>,

@@ -14,6 +14,7 @@ use super::range::RangeSlice;
 use super::rows::MergeRow;
 use crate::ast::Direction;
 
+/// The reader of one interval of effective keys, which one range holds.
 #[derive(Debug)]
 pub(super) struct RangeReader {
     pub(super) slice: RangeSlice,

@@ -13,14 +13,18 @@ use crate::program::DistinctValues;
 /// same limit.
 const DISTINCT_BYTES_MAX: usize = 256 * 1024 * 1024;
 
+/// The filter and its state after the rows that it has seen.
 #[derive(Debug)]
 pub(super) struct ResultFilter {
     distinct: Distinct,
+    /// How many rows OFFSET still skips.
     pub(super) skip_left: u64,
+    /// How many rows TOP or LIMIT still allows; `None` without either.
     pub(super) take_left: Option<u64>,
     counter: Option<RowCounter>,
 }
 
+/// How repeated values are recognized.
 #[derive(Debug)]
 enum Distinct {
     None,

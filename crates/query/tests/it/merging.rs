@@ -10,13 +10,11 @@ use perihelion_model::json::{Style, Value, parse_str, to_text};
 use perihelion_query::merge::{Fetch, KeyRange, Merge, MergePlan, MergeToken, NextPage, NextRow, Settings};
 use perihelion_query::{Parameters, QueryRange, compare_values, compile, parse, plan};
 
-use crate::support::{conformance, json, now, text};
+use crate::support::{ALL_FEATURES, conformance, json, now, text};
 use backend::Backend;
 use random::RandomDocuments;
 
-const ALL_FEATURES: &str = "Aggregate, CompositeAggregate, CountIf, Distinct, GroupBy, MultipleOrderBy, \
-    MultipleAggregates, OffsetAndLimit, OrderBy, Top, NonValueAggregate, DCount, NonStreamingOrderBy";
-
+/// The parameters of [`STATEMENTS`] and of the conformance file.
 const PARAMETERS: &str = r#"[{"name":"@TOPCOUNT","value":42},{"name":"@n","value":7}]"#;
 
 /// How two results are compared.
@@ -119,6 +117,7 @@ struct Events {
     by_row: bool,
 }
 
+/// One merge of a statement over a backend, with random events.
 struct Run<'b> {
     backend: &'b mut Backend,
     random: RandomDocuments,

@@ -3,12 +3,9 @@
 use perihelion_model::json::{Style, Value, to_text};
 use perihelion_query::{Parameters, PartitionKeyFilter, PlanError, QueryPlan, errors_to_json, parse, plan};
 
-use crate::support::{conformance, json, text};
+use crate::support::{ALL_FEATURES, conformance, json, text};
 
-/// Every feature that a client can support.
-const ALL_FEATURES: &str = "Aggregate, CompositeAggregate, CountIf, Distinct, GroupBy, MultipleOrderBy, \
-    MultipleAggregates, OffsetAndLimit, OrderBy, Top, NonValueAggregate, DCount, NonStreamingOrderBy";
-
+/// The parameters of the statements in the file.
 const PARAMETERS: &str = r#"[{"name":"@TOPCOUNT","value":42},{"name":"@LIKEPATTERN","value":"%a%"}]"#;
 
 /// Cases for which our planner differs from the file: group, description, reason.

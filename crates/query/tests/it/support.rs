@@ -7,6 +7,11 @@ use perihelion_query::{Diagnostic, EvaluationError, Now, Parameters, compile, pa
 /// 2020-09-13T12:26:40Z, so that the date functions have fixed results.
 pub(crate) const NOW_MILLISECONDS: i64 = 1_600_000_000_000;
 
+/// Every feature that a client can support, as the header of a plan request.
+pub(crate) const ALL_FEATURES: &str = "Aggregate, CompositeAggregate, CountIf, Distinct, GroupBy, \
+    MultipleOrderBy, MultipleAggregates, OffsetAndLimit, OrderBy, Top, NonValueAggregate, DCount, \
+    NonStreamingOrderBy";
+
 /// Reads one file of `conformance/`, which is a list of cases.
 pub(crate) fn conformance(file: &str) -> Vec<Value> {
     match parse_str(&perihelion_testkit::conformance::read(file)) {
@@ -27,6 +32,7 @@ pub(crate) fn now() -> Now {
     Now::from_unix_milliseconds(NOW_MILLISECONDS)
 }
 
+/// Why a statement has no result.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Failure {
     Invalid(Vec<Diagnostic>),
