@@ -79,7 +79,7 @@ use token::{TokenContents, fingerprint};
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Settings {
-    /// The most rows in a page; the service's default is 100 for SDKs.
+    /// The most rows in a page. The default is 100, as in some of the official SDKs.
     pub page_rows: usize,
     /// The most fetches in flight.
     pub parallel_max: usize,

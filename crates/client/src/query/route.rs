@@ -28,8 +28,8 @@ use crate::{Error, FeedRange};
 /// begin with it.
 const MERGE_TOKEN_PREFIX: &str = "{\"perihelion\":";
 
-/// Decides how to run a query that has not started. The decision depends on the
-/// query alone, so a continuation token fits the query it came from.
+/// Decides how to run a query that has not started. The same query is always run the
+/// same way, so that another process can use its continuation token.
 pub(super) async fn route(container: &ContainerHandle, query: &Query) -> Result<Execution, Error> {
     let metadata = container.metadata().await?;
     let parsed = ParsedQuery::of(query);

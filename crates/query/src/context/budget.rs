@@ -22,6 +22,7 @@ const BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// The size of a value without its text and children.
 const VALUE_BYTES: u64 = size_of::<Value>() as u64;
 
+/// The steps and bytes that are left for the current document.
 #[derive(Debug)]
 pub(crate) struct Budget {
     steps_left: Cell<u64>,

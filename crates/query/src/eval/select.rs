@@ -32,6 +32,8 @@ pub(crate) fn each_row(
     join(&select.sources, select.filter.as_ref(), frame, context, visit)
 }
 
+/// Binds the first of the sources to each of its values, in a frame of its own, and
+/// then the rest of the sources within that frame. Without sources the frame is a row.
 fn join(
     sources: &[SourceNode],
     filter: Option<&Node>,

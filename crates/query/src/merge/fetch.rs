@@ -12,7 +12,7 @@ const ROWS_IN_MEMORY_MAX: usize = 100_000;
 
 /// The fewest rows to request per fetch of a buffered query. Such a query needs all
 /// rows before it returns the first, so small pages for the caller need not cause many
-/// requests. The service has the same default.
+/// requests. A page of the service has this many rows by default.
 const BUFFERED_PAGE_ROWS: usize = 1000;
 
 /// How often a range and its parents together may be gone before the merge fails:
