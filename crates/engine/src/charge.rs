@@ -77,6 +77,8 @@ pub fn patch(old_terms: u32, new_terms: u32, bytes: usize) -> f64 {
     PATCH + rewrite(old_terms, new_terms, bytes)
 }
 
+/// The part of the charge of a write over an existing document that depends on its
+/// indexed values and its size.
 fn rewrite(old_terms: u32, new_terms: u32, bytes: usize) -> f64 {
     REPLACED_TERM * f64::from(old_terms + new_terms) + WRITE_PER_KILOBYTE * kilobytes_over_one(bytes)
 }

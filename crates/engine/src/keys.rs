@@ -1,15 +1,16 @@
 //! The layout of the keyspace: which key holds what.
 //!
 //! Every key begins with a byte for its kind of content. Numbers are big-endian,
-//! so that bytes sort as numbers do. A function whose name ends in `_prefix`
-//! returns the prefix of all keys of one kind. `rid` is the counter in a document's
-//! `_rid`, and `ordinal` the number of a change among the changes with the same
-//! LSN. Documents are sorted by segment and then by
+//! so that bytes sort as numbers do. Documents are sorted by segment and then by
 //! the counter in their `_rid`, which is the order in which the service returns
 //! rows without ORDER BY. (A segment belongs to a physical partition, or to the
 //! children of a split together.) Ids and partition members (the list of documents
 //! in each logical partition) are sorted by logical partition, so a point operation
 //! is two look-ups, and a query of one partition reads no other partition.
+//!
+//! A function whose name ends in `_prefix` returns the prefix of all keys of one
+//! kind. `rid` is the counter in a document's `_rid`, and `ordinal` the number of a
+//! change among the changes with the same LSN.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -66,6 +67,7 @@ enum KeyPrefix {
     TombstoneAge = 0x24,
 }
 
+/// Appends the parts of a key.
 struct KeyBuilder(Vec<u8>);
 
 impl KeyBuilder {
@@ -178,8 +180,7 @@ pub(crate) fn id(container: ContainerNumber, partition: &LogicalPartition, id: &
     KeyBuilder::new(KeyPrefix::Id).u32(container).bytes(&partition.0).bytes(id.as_bytes()).done()
 }
 
-/// An entry of the list of a logical partition's documents, in `_rid` order. The
-/// prefix accepts a part of a hierarchical key.
+/// An entry of the list of a logical partition's documents, in `_rid` order.
 pub(crate) fn partition_member(
     container: ContainerNumber,
     partition: &LogicalPartition,
@@ -188,6 +189,8 @@ pub(crate) fn partition_member(
     KeyBuilder::new(KeyPrefix::PartitionMember).u32(container).bytes(&partition.0).u64(rid).done()
 }
 
+/// The prefix of the documents of a logical partition, or of all logical partitions
+/// that begin with some levels of a hierarchical key.
 pub(crate) fn partition_member_prefix(container: ContainerNumber, partition: &[u8]) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::PartitionMember).u32(container).bytes(partition).done()
 }

@@ -10,9 +10,9 @@
 //! position in the commit that applies the entries, so no entry is applied twice
 //! and no acknowledged write is lost, wherever a process ends.
 //!
-//! Always true: an entry is applied only after every write that its region had
-//! seen in that range (`Change::applied_lsns`), so the history of each region is one
-//! that could have happened. And the version of a document (its timestamp, then
+//! Always true: a region applies an entry only after every write that the writing
+//! region had applied in that range before (`Change::applied_lsns`). So no region shows
+//! an effect without its cause. And the version of a document (its timestamp, then
 //! its etag counter) decides which of two writes is the later one, in every region.
 
 mod change;

@@ -61,6 +61,7 @@ impl<'v> Transaction<'v> {
         self.top().insert(key, None);
     }
 
+    /// The layer that takes writes now.
     fn top(&mut self) -> &mut Overlay {
         let top = self.layers.len() - 1;
         &mut self.layers[top]

@@ -154,6 +154,7 @@ fn run_thread(shared: &Shared, mut jobs: mpsc::Receiver<Job>) {
     }
 }
 
+/// Runs and commits a group of jobs, then completes each job.
 fn commit_group(shared: &Shared, jobs: impl Iterator<Item = Job>) {
     let mut completions = Vec::new();
     let outcome = run_group(shared, jobs, &mut completions);

@@ -27,7 +27,8 @@ pub struct Applied {
     pub is_blocked: bool,
 }
 
-/// The last applied entry of a region's outbox, from its record.
+/// The number of the last applied entry of a region's outbox, from the record that
+/// stores it; 0 if none is applied.
 pub(crate) fn applied_position(record: Option<Bytes>) -> u64 {
     record.and_then(|record| keys::last_u64(&record)).unwrap_or(0)
 }
@@ -63,8 +64,8 @@ pub(crate) fn apply(
     Ok(applied)
 }
 
-/// Whether every write of a third region that the source region had seen is
-/// applied here.
+/// Whether this region has applied every write of a third region that the source
+/// region had applied before it made these changes.
 fn can_be_applied(
     transaction: &Transaction<'_>,
     source: RegionId,
@@ -85,6 +86,7 @@ fn can_be_applied(
     Ok(true)
 }
 
+/// Applies the changes of one entry.
 fn apply_entry(
     transaction: &mut Transaction<'_>,
     source: RegionId,

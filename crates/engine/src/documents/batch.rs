@@ -106,6 +106,7 @@ pub(crate) fn perform(
     Ok(BatchOutcome { results, charge, position, usage })
 }
 
+/// Performs all operations, or undoes them all.
 fn perform_atomic(
     transaction: &mut Transaction<'_>,
     container: &Arc<Container>,
@@ -139,6 +140,8 @@ fn perform_atomic(
     Ok(results)
 }
 
+/// Performs one operation after the other. A failed operation is undone, the others
+/// stay.
 fn perform_each(
     transaction: &mut Transaction<'_>,
     container: &Arc<Container>,
@@ -169,6 +172,7 @@ fn perform_each(
     results
 }
 
+/// The partition of one operation.
 fn resolve(
     container: &Arc<Container>,
     scope: &BatchScope,

@@ -267,7 +267,7 @@ impl<'q> QueryShape<'q> {
         if !column.is_descending {
             return (low, high, is_bounded);
         }
-        (flip(high), flip(low), is_bounded)
+        (invert(high), invert(low), is_bounded)
     }
 }
 
@@ -303,6 +303,7 @@ fn add_equality<'q>(equalities: &mut Vec<(Vec<String>, &'q Value)>, path: Vec<St
     }
 }
 
+/// Reverses the direction of every column.
 fn reverse(columns: &mut [Column]) {
     for column in columns {
         column.is_descending = !column.is_descending;
@@ -357,7 +358,8 @@ fn tighter(one: Bound<Vec<u8>>, other: Bound<Vec<u8>>, is_lower: bool) -> Bound<
     }
 }
 
-fn flip(bound: Bound<Vec<u8>>) -> Bound<Vec<u8>> {
+/// A bound on the encoded values of a descending column, whose bytes are inverted.
+fn invert(bound: Bound<Vec<u8>>) -> Bound<Vec<u8>> {
     let inverted = |key: Vec<u8>| key.into_iter().map(|byte| !byte).collect();
     match bound {
         Bound::Included(key) => Bound::Included(inverted(key)),

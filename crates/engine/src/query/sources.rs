@@ -113,6 +113,7 @@ impl Scan<'_> {
         self.documents_of_keys(&self.index_key_range(used, only_prefix(used), start), direction, consume)
     }
 
+    /// The documents of the segment, from the `_rid` counter `first` on.
     fn documents(&self, first: u64, consume: &mut Consumer<'_>) -> Result<(), Refusal> {
         let number = self.container.number();
         let prefix = keys::document_prefix(number, self.range.segment);
@@ -212,6 +213,7 @@ impl Scan<'_> {
         }
     }
 
+    /// Whether a document belongs to this part of the scope and is not expired.
     fn is_in_scope(&self, document: &StoredDocument) -> bool {
         let is_inside = match &self.range.filter {
             ScanFilter::Partition(_) => true,

@@ -12,8 +12,8 @@ use crate::region::REGIONS_MAX;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Version {
     pub(crate) timestamp: u64,
-    /// Unique over all regions, and greater than every counter that the writing
-    /// region had seen before.
+    /// Unique over all regions, and greater than every counter of the writes that the
+    /// writing region had applied before.
     pub(crate) etag_counter: u64,
 }
 

@@ -61,7 +61,7 @@ impl ItemWrite<'_, '_> {
 
     pub(super) fn replace(&mut self, id: &str, body: NewBody) -> Result<Written, Refusal> {
         self.check_key(&body)?;
-        let (rid, old) = self.existing(id)?;
+        let (rid, old) = self.find_existing(id)?;
         self.check_preconditions(&old)?;
         if body.id != id {
             return Err(Refusal::invalid_input().with_charge(charge::BAD_DOCUMENT));
@@ -70,7 +70,7 @@ impl ItemWrite<'_, '_> {
     }
 
     pub(super) fn patch(&mut self, id: &str, patch: &Patch) -> Result<Written, Refusal> {
-        let (rid, old) = self.existing(id)?;
+        let (rid, old) = self.find_existing(id)?;
         self.check_preconditions(&old)?;
         let value = old.value();
         self.check_patch_condition(patch, &value)?;
@@ -106,7 +106,7 @@ impl ItemWrite<'_, '_> {
     }
 
     pub(super) fn delete(&mut self, id: &str) -> Result<Written, Refusal> {
-        let (rid, old) = self.existing(id)?;
+        let (rid, old) = self.find_existing(id)?;
         self.check_preconditions(&old)?;
         self.erase(id, rid, &old, FeedOperation::Delete)?;
         Ok(Written {
@@ -120,7 +120,8 @@ impl ItemWrite<'_, '_> {
         self.erase(id, rid, old, FeedOperation::Expire)
     }
 
-    fn existing(&self, id: &str) -> Result<(u64, StoredDocument), Refusal> {
+    /// Finds the document, or refuses the operation.
+    fn find_existing(&self, id: &str) -> Result<(u64, StoredDocument), Refusal> {
         lookup(self.transaction, self.target, id, self.transaction.now)?
             .ok_or_else(|| Refusal::no_such_document().with_charge(charge::NOT_FOUND_DELETE))
     }

@@ -2,9 +2,9 @@
 //!
 //! Two files are used alternately. Commits are appended to one of them, each as
 //! one record with one sync. When it is full, commits continue at the beginning
-//! of the other file, whose records are all in the data file by then. So files
-//! are created twice in a store's life, and a record is mostly written into
-//! blocks that exist already: the sync has no metadata to write.
+//! of the other file, whose records are all in the data file by then. So an open
+//! store creates each file only once, and most records are written into blocks that
+//! exist already: the sync has no metadata to write.
 //!
 //! The data file *covers* a sequence number when it contains every commit up to
 //! that number. Always true: record `n + 1` is not written before `n` is synced; a
@@ -42,7 +42,9 @@ pub(super) struct Log {
     directory: Box<dyn Directory>,
     files: [Option<LogFile>; 2],
     limits: LogLimits,
+    /// The index of the file to which records are appended.
     current: usize,
+    /// The offset of the next record in that file.
     position: u64,
     /// The number of writes in the records of the current file.
     writes: usize,
@@ -106,14 +108,14 @@ impl Log {
         }
     }
 
-    /// Continues at the beginning of the other file. The data file must cover
-    /// every record in it.
+    /// Switches to the beginning of the other file. The data file must cover every
+    /// record in that file.
     pub(super) fn switch(&mut self) {
         self.current = 1 - self.current;
         self.restart();
     }
 
-    /// Continues at the beginning of this file. The data file must cover every
+    /// Goes back to the beginning of the current file. The data file must cover every
     /// record in it.
     pub(super) fn restart(&mut self) {
         (self.position, self.writes) = (0, 0);
@@ -167,6 +169,8 @@ pub(super) fn read(directory: &dyn Directory, instance: u64, covered: u64) -> Re
     Ok(replay)
 }
 
+/// Adds the records of a file that the data file does not cover to `found`, by their
+/// sequence numbers.
 fn collect(
     file: &dyn StorageBackend,
     name: &str,

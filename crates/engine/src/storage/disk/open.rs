@@ -48,6 +48,7 @@ pub(super) fn random_instance() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
+/// Opens the data directory at a path, or creates it.
 pub(super) fn open_path(path: &Path, options: &DiskOptions) -> Result<DiskStore, StoreError> {
     let refused = |error| path_refused("create the data directory", path, &error);
     let real = RealDirectory::create(path).map_err(refused)?;
@@ -58,6 +59,7 @@ pub(super) fn open_path(path: &Path, options: &DiskOptions) -> Result<DiskStore,
     open_directory(Box::new(real), Location(file.display().to_string()), options)
 }
 
+/// Opens the data directory, real or simulated.
 pub(super) fn open_directory(
     directory: Box<dyn Directory>,
     location: Location,
@@ -180,6 +182,7 @@ enum Identity {
     Ours { instance: Option<u64>, covered: u64 },
 }
 
+/// Reads the marker. Refuses a file of another program or of a newer format.
 fn identify(database: &Database) -> Result<Identity, Failure> {
     let transaction = database.begin_read()?;
     let names: Vec<String> = transaction.list_tables()?.map(|table| table.name().to_string()).collect();

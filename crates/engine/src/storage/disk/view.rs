@@ -62,6 +62,7 @@ impl View for DiskView<'_> {
     }
 }
 
+/// Merges the entries of the three layers.
 fn scan_layers(
     layers: &Layers,
     range: KeyRange<'_>,
