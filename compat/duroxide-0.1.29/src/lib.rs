@@ -1,9 +1,9 @@
 //! The provider as a program on duroxide 0.1.29 sees it. One lock file holds one
 //! 0.1 version of duroxide, and the product's has the newest, so this workspace
-//! has its own. There is nothing here but tests, and most of them are the
-//! provider's own files, included by path: what passes there passes here.
+//! has its own. This workspace has only tests, and most of them are files of
+//! `crates/validations` and of the provider's tests, included by path.
 //!
-//! The traits are the same from 0.1.29 to 0.1.32; only fields of `WorkItem`
-//! came. The provider reads those by pattern and never makes one, so that one
-//! source serves all versions without a feature or a build script: a program's
-//! own lock file decides.
+//! The traits are the same from 0.1.29 to 0.1.32; later versions only added fields to
+//! `WorkItem`. The provider never creates a `WorkItem` variant with such fields and
+//! ignores them in patterns. So one source serves all versions without a feature or a
+//! build script, and the lock file of a program decides which version it uses.

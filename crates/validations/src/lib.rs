@@ -1,6 +1,5 @@
 //! This crate is its tests, `tests/it/`: duroxide's validation suite for
 //! providers, run on `duroxide-cdb`.
 //!
-//! The tests are a crate of their own so that they are compiled without
-//! optimisation, and apart from the provider's other tests: they are many, and
-//! most of them wait.
+//! The tests are a separate crate, so that they are compiled without optimisation and
+//! separately from the provider's other tests: they are many, and most of them wait.

@@ -1,7 +1,6 @@
-//! The factory that duroxide's validations ask for: it makes fresh providers,
-//! and has two hooks that change and read stored documents past the provider.
-//! The hooks have a client of their own and touch only what the published
-//! crate's test helpers touch: `eventData` of documents of type `history`, and
+//! The factory that duroxide's validations require: it opens new providers, and has two
+//! hooks that change and read stored documents without the provider. The hooks use a
+//! client of their own and only the members that the published crate's test helpers use: `eventData` of documents of type `history`, and
 //! `attemptCount` of documents of type `orch_queue`.
 
 use std::sync::Arc;
@@ -14,21 +13,21 @@ use perihelion_client::{Client, Container, Query};
 use perihelion_testkit::provider::{Account, AccountKind, CONTAINER, ShortPolls};
 use serde_json::Value;
 
-/// Long enough for a handful of requests on a busy machine; two dozen
-/// validations wait until it has passed.
+/// The lock timeout: long enough for a few requests on a busy machine, and short,
+/// because two dozen validations wait until it has passed.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// An empty short poll must return within this. The validations poll for half
 /// a second.
 const SHORT_POLL_MAX: Duration = Duration::from_millis(250);
 
-/// Neither JSON nor an event.
+/// A text that is neither JSON nor an event.
 const CORRUPTED_EVENT: &str = "{ this was an event once";
 
-/// Makes providers, each in a database of its own in one account.
+/// Opens providers, each in its own database of one account.
 pub(crate) struct Factory {
     account: Account,
-    /// For the hooks; no provider uses it.
+    /// The client of the hooks; no provider uses it.
     client: Client,
     short_polls: ShortPolls,
     /// How many databases there are; the hooks act on the last.

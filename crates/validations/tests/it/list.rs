@@ -1,6 +1,6 @@
-//! Every validation function that duroxide has had since 0.1.29, by module and
-//! by what it takes, as data. `every_validation!` hands the list to a macro of
-//! `suite`. A new function is added here, or in `newer` when 0.1.29 lacks it.
+//! The list of all validation functions that duroxide 0.1.29 has, by module and by
+//! argument. `every_validation!` passes the list to a macro of `suite`. A new function
+//! is added to `newer`, because 0.1.29 lacks it.
 
 /// Calls the macro `$then` with its arguments in brackets and the list.
 macro_rules! every_validation {

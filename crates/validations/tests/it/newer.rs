@@ -1,7 +1,8 @@
-//! Validations that came with duroxide 0.1.31. The build against 0.1.29
-//! (`compat/duroxide-0.1.29`) does without them. One of them has another
-//! argument, the version of duroxide that wrote the history it makes: it is not
-//! in the list, and runs here with a version before and one after the change.
+//! Validations that duroxide 0.1.31 added. The build against 0.1.29
+//! (`compat/duroxide-0.1.29`) leaves them out. One validation takes one more argument:
+//! the version of duroxide that is stamped on the history it creates. It is not in the
+//! list and has its own tests here, with a version before and one after a change in
+//! duroxide.
 
 use duroxide::provider_validation::race_replay::test_continue_as_new_transition_delivery;
 use perihelion_testkit::provider::{AccountKind, ShortPolls};
@@ -39,15 +40,15 @@ macro_rules! every_newer_validation {
 
 pub(crate) use every_newer_validation;
 
-/// The validation that is run here, as the list would have it.
+/// The validation with the additional argument, in the form of the lists.
 pub(crate) const STAMPED: &[(&str, &str)] = &[("race_replay", "test_continue_as_new_transition_delivery")];
 
-/// The versions of duroxide on both sides of the change that the validation
-/// guards.
+/// The last version of duroxide before the change that the validation is about, and
+/// the first version with it.
 pub(crate) const STAMP_BEFORE: &str = "0.1.30";
 pub(crate) const STAMP_AFTER: &str = "0.1.31";
 
-/// Runs the validation with a history that the given version wrote.
+/// Runs the validation with a history of the given version.
 pub(crate) async fn transition(kind: AccountKind, stamp: &str) {
     let factory = Factory::open(kind, ShortPolls::ReturnAtOnce).await;
     test_continue_as_new_transition_delivery(&factory, stamp).await;

@@ -1,9 +1,9 @@
-//! Makes tests of the list: `tests_in` a module with a test for every
-//! validation, `names_of` the names.
+//! Macros that take the list of validations: `tests_in` creates a module with a test
+//! for every validation, `names_of` a constant with their names.
 //!
-//! Two pairs of validations exclude each other: one pair wants an empty short
-//! poll to return at once, the other wants it to wait until its timeout. The
-//! provider's long-poll threshold decides, so each pair runs with its own.
+//! Two pairs of validations exclude each other: one pair requires an empty short poll
+//! to return at once, the other requires it to wait until its timeout. The provider's
+//! long-poll threshold decides, so each pair runs with its own threshold.
 
 /// `[module kind time]`: the module's name, the `AccountKind` of the account, and
 /// `real_time` or `virtual_time`, whose `run` runs a validation to its end.

@@ -1,8 +1,8 @@
-//! Validations in virtual time, on an account in memory: when every task waits
-//! for a timer, the clock goes to the next one at once.
+//! Validations in virtual time, on an account in memory: when every task waits for a
+//! timer, the clock advances to the next timer at once.
 //!
 //! In memory the whole stack runs on the thread of the test, so that the clock
-//! never goes on while a request is under way. On disk a thread of the engine
+//! never advances while a request is under way. On disk a thread of the engine
 //! commits, and virtual time would pass while the test waits for it.
 
 mod clock;

@@ -7,11 +7,10 @@ use tokio::runtime::Builder;
 
 use crate::libc_shim::{self, VirtualClock};
 
-/// Every run begins alike.
+/// The seed of every run.
 const SEED: u64 = 1;
 
-/// In virtual time. A validation that takes longer waits for something that never
-/// comes: the longest takes less than a minute.
+/// The limit of a validation in virtual time. The longest one takes less than a minute.
 const LIMIT: Duration = Duration::from_secs(600);
 
 pub(crate) fn run(validation: impl Future<Output = ()> + Send) {
