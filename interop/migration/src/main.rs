@@ -1,8 +1,8 @@
 //! Writes a container of the published duroxide-cdb 0.1.10 to a JSON file: the
 //! program starts workflows of every kind on our server with the real crate,
 //! stops them half way, and writes every document of the container and its
-//! indexing policy. The provider's tests read such a file, recognise it, move it
-//! and finish every workflow in it; the file in the repository was made by this
+//! indexing policy. The provider's tests create a container from such a file, migrate it
+//! and complete every workflow in it. The file in the repository was written by this
 //! program.
 //!
 //! Usage: perihelion-interop-migration FILE. `PERIHELION_BIN` names the server
@@ -28,7 +28,7 @@ use crate::workflows::Side;
 const KEY: &str = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
 const DATABASE: &str = "duroxide";
 
-/// A workflow that takes longer hangs.
+/// The time limit of a workflow.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// The pause between two reads of a workflow.
@@ -75,15 +75,15 @@ async fn write_container(file: &str) -> Result<usize, Problem> {
     let server = Server::start(&[]).await?;
     let endpoint = format!("http://127.0.0.1:{}", server.port());
     begin(&endpoint).await?;
-    leave_undelivered(&endpoint).await?;
-    leave_queued(&endpoint).await?;
+    create_undelivered_messages(&endpoint).await?;
+    queue_messages(&endpoint).await?;
     let storage = CosmosDBClient::new(&endpoint, KEY, DATABASE, "duroxide")?;
     let documents = storage.query("SELECT * FROM c", Vec::new(), None).await?;
     for kind in
         ["instance", "history", "orch_queue", "worker_queue", "outbox_intent", "kv", "kv_delta", "session"]
     {
         if !documents.iter().any(|document| document["type"] == kind) {
-            return Err(format!("no document of type {kind} was left").into());
+            return Err(format!("the container has no document of type {kind}").into());
         }
     }
     let text = serde_json::to_string_pretty(&json!({
@@ -113,32 +113,32 @@ async fn begin(endpoint: &str) -> Result<(), Problem> {
         }
     }
     for (instance, _, events) in WAITING {
-        until_events(&*provider, instance, events).await?;
+        wait_for_events(&*provider, instance, events).await?;
     }
-    until_events(&*provider, "child-1", 2).await?;
+    wait_for_events(&*provider, "child-1", 2).await?;
     client.start_orchestration("timer-1", "Timer", "").await?;
-    until_events(&*provider, "timer-1", 4).await?;
+    wait_for_events(&*provider, "timer-1", 4).await?;
     // Last, because it occupies every worker.
     client.start_orchestration("fan-1", "Fan", "").await?;
-    until_events(&*provider, "fan-1", 41).await?;
+    wait_for_events(&*provider, "fan-1", 41).await?;
     runtime.shutdown(Some(SHUTDOWN_MS)).await;
     Ok(())
 }
 
 /// Makes every delivery to another instance fail, so that the intents stay.
-async fn leave_undelivered(endpoint: &str) -> Result<(), Problem> {
+async fn create_undelivered_messages(endpoint: &str) -> Result<(), Problem> {
     let injector = OutboxFaultInjector::fail_next(u32::MAX);
     let provider: Arc<dyn Provider> = Arc::new(open(endpoint, Some(injector)).await?);
     let client = Client::new(Arc::clone(&provider));
     client.start_orchestration("spawner-1", "Spawner", "").await?;
     let runtime = start(Arc::clone(&provider)).await;
-    until_events(&*provider, "spawner-1", 3).await?;
+    wait_for_events(&*provider, "spawner-1", 3).await?;
     runtime.shutdown(Some(SHUTDOWN_MS)).await;
     Ok(())
 }
 
 /// Sends messages while no runtime runs, so that they stay in the queue.
-async fn leave_queued(endpoint: &str) -> Result<(), Problem> {
+async fn queue_messages(endpoint: &str) -> Result<(), Problem> {
     let client = Client::new(Arc::new(open(endpoint, None).await?));
     client.raise_event("raised-1", "approval", "raised").await?;
     client.enqueue_event("queue-1", "inbox", "two").await?;
@@ -171,7 +171,7 @@ async fn start(provider: Arc<dyn Provider>) -> Arc<Runtime> {
     Runtime::start_with_options(provider, activities, orchestrations, options).await
 }
 
-async fn until_events(provider: &dyn Provider, instance: &str, count: usize) -> Result<(), Problem> {
+async fn wait_for_events(provider: &dyn Provider, instance: &str, count: usize) -> Result<(), Problem> {
     let enough = async {
         loop {
             let found = provider.read(instance).await?.len();
@@ -181,8 +181,8 @@ async fn until_events(provider: &dyn Provider, instance: &str, count: usize) -> 
             tokio::time::sleep(POLL_INTERVAL).await;
         }
     };
-    let late = || format!("{instance} does not reach {count} events");
-    tokio::time::timeout(WAIT_MAX, enough).await.map_err(|_| late())?
+    let error = || format!("{instance} does not reach {count} events");
+    tokio::time::timeout(WAIT_MAX, enough).await.map_err(|_| error())?
 }
 
 /// A document without the members that the service adds.

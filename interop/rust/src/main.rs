@@ -21,15 +21,15 @@ mod world;
 use std::process::ExitCode;
 
 use crate::check::{Check, Score};
-use crate::world::{Dialect, World, WorldOptions};
+use crate::world::{Scheme, World, WorldOptions};
 
 /// The first word that turns this program into the child of a TLS check.
 pub(crate) const TRUST_PROBE: &str = "--trust-probe";
 
 const WORLDS: [WorldOptions; 3] = [
-    WorldOptions { name: "tls, 1 partition", dialect: Dialect::Tls, partitions: 1, is_strict: false },
-    WorldOptions { name: "clear, 4 partitions", dialect: Dialect::Clear, partitions: 4, is_strict: false },
-    WorldOptions { name: "tls, 4, strict", dialect: Dialect::Tls, partitions: 4, is_strict: true },
+    WorldOptions { name: "tls, 1 partition", scheme: Scheme::Https, partitions: 1, is_strict: false },
+    WorldOptions { name: "clear, 4 partitions", scheme: Scheme::Http, partitions: 4, is_strict: false },
+    WorldOptions { name: "tls, 4, strict", scheme: Scheme::Https, partitions: 4, is_strict: true },
 ];
 
 #[tokio::main]

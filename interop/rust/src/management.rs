@@ -30,7 +30,7 @@ impl Management {
     }
 
     /// Removes all faults.
-    pub(crate) async fn heal(&self) -> Result<Value, Problem> {
+    pub(crate) async fn clear_faults(&self) -> Result<Value, Problem> {
         manage(self.port, "DELETE", "faults", "").await
     }
 }

@@ -19,16 +19,16 @@ const FRAME_HEAD: usize = 9;
 const FRAME_TYPE_DATA: u8 = 0;
 
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Seen {
+pub(crate) struct RecordedTraffic {
     pub(crate) http2_connections: u32,
     pub(crate) other_connections: u32,
     /// The first byte of every body that had one, in order of arrival.
-    pub(crate) body_openings: Vec<u8>,
+    pub(crate) first_body_bytes: Vec<u8>,
 }
 
 pub(crate) struct Relay {
     port: u16,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<RecordedTraffic>>,
     accepting: JoinHandle<()>,
 }
 
@@ -36,7 +36,7 @@ impl Relay {
     pub(crate) async fn before(server_port: u16) -> Result<Self, Problem> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let port = listener.local_addr()?.port();
-        let seen = Arc::new(Mutex::new(Seen::default()));
+        let seen = Arc::new(Mutex::new(RecordedTraffic::default()));
         let shared = Arc::clone(&seen);
         let accepting = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
@@ -50,7 +50,7 @@ impl Relay {
         self.port
     }
 
-    pub(crate) fn seen(&self) -> Seen {
+    pub(crate) fn seen(&self) -> RecordedTraffic {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -61,7 +61,7 @@ impl Drop for Relay {
     }
 }
 
-async fn relay(client: TcpStream, server_port: u16, seen: Arc<Mutex<Seen>>) {
+async fn relay(client: TcpStream, server_port: u16, seen: Arc<Mutex<RecordedTraffic>>) {
     let Ok(server) = TcpStream::connect(("127.0.0.1", server_port)).await else {
         return;
     };
@@ -69,14 +69,14 @@ async fn relay(client: TcpStream, server_port: u16, seen: Arc<Mutex<Seen>>) {
     let (mut from_server, to_server) = server.into_split();
     let answers = tokio::spawn(async move { tokio::io::copy(&mut from_server, &mut to_client).await });
     // Either side may hang up when it likes.
-    let _ended = read_along(from_client, to_server, &seen).await;
+    let _ended = relay_and_record(from_client, to_server, &seen).await;
     let _ended = answers.await;
 }
 
-async fn read_along(
+async fn relay_and_record(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    seen: &Mutex<Seen>,
+    seen: &Mutex<RecordedTraffic>,
 ) -> std::io::Result<()> {
     let mut opening = vec![0; HTTP2_PREFACE.len()];
     from.read_exact(&mut opening).await?;
@@ -100,7 +100,7 @@ async fn read_along(
             && let Some(first) = payload.first()
         {
             // Small bodies fit in one frame, so a frame begins a body.
-            seen.lock().unwrap_or_else(PoisonError::into_inner).body_openings.push(*first);
+            seen.lock().unwrap_or_else(PoisonError::into_inner).first_body_bytes.push(*first);
         }
         to.write_all(&head).await?;
         to.write_all(&payload).await?;

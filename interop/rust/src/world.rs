@@ -26,15 +26,15 @@ pub(crate) const WELL_KNOWN_KEY: &str =
 const REGION: &str = "East US";
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Dialect {
-    Clear,
-    Tls,
+pub(crate) enum Scheme {
+    Http,
+    Https,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WorldOptions {
     pub(crate) name: &'static str,
-    pub(crate) dialect: Dialect,
+    pub(crate) scheme: Scheme,
     pub(crate) partitions: u32,
     pub(crate) is_strict: bool,
 }
@@ -64,7 +64,7 @@ impl World {
         let partitions = options.partitions.to_string();
         let strict: &[&str] = if options.is_strict { &["--strict-gateway"] } else { &[] };
         let server = Server::start(&[&["--partitions", &partitions], strict].concat()).await?;
-        let client = Connect::to(options.dialect, server.port()).client().await?;
+        let client = Connect::to(options.scheme, server.port()).client().await?;
         client.create_database("interop", None).await?;
         let database = client.database_client("interop");
         Ok(Self { options, server, client, database, names: AtomicU32::new(0) })
@@ -78,8 +78,8 @@ impl World {
         self.options.partitions as usize
     }
 
-    pub(crate) fn dialect(&self) -> Dialect {
-        self.options.dialect
+    pub(crate) fn scheme(&self) -> Scheme {
+        self.options.scheme
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -147,10 +147,10 @@ pub(crate) struct Connect {
 }
 
 impl Connect {
-    pub(crate) fn to(dialect: Dialect, port: u16) -> Self {
-        let scheme = match dialect {
-            Dialect::Clear => "http",
-            Dialect::Tls => "https",
+    pub(crate) fn to(scheme: Scheme, port: u16) -> Self {
+        let scheme = match scheme {
+            Scheme::Http => "http",
+            Scheme::Https => "https",
         };
         Self::to_endpoint(&format!("{scheme}://127.0.0.1:{port}/"))
     }

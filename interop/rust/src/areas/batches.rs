@@ -53,10 +53,10 @@ async fn a_batch_does_all_its_operations(world: &World) -> Outcome {
 async fn a_batch_reads_its_own_writes(world: &World) -> Outcome {
     let container = world.container().await?;
     let batch = TransactionalBatch::new("a").create_item(item("a", "1", 7))?.read_item("1", None);
-    let telling = OperationOptionsBuilder::new()
+    let with_body = OperationOptionsBuilder::new()
         .with_content_response_on_write(ContentResponseOnWrite::Enabled)
         .build();
-    let options = BatchOptions::default().with_operation_options(telling);
+    let options = BatchOptions::default().with_operation_options(with_body);
     let results = container.execute_transactional_batch(batch, Some(options)).await?.into_model()?;
     let [created, read] = results.results() else {
         return Err("not two results".into());

@@ -23,8 +23,8 @@ checks![
     the_feed_of_a_partition_has_only_its_items,
     the_feed_of_a_range_has_only_its_items,
     changes_of_a_partition_come_in_order_and_latest_only,
-    the_feed_from_now_has_only_what_comes_after,
-    the_feed_from_a_point_in_time_leaves_out_what_was_before,
+    the_feed_from_now_has_only_later_changes,
+    the_feed_from_a_point_in_time_leaves_out_earlier_changes,
     the_feed_resumes_from_its_token,
     the_feed_goes_on_after_a_split,
     pages_are_no_larger_than_asked_for,
@@ -120,7 +120,7 @@ async fn changes_of_a_partition_come_in_order_and_latest_only(world: &World) -> 
     Ok(())
 }
 
-async fn the_feed_from_now_has_only_what_comes_after(world: &World) -> Outcome {
+async fn the_feed_from_now_has_only_later_changes(world: &World) -> Outcome {
     let container = world.filled(1, 5).await?;
     let options = ChangeFeedOptions::default();
     let mut pages = feed(&container, FeedScope::partition("k0"), ChangeFeedStartFrom::Now, options).await?;
@@ -131,7 +131,7 @@ async fn the_feed_from_now_has_only_what_comes_after(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn the_feed_from_a_point_in_time_leaves_out_what_was_before(world: &World) -> Outcome {
+async fn the_feed_from_a_point_in_time_leaves_out_earlier_changes(world: &World) -> Outcome {
     let container = world.filled(1, 3).await?;
     // The header carries whole seconds, so two of them keep the sides apart.
     tokio::time::sleep(Duration::from_millis(2100)).await;
@@ -190,7 +190,7 @@ async fn pages_are_no_larger_than_asked_for(world: &World) -> Outcome {
 }
 
 /// A container that keeps its versions.
-async fn keeping_versions(world: &World) -> Result<ContainerClient, Problem> {
+async fn container_with_all_versions(world: &World) -> Result<ContainerClient, Problem> {
     let policy = ChangeFeedPolicy::default().with_retention_duration(Duration::from_secs(600));
     let properties =
         ContainerProperties::new(world.fresh_name("c"), "/pk".into()).with_change_feed_policy(policy);
@@ -198,7 +198,7 @@ async fn keeping_versions(world: &World) -> Result<ContainerClient, Problem> {
 }
 
 async fn all_versions_and_deletes_are_returned(world: &World) -> Outcome {
-    let container = keeping_versions(world).await?;
+    let container = container_with_all_versions(world).await?;
     let options = ChangeFeedOptions::default().with_mode(ChangeFeedMode::AllVersionsAndDeletes);
     let scope = FeedScope::partition("a");
     let mut pages =
@@ -234,7 +234,7 @@ async fn all_versions_and_deletes_are_returned(world: &World) -> Outcome {
 }
 
 async fn all_versions_cannot_begin_at_the_beginning(world: &World) -> Outcome {
-    let container = keeping_versions(world).await?;
+    let container = container_with_all_versions(world).await?;
     let options = ChangeFeedOptions::default().with_mode(ChangeFeedMode::AllVersionsAndDeletes);
     let mut pages =
         feed(&container, FeedScope::partition("a"), ChangeFeedStartFrom::Beginning, options).await?;

@@ -21,8 +21,8 @@ checks![
     an_order_holds_across_partitions,
     an_order_holds_across_partitions_and_pages,
     an_order_by_two_properties_holds,
-    an_order_puts_types_in_the_service_s_order,
-    top_and_offset_limit_cut_once_over_all_partitions,
+    order_by_sorts_types_as_the_service_does,
+    top_and_offset_limit_apply_once_over_all_partitions,
     distinct_values_come_once_over_all_partitions,
     a_plan_from_the_server_gives_the_same_answer,
     a_cross_partition_query_resumes_from_its_token,
@@ -92,7 +92,7 @@ async fn an_order_by_two_properties_holds(world: &World) -> Outcome {
 
 /// Undefined, null, booleans, numbers, strings, and then arrays and objects,
 /// which the service does not order among themselves by their content.
-async fn an_order_puts_types_in_the_service_s_order(world: &World) -> Outcome {
+async fn order_by_sorts_types_as_the_service_does(world: &World) -> Outcome {
     let container = world.container().await?;
     let mixed = [json!("b"), json!(2), json!(true), Value::Null, json!("a"), json!(false), json!(-1.5)];
     for (n, value) in mixed.iter().enumerate() {
@@ -112,7 +112,7 @@ async fn an_order_puts_types_in_the_service_s_order(world: &World) -> Outcome {
     Ok(())
 }
 
-async fn top_and_offset_limit_cut_once_over_all_partitions(world: &World) -> Outcome {
+async fn top_and_offset_limit_apply_once_over_all_partitions(world: &World) -> Outcome {
     let container = world.filled(16, 48).await?;
     let found: Vec<i64> =
         query_all(&container, "SELECT TOP 5 VALUE c.rank FROM c ORDER BY c.rank DESC").await?;

@@ -9,7 +9,7 @@ use crate::world::{Item, World, item, name_of};
 checks![
     a_throttled_request_is_tried_again,
     an_unavailable_server_is_tried_again,
-    a_retry_with_is_tried_again,
+    a_449_is_tried_again,
     a_refusal_is_not_tried_again,
 ];
 
@@ -33,7 +33,7 @@ async fn a_throttled_request_is_tried_again(world: &World) -> Outcome {
     let created = container.create_item("a", "1", item("a", "1", 1), None).await?;
     same!(code(created.status()), 201);
     same!(world.management().count("create_item").await? - before, 4);
-    world.management().heal().await?;
+    world.management().clear_faults().await?;
     Ok(())
 }
 
@@ -43,17 +43,17 @@ async fn an_unavailable_server_is_tried_again(world: &World) -> Outcome {
     let name = name_of(&container).await?;
     world.management().inject(&fault("read_item", &name, 1, 503, &json!({}))).await?;
     same!(container.read_item("a", "1", None).await?.into_model::<Item>()?.rank, 1);
-    world.management().heal().await?;
+    world.management().clear_faults().await?;
     Ok(())
 }
 
-async fn a_retry_with_is_tried_again(world: &World) -> Outcome {
+async fn a_449_is_tried_again(world: &World) -> Outcome {
     let container = world.container().await?;
     let name = name_of(&container).await?;
     world.management().inject(&fault("upsert_item", &name, 2, 449, &json!({}))).await?;
     let upserted = container.upsert_item("a", "1", item("a", "1", 1), None).await?;
     same!(code(upserted.status()), 201);
-    world.management().heal().await?;
+    world.management().clear_faults().await?;
     Ok(())
 }
 
@@ -64,6 +64,6 @@ async fn a_refusal_is_not_tried_again(world: &World) -> Outcome {
     let before = world.management().count("create_item").await?;
     same!(refused(container.create_item("a", "1", item("a", "1", 1), None).await)?, 403);
     same!(world.management().count("create_item").await? - before, 1);
-    world.management().heal().await?;
+    world.management().clear_faults().await?;
     Ok(())
 }

@@ -13,7 +13,7 @@ use crate::world::{Connect, Item, World, item, name_of};
 
 checks![
     an_item_is_created_and_read,
-    a_rich_document_comes_back_as_it_was,
+    a_rich_document_is_read_unchanged,
     a_document_sent_as_text_reads_the_same,
     a_second_item_of_the_same_id_is_refused,
     a_missing_item_is_not_found,
@@ -22,7 +22,7 @@ checks![
     an_upsert_creates_and_then_replaces,
     a_deleted_item_is_gone,
     a_write_returns_the_document_only_when_asked,
-    system_properties_are_there,
+    an_item_has_its_system_properties,
     an_answer_carries_charge_etag_and_session,
     a_read_with_its_own_session_token_succeeds,
     ids_may_hold_unusual_characters,
@@ -69,7 +69,7 @@ fn rich_document() -> Value {
     })
 }
 
-async fn a_rich_document_comes_back_as_it_was(world: &World) -> Outcome {
+async fn a_rich_document_is_read_unchanged(world: &World) -> Outcome {
     let container = world.container().await?;
     container.create_item("a", "rich", rich_document(), None).await?;
     let read: Value = container.read_item("a", "rich", None).await?.into_model()?;
@@ -78,7 +78,7 @@ async fn a_rich_document_comes_back_as_it_was(world: &World) -> Outcome {
 
 async fn a_document_sent_as_text_reads_the_same(world: &World) -> Outcome {
     let container = world.container().await?;
-    let client = Connect::to(world.dialect(), world.port()).with_text().client().await?;
+    let client = Connect::to(world.scheme(), world.port()).with_text().client().await?;
     let by_text =
         client.database_client("interop").container_client(name_of(&container).await?, None).await?;
     by_text.create_item("a", "rich", rich_document(), None).await?;
@@ -173,8 +173,8 @@ async fn a_write_returns_the_document_only_when_asked(world: &World) -> Outcome 
     same!(code(created.status()), 201);
     holds!(created.headers().etag().is_some());
     holds!(created.into_body().is_empty());
-    let telling = answer(ContentResponseOnWrite::Enabled);
-    let replaced = container.replace_item("a", "1", item("a", "1", 2), telling).await?;
+    let with_body = answer(ContentResponseOnWrite::Enabled);
+    let replaced = container.replace_item("a", "1", item("a", "1", 2), with_body).await?;
     let etag = required(replaced.headers().etag(), "the etag")?.to_string();
     let body: Value = replaced.into_model()?;
     same!(body["rank"], 2);
@@ -182,7 +182,7 @@ async fn a_write_returns_the_document_only_when_asked(world: &World) -> Outcome 
     Ok(())
 }
 
-async fn system_properties_are_there(world: &World) -> Outcome {
+async fn an_item_has_its_system_properties(world: &World) -> Outcome {
     let container = world.container().await?;
     container.create_item("a", "1", item("a", "1", 1), None).await?;
     let read = container.read_item("a", "1", None).await?;
@@ -219,7 +219,7 @@ async fn a_read_with_its_own_session_token_succeeds(world: &World) -> Outcome {
     let container = world.container().await?;
     let created = container.create_item("a", "1", item("a", "1", 1), None).await?;
     let token = required(created.headers().session_token(), "the session token")?.clone();
-    let client = Connect::to(world.dialect(), world.port()).client().await?;
+    let client = Connect::to(world.scheme(), world.port()).client().await?;
     let other = client.database_client("interop").container_client(name_of(&container).await?, None).await?;
     let options = ItemReadOptions::default().with_session_token(token);
     let read: Item = other.read_item("a", "1", Some(options)).await?.into_model()?;

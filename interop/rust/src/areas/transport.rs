@@ -12,7 +12,7 @@ use crate::TRUST_PROBE;
 use crate::check::{Outcome, Problem, checks, code, holds, refused, same};
 use crate::query::query_all;
 use crate::relay::Relay;
-use crate::world::{Connect, Dialect, Item, World, item, name_of};
+use crate::world::{Connect, Item, Scheme, World, item, name_of};
 
 checks![
     requests_go_over_http_2,
@@ -33,9 +33,9 @@ async fn requests_go_over_http_2(world: &World) -> Outcome {
     let requests = diagnostics.requests();
     holds!(!requests.is_empty());
     holds!(requests.iter().all(|request| request.transport_http_version().is_http2()));
-    let scheme = match world.dialect() {
-        Dialect::Clear => "http://",
-        Dialect::Tls => "https://",
+    let scheme = match world.scheme() {
+        Scheme::Http => "http://",
+        Scheme::Https => "https://",
     };
     holds!(
         requests.iter().all(|request| request.endpoint().starts_with(scheme)),
@@ -48,14 +48,14 @@ async fn requests_go_over_http_2(world: &World) -> Outcome {
 async fn in_clear_the_sdk_speaks_http_2_and_sends_binary_json(world: &World) -> Outcome {
     let container = world.container().await?;
     let tap = Relay::before(world.port()).await?;
-    let client = Connect::to(Dialect::Clear, tap.port()).client().await?;
+    let client = Connect::to(Scheme::Http, tap.port()).client().await?;
     let tapped = client.database_client("interop").container_client(name_of(&container).await?, None).await?;
     tapped.create_item("a", "1", item("a", "1", 1), None).await?;
     tapped.replace_item("a", "1", item("a", "1", 2), None).await?;
     tapped.upsert_item("a", "1", item("a", "1", 3), None).await?;
     let seen = tap.seen();
     holds!(seen.http2_connections > 0 && seen.other_connections == 0, "{seen:?}");
-    same!(seen.body_openings, [BINARY_JSON_OPENING; 3]);
+    same!(seen.first_body_bytes, [BINARY_JSON_OPENING; 3]);
     let read: Item = tapped.read_item("a", "1", None).await?.into_model()?;
     same!(read, item("a", "1", 3));
     Ok(())
@@ -104,7 +104,7 @@ async fn the_certificate_is_refused_without_our_ca(world: &World) -> Outcome {
 async fn a_wrong_key_is_refused(world: &World) -> Outcome {
     let wrong = "bm90IHRoZSBrZXkgdGhhdCB5b3UgYXJlIGxvb2tpbmcgZm9yLCB0aGlzIG9uZSBpcyB3cm9uZyE=";
     let answer = async {
-        let client = Connect::to(world.dialect(), world.port()).with_key(wrong).client().await?;
+        let client = Connect::to(world.scheme(), world.port()).with_key(wrong).client().await?;
         client.database_client("interop").read(None).await
     };
     same!(refused(answer.await)?, 401);
