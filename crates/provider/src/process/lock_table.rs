@@ -1,6 +1,6 @@
 //! The lock table: locks that this process holds, with the state and etag each was taken
-//! under, so that an ack needs no read. It may be incomplete or outdated: then the
-//! document that has the lock is read.
+//! under, so that an ack needs no read. If the table lacks a lock, or its etag is outdated,
+//! the document that has the lock is read.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -34,8 +34,9 @@ pub(crate) struct LockedInstance {
     pub(crate) history: Option<Arc<Vec<Event>>>,
     /// Messages of the turn that must not be delivered twice.
     pub(crate) dedup_entries: Vec<DedupEntry>,
+    /// When the lock expires.
     pub(crate) until: Instant,
-    /// The instance had more messages than one turn takes.
+    /// Whether the instance had more messages than one turn takes.
     pub(crate) has_more_messages: bool,
 }
 
@@ -43,6 +44,7 @@ pub(crate) struct LockedInstance {
 #[derive(Debug)]
 pub(crate) struct LockedActivity {
     pub(crate) activity: Versioned<Activity>,
+    /// When the lock expires.
     pub(crate) until: Instant,
     /// The worker that has the activity, if it will fetch again.
     pub(crate) worker: Option<Worker>,
@@ -52,6 +54,7 @@ pub(crate) struct LockedActivity {
 #[derive(Debug, Clone)]
 pub(crate) struct Worker {
     pub(crate) tags: TagFilter,
+    /// How long its locks last.
     pub(crate) lease: Duration,
 }
 

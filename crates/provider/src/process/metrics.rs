@@ -99,7 +99,7 @@ impl Metrics {
         })
     }
 
-    /// Counts work under a name.
+    /// Runs work and counts its requests under a name.
     pub(crate) fn count<T>(
         &self,
         method: &'static str,
@@ -151,7 +151,7 @@ impl Metrics {
         self.outbox_age.store(age_ms.map_or(0, |age| age.saturating_add(1)), Ordering::Relaxed);
     }
 
-    /// Grows with every write of this process.
+    /// The number of writes of this process, without heartbeats.
     pub(crate) fn writes(&self) -> u64 {
         get(&self.writes)
     }

@@ -1,6 +1,6 @@
 //! Prefetch (commit tiers `Optimistic` and `Cached`): while the ack of an activity is
-//! written, the next activity is locked for the same worker. Both requests together take
-//! as long as one.
+//! written, the next activity is locked for the same worker. The two requests run at the
+//! same time.
 //!
 //! Invariants: at most one activity is prefetched for each worker that will fetch
 //! again. A prefetched activity is kept in the hints: any worker of this process may

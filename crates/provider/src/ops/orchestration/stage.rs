@@ -1,10 +1,10 @@
 //! Staging: a turn that is too large for one batch writes its chunks, parts, bundles
 //! and outboxes first, where no query finds them. The commit makes them visible.
 //!
-//! Invariants: a garbage record is written before anything is staged. It is due long
-//! after the commit, and the commit deletes it. So staged documents of a commit are never
-//! collected, those without a commit always are, and the commit needs one operation for
-//! any number of chunks and parts. The ids of staged documents contain the id of the
+//! Invariants: a garbage record is written before anything is staged. The record becomes
+//! due long after the commit, and the commit deletes the record. So staged documents with a
+//! commit are never collected, those without a commit always are, and the commit needs one
+//! operation for any number of chunks and parts. The ids of staged documents contain the id of the
 //! staging; the documents are created and never overwritten.
 
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::store::{Store, batch_without_content, retry_until};
 /// How long staged documents are kept for their commit: longer than any lock.
 const STAGED_KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
 
-/// The record of staged documents.
+/// The garbage record of staged documents.
 #[derive(Debug)]
 pub(crate) struct Staged {
     pub(crate) id: String,

@@ -37,7 +37,7 @@ pub(crate) async fn collect_due(store: &Store, found: Versioned<Garbage>) -> Res
         garbage.is_closed = true;
         match store.put(&garbage.instance_id, &garbage.id, &garbage, &etag, without_content()).await {
             Ok(_) => {}
-            // The commit has come, or another process has closed the record.
+            // The commit has deleted the record, or another process has closed it.
             Err(Failure::Storage(error)) if error.is_precondition_failed() || error.is_not_found() => {
                 return Ok(());
             }
@@ -58,7 +58,7 @@ pub(crate) async fn collect(store: &Store, garbage: &Garbage) -> Result<(), Fail
     purge::delete_documents(store, instance, std::slice::from_ref(&garbage.id)).await
 }
 
-/// The documents that the record does not list by id.
+/// Finds the documents that the record describes without listing their ids.
 async fn find_unlisted(store: &Store, garbage: &Garbage) -> Result<Vec<String>, Failure> {
     let mut ids = Vec::new();
     let (by_staging, by_activity, by_execution) = (

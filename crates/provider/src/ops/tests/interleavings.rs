@@ -20,7 +20,7 @@ use crate::plan::session_document_key;
 /// The time limit of a wait.
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
-/// More data than one commit takes, in one value and in several.
+/// The bytes of a large value. Three of these values do not fit into one commit.
 const LARGE: usize = 700_000;
 
 impl World {
@@ -28,7 +28,7 @@ impl World {
         self.fault(&format!(r#"{{"operation":"batch",{rule}}}"#)).await;
     }
 
-    async fn heal(&self) {
+    async fn remove_faults(&self) {
         let answer = self.engine.manage(http::Method::DELETE, "faults", "").await.unwrap();
         assert!(answer.status().is_success());
     }
@@ -39,7 +39,7 @@ async fn rows(provider: &CosmosDBProvider, instance: &str, text: &str) -> Vec<Va
     provider.core.store.rows(Query::new(text).in_partition(instance)).await.unwrap()
 }
 
-/// Waits until the condition holds.
+/// Waits until the condition holds. `what` names the event that makes it hold.
 async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let wait = async {
         while !holds().await {
@@ -89,7 +89,7 @@ async fn staged_documents_are_removed_unless_they_are_committed() {
     turn().await.unwrap_err();
     let waiting = rows(&provider, "a", EXPIRING).await;
     assert_eq!(waiting.len(), 1, "{waiting:?}");
-    world.heal().await;
+    world.remove_faults().await;
     turn().await.unwrap();
     let remaining: BTreeSet<String> =
         rows(&provider, "a", EXPIRING).await.iter().map(Value::to_string).collect();
@@ -111,7 +111,7 @@ async fn an_activity_cancelled_before_its_bundle_is_unpacked_never_runs() {
     world.fault_on_batches(r#""status":400"#).await;
     let activities = (1..=COUNT).map(|id| activity_item("a", id, String::new())).collect();
     ack(&crashing, &token, vec![event("a", 1, String::new())], activities, vec![]).await.unwrap();
-    world.heal().await;
+    world.remove_faults().await;
     let packed = rows(&crashing, "a", "SELECT c.id FROM c WHERE c.type = 'bundle'").await;
     assert_eq!(packed.len(), 1, "the bundle is as it was committed");
 
