@@ -131,7 +131,7 @@ mod tests {
         let (mut cursors, range, begun) = cursors();
         cursors.record_known_page(&range, Stamp(0), ago(1), begun);
         assert_eq!(cursors.start_of_scan(&range, NOW, begun, false), ago(4));
-        // They are skipped only when the poll before has read them and stopped there.
+        // Such rows are skipped only if the last poll read them and stopped behind them.
         cursors.record_unfinished_scan(&range);
         assert_eq!(cursors.start_of_scan(&range, NOW, begun, false), ago(1));
         cursors.record_known_page(&range, ago(1), ago(1), begun);

@@ -2,9 +2,9 @@
 //! outboxes, bundles, deletions, purges, garbage, retention. The task holds a weak reference
 //! to the provider and ends with it.
 //!
-//! It reads unfinished documents in the order of their creation, some in each round, to
-//! the end and then from the beginning again. So a document that cannot be finished
-//! does not block later ones. A poll that finds unfinished work of another process wakes
+//! The reconciler reads unfinished documents in the order of their creation, some in each
+//! round, to the end and then from the beginning again. So a document that cannot be
+//! finished does not block later ones. A poll that finds unfinished work of another process wakes
 //! the reconciler.
 
 use std::sync::{Arc, Weak};
@@ -142,7 +142,7 @@ async fn finish(core: &Core, row: Value) -> Result<(), Failure> {
         Garbage => garbage::collect_due(&core.store, decode_row::<documents::Garbage>(row)?).await,
         Deleted => purge::run(core, &decode_row::<State>(row)?).await,
         Deletion => delete::advance_deletion(core, decode_row::<documents::Deletion>(row)?).await,
-        // These have no `madeAt`.
+        // Documents of these types have no `madeAt`, so the query does not find them.
         Execution | Message | Activity | Cancelled | Staged | Part | Session | Heartbeat | Unreadable => {
             Ok(())
         }

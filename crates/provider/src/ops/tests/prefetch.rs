@@ -59,7 +59,7 @@ async fn a_fetch_that_looks_once_prefetches_nothing() {
     let (_, token, _) = found.expect("the first");
     done(&provider, &token, 1).await;
     let found = other.fetch_work_item(LOCK, NO_WAIT, None, &TagFilter::default()).await.unwrap();
-    let (item, _, attempt) = found.expect("the second is free for others");
+    let (item, _, attempt) = found.expect("another process may take the second activity");
     assert_eq!((item, attempt), (activity_item("a", 2, String::new()), 1));
 }
 

@@ -89,7 +89,7 @@ impl InstanceHints {
         self.committed(instance);
     }
 
-    /// This dispatcher does not run the instance's version. Others may.
+    /// Parks an instance whose version this dispatcher does not run. Others may run it.
     pub(crate) fn park(&mut self, instance: &str, dispatcher: Dispatcher<'_>) {
         self.parked.park(instance, dispatcher);
         self.released(instance);
