@@ -21,22 +21,23 @@ impl Manifest {
     }
 
     pub(crate) fn len(&self) -> u64 {
-        self.runs.iter().map(|run| run.0).sum()
+        self.runs.iter().map(|Run(count, _)| count).sum()
     }
 
     /// Adds a chunk and returns its document id. `staging_id` is set if the chunk is staged.
     pub(crate) fn push(&mut self, execution: u64, staging_id: Option<&str>) -> String {
         let id = chunk_id(execution, self.len(), staging_id);
         match self.runs.last_mut() {
-            Some(Run(count, last)) if last.as_deref() == staging_id => *count += 1,
+            Some(Run(count, run_staging_id)) if run_staging_id.as_deref() == staging_id => *count += 1,
             _ => self.runs.push(Run(1, staging_id.map(str::to_owned))),
         }
         id
     }
 
+    /// The ids of the chunk documents, in order.
     pub(crate) fn ids(&self, execution: u64) -> impl Iterator<Item = String> {
-        let numbered = self.runs.iter().flat_map(|run| (0..run.0).map(|_| run.1.as_deref()));
-        numbered.zip(0u64..).map(move |(staging_id, n)| chunk_id(execution, n, staging_id))
+        let staging_ids = self.runs.iter().flat_map(|Run(count, id)| (0..*count).map(|_| id.as_deref()));
+        staging_ids.zip(0u64..).map(move |(staging_id, n)| chunk_id(execution, n, staging_id))
     }
 }
 
@@ -54,16 +55,16 @@ mod tests {
     #[test]
     fn a_manifest_keeps_chunk_ids_and_stays_small() {
         let mut manifest = Manifest::default();
-        let mut names = Vec::new();
+        let mut ids = Vec::new();
         for n in 0..30_000 {
-            let staging_id = (n % 10_000 < 7).then(|| format!("staging_id{}", n / 10_000));
-            names.push(manifest.push(2, staging_id.as_deref()));
+            let staging_id = (n % 10_000 < 7).then(|| format!("mark{}", n / 10_000));
+            ids.push(manifest.push(2, staging_id.as_deref()));
         }
         let json = serde_json::to_string(&manifest).expect("JSON");
         assert!(json.len() < 200, "{json}");
         let manifest: Manifest = serde_json::from_str(&json).expect("a manifest");
-        assert_eq!(manifest.ids(2).collect::<Vec<_>>(), names);
+        assert_eq!(manifest.ids(2).collect::<Vec<_>>(), ids);
         assert_eq!(manifest.len(), 30_000);
-        assert_eq!((names[0].as_str(), names[8].as_str()), ("h:2:0:mark0", "h:2:8"));
+        assert_eq!((ids[0].as_str(), ids[8].as_str()), ("h:2:0:mark0", "h:2:8"));
     }
 }

@@ -36,7 +36,7 @@ pub(crate) struct Deletion {
     pub(crate) made_at: Stamp,
 }
 
-/// A message that may still be in delivery to an instance that is being deleted.
+/// A message that may still be in delivery to an instance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct MessageInDelivery {
     pub(crate) instance: String,

@@ -108,7 +108,8 @@ pub enum CommitTier {
 /// The resolved options of a provider.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    /// A fetch with a shorter `poll_timeout` looks once; a longer one waits for work.
+    /// A fetch with a shorter `poll_timeout` looks for work once; other fetches wait for
+    /// work.
     pub(crate) long_poll_threshold: Duration,
     pub(crate) commit_tier: CommitTier,
     /// Whether the tier also applies to fetches that look once. Otherwise these write
@@ -185,7 +186,7 @@ mod tests {
         let found = CosmosDBProviderConfig::from_variables(variables);
         assert_eq!((found.endpoint.as_str(), found.key.as_str()), ("https://a/", "a2V5"));
         assert_eq!(found.database, "duroxide", "a blank variable counts as not set");
-        assert!(!format!("{found:?}").contains("a2V5"), "a key is never shown");
+        assert!(!format!("{found:?}").contains("a2V5"), "the debug output hides the key");
     }
 
     #[test]
