@@ -108,7 +108,7 @@ const STATEMENTS: &[&str] = &[
 
 /// How a merge is run.
 #[derive(Debug, Clone, Copy)]
-struct Events {
+struct RunOptions {
     /// Ranges are split and merged between two pages.
     moves_ranges: bool,
     /// The merge is stopped, and resumed from its token.
@@ -117,14 +117,14 @@ struct Events {
     by_row: bool,
 }
 
-/// One merge of a statement over a backend, with random events.
+/// One merge of a statement over a backend, with random pages, failures, splits and stops.
 struct Run<'b> {
     backend: &'b mut Backend,
     random: RandomDocuments,
     query: String,
     plan: MergePlan,
     settings: Settings,
-    events: Events,
+    options: RunOptions,
     /// How often the merge was resumed from a token.
     resumed: u32,
     /// How often a range was split or ranges were merged.
@@ -137,10 +137,10 @@ impl<'b> Run<'b> {
         mut random: RandomDocuments,
         query: &str,
         plan: MergePlan,
-        events: Events,
+        options: RunOptions,
     ) -> Self {
         let settings = settings(&mut random);
-        Run { backend, random, query: query.to_owned(), plan, settings, events, resumed: 0, moved: 0 }
+        Run { backend, random, query: query.to_owned(), plan, settings, options, resumed: 0, moved: 0 }
     }
 
     /// The merged result. The seed decides in which order everything happens.
@@ -152,13 +152,13 @@ impl<'b> Run<'b> {
         loop {
             assert!(in_flight.len() <= self.settings.parallel_max);
             match self.next(&mut merge, &mut rows) {
-                Next::Rows => {}
-                Next::Done => break,
-                Next::Pending => {
+                Progress::Rows => {}
+                Progress::Done => break,
+                Progress::Pending => {
                     in_flight.extend(merge.next_fetches());
                     assert!(!in_flight.is_empty(), "the merge is pending without a fetch: {merge:?}");
                     let fetch = in_flight.swap_remove(self.random.below(in_flight.len() as u64) as usize);
-                    self.deliver(&mut merge, &fetch);
+                    self.complete_fetch(&mut merge, &fetch);
                     self.move_ranges();
                     continue;
                 }
@@ -173,30 +173,30 @@ impl<'b> Run<'b> {
         rows
     }
 
-    fn next(&mut self, merge: &mut Merge, out: &mut Vec<Value>) -> Next {
-        if self.events.by_row {
+    fn next(&mut self, merge: &mut Merge, out: &mut Vec<Value>) -> Progress {
+        if self.options.by_row {
             return match merge.next_row().unwrap() {
                 NextRow::Row(row) => {
                     out.push(row);
-                    Next::Rows
+                    Progress::Rows
                 }
-                NextRow::Pending => Next::Pending,
-                NextRow::Done => Next::Done,
+                NextRow::Pending => Progress::Pending,
+                NextRow::Done => Progress::Done,
             };
         }
         match merge.next_page().unwrap() {
             NextPage::Page(rows) => {
                 assert!(!rows.is_empty());
                 out.extend(rows);
-                Next::Rows
+                Progress::Rows
             }
-            NextPage::Pending => Next::Pending,
-            NextPage::Done => Next::Done,
+            NextPage::Pending => Progress::Pending,
+            NextPage::Done => Progress::Done,
         }
     }
 
-    fn deliver(&mut self, merge: &mut Merge, fetch: &Fetch) {
-        if self.random.chance(20) {
+    fn complete_fetch(&mut self, merge: &mut Merge, fetch: &Fetch) {
+        if self.random.one_in(20) {
             return merge.fetch_failed(fetch.id).unwrap();
         }
         match self.backend.page(fetch, &mut self.random) {
@@ -206,11 +206,11 @@ impl<'b> Run<'b> {
     }
 
     fn move_ranges(&mut self) {
-        if !self.events.moves_ranges || !self.random.chance(4) {
+        if !self.options.moves_ranges || !self.random.one_in(4) {
             return;
         }
         self.moved += 1;
-        if self.random.chance(3) || self.backend.ranges.len() > 12 {
+        if self.random.one_in(3) || self.backend.ranges.len() > 12 {
             self.backend.join(&mut self.random);
         } else {
             self.backend.split(&mut self.random);
@@ -218,7 +218,7 @@ impl<'b> Run<'b> {
     }
 
     fn stop_and_resume(&mut self, merge: &Merge) -> Option<Merge> {
-        if !self.events.stops || !self.random.chance(3) {
+        if !self.options.stops || !self.random.one_in(3) {
             return None;
         }
         let MergeToken::Resume(token) = merge.token() else { return None };
@@ -232,7 +232,8 @@ impl<'b> Run<'b> {
     }
 }
 
-enum Next {
+/// The outcome of reading the next rows of a merge.
+enum Progress {
     Rows,
     Pending,
     Done,
@@ -277,17 +278,17 @@ fn assert_same(found: &[Value], wanted: &[Value], comparison: Comparison, case: 
 
 /// Runs a statement once for a seed; returns how often it was resumed and
 /// how often ranges moved.
-fn check(query: &str, plan: &Value, events: Events, seed: u64) -> (u32, u32) {
+fn check(query: &str, plan: &Value, options: RunOptions, seed: u64) -> (u32, u32) {
     let mut random = RandomDocuments::new(seed);
     let count = random.below(60);
-    let documents = random.documents(count, events.moves_ranges);
+    let documents = random.documents(count, options.moves_ranges);
     let ranges = 1 + random.below(6) as u32;
     let mut backend = Backend::new(documents, parameters(), ranges, &mut random);
     let wanted = expected(query, &backend);
     let plan = MergePlan::from_json(plan).expect("a plan we can merge");
-    let mut run = Run::new(&mut backend, random, query, plan, events);
+    let mut run = Run::new(&mut backend, random, query, plan, options);
     let found = run.result();
-    assert_same(&found, &wanted, comparison_of(query), &format!("{query} under {events:?}, seed {seed}"));
+    assert_same(&found, &wanted, comparison_of(query), &format!("{query} under {options:?}, seed {seed}"));
     (run.resumed, run.moved)
 }
 
@@ -296,12 +297,12 @@ fn rounds() -> u64 {
     std::env::var("PERIHELION_MERGE_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(4)
 }
 
-fn check_all_statements(events: Events) -> (u32, u32) {
+fn check_all_statements(options: RunOptions) -> (u32, u32) {
     let (mut resumed, mut moved) = (0, 0);
     for (number, query) in (0..).zip(STATEMENTS) {
         let plan = our_plan(query);
         for seed in (0..rounds()).map(|round| round * 1000 + number) {
-            let (more_resumed, more_moved) = check(query, &plan, events, seed);
+            let (more_resumed, more_moved) = check(query, &plan, options, seed);
             resumed += more_resumed;
             moved += more_moved;
         }
@@ -312,25 +313,25 @@ fn check_all_statements(events: Events) -> (u32, u32) {
 
 #[test]
 fn a_merged_result_is_the_result_over_all_documents() {
-    check_all_statements(Events { moves_ranges: false, stops: false, by_row: true });
-    check_all_statements(Events { moves_ranges: false, stops: false, by_row: false });
+    check_all_statements(RunOptions { moves_ranges: false, stops: false, by_row: true });
+    check_all_statements(RunOptions { moves_ranges: false, stops: false, by_row: false });
 }
 
 #[test]
 fn stopping_and_resuming_loses_and_repeats_no_row() {
-    let (resumed, _) = check_all_statements(Events { moves_ranges: false, stops: true, by_row: true });
+    let (resumed, _) = check_all_statements(RunOptions { moves_ranges: false, stops: true, by_row: true });
     assert!(resumed > 100, "{resumed}");
-    let (resumed, _) = check_all_statements(Events { moves_ranges: false, stops: true, by_row: false });
+    let (resumed, _) = check_all_statements(RunOptions { moves_ranges: false, stops: true, by_row: false });
     assert!(resumed > 100, "{resumed}");
 }
 
 #[test]
 fn splits_and_merges_of_ranges_do_not_change_the_result() {
-    let (_, moved) = check_all_statements(Events { moves_ranges: true, stops: false, by_row: true });
+    let (_, moved) = check_all_statements(RunOptions { moves_ranges: true, stops: false, by_row: true });
     assert!(moved > 500, "{moved}");
-    let (resumed, moved) = check_all_statements(Events { moves_ranges: true, stops: true, by_row: true });
+    let (resumed, moved) = check_all_statements(RunOptions { moves_ranges: true, stops: true, by_row: true });
     assert!(resumed > 100 && moved > 500, "{resumed} {moved}");
-    check_all_statements(Events { moves_ranges: true, stops: true, by_row: false });
+    check_all_statements(RunOptions { moves_ranges: true, stops: true, by_row: false });
 }
 
 /// A partition may return rows with equal keys in any order. Also with splits and
@@ -347,10 +348,10 @@ fn equal_keys_may_come_in_any_order() {
             let mut random = RandomDocuments::new(seed);
             let documents = random.documents(50, false);
             let mut backend = Backend::new(documents, parameters(), 3, &mut random);
-            backend.has_reversed_ties = random.chance(2);
+            backend.has_reversed_ties = random.one_in(2);
             let wanted = expected(query, &backend);
-            let events = Events { moves_ranges: true, stops: true, by_row: true };
-            let mut run = Run::new(&mut backend, random, query, plan.clone(), events);
+            let options = RunOptions { moves_ranges: true, stops: true, by_row: true };
+            let mut run = Run::new(&mut backend, random, query, plan.clone(), options);
             let found = run.result();
             let keys = |rows: &[Value]| {
                 rows.iter().map(|row| row.get("k").map(|key| to_text(key, Style::Query))).collect::<Vec<_>>()
@@ -379,7 +380,7 @@ fn results_are_merged_by_the_plans_of_the_conformance_file() {
         merged += 1;
         for seed in 0..rounds() {
             for moves_ranges in [false, true] {
-                check(query, &plan, Events { moves_ranges, stops: true, by_row: true }, seed);
+                check(query, &plan, RunOptions { moves_ranges, stops: true, by_row: true }, seed);
             }
         }
     }

@@ -53,7 +53,7 @@ impl Backend {
             ranges: whole,
             parameters,
             has_reversed_ties: false,
-            has_partial_groups: random.chance(2),
+            has_partial_groups: random.one_in(2),
             ranges_created: 1,
         };
         while backend.ranges.len() < ranges as usize {
@@ -101,7 +101,7 @@ impl Backend {
         documents.sort_by_key(|document| document.rid);
         let rows_max = 1 + random.below(fetch.page_rows as u64) as usize;
         // The service sometimes returns an empty page with a continuation.
-        if random.chance(8) {
+        if random.one_in(8) {
             return Ok((Vec::new(), Some(fetch.continuation.clone().unwrap_or_else(|| "start".to_owned()))));
         }
         let after = fetch.continuation.as_deref().filter(|text| *text != "start");

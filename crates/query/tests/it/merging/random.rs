@@ -19,7 +19,7 @@ impl RandomDocuments {
     }
 
     /// True with a probability of one in `times`.
-    pub(super) fn chance(&mut self, times: u64) -> bool {
+    pub(super) fn one_in(&mut self, times: u64) -> bool {
         self.0.one_in(times)
     }
 
@@ -28,7 +28,7 @@ impl RandomDocuments {
         Some(match self.below(if has_collections { 11 } else { 9 }) {
             0 => return None,
             1 => Value::Null,
-            2 => Value::Bool(self.chance(2)),
+            2 => Value::Bool(self.one_in(2)),
             3 | 4 => self.number(),
             5..=8 => self.name(),
             9 => Value::Array(vec![self.number(), self.name()]),
@@ -55,10 +55,10 @@ impl RandomDocuments {
         members.set("_rid", format!("{rid:06}").into());
         members.set("_ts", (1_600_000_000 + self.below(5) as i64).into());
         for name in ["name", "grp", "property4"] {
-            set(&mut members, name, (!self.chance(6)).then(|| self.name()));
+            set(&mut members, name, (!self.one_in(6)).then(|| self.name()));
         }
         for name in ["n", "age", "income", "field4"] {
-            set(&mut members, name, (!self.chance(6)).then(|| self.number()));
+            set(&mut members, name, (!self.one_in(6)).then(|| self.number()));
         }
         for name in ["blah", "key", "orderByField1", "orderByField2", "a", "b", "field1"] {
             set(&mut members, name, self.mixed(false));
@@ -67,7 +67,7 @@ impl RandomDocuments {
             set(&mut members, name, self.mixed(true));
         }
         let city = Value::Object(Object::from_members(vec![("city".to_owned(), self.name())]));
-        set(&mut members, "address", (!self.chance(4)).then_some(city));
+        set(&mut members, "address", (!self.one_in(4)).then_some(city));
         let children = (0..self.below(4)).map(|_| {
             Value::Object(Object::from_members(vec![
                 ("age".to_owned(), self.number()),
