@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_images_variables_fill_options_that_were_not_typed() {
+    fn variables_of_the_emulator_image_fill_options_that_were_not_typed() {
         let mut typed = ServeArgs { port: Some(1), ..ServeArgs::default() };
         let variables = [
             ("PORT", "9"),

@@ -3,13 +3,14 @@
 use crate::regions::RegionNames;
 
 /// The account's endpoint in an embedded database. The domain is reserved for
-/// private use, so a request that strays to the network reaches no server.
+/// private use, so a request that is sent over the network by mistake reaches no
+/// server.
 pub(crate) const EMBEDDED_GLOBAL: &str = "https://account.perihelion.internal";
 
 /// The host of a region's endpoint in an embedded database ends with this.
 const EMBEDDED_DOMAIN: &str = ".perihelion.internal";
 
-/// The name in front of the domain that stands for the account itself.
+/// The host of the account's own endpoint, without the domain.
 const EMBEDDED_ACCOUNT: &str = "account";
 
 /// One endpoint of an account.
@@ -34,7 +35,7 @@ pub(crate) fn embedded_endpoint(slug: &str) -> String {
     format!("https://{slug}{EMBEDDED_DOMAIN}")
 }
 
-/// The endpoint that a host of an embedded database names.
+/// The endpoint of an embedded database that has this host name.
 pub(crate) fn embedded_endpoint_id(names: &RegionNames, host: &str) -> Option<EndpointId> {
     let name = host.strip_suffix(EMBEDDED_DOMAIN)?;
     match names.find(name) {

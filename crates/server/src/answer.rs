@@ -23,7 +23,7 @@ pub(crate) struct Answer {
     pub(crate) etag: Option<String>,
     /// Whether the `content-location` header is sent.
     pub(crate) has_content_location: bool,
-    /// The headers that no other field stands for.
+    /// Further headers, besides those of the other fields.
     pub(crate) extra_headers: Vec<(HeaderName, HeaderValue)>,
 }
 

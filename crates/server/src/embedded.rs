@@ -30,7 +30,7 @@ use crate::management;
 use crate::net::{Hangup, Limits, Rejection, Scheme};
 use crate::options::EmbeddedOptions;
 use crate::routes::RegionService;
-use crate::runtime::{AccountRuntime, Exposure};
+use crate::runtime::{AccessOptions, AccountRuntime};
 
 /// How long a management request may take. A test that waits longer has found a
 /// defect.
@@ -50,7 +50,7 @@ pub struct Embedded {
 impl Embedded {
     /// Opens the database. Must be called inside a tokio runtime.
     pub async fn open(options: EmbeddedOptions) -> Result<Embedded, StartError> {
-        let exposure = Exposure {
+        let access = AccessOptions {
             keys: options.keys,
             auth: options.auth,
             management: true,
@@ -59,7 +59,7 @@ impl Embedded {
             ca_pem: String::new(),
             addresses: Addresses::Hosts,
         };
-        let account = AccountRuntime::open(options.account, exposure, options.clock).await?;
+        let account = AccountRuntime::open(options.account, access, options.clock).await?;
         Ok(Embedded { account, in_flight: Arc::new(watch::Sender::new(())) })
     }
 

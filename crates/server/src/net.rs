@@ -1,14 +1,13 @@
 //! The HTTP listener: one port serves HTTP/1.1 and HTTP/2, each in clear and
-//! over TLS. This module knows HTTP and nothing of Cosmos DB.
+//! over TLS. This module knows nothing about Cosmos DB.
 //!
-//! The protocols are told apart by the first bytes that a client sends
-//! (`sniff`). The layer above sees one thing only: a whole request goes in, a
-//! whole response comes out ([`Handler`]). There is no streaming, so a handler
-//! does no I/O on the connection.
+//! The first bytes that a client sends tell the protocol (`sniff`). The layer above
+//! implements [`Handler`]: it takes a whole request and returns a whole response.
+//! There is no streaming, so a handler does no I/O on the connection.
 //!
-//! What always holds: a connection costs bounded memory and bounded time
-//! whatever its peer sends or fails to send ([`Limits`] names every bound), no
-//! input makes it panic, and one connection's trouble never reaches another.
+//! What always holds: a connection takes bounded memory and bounded time, whatever
+//! its peer sends or does not send ([`Limits`] names every bound). No input makes it
+//! panic, and an error of one connection never affects another.
 
 mod body;
 mod buffered_body;
@@ -40,7 +39,7 @@ pub(crate) struct Peer {
     pub(crate) remote: SocketAddr,
 }
 
-/// In clear or over TLS.
+/// Whether a connection is in clear or over TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scheme {
     Http,

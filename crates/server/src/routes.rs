@@ -104,7 +104,7 @@ impl RegionService {
             && let Some(authority) = parts.uri.authority()
             && let Ok(host) = http::HeaderValue::from_str(authority.as_str())
         {
-            // In HTTP/2 the host stands in the URI.
+            // In HTTP/2 the host is in the URI.
             headers.insert(headers::HOST, host);
         }
         let authenticated = path::parse(&path)

@@ -20,7 +20,7 @@ use crate::regions::{Regions, open_engines};
 use crate::routes::{Account, RegionService};
 
 /// How clients reach an account, and which requests it accepts.
-pub(crate) struct Exposure {
+pub(crate) struct AccessOptions {
     pub(crate) keys: Keys,
     pub(crate) auth: AuthMode,
     pub(crate) management: bool,
@@ -42,7 +42,7 @@ impl AccountRuntime {
     /// Opens the stores and starts the background tasks.
     pub(crate) async fn open(
         options: AccountOptions,
-        exposure: Exposure,
+        access: AccessOptions,
         clock: Clock,
     ) -> Result<AccountRuntime, StartError> {
         let engine_options = EngineOptions::default()
@@ -54,20 +54,20 @@ impl AccountRuntime {
         let regions = Regions::open(options.regions, engines, options.multi_write, delay).await?;
         let account = Arc::new(Account {
             regions: Arc::clone(&regions),
-            addresses: exposure.addresses,
+            addresses: access.addresses,
             authenticator: Authenticator {
-                mode: exposure.auth,
-                keys: vec![exposure.keys.primary],
-                open_account: exposure.open_account,
+                mode: access.auth,
+                keys: vec![access.keys.primary],
+                open_account: access.open_account,
             },
             strict_gateway: options.strict_gateway,
-            public_endpoint: exposure.public_endpoint,
-            has_management: exposure.management,
-            counters: Counters::new(exposure.management),
+            public_endpoint: access.public_endpoint,
+            has_management: access.management,
+            counters: Counters::new(access.management),
             faults: FaultRules::default(),
             pause: Pause::default(),
             activity_ids: ActivityIds::new(),
-            ca_pem: exposure.ca_pem,
+            ca_pem: access.ca_pem,
         });
         let services = (0..regions.len()).map(|region| RegionService {
             engine: Arc::clone(regions.engine(region)),

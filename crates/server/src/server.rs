@@ -17,7 +17,7 @@ use crate::certificates::{Certificates, Names};
 use crate::error::StartError;
 use crate::net::{self, Listener};
 use crate::options::ServerOptions;
-use crate::runtime::{AccountRuntime, Exposure};
+use crate::runtime::{AccessOptions, AccountRuntime};
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -56,7 +56,7 @@ impl Server {
         if let Some(port) = options.health_port {
             sockets[0].extend(bind(&options.host, port).await?);
         }
-        let exposure = Exposure {
+        let access = AccessOptions {
             keys: options.keys,
             auth: options.auth,
             management: options.management,
@@ -65,7 +65,7 @@ impl Server {
             ca_pem: certificates.ca_pem().to_owned(),
             addresses: Addresses::Ports(ports),
         };
-        let account = AccountRuntime::open(options.account, exposure, Clock::system()).await?;
+        let account = AccountRuntime::open(options.account, access, Clock::system()).await?;
         let mut listeners = Vec::with_capacity(sockets.len());
         for (index, sockets) in sockets.into_iter().enumerate() {
             let endpoint = index.checked_sub(1).map_or(EndpointId::Global, EndpointId::Region);

@@ -2,8 +2,8 @@
 //!
 //! A path addresses a resource (`/dbs/d/colls/c/docs/x`) or a feed of resources
 //! (`/dbs/d/colls/c/docs`). A path does not show whether a segment is a name or
-//! a `_rid`, so segments are kept decoded and otherwise as sent; the engine
-//! looks for the name first and the `_rid` second. Authorization and routing
+//! a `_rid`, so the segments are only decoded; the engine looks for the name first
+//! and the `_rid` second. Authorization and routing
 //! use the same parsed value. A decoded segment never contains a slash, so no
 //! two paths have the same signing link and type.
 

@@ -64,7 +64,7 @@ const HEAVY_RUN_MAX: Duration = Duration::from_secs(30);
 const RANGES_MAX: usize = 6;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sigkill_under_load_loses_nothing_acknowledged() {
+async fn sigkill_under_load_loses_no_acknowledged_write() {
     let (kills, seed) = (setting("KILLS", 50), setting("KILLS_SEED", 1));
     println!("KILLS={kills} KILLS_SEED={seed}");
     let scratch = ScratchDirectory::new();

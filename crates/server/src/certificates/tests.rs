@@ -165,13 +165,13 @@ fn debug_output_shows_no_key() {
 }
 
 #[test]
-fn an_impossible_name_is_an_error_that_says_what_to_check() {
+fn an_invalid_certificate_name_is_an_error_that_says_what_to_check() {
     let names = Names::local_and(["no\u{e9}l"]);
     let error = Certificates::load_or_create(None, &names, SystemTime::now()).expect_err("not ASCII");
     assert!(error.to_string().contains("additional names"), "{error}");
 }
 
 #[test]
-fn a_leaf_lives_at_most_397_days() {
+fn a_leaf_certificate_is_valid_for_at_most_397_days() {
     assert!(LEAF_LIFE + BACKDATED <= Duration::from_secs(397 * 24 * 60 * 60));
 }

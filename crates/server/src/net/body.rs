@@ -1,9 +1,9 @@
 //! Reads the whole body of a request, within the limits.
 //!
 //! A body that arrives in one piece, as nearly all do, is passed on without a
-//! copy. Bytes are taken from the listener's common budget as they arrive, not
-//! as `content-length` announces them: announcing costs an attacker nothing,
-//! sending does.
+//! copy. Bytes are taken from the listener's common budget as they arrive, not as
+//! `content-length` announces them: an attacker can announce any length for free, but
+//! has to send the bytes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -17,7 +17,8 @@ use hyper::body::{Body, Frame, SizeHint};
 /// A response body; `bytes` is `Some` until it is sent.
 pub(super) struct BufferedBody {
     bytes: Option<Bytes>,
-    /// Nothing is left to send, and no explicit length has to be kept.
+    /// The body has no bytes left to send, and the response has no explicit
+    /// `content-length` header that hyper would drop.
     has_ended: bool,
 }
 

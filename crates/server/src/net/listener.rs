@@ -151,8 +151,8 @@ struct Admission {
 }
 
 async fn accept<H: Handler>(socket: TcpListener, admission: Admission, shared: Arc<Shared<H>>) {
-    // The slot is taken first: while none is free, clients wait in the kernel's
-    // queue and cost this process nothing. (The semaphore is never closed.)
+    // The slot is taken before the connection is accepted: while no slot is free,
+    // clients wait in the kernel's queue. (The semaphore is never closed.)
     while let Ok(slot) = Arc::clone(&admission.slots).acquire_owned().await {
         match socket.accept().await {
             Ok((stream, remote)) => admit(&admission, slot, &shared, stream, remote),
@@ -179,8 +179,8 @@ fn admit<H: Handler>(
     let registration = admission.table.register(&state);
     let shared = Arc::clone(shared);
     tokio::spawn(async move {
-        // These are dropped from last to first: once the slot is free, nothing
-        // of the connection is left.
+        // The variables of this tuple are dropped from last to first. So the slot is
+        // freed last, when every other part of the connection is gone.
         let (_slot, _registration, shared) = (slot, registration, shared);
         run_supervised(&state, connection::run(&shared, Arc::clone(&state), stream, remote)).await;
     });

@@ -1,10 +1,9 @@
 //! The supervisor: closes connections that are idle or too slow.
 //!
-//! One task per listener looks at all its connections at a fixed tick. That
-//! keeps timers off the path of a request: serving one costs two relaxed
-//! counters instead of arming and disarming a timeout. (hyper's own header
-//! timeout arms a timer per request and also runs while a connection is merely
-//! idle, so it cannot be short and still let clients pool connections.) The
+//! One task per listener checks all its connections at a fixed tick. So a request
+//! needs no timer: it updates two relaxed counters instead of arming and disarming a
+//! timeout. (hyper's own header timeout arms a timer per request and also runs while
+//! a connection is idle. A short one would close the pooled connections of clients.) The
 //! price: a timeout takes effect up to one tick late.
 
 use std::collections::HashMap;
@@ -28,14 +27,14 @@ const TICK_MIN: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 struct IdleTracker {
     events: u64,
-    quiet_since: Instant,
-    head_since: Option<Instant>,
+    idle_since: Instant,
+    header_pending_since: Option<Instant>,
     draining_since: Option<Instant>,
 }
 
 impl IdleTracker {
     fn new(now: Instant) -> IdleTracker {
-        IdleTracker { events: 0, quiet_since: now, head_since: None, draining_since: None }
+        IdleTracker { events: 0, idle_since: now, header_pending_since: None, draining_since: None }
     }
 
     /// The directive for a connection, from what it did since the last tick.
@@ -46,17 +45,17 @@ impl IdleTracker {
         }
         if seen.in_flight || seen.events != self.events {
             self.events = seen.events;
-            self.quiet_since = now;
-            self.head_since = None;
+            self.idle_since = now;
+            self.header_pending_since = None;
             return Directive::Serve;
         }
         if seen.head_pending {
-            let since = *self.head_since.get_or_insert(now);
+            let since = *self.header_pending_since.get_or_insert(now);
             return if now - since >= limits.header_timeout { Directive::Close } else { Directive::Serve };
         }
-        self.head_since = None;
+        self.header_pending_since = None;
         let timeout = if self.events == 0 { limits.first_byte_timeout } else { limits.idle_timeout };
-        if now - self.quiet_since < timeout {
+        if now - self.idle_since < timeout {
             return Directive::Serve;
         }
         self.draining_since = Some(now);

@@ -13,8 +13,8 @@ const TIMES_MAX: usize = 1024;
 /// The entries of an outbox that wait for their delay.
 #[derive(Debug, Default)]
 pub(super) struct DelayQueue {
-    /// An outbox entry, and when it was seen first; oldest first. It stands for
-    /// the entries before it too.
+    /// Pairs of an outbox entry and the time at which it was seen, oldest first. An
+    /// entry without a pair has the time of the next pair.
     waiting: VecDeque<(u64, Instant)>,
     /// The last entry that has waited long enough.
     last_due: u64,

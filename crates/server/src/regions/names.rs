@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_found_in_any_spelling() {
+    fn regions_are_found_by_name_or_slug_in_any_letter_case() {
         let names = RegionNames::parse("West US, East US 2,North Europe").unwrap();
         assert_eq!((names.len(), names.slug(1).as_str()), (3, "east-us-2"));
         assert_eq!(names.find("NORTH europe"), Some(2));

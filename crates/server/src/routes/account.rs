@@ -80,7 +80,7 @@ fn endpoint(account: &Account, call: &Call, region: usize) -> String {
 fn with_port(endpoint: &str, change: impl FnOnce(u16) -> u16) -> String {
     let (scheme, rest) = endpoint.split_once("://").unwrap_or(("http", endpoint));
     let authority = rest.split('/').next().unwrap_or(rest);
-    // The colons of an IPv6 address stand in brackets.
+    // The colons of an IPv6 address are in brackets.
     let host_end = authority.rfind(']').map_or(0, |end| end + 1);
     let (host, port) = match authority[host_end..].rfind(':') {
         Some(colon) => {

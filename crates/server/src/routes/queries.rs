@@ -1,10 +1,10 @@
 //! Queries: turns a request into a program and a scope, and answers a page.
 //!
-//! A request names one partition key, one range, or nothing, which means all
-//! ranges. Across ranges the service's gateway serves only queries that each range
-//! can answer alone, and answers others with a plan for the client; so does this
-//! server with `--strict-gateway`. Otherwise it merges the ranges itself, which
-//! all SDKs accept (`docs/cosmos.md`, queries).
+//! A request names one partition key or one range; otherwise it is about all ranges.
+//! Across ranges the service's gateway serves only queries that each range can answer
+//! alone; it refuses the others with a plan, and the client merges the ranges. With
+//! `--strict-gateway` this server does the same. Without it the server merges the
+//! ranges itself, which all SDKs accept (`docs/cosmos.md`, queries).
 
 use std::sync::Arc;
 

@@ -73,7 +73,7 @@ async fn a_document_of_another_partition_fails_the_batch() {
 }
 
 #[tokio::test]
-async fn bulk_operations_bring_their_own_keys() {
+async fn bulk_operations_have_their_own_partition_keys() {
     let world = World::new(PLAIN_CONTAINER).await;
     let body = r#"[
       {"operationType":"Create","partitionKey":"[\"a\"]","resourceBody":{"id":"1","pk":"a"}},

@@ -65,7 +65,7 @@ async fn a_container_with_high_throughput_starts_with_several_ranges() {
 }
 
 #[tokio::test]
-async fn a_query_over_all_ranges_orders_pages_and_counts_as_one() {
+async fn a_query_over_all_ranges_is_ordered_paged_and_counted_as_over_one_range() {
     let world = with_forty_documents(4).await;
     let expected: Vec<Value> = (0..40i64).rev().map(Value::from).collect();
     let (mut seen, mut continuation) = (Vec::new(), None::<String>);

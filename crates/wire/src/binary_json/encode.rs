@@ -2,8 +2,8 @@
 //! references or packed text. Containers always have a length and a count, in the
 //! narrowest fields that fit.
 //!
-//! The length of a container stands before its items, so the value is measured
-//! first and written second. Both passes walk it in the same order.
+//! The length of a container is written before its items, so the value is measured
+//! first and written second. Both passes visit its parts in the same order.
 
 use perihelion_model::json::{Number, Value};
 

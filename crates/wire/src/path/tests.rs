@@ -89,7 +89,7 @@ fn a_resource_names_its_database_and_container() {
 }
 
 #[test]
-fn other_paths_are_refused() {
+fn paths_that_address_no_resource_are_refused() {
     let long = format!("/dbs/{}", "a".repeat(SEGMENT_BYTES_MAX + 1));
     let huge = "/a".repeat(PATH_BYTES_MAX);
     for path in [

@@ -82,7 +82,7 @@ async fn documents(address: SocketAddr) -> Vec<(String, Value)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sigkill_between_regions_loses_nothing_acknowledged() {
+async fn sigkill_with_several_regions_loses_no_acknowledged_write() {
     let (kills, seed) = (setting("REGION_KILLS", 8), setting("KILLS_SEED", 1));
     let (scratch, mut random) = (ScratchDirectory::new(), Random::new(seed));
     let mut acknowledged: BTreeSet<String> = BTreeSet::new();

@@ -141,7 +141,7 @@ async fn a_write_arrives_after_the_delay_to_the_millisecond() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outage_drops_refuses_or_hangs() {
+async fn an_outage_drops_refuses_or_hangs_requests() {
     let world = InProcessRegions::new(false).await;
     world.manage("regions/offline", r#"{"region":"East US"}"#).await;
     let failure = world.try_read(EAST, "1", None).await.unwrap_err();

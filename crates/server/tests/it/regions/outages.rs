@@ -6,7 +6,7 @@ use crate::multi_region::{EAST, MultiRegion, NORTH, WEST, manage, send, upsert};
 use crate::world::docs;
 
 #[tokio::test]
-async fn an_offline_region_fails_its_clients_and_serves_again_at_once() {
+async fn an_offline_region_refuses_requests_and_serves_again_once_it_is_online() {
     let world = MultiRegion::new().await;
     world.upsert(WEST, "1", 1).await;
     world.wait_for_replication().await;

@@ -48,7 +48,7 @@ async fn regions_that_all_take_writes_converge() {
 }
 
 #[tokio::test]
-async fn a_session_follows_its_own_write_to_every_region() {
+async fn a_session_reads_its_own_write_in_every_region_once_it_is_replicated() {
     let world = MultiRegion::with_multi_write().await;
     world.manage("POST", "replication/delay", r#"{"milliseconds":40}"#).await;
     for (n, region) in [WEST, EAST, NORTH, EAST, WEST].into_iter().enumerate() {
