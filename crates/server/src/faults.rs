@@ -19,7 +19,7 @@ use crate::net::Hangup;
 use crate::operation::Operation;
 use crate::regions::RegionNames;
 
-/// The most rules at a time; more are a mistake of a test.
+/// The most rules at a time. A test that adds more has a mistake.
 const RULES_MAX: usize = 256;
 /// The longest delay of a rule.
 const DELAY_MS_MAX: u64 = 60_000;

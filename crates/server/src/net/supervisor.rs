@@ -3,8 +3,8 @@
 //! One task per listener checks all its connections at a fixed tick. So a request
 //! needs no timer: it updates two relaxed counters instead of arming and disarming a
 //! timeout. (hyper's own header timeout arms a timer per request and also runs while
-//! a connection is idle. A short one would close the pooled connections of clients.) The
-//! price: a timeout takes effect up to one tick late.
+//! a connection is idle. A short one would close the pooled connections of clients.)
+//! The price: a timeout takes effect up to one tick late.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

@@ -18,7 +18,7 @@ const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 pub(super) async fn replicate(regions: Arc<Regions>, from: usize, to: usize) {
     let link = &regions.links[from][to];
     let mut topology = regions.topology.subscribe();
-    let (Some(mut written), Some(mut arrivals)) =
+    let (Some(mut outbox_end), Some(mut arrivals)) =
         (regions.engines[from].watch_outbox_end(), regions.engines[to].watch_applied_commits())
     else {
         return; // An account of one region has no outbox.
@@ -27,7 +27,7 @@ pub(super) async fn replicate(regions: Arc<Regions>, from: usize, to: usize) {
     loop {
         // The changes are marked as seen before the task acts on them, so that a later
         // change wakes it.
-        let last_entry = *written.borrow_and_update();
+        let last_entry = *outbox_end.borrow_and_update();
         let delay = topology.borrow_and_update().delay(from, to);
         arrivals.mark_unchanged();
         queue.push(last_entry, Instant::now());
@@ -59,7 +59,7 @@ pub(super) async fn replicate(regions: Arc<Regions>, from: usize, to: usize) {
         let next_due_at = delay.zip(queue.oldest_seen_at()).map(|(delay, oldest)| oldest + delay);
         // Every branch leads to the next round. The senders live as long as `regions`.
         tokio::select! {
-            _ = written.changed() => {}
+            _ = outbox_end.changed() => {}
             _ = topology.changed() => {}
             _ = arrivals.changed(), if is_blocked => {}
             () = sleep_until(next_due_at) => {}

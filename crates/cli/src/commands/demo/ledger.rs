@@ -38,14 +38,14 @@ impl Ledger {
         self.costs.push((0, 0.0));
         let open = self.orders.iter().filter(|(_, record)| record.ended.is_none());
         open.flat_map(|(order, record)| {
-            let is_receipted = record.done_steps.contains(&Step::Receipt);
+            let has_receipt = record.done_steps.contains(&Step::Receipt);
             // The approval may have been sent already. An order takes the first
             // approval and ignores a second one.
-            let is_awaiting_approval = record.done_steps.contains(&Step::Ask) && !is_receipted;
+            let is_awaiting_approval = record.done_steps.contains(&Step::Ask) && !has_receipt;
             [
                 Some(WorkerCommand::Start(*order)),
                 is_awaiting_approval.then_some(WorkerCommand::Approve(*order)),
-                is_receipted.then_some(WorkerCommand::AwaitEnd(*order)),
+                has_receipt.then_some(WorkerCommand::AwaitEnd(*order)),
             ]
         })
         .flatten()

@@ -136,8 +136,8 @@ impl Audit {
     /// Checks that no two versions of documents have the same etag.
     fn check_etags(&mut self, journals: &[Journal], violations: &mut Vec<String>) {
         for journal in journals {
-            for known in journal.touched.iter().filter_map(|key| journal.present.get(key)) {
-                let etag = known.body.get("_etag").and_then(Value::as_str).unwrap_or_default();
+            for acknowledged in journal.touched.iter().filter_map(|key| journal.present.get(key)) {
+                let etag = acknowledged.body.get("_etag").and_then(Value::as_str).unwrap_or_default();
                 if !self.etags.insert(etag.to_owned()) {
                     violations.push(format!("etag {etag} was given out twice"));
                 }
@@ -228,9 +228,10 @@ impl Audit {
     ) -> Result<(), String> {
         let mut expected: BTreeMap<Key, &AcknowledgedDocument> = BTreeMap::new();
         for journal in journals {
-            let known = journal.present.iter();
-            let known = known.filter(|(key, _)| reads_everything || journal.touched.contains(*key));
-            expected.extend(known.map(|(key, known)| (key.clone(), known)));
+            let acknowledged = journal.present.iter();
+            let acknowledged =
+                acknowledged.filter(|(key, _)| reads_everything || journal.touched.contains(*key));
+            expected.extend(acknowledged.map(|(key, acknowledged)| (key.clone(), acknowledged)));
         }
         let mut found = BTreeSet::new();
         for range in self.ranges.clone() {
@@ -246,7 +247,7 @@ impl Audit {
                     continue;
                 }
                 match expected.get(&key) {
-                    Some(known) => compare_in_feed(&key, known, &document, violations),
+                    Some(acknowledged) => compare_in_feed(&key, acknowledged, &document, violations),
                     None => violations.push(format!("the feed holds {key:?}, which did not change")),
                 }
                 if !found.insert(key.clone()) {
@@ -348,20 +349,25 @@ impl FeedReader<'_> {
     }
 }
 
-fn compare_in_feed(key: &Key, known: &AcknowledgedDocument, document: &Value, violations: &mut Vec<String>) {
-    if lsn_of(document) != known.lsn {
-        let (seen, acknowledged) = (lsn_of(document), known.lsn);
+fn compare_in_feed(
+    key: &Key,
+    acknowledged: &AcknowledgedDocument,
+    document: &Value,
+    violations: &mut Vec<String>,
+) {
+    if lsn_of(document) != acknowledged.lsn {
+        let (seen, acknowledged) = (lsn_of(document), acknowledged.lsn);
         violations.push(format!("{key:?} has LSN {seen} in the feed, not {acknowledged}"));
     }
     let mut members = document.clone();
     if let Value::Object(members) = &mut members {
         members.remove("_lsn");
     }
-    if members != known.body {
+    if members != acknowledged.body {
         violations.push(format!(
             "the feed has {}, not {}",
             without_padding(document),
-            without_padding(&known.body)
+            without_padding(&acknowledged.body)
         ));
     }
 }
@@ -401,18 +407,18 @@ impl ClientReader {
         }
         for key in keys {
             let answer = self.read(&key).await?;
-            let known = self.journal.present.get(&key);
-            let expected = known.map(|known| (&known.body, known.lsn));
+            let acknowledged = self.journal.present.get(&key);
+            let expected = acknowledged.map(|acknowledged| (&acknowledged.body, acknowledged.lsn));
             let found = if answer.status == 200 { Some(parsed(&answer)?) } else { None };
             if found.as_ref().map(|body| (body, item_lsn(&answer))) != expected {
                 violations.push(format!(
                     "{key:?} is {} at {}, not {}",
                     found.as_ref().map_or("absent".to_owned(), without_padding),
                     item_lsn(&answer),
-                    known.map_or("absent".to_owned(), |known| format!(
+                    acknowledged.map_or("absent".to_owned(), |acknowledged| format!(
                         "{} at {}",
-                        without_padding(&known.body),
-                        known.lsn
+                        without_padding(&acknowledged.body),
+                        acknowledged.lsn
                     )),
                 ));
             }
@@ -433,7 +439,7 @@ impl ClientReader {
             found.push((body, item_lsn(&answer)));
         }
         let is_before = |(change, (body, _)): (&Change, &(Option<Value>, u64))| {
-            body.as_ref() == self.journal.present.get(&change.key).map(|known| &known.body)
+            body.as_ref() == self.journal.present.get(&change.key).map(|acknowledged| &acknowledged.body)
         };
         let is_after = |(change, (body, _)): (&Change, &(Option<Value>, u64))| {
             body.as_ref().map(own_members) == change.body
@@ -481,7 +487,7 @@ impl ClientReader {
         let found = query_all(&self.client, &text, Some(partition)).await?;
         let own = self.journal.present.iter().filter(|((of, _), _)| of == partition);
         let mut expected: Vec<i64> =
-            own.filter_map(|(_, known)| known.body.get("version")?.as_i64()).collect();
+            own.filter_map(|(_, acknowledged)| acknowledged.body.get("version")?.as_i64()).collect();
         expected.sort_unstable_by_key(|version| std::cmp::Reverse(*version));
         if found.iter().map(Value::as_i64).collect::<Option<Vec<i64>>>().as_ref() != Some(&expected) {
             violations.push(format!("{partition} ordered by version: {found:?}, not {expected:?}"));

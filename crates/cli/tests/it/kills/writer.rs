@@ -262,8 +262,9 @@ impl Writer {
     }
 
     fn etag(&self, key: &Key) -> String {
-        let known = self.journal.present.get(key).and_then(|known| known.body.get("_etag")?.as_str());
-        known.unwrap_or_default().to_owned()
+        let acknowledged =
+            self.journal.present.get(key).and_then(|acknowledged| acknowledged.body.get("_etag")?.as_str());
+        acknowledged.unwrap_or_default().to_owned()
     }
 
     fn body(&mut self, key: &Key) -> Value {

@@ -43,7 +43,7 @@ pub(super) fn differences(expect: &Expect, variables: &Variables, answer: &HttpR
 
 fn compare_header(name: &str, expect: &str, answer: &HttpResponse, differences: &mut Vec<String>) {
     let actual = answer.header(name);
-    let fits = match (expect, actual) {
+    let is_match = match (expect, actual) {
         ("absent", actual) => actual.is_none(),
         ("present", actual) => actual.is_some(),
         (_, None) => false,
@@ -52,7 +52,7 @@ fn compare_header(name: &str, expect: &str, answer: &HttpResponse, differences: 
             None => actual == expect,
         },
     };
-    if !fits {
+    if !is_match {
         differences.push(format!(
             "{name} {}, not {}",
             short_line(actual.unwrap_or("absent")),
@@ -137,12 +137,12 @@ fn compare_values(
         }
         (Value::Array(expect), Value::Array(actual)) if strictness == Strictness::Part => {
             for item in expect {
-                let fits = |actual: &Value| {
+                let is_match = |actual: &Value| {
                     let mut differences = Vec::new();
                     compare_values("", item, actual, strictness, &mut differences);
                     differences.is_empty()
                 };
-                if !actual.iter().any(fits) {
+                if !actual.iter().any(is_match) {
                     differences.push(format!("{at} has no item like {}", short_json(item)));
                 }
             }

@@ -12,7 +12,7 @@ use super::case::{Body, Case, RecordedRequest, Saves, Source, Step};
 use super::compare::differences;
 use super::variables::Variables;
 
-/// Creates in one seeding batch: the most that the service accepts.
+/// The number of creates in one seeding batch: the most that the service accepts.
 const SEED_BATCH: i64 = 100;
 
 /// How often a throttled set-up step is retried. Seeding costs 17,600 RU; at 400
@@ -50,15 +50,17 @@ impl Runner {
             Step::CreateDatabase { throughput } => {
                 let body = object([("id", Value::from(self.variables.fill("{db}")))]);
                 let call = HttpRequest::new("POST", "/dbs").json(&body);
-                self.expect(call.header("x-ms-offer-throughput", throughput.to_string()), 201).await.map(drop)
+                self.send_expecting(call.header("x-ms-offer-throughput", throughput.to_string()), 201)
+                    .await
+                    .map(drop)
             }
             Step::CreateContainer { body } => {
                 let call = HttpRequest::new("POST", self.variables.fill("/dbs/{db}/colls"));
-                self.expect(call.json(&self.variables.fill_value(body)), 201).await.map(drop)
+                self.send_expecting(call.json(&self.variables.fill_value(body)), 201).await.map(drop)
             }
             Step::CreateDocument { key, body, save } => {
                 let call = self.documents(key).header("content-type", "application/json");
-                let answer = self.expect(call.body(self.body(body)), 201).await?;
+                let answer = self.send_expecting(call.body(self.body(body)), 201).await?;
                 self.save(save, &answer)
             }
             Step::Batch { key, is_atomic, body } => {
@@ -66,7 +68,7 @@ impl Runner {
                 self.batch(key, *is_atomic, &body).await
             }
             Step::Request { request, status, save } => {
-                let answer = self.expect(self.call(request), *status).await?;
+                let answer = self.send_expecting(self.call(request), *status).await?;
                 self.save(save, &answer)
             }
             Step::Seed { partitions, per_partition } => self.seed(*partitions, *per_partition).await,
@@ -89,7 +91,7 @@ impl Runner {
             .header("x-ms-cosmos-is-batch-request", "True")
             .header("x-ms-cosmos-batch-atomic", if is_atomic { "True" } else { "False" })
             .json(body);
-        self.expect(call, 200).await.map(drop)
+        self.send_expecting(call, 200).await.map(drop)
     }
 
     async fn seed(&self, partitions: i64, per_partition: i64) -> Result<(), String> {
@@ -105,7 +107,7 @@ impl Runner {
     }
 
     /// Sends a step and retries while it is throttled, as every client does.
-    async fn expect(&self, call: HttpRequest, status: u16) -> Result<HttpResponse, String> {
+    async fn send_expecting(&self, call: HttpRequest, status: u16) -> Result<HttpResponse, String> {
         for _ in 0..THROTTLED_RETRIES_MAX {
             let answer = self.client.send(&call).await?;
             if answer.status == 429 && status != 429 {

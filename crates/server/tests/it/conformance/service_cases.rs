@@ -1,9 +1,9 @@
 //! Runs every case of `service-cases.json` against a server over a socket.
 //!
 //! The cases run on one server with a strict gateway and one range, as they were
-//! recorded. Only the case about throttling has a server with little throughput. The report has one
-//! line for each failing case. `PERIHELION_CASE=text` runs only the cases whose
-//! name contains the text.
+//! recorded. Only the case about throttling has a server with little throughput. The
+//! report has one line for each failing case. `PERIHELION_CASE=text` runs only the
+//! cases whose name contains the text.
 
 use std::sync::Arc;
 
