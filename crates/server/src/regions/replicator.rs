@@ -18,7 +18,7 @@ const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 pub(super) async fn replicate(regions: Arc<Regions>, from: usize, to: usize) {
     let link = &regions.links[from][to];
     let mut topology = regions.topology.subscribe();
-    let (Some(mut outbox_end), Some(mut arrivals)) =
+    let (Some(mut outbox_end), Some(mut applied_commits)) =
         (regions.engines[from].watch_outbox_end(), regions.engines[to].watch_applied_commits())
     else {
         return; // An account of one region has no outbox.
@@ -29,7 +29,7 @@ pub(super) async fn replicate(regions: Arc<Regions>, from: usize, to: usize) {
         // change wakes it.
         let last_entry = *outbox_end.borrow_and_update();
         let delay = topology.borrow_and_update().delay(from, to);
-        arrivals.mark_unchanged();
+        applied_commits.mark_unchanged();
         queue.push(last_entry, Instant::now());
         let applied = *link.applied.borrow();
         let due = delay.map_or(applied, |delay| queue.due(Instant::now(), delay));
@@ -61,7 +61,7 @@ pub(super) async fn replicate(regions: Arc<Regions>, from: usize, to: usize) {
         tokio::select! {
             _ = outbox_end.changed() => {}
             _ = topology.changed() => {}
-            _ = arrivals.changed(), if is_blocked => {}
+            _ = applied_commits.changed(), if is_blocked => {}
             () = sleep_until(next_due_at) => {}
         }
     }
