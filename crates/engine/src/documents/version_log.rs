@@ -1,8 +1,8 @@
-//! The version log: every version and delete in a container whose full-fidelity
-//! change feed is read.
+//! The version log: every version and delete of the documents in a container, for the
+//! full-fidelity change feed (the mode "all versions and deletes").
 //!
-//! The all-versions-and-deletes feed can start only "now" or from a
-//! continuation, so nothing is logged until it is first read. From then on
+//! That feed can start only "now" or from a continuation, so nothing is logged until
+//! it is first read. From then on
 //! (`Container::logs_versions`) each write adds one feed item in its own commit.
 
 use perihelion_model::json::{self, Object, Style, Value};

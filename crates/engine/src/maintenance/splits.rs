@@ -16,8 +16,8 @@ pub(crate) fn oversized_partitions(store: &StoreHandle, bytes_max: u64) -> Vec<(
         let state = match store.state(container) {
             Ok(state) => state,
             Err(refusal) => {
-                // Without counters in the store, the container was deleted meanwhile,
-                // unless the catalog still has it.
+                // A container that has left the catalog was deleted meanwhile. Only
+                // other containers are logged.
                 if store.catalog().container_by_number(container.number()).is_some() {
                     tracing::warn!(
                         container = %container.name,
