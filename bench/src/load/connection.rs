@@ -3,7 +3,7 @@
 //! server that says `connection: close` costs a new connection per request, in
 //! the latency of the request that needs it, as any client would pay it.
 //!
-//! It is written by hand over a socket, because the client shares two cores with
+//! The connection is written by hand over a socket, because the client shares two cores with
 //! the server it measures: one write and usually one read per exchange, no second
 //! task and no header map. Compared with a hyper connection that saves 3 us of 21
 //! per read and 9 us of 30 per create; the kernel uses most of the rest.
@@ -37,7 +37,7 @@ pub struct Answer<'a> {
     pub body: &'a [u8],
 }
 
-/// What the head of an answer says about the rest.
+/// The parsed head of an answer.
 struct Head {
     status: u16,
     head_bytes: usize,

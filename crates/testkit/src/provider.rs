@@ -33,8 +33,8 @@ pub enum AccountKind {
     WireWithFourPartitions,
 }
 
-/// What a provider does with a fetch that finds nothing and has a timeout under a
-/// second.
+/// The behaviour of a short poll: a fetch with a timeout under a second that finds
+/// nothing.
 #[derive(Clone, Copy, Debug)]
 pub enum ShortPolls {
     /// The fetch returns at once: the default.

@@ -20,7 +20,7 @@ pub fn three_regions() -> RegionNames {
     RegionNames::new(REGIONS).expect("the names are different and not empty")
 }
 
-/// All regions but one: what an operation excludes to run in that one.
+/// All regions but one. An operation that excludes them runs in the remaining one.
 pub fn all_but(region: &str) -> impl Iterator<Item = &'static str> {
     REGIONS.into_iter().filter(move |other| *other != region)
 }

@@ -20,7 +20,7 @@ const PARALLEL: usize = 8;
 /// A case that takes longer hangs and counts as failed.
 const CASE_LIMIT: Duration = Duration::from_secs(40);
 
-/// What the published crate is known to do with a case.
+/// The known outcome of a case with the published crate.
 #[derive(Clone, Copy)]
 enum Expected {
     /// The case fails with a message that contains this text.

@@ -1,7 +1,7 @@
-//! What duroxide 0.1.29 asks of a provider: its validations, as that version
-//! has them, and the workflows of the provider's own tests on its runtime. The
-//! list of validations is the one of `crates/validations`, without those that
-//! came later, and is compared with the source of 0.1.29.
+//! The provider on duroxide 0.1.29: the validations of that version, and the workflows
+//! of the provider's own tests on its runtime. The list of validations is the one of
+//! `crates/validations`, without those that later versions added, and is compared with
+//! the source of 0.1.29.
 
 // The virtual clock knows the system calls of these platforms.
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]

@@ -115,8 +115,8 @@ async fn an_interrupted_activity_runs_once_more_and_completes_once() {
 
 /// A tokio runtime on a thread of its own. Killing it drops all its tasks.
 ///
-/// It has one thread on purpose. A runtime with several polls some tasks while it drops
-/// others, so the dispatcher could see that its activity was cancelled and record that
+/// The runtime has one thread on purpose. A runtime with several threads polls some tasks
+/// while it drops others, so the dispatcher could see that its activity was cancelled and record that
 /// as a failure, which a killed process cannot do.
 struct Process {
     handle: tokio::runtime::Handle,

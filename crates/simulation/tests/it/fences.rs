@@ -1,6 +1,6 @@
 //! Checks every write of a run, in the order in which the server made them: no
-//! process may overwrite what it has not seen. The end of a run may hide that one
-//! did, because most races end well by luck.
+//! process may overwrite what it has not seen. The end of a run may not show such a
+//! write, because most races end well by luck.
 //!
 //! Checked for every instance: each commit of its state follows the last one; an
 //! activity is created once, is completed by the holder of its lock, and is

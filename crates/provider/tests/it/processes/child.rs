@@ -22,7 +22,7 @@ pub(super) const DATABASE: &str = "fleet";
 
 /// The line that a child prints when it serves.
 pub(super) const READY: &str = "child is ready";
-/// What a child prints before the name of an activity that it runs.
+/// The text that a child prints before the name of an activity that it runs.
 pub(super) const RUNS: &str = "child runs ";
 
 /// The duration of an activity, like that of a small request to another service.
