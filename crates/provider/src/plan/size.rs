@@ -22,7 +22,7 @@ const STATE_BYTES_MAX: usize = 1_200_000;
 impl TurnPlan {
     /// Whether the plan fits one batch.
     pub(super) fn fits_batch(&self) -> bool {
-        let state = json_bytes(&self.state);
+        let state = document_bytes(&self.state);
         state <= STATE_BYTES_MAX
             && self.operations() <= OPERATIONS_MAX
             && state + self.bytes() <= COMMIT_BYTES_MAX
@@ -50,28 +50,29 @@ impl TurnPlan {
     /// Bytes of the commit without the state.
     fn bytes(&self) -> usize {
         let mut bytes = self.operations() * OPERATION_BYTES;
-        bytes += total_json_bytes(&self.activities)
-            + total_json_bytes(&self.messages)
-            + total_json_bytes(&self.cancelled);
-        bytes += self.past.as_ref().map_or(0, |past| json_bytes(&past.document));
-        bytes += self.garbage.as_ref().map_or(0, json_bytes);
-        bytes += self.edited_bundles.iter().map(|bundle| total_json_bytes(&bundle.value.skip)).sum::<usize>();
+        bytes += total_document_bytes(&self.activities)
+            + total_document_bytes(&self.messages)
+            + total_document_bytes(&self.cancelled);
+        bytes += self.past.as_ref().map_or(0, |past| document_bytes(&past.document));
+        bytes += self.garbage.as_ref().map_or(0, document_bytes);
+        bytes +=
+            self.edited_bundles.iter().map(|bundle| total_document_bytes(&bundle.value.skip)).sum::<usize>();
         if self.staging_id.is_none() {
-            bytes += total_json_bytes(&self.chunks)
-                + total_json_bytes(&self.parts)
-                + total_json_bytes(&self.bundles)
-                + total_json_bytes(&self.outboxes);
+            bytes += total_document_bytes(&self.chunks)
+                + total_document_bytes(&self.parts)
+                + total_document_bytes(&self.bundles)
+                + total_document_bytes(&self.outboxes);
         }
         bytes
     }
 }
 
-fn total_json_bytes<T: Serialize>(values: &[T]) -> usize {
-    values.iter().map(json_bytes).sum()
+fn total_document_bytes<T: Serialize>(values: &[T]) -> usize {
+    values.iter().map(document_bytes).sum()
 }
 
 /// Bytes of a document as JSON, without building the text.
-fn json_bytes<T: Serialize>(value: &T) -> usize {
+fn document_bytes<T: Serialize>(value: &T) -> usize {
     struct Count(usize);
     impl std::io::Write for Count {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
