@@ -31,7 +31,7 @@ const LIVE_VARIABLE: &str = "PERIHELION_LIVE_CONNECTION_STRING";
 
 /// The variable that names a container of the published crate, for the tests
 /// that move one.
-const LEFT_VARIABLE: &str = "PERIHELION_PUBLISHED_CONTAINER";
+const PUBLISHED_CONTAINER_VARIABLE: &str = "PERIHELION_PUBLISHED_CONTAINER";
 
 /// The provider on the oldest duroxide that it accepts.
 const OLDEST_MANIFEST: &str = "compat/duroxide-0.1.29/Cargo.toml";
@@ -178,7 +178,9 @@ fn tests(checkout: &Checkout, choice: &[&str]) -> [Step; 2] {
 /// The pages must build without a warning (a broken link is one), and their
 /// examples must work. Examples are built while they run.
 fn doc(checkout: &Checkout) -> Vec<Step> {
-    let mut pages = build_step(checkout, &["doc", "--workspace", "--no-deps"]);
+    // The same features as for clippy, whose checks of dependencies are used here.
+    let words = ["doc", "--workspace", "--no-deps", "--features", "duroxide-cdb/azure-core"];
+    let mut pages = build_step(checkout, &words);
     pages.command.env("RUSTDOCFLAGS", "-D warnings");
     let pages = Step { runner: Runner::ExitCode, is_needed: false, ..pages };
     let examples = ["test", "--workspace", "--doc", "--no-fail-fast"];
@@ -188,11 +190,8 @@ fn doc(checkout: &Checkout) -> Vec<Step> {
 /// A suite in Rust, in a workspace of its own.
 fn rust(checkout: &Checkout, directory: &str) -> Result<Vec<Step>, String> {
     let manifest = format!("{directory}/Cargo.toml");
-    // Foreign crates stay out of the product's target directory: another lock
-    // file there would rebuild what the two have in common.
-    let target = format!("{directory}/target");
     let server = server_for(checkout, &manifest)?;
-    let [build, mut run] = program(checkout, &manifest, &target);
+    let [build, mut run] = program(checkout, &manifest);
     run.command.env(SERVER_VARIABLE, checkout.server());
     Ok(vec![server, build, run])
 }
@@ -202,25 +201,26 @@ fn rust(checkout: &Checkout, directory: &str) -> Result<Vec<Step>, String> {
 fn migration(checkout: &Checkout) -> Result<Vec<Step>, String> {
     let manifest = "interop/migration/Cargo.toml";
     let server = server_for(checkout, manifest)?;
-    let left = checkout.target().join("published-container.json");
-    // The suite of the holes has built most dependencies.
-    let [build, mut begin] = program(checkout, manifest, "interop/holes/target");
-    begin.command.env(SERVER_VARIABLE, checkout.server()).arg("--").arg(&left);
+    let container = checkout.target().join("published-container.json");
+    let [build, mut begin] = program(checkout, manifest);
+    begin.command.env(SERVER_VARIABLE, checkout.server()).arg("--").arg(&container);
     begin.is_needed = true;
     // Of the whole workspace, so that nothing is built again.
     let words = ["test", "--workspace", "--test", "it", "migration::"];
     let mut finish = run_step(checkout, &words, Runner::CargoTest, SUITE_LIMIT);
-    finish.command.env(LEFT_VARIABLE, &left);
+    finish.command.env(PUBLISHED_CONTAINER_VARIABLE, &container);
     Ok(vec![server, build, begin, finish])
 }
 
-/// Builds a suite's program, then runs it.
-fn program(checkout: &Checkout, manifest: &str, target: &str) -> [Step; 2] {
+/// Builds a suite's program, then runs it. It builds in the product's directory:
+/// of a dependency that both have in the same version, with the same features and
+/// the same profile, only one copy is built.
+fn program(checkout: &Checkout, manifest: &str) -> [Step; 2] {
     let words = ["--locked", "--manifest-path", manifest];
     let mut build = build_step(checkout, &[&["build"], words.as_slice()].concat());
     let mut run = run_step(checkout, &[&["run"], words.as_slice()].concat(), Runner::Suite, SUITE_LIMIT);
     for step in [&mut build, &mut run] {
-        step.command.arg("--target-dir").arg(checkout.path(target));
+        step.command.arg("--target-dir").arg(checkout.target());
     }
     [build, run]
 }
