@@ -25,7 +25,7 @@ pub(crate) struct Authenticator {
     pub(crate) mode: AuthMode,
     pub(crate) keys: Vec<MasterKey>,
     /// The account document may be read without credentials.
-    pub(crate) open_account: bool,
+    pub(crate) allows_unsigned_account_read: bool,
 }
 
 impl Authenticator {
@@ -38,7 +38,7 @@ impl Authenticator {
         map: &HeaderMap,
         now: u64,
     ) -> Result<(), Refusal> {
-        let is_open = self.open_account && *resource == Resource::Account && method == Method::GET;
+        let is_open = self.allows_unsigned_account_read && *resource == Resource::Account && method == Method::GET;
         if self.mode == AuthMode::Off || (is_open && !map.contains_key(headers::AUTHORIZATION)) {
             return Ok(());
         }

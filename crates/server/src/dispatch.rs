@@ -46,9 +46,12 @@ impl Dispatcher {
             EndpointId::Region(region) => region,
         };
         let service = &self.services[region];
+        // Health and management work during an outage, so that management can end it.
+        if let Some(response) = management::open_path(service, request.method(), request.uri().path()) {
+            return Ok(response);
+        }
         let is_management = request.uri().path().starts_with(management::PREFIX);
         match topology.outage(region) {
-            // Management works during an outage, so that it can end the outage.
             Some(outage) if !is_management => match outage {
                 Outage::Drop => Err(Hangup::Unserved),
                 Outage::Refuse => {
@@ -86,11 +89,7 @@ async fn route(
     scheme: Scheme,
     caller: Caller,
 ) -> Result<Response<Bytes>, Hangup> {
-    let path = request.uri().path();
-    if let Some(response) = management::open_path(service, request.method(), path) {
-        return Ok(response);
-    }
-    if path.starts_with(management::PREFIX) {
+    if request.uri().path().starts_with(management::PREFIX) {
         return Ok(management::serve(service, request, caller == Caller::SameProcess).await);
     }
     service.answer(request, scheme).await

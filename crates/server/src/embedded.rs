@@ -55,7 +55,7 @@ impl Embedded {
             auth: options.auth,
             management: true,
             public_endpoint: None,
-            open_account: false,
+            allows_unsigned_account_read: false,
             ca_pem: String::new(),
             addresses: Addresses::Hosts,
         };

@@ -29,6 +29,7 @@ operations! {
     ReplaceItem = "replace_item",
     PatchItem = "patch_item",
     DeleteItem = "delete_item",
+    DeletePartition = "delete_partition",
     Batch = "batch",
     Query = "query",
     QueryPlan = "query_plan",
@@ -55,6 +56,7 @@ impl Operation {
             | Operation::ReplaceItem
             | Operation::PatchItem
             | Operation::DeleteItem
+            | Operation::DeletePartition
             | Operation::Batch => true,
             Operation::ReadItem
             | Operation::Query
@@ -78,6 +80,7 @@ impl Operation {
             Resource::PartitionKeyRanges { .. } => Operation::ReadRanges,
             Resource::Offers | Resource::Offer { .. } => Operation::Offer,
             Resource::Documents { .. } => Operation::of_documents(call),
+            Resource::PartitionKeyDelete { .. } => Operation::DeletePartition,
             Resource::Document { .. } => match call.method {
                 Method::GET => Operation::ReadItem,
                 Method::PUT => Operation::ReplaceItem,

@@ -25,7 +25,7 @@ pub(crate) struct AccessOptions {
     pub(crate) auth: AuthMode,
     pub(crate) management: bool,
     pub(crate) public_endpoint: Option<String>,
-    pub(crate) open_account: bool,
+    pub(crate) allows_unsigned_account_read: bool,
     pub(crate) ca_pem: String,
     pub(crate) addresses: Addresses,
 }
@@ -58,7 +58,7 @@ impl AccountRuntime {
             authenticator: Authenticator {
                 mode: access.auth,
                 keys: vec![access.keys.primary],
-                open_account: access.open_account,
+                allows_unsigned_account_read: access.allows_unsigned_account_read,
             },
             strict_gateway: options.strict_gateway,
             public_endpoint: access.public_endpoint,

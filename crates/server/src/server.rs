@@ -61,7 +61,7 @@ impl Server {
             auth: options.auth,
             management: options.management,
             public_endpoint: options.public_endpoint,
-            open_account: options.open_account,
+            allows_unsigned_account_read: options.open_account,
             ca_pem: certificates.ca_pem().to_owned(),
             addresses: Addresses::Ports(ports),
         };

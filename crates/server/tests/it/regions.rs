@@ -110,6 +110,10 @@ async fn a_write_in_another_region_needs_the_tentative_writes_header() {
     assert_eq!((refused.status, refused.header("x-ms-substatus")), (403, Some("3")), "{}", refused.text());
     assert_eq!(world.regions[WEST].send(&create).await.unwrap().status, 201);
     world.wait_for_replication().await;
+    let delete_partition = HttpRequest::new("POST", "/dbs/d/colls/c/operations/partitionkeydelete")
+        .header("x-ms-documentdb-partitionkey", r#"["a"]"#);
+    let refused = world.regions[EAST].send(&delete_partition).await.unwrap();
+    assert_eq!((refused.status, refused.header("x-ms-substatus")), (403, Some("3")), "{}", refused.text());
     let tentative = docs("DELETE", "1", r#"["a"]"#).header("x-ms-cosmos-allow-tentative-writes", "True");
     assert_eq!(world.regions[EAST].send(&tentative).await.unwrap().status, 204);
     world.stop().await;

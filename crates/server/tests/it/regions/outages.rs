@@ -65,9 +65,13 @@ async fn the_accounts_endpoint_leads_to_a_region_without_an_outage() {
 }
 
 #[tokio::test]
-async fn an_offline_region_still_serves_management() {
+async fn an_offline_region_still_serves_health_and_management() {
     let world = MultiRegion::new().await;
     world.manage("POST", "regions/offline", r#"{"region":"East US"}"#).await;
+    for path in ["/alive", "/ready", "/status", "/_perihelion/health"] {
+        let health = HttpRequest::new("GET", path).omit("authorization");
+        assert_eq!(world.send(EAST, health).await.status, 200, "{path}");
+    }
     let online = manage(&world.regions[EAST], "POST", "regions/online", r#"{"region":"east-us"}"#).await;
     assert_eq!(online.status, 200, "{}", online.text());
     assert_eq!(world.read(EAST, "1").await.status, 404);
