@@ -4,7 +4,7 @@ use perihelion_model::json::Value;
 
 use crate::ast::{Collection, Expr, ExprKind, PathStep, SelectItem, Source};
 
-/// One name per item: the alias, the name of the property that is read, or
+/// One name per item: the alias, the name of the source or property that is read, or
 /// `$1`, `$2`… for the other items.
 pub(crate) fn select_names(items: &[SelectItem]) -> Vec<String> {
     let mut unnamed = 0;
@@ -34,7 +34,8 @@ fn inferred(expr: &Expr) -> Option<&str> {
     }
 }
 
-/// The name of a source: its alias, or the last name of its path.
+/// The name of a source: its alias, or the name that its path ends with. `None` for a
+/// subquery or a path that ends with an array index, when it has no alias.
 pub(crate) fn source_name(source: &Source) -> Option<&str> {
     match source {
         Source::Iteration { name, .. } | Source::Aliased { alias: Some(name), .. } => Some(&name.text),

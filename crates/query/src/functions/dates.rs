@@ -125,8 +125,8 @@ fn time(arguments: &[Arg<'_>], index: usize) -> Option<i64> {
     parse(text(arguments, index)?)
 }
 
-/// Parses `YYYY-MM-DD`, then optionally `Thh:mm[:ss[.fffffff]]`, then
-/// optionally `Z`.
+/// Parses `YYYY-MM-DD`, then optionally `Thh:mm[:ss][.f]` with at most seven digits
+/// `f`, then optionally `Z`.
 fn parse(text: &str) -> Option<i64> {
     let text = text.strip_suffix(['Z', 'z']).unwrap_or(text);
     let (date, clock) = match text.split_once(['T', 't']) {
@@ -258,16 +258,25 @@ fn bin(arguments: &[Arg<'_>], _: &Context) -> Outcome {
     }
     let months_bin = |months_per_unit: i64| {
         let width = size.checked_mul(months_per_unit)?;
-        let count = (month_number(ticks)? - month_number(origin)?).div_euclid(width);
-        add_months(origin, count.checked_mul(width)?)
+        let months = (month_number(ticks)? - month_number(origin)?).div_euclid(width).checked_mul(width)?;
+        let start = add_months(origin, months)?;
+        // A time before the start of its month's bin falls into the bin before.
+        if start <= ticks { Some(start) } else { add_months(origin, months.checked_sub(width)?) }
     };
     let start = match unit {
         Unit::Ticks(ticks_per_unit) => size
             .checked_mul(ticks_per_unit)
             .and_then(|width| (ticks - origin).div_euclid(width).checked_mul(width)?.checked_add(origin)),
-        Unit::Nanosecond => Some(ticks),
+        Unit::Nanosecond => nanoseconds_bin(ticks, origin, size),
         Unit::Month => months_bin(1),
         Unit::Year => months_bin(12),
     };
     start.map_or(Ok(None), date_time_text)
+}
+
+/// The start of a bin of `size` nanoseconds, rounded down to a tick of 100.
+fn nanoseconds_bin(ticks: i64, origin: i64, size: i64) -> Option<i64> {
+    let (elapsed, size) = (i128::from(ticks - origin) * 100, i128::from(size));
+    let start = (elapsed.div_euclid(size) * size).div_euclid(100);
+    i64::try_from(start).ok()?.checked_add(origin)
 }
