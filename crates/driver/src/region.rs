@@ -16,7 +16,7 @@ impl Region {
         Region { name: name.as_ref().trim().into() }
     }
 
-    /// The name as it was written.
+    /// The name as it was written, without spaces at its ends.
     pub fn name(&self) -> &str {
         &self.name
     }

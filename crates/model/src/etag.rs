@@ -1,8 +1,10 @@
 //! Etags in the service's form: `"6201c25e-0000-0100-0000-6ac9ff4d0000"`.
 //!
-//! The first group is a counter, whose bytes 2, 1, 0, 3 are printed in this
-//! order; the last group is the time of the write in seconds (`docs/cosmos.md`,
-//! resources). Quotes are part of the value, in headers and in bodies.
+//! The first group is the low 32 bits of a counter, printed as its bytes 2, 1, 0, 3
+//! (byte 0 is the lowest). The second group is the next 16 bits, `0000` in recorded
+//! etags. The last group is the time of the write in seconds, then `0000`
+//! (`docs/cosmos.md`, resources). Quotes are part of the value, in headers and in
+//! bodies.
 
 /// The etag of write number `counter`, at `seconds` since 1970.
 pub fn etag(counter: u64, seconds: u64) -> String {

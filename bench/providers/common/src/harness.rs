@@ -1,6 +1,7 @@
-//! duroxide's own stress harnesses with their defaults: 20 concurrent workflows
-//! of 5 activities of 10 ms, and 5 concurrent workflows with payloads of 10 to
-//! 100 KB.
+//! duroxide's own stress harnesses. The caller sets the duration and the number of
+//! dispatchers, for orchestrations and for activities alike. The rest are their
+//! defaults: 20 concurrent workflows of 5 activities of 10 ms, and 5 concurrent
+//! workflows with payloads of 10 to 100 KB.
 
 use std::sync::Arc;
 
@@ -53,8 +54,10 @@ pub(crate) async fn payload(
     figures(result.map_err(|error| error.to_string())?)
 }
 
-/// Lost workflows are part of a peer's figures. A run without a completed
-/// workflow is an error.
+/// The figures of a run. `failed` counts every workflow that was launched and not
+/// completed, also those that the harness stopped waiting for, which its own
+/// `failed` leaves out. Such workflows do not fail the run: how many a provider
+/// loses is part of the comparison. A run without a completed workflow is an error.
 fn figures(result: StressTestResult) -> Result<Value, Problem> {
     if result.completed == 0 {
         return Err(format!("none of {} workflows was completed", result.launched).into());

@@ -17,7 +17,8 @@ use crate::keys::{ContainerNumber, RangeId, SegmentId};
 pub struct Container {
     /// The `_rid`.
     pub rid: ContainerRid,
-    /// The `_rid` as text, which every answer contains.
+    /// The `_rid` as text. Nearly every answer about the container or its documents
+    /// contains it.
     pub rid_text: String,
     /// The `_self`.
     pub self_link: String,

@@ -27,7 +27,9 @@ pub enum FeedStart {
     Now,
     /// After the write with this LSN.
     After(u64),
-    /// At the first write at or after this time.
+    /// At the first write at or after this time, in seconds since 1970. Only for
+    /// [`FeedMode::LatestVersion`]: the other mode starts at the beginning instead, and
+    /// the server refuses the combination.
     Since(u64),
 }
 
@@ -106,7 +108,8 @@ struct PageBuilder<'a> {
 }
 
 impl PageBuilder<'_> {
-    /// Whether an item with this LSN begins a write that no longer fits the page.
+    /// Whether the page is full and ends before the write with this LSN; remembers
+    /// that. Otherwise this write becomes the last one that was read.
     fn ends_before(&mut self, lsn: u64) -> bool {
         let is_new_write = lsn != self.last;
         if is_new_write && (self.items.len() >= self.request.items_max || self.bytes >= PAGE_BYTES_MAX) {

@@ -13,7 +13,8 @@ pub const DEPTH_MAX: usize = 128;
 /// Why a text is not valid JSON.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParseError {
-    /// The offset of the byte in error.
+    /// The offset at which the parser stopped: the byte in error, or the end of the
+    /// text or of a number that is out of range.
     pub offset: usize,
     /// What is wrong.
     pub reason: &'static str,

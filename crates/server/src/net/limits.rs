@@ -21,8 +21,8 @@ const HEADER_BYTES: usize = 64 * 1024;
 /// without an allocation per request.
 const HEADERS: usize = 100;
 
-/// Ids are at most 1023 bytes, nine times that when percent-encoded UTF-8, and
-/// a path holds up to three of them.
+/// An id has at most 1023 bytes, a path holds up to three of them, and
+/// percent-encoding makes them three times as long: 9 KiB, and room for the query.
 const URI_BYTES: usize = 16 * 1024;
 
 /// What hyper may buffer for one HTTP/1.1 connection in one direction: a
@@ -61,8 +61,9 @@ pub(super) const LINGER_BYTES: usize = 16 * 1024 * 1024;
 /// has read the response by then.
 pub(super) const LINGER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Open connections: more than any local use needs, and few enough that their
-/// buffers stay under a gigabyte. Further clients wait in the kernel's queue.
+/// Open connections: more than any local use needs, and few enough that the
+/// buffers of HTTP/1.1 connections take at most 1 GiB. Further clients wait in the
+/// kernel's queue.
 const CONNECTIONS: usize = 4096;
 
 /// Concurrent streams of an HTTP/2 connection: the number that the service and
@@ -95,8 +96,8 @@ pub struct Limits {
     pub headers: usize,
     /// Longest path with its query.
     pub uri_bytes: usize,
-    /// Longest time from connecting to the first byte, and from there to the first
-    /// request.
+    /// Longest time from connecting to the first request. An HTTP/1.1 header block
+    /// that has begun in this time then has `header_timeout`.
     pub first_byte_timeout: Duration,
     /// Longest time for a TLS handshake.
     pub handshake_timeout: Duration,

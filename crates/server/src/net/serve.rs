@@ -22,7 +22,7 @@ pub(super) struct Context<H> {
     pub(super) peer: Peer,
 }
 
-/// Turns a request whose head has been parsed into the response.
+/// Answers a request. Its head has been parsed; its body is still to be read.
 pub(super) async fn serve<H: Handler>(
     context: Arc<Context<H>>,
     request: Request<Incoming>,

@@ -130,7 +130,7 @@ struct State {
     rules: Vec<Rule>,
     exchanges: Vec<Exchange>,
     /// The most faults of each class for one operation; no limit when `None`.
-    faults_per_operation: Option<u32>,
+    faults_per_operation_max: Option<u32>,
     fault_counts: HashMap<(u32, FaultClass), u32>,
     last_metadata_fault: Option<Instant>,
 }
@@ -143,8 +143,8 @@ pub(super) struct FaultTransport {
 }
 
 impl FaultTransport {
-    pub(super) fn new(inner: InProcess, faults_per_operation: Option<u32>) -> FaultTransport {
-        let state = State { faults_per_operation, ..State::default() };
+    pub(super) fn new(inner: InProcess, faults_per_operation_max: Option<u32>) -> FaultTransport {
+        let state = State { faults_per_operation_max, ..State::default() };
         FaultTransport { inner, state: Arc::new(Mutex::new(state)) }
     }
 
@@ -214,16 +214,16 @@ impl State {
     /// The fault of the first rule that matches, if the operation may get another fault of
     /// its class.
     fn pick(&mut self, operation: Option<u32>, name: &'static str, region: &str) -> Option<Fault> {
-        let State { rules, faults_per_operation, fault_counts, last_metadata_fault, .. } = self;
+        let State { rules, faults_per_operation_max, fault_counts, last_metadata_fault, .. } = self;
         let is_document = name.ends_with("_item") || matches!(name, "batch" | "query" | "change_feed");
         let rule = rules.iter_mut().find(|rule| {
             rule.remaining > 0
                 && (rule.operation == name || (rule.operation == "any" && is_document))
                 && rule.region.is_none_or(|wanted| wanted == region)
-                && faults_per_operation.is_none_or(|faults_per_operation| match operation {
+                && faults_per_operation_max.is_none_or(|faults_per_operation_max| match operation {
                     Some(id) => fault_counts
                         .get(&(id, rule.fault.class()))
-                        .is_none_or(|count| *count < faults_per_operation),
+                        .is_none_or(|count| *count < faults_per_operation_max),
                     None => last_metadata_fault.is_none_or(|at| at.elapsed() >= METADATA_FAULT_PAUSE),
                 })
         })?;

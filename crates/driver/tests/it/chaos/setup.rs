@@ -37,7 +37,9 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    pub(super) async fn new(is_multi_write: bool, faults_per_operation: Option<u32>) -> Setup {
+    /// `faults_per_operation_max` limits the faults of each class that one operation gets;
+    /// `None` means no limit.
+    pub(super) async fn new(is_multi_write: bool, faults_per_operation_max: Option<u32>) -> Setup {
         let begun = Instant::now();
         let server = TestServer::in_process(
             EmbeddedOptions::default()
@@ -47,7 +49,7 @@ impl Setup {
                 .with_clock(Clock::from_fn(move || EPOCH + begun.elapsed())),
         )
         .await;
-        let fault_transport = FaultTransport::new(server.embedded().transport(), faults_per_operation);
+        let fault_transport = FaultTransport::new(server.embedded().transport(), faults_per_operation_max);
         let inspector = server.driver(options()).await;
         let driver = server.driver_over(AnyTransport::foreign(fault_transport.clone()), options()).await;
         let (orders, scratch) = (driver.container("shop", "orders"), driver.container("shop", "scratch"));

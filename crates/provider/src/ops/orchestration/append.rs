@@ -1,5 +1,6 @@
 //! `append_with_execution`: appends events to a history directly, for tests and
-//! repairs. An event id that exists is refused; nothing is overwritten.
+//! repairs. An event id that is not greater than the last one is refused; nothing is
+//! overwritten.
 
 use duroxide::Event;
 use duroxide::providers::ExecutionMetadata;
