@@ -119,8 +119,9 @@ pub struct InProcess {
 }
 
 impl InProcess {
-    /// [`Transport::send`] as a trait object. It makes this crate compile the
-    /// request path, once, instead of every program that uses the transport.
+    /// The future of [`Transport::send`] as a trait object, so that the code that
+    /// serves a request is generated in this crate and not again in every program
+    /// (see `Server::start_boxed`).
     fn send_boxed(self, request: Request) -> Pin<Box<dyn Future<Output = Result<Response, Failure>> + Send>> {
         Box::pin(async move { self.send(request).await })
     }

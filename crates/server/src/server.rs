@@ -37,9 +37,10 @@ impl Server {
         Self::start_boxed(options).await
     }
 
-    /// [`Server::start`] as a trait object. It makes this crate compile the
-    /// server, once, instead of every program that starts one: code of a future is
-    /// generated where its type is first used as a trait object, or polled.
+    /// The future of [`Server::start`] as a trait object. The code of a future is
+    /// generated in the crate that first polls it or makes it a trait object. Here
+    /// that is this crate, so the server is not compiled again in every program that
+    /// starts one.
     fn start_boxed(options: ServerOptions) -> BoxFuture<Result<Server, StartError>> {
         Box::pin(Self::open_and_listen(options))
     }

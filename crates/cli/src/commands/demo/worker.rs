@@ -1,7 +1,8 @@
-//! The worker: a process that owns the database and runs the workflows. Its
-//! activities write a message to standard output; that stands for a change outside
-//! the database. The worker may be killed at any time; the next one continues from
-//! the data on disk.
+//! The worker: a process that owns the database and runs the workflows. The shop, the
+//! process that starts it, sends commands to its standard input and reads messages from
+//! its standard output. Activities of the worker send such a message, which stands for
+//! a change outside the database. The worker may be killed at any time; the next one
+//! continues from the data on disk.
 
 use std::io::{self, BufRead};
 use std::path::PathBuf;
@@ -24,17 +25,18 @@ use crate::exit::Failure;
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The worker fails when it gets no command for this long, or when an order has not
-/// ended this long after its last step.
+/// ended this long after the command `AwaitEnd`, which follows its last step.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long an orderly shutdown may take, in milliseconds.
 const SHUTDOWN_MS: u64 = 2_000;
 
-/// How often the cost is sent. When the worker is killed, its requests since then are
-/// not counted.
+/// How often the cost is sent. Requests between the last time and a kill of the worker
+/// are not counted.
 const COST_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Commands that wait to be executed; the shop sends at most two per order.
+/// The most commands that wait to be executed. When there are more, the thread that
+/// reads them waits.
 const COMMANDS_MAX: usize = 1_024;
 
 pub(super) async fn run(data: PathBuf) -> Result<(), Failure> {
@@ -149,8 +151,8 @@ fn send(message: &WorkerMessage) {
     let _ = messages::write(&mut io::stdout().lock(), message);
 }
 
-/// Reads commands from standard input on a thread, which ends with the input or
-/// with the process.
+/// Reads commands from standard input on a thread. The thread ends with the input, at a
+/// line that is not a command, or when the receiver is dropped.
 fn read_commands() -> mpsc::Receiver<WorkerCommand> {
     let (send, receive) = mpsc::channel(COMMANDS_MAX);
     std::thread::spawn(move || {
