@@ -261,6 +261,8 @@ impl<T: DeserializeOwned> ChangeFeed<T> {
 }
 
 impl<T: DeserializeOwned + Send + 'static> PageFeed<ChangePage<T>> for ChangeFeed<T> {
+    const IS_KEPT_AT_END: bool = true;
+
     fn next_page(&mut self) -> impl Future<Output = Result<Option<ChangePage<T>>, Error>> + Send {
         ChangeFeed::next_page(self)
     }

@@ -8,6 +8,10 @@ use perihelion_driver::Error;
 
 /// A feed that returns pages of type `P`, one after the other.
 pub(crate) trait PageFeed<P>: Send + 'static {
+    /// Whether a caller can take the feed out of a stream that has ended. Other feeds
+    /// are dropped at the end, with their requests that are still under way.
+    const IS_KEPT_AT_END: bool;
+
     /// The next page; `None` at the end.
     fn next_page(&mut self) -> impl Future<Output = Result<Option<P>, Error>> + Send;
 }
@@ -26,7 +30,8 @@ enum State<F, P> {
     Idle(Box<F>),
     /// The request for the next page is under way.
     Waiting(PendingPage<F, P>),
-    Ended(Box<F>),
+    /// The last page or an error was returned. Holds the feed if it is kept.
+    Ended(Option<Box<F>>),
     /// Only while `poll_page` runs.
     Polling,
 }
@@ -36,11 +41,12 @@ impl<F, P> PageStream<F, P> {
         PageStream { state: State::Idle(Box::new(feed)) }
     }
 
-    /// The feed; `None` while a request is under way.
+    /// The feed; `None` while a request is under way, and after the end of a feed that is
+    /// not kept.
     pub(crate) fn into_feed(self) -> Option<F> {
         match self.state {
-            State::Idle(feed) | State::Ended(feed) => Some(*feed),
-            State::Waiting(_) | State::Polling => None,
+            State::Idle(feed) | State::Ended(Some(feed)) => Some(*feed),
+            State::Waiting(_) | State::Ended(None) | State::Polling => None,
         }
     }
 }
@@ -64,8 +70,47 @@ impl<F: PageFeed<P>, P> PageStream<F, P> {
         };
         self.state = match &page {
             Ok(Some(_)) => State::Idle(feed),
-            Ok(None) | Err(_) => State::Ended(feed),
+            Ok(None) | Err(_) => State::Ended(F::IS_KEPT_AT_END.then_some(feed)),
         };
         Poll::Ready(page.transpose())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    /// A feed without pages that ends at once, or with an error. It owns a resource.
+    struct EmptyFeed<const IS_KEPT: bool> {
+        is_broken: bool,
+        _resource: Arc<()>,
+    }
+
+    impl<const IS_KEPT: bool> PageFeed<()> for EmptyFeed<IS_KEPT> {
+        const IS_KEPT_AT_END: bool = IS_KEPT;
+
+        async fn next_page(&mut self) -> Result<Option<()>, Error> {
+            if self.is_broken { Err(Error::input("broken")) } else { Ok(None) }
+        }
+    }
+
+    /// How many owners the resource of a feed has when its stream has ended.
+    fn owners_at_the_end<const IS_KEPT: bool>(is_broken: bool) -> usize {
+        let resource = Arc::new(());
+        let feed = EmptyFeed::<IS_KEPT> { is_broken, _resource: Arc::clone(&resource) };
+        let mut stream = PageStream::new(feed);
+        let ended = stream.poll_page(&mut Context::from_waker(std::task::Waker::noop()));
+        assert!(matches!(ended, Poll::Ready(None | Some(Err(_)))));
+        Arc::strong_count(&resource)
+    }
+
+    #[test]
+    fn a_feed_that_is_not_kept_is_dropped_at_the_end_and_after_an_error() {
+        for is_broken in [false, true] {
+            assert_eq!(owners_at_the_end::<false>(is_broken), 1);
+            assert_eq!(owners_at_the_end::<true>(is_broken), 2);
+        }
     }
 }

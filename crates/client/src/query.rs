@@ -118,6 +118,8 @@ impl<T: DeserializeOwned> QueryFeed<T> {
 }
 
 impl<T: DeserializeOwned + Send + 'static> PageFeed<Page<T>> for QueryFeed<T> {
+    const IS_KEPT_AT_END: bool = false;
+
     fn next_page(&mut self) -> impl Future<Output = Result<Option<Page<T>>, Error>> + Send {
         QueryFeed::next_page(self)
     }
