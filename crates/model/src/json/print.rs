@@ -98,22 +98,32 @@ pub fn print_number(out: &mut String, number: Number, style: Style) {
     };
 }
 
-/// Integral doubles below this have at most 15 digits and are printed as
-/// integers.
+/// Integral doubles below this have at most 15 digits and are printed as integers.
 const INTEGER_FORM_BELOW: f64 = 1e15;
 
-/// Whether a double is printed without fraction and exponent.
-pub(super) fn is_printed_as_integer(value: f64) -> bool {
-    value.fract() == 0.0 && value.abs() < INTEGER_FORM_BELOW
+/// Integral doubles below this are printed as integers too, if 15 digits do not
+/// suffice for them.
+const LONG_INTEGER_FORM_BELOW: f64 = 1e17;
+
+/// The integer as which a double is printed: without fraction and exponent.
+pub(super) fn printed_integer(value: f64) -> Option<i64> {
+    let is_integer = value.fract() == 0.0
+        && (value.abs() < INTEGER_FORM_BELOW
+            || (value.abs() < LONG_INTEGER_FORM_BELOW && with_15_digits(value).is_none()));
+    is_integer.then_some(value as i64)
+}
+
+/// A double in scientific form with 15 significant digits, if they suffice to read it
+/// back.
+fn with_15_digits(value: f64) -> Option<String> {
+    let text = format!("{value:.14e}");
+    (text.parse() == Ok(value)).then_some(text)
 }
 
 fn print_double(out: &mut String, value: f64, style: Style) {
-    if is_printed_as_integer(value) {
-        out.push_str(&(value as i64).to_string());
-        return;
-    }
-    let short = format!("{value:.14e}");
-    if short.parse() == Ok(value) {
+    if let Some(integer) = printed_integer(value) {
+        out.push_str(&integer.to_string());
+    } else if let Some(short) = with_15_digits(value) {
         print_general(out, &short, 15, style);
     } else {
         print_general(out, &format!("{value:.16e}"), 17, style);

@@ -1,6 +1,7 @@
-//! The bridge between JSON values and serde: a [`Value`] is a serde data
-//! source and sink, so that it becomes a caller's type without being printed
-//! and parsed again.
+//! The bridge between JSON values and serde. A [`Value`] is a `Deserializer`, so that
+//! it becomes a caller's type without being printed and parsed again. It also
+//! implements `Serialize` and `Deserialize`, so that other formats can write and
+//! build it.
 //!
 //! The result is the same as if the value were printed in
 //! [`Style::Point`](super::Style) and parsed again: integers are exact to 64 bits, and
@@ -14,7 +15,7 @@ mod map_key;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use super::print::is_printed_as_integer;
+use super::print::printed_integer;
 use super::{Number, Object, Value};
 
 impl Number {
@@ -22,8 +23,8 @@ impl Number {
     /// exponent is an integer.
     fn as_printed(self) -> Number {
         match self {
-            Number::Double(value) if is_printed_as_integer(value) => Number::Int(value as i64),
-            Number::Int(_) | Number::Uint(_) | Number::Double(_) => self,
+            Number::Double(value) => printed_integer(value).map_or(self, Number::Int),
+            Number::Int(_) | Number::Uint(_) => self,
         }
     }
 }

@@ -5,6 +5,8 @@ use serde::de::value::Error;
 use serde::de::{Deserializer, Error as _, IntoDeserializer, Unexpected, Visitor};
 use serde::forward_to_deserialize_any;
 
+use crate::json::{Value, parse_str};
+
 /// The name of a member, read as a key.
 pub(super) struct MapKey(pub(super) String);
 
@@ -16,13 +18,19 @@ impl<'de> IntoDeserializer<'de> for MapKey {
     }
 }
 
+/// Whether a name is a JSON number, or `true` or `false`. Rust parses more than JSON
+/// has: `+5`, `05`, `inf`.
+fn is_json_scalar(name: &str) -> bool {
+    matches!(parse_str(name), Ok(Value::Number(_) | Value::Bool(_)))
+}
+
 /// Reads the name as a number or boolean, when the key type is one.
 macro_rules! parsed_keys {
     ($($deserialize:ident $visit:ident $what:literal)*) => {
         $(fn $deserialize<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
             match self.0.parse() {
-                Ok(key) => visitor.$visit(key),
-                Err(_) => Err(Error::invalid_value(Unexpected::Str(&self.0), &$what)),
+                Ok(key) if is_json_scalar(&self.0) => visitor.$visit(key),
+                _ => Err(Error::invalid_value(Unexpected::Str(&self.0), &$what)),
             }
         })*
     };

@@ -159,6 +159,31 @@ fn a_raw_value_is_the_text_as_the_service_prints_it() {
 }
 
 #[test]
+fn numbers_as_keys_are_json_numbers() {
+    for text in [r#"{"05":1}"#, r#"{"+5":1}"#, r#"{" 5":1}"#] {
+        assert!(BTreeMap::<u64, u8>::deserialize(parse_str(text).unwrap()).is_err(), "{text}");
+        assert!(serde_json::from_str::<BTreeMap<u64, u8>>(text).is_err(), "{text}");
+    }
+    let keys = BTreeMap::<i64, u8>::deserialize(parse_str(r#"{"-5":1,"0":2}"#).unwrap()).unwrap();
+    assert_eq!(keys, BTreeMap::from([(-5, 1), (0, 2)]));
+}
+
+/// These doubles need more than 15 digits, so the service prints them in full.
+#[test]
+fn a_double_that_is_printed_as_an_integer_is_read_as_one() {
+    for (double, integer) in
+        [(9007199254740992.0, 9007199254740992), (-12345678901234568.0, -12345678901234568)]
+    {
+        let value = Value::Number(Number::Double(double));
+        assert_eq!(to_text(&value, Style::Point), integer.to_string());
+        assert_eq!(i64::deserialize(value).unwrap(), integer);
+    }
+    let exponent = Value::Number(Number::Double(1e15));
+    assert_eq!(to_text(&exponent, Style::Point), "1e+015");
+    assert!(i64::deserialize(exponent).is_err());
+}
+
+#[test]
 fn values_round_trip_through_serde_json() {
     for text in [
         "null",
