@@ -220,7 +220,7 @@ impl Merge {
         let scope = Interval { min: min.to_owned(), max: max.to_owned() };
         let can_hold_result = |slice: &RangeSlice| {
             let range = KeyRange::new("", slice.interval.min.as_str(), slice.interval.max.as_str());
-            plan.ranges().iter().any(|wanted| range.holds(wanted))
+            plan.ranges().iter().any(|wanted| range.overlaps(wanted))
         };
         let slices = slices(&scope, ranges)?.into_iter().filter(can_hold_result).collect();
         Merge::start(plan, query, slices, settings)

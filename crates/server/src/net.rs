@@ -5,9 +5,9 @@
 //! implements [`Handler`]: it takes a whole request and returns a whole response.
 //! There is no streaming, so a handler does no I/O on the connection.
 //!
-//! What always holds: a connection takes bounded memory and bounded time, whatever
-//! its peer sends or does not send ([`Limits`] names every bound). No input makes it
-//! panic, and an error of one connection never affects another.
+//! What always holds: a connection takes bounded memory and waits a bounded time for
+//! its peer, whatever the peer sends or does not send (`limits` has every bound). No
+//! input makes it panic, and an error of one connection never affects another.
 
 mod body;
 mod buffered_body;

@@ -8,7 +8,9 @@
 //! A case relies on the layout of documents only as far as the published crate's
 //! own tests do. Faults come from the server.
 //!
-//! The file is not called `mod.rs` because both programs include it by path.
+//! `world` (the container and the server of a case) and `steps` (work items, turns,
+//! fetches, acks) are helpers and have no cases. Both programs include this file with
+//! `#[path]`, so its modules are beside it.
 
 pub(crate) mod delivery;
 pub(crate) mod drop_in;
@@ -22,8 +24,9 @@ pub(crate) mod steps;
 pub(crate) mod turns;
 pub(crate) mod world;
 
-/// Calls a macro with every case and what 0.1.10 does with it: `fails` quotes
-/// the message of the failure, `passes` gives the reason.
+/// Calls a macro with every case except that of `drop_in`, which both programs add
+/// themselves, and with what 0.1.10 does with it: `fails` gives a part of the failure's
+/// message, `passes` gives the reason.
 macro_rules! each_case {
     ($call:ident) => {
         $call! {
@@ -92,7 +95,7 @@ macro_rules! each_case {
             managing::a_throttled_deletion_is_complete: fails "left behind",
             managing::appended_events_keep_their_order_and_are_not_duplicated: fails "appended twice",
             managing::executions_of_many_events_are_listed_once: passes
-                "our server, as the service, sends the rows of one partition without repetition",
+                "its query is a DISTINCT in one partition, where our server, as the service, repeats no value",
             managing::an_unknown_token_cannot_abandon: fails "was accepted",
             managing::values_of_an_execution_are_merged_at_its_end: passes
                 "it stores base and change in separate documents",

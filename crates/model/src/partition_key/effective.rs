@@ -8,9 +8,9 @@
 use super::{HashVersion, KeyValue};
 use crate::murmur;
 
-/// An effective partition key: bytes in the same order as the service's
-/// hexadecimal text. The empty key is the lower bound of all keys,
-/// [`EffectiveKey::max`] the upper bound.
+/// An effective partition key as bytes. Keys sort as their hexadecimal texts do in the
+/// service. The empty key is the lower bound of all keys, [`EffectiveKey::max`] the
+/// upper bound.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct EffectiveKey(pub Vec<u8>);
 
@@ -71,14 +71,16 @@ impl KeyValue {
     /// Appends the value in a form whose bytes sort as the values do. A version 1 key
     /// has it after the hash.
     fn write_ordered(&self, out: &mut Vec<u8>) {
-        const STRING_BYTES_MAX: usize = 100;
+        // As the service does: a string of up to 100 bytes ends with a zero byte; of a
+        // longer one the first 101 bytes are written, without a zero byte.
+        const WHOLE_STRING_BYTES_MAX: usize = 100;
         out.push(self.type_byte());
         match self {
             KeyValue::Number(value) => write_ordered_double(out, *value),
             KeyValue::String(text) => {
                 let bytes = text.as_bytes();
-                let is_short = bytes.len() <= STRING_BYTES_MAX;
-                let length = if is_short { bytes.len() } else { STRING_BYTES_MAX + 1 };
+                let is_short = bytes.len() <= WHOLE_STRING_BYTES_MAX;
+                let length = if is_short { bytes.len() } else { WHOLE_STRING_BYTES_MAX + 1 };
                 out.extend(bytes[..length].iter().map(|byte| byte.saturating_add(1)));
                 if is_short {
                     out.push(0);
@@ -89,8 +91,9 @@ impl KeyValue {
     }
 }
 
-/// Appends a double: its first eight bits, then groups of seven bits. The last bit of
-/// each group's byte says whether another group follows.
+/// Appends a double. Its bits are first changed so that they sort as the numbers do;
+/// then come the first eight bits, and groups of seven. The last bit of each group's
+/// byte says whether another group follows.
 fn write_ordered_double(out: &mut Vec<u8>, value: f64) {
     const SIGN: u64 = 1 << 63;
     let bits = value.to_bits();
@@ -183,7 +186,7 @@ impl EffectiveRange {
         mins.zip(maxes).map(|(min, max)| EffectiveRange { min, max }).collect()
     }
 
-    /// The lower bound of part number `part` of `parts` equal parts.
+    /// The lower bound of part number `part`, counted from zero, of `parts` equal parts.
     fn bound_of_part(&self, part: u32, parts: u32, version: HashVersion) -> EffectiveKey {
         match version {
             HashVersion::V2 => {
@@ -209,8 +212,8 @@ impl EffectiveRange {
 }
 
 impl EffectiveKey {
-    /// The first sixteen bytes as a number. Hashes are below 2^126, so that is the number
-    /// of the upper bound "FF".
+    /// The first sixteen bytes as a number. The upper bound "FF" counts as 2^126, because
+    /// all hashes are below that.
     fn as_number(&self) -> u128 {
         if self.0.first() == Some(&0xFF) {
             return 1 << 126;

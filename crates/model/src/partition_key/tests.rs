@@ -52,7 +52,7 @@ fn hashes_equal_those_of_the_conformance_file() {
         let values = match text {
             "UNDEFINED" => vec![KeyValue::Undefined],
             "-0" => vec![KeyValue::Number(-0.0)],
-            // The file writes numbers that JSON cannot express as strings.
+            // JSON does not have these numbers; the file writes them as strings.
             "\"NaN\"" => vec![KeyValue::Number(f64::from_bits(0xFFF8_0000_0000_0000))],
             "\"Infinity\"" => vec![KeyValue::Number(f64::INFINITY)],
             "\"-Infinity\"" => vec![KeyValue::Number(f64::NEG_INFINITY)],

@@ -24,8 +24,9 @@ impl KeyRange {
         KeyRange { id: id.into(), min: min.into(), max: max.into() }
     }
 
-    /// Whether the range has a key of the wanted range, which is a range of a plan.
-    pub fn holds(&self, wanted: &QueryRange) -> bool {
+    /// Whether this range and `wanted`, a range of keys in a query plan, have keys in
+    /// common.
+    pub fn overlaps(&self, wanted: &QueryRange) -> bool {
         let begins_within = match wanted.is_max_inclusive {
             true => self.min <= wanted.max,
             false => self.min < wanted.max,
@@ -61,7 +62,8 @@ impl RangeSlice {
 }
 
 /// Divides an interval among the ranges that hold it now. Ranges outside the
-/// interval are ignored; the others must cover it without a gap.
+/// interval are ignored. The others must cover it without a gap, and each must add
+/// keys: when the ranges before it have all its keys, the list is out of date.
 pub(super) fn slices(interval: &Interval, ranges: &[KeyRange]) -> Result<Vec<RangeSlice>, MergeError> {
     let overlaps = |range: &&KeyRange| range.min < interval.max && interval.min < range.max;
     let mut overlapping: Vec<&KeyRange> = ranges.iter().filter(overlaps).collect();

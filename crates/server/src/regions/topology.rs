@@ -10,7 +10,7 @@ pub(crate) enum Outage {
     Drop,
     /// Requests are refused with 503.
     Refuse,
-    /// Requests get no response until the outage is over.
+    /// Requests are held until the outage is over, then dropped without a response.
     Hang,
 }
 

@@ -3,9 +3,11 @@
 //! state needs no query, and a claim for a first attempt does not write the lock (see
 //! [`CommitTier`]).
 //!
-//! Invariants: nothing is written before the capability check and the read of the
-//! history, so a dispatcher that cannot run an instance does not change it. A claim
-//! never writes messages; the lock counts their attempts.
+//! Invariants: no lock is written before the capability check and the read of the
+//! history, so a dispatcher that cannot run an instance does not lock it. (Every claim
+//! cleans up: it continues a purge or a deletion, sets unreadable messages aside, and
+//! deletes messages that no turn may consume.) A claim does not count attempts in the
+//! messages; the lock counts them.
 
 mod messages;
 
@@ -39,11 +41,13 @@ pub(crate) enum Claim {
     Idle,
     /// Another process has the lock. Holds its end, in milliseconds since 1970.
     Locked(u64),
-    /// Another process changed the state first.
+    /// The state that was read is out of date: another process changed it first, or this
+    /// claim finished the purge of a deleted instance. The next claim reads it again.
     Lost,
     /// The execution is pinned to a version that this dispatcher does not run.
     Incompatible,
-    /// The instance has messages, but none starts it. Holds the stamp of the last message.
+    /// The instance has messages, but none starts it. A message that is enqueued after
+    /// this stamp may be the start.
     Unstarted(Stamp),
     /// The instance is being deleted.
     Deleting,
@@ -78,8 +82,9 @@ pub(crate) async fn claim(
     {
         return Ok(refused);
     }
-    let before = state.as_ref().map(|state| &state.value).filter(|state| !state.is_deleted());
-    let mut messages = drop_stale(&core.store, instance, before, &state, messages).await;
+    // The state, unless it is a tombstone.
+    let live = state.as_ref().map(|state| &state.value).filter(|state| !state.is_deleted());
+    let mut messages = drop_stale(&core.store, instance, live, &state, messages).await;
     if messages.is_empty() {
         return Ok(Claim::Idle);
     }
@@ -88,25 +93,28 @@ pub(crate) async fn claim(
         _ => Ok(Arc::default()),
     };
     let events = history.as_ref().map_or(&[][..], |history| history.as_slice());
-    if has_more_messages && identity(before, events, &messages).is_none() {
+    if has_more_messages && identity(live, events, &messages).is_none() {
         let start = find_start(&core.store, instance, now).await?;
-        let start = drop_stale(&core.store, instance, before, &state, start).await;
+        let start = drop_stale(&core.store, instance, live, &state, start).await;
         messages.truncate(MESSAGES_MAX - start.len());
         messages.splice(0..0, start);
     }
-    let Some(identity) = identity(before, events, &messages) else {
+    let Some(identity) = identity(live, events, &messages) else {
         let newest = messages.iter().map(|(message, _)| message.enqueued_at).max().unwrap_or_default();
-        let last = if has_more_messages { now } else { newest };
-        return handle_unstarted(core, instance, &messages, last).await;
+        // With more messages than were read, `find_start` found no start among those that
+        // are visible now.
+        let last_seen = if has_more_messages { now } else { newest };
+        return handle_unstarted(core, instance, &messages, last_seen).await;
     };
     let is_optimistic = options.commit_tier >= CommitTier::Optimistic
-        && is_first_attempt(&core.membership, candidate, before, &messages);
-    let (history, kv_snapshot) = match before.map(|state| read::kv_snapshot(&core.store, state)) {
+        && is_first_attempt(&core.membership, candidate, live, &messages);
+    let (history, kv_snapshot) = match live.map(|state| read::kv_snapshot(&core.store, state)) {
         None => (history, HashMap::new()),
         Some(snapshot) => match snapshot.await {
             Ok(kv_snapshot) => (history, kv_snapshot),
-            // Another commit replaced a value while it was read. It also replaced
-            // the state, so no commit from this claim can succeed.
+            // Another commit replaced a value while it was read. It also replaced the
+            // state, so no commit from this claim can succeed. The error is passed on as
+            // that of an unreadable history: duroxide then abandons the turn.
             Err(Failure::Contended(error)) => (Err(error), HashMap::new()),
             Err(failure) => return Err(failure),
         },
@@ -181,7 +189,7 @@ pub(crate) fn is_compatible(state: &State, filter: Option<&DispatcherCapabilityF
 }
 
 /// The name, version and execution of an instance: from its state, its history, or the
-/// message that starts it. `None` if it has not started.
+/// message that starts it. `None` if it has not started and no message starts it.
 pub(crate) fn identity(
     state: Option<&State>,
     history: &[Event],
@@ -216,7 +224,7 @@ async fn handle_unstarted(
     core: &Core,
     instance: &str,
     messages: &[(Message, WorkItem)],
-    last: Stamp,
+    last_seen: Stamp,
 ) -> Result<Claim, Failure> {
     let (retention, now) = (core.retention(), core.clock.stamp());
     let is_dropped = |message: &Message, item: &WorkItem| {
@@ -224,7 +232,7 @@ async fn handle_unstarted(
             || retention.is_message_expired(message.enqueued_at, now)
     };
     if !messages.iter().all(|(message, item)| is_dropped(message, item)) {
-        return Ok(Claim::Unstarted(last));
+        return Ok(Claim::Unstarted(last_seen));
     }
     tracing::warn!(instance, count = messages.len(), "messages to an unknown instance are dropped");
     for (message, _) in messages {
