@@ -38,7 +38,8 @@ impl Authenticator {
         map: &HeaderMap,
         now: u64,
     ) -> Result<(), Refusal> {
-        let is_open = self.allows_unsigned_account_read && *resource == Resource::Account && method == Method::GET;
+        let is_open =
+            self.allows_unsigned_account_read && *resource == Resource::Account && method == Method::GET;
         if self.mode == AuthMode::Off || (is_open && !map.contains_key(headers::AUTHORIZATION)) {
             return Ok(());
         }
