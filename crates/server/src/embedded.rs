@@ -1,13 +1,13 @@
 //! `Embedded`: the account inside its user's process, without a socket.
 //!
-//! [`Embedded`] owns the open account. [`InProcess`] sends requests to it; it
-//! implements the driver's [`Transport`] and holds only a weak reference to the
+//! [`Embedded`] owns the open account. [`InProcess`] sends requests to it: it
+//! implements [`Transport`] and, between requests, holds only a weak reference to the
 //! account. So the owner of `Embedded` decides when the account closes, and a later
 //! request fails like a refused connection.
 //!
-//! What always holds: no task of the account runs once [`Embedded::close`] has
-//! returned, and an account in memory runs wholly on the caller's thread, so
-//! that it obeys a paused tokio clock.
+//! What always holds: no background task of the account runs once
+//! [`Embedded::close`] has returned. An account in memory starts no threads, so on a
+//! single-threaded runtime it obeys a paused tokio clock.
 
 #[cfg(test)]
 mod tests;
@@ -36,14 +36,14 @@ use crate::runtime::{AccessOptions, AccountRuntime};
 /// defect.
 const MANAGE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long closing waits for requests in flight: longer than any deadline that
-/// a driver gives an attempt.
+/// How long closing waits for requests in flight: longer than the default timeouts
+/// of the driver for one attempt.
 const CLOSE_WAIT: Duration = Duration::from_secs(70);
 
 /// A database in this process.
 pub struct Embedded {
     account: AccountRuntime,
-    /// Each request holds a receiver: no receiver means no request in flight.
+    /// Each request in flight holds a receiver, so closing waits until there is none.
     in_flight: Arc<watch::Sender<()>>,
 }
 
@@ -97,10 +97,11 @@ impl Embedded {
         self.transport().send_boxed(request).await
     }
 
-    /// Refuses new requests, waits for those in flight, and closes the store.
+    /// Waits up to 70 seconds for requests in flight, then closes the stores. A
+    /// request that arrives meanwhile is refused, unless another one is in flight.
     pub async fn close(self) {
         let Embedded { account, in_flight } = self;
-        // A request that outlives the wait keeps the store open until it ends.
+        // A request that outlives the wait keeps the stores open until it ends.
         account.close(async move { drop(tokio::time::timeout(CLOSE_WAIT, in_flight.closed()).await) }).await;
     }
 }
@@ -129,8 +130,8 @@ impl InProcess {
 
 impl Transport for InProcess {
     async fn send(&self, request: Request) -> Result<Response, Failure> {
-        // Subscribed before the upgrade: `close` either waits for this request, or
-        // has dropped the services and the upgrade fails.
+        // Subscribed before the upgrade. So if the upgrade succeeds, `close` waits for
+        // this request.
         let _in_flight = self.in_flight.subscribe();
         let Some(services) = self.services.upgrade() else {
             return Err(Failure::new(FailureKind::Connect, Sent::No, "the embedded database is closed"));

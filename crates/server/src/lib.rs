@@ -1,9 +1,11 @@
 //! Serves the engine as a Cosmos DB account: over HTTP ([`Server`]) and inside a
-//! process, behind the driver's transport trait ([`Embedded`]).
+//! process, without a socket ([`Embedded`]).
 //!
-//! Both run the same account: [`Server`] adds listeners, TLS and the choice of
-//! ports. A request goes from the listener (`net`) or the in-process transport
-//! to `dispatch`, which picks the region, and on to `routes`.
+//! Each of the two opens an account of its own, with the same code. [`Server`] adds
+//! listeners, TLS and ports. [`InProcess`] is the way into an `Embedded` account: it
+//! implements the transport trait of `wire`, which the driver sends requests through.
+//! A request goes from the listener (`net`) or from `InProcess` to `dispatch`, which
+//! picks the region, and on to `routes` or `management`.
 
 #![warn(missing_docs)]
 

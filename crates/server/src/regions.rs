@@ -5,8 +5,8 @@
 //! containers, ranges, offers, scripts) belongs to the account. It changes in the
 //! first region, the *catalog region*, and is copied to the other regions before
 //! the request is answered ([`Regions::change_catalog`]). No replicated write is
-//! applied meanwhile, so every region knows the container of a write that it
-//! applies.
+//! applied meanwhile. So a region knows the container of every write that it applies,
+//! unless that container was deleted.
 //!
 //! What always holds: the topology is one immutable value, published whole by
 //! [`Regions::update`]. An outage concerns clients, never the store or its
@@ -40,24 +40,26 @@ use crate::error::StartError;
 /// The region in which the catalog changes: the first of the list.
 const CATALOG_REGION: usize = 0;
 
-/// The stored value of the catalog region that names the write region.
+/// The name of the value under which the store of the catalog region holds the name
+/// of the write region.
 const WRITE_REGION_VALUE: &str = "write-region";
 
 /// How often maintenance searches for expired documents and full partitions.
 const MAINTENANCE_PAUSE: Duration = Duration::from_secs(1);
 
-/// How often closing yields to the scheduler, so that tasks that have released
-/// their lock can end. A task that still runs after that serves a request that has
-/// outlived its grace period.
+/// How many times closing yields to the scheduler while other tasks still hold the
+/// regions. Tasks that have finished their work end within a few yields. A task that
+/// still runs after all of them serves a request that has outlived its grace period.
 const CLOSE_YIELDS_MAX: usize = 1000;
 
-/// All regions of an account.
+/// All regions of an account. A region is known by its index in the list of names.
 pub(crate) struct Regions {
     pub(crate) names: RegionNames,
+    /// One per region.
     engines: Vec<Arc<Engine>>,
     topology: watch::Sender<Arc<Topology>>,
-    /// How far each region's outbox is applied in each other region:
-    /// `[from][to]`.
+    /// Replication from each region to each other region: `[from][to]`. The links
+    /// from a region to itself are not used.
     links: Vec<Vec<Link>>,
     /// Held for reading while replicated writes are applied, for writing while
     /// the catalog changes.
@@ -69,9 +71,11 @@ pub(crate) struct Regions {
 /// Replication from one region to another.
 #[derive(Default)]
 struct Link {
-    /// The last outbox entry that is applied.
+    /// The number of the last outbox entry that is applied; 0 before the first one.
     applied: watch::Sender<u64>,
-    /// The time at which the oldest write that is not applied was seen.
+    /// When the oldest write that is not applied was seen; `None` when all writes were
+    /// applied. It is too late by some time while a write is blocked after its delay
+    /// and later writes wait for theirs.
     waiting_since: Mutex<Option<Instant>>,
 }
 
@@ -86,8 +90,9 @@ impl Link {
 }
 
 impl Regions {
-    /// Copies the catalog of the catalog region to the others and gives each region
-    /// its role.
+    /// Checks that the stores belong to these regions, reads the write region from
+    /// the store, copies the catalog to all regions, and gives each region its role.
+    /// `delay` is the replication delay.
     pub(crate) async fn open(
         names: RegionNames,
         engines: Vec<Arc<Engine>>,
@@ -185,8 +190,9 @@ impl Regions {
         let _ = self.topology.subscribe().wait_for(|topology| topology.outage(region).is_none()).await;
     }
 
-    /// Changes the catalog in every region before it returns. The change runs to its
-    /// end even if the caller is dropped, so that all regions have the same catalog.
+    /// Changes the catalog in every region before it returns. `change` gets the engine
+    /// of the catalog region. With several regions the change runs to its end even if
+    /// the caller is dropped, so that all regions have the same catalog.
     pub(crate) async fn change_catalog<T, F>(
         self: &Arc<Self>,
         change: impl FnOnce(Arc<Engine>) -> F + Send + 'static,
@@ -205,7 +211,7 @@ impl Regions {
             regions.copy_catalog().await?;
             outcome
         });
-        // The task ends early only with the runtime.
+        // The task fails only when the runtime stops or the task panics.
         tokio::spawn(change).await.unwrap_or_else(|_| Err(Refusal::stopping()))
     }
 
@@ -217,6 +223,7 @@ impl Regions {
         Ok(())
     }
 
+    /// Splits a physical partition in every region. Returns the ids of its two parts.
     pub(crate) async fn split(
         self: &Arc<Self>,
         container: &Arc<Container>,
@@ -234,6 +241,9 @@ impl Regions {
         Ok(())
     }
 
+    /// Runs the maintenance of one region: that of its engine and, with several
+    /// regions, splits (in the catalog region) and the removal of outbox entries that
+    /// all other regions have applied.
     async fn maintain_region(self: &Arc<Self>, region: usize) -> Result<(), Refusal> {
         let engine = &self.engines[region];
         engine.maintain().await?;
@@ -252,13 +262,15 @@ impl Regions {
 
     async fn split_oversized(self: &Arc<Self>) {
         for (container, range) in self.engines[CATALOG_REGION].oversized_partitions() {
-            // A single hot key cannot be split further.
+            // For example, a partition of one key cannot be split.
             if let Err(refusal) = self.split(&container, range).await {
                 tracing::warn!(container = %container.name, range, %refusal.message, "cannot split a physical partition that is too large");
             }
         }
     }
 
+    /// Gives each engine the role that the topology says. An account of one region has
+    /// no roles.
     async fn assign_roles(&self) -> Result<(), Refusal> {
         if self.engines.len() == 1 {
             return Ok(());
@@ -270,7 +282,8 @@ impl Regions {
         Ok(())
     }
 
-    /// Closes the stores once no other task uses them.
+    /// Closes the stores once no other task uses them. When a request still runs after
+    /// [`CLOSE_YIELDS_MAX`] yields, the stores close when that request ends.
     pub(crate) async fn close(mut self: Arc<Self>) {
         // A running change of the write region or of the catalog ends first.
         drop((self.write_region_change.lock().await, self.catalog.write().await));
@@ -297,7 +310,8 @@ fn role(topology: &Topology, region: usize) -> Role {
     Role { accepts_writes: topology.may_write(region), removes_expired: topology.write_region == region }
 }
 
-/// Runs a region's maintenance until it is aborted.
+/// Runs a region's maintenance again and again until it is aborted: every
+/// [`MAINTENANCE_PAUSE`], or earlier when the engine has work for it.
 async fn maintain(regions: Arc<Regions>, region: usize) {
     loop {
         if let Err(refusal) = regions.maintain_region(region).await {

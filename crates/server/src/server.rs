@@ -31,7 +31,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens the account, binds its ports and starts to serve. Must be called
+    /// Binds the ports, opens the account and starts to serve. Must be called
     /// inside a tokio runtime.
     pub async fn start(options: ServerOptions) -> Result<Server, StartError> {
         Self::start_boxed(options).await
@@ -82,14 +82,14 @@ impl Server {
         self.listeners[0].local_addr()
     }
 
-    /// The address of a region's endpoint. An account with one region has only
-    /// the account's own endpoint.
+    /// The address of a region's endpoint; `None` when there is no such region. With
+    /// one region it is the address of the account's endpoint.
     pub fn region_addr(&self, name: &str) -> Option<SocketAddr> {
         let region = self.account.regions().names.find(name)?;
         Some(self.listeners.get(region + 1).unwrap_or(&self.listeners[0]).local_addr())
     }
 
-    /// With several regions, the name and address of each.
+    /// With several regions, the name and address of each; empty with one region.
     pub fn region_addrs(&self) -> Vec<(String, SocketAddr)> {
         let names = self.account.regions().names.iter().map(str::to_owned);
         names.zip(self.listeners[1..].iter().map(Listener::local_addr)).collect()
@@ -100,15 +100,15 @@ impl Server {
         self.ca_path.as_deref()
     }
 
-    /// Stops accepting connections, lets requests finish for at most `grace`,
-    /// and closes the store.
+    /// Stops accepting connections, lets requests finish for at most `grace`, drops
+    /// those that remain, and closes the stores.
     pub async fn drain(self, grace: Duration) {
         let listeners = self.listeners;
         let drained = async move {
             let draining: Vec<_> =
                 listeners.into_iter().map(|listener| tokio::spawn(listener.drain(grace))).collect();
             for listener in draining {
-                // The task ends early only with the runtime.
+                // The task fails only when the runtime stops or the task panics.
                 let _ = listener.await;
             }
         };
@@ -123,7 +123,8 @@ impl fmt::Debug for Server {
 }
 
 /// Binds the port of the account's endpoint and, with several regions, a port for
-/// each region.
+/// each region. Returns the sockets of each endpoint, the account's first. An endpoint
+/// has several sockets when the host has several addresses.
 async fn bind_all(options: &ServerOptions) -> Result<Vec<Vec<TcpListener>>, StartError> {
     let (host, port) = (&options.host, options.port);
     let mut sockets = vec![bind(host, port).await?];
@@ -137,7 +138,7 @@ async fn bind_all(options: &ServerOptions) -> Result<Vec<Vec<TcpListener>>, Star
     Ok(sockets)
 }
 
-/// The ports of the regions.
+/// The ports of the regions' endpoints; empty with one region.
 fn region_ports(sockets: &[Vec<TcpListener>]) -> io::Result<Vec<u16>> {
     let first = |sockets: &Vec<TcpListener>| {
         let none = || io::Error::new(io::ErrorKind::AddrNotAvailable, "the host has no address");

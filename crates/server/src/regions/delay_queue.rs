@@ -1,13 +1,15 @@
 //! `DelayQueue`: the times at which the entries of an outbox were seen, so that
-//! each entry is replicated exactly after its delay, at any rate of writes.
+//! no entry is replicated before its delay is over. Unless the queue is full, an entry
+//! is due exactly then.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The most times that are stored. A full queue merges the newest two: those writes
-/// are replicated a little later than they should be.
+/// The most times that are stored. A full queue merges the newest two, so the older
+/// of them gets the time of the newer one and is replicated too late, by at most one
+/// delay.
 const TIMES_MAX: usize = 1024;
 
 /// The entries of an outbox that wait for their delay.
@@ -16,12 +18,13 @@ pub(super) struct DelayQueue {
     /// Pairs of an outbox entry and the time at which it was seen, oldest first. An
     /// entry without a pair has the time of the next pair.
     waiting: VecDeque<(u64, Instant)>,
-    /// The last entry that has waited long enough.
+    /// The last entry that has waited long enough; 0 before the first one.
     last_due: u64,
 }
 
 impl DelayQueue {
-    /// Records that all entries up to `last` exist at `now`.
+    /// Records that the entries up to `last` were seen at `now`. Entries that were
+    /// recorded before keep their times.
     pub(super) fn push(&mut self, last: u64, now: Instant) {
         let newest = self.waiting.back().map_or(self.last_due, |(entry, _)| *entry);
         if last <= newest {
@@ -33,7 +36,8 @@ impl DelayQueue {
         self.waiting.push_back((last, now));
     }
 
-    /// The last entry that has waited for `delay`.
+    /// The last entry that has waited for `delay`, now or in an earlier call; 0 if
+    /// there is none.
     pub(super) fn due(&mut self, now: Instant, delay: Duration) -> u64 {
         while let Some((entry, seen_at)) = self.waiting.front()
             && *seen_at + delay <= now

@@ -1,6 +1,7 @@
 //! The layout of the data directory: one region uses the directory itself,
-//! several regions use one subdirectory each. A small file lists the regions, so
-//! that a start with another list is refused instead of opening an empty account.
+//! several regions use one subdirectory each. With several regions a small file lists
+//! them, so that a start with another list is refused instead of opening an empty
+//! account.
 
 use std::io;
 use std::path::Path;
@@ -43,11 +44,12 @@ fn open(directory: &Path, options: EngineOptions) -> Result<Engine, perihelion_e
     DiskStore::open(directory).and_then(|store| Engine::open(store, options))
 }
 
-/// The stored value that names the region of a store.
+/// The name of the stored value that says which region a store belongs to. The value
+/// is the region's name and the list of regions: `East US of West US,East US`.
 const OWNER_VALUE: &str = "region";
 
-/// Checks that each store belongs to its region, and writes the region's name into
-/// new stores. The list file alone does not reveal a store that was copied or moved.
+/// Checks that each store belongs to its region, and writes [`OWNER_VALUE`] into new
+/// stores. The list file alone does not reveal a store that was copied or moved.
 pub(super) async fn check_owners(engines: &[Arc<Engine>], names: &RegionNames) -> Result<(), StartError> {
     for (region, engine) in engines.iter().enumerate() {
         let owner = format!("{} of {names}", names.name(region));
@@ -60,13 +62,14 @@ pub(super) async fn check_owners(engines: &[Arc<Engine>], names: &RegionNames) -
     Ok(())
 }
 
-/// Checks that a directory belongs to these regions, and writes the list of regions
-/// into a new directory.
+/// Checks that a directory belongs to these regions. With several regions, it writes
+/// the list of regions into a new directory.
 fn check_list(directory: &Path, names: &RegionNames) -> Result<(), StartError> {
     let list = directory.join(LIST_FILE);
     let found = match std::fs::read_to_string(&list) {
         Ok(text) => Some(text.trim().to_owned()),
-        // When the directory's path is a file, `create_dir_all` below reports that.
+        // When the directory's path is a file, that is reported later: with several
+        // regions by `create_dir_all` below, with one region by `DiskStore::open`.
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => None,
         Err(error) => return Err(StartError::directory(&list, &error)),
     };

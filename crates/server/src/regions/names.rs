@@ -8,13 +8,16 @@ use perihelion_engine::REGIONS_MAX;
 /// The name of the region of an account that names none.
 const DEFAULT_REGION: &str = "West US";
 
-/// The longest label of a host name.
+/// The longest name of a region. Its slug is a label of a host name, and a label has
+/// at most 63 bytes.
 const NAME_BYTES_MAX: usize = 63;
 
-/// Slugs with another meaning in host names or directories.
+/// Slugs with another meaning: `account` is the host of the account's endpoint, and
+/// `tls` the subdirectory of the certificates.
 const RESERVED_SLUGS: [&str; 2] = ["account", "tls"];
 
-/// The names of an account's regions. The first one is the first write region.
+/// The names of an account's regions. The first region is the catalog region, and in
+/// a new account also the write region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegionNames(Vec<String>);
 
@@ -37,7 +40,7 @@ impl Default for RegionNames {
 }
 
 impl RegionNames {
-    /// Checks a list of names.
+    /// Checks a list of names. Spaces around a name are removed.
     pub fn new<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Result<Self, BadRegions> {
         let names: Vec<String> = names.into_iter().map(|name| name.as_ref().trim().to_owned()).collect();
         if names.is_empty() || names.len() > REGIONS_MAX {
@@ -82,7 +85,7 @@ impl RegionNames {
         self.0.iter().map(String::as_str)
     }
 
-    /// The index of a region by its name or slug, in upper or lower case.
+    /// The index of a region by its name or slug, in any letter case.
     pub(crate) fn find(&self, name: &str) -> Option<usize> {
         self.0.iter().position(|known| slug(known) == slug(name))
     }

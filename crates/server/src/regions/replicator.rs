@@ -67,13 +67,15 @@ pub(super) async fn replicate(regions: Arc<Regions>, from: usize, to: usize) {
     }
 }
 
-/// Applies one page of the outbox. The catalog does not change meanwhile.
+/// Applies one page of the outbox of region `from`: entries after `after`, up to
+/// `due`. The catalog does not change meanwhile.
 async fn apply(regions: &Regions, from: usize, to: usize, after: u64, due: u64) -> Result<Applied, Refusal> {
     let _guard = regions.catalog.read().await;
     let entries = regions.engines[from].outbox(after, due)?;
     regions.engines[to].apply(RegionId(from as u8), entries).await
 }
 
+/// Sleeps until a time; `None` sleeps for ever.
 async fn sleep_until(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at).await,

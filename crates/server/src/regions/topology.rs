@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-/// How a region treats its clients during an outage.
+/// How a region treats requests during an outage. Health and management requests are
+/// served as usual.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outage {
     /// Requests are dropped without a response.
@@ -30,13 +31,15 @@ impl Outage {
 /// The state of all regions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Topology {
-    /// The region that takes writes, takes changes of the catalog and answers at the
-    /// account's endpoint. With multi-write, all regions take writes of documents.
+    /// The region that takes writes and requests to change the catalog (the change
+    /// itself is made in the catalog region). Unless it has an outage, it also answers
+    /// at the account's endpoint. With multi-write, all regions take writes of
+    /// documents.
     pub(crate) write_region: usize,
     pub(crate) is_multi_write: bool,
     pub(super) regions: Vec<RegionTopology>,
-    /// The region that is about to become the write region. Writes of other regions
-    /// reach it without delay.
+    /// The region that is about to become the write region, while it catches up.
+    /// Writes of other regions reach it without delay. Always `None` with multi-write.
     pub(super) catching_up: Option<usize>,
 }
 
@@ -60,8 +63,9 @@ impl Topology {
         self.regions.get(region).and_then(|region| region.outage)
     }
 
-    /// The region that answers at the account's own endpoint: the write region,
-    /// or during its outage the first region without one.
+    /// The region that answers at the account's own endpoint: the write region, or
+    /// during its outage the first region without an outage. When all regions have
+    /// one, it is the write region.
     pub(crate) fn region_of_global_endpoint(&self) -> usize {
         let is_online = |region: &usize| self.outage(*region).is_none();
         self.in_order().find(is_online).unwrap_or(self.write_region)
@@ -82,7 +86,7 @@ impl Topology {
         self.in_order().filter(|region| self.may_write(*region))
     }
 
-    /// How long a write takes from one region to another; `None` while the link
+    /// The replication delay from one region to another; `None` while one of the two
     /// is cut.
     pub(super) fn delay(&self, from: usize, to: usize) -> Option<Duration> {
         if self.regions[from].is_cut || self.regions[to].is_cut {

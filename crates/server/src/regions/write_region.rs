@@ -1,6 +1,9 @@
 //! Changes the write region. Writes stop in the old write region, the new one
 //! catches up with all other regions, and only then takes writes. So no
 //! acknowledged write is lost, and no two regions take writes at the same time.
+//!
+//! With multi-write all regions take writes all the time, so nothing stops and the
+//! new write region need not catch up.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,15 +13,17 @@ use perihelion_wire::status;
 
 use super::{CATALOG_REGION, Regions, WRITE_REGION_VALUE, role};
 
-/// How long the new write region may take to catch up, by default.
+/// The default timeout of management requests that wait for replication: for the new
+/// write region to catch up, or for all regions.
 pub(crate) const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The role of a region that neither takes writes nor expires documents.
 const READ_ONLY: Role = Role { accepts_writes: false, removes_expired: false };
 
 impl Regions {
-    /// Changes the write region. After a failure the old write region takes writes
-    /// again. The change runs to its end even if the caller is dropped.
+    /// Changes the write region. If the new one does not catch up within `timeout`, or
+    /// the change cannot be stored, the old write region takes writes again. The
+    /// change runs to its end even if the caller is dropped.
     pub(crate) async fn change_write_region(
         self: &Arc<Self>,
         to: usize,
@@ -32,6 +37,7 @@ impl Regions {
         change.await.unwrap_or_else(|_| Err(Refusal::stopping()))
     }
 
+    /// Changes the write region. The caller holds the lock `write_region_change`.
     async fn change_write_region_exclusively(&self, to: usize, timeout: Duration) -> Result<(), Refusal> {
         let topology = self.topology();
         let from = topology.write_region;
@@ -62,7 +68,8 @@ impl Regions {
     }
 
     /// Returns when a region has applied all writes of all other regions. The other
-    /// regions must not take new writes meanwhile.
+    /// regions must not take new writes meanwhile. Fails when a link with writes that
+    /// are not applied is cut, and at the timeout.
     async fn wait_until_caught_up(&self, to: usize, timeout: Duration) -> Result<(), Refusal> {
         let deadline = tokio::time::Instant::now() + timeout;
         for from in (0..self.len()).filter(|from| *from != to) {
@@ -87,7 +94,8 @@ impl Regions {
         Ok(())
     }
 
-    /// The last entry that was added to a region's outbox.
+    /// The number of the last entry that was added to a region's outbox; 0 with one
+    /// region.
     pub(super) fn last_outbox_entry(&self, region: usize) -> u64 {
         self.engines[region].watch_outbox_end().map_or(0, |last| *last.borrow())
     }
@@ -99,7 +107,9 @@ impl Regions {
         )
     }
 
-    /// Returns when every link that is not cut has caught up.
+    /// Returns when every link that is not cut has caught up with the writes that
+    /// existed when its turn came: the links are awaited one after the other. Fails at
+    /// the timeout.
     pub(crate) async fn wait_until_replicated(&self, timeout: Duration) -> Result<(), Refusal> {
         let deadline = tokio::time::Instant::now() + timeout;
         for (from, to) in self.pairs() {
