@@ -1,7 +1,7 @@
 //! `ServeArgs`: the options of `dev` and `server` as they were typed, not yet
 //! resolved. Options of one command only are in the file of that command.
 //!
-//! Every option can also be given by an environment variable
+//! Every option except `--show-key` can also be given by an environment variable
 //! `PERIHELION_<OPTION>`; the command line wins.
 
 use std::path::PathBuf;
@@ -123,7 +123,7 @@ pub(crate) struct ServeArgs {
 /// The longest replication delay.
 const REPLICATION_DELAY_MAX: Duration = Duration::from_secs(60);
 
-/// Parses `50ms` or `2s`.
+/// Parses a time such as `50ms` or `2s`, at most [`REPLICATION_DELAY_MAX`].
 fn duration(text: &str) -> Result<Duration, String> {
     let bad = || format!("`{text}` is not a time of at most 60s: write it like 50ms or 2s");
     let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));

@@ -19,8 +19,9 @@ pub(crate) struct StartedServer<'a> {
     pub(crate) address: SocketAddr,
     /// With several regions, the name and address of each.
     pub(crate) regions: Vec<(String, SocketAddr)>,
+    /// The file of the CA certificate; `None` if it is stored nowhere.
     pub(crate) ca_path: Option<&'a Path>,
-    /// How long the start took.
+    /// The time from the start of the program until the server was ready.
     pub(crate) start_time: Duration,
 }
 
@@ -79,7 +80,8 @@ fn shown_key(settings: &Settings) -> String {
     }
 }
 
-/// Host and port as a client on this machine writes them.
+/// Host and port as a client on this machine writes them: `localhost` in place of an address
+/// that stands for all interfaces.
 fn authority(host: &str, address: SocketAddr) -> String {
     let port = address.port();
     match host.parse::<IpAddr>() {

@@ -3,9 +3,8 @@
 //! Test set-ups configure that image by environment variables and arguments.
 //! `perihelion server` accepts all of them, so that a test set-up only changes the
 //! name of the image. Variables with an equivalent option take effect; the others are
-//! ignored. A warning names an ignored variable that a user would miss. `dev` does not
-//! read the variables: on a laptop `PORT` or `DATA_PATH` may belong to another
-//! program.
+//! ignored. An ignored certificate gets a warning. `dev` does not read the variables: on a
+//! laptop `PORT` or `DATA_PATH` may belong to another program.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -33,8 +32,9 @@ Options and PERIHELION_ variables win over these. The image's arguments of the
 same meaning are accepted too. The lines \"Now listening on: http://...\" and
 \"Started\" appear on standard output once the server answers.";
 
-// Arguments of the image that have no effect here. Not a documentation comment:
-// clap would show it as the help of `server`.
+// Arguments of the image for which `ServeArgs` has no option. `--cert-path` causes a warning
+// and `--enable-explorer` opens the account document; the others have no effect. Not a
+// documentation comment: clap would show it as the help of `server`.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ImageArgs {
     #[arg(long, hide = true)]
@@ -82,14 +82,15 @@ pub(crate) fn apply(
         let level = |text: &str| Level::from_str(text, true);
         typed.log = variable("LOG_LEVEL").map(|value| parse("LOG_LEVEL", &value, level)).transpose()?;
     }
-    // A set-up that configures the explorer expects the image, and may be a test
-    // container that waits for GET / to answer.
+    // A set-up that configures the explorer, even if it switches it off, expects the image,
+    // and may be a test container that waits for GET / to answer.
     typed.open_account |= image.enable_explorer.is_some() || variable("ENABLE_EXPLORER").is_some();
     let has_certificate = image.cert_path.is_some() || variable("CERT_PATH").is_some();
     let warning = "CERT_PATH is ignored: the server creates its own certificate, see `perihelion cert`";
     Ok(if has_certificate { vec![warning.to_owned()] } else { Vec::new() })
 }
 
+/// Parses the value of a variable with `read`. The failure names the variable.
 fn parse<T, E: std::fmt::Display>(
     name: &str,
     value: &str,

@@ -26,8 +26,10 @@ Exit codes:
 /// Why the program fails, and its exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {
+    /// The exit code.
     code: u8,
     message: String,
+    /// What the user can do, on a second line.
     advice: Option<&'static str>,
 }
 

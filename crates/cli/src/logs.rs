@@ -1,6 +1,6 @@
-//! Logs on standard error: this program's at the chosen level, those of other
-//! libraries at `warn` and above only. Libraries log headers at their finest
-//! levels, and a header holds the client's signature.
+//! Logs on standard error: those of the crates `perihelion…` at the chosen level, those of
+//! all other crates never finer than `warn`. Libraries log headers at their finest levels,
+//! and a header holds the client's signature.
 
 use std::io::IsTerminal;
 
@@ -11,7 +11,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::args::Level;
 
-/// The names of this program's crates start with this.
+/// The names of this program's crates start with this, except `duroxide_cdb`, whose logs are
+/// limited like those of other libraries.
 const CRATE_PREFIX: &str = "perihelion";
 
 /// Starts logging. Does nothing when logging was started before.

@@ -1,5 +1,5 @@
-//! Functions that every command uses: run a future on a multi-threaded runtime, and print
-//! the result.
+//! Functions that the commands share: run a future on a multi-threaded runtime, and print to
+//! standard output.
 
 use std::future::Future;
 use std::io::Write;

@@ -17,7 +17,8 @@ const DEFAULT_HOST: &str = "127.0.0.1";
 /// The subdirectory of a data directory with its certificates.
 const TLS_DIRECTORY: &str = "tls";
 
-/// A key file holds one short line; a longer file is not a key file.
+/// The most bytes that are read of a key file. It holds one short line; if the file is longer,
+/// the rest is ignored.
 const KEY_FILE_BYTES_MAX: u64 = 4096;
 
 /// The command that starts the server.
@@ -99,7 +100,7 @@ fn regions(typed: Option<&str>) -> Result<RegionNames, Failure> {
 }
 
 /// The directory of the certificates: in the data directory if there is one, else in
-/// the user's cache.
+/// the user's cache. `None` if there is no cache either.
 pub(crate) fn tls_directory(data: Option<&Path>) -> Option<PathBuf> {
     match data {
         Some(data) => Some(data.join(TLS_DIRECTORY)),
@@ -107,6 +108,7 @@ pub(crate) fn tls_directory(data: Option<&Path>) -> Option<PathBuf> {
     }
 }
 
+/// The key from the command line or from the file, or the emulators' key if neither is given.
 fn master_key(key: Option<&str>, file: Option<&Path>) -> Result<MasterKey, Failure> {
     let advice = "create a key with: openssl rand -base64 64 | tr -d '\\n'";
     match (key, file) {
@@ -132,8 +134,8 @@ fn read_key_file(path: &Path) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// The names for the certificate: clients use the host of the public endpoint, so
-/// the certificate must have it.
+/// The additional names for the certificate: those that were typed, and the host of the
+/// public endpoint, because clients use it.
 fn tls_names(mut names: Vec<String>, endpoint: Option<&str>) -> Result<Vec<String>, Failure> {
     if let Some(endpoint) = endpoint {
         let host = host_of(endpoint).ok_or_else(|| {
@@ -158,8 +160,8 @@ fn host_of(endpoint: &str) -> Option<&str> {
     (!host.is_empty()).then_some(host)
 }
 
-/// Whether only this machine can reach a listener on the host. An IPv4 address may
-/// be mapped into IPv6.
+/// Whether only this machine can reach a listener on the host: it is a loopback address or
+/// name. An IPv4 address may be mapped into IPv6.
 fn is_local(host: &str) -> bool {
     match host.parse::<IpAddr>() {
         Ok(address) => is_loopback(&address.to_canonical().to_string()),

@@ -12,13 +12,14 @@ pub(crate) enum Failure {
     Storage(Error),
     /// The token is invalid, or its lock has expired or belongs to another holder.
     LockLost,
-    /// The instance does not exist.
+    /// The instance, or one of its executions, does not exist. Holds its name.
     NotFound(String),
-    /// The instance has not ended.
+    /// The instance has not ended. Holds its id.
     StillRunning(String),
     /// The request is not possible. Repeating it does not help.
     Refused(String),
-    /// Other writers changed the documents meanwhile. The request may be repeated.
+    /// Other writers changed the documents meanwhile, or a task was aborted. The request may
+    /// be repeated.
     Contended(String),
 }
 
@@ -41,6 +42,7 @@ impl Failure {
             if error.is_precondition_failed() || error.is_not_found() || error.is_conflict())
     }
 
+    /// duroxide's error. `operation` is the name of the provider's method that failed.
     pub(crate) fn into_error(self, operation: &str) -> ProviderError {
         let is_transient = self.is_transient();
         let message = match self {

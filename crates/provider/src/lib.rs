@@ -38,7 +38,7 @@
 //! | where | how |
 //! |---|---|
 //! | a directory, with the engine in this process | [`CosmosDBProvider::embedded`] |
-//! | memory, until the provider is dropped | [`CosmosDBProvider::embedded_in_memory`] |
+//! | memory, until the last clone of the provider is dropped | [`CosmosDBProvider::embedded_in_memory`] |
 //! | an account of Azure or of `perihelion server`, with its key | [`CosmosDBProviderBuilder::with_connection_string`], or as in the published crate [`CosmosDBProvider::new`] |
 //! | an account of Azure, with Entra ID | [`CosmosDBProviderBuilder::with_credential`], with the feature `azure-core` |
 //!
@@ -54,9 +54,10 @@
 //!
 //! # Invariant
 //!
-//! An instance is one logical partition with one state document, `i`. Every turn is one
-//! atomic batch that replaces `i` under its etag. Locks, hints and polls only decide
-//! which process tries; the etag decides which one wins. `docs/provider.md` describes the
+//! An instance is one logical partition with one state document, `i`. Every turn is
+//! committed by one atomic batch that replaces `i` under its etag, or creates `i` if it
+//! does not exist. Locks, hints and polls only decide which process tries; the etag
+//! decides which one wins. `docs/provider.md` describes the
 //! documents.
 
 #![warn(missing_docs)]

@@ -2,10 +2,10 @@
 //! layout of this crate.
 //!
 //! Each instance is copied by itself, several at a time. The old container is only read, so
-//! it is unchanged and can be used again. Invariants: no provider opens the new container before the
-//! copy is complete (`store::migration_marker`), and an interrupted run can be repeated,
-//! because every id derives from the copied document and an execution that exists is not
-//! written again.
+//! it is unchanged and can be used again. Invariants: no provider opens the new container
+//! before the copy is complete (`store::migration_marker`), and an interrupted run can be
+//! repeated, because the ids of messages and activities derive from the copied documents and
+//! an execution that exists is not written again.
 //!
 //! ```text
 //! published (the old documents) ─> convert (pure) ─> write (turns of this crate)
@@ -100,7 +100,8 @@ pub struct Migration {
     is_forced: bool,
 }
 
-/// The progress of a migration.
+/// The progress of a migration. In a dry run the counts are those of the instances that
+/// could be copied.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct MigrationReport {
@@ -108,7 +109,8 @@ pub struct MigrationReport {
     pub instances: usize,
     /// Events of their histories.
     pub events: usize,
-    /// Queued messages of these instances.
+    /// Queued messages to these instances, and their undelivered messages to other
+    /// instances.
     pub messages: usize,
     /// Queued activities of these instances.
     pub activities: usize,
@@ -116,7 +118,8 @@ pub struct MigrationReport {
     pub left: Vec<String>,
     /// Instances that could not be migrated, with the reason.
     pub failed: Vec<(String, String)>,
-    /// Whether an earlier run had completed the migration. If so, nothing was copied.
+    /// Whether an earlier run had completed the migration. If so, nothing was copied, and the
+    /// counts are zero.
     pub was_done: bool,
 }
 
@@ -131,7 +134,8 @@ impl MigrationReport {
 }
 
 impl Migration {
-    /// A migration from one container of an account into another, which is created.
+    /// A migration from one container of an account into another, which is created if it is
+    /// missing and must be empty.
     pub fn new(client: Client, source: ContainerName, target: ContainerName) -> Self {
         let clock = Arc::<HybridClock>::default();
         let observer = DriverObserver { metrics: Arc::default(), clock: Arc::clone(&clock) };
@@ -153,22 +157,22 @@ impl Migration {
         self
     }
 
-    /// Reads everything and writes nothing.
+    /// With `true`, reads and checks everything and writes nothing.
     pub fn with_dry_run(mut self, is_dry_run: bool) -> Self {
         self.is_dry_run = is_dry_run;
         self
     }
 
-    /// Migrates although programs of the published crate seem to be running. Their work
-    /// during the migration may be lost or happen twice.
+    /// With `true`, migrates although programs of the published crate seem to be running.
+    /// Their work during the migration may be lost or happen twice.
     pub fn with_force(mut self, is_forced: bool) -> Self {
         self.is_forced = is_forced;
         self
     }
 
-    /// Runs the migration and calls `on_progress` after each instance. When
-    /// [`MigrationReport::failed`] is not empty, the new container stays closed to
-    /// providers; run the migration again.
+    /// Runs the migration and calls `on_progress` after each instance that is not skipped.
+    /// After an error, or when [`MigrationReport::failed`] is not empty, the new container
+    /// stays closed to providers; run the migration again.
     pub async fn run(
         self,
         mut on_progress: impl FnMut(&MigrationReport),
@@ -190,8 +194,9 @@ impl Migration {
         report
     }
 
-    /// Writes the marker with status `copying`, copies all instances, and sets the status to
-    /// `done`.
+    /// Writes the marker with status `copying` unless an earlier run did, and copies all
+    /// instances. Sets the status to `done` if all were copied and the old container was not
+    /// used meanwhile.
     async fn copy_under_marker(
         &self,
         source: &Container,
@@ -221,6 +226,8 @@ impl Migration {
         Ok(report)
     }
 
+    /// The old container. Refuses one that is missing, was not written by the published
+    /// crate, or is in use.
     async fn open_source(&self) -> Result<Container, Failure> {
         if self.source == self.target {
             return Err(refused(format!(
@@ -251,7 +258,7 @@ impl Migration {
         Core::open(self.client.clone(), &self.target.database, &self.target.container, options).await
     }
 
-    /// Marks an empty container as the target of a migration.
+    /// Marks a container as the target of a migration. Refuses one that is not empty.
     async fn write_marker(&self, container: &Container) -> Result<Marker, Failure> {
         let query = Query::new("SELECT VALUE c.id FROM c").with_max_items(1);
         if container.query::<String>(query).first().await?.is_some() {
@@ -265,8 +272,9 @@ impl Migration {
         Ok(marker)
     }
 
-    /// Fails when the old container is in use: it was written to shortly before
-    /// `moment_ms` or later, or one of its documents has a valid lock.
+    /// Fails when the old container is in use: it was written to less than
+    /// [`IN_USE_WINDOW`] before `moment_ms`, or later, or one of its documents has a valid
+    /// lock. A forced migration does not check.
     async fn check_not_in_use(&self, source: &Container, moment_ms: u64) -> Result<(), Failure> {
         if self.is_forced {
             return Ok(());
@@ -290,6 +298,7 @@ impl Migration {
         Ok(())
     }
 
+    /// Copies all instances, or only reads them if there is no target.
     async fn copy(
         &self,
         source: &Container,
@@ -333,7 +342,8 @@ fn refused(reason: String) -> Failure {
     Failure::Refused(reason)
 }
 
-/// Copies an instance, or only reads it if there is no target. Returns its id and its counts.
+/// Copies an instance, or only reads it if there is no target. Returns its id, and its counts
+/// or why it failed. `now_ms` is the service's time.
 async fn migrate_instance(
     source: Container,
     target: Option<Arc<Core>>,
@@ -356,8 +366,8 @@ async fn migrate_instance(
     (instance, outcome)
 }
 
-/// Drops outbox intents of starts whose instance exists: these starts were delivered, and
-/// only the deletion of the intent is missing. If such a start were delivered again, the
+/// Drops outbox intents of starts whose instance has started: these starts were delivered,
+/// and only the deletion of the intent is missing. If such a start were delivered again, the
 /// parent would get a failure, because the instance exists.
 async fn drop_consumed_starts(source: &Container, partition: &mut Partition) -> Result<(), Failure> {
     let mut kept = Vec::new();
@@ -370,6 +380,8 @@ async fn drop_consumed_starts(source: &Container, partition: &mut Partition) -> 
     Ok(())
 }
 
+/// Whether an intent is a start whose instance has started. The start of a child counts only
+/// if the instance is a child of `sender`.
 async fn is_consumed_start(source: &Container, sender: &str, intent: &OutboxIntent) -> Result<bool, Failure> {
     let WorkItem::StartOrchestration { parent_instance, .. } = &intent.queued.item else { return Ok(false) };
     let query = Query::new(format!("SELECT * FROM c WHERE c.type = '{}'", published::INSTANCE));

@@ -11,19 +11,20 @@ use std::time::Duration;
 /// sees it at once too.
 pub(crate) const SKEW_MAX: Duration = Duration::from_secs(120);
 
-/// How long operations without a lock are retried when the service does not answer.
+/// How long an operation is retried after transient failures, unless the end of a lock
+/// limits it. Closing a provider waits this long for cleanup.
 pub(crate) const RETRY_FOR: Duration = Duration::from_secs(20);
 
-/// How long after the acknowledgement of a message a second copy may arrive: an abandoned
+/// How long after a message was first sent a copy of it may still arrive: an abandoned
 /// attempt may still be in the network.
 pub(crate) const LATE_ATTEMPT_MAX: Duration = Duration::from_secs(60);
 
 /// How long a dedup record remembers an enqueuing process after its last message.
 pub(crate) const ENQUEUER_KEPT_FOR: Duration = Duration::from_secs(600);
 
-/// Up to this age of messages, the process that wrote them claims them without reading the
-/// state. Another process may have taken over older messages, so the state is read first:
-/// it has that process's lock.
+/// Up to this age of messages, the process that wrote them may claim them without reading
+/// the state. Another process may have taken over older messages, so the state is read
+/// first: it has that process's lock. A process that is alone does not check the age.
 pub(crate) const CLAIM_WITHOUT_READ_FOR: Duration = Duration::from_millis(200);
 
 /// The age at which the owner of a slot takes over work that another process created. The
@@ -46,7 +47,7 @@ pub(crate) const TAKEOVER_STEP: Duration = Duration::from_millis(50);
 /// The most that all steps add up to.
 pub(crate) const TAKEOVER_STEP_MAX: Duration = Duration::from_millis(200);
 
-/// The shortest interval between polls: after a poll that found work.
+/// The shortest interval between polls, such as after a poll that found work.
 pub(crate) const POLL_INTERVAL_MIN: Duration = Duration::from_millis(200);
 
 /// The longest interval between polls.
@@ -55,7 +56,7 @@ pub(crate) const POLL_INTERVAL_MAX: Duration = Duration::from_millis(1800);
 /// The interval between heartbeats.
 pub(crate) const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// A process whose heartbeat is older than this is dead.
+/// A process whose heartbeat is older than this counts as dead.
 pub(crate) const ALIVE_FOR: Duration = Duration::from_secs(30);
 
 /// The time to live of a heartbeat.
@@ -75,7 +76,8 @@ pub(crate) const UNFINISHED_REPORTED_FOR: Duration = Duration::from_secs(15);
 /// an activity without renewing its lock.
 pub(crate) const CANCELLED_TTL: Duration = Duration::from_secs(3600);
 
-/// The shortest retention for which an instance expires by a time to live.
+/// The shortest retention for which an instance may expire by a time to live. With a shorter
+/// one, the reconciler removes it.
 pub(crate) const RETENTION_BY_TTL_MIN: Duration = Duration::from_secs(3600);
 
 const fn ms(duration: Duration) -> u128 {
@@ -87,7 +89,7 @@ const _: () = assert!(ms(CLAIM_WITHOUT_READ_FOR) < ms(OWNER_TAKEOVER_AFTER));
 // The owner of a slot takes over first, then the other processes one after the other.
 const _: () = assert!(ms(OWNER_TAKEOVER_AFTER) < ms(OTHERS_TAKEOVER_AFTER));
 const _: () = assert!(ms(TAKEOVER_STEP) < ms(TAKEOVER_STEP_MAX));
-// A poll finds work of other processes within two seconds.
+// A waiting fetch polls for work of other processes at least every two seconds.
 const _: () = assert!(ms(POLL_INTERVAL_MIN) < ms(POLL_INTERVAL_MAX) && ms(POLL_INTERVAL_MAX) < 2_000);
 // A live process may miss two heartbeats. A heartbeat expires only after its process
 // counts as dead.

@@ -1,8 +1,9 @@
 //! `perihelion cert`: shows the CA that signs the server's certificate, for
 //! trust stores.
 //!
-//! Without a data directory the command shows the CA in the user's cache, and creates
-//! it if it is missing, so that a user can trust it before the first start.
+//! With a data directory the command shows the CA that the server has created there. Without
+//! one it shows the CA in the user's cache, and creates it if it is missing, so that a user
+//! can trust it before the first start.
 
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
@@ -47,6 +48,7 @@ pub(crate) fn run(typed: CertArgs, _begun: Instant) -> Result<(), Failure> {
     }
 }
 
+/// The path of the CA certificate. In a data directory the file may not exist yet.
 fn ca_path(data: Option<&Path>) -> Result<PathBuf, Failure> {
     let no_cache =
         || Failure::runtime("there is no cache directory for certificates: set HOME or XDG_CACHE_HOME");

@@ -1,5 +1,5 @@
 //! `perihelion demo`: a small shop on durable workflows. This process is the shop.
-//! Its worker is another process. When half of the orders are done, the shop kills
+//! Its worker is another process. About half way (see `Ledger::is_half_way`) the shop kills
 //! the worker without warning in the middle of an order. A second worker continues
 //! from the data on disk, and the shop's ledger shows that every order was completed
 //! exactly once.
@@ -68,8 +68,8 @@ pub(crate) fn run(typed: DemoArgs, begun: Instant) -> Result<(), Failure> {
     }
 }
 
-/// Refuses a directory with data, because the orders of an earlier demo would count
-/// as orders of this one.
+/// Refuses a directory with entries, because the orders of an earlier demo would count
+/// as orders of this one. A directory that does not exist or cannot be read is not refused.
 fn refuse_unless_empty(data: &Path) -> Result<(), Failure> {
     let is_empty = std::fs::read_dir(data).map_or(true, |mut entries| entries.next().is_none());
     let refused = || {
@@ -138,8 +138,8 @@ impl Worker {
         Ok(worker)
     }
 
-    /// Handles messages until half of the work is done, and returns right after a
-    /// step. The workflow cannot have recorded that step yet.
+    /// Handles messages until the work is half done, and returns right after a step. The
+    /// workflow has probably not recorded that step yet, so the next worker repeats it.
     fn work_until_half(&mut self, ledger: &mut Ledger) -> Result<(Order, Step), Failure> {
         loop {
             let message = self.handle_next_message(ledger)?;
@@ -193,7 +193,7 @@ impl Worker {
         Ok(self.process.id())
     }
 
-    /// Lets the worker finish its work and shut down.
+    /// Tells the worker to shut down, and waits for its end.
     fn finish(mut self, ledger: &mut Ledger) -> Result<(), Failure> {
         self.send(WorkerCommand::Finish)?;
         while let Some(message) = self.receive()? {

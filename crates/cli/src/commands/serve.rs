@@ -11,10 +11,11 @@ use crate::logs;
 use crate::process::{block_on, print};
 use crate::settings::Settings;
 
-/// How long requests in flight may take after the first signal. Container runtimes
-/// kill after ten seconds; this leaves time to close the store.
+/// How long requests in flight may take after the first signal. Docker kills a container
+/// after ten seconds by default; this leaves time to close the store.
 const DRAIN_GRACE: Duration = Duration::from_secs(8);
 
+/// Starts logging and runs a server until a signal. The program began at `begun`.
 pub(crate) fn serve(settings: Settings, begun: Instant) -> Result<(), Failure> {
     logs::start(settings.log);
     block_on(run(&settings, begun))
@@ -42,7 +43,7 @@ async fn run(settings: &Settings, begun: Instant) -> Result<(), Failure> {
     }
 }
 
-/// The signals that ask the program to end.
+/// The signals that ask the program to end. `next` waits for one and returns its name.
 struct Signals {
     #[cfg(unix)]
     interrupt: tokio::signal::unix::Signal,

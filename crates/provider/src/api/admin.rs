@@ -1,4 +1,4 @@
-//! Implements duroxide's `ProviderAdmin`. Each method runs one operation of `ops` and
+//! Implements duroxide's `ProviderAdmin`. Each method runs an operation of `ops` and
 //! records its metrics.
 
 use async_trait::async_trait;
@@ -130,7 +130,8 @@ impl ProviderAdmin for CosmosDBProvider {
     }
 }
 
-/// Deletes finished root instances, each with its tree.
+/// Deletes the ended root instances that match the filter, each with its whole tree. Other
+/// instances of the tree are deleted even if they still run.
 async fn delete_bulk(
     provider: &CosmosDBProvider,
     filter: &InstanceFilter,
@@ -140,7 +141,7 @@ async fn delete_bulk(
     let mut result = DeleteInstanceResult::default();
     for root in list::matching_instances(&core.store, filter, is_ended_root).await? {
         let tree = delete::tree(&core.store, &root).await?;
-        // The instance may have been started again in the meantime.
+        // The root may have been started again in the meantime. It is skipped then.
         let deleted = match delete::run(core, &tree, Force::AllExcept(&root)).await {
             Err(Failure::StillRunning(_)) => continue,
             deleted => deleted?,

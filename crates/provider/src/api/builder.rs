@@ -98,13 +98,14 @@ impl CosmosDBProviderBuilder {
         self
     }
 
-    /// Regions in order of preference.
+    /// Regions in order of preference, for a connection string or a credential.
     pub fn with_preferred_regions<'r>(mut self, regions: impl IntoIterator<Item = &'r str>) -> Self {
         self.connection = self.connection.with_preferred_regions(regions);
         self
     }
 
-    /// An existing client. Connections and sessions are shared with it.
+    /// An existing client. Connections and sessions are shared with it. A connection
+    /// string, a credential and preferred regions of this builder are then ignored.
     pub fn with_client(mut self, client: Client) -> Self {
         self.target = Target::Client(client);
         self
@@ -141,7 +142,7 @@ impl CosmosDBProviderBuilder {
     }
 
     /// The shortest `poll_timeout` with which a fetch waits for work instead of looking
-    /// once. The default is one second.
+    /// once. The default is one second. A fetch with a timeout of zero always looks once.
     pub fn with_long_poll_threshold(mut self, threshold: Duration) -> Self {
         self.options.long_poll_threshold = threshold;
         self
@@ -154,29 +155,31 @@ impl CosmosDBProviderBuilder {
         self
     }
 
-    /// Applies the commit tier also to fetches that look for work only once. By default
-    /// these fetches write their locks: no other provider of the container takes the same
-    /// work before it is abandoned or its lock expires.
+    /// Applies the commit tier also to fetches of orchestrations that look for work only
+    /// once. By default these fetches write their locks: no other provider of the container
+    /// takes the same work before it is abandoned or its lock expires.
     pub fn with_commit_tier_for_short_polls(mut self) -> Self {
         self.options.is_tier_for_short_polls = true;
         self
     }
 
     /// How often the reconciler looks for undelivered messages and unfinished work, and how
-    /// old these must be; at most a day. The default for both is two seconds.
+    /// old these must be. The default for both is two seconds; a longer time than a day is
+    /// cut to a day. A reconciler that found nothing skips the next four intervals.
     pub fn with_reconciler(mut self, interval: Duration, age: Duration) -> Self {
         let [interval, age] = [interval, age].map(|time| time.min(RECONCILER_TIME_MAX));
         (self.options.reconciler_interval, self.options.reconciler_age) = (interval, age);
         self
     }
 
-    /// How long finished instances are kept. By default until they are deleted.
+    /// How long finished instances and old executions are kept. By default until they are
+    /// deleted.
     pub fn with_retention(mut self, retention: RetentionOptions) -> Self {
         self.options.retention = retention;
         self
     }
 
-    /// When an uncommitted deletion counts as abandoned by its process.
+    /// The age at which an uncommitted deletion counts as abandoned by its process.
     #[cfg(test)]
     pub(crate) fn with_deletion_timeout(mut self, timeout: Duration) -> Self {
         self.options.deletion_timeout = timeout;

@@ -1,6 +1,6 @@
 //! `CosmosDBClient`: the client of the published crate, implemented with
-//! `perihelion_client`. It has documents by id, queries and batches, for tests that look
-//! into storage.
+//! `perihelion_client`. It reads and writes documents by id, runs queries and batches, and
+//! creates or deletes the container, for tests that look into storage.
 //!
 //! As in the published crate, a request on a document that the service refuses returns a
 //! response with the status. An error means that the request was not sent or not answered.
@@ -54,9 +54,9 @@ impl QueryParameter {
 pub struct CosmosDBResponse {
     /// The HTTP status, also of a refusal.
     pub status: u16,
-    /// The etag that was read or written.
+    /// The etag that was read or written; `None` for a refusal.
     pub etag: Option<String>,
-    /// The document, or the error body of the service.
+    /// The document, or the error body of the service. Empty after a delete.
     pub body: String,
 }
 
@@ -67,7 +67,8 @@ impl CosmosDBResponse {
     }
 
     fn of(outcome: Result<Written, Error>, operation: &str) -> Result<Self, ProviderError> {
-        // Providers of this process do not see this write.
+        // Providers of this process do not know of this write, so their cached states may be
+        // out of date.
         crate::store::state_cache::invalidate_all();
         match outcome {
             Ok(written) => Ok(CosmosDBResponse {
@@ -163,7 +164,8 @@ impl CosmosDBClient {
         }
     }
 
-    /// Runs a query, in one partition or in all.
+    /// Runs a query in one partition, or in all if `partition_key` is `None`. Returns all
+    /// rows.
     pub async fn query(
         &self,
         text: &str,

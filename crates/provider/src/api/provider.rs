@@ -106,7 +106,8 @@ impl CosmosDBProvider {
     }
 
     /// The metrics of this provider since it was opened: requests, request units and
-    /// latency by method; polls, steals, conflicts and retries. Sends nothing.
+    /// latency by method; polls, conflicts, retries, steals (expired locks of other
+    /// processes that were taken over) and more. Sends nothing.
     ///
     /// ```
     /// # #[tokio::main]
@@ -133,7 +134,7 @@ impl CosmosDBProvider {
         self.core.set_fault_injector(injector);
     }
 
-    /// Stops background work and deletes the container with everything in it, if it
+    /// Stops the background tasks and deletes the container with everything in it, if it
     /// exists. For tests.
     pub async fn cleanup(&self) -> Result<(), ProviderError> {
         self.core.stop_tasks().await;
@@ -143,8 +144,12 @@ impl CosmosDBProvider {
         }
     }
 
-    /// Stops background work and closes an embedded engine. Dropping the last clone does
-    /// the same without waiting.
+    /// Stops the background tasks, waits up to 20 seconds for cleanup that has begun,
+    /// removes the heartbeat of this process and closes an embedded engine. Other clones
+    /// must not be used after that.
+    ///
+    /// Dropping the last clone stops the tasks and, inside a tokio runtime, closes the
+    /// engine. It waits for nothing, and the heartbeat stays until it expires.
     pub async fn close(self) {
         self.core.close().await;
     }

@@ -1,5 +1,6 @@
-//! Implements duroxide's `Provider`. Each method runs one operation of `ops` and records
-//! its metrics.
+//! Implements duroxide's `Provider`. Each method that uses the database runs an operation
+//! of `ops` and records its metrics. An ack that continues as new also prunes past
+//! executions, as the retention options ask.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,13 +1,13 @@
-//! The dedup record of an instance: which messages it has consumed, so that none is
-//! delivered twice.
+//! The dedup record of an instance: which messages it has consumed. It has only messages
+//! that must not be delivered twice (`Message::needs_dedup`).
 //!
 //! Every sender numbers its messages. A sender is a process that enqueues, or another
 //! instance whose commits send. The receiver keeps the consumed numbers as ranges,
-//! because most are consecutive. Each message carries its sender's low-water mark: the
-//! sender will not send lower numbers again, so they are forgotten. A process that
-//! enqueues is forgotten some time after its last message. Other numbers are forgotten
-//! only when the record is full. A forgotten number counts as not consumed, so its
-//! message would be delivered.
+//! because most numbers of a process are consecutive. Each message carries a low-water
+//! mark: its sender will not send lower numbers again, so they are forgotten. The mark of
+//! an instance's messages is zero. A process that enqueues is forgotten some time after its
+//! last message. Other numbers are forgotten only when the record is full. A forgotten
+//! number counts as not consumed, so its message would be delivered.
 
 use std::collections::BTreeMap;
 
@@ -15,21 +15,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::timing::ENQUEUER_KEPT_FOR;
 
-/// The number of low bits that hold the position of a message within its commit.
+/// The number of low bits of a message's number that hold its position within its commit.
 const POSITION_BITS: u32 = 20;
 
-/// How long an enqueuing process is remembered after its last message.
+/// How many milliseconds an enqueuing process is remembered after its last message.
 const ENQUEUER_MS: u64 = ENQUEUER_KEPT_FOR.as_millis() as u64;
 
 /// The most senders remembered, about sixty bytes each. Most instances have a handful. The
-/// sender that sent least recently is forgotten first.
+/// sender whose last message was consumed longest ago is forgotten first.
 const SENDERS_MAX: usize = 1024;
 
-/// The most ranges of one sender. Each gap is a message in delivery or one that was given
-/// up. When there are more ranges, the lowest are forgotten.
+/// The most ranges of one sender. A gap between two ranges of a process is a message in
+/// delivery, one that was given up, or one that needs no dedup. Each commit of an instance
+/// begins a new range. When there are more ranges, the lowest are forgotten.
 const RANGES_MAX: usize = 256;
 
-/// The most ranges of all senders: about ninety kilobytes.
+/// The most ranges of all senders: about ninety kilobytes. When there are more, senders are
+/// forgotten as above.
 const RANGES_TOTAL_MAX: usize = 4096;
 
 /// A parsed message id.
@@ -44,26 +46,27 @@ pub(crate) fn enqueued_message_id(sender: &str, number: u64) -> String {
     format!("m:{sender}:{number:x}")
 }
 
-/// The id of a message that a commit of another instance sends. `sender` is the hash of
-/// that instance.
+/// The id of a message that a commit of another instance sends. `sender` is a hash of that
+/// instance's id and incarnation.
 pub(crate) fn sent_message_id(sender: &str, commit_number: u64, position: usize) -> String {
     format!("x:{sender}:{:x}", sent_message_number(commit_number, position))
 }
 
 /// The number of a message that a commit sends. It is greater than all numbers of earlier
-/// commits.
+/// commits, because a commit sends fewer than 2^20 messages.
 fn sent_message_number(commit_number: u64, position: usize) -> u64 {
     (commit_number << POSITION_BITS) | position as u64
 }
 
-/// Parses a message id; `None` when the id has no sender.
+/// Parses the id of an enqueued or sent message; `None` for any other id.
 fn parse_message_id(id: &str) -> Option<MessageId<'_>> {
     let (sender, number) = id.rsplit_once(':')?;
     let is_known = sender.starts_with("m:") || sender.starts_with("x:");
     Some(MessageId { sender, number: u64::from_str_radix(number, 16).ok()? }).filter(|_| is_known)
 }
 
-/// A consumed message that must not be delivered again.
+/// A message that must not be delivered again: it was consumed, or its target was deleted
+/// while it was in delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DedupEntry {
     pub(crate) id: String,
@@ -99,7 +102,8 @@ impl DedupRecord {
         self.senders.get(sender).is_some_and(|record| record.contains(number))
     }
 
-    /// Adds consumed messages, and forgets messages that cannot arrive again.
+    /// Adds messages, and forgets messages that cannot arrive again. Forgets more if the
+    /// record is full.
     pub(crate) fn extend(&mut self, messages: &[DedupEntry], now_ms: u64) {
         for DedupEntry { id, low_water_mark } in messages {
             let Some(MessageId { sender, number }) = parse_message_id(id) else { continue };

@@ -1,5 +1,5 @@
 //! The type of a document: the member `type` that every document has and
-//! queries filter by.
+//! queries filter by. Only the marker of a migration has a type that is not listed here.
 //!
 //! A new document type is a new variant here. Code that treats documents by
 //! type matches without a wildcard arm, so the compiler names each place that
@@ -32,7 +32,7 @@ pub(crate) enum DocumentType {
     Staged,
     /// A part of a text that is too large for its document.
     Part,
-    /// A list of documents that can be removed.
+    /// A list of documents that can be removed once it is due.
     Garbage,
     /// The lease of an activity session.
     Session,
@@ -84,7 +84,7 @@ impl DocumentType {
         }
     }
 
-    /// The type of a document that is not decoded yet.
+    /// The type of a document that is not decoded yet; `None` if it is missing or unknown.
     pub(crate) fn of(document: &serde_json::Value) -> Option<Self> {
         document["type"].as_str().and_then(Self::parse)
     }

@@ -34,6 +34,7 @@ pub(crate) struct Heartbeat {
     pub(crate) document_type: DocumentType,
     #[serde(flatten)]
     pub(crate) roles: Roles,
+    /// The time to live in seconds.
     pub(crate) ttl: u32,
     /// The time of the last write: seconds since 1970 by the service's clock.
     #[serde(rename = "_ts", default, skip_serializing)]

@@ -14,10 +14,10 @@ pub(crate) struct LockToken {
     pub(crate) kind: LockKind,
     pub(crate) instance: String,
     /// The incarnation of the instance. An instance that was deleted and created again
-    /// has a new incarnation.
+    /// has a new incarnation. Empty for an activity that was enqueued outside a turn.
     pub(crate) incarnation: String,
     pub(crate) execution: u64,
-    /// The unique nonce of the lock.
+    /// The random nonce of the lock.
     pub(crate) nonce: String,
     /// The id of the locked document.
     pub(crate) id: String,

@@ -1,6 +1,6 @@
-//! `Manifest`: a compact list of the chunk documents of a history. Chunks are numbered,
-//! and a run of consecutive chunks is one entry. A list of ids would fill the state
-//! document of a workflow that never ends.
+//! `Manifest`: a compact list of the chunk documents of a history. Chunks are numbered, and
+//! a run of consecutive chunks with the same staging id is one entry. A list of ids would
+//! fill the state document of a workflow that never ends.
 
 use serde::{Deserialize, Serialize};
 

@@ -31,8 +31,7 @@ pub(crate) struct Part {
 ///
 /// A commit that drops documents creates a record that is due at once. A record for
 /// staged documents is created before them, is due when their commit can no longer
-/// arrive, and is removed by that commit. So a record exists exactly as long as its
-/// documents are unused.
+/// arrive, and is removed by that commit. So documents that are in use are in no record.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Garbage {
@@ -61,6 +60,7 @@ pub(crate) struct Garbage {
 }
 
 impl Garbage {
+    /// A record that lists nothing yet, with the id `g:{id_suffix}`.
     pub(crate) fn blank(instance: &str, id_suffix: &str, due: Stamp) -> Self {
         Garbage {
             id: format!("g:{id_suffix}"),
@@ -71,6 +71,7 @@ impl Garbage {
         }
     }
 
+    /// Whether the record lists no document.
     pub(crate) fn is_empty(&self) -> bool {
         self.parts.is_empty()
             && self.activities.is_empty()

@@ -13,7 +13,9 @@ use crate::timing::SKEW_MAX;
 /// of the instance, because the runtime needs the start first.
 pub(crate) const ENQUEUED_FIRST: Stamp = Stamp(1);
 
-/// A message to an instance.
+/// A message to an instance. The id begins with `m:` if a process enqueued it, with `x:` if
+/// a commit of another instance sent it, and with `n:` if a commit of the instance itself
+/// did.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Message {
@@ -21,8 +23,10 @@ pub(crate) struct Message {
     pub(crate) instance_id: String,
     #[serde(rename = "type")]
     pub(crate) document_type: DocumentType,
+    /// The time from which the message can be fetched.
     pub(crate) visible_at: Stamp,
-    /// The messages of an instance are delivered in the order of this stamp.
+    /// The messages of an instance are delivered in the order of this stamp. A message with
+    /// a delay, or of a timer, has its due time here.
     #[serde(rename = "enq")]
     pub(crate) enqueued_at: Stamp,
     pub(crate) attempt_count: u32,
@@ -33,17 +37,18 @@ pub(crate) struct Message {
     /// its id alone.
     #[serde(rename = "once", default, skip_serializing_if = "is_false")]
     pub(crate) needs_dedup: bool,
-    /// With `needs_dedup`: the sender will not send lower numbers again.
+    /// With `needs_dedup`: the sender will not send lower numbers again. Zero if the sender
+    /// is an instance.
     #[serde(rename = "low", default, skip_serializing_if = "is_zero")]
     pub(crate) low_water_mark: u64,
     /// The incarnation of the instance that the message is for. Another incarnation
-    /// drops the message.
+    /// drops the message. `None` is for any incarnation.
     #[serde(rename = "inc", default, skip_serializing_if = "Option::is_none")]
     pub(crate) incarnation: Option<String>,
-    /// The parent instance, if the message is a start.
+    /// The parent instance, if the message is the start of a child.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) start_parent: Option<String>,
-    /// The incarnation of the parent, if the message is a start.
+    /// The incarnation of the parent, if the message is the start of a child.
     #[serde(rename = "parentInc", default, skip_serializing_if = "Option::is_none")]
     pub(crate) parent_incarnation: Option<String>,
     /// The nonce of the activity's lock, if the message is a completion. When the answer
@@ -80,7 +85,8 @@ impl Message {
 const MEMBERS_BYTES: usize = 360;
 
 /// `a:{execution}:{event}`: an activity to run. It is locked while it has a
-/// `lock_nonce` and its `visible_at` is in the future.
+/// `lock_nonce` and its `visible_at` is in the future. An activity that a caller enqueues
+/// under an id that exists gets the suffix `:{nonce}`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Activity {
@@ -120,11 +126,12 @@ pub(crate) struct CancelledActivity {
     pub(crate) instance_id: String,
     #[serde(rename = "type")]
     pub(crate) document_type: DocumentType,
+    /// The time to live in seconds.
     pub(crate) ttl: u32,
 }
 
-/// `w:{commit}:{n}`: activities and messages of one turn, to be unpacked after the
-/// commit.
+/// `w:{commit}:{n}`, or `w:{commit}:{n}:{staging id}` if it was staged: activities, messages
+/// and cancellations of one turn, to be unpacked after the commit.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Bundle {
@@ -155,7 +162,8 @@ impl Bundle {
     }
 }
 
-/// `o:{commit}:{n}`: messages of one turn to other instances.
+/// `o:{commit}:{n}`, or `o:{commit}:{n}:{staging id}` if it was staged: messages of one turn
+/// to other instances.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Outbox {

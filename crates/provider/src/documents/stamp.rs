@@ -27,6 +27,7 @@ impl Stamp {
         Stamp(ms.saturating_mul(1 << COUNTER_BITS).min(STAMP_MAX))
     }
 
+    /// Milliseconds since 1970.
     pub(crate) fn ms(self) -> u64 {
         self.0 >> COUNTER_BITS
     }
@@ -37,18 +38,21 @@ impl Stamp {
         Stamp(self.0.saturating_sub((SKEW_MAX.as_millis() as u64) << COUNTER_BITS))
     }
 
+    /// The first stamp of the millisecond that is `duration` earlier.
     pub(crate) fn minus(self, duration: Duration) -> Self {
         let ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         Stamp::at_ms(self.ms().saturating_sub(ms))
     }
 
+    /// The first stamp of the millisecond that is `duration` later, but not before `self`.
     pub(crate) fn plus(self, duration: Duration) -> Self {
         let ms = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         Stamp::at_ms(self.ms().saturating_add(ms)).max(self)
     }
 }
 
-/// The time `duration` after `now_ms`: milliseconds since 1970, at most the largest stamp.
+/// The time `duration` after `now_ms`: milliseconds since 1970, at most those of the largest
+/// stamp.
 pub(crate) fn deadline_ms(now_ms: u64, duration: Duration) -> u64 {
     now_ms
         .saturating_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))

@@ -11,7 +11,8 @@ use crate::documents::manifest::Manifest;
 use crate::documents::stamp::Stamp;
 use crate::documents::text::{PartsRef, Text};
 
-/// The state of an instance. Every commit replaces it under its etag.
+/// `i`: the state of an instance. Every commit replaces it under its etag, or creates it if
+/// it does not exist. Times are milliseconds since 1970 unless they are stamps.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct State {
@@ -40,15 +41,18 @@ pub(crate) struct State {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) custom_status: Option<Text>,
     pub(crate) custom_status_version: u64,
-    /// The number of commits, part of every document id that a commit creates.
+    /// The number of commits. It is part of the ids of messages, bundles and outboxes that
+    /// a commit creates. A deletion keeps it, so that an instance that is created again does
+    /// not reuse these ids.
     #[serde(rename = "seq")]
     pub(crate) commit_number: u64,
-    /// The nonce of the last commit. A process that lost the answer finds its own
-    /// nonce here when the commit was applied.
+    /// The nonce of the last commit, or of another write that replaced the state, such as a
+    /// deletion. A process that lost the answer finds its own nonce here when its write was
+    /// applied.
     #[serde(rename = "ack")]
     pub(crate) commit_nonce: String,
-    /// Nonces of the last committed turns. Other processes may have committed
-    /// further turns before a process that lost an answer reads the state.
+    /// Nonces of the last few commits. Other processes may have committed further turns
+    /// before a process that lost an answer reads the state.
     #[serde(rename = "acks", skip_serializing_if = "Vec::is_empty")]
     pub(crate) recent_nonces: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,7 +62,7 @@ pub(crate) struct State {
     pub(crate) execution: Execution,
     /// The events of the current execution that are not in a chunk, one per line.
     pub(crate) event_data: String,
-    /// Key-value pairs as the earlier executions left them.
+    /// Key-value pairs as the ended executions left them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) kv: BTreeMap<String, KvValue>,
     /// Key-value pairs that the current execution changed; `None` is a removal.
@@ -80,17 +84,18 @@ pub(crate) struct State {
     /// At least one activity has, or had, its input in parts.
     #[serde(rename = "isSpilt", skip_serializing_if = "is_false")]
     pub(crate) has_spilled_activities: bool,
-    /// The deletion that this instance is part of.
+    /// The id of the deletion that this instance is part of.
     #[serde(rename = "del", skip_serializing_if = "Option::is_none")]
     pub(crate) deletion: Option<String>,
-    /// If the instance is deleted: the messages and activities to remove with all other
-    /// documents. `None` when the purge is done.
+    /// If the instance is deleted: ids of messages and activities that the purge removes, in
+    /// addition to the instance's other documents. `None` when the purge is done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) purge: Option<Vec<String>>,
     /// The time from which the reconciler handles the instance: a deleted one is
     /// purged, an ended one is removed after its retention.
     #[serde(rename = "madeAt", skip_serializing_if = "Option::is_none")]
     pub(crate) repair_at: Option<Stamp>,
+    /// The time to live in seconds; `None` does not expire.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ttl: Option<u32>,
 }
@@ -136,7 +141,7 @@ pub(crate) struct Lock {
     pub(crate) nonce: String,
     /// Milliseconds since 1970.
     pub(crate) until: u64,
-    /// The number of attempts of each message that was taken with the lock.
+    /// The number of attempts of each message that was taken with the lock, by message id.
     #[serde(rename = "att")]
     pub(crate) attempts: BTreeMap<String, u32>,
     /// The parts of these messages, which are removed together with the messages.
@@ -158,6 +163,7 @@ pub(crate) struct Execution {
     #[serde(rename = "pin", skip_serializing_if = "Option::is_none")]
     pub(crate) pinned_version: Option<String>,
     pub(crate) started_at: u64,
+    /// When the execution ended, also by continuing as new; `None` while it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) completed_at: Option<u64>,
     #[serde(rename = "events")]
@@ -208,6 +214,7 @@ pub(crate) struct Chunk {
     /// queries find chunks by it.
     #[serde(rename = "hx")]
     pub(crate) execution: u64,
+    /// Events, one per line.
     pub(crate) event_data: String,
     /// The id of the staging under which it was written.
     #[serde(rename = "mark", default, skip_serializing_if = "Option::is_none")]

@@ -14,6 +14,7 @@ pub(crate) enum ExecutionStatus {
     Completed,
     Failed,
     ContinuedAsNew,
+    /// A text that is not known here. It does not count as an end.
     Other(String),
 }
 

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::DocumentType;
 use crate::documents::stamp::Stamp;
 
-/// `s:{hash}`: the lease of an activity session, in a partition of its own.
+/// `s:{hash}`: the lease of an activity session. Its partition key is a hash of the session
+/// id too. Times are milliseconds since 1970.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Session {

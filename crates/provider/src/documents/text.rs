@@ -30,12 +30,14 @@ pub(crate) struct PartsRef {
 }
 
 impl PartsRef {
+    /// The ids of the part documents, in order.
     pub(crate) fn ids(&self) -> impl Iterator<Item = String> {
         (0..self.count).map(|n| format!("{}:{n}", self.prefix))
     }
 }
 
 impl Text {
+    /// The reference to the parts; `None` for an inline text.
     pub(crate) fn parts(&self) -> Option<&PartsRef> {
         match self {
             Text::Inline(_) => None,
@@ -72,6 +74,7 @@ pub(crate) fn json_bytes(text: &str) -> usize {
     text.bytes().map(|byte| json_width(byte as char)).sum()
 }
 
+/// Bytes of a one-byte character as JSON.
 fn json_width(character: char) -> usize {
     match character {
         '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
@@ -80,8 +83,9 @@ fn json_width(character: char) -> usize {
     }
 }
 
-/// Cuts a text into pieces of at most `bytes_max` bytes as JSON. The pieces, joined, give
-/// the text again.
+/// Cuts a text into pieces of at most `bytes_max` bytes as JSON. One character can take six
+/// bytes, so `bytes_max` must be at least six. The pieces, joined, give the text again; an
+/// empty text has no pieces.
 pub(crate) fn split_text(text: &str, bytes_max: usize) -> Vec<&str> {
     let mut pieces = Vec::new();
     let (mut start, mut bytes) = (0, 0);

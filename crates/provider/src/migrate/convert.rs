@@ -35,7 +35,7 @@ pub(super) struct ConvertedInstance {
     pub(super) values: BTreeMap<String, KeyValue>,
 }
 
-/// A whole execution as one turn.
+/// A whole execution as one turn. Times are milliseconds since 1970.
 pub(super) struct ConvertedTurn {
     pub(super) ack: TurnAck,
     pub(super) started_at: u64,
@@ -57,6 +57,7 @@ impl ConvertedInstance {
     }
 }
 
+/// Converts the documents of one instance. `now_ms` tells which delays have passed.
 pub(super) fn convert(partition: Partition, now_ms: u64) -> Result<ConvertedInstance, Failure> {
     let Partition { instance, instance_document, executions, messages, activities, outbox_intents, values } =
         partition;
@@ -97,9 +98,10 @@ pub(super) fn convert(partition: Partition, now_ms: u64) -> Result<ConvertedInst
     })
 }
 
-/// The turn of a whole execution. For the last execution, `instance_document` is given: its
-/// name, version, parent and pinned version replace those of the history, and its status
-/// and output are used if the history has no end.
+/// The turn of a whole execution. For the last execution, `instance_document` is given. Its
+/// name, version, parent and pinned version, as far as it has them, replace those of the
+/// history. If the history has no end and the document says that the instance has
+/// completed or failed, its status and output are used.
 fn turn(execution: u64, events: Vec<Event>, instance_document: Option<&InstanceDocument>) -> ConvertedTurn {
     let mut metadata = metadata_from(&events);
     if let Some(document) = instance_document {
@@ -163,10 +165,13 @@ fn metadata_from(events: &[Event]) -> ExecutionMetadata {
     metadata
 }
 
+/// The reverse of the published crate's packing: major, minor and patch have three decimal
+/// digits each.
 fn unpack_version(packed: u64) -> Version {
     Version::new(packed / 1_000_000, packed % 1_000_000 / 1_000, packed % 1_000)
 }
 
+/// A queued message as a document of this crate.
 fn as_message(queued: &QueuedItem, now_ms: u64) -> Result<Message, Failure> {
     let delay = match queued.item {
         // The due time of a timer is in its work item.

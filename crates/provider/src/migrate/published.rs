@@ -2,7 +2,8 @@
 //! migration needs them. Their ids derive from the instance id (`{instance}:instance`,
 //! `{instance}:history:{execution}:{event}`) or are random; `type` tells them apart.
 //!
-//! Locks and sessions are not migrated: the processes that hold them no longer run.
+//! Locks and sessions are not migrated: the processes that held them no longer run. Times
+//! are milliseconds since 1970.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +20,7 @@ const OUTBOX_INTENT: &str = "outbox_intent";
 #[derive(Debug, Default)]
 pub(super) struct Partition {
     pub(super) instance: String,
-    /// `None` when messages are queued for an instance that never ran.
+    /// `None` for an instance that never ran, such as one with queued messages only.
     pub(super) instance_document: Option<InstanceDocument>,
     /// Events by execution number and event id.
     pub(super) executions: BTreeMap<u64, BTreeMap<u64, Event>>,
@@ -62,7 +63,9 @@ pub(super) struct QueuedItem {
 /// the sender's partition until it is delivered.
 #[derive(Debug, Clone)]
 pub(super) struct OutboxIntent {
+    /// The instance that the queue document is for.
     pub(super) target: String,
+    /// Whether it is an activity. Otherwise it is a message.
     pub(super) is_activity: bool,
     /// The document as it is stored in the target's queue, including its id.
     pub(super) queued: QueuedItem,

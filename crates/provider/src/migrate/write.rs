@@ -1,7 +1,7 @@
 //! Writes an instance into the new container: messages and activities without a turn first,
-//! then one commit per execution. The last commit also has the queued activities. An
-//! execution that exists was written whole by an earlier run, so writing an instance again
-//! completes it and repeats nothing.
+//! then one commit per execution. The last commit also has the queued activities. Messages
+//! and activities that exist are skipped. An execution that exists was written whole by an
+//! earlier run. So writing an instance again completes it and repeats nothing.
 
 use std::collections::BTreeMap;
 
@@ -53,6 +53,8 @@ pub(super) async fn write(core: &Core, converted: ConvertedInstance) -> Result<(
     Ok(())
 }
 
+/// The state of an instance. Creates the state of an instance without a commit if there is
+/// none.
 async fn find_or_create_state(store: &Store, instance: &str) -> Result<Versioned<State>, Failure> {
     if let Some(found) = store.state(instance).await? {
         return Ok(found);
@@ -73,6 +75,7 @@ struct OldValues<'a> {
     values: &'a BTreeMap<String, KeyValue>,
 }
 
+/// Commits one execution to the state `found`. `old` is given for the last execution.
 async fn write_execution(
     core: &Core,
     mut found: Versioned<State>,
@@ -121,8 +124,9 @@ fn restore_values(state: &mut State, old: OldValues<'_>) {
     }
 }
 
-/// Sets the times and the custom status version of the old container instead of those of
-/// the migration.
+/// Sets the times of the execution as the old container has them, instead of those of the
+/// migration. If `instance_document` is given, also sets the times of the instance and the
+/// custom status version.
 fn restore_times(state: &mut State, turn: &ConvertedTurn, instance_document: Option<&InstanceDocument>) {
     state.execution.started_at = turn.started_at;
     state.execution.completed_at = turn.completed_at;

@@ -26,7 +26,8 @@ pub struct CosmosDBProviderConfig {
     pub worker_concurrency: u32,
     /// How often the reconciler looks for undelivered messages and unfinished work.
     pub reconciler_interval: Duration,
-    /// How old an undelivered message must be before another process delivers it.
+    /// How old undelivered messages and unfinished work must be before the reconciler of
+    /// any process finishes them.
     pub reconciler_age_threshold: Duration,
 }
 
@@ -53,8 +54,9 @@ const EMULATOR_KEY: &str =
 
 impl CosmosDBProviderConfig {
     /// Reads the environment variables `COSMOS_ENDPOINT`, `COSMOS_KEY`,
-    /// `COSMOS_DATABASE` and `COSMOS_CONTAINER`, or the same names with `COSMOSDB_`.
-    /// The defaults are the local emulator and `duroxide`.
+    /// `COSMOS_DATABASE` and `COSMOS_CONTAINER`, or the same names with `COSMOSDB_` if these
+    /// are not set. A blank variable counts as not set. The defaults are the local emulator
+    /// and `duroxide`.
     pub fn from_env() -> Self {
         Self::from_variables(|name| std::env::var(name).ok())
     }
@@ -88,19 +90,21 @@ impl std::fmt::Debug for CosmosDBProviderConfig {
     }
 }
 
-/// How much of a claim is written before the commit. All tiers are equally safe: one
-/// commit of an instance wins, by the etag of its state. They differ in the cost of a
-/// turn, and in whether other processes see that an instance is taken.
+/// How much of a claim is written before the commit. A claim takes an instance or an
+/// activity for one fetch. All tiers are equally safe: one commit of an instance wins, by
+/// the etag of its state. They differ in the cost of a turn, and in whether other processes
+/// see that an instance is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CommitTier {
     /// T0: every claim is a durable lock.
     Durable,
-    /// T1: a turn on messages that arrived while this process was running is locked in
-    /// memory only, and an activity is dispatched with its lock to a waiting worker of
-    /// this process.
+    /// T1: the first attempt of a turn is locked in memory only, if this process wrote the
+    /// messages itself or they arrived while it owned the instance's slot. The commit of a
+    /// turn creates an activity already locked for a waiting worker of this process, and a
+    /// worker that acks an activity locks its next one at the same time.
     Optimistic,
-    /// T2: like T1. In addition the state after a commit is cached, and completions that
-    /// this process wrote itself are taken without a read.
+    /// T2: like T1. In addition the state after a commit is cached, and completions, timers
+    /// and starts that this process wrote itself are claimed without a read.
     #[default]
     Cached,
 }
@@ -108,21 +112,22 @@ pub enum CommitTier {
 /// The resolved options of a provider.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    /// A fetch with a shorter `poll_timeout` looks for work once; other fetches wait for
-    /// work.
+    /// A fetch with a shorter `poll_timeout`, or with zero, looks for work once; other
+    /// fetches wait for work.
     pub(crate) long_poll_threshold: Duration,
     pub(crate) commit_tier: CommitTier,
-    /// Whether the tier also applies to fetches that look once. Otherwise these write
-    /// their locks, because their callers expect that no other provider takes the work.
+    /// Whether the tier also applies to fetches of orchestrations that look once. Otherwise
+    /// these write their locks, because their callers expect that no other provider takes
+    /// the work.
     pub(crate) is_tier_for_short_polls: bool,
     pub(crate) reconciler_interval: Duration,
-    /// The age at which the reconciler finishes work that another process left.
+    /// The age at which the reconciler finishes work that any process left.
     pub(crate) reconciler_age: Duration,
     pub(crate) retention: RetentionOptions,
-    /// An error of this machine's clock in milliseconds, for tests.
+    /// By how many milliseconds this machine's clock is made wrong, for tests. Zero otherwise.
     pub(crate) clock_error_ms: i64,
-    /// Whether to open a container with an unfinished migration. A provider must not use
-    /// such a container.
+    /// Whether to open a container with an unfinished migration. Only the migration itself
+    /// does; a provider must not use such a container.
     pub(crate) is_migrating: bool,
     /// The age at which a deletion that is not committed counts as abandoned by its process.
     pub(crate) deletion_timeout: Duration,
@@ -146,8 +151,9 @@ impl Default for Options {
     }
 }
 
-/// Makes deliveries between instances fail, for tests. Deliveries of the reconciler do not
-/// fail, so the reconciler delivers the messages. Clones share their count.
+/// Makes deliveries between instances fail, for tests. One delivery sends the messages of
+/// one outbox. Deliveries of the reconciler do not fail, so the reconciler delivers the
+/// messages later. Clones share their count.
 #[derive(Clone, Debug)]
 pub struct OutboxFaultInjector {
     failures_left: Arc<AtomicU32>,
@@ -159,7 +165,7 @@ impl OutboxFaultInjector {
         OutboxFaultInjector { failures_left: Arc::new(AtomicU32::new(count)) }
     }
 
-    /// Whether the next delivery fails. Each call counts as one delivery.
+    /// Whether the delivery that begins now fails. Each call counts as one delivery.
     pub fn should_fail(&self) -> bool {
         self.failures_left
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1))

@@ -1,8 +1,8 @@
 //! The options and the result of `CosmosDBProvider::list`.
 //!
-//! The cost of a page does not depend on the number of instances: the server filters
-//! and stops when the page is full. Filters by status and parent and the lower limits of
-//! times use an index; other filters are applied to the documents that remain.
+//! The server filters and stops when the page is full. Filters by status and parent and the
+//! lower limits of times use an index. Other filters are applied to the documents that
+//! remain, so a page with few matches among many instances costs more.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -48,7 +48,7 @@ pub struct ListOptions {
     pub order: ListOrder,
     /// Whether rows include the outputs. The length of an output is always included.
     pub with_output: bool,
-    /// The page size; 50 by default, at most 1,000.
+    /// The page size; 50 by default. Values outside 1 to 1,000 are cut to that range.
     #[serde(skip)]
     pub page_size: Option<u32>,
     /// Continues after a page: its [`ListPage::continuation`].
@@ -64,8 +64,9 @@ pub enum ListOrder {
     /// exists during the whole listing.
     #[default]
     Stored,
-    /// The last updated first. An instance that is updated between two pages moves to
-    /// the front, and later pages do not have it.
+    /// The last written first, in whole seconds; a lock that is written counts too. An
+    /// instance that is written between two pages moves to the front, and later pages do
+    /// not have it.
     RecentFirst,
 }
 
@@ -97,9 +98,9 @@ pub struct ListedInstance {
     pub status: String,
     /// When the instance was created.
     pub created_at: u64,
-    /// When the last turn was committed.
+    /// When the last turn was committed, or events were last appended.
     pub updated_at: u64,
-    /// When the current execution ended.
+    /// When the current execution ended; `None` while it runs.
     #[serde(default)]
     pub completed_at: Option<u64>,
     /// The number of the current execution.
@@ -108,11 +109,11 @@ pub struct ListedInstance {
     /// The parent instance.
     #[serde(default)]
     pub parent_instance_id: Option<String>,
-    /// The custom status, unless it is too large for a row.
+    /// The custom status; `None` if there is none or it is too large for a row.
     #[serde(default)]
     pub custom_status: Option<String>,
     /// The length of the output or error in characters; in bytes when it is too large for a
-    /// row.
+    /// row; `None` when there is none.
     #[serde(default)]
     pub output_length: Option<u64>,
     /// The output or error, if asked for and not too large for a row.
@@ -181,7 +182,8 @@ impl ListOptions {
         self
     }
 
-    /// Continues after a page of the same listing.
+    /// Continues after a page of a listing with the same options. Only the page size may
+    /// differ.
     pub fn with_continuation(mut self, token: impl Into<String>) -> Self {
         self.continuation = Some(token.into());
         self
@@ -191,8 +193,8 @@ impl ListOptions {
         self.page_size.unwrap_or(PAGE_DEFAULT).clamp(1, PAGE_MAX)
     }
 
-    /// A hash of the filters and the order. A continuation is valid only for listings with
-    /// the same hash.
+    /// A hash of all options except the page size and the continuation. A continuation is
+    /// valid only for listings with the same hash.
     fn fingerprint(&self) -> String {
         let text = serde_json::to_vec(self).unwrap_or_default();
         URL_SAFE_NO_PAD.encode(&Sha256::digest(text)[..9])
@@ -204,8 +206,8 @@ impl ListOptions {
         format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(json))
     }
 
-    /// Unwraps the caller's continuation into the service's. Refuses a continuation of a
-    /// listing with other filters.
+    /// Unwraps the caller's continuation into the service's; `None` for the first page.
+    /// Refuses a continuation of a listing with another `fingerprint`.
     pub(crate) fn service_continuation(&self) -> Result<Option<String>, Failure> {
         let Some(token) = &self.continuation else { return Ok(None) };
         let json = token.strip_prefix(TOKEN_PREFIX).and_then(|token| URL_SAFE_NO_PAD.decode(token).ok());
@@ -221,6 +223,7 @@ impl ListOptions {
     }
 }
 
+/// The beginning of a continuation: its format and version.
 const TOKEN_PREFIX: &str = "l1.";
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! `RetentionOptions`: how long finished instances and old executions are kept.
-//! `plan::retention` applies them when an execution ends.
+//! `plan::retention` schedules the removal of an instance in the commit that ends it, and
+//! `ops::repair::retain` deletes instances that are due and prunes old executions.
 
 use std::time::Duration;
 
@@ -16,12 +17,16 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RetentionOptions {
-    /// Instances are deleted this long after they completed or failed, each with all
-    /// its sub-orchestrations.
+    /// Root instances are deleted this long after they completed or failed, each with all
+    /// its sub-orchestrations, but not while one of these runs. Instances that ended before
+    /// this option was set are kept.
     pub finished_for: Option<Duration>,
-    /// Executions are deleted this long after they continued as new.
+    /// Executions are deleted this long after they continued as new, or later: the age is
+    /// checked when every eighth execution of an instance continues as new.
     pub executions_for: Option<Duration>,
-    /// How many executions of one instance are kept, including the current one.
+    /// How many executions of one instance are kept, including the current one. The others
+    /// are deleted when every eighth execution continues as new, so there may be more for a
+    /// while.
     pub executions_kept: Option<u32>,
 }
 
@@ -43,7 +48,7 @@ impl RetentionOptions {
         self
     }
 
-    /// Keeps the last executions of an instance, including the current one.
+    /// Keeps the last `count` executions of an instance, including the current one.
     pub fn with_executions_kept(mut self, count: u32) -> Self {
         self.executions_kept = Some(count);
         self

@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::messages::{Order, Step, WorkerCommand, WorkerMessage};
 use super::workflows;
 
-/// The orders of the shop and their states.
+/// The orders of the shop and their states, and the cost of the workers.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     orders: BTreeMap<Order, OrderRecord>,
-    /// Requests and request units of each worker; the last one is running.
+    /// Requests and request units of each worker, the newest last.
     costs: Vec<(u64, f64)>,
 }
 
@@ -19,7 +19,7 @@ pub(super) struct Ledger {
 #[derive(Debug, Default)]
 struct OrderRecord {
     done_steps: BTreeSet<Step>,
-    /// How many steps were repeated. Repeated steps are ignored.
+    /// How often a step was done that had been done before. Such a step is only counted.
     repeated_steps: u32,
     /// The outcome, and how many completions the history holds.
     ended: Option<(String, usize)>,
@@ -84,16 +84,16 @@ impl Ledger {
         self.orders.len()
     }
 
-    /// Whether half of the orders have ended, or five of six steps are done. The steps
+    /// Whether half of the orders have ended, or five sixths of all steps are done. The steps
     /// count because a few orders all end at the same time. All steps are done before
-    /// the last order ends, so this becomes true after one of the steps.
+    /// the last order ends, so this is true after the last step at the latest.
     pub(super) fn is_half_way(&self) -> bool {
         let done: usize = self.orders.values().map(|record| record.done_steps.len()).sum();
         let expected: usize = self.orders.keys().map(|order| workflows::expected_steps(*order).len()).sum();
         self.ended() * 2 >= self.len() || done * 6 >= expected * 5
     }
 
-    /// One error for each order that did not end exactly once with exactly its steps.
+    /// One error for each order that did not complete exactly once with exactly its steps.
     pub(super) fn errors(&self) -> Vec<String> {
         self.orders
             .iter()

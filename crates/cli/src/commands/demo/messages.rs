@@ -55,9 +55,10 @@ impl Step {
 pub(super) enum WorkerMessage {
     /// A step was done.
     StepDone { order: Order, step: Step },
-    /// An order ended; its history holds this many completions.
+    /// An order ended. Its outcome is the workflow's output; its history holds this many
+    /// completions.
     Ended { order: Order, outcome: String, completions: usize },
-    /// Requests to the database and their request units so far.
+    /// Requests of this worker to the database and their request units so far.
     Cost { requests: u64, units: f64 },
     /// The worker ends with an error.
     Failed { why: String },

@@ -21,7 +21,7 @@ use super::messages::{self, Order, WorkerCommand, WorkerMessage};
 use super::workflows;
 use crate::exit::Failure;
 
-/// How long the work of a killed worker stays locked.
+/// How long the work of a killed worker stays locked at most.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The worker fails when it gets no command for this long, or when an order has not
@@ -61,7 +61,8 @@ pub(super) async fn run(data: PathBuf) -> Result<(), Failure> {
     outcome
 }
 
-/// Executes commands until the shop sends `Finish` or is gone.
+/// Executes commands until the shop sends `Finish` or is gone. Fails when a command fails or
+/// the shop sends none for [`STALL_TIMEOUT`].
 async fn serve(engine: &Embedded, client: Client) -> Result<(), Failure> {
     let client = Arc::new(client);
     let (failed, mut failures) = mpsc::channel::<String>(1);
@@ -118,7 +119,8 @@ async fn start(client: &Client, order: Order) -> Result<(), duroxide::ClientErro
     }
 }
 
-/// Waits for the end of an order and counts the completions in its history.
+/// Waits for the end of an order, counts the completions in its history, and sends both.
+/// An order that does not complete is an error.
 async fn report_end(client: &Client, order: Order) -> Result<(), String> {
     let instance = workflows::instance(order);
     let failed = |error: duroxide::ClientError| format!("order {order}: {error}");
@@ -136,6 +138,7 @@ async fn report_end(client: &Client, order: Order) -> Result<(), String> {
     Ok(())
 }
 
+/// Sends the cost so far. If the counters cannot be read, nothing is sent.
 async fn send_cost(engine: &Embedded) {
     let Ok(answer) = engine.manage(http::Method::GET, "counters", "").await else { return };
     let Ok(counters) = serde_json::from_slice::<serde_json::Value>(answer.body()) else { return };

@@ -1,6 +1,6 @@
 //! The shop's workflows: an order, and its shipment as a sub-orchestration.
 //! Every step that changes the world outside is an activity. When the parcel
-//! carrier refuses, the steps are undone in the opposite order.
+//! carrier refuses, the charge is refunded and then the reservation is released.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const SHIPMENT: &str = "Shipment";
 /// How long packing takes. The workflow waits with a durable timer.
 const PACKING_TIME: Duration = Duration::from_millis(200);
 
-/// How long the bank and the parcel carrier take to answer.
+/// How long a step takes.
 const CALL_DURATION: Duration = Duration::from_millis(10);
 
 /// The id of the workflow instance of an order.
@@ -36,7 +36,7 @@ pub(super) fn is_undeliverable(order: Order) -> bool {
     order.is_multiple_of(4)
 }
 
-/// The steps of an order, each to be done once.
+/// The steps of an order, in order.
 pub(super) fn expected_steps(order: Order) -> Vec<Step> {
     let mut steps = vec![Step::Reserve, Step::Charge];
     steps.extend(needs_approval(order).then_some(Step::Ask));

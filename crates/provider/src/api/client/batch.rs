@@ -1,7 +1,8 @@
 //! Batches of `CosmosDBClient`.
 //!
 //! As in the published crate, a refused batch is an error, and none of its operations is
-//! applied. The error is retryable if an etag differs or a document to create exists.
+//! applied. The error is retryable if an etag differs, if a document to create exists, or
+//! if the failure is transient.
 
 use duroxide::providers::ProviderError;
 use perihelion_client::{Batch, BatchResult, Error, Etag};
@@ -31,7 +32,7 @@ pub enum BatchOperation {
         id: String,
         /// The document.
         body: Value,
-        /// The etag that the document must have.
+        /// The etag that the document must have; `None` replaces any version.
         if_match: Option<String>,
     },
     /// Deletes a document that must exist.
@@ -86,9 +87,9 @@ impl BatchOperation {
 pub struct BatchOperationResult {
     /// The HTTP status of the operation.
     pub status_code: u16,
-    /// The etag that was read or written.
+    /// The etag that was read or written; `None` if the answer has none.
     pub etag: Option<String>,
-    /// The document.
+    /// The document; `None` if the answer has none.
     pub resource_body: Option<String>,
 }
 
