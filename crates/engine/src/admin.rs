@@ -1,8 +1,8 @@
-//! Commands that change the catalog: databases, containers, indexes, offers,
-//! scripts, splits.
+//! Commands that change databases, containers, indexes, offers, scripts and ranges.
 //!
 //! Each command writes its records and puts a new catalog into the transaction.
-//! The writer publishes that catalog when the records are durable.
+//! The writer publishes that catalog when the records are durable. Scripts are not part
+//! of the catalog: their commands only write records.
 
 mod containers;
 mod copy_catalog;
@@ -34,8 +34,8 @@ struct Revision {
     timestamp: u64,
 }
 
-/// Changes the catalog: raises the account's LSN, lets `change` edit the
-/// catalog, and writes the counters.
+/// Changes the catalog: raises the account's LSN, lets `change` edit a copy of the
+/// catalog, writes the account's counters, and puts the copy into the transaction.
 fn change_catalog<T>(
     transaction: &mut Transaction<'_>,
     change: impl FnOnce(&mut Transaction<'_>, &mut Catalog, &Revision) -> T,

@@ -1,8 +1,8 @@
 //! The catalog: every database, container and offer, as one immutable value.
 //!
-//! Each request reads one snapshot of the catalog. A command that changes the catalog
-//! makes a new one, which is published whole when its records are durable. Only the
-//! group-commit writer publishes a catalog.
+//! A request looks up its container in one snapshot of the catalog. A command that
+//! changes the catalog makes a new one, which is published whole when its records are
+//! durable. Only the group-commit writer publishes a catalog.
 
 mod account;
 mod container;
@@ -117,7 +117,7 @@ impl Catalog {
         }
     }
 
-    /// The offer of a database or container.
+    /// The offer of the database or container with this `_rid`.
     pub fn offer_for(&self, resource_rid: &str) -> Option<&Arc<Offer>> {
         self.offers.values().find(|offer| offer.resource_rid == resource_rid)
     }

@@ -33,7 +33,7 @@ use crate::throttle::Throttle;
 use crate::transaction::Transaction;
 use crate::writer::{StoreHandle, state_in};
 
-/// An open database.
+/// The open data of one account, in one region.
 pub struct Engine {
     store: StoreHandle,
     options: EngineOptions,
@@ -42,7 +42,8 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Opens the database that a store holds.
+    /// Opens the data that a store holds. An empty store is an account without
+    /// databases.
     pub fn open(store: impl Store, options: EngineOptions) -> Result<Self, StoreError> {
         let replication = match options.replica {
             None => None,
@@ -86,7 +87,8 @@ impl Engine {
         documents::read_item(&*view, target, id, precondition, &state, self.clock().seconds())
     }
 
-    /// The id of the document whose `_rid` has this counter.
+    /// The id of the document whose `_rid` has this counter, expired or not. `None` if the
+    /// target's segment has no such document. The logical partition is not checked.
     pub fn id_of(&self, target: &Target, rid: u64) -> Result<Option<String>, Refusal> {
         let key = keys::document(target.container.number(), target.range.segment, rid);
         let record = self.store.view()?.get(&key)?;
@@ -98,9 +100,10 @@ impl Engine {
             .map(str::to_owned))
     }
 
-    /// Refuses a session token of a range that is ahead of this region. With several
-    /// write regions the server checks writes too, so that this region has applied
-    /// every write that the client has seen before it accepts the client's write.
+    /// Refuses the request if one of its session tokens for this range is ahead of this
+    /// region. With several write regions the server calls this for writes too: a region
+    /// accepts a client's write only after it has applied every write that the client
+    /// has seen.
     pub fn check_session(
         &self,
         container: &Container,
@@ -113,7 +116,8 @@ impl Engine {
         check_session(container, &self.state(container)?, session, &[range])
     }
 
-    /// Performs a write operation on one item.
+    /// Performs a write operation on one item. A refusal has the position that the
+    /// partition had before the operation.
     pub async fn write_item(
         &self,
         container: &Arc<Container>,
@@ -139,7 +143,8 @@ impl Engine {
         .await
     }
 
-    /// Deletes every document of a logical partition; returns how many.
+    /// Deletes the documents of a logical partition, as one write; returns how many.
+    /// Expired documents are left to maintenance and not counted.
     pub async fn delete_partition(
         &self,
         container: &Arc<Container>,
@@ -152,7 +157,8 @@ impl Engine {
     }
 
     /// Runs a job that writes documents. The job gets the container as it is when the
-    /// job runs. Refused when this region does not accept writes.
+    /// job runs. Refused when this region does not accept writes, when its outbox is
+    /// full, or when the container was deleted.
     async fn write_documents<T: Send + 'static>(
         &self,
         container: &Arc<Container>,
@@ -181,8 +187,8 @@ impl Engine {
         documents::read_change_feed(&*view, container, &state, request, self.clock().seconds())
     }
 
-    /// Runs a query for one page. If an index would have helped, maintenance will build
-    /// it.
+    /// Runs a query for one page. If an index would have helped, maintenance is told
+    /// about it, and builds it unless the container has too many indexes.
     pub fn query(
         &self,
         container: &Arc<Container>,
@@ -200,19 +206,24 @@ impl Engine {
         Ok(page)
     }
 
-    /// Builds an index now and returns when it can be used.
+    /// Builds an index now and returns when it is ready. Also returns `Ok`, without
+    /// building anything, if the container is gone or has as many indexes as it may have,
+    /// or if the index exists already. An index that exists may still be in the making.
     pub async fn build_index(&self, container: &Arc<Container>, shape: IndexShape) -> Result<(), Refusal> {
         maintenance::build_index(&self.store, container.number(), shape).await
     }
 
     /// Does the background work that is due: removes expired documents and the
     /// documents of deleted containers, splits oversized partitions, builds missing
-    /// indexes.
+    /// indexes. With several regions only one of them removes expired documents
+    /// ([`Role`](crate::Role)), old tombstones are removed too, and the server splits the
+    /// partitions instead.
     pub async fn maintain(&self) -> Result<(), Refusal> {
         maintenance::run_once(&self.store, &self.backlog, self.options.partition_bytes_max).await
     }
 
-    /// Returns when there may be background work to do, or after `pause`.
+    /// Returns when a command or a query has left work for maintenance, or after `pause`.
+    /// Expired documents and oversized partitions do not end the wait early.
     pub async fn maintenance_due(&self, pause: std::time::Duration) {
         self.backlog.due(pause).await;
     }

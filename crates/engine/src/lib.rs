@@ -3,8 +3,7 @@
 //!
 //! [`Engine`] is the entry point. A read takes one snapshot of the store and
 //! one of the catalog. A write is a job for the group-commit writer.
-//! Maintenance runs only while the engine's owner drives it
-//! ([`Engine::maintain`]).
+//! Maintenance runs only when the engine's owner calls [`Engine::maintain`].
 //!
 //! The engine takes and returns JSON values, typed requests and [`Refusal`]s.
 //! It speaks no HTTP: no sockets, no headers, no request parsing. But a refusal

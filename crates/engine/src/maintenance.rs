@@ -1,9 +1,10 @@
-//! Background maintenance: removing expired documents and the documents of
-//! deleted containers, splitting large partitions, building missing indexes.
+//! Background maintenance: removing expired documents, the documents of deleted
+//! containers and old tombstones, splitting large partitions, building missing
+//! indexes.
 //!
 //! Maintenance has no thread of its own. The engine's owner awaits
-//! [`Backlog::due`] and then calls [`run_once`]; when the owner stops, so does
-//! maintenance. The work is done in small jobs through the writer, each of
+//! [`Backlog::due`] and then calls [`run_once`], both through `Engine`. When the owner
+//! stops, so does maintenance. The work is done in small jobs through the writer, each of
 //! which leaves the database consistent, so maintenance may stop after any job.
 
 mod documents;
@@ -25,8 +26,8 @@ use crate::keys::{self, ContainerNumber, OwnedKeyRange};
 use crate::refusal::Refusal;
 use crate::writer::StoreHandle;
 
-/// The most keys that one job changes, so that a client's write never waits long for a
-/// job of maintenance.
+/// The most entries (documents, expiry entries, keys to purge) that one job works on, so
+/// that a client's write never waits long for a job of maintenance.
 const KEYS_PER_JOB: usize = 1000;
 /// The most missing indexes that are remembered. One that does not fit is reported
 /// again by the next query that would use it.
@@ -40,7 +41,8 @@ pub(crate) struct Backlog {
 }
 
 impl Backlog {
-    /// Remembers an index that a query would have used, and wakes maintenance.
+    /// Remembers an index that a query would have used, if there is room, and wakes
+    /// maintenance.
     pub(crate) fn add_missing_index(&self, container: ContainerNumber, shape: IndexShape) {
         let mut missing = self.missing_indexes.lock().unwrap_or_else(PoisonError::into_inner);
         if missing.len() < MISSING_INDEXES_MAX && !missing.contains(&(container, shape.clone())) {
@@ -54,7 +56,8 @@ impl Backlog {
         self.wake.notify_one();
     }
 
-    /// Returns when maintenance was woken, or after `pause`.
+    /// Returns when maintenance was woken, also if that was before this call, or after
+    /// `pause`.
     pub(crate) async fn due(&self, pause: Duration) {
         let _ = tokio::time::timeout(pause, self.wake.notified()).await;
     }
@@ -64,7 +67,8 @@ impl Backlog {
     }
 }
 
-/// Does all background work that is due.
+/// Does all background work that is due. The first failure ends it; the next call
+/// continues.
 pub(crate) async fn run_once(
     store: &StoreHandle,
     backlog: &Backlog,

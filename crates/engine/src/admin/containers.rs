@@ -21,12 +21,13 @@ use crate::transaction::Transaction;
 /// throughput begins with several partitions.
 const PARTITION_UNITS_MAX: u64 = 10_000;
 
-/// The number of physical partitions that a throughput needs.
+/// The number of physical partitions that a throughput needs; 1 without one.
 fn partitions_for(throughput: Option<Throughput>) -> u32 {
     let units = throughput.map_or(0, Throughput::request_units);
     u32::try_from(units.div_ceil(PARTITION_UNITS_MAX)).unwrap_or(u32::MAX).max(1)
 }
 
+/// Creates a container with at least `partitions` physical partitions.
 pub(crate) fn create_container(
     transaction: &mut Transaction<'_>,
     database: &str,
@@ -127,8 +128,8 @@ pub(crate) fn log_versions(
     Ok(())
 }
 
-/// Removes a container from the catalog. Maintenance purges its documents later,
-/// in small jobs.
+/// Removes a container, its counters and its offer. Maintenance purges its documents
+/// and scripts later, in small jobs.
 pub(super) fn drop_container(
     transaction: &mut Transaction<'_>,
     catalog: &mut Catalog,

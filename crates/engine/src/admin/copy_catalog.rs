@@ -1,6 +1,8 @@
 //! Copying the catalog of another region. Databases, containers, their ranges,
 //! offers and scripts belong to the account, so every region has the same ones.
-//! Indexes and sizes belong to a region: the copy does not change them.
+//! Indexes and counters belong to a region. The copy keeps those of this region, adds
+//! the indexes that a new indexing policy declares, and divides the counters of a range
+//! that was split.
 
 use std::sync::Arc;
 
@@ -31,7 +33,8 @@ pub(crate) fn is_same_catalog(ours: &Catalog, theirs: &Catalog) -> bool {
 }
 
 /// Whether two regions have the same version of a container. A change of the
-/// definition changes the etag, a split changes the id of the next range.
+/// definition changes the etag, a split changes the id of the next range, and starting
+/// the version log changes only its flag.
 fn is_same_version(ours: &Container, theirs: &Container) -> bool {
     ours.number() == theirs.number()
         && ours.etag == theirs.etag
@@ -39,8 +42,8 @@ fn is_same_version(ours: &Container, theirs: &Container) -> bool {
         && ours.logs_versions == theirs.logs_versions
 }
 
-/// Makes the catalog equal to `source`, except for indexes and sizes. `scripts` are
-/// the scripts of the source region.
+/// Makes the catalog equal to `source`, except for indexes. `scripts` are the keys and
+/// records of the source region's scripts.
 pub(crate) fn copy_catalog(
     transaction: &mut Transaction<'_>,
     source: &Catalog,
@@ -97,6 +100,7 @@ fn copy_offers(transaction: &mut Transaction<'_>, catalog: &mut Catalog, source:
 
 fn add_container(transaction: &mut Transaction<'_>, catalog: &mut Catalog, theirs: &Container) {
     let mut container = Container { indexes: Vec::new(), index_next: 0, ..theirs.clone() };
+    // The container is empty here, so its declared indexes are complete.
     add_declared_indexes(&mut container, true);
     let ranges = container.ranges.iter().map(|range| range.id);
     transaction.put_state(container.number(), &ContainerState::new(ranges, transaction.replica));

@@ -44,7 +44,8 @@ pub(crate) fn finish_index(
     Ok(())
 }
 
-/// Adds the composite indexes that the indexing policy declares.
+/// Adds the composite indexes that the indexing policy declares and the container does
+/// not have, up to [`INDEXES_MAX`]. `is_ready` is true for an empty container.
 pub(super) fn add_declared_indexes(container: &mut Container, is_ready: bool) {
     let policy = container.definition.get("indexingPolicy").cloned().unwrap_or(Value::Null);
     for shape in index::declared(&policy) {

@@ -112,7 +112,8 @@ pub(crate) fn script_records(view: &dyn View, catalog: &Catalog) -> Result<Vec<(
     Ok(records)
 }
 
-/// Creates a script, or replaces the script named `replaces`.
+/// Creates a script, or replaces the script named `replaces`, which must be the id in
+/// the body too.
 pub(crate) fn put_script(
     transaction: &mut Transaction<'_>,
     container: &Arc<Container>,

@@ -18,7 +18,8 @@ use crate::refusal::Refusal;
 use crate::state::RangeState;
 use crate::transaction::Transaction;
 
-/// Splits a range in the middle of its keys; returns the children's ids.
+/// Splits a range in the middle of its effective keys, wherever its documents are;
+/// returns the children's ids.
 pub(crate) fn split(
     transaction: &mut Transaction<'_>,
     container: &Arc<Container>,

@@ -15,9 +15,9 @@ const UNIQUE_KEYS_MAX: usize = 10;
 /// The API versions that differ in the definitions they accept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ApiVersion {
-    /// Before hierarchical keys (2020-07-15).
+    /// Before 2020-07-15: without hierarchical keys.
     Old,
-    /// With hierarchical keys.
+    /// From 2020-07-15 on: with hierarchical keys.
     Current,
 }
 
@@ -32,7 +32,7 @@ pub struct ParsedDefinition {
     pub partition_key: PartitionKeyDefinition,
     /// The paths of each unique key.
     pub unique_keys: Vec<Vec<KeyPath>>,
-    /// The default TTL.
+    /// The default TTL, as in [`Container::default_ttl`].
     pub default_ttl: Option<i64>,
 }
 
@@ -204,7 +204,8 @@ fn parse_ttl(value: Option<&Value>) -> Result<Option<i64>, Refusal> {
 }
 
 /// The indexing policy with the service's defaults: mode, automatic, paths, and
-/// the exclusion of `_etag`, which the service adds even to a client's policy.
+/// the exclusion of `_etag`, which the service adds even to a client's policy. A policy
+/// with the mode `none` has no paths.
 fn indexing_policy(given: Option<&Value>) -> Result<Value, Refusal> {
     const ETAG_PATH: &str = "/\"_etag\"/?";
     let empty = Object::new();

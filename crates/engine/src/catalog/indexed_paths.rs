@@ -8,7 +8,8 @@
 
 use perihelion_model::json::{Object, Value};
 
-/// The members that the service adds to a document. No policy indexes them.
+/// The members that the service adds to a document (`_lsn` only in the change feed).
+/// They do not count as indexed values under any policy.
 pub(crate) const SYSTEM_MEMBERS: [&str; 6] = ["_rid", "_self", "_etag", "_attachments", "_ts", "_lsn"];
 
 /// The paths of a policy, parsed once for each container.
@@ -24,6 +25,7 @@ pub(crate) struct IndexedPaths {
 /// An included or excluded path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct PathRule {
+    /// The steps before the `/?` or `/*` at the end.
     steps: Vec<String>,
     /// Whether the path ends in `/*`.
     is_deep: bool,
@@ -54,7 +56,8 @@ impl IndexedPaths {
         IndexedPaths { indexes_nothing: false, rules }
     }
 
-    /// The number of indexed values in a document, without system members.
+    /// The number of indexed values in a document, without system members. A value is a
+    /// scalar, an empty array or an empty object.
     pub(crate) fn terms(&self, document: &Object) -> u32 {
         if self.indexes_nothing {
             return 0;
@@ -93,6 +96,7 @@ impl IndexedPaths {
 }
 
 impl PathRule {
+    /// `None` for a path that does not end in `/?` or `/*`. It is ignored.
     fn parse(text: &str, is_included: bool) -> Option<PathRule> {
         let mut steps: Vec<String> = text
             .split('/')

@@ -82,7 +82,8 @@ impl Throughput {
 }
 
 impl Offer {
-    /// The `_rid`: three bytes as four characters of base64.
+    /// The `_rid`: the low three bytes of the number as four characters of base64, with
+    /// `-` for `/`.
     pub fn rid(&self) -> String {
         use base64::Engine as _;
         let bytes = self.number.to_be_bytes();

@@ -1,5 +1,6 @@
 //! Reading the members of a stored JSON record. A member that is missing or of
-//! the wrong type gives `None`, which the caller reports as damage.
+//! the wrong type gives `None`, which the reader of a record reports as damage.
+//! `Throughput` reads a client's JSON with these functions too.
 
 use perihelion_model::json::Value;
 

@@ -89,7 +89,8 @@ impl Engine {
         self.store.write(move |transaction| admin::split(transaction, &container, range)).await
     }
 
-    /// Creates a script, or replaces the script named `replaces`.
+    /// Creates a script, or replaces the script named `replaces`. The id in the body must
+    /// then be the same name.
     pub async fn put_script(
         &self,
         container: &Arc<Container>,

@@ -8,12 +8,14 @@ use crate::replication;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct EngineOptions {
-    /// Physical partitions of a new container.
+    /// The least number of physical partitions of a new container. A container with much
+    /// throughput gets more.
     pub partitions: u32,
-    /// Request units per second of a container without an offer; `None` turns
-    /// throttling off.
+    /// Request units per second of a container that has no offer and whose database has
+    /// none. `None` turns throttling off for all containers, also for those with an
+    /// offer.
     pub throughput: Option<u32>,
-    /// A physical partition larger than this is split.
+    /// A physical partition whose documents have more bytes than this is split.
     pub partition_bytes_max: u64,
     /// The clock.
     pub clock: Clock,
@@ -41,13 +43,13 @@ impl Default for EngineOptions {
 }
 
 impl EngineOptions {
-    /// Sets the number of physical partitions of a new container.
+    /// Sets the least number of physical partitions of a new container.
     pub fn with_partitions(mut self, partitions: u32) -> Self {
         self.partitions = partitions;
         self
     }
 
-    /// Sets the throughput of a container without an offer.
+    /// Sets the throughput of a container without an offer; `None` turns throttling off.
     pub fn with_throughput(mut self, throughput: Option<u32>) -> Self {
         self.throughput = throughput;
         self

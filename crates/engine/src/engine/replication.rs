@@ -50,8 +50,8 @@ impl Engine {
     }
 
     /// Removes outbox entries up to `to`, which every other region has applied.
-    /// One call removes a bounded number. Returns the number of the last entry
-    /// that is removed.
+    /// One call removes a bounded number. Returns the number up to which all entries
+    /// are removed.
     pub async fn trim_outbox(&self, to: u64) -> Result<u64, Refusal> {
         let trimmed = self.store.write(move |transaction| replication::trim_outbox(transaction, to)).await?;
         if let Some(replication) = self.store.replication() {
@@ -61,12 +61,13 @@ impl Engine {
     }
 
     /// How far the outbox of `source` is applied here: the number of the last
-    /// applied entry. All entries before it are applied too.
+    /// applied entry, 0 if none is applied. All entries before it are applied too.
     pub fn applied_up_to(&self, source: RegionId) -> Result<u64, Refusal> {
         Ok(documents::applied_position(self.store.view()?.get(&keys::applied_up_to(source.0))?))
     }
 
-    /// Applies entries of another region's outbox, in one commit.
+    /// Applies entries of another region's outbox, in one commit, up to the first entry
+    /// that must wait for writes of a third region.
     pub async fn apply(&self, source: RegionId, entries: Vec<OutboxEntry>) -> Result<Applied, Refusal> {
         let applied =
             self.store.write(move |transaction| documents::apply(transaction, source, &entries)).await?;
@@ -88,15 +89,15 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether this region has the catalog of another region. Scripts are not
-    /// compared.
+    /// Whether this region has the catalog of another region. Scripts and indexes are
+    /// not compared.
     pub fn has_same_catalog_as(&self, other: &Catalog) -> bool {
         admin::is_same_catalog(&self.catalog(), other)
     }
 
     /// The physical partitions that are too large. With several regions
-    /// maintenance does not split them; the owner of the engines splits them in all
-    /// regions.
+    /// maintenance does not split them. The owner of the engines splits them in the
+    /// catalog region and copies its catalog to the other regions.
     pub fn oversized_partitions(&self) -> Vec<(Arc<Container>, RangeId)> {
         maintenance::oversized_partitions(&self.store, self.options.partition_bytes_max)
     }

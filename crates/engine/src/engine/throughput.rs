@@ -8,7 +8,8 @@ use crate::throttle::Bucket;
 
 impl Engine {
     /// Admits a request to a partition, or refuses it with `TOO_MANY_REQUESTS`.
-    /// Returns the bucket that the request's charge is to be taken from.
+    /// Returns the bucket that the request's charge is to be taken from, `None` when
+    /// throttling is off.
     pub fn admit(&self, container: &Container, range: RangeId) -> Result<Option<Bucket>, Refusal> {
         let Some((bucket, units)) = self.bucket(container, range) else { return Ok(None) };
         self.throttle.admit(bucket, units, self.clock().elapsed())?;

@@ -20,8 +20,10 @@ pub(super) trait Visit:
 }
 impl<V: Fn(&mut Transaction<'_>, &Container, SegmentId, Vec<u8>, Bytes) -> Result<(), Refusal>> Visit for V {}
 
-/// Visits every document of a container. The list of segments does not change while
-/// this runs: documents never leave their segment, and a split creates no segment.
+/// Visits every document of a container, except those that are created behind the
+/// cursor while this runs. Does nothing if the container is gone; refused if it is
+/// deleted meanwhile. The list of segments does not change while this runs: documents
+/// never leave their segment, and a split creates no segment.
 pub(super) async fn for_each_document(
     store: &StoreHandle,
     number: ContainerNumber,

@@ -30,7 +30,8 @@ pub(super) async fn remove_expired(store: &StoreHandle) -> Result<(), Refusal> {
     }
 }
 
-/// Removes an expiry key, and its document if that is expired.
+/// Removes an expiry key, and its document if that is expired. The document may have
+/// been changed or removed since the key was read.
 fn expire(transaction: &mut Transaction<'_>, key: Vec<u8>) -> Result<(), Refusal> {
     if let Some((_, number, segment, rid)) = keys::parse_expiry(&key)
         && let Some(container) = transaction.catalog.container_by_number(number).cloned()

@@ -22,7 +22,8 @@ pub(super) async fn finish_indexes(store: &StoreHandle) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Registers an index, fills it and marks it ready.
+/// Registers an index, fills it and marks it ready. Does nothing if the container is
+/// gone, or if [`admin::add_index`] does not register the index.
 pub(crate) async fn build_index(
     store: &StoreHandle,
     number: ContainerNumber,
@@ -36,6 +37,7 @@ pub(crate) async fn build_index(
     }
 }
 
+/// Adds an entry for every document to a registered index and marks the index ready.
 async fn fill_index(store: &StoreHandle, number: ContainerNumber, id: u16) -> Result<(), Refusal> {
     for_each_document(store, number, move |transaction, container, segment, key, record| {
         let index = container.indexes.iter().find(|index| index.id == id);

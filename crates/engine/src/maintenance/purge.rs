@@ -1,4 +1,4 @@
-//! Removing the documents of deleted containers, and old tombstones.
+//! Removing what deleted containers leave in the store, and old tombstones.
 
 use super::{KEYS_PER_JOB, first_container};
 use crate::keys::{self, ContainerNumber, OwnedKeyRange};

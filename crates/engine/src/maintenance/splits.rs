@@ -7,8 +7,9 @@ use crate::catalog::Container;
 use crate::keys::RangeId;
 use crate::writer::StoreHandle;
 
-/// The physical partitions larger than `bytes_max`, in the order of their
-/// containers. A container whose counters cannot be read is skipped and logged.
+/// The physical partitions larger than `bytes_max`, in the order of their containers'
+/// numbers. A container whose counters cannot be read is skipped, and logged unless it
+/// was deleted meanwhile.
 pub(crate) fn oversized_partitions(store: &StoreHandle, bytes_max: u64) -> Vec<(Arc<Container>, RangeId)> {
     let limit = i64::try_from(bytes_max).unwrap_or(i64::MAX);
     let mut found = Vec::new();
@@ -16,8 +17,7 @@ pub(crate) fn oversized_partitions(store: &StoreHandle, bytes_max: u64) -> Vec<(
         let state = match store.state(container) {
             Ok(state) => state,
             Err(refusal) => {
-                // A container that has left the catalog was deleted meanwhile. Only
-                // other containers are logged.
+                // A container that has left the catalog was deleted meanwhile.
                 if store.catalog().container_by_number(container.number()).is_some() {
                     tracing::warn!(
                         container = %container.name,
@@ -41,7 +41,7 @@ pub(super) async fn split_oversized(store: &StoreHandle, bytes_max: u64) {
             Ok(children) => {
                 tracing::info!(container = %container.name, range, ?children, "a physical partition was too large and is split");
             }
-            // A range with a single partition key cannot be split further.
+            // For example, a range with a single partition key cannot be split further.
             Err(refusal) => {
                 tracing::warn!(container = %container.name, range, %refusal.message, "cannot split a physical partition that is too large");
             }
