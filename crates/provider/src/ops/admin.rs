@@ -1,4 +1,4 @@
-//! Management: list, count, delete and prune instances.
+//! Management: lists, counts and deletes instances, and prunes their past executions.
 
 pub(crate) mod count;
 pub(crate) mod delete;

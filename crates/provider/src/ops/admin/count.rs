@@ -1,5 +1,5 @@
 //! `get_system_metrics` and `get_queue_depths`: aggregate queries over the container.
-//! `process::count_cache` keeps their results.
+//! `process::count_cache` caches their results.
 
 use duroxide::providers::{QueueDepths, SystemMetrics};
 use perihelion_client::Query;
@@ -20,21 +20,24 @@ pub(crate) async fn queue_depths(core: &Core) -> Result<QueueDepths, Failure> {
     core.queue_depths.get(&core.metrics, || queues(&core.store, &core.clock)).await
 }
 
-/// One group of an aggregate query.
+/// A row of the query in `instances`: the documents of one type and status.
 #[derive(Debug, Deserialize)]
 struct Count {
     #[serde(rename = "type")]
     document_type: DocumentType,
     #[serde(default)]
     status: ExecutionStatus,
+    /// The number of these documents.
     n: u64,
+    /// The number of events of these executions.
     #[serde(default)]
     events: u64,
 }
 
 /// The numbers of instances, executions and events. The state document of an instance
 /// (type `history`, `created`) counts as the instance and as its current execution;
-/// documents of type `execution` are its earlier executions.
+/// documents of type `execution` are its earlier executions. Instances with other statuses
+/// than the three below count only in the total. Returns the charge too, in request units.
 async fn instances(store: &Store) -> Result<(SystemMetrics, f64), Failure> {
     let query = Query::new(
         "SELECT c.type, c.status, COUNT(1) AS n, SUM(c.events) AS events FROM c WHERE \
@@ -60,7 +63,9 @@ async fn instances(store: &Store) -> Result<(SystemMetrics, f64), Failure> {
 }
 
 /// The numbers of visible messages, of visible activities, and of messages that are not
-/// visible yet (timers).
+/// visible yet (timers and delayed messages). Messages of a locked instance are visible,
+/// locked activities are not. Bundles and outboxes are not counted. Returns the charge too,
+/// in request units.
 async fn queues(store: &Store, clock: &HybridClock) -> Result<(QueueDepths, f64), Failure> {
     let now = clock.stamp();
     let mut charge = 0.0;
@@ -83,7 +88,7 @@ async fn queues(store: &Store, clock: &HybridClock) -> Result<(QueueDepths, f64)
     Ok((QueueDepths { orchestrator_queue, worker_queue, timer_queue }, charge))
 }
 
-/// All rows, and the charge in request units.
+/// All rows of a query, and its charge in request units.
 async fn rows<T: DeserializeOwned>(store: &Store, query: Query) -> Result<(Vec<T>, f64), Failure> {
     let mut feed = store.container.query::<T>(query);
     let (mut rows, mut charge) = (Vec::new(), 0.0);

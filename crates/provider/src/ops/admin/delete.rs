@@ -1,12 +1,14 @@
 //! Deletes instances, all of a set or none.
 //!
 //! One instance is deleted by one conditional write: its state becomes a tombstone.
-//! `two_phase` deletes several atomically.
+//! `two_phase` deletes several atomically. After that, `repair::purge` removes the other
+//! documents of an instance.
 //!
-//! A child belongs to its parent's tree from the commit of its start on: started,
-//! queued, or still in the outbox. When the parent is deleted while a start is being
-//! delivered, the child's tombstone has the start among its consumed messages before
-//! it arrives.
+//! A child belongs to its parent's tree as soon as the parent has committed the start:
+//! while the start is in the outbox, while it is queued, and after the child has begun.
+//! When parent and child are deleted together while the start is in delivery, the child's
+//! tombstone has the start among its consumed messages, so a start that arrives later has
+//! no effect.
 
 mod two_phase;
 
@@ -28,16 +30,21 @@ use crate::ops::repair::purge;
 use crate::process::clock::HybridClock;
 use crate::store::{ConflictBudget, SharedDocument, Store, decode_row, unless_stale};
 
-/// The most attempts, when turns of the instance change its state in the meantime.
+/// The most attempts to write the state of an instance, when other writers change it in
+/// the meantime.
 const ATTEMPTS_MAX: usize = 64;
 
-/// The most messages that a tombstone lists for deletion. Messages that the
-/// incarnation sent itself need no listing. Messages beyond the limit stay, waiting
-/// for a start.
+/// The most messages and activities that a tombstone lists for deletion. Those beyond the
+/// limit are deleted only if they carry the incarnation of the instance, as timers and
+/// completions do. Others, such as events, stay in their queue.
 const PURGE_MAX: usize = 10_000;
 
 pub(crate) use two_phase::{advance_deletion, deleted_together, resolve_mark};
 
+/// Deletes all of these instances or none. Refuses to delete an instance that runs (unless
+/// forced), and one with a child that is not in `ids`. A failure after the deletion took
+/// effect, in the purge of a single instance, is returned too. The counts do not include
+/// what the reconciler has to finish.
 pub(crate) async fn run(
     core: &Core,
     ids: &[String],
@@ -82,6 +89,8 @@ impl Force<'_> {
     }
 }
 
+/// Refuses an instance that runs or is about to continue as new, unless its deletion is
+/// forced.
 fn check_status(state: Option<&Versioned<State>>, instance: &str, force: Force<'_>) -> Result<(), Failure> {
     let Some(state) = state.map(|state| &state.value).filter(|state| state.created) else { return Ok(()) };
     let is_running = state.execution.status == ExecutionStatus::Running || state.is_continued;
@@ -91,6 +100,7 @@ fn check_status(state: Option<&Versioned<State>>, instance: &str, force: Force<'
     Ok(())
 }
 
+/// A child and its parent, by instance id.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Child {
@@ -99,7 +109,8 @@ struct Child {
 }
 
 /// Children of these instances, including those whose start is queued or still in an
-/// outbox. Outboxes are read first: a start that leaves its outbox afterwards is queued.
+/// outbox. Outboxes are read first: a start that is in no outbox by then was delivered, so
+/// it is queued, or its child has begun.
 async fn children(store: &Store, parents: &BTreeSet<&str>) -> Result<Vec<Child>, Failure> {
     let created = "SELECT c.instanceId, c.parentInstanceId AS parent FROM c WHERE c.type = 'history' AND \
                 ARRAY_CONTAINS(@parents, c.parentInstanceId)";
@@ -118,7 +129,8 @@ async fn children(store: &Store, parents: &BTreeSet<&str>) -> Result<Vec<Child>,
     Ok(found)
 }
 
-/// Starts of children that an instance has committed and not yet delivered.
+/// Starts of children in the outboxes of an instance. Some may be delivered already: an
+/// outbox is deleted only after the delivery of its last message.
 async fn undelivered_starts(store: &Store, parent: &str) -> Result<Vec<MessageInDelivery>, Failure> {
     let query = Query::new("SELECT * FROM c WHERE c.type = 'outbox'").in_partition(parent);
     let mut undelivered = Vec::new();
@@ -143,7 +155,8 @@ async fn check_children(store: &Store, set: &BTreeSet<&str>) -> Result<(), Failu
     }
 }
 
-/// The instance and all its descendants, with queued starts.
+/// The instance and all its descendants, level by level, including children whose start is
+/// queued or in an outbox.
 pub(crate) async fn tree(store: &Store, root: &str) -> Result<Vec<String>, Failure> {
     let (mut all, mut level) = (vec![root.to_owned()], BTreeSet::from([root.to_owned()]));
     let mut known = level.clone();
@@ -156,9 +169,10 @@ pub(crate) async fn tree(store: &Store, root: &str) -> Result<Vec<String>, Failu
     Ok(all)
 }
 
-/// Replaces the state of an instance with a tombstone, and purges the instance. Without
-/// `deletion` this write deletes the instance. With it, the deletion is already committed
-/// by its coordinator.
+/// Replaces the state of an instance with a tombstone, purges the instance, and adds its
+/// counts to `result`. Without `deletion` this write deletes the instance. With it, the
+/// deletion is already committed by its coordinator, and an instance without its mark is
+/// left as it is. A tombstone whose purge is not done is not written again, only purged.
 async fn write_tombstone(
     core: &Core,
     instance: &str,
@@ -182,7 +196,8 @@ async fn write_tombstone(
                     "cannot delete {instance}: another deletion of it is under way"
                 )));
             }
-            // The instance was deleted before, and perhaps created again.
+            // Another process has deleted the instance for this deletion. Perhaps it was
+            // created again since then.
             (Some(ours), mark) if mark != Some(&ours.id) => return Ok(()),
             (Some(_), _) => {}
             (None, None) => {
@@ -204,6 +219,9 @@ async fn write_tombstone(
     purge::run(core, &tombstone).await
 }
 
+/// The tombstone of an instance. It keeps incarnation, commit number and dedup record of
+/// the state before. It lists the messages and activities among `heads` for the purge, and
+/// is due for the reconciler at once.
 fn tombstone_of(
     clock: &HybridClock,
     instance: &str,
@@ -214,6 +232,7 @@ fn tombstone_of(
     let to_delete = heads
         .iter()
         .filter(|head| matches!(head.document_type, Some(DocumentType::Message | DocumentType::Activity)));
+    // Starts that may be in delivery to this instance count as consumed.
     let in_delivery = deletion
         .iter()
         .flat_map(|deletion| &deletion.in_delivery)

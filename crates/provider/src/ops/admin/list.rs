@@ -1,4 +1,5 @@
-//! The listing and info methods of `ProviderAdmin`.
+//! The listing and info methods of `ProviderAdmin`, and the choice of the instances that a
+//! bulk operation applies to.
 
 use std::collections::HashSet;
 
@@ -12,8 +13,10 @@ use crate::ops::admin::prune;
 use crate::ops::read;
 use crate::store::Store;
 
+/// Selects the state documents of existing instances.
 const CREATED: &str = "FROM c WHERE c.type = 'history' AND c.created = true";
 
+/// The ids of all instances; with `status`, of those whose current execution has it.
 pub(crate) async fn instances(store: &Store, status: Option<&str>) -> Result<Vec<String>, Failure> {
     let query = match status {
         None => Query::new(format!("SELECT VALUE c.instanceId {CREATED}")),
@@ -23,6 +26,7 @@ pub(crate) async fn instances(store: &Store, status: Option<&str>) -> Result<Vec
     store.rows(query).await
 }
 
+/// The ids of the children that have started.
 pub(crate) async fn children(store: &Store, parent: &str) -> Result<Vec<String>, Failure> {
     let query = Query::new(format!("SELECT VALUE c.instanceId {CREATED} AND c.parentInstanceId = @parent"))
         .with_parameter("@parent", parent);
@@ -37,6 +41,7 @@ pub(crate) struct Summary {
     status: ExecutionStatus,
     #[serde(default)]
     is_continued: bool,
+    /// When the current execution ended: milliseconds since 1970.
     #[serde(default)]
     completed_at: Option<u64>,
     #[serde(default)]
@@ -44,13 +49,15 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
-    /// Whether the instance has ended, and not only its last execution.
+    /// Whether the instance has ended. It has not if only its current execution has ended
+    /// and the next one is queued.
     pub(crate) fn is_ended(&self) -> bool {
         self.status.is_terminal() && !self.is_continued
     }
 }
 
-/// The instances that a bulk operation applies to.
+/// The ids of the instances that match the filter and for which `suits` is true, at most as
+/// many as the filter's limit (without a limit, [`prune::BULK_MAX`]).
 pub(crate) async fn matching_instances(
     store: &Store,
     filter: &InstanceFilter,
@@ -74,6 +81,8 @@ pub(crate) async fn matching_instances(
     Ok(found.map(|row| row.instance_id).take(limit).collect())
 }
 
+/// The numbers of all executions that are not pruned, in order; empty for an instance that
+/// does not exist.
 pub(crate) async fn executions(store: &Store, instance: &str) -> Result<Vec<u64>, Failure> {
     let Some(state) = read::live_state(store, instance).await? else { return Ok(Vec::new()) };
     let past = prune::past_executions(store, instance).await?;
@@ -85,6 +94,8 @@ pub(crate) async fn executions(store: &Store, instance: &str) -> Result<Vec<u64>
     Ok(all)
 }
 
+/// The number of the current execution; 1 for an instance that does not exist or has no
+/// execution yet.
 pub(crate) async fn latest_execution(store: &Store, instance: &str) -> Result<u64, Failure> {
     let state = read::live_state(store, instance).await?;
     Ok(state.map_or(1, |state| state.execution.number.max(1)))

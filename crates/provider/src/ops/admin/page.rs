@@ -8,19 +8,21 @@ use crate::failure::Failure;
 use crate::options::listing::{ListOptions, ListOrder, ListPage, ListedInstance};
 use crate::store::Store;
 
-/// The state documents of instances. Their id is always indexed.
+/// Selects the state documents of existing instances. The service always indexes `id`.
 const EXISTING: &str = "c.id = 'i' AND c.type = 'history' AND c.created = true";
 
-/// The columns of a row. A text that is stored in parts has its length in the state
-/// document.
+/// The columns of a row. A custom status that is stored in parts is left out. The length of
+/// an output is in characters, or in bytes if the output is stored in parts.
 const MEMBERS: &str = "c.instanceId, c.name, c.version, c.status, c.createdAt, c.updatedAt, c.completedAt, \
      c.execution, c.parentInstanceId, (IS_STRING(c.customStatus) ? c.customStatus : undefined) AS customStatus, \
      (IS_STRING(c.output) ? LENGTH(c.output) : c.output.len) AS outputLength";
 
+/// The column with the output, unless the output is stored in parts.
 const OUTPUT: &str = ", (IS_STRING(c.output) ? c.output : undefined) AS output";
 
-/// How far `_ts`, which the service writes and indexes, may be behind our own times:
-/// it has whole seconds, and the clocks agree to about two.
+/// How far `_ts`, which the service writes and indexes, may be behind the times that this
+/// crate writes. `_ts` is cut to whole seconds, and the clocks agree to about two seconds.
+/// The rest is margin.
 const TIMESTAMP_SLACK_SECONDS: u64 = 10;
 
 pub(crate) async fn run(store: &Store, options: &ListOptions) -> Result<ListPage, Failure> {

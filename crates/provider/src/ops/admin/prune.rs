@@ -1,6 +1,6 @@
-//! `prune_executions`: deletes past executions. One batch deletes the summary of an
-//! execution and creates the record of its history for garbage collection. The current
-//! execution and running ones are never pruned.
+//! `prune_executions`: deletes past executions. One batch deletes the document of an
+//! execution and creates a garbage record for its history and the parts of its output. The
+//! current execution and executions with the status Running are never pruned.
 
 use duroxide::providers::{InstanceFilter, PruneOptions, PruneResult};
 use perihelion_client::{Batch, Query};
@@ -16,7 +16,7 @@ use crate::ops::read;
 use crate::ops::repair::garbage;
 use crate::store::{RETRY_FOR, Store, decode_row, retry_until};
 
-/// The most instances of a bulk operation without a limit.
+/// The most instances that a bulk operation handles when the caller sets no limit.
 pub(crate) const BULK_MAX: u32 = 1000;
 
 /// Past executions with their etags, oldest first.
@@ -32,6 +32,8 @@ pub(crate) async fn past_executions(
     Ok(past)
 }
 
+/// Prunes one instance. If both options are set, an execution is deleted only if both
+/// allow it; if none is set, all past executions that do not run are deleted.
 pub(crate) async fn run(core: &Core, instance: &str, options: &PruneOptions) -> Result<PruneResult, Failure> {
     let state = read::created_state(&core.store, instance).await?;
     let past = past_executions(&core.store, instance).await?;
@@ -40,6 +42,7 @@ pub(crate) async fn run(core: &Core, instance: &str, options: &PruneOptions) -> 
     let past_kept = options.keep_last.map_or(0, |count| count.saturating_sub(1) as usize);
     let oldest = past.len().saturating_sub(past_kept);
     for execution in &past[..oldest] {
+        // The state was read first. Its execution may have become a past one since then.
         let number = execution.value.execution.number;
         if number != state.execution.number && is_prunable(&execution.value.execution, options) {
             remove(core, instance, execution).await?;
@@ -56,8 +59,9 @@ fn is_prunable(execution: &Execution, options: &PruneOptions) -> bool {
     execution.status != ExecutionStatus::Running && is_old
 }
 
-/// Deletes an execution's summary and creates the record of its documents. When the
-/// answer was lost, the summary is read: no process creates it again.
+/// Deletes the document of an execution and creates the garbage record. After a transient
+/// failure the document is read. If it is gone, the batch was applied, or another process
+/// has pruned the execution.
 async fn remove(core: &Core, instance: &str, past: &Versioned<PastExecution>) -> Result<(), Failure> {
     let execution = &past.value.execution;
     let blank = Garbage::blank(instance, &nonce(), core.clock.stamp());
@@ -91,6 +95,8 @@ async fn remove(core: &Core, instance: &str, past: &Versioned<PastExecution>) ->
     Ok(())
 }
 
+/// Prunes the instances that match a filter, one after the other. The first failure ends
+/// the operation; executions that are already deleted stay deleted.
 pub(crate) async fn run_bulk(
     core: &Core,
     filter: &InstanceFilter,

@@ -1,6 +1,6 @@
 //! Garbage collection: deletes documents that nothing refers to any more. These are
-//! parts of consumed or overwritten texts, inputs of cancelled activities, pruned
-//! histories, and documents that were staged for a commit that never came.
+//! parts of consumed, delivered or overwritten texts, inputs of cancelled activities,
+//! pruned histories, and documents that were staged for a commit that never came.
 //!
 //! Invariants: the record of the documents is deleted last, so that any process can
 //! start again from it. A record of staged documents is first closed under its etag;
@@ -16,8 +16,8 @@ use crate::ops::core::Core;
 use crate::ops::repair::purge;
 use crate::store::{Store, without_content};
 
-/// Collects the garbage of a commit of this process in the background. The reconciler
-/// repeats what fails.
+/// Collects, in the background, the garbage of a record that was just written. The
+/// reconciler repeats what fails.
 pub(crate) async fn collect_in_background(core: &Core, garbage: Garbage) {
     let (store, repair_signal) = (core.store.clone(), Arc::clone(&core.repair_signal));
     let collected = async move {
@@ -30,7 +30,8 @@ pub(crate) async fn collect_in_background(core: &Core, garbage: Garbage) {
     core.background.run(collected).await;
 }
 
-/// Collects the garbage of a record that is due.
+/// Collects the garbage of a record that is due. Closes the record first if it is one of
+/// staged documents.
 pub(crate) async fn collect_due(store: &Store, found: Versioned<Garbage>) -> Result<(), Failure> {
     let Versioned { value: mut garbage, etag } = found;
     if garbage.staging_id.is_some() && !garbage.is_closed {
@@ -58,7 +59,8 @@ pub(crate) async fn collect(store: &Store, garbage: &Garbage) -> Result<(), Fail
     purge::delete_documents(store, instance, std::slice::from_ref(&garbage.id)).await
 }
 
-/// Finds the documents that the record describes without listing their ids.
+/// The ids of the documents that the record names only by their staging, activity or
+/// execution.
 async fn find_unlisted(store: &Store, garbage: &Garbage) -> Result<Vec<String>, Failure> {
     let mut ids = Vec::new();
     let (by_staging, by_activity, by_execution) = (

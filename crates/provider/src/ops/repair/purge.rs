@@ -1,6 +1,7 @@
-//! Purges a deleted instance: delivers its outboxes, then deletes every document except
-//! the state. The state stays as a tombstone for a week, so that late messages are
-//! recognised. Until the purge is done the tombstone has no time to live.
+//! Purges a deleted instance: delivers its outboxes, then deletes its documents, except the
+//! state and those that a new incarnation may need. The state stays as a tombstone for a
+//! week, so that late messages are recognised. Until the purge is done the tombstone has no
+//! time to live.
 
 use std::collections::HashSet;
 
@@ -17,7 +18,8 @@ use crate::ops::core::Core;
 use crate::ops::orchestration::deliver;
 use crate::store::{RETRY_FOR, Store, retry_until};
 
-/// Time to live of a tombstone after the purge: longer than a message can be delayed.
+/// The time to live of a tombstone after the purge: longer than a message is expected to be
+/// under way.
 const TOMBSTONE_TTL_SECONDS: u32 = 7 * 24 * 3600;
 
 /// The members of a document that a deletion reads.
@@ -26,9 +28,10 @@ pub(crate) struct DocumentHead {
     pub(crate) id: String,
     #[serde(rename = "type", deserialize_with = "DocumentType::if_known")]
     pub(crate) document_type: Option<DocumentType>,
+    /// If this is a past execution: the number of its events.
     #[serde(default)]
     pub(crate) events: u64,
-    /// The incarnation that created the document.
+    /// If this is a message or an activity: the incarnation that it is for, if it names one.
     #[serde(rename = "inc", default)]
     incarnation: Option<String>,
     /// If the text of the document is stored in parts: the prefix of their ids, and their
@@ -37,12 +40,13 @@ pub(crate) struct DocumentHead {
     part_prefix: Option<String>,
     #[serde(rename = "n", default)]
     part_count: u32,
-    /// If this is a garbage document: the staging whose commit it waits for.
+    /// If this is a garbage record of staged documents: the id of the staging.
     #[serde(default)]
     staging: Option<String>,
 }
 
 impl DocumentHead {
+    /// The parts of the document's text; `None` if the text is inline.
     fn parts(&self) -> Option<PartsRef> {
         self.part_prefix.clone().map(|prefix| PartsRef { prefix, count: self.part_count, len: 0 })
     }
@@ -55,9 +59,10 @@ pub(crate) async fn document_heads(store: &Store, instance: &str) -> Result<Vec<
 }
 
 /// Purges an instance whose deletion is committed. A new incarnation cannot start
-/// before the purge is done, but messages to it may arrive. So only those messages are
-/// deleted that the tombstone lists or the old incarnation sent, with their parts;
-/// staged documents are left to their garbage record.
+/// before the purge is done, but messages to it may arrive. So a message or an activity is
+/// deleted, with its parts, only if the tombstone lists it or it names the old incarnation.
+/// Other parts whose id begins with `p:` stay, because they may belong to a message to the
+/// new incarnation. Garbage records of staged documents stay too.
 pub(crate) async fn run(core: &Core, tombstone: &Versioned<State>) -> Result<(), Failure> {
     let state = &tombstone.value;
     let instance = state.instance_id.as_str();
@@ -103,8 +108,8 @@ pub(crate) async fn run(core: &Core, tombstone: &Versioned<State>) -> Result<(),
     }
 }
 
-/// Delivers an outbox of a deleted instance, without starts of children and without
-/// messages to instances of the same deletion.
+/// Delivers an outbox of a deleted instance and deletes it. Starts of children, and
+/// messages to instances of the same deletion, are dropped.
 async fn deliver_outbox(
     core: &Core,
     instance: &str,
@@ -119,8 +124,9 @@ async fn deliver_outbox(
     deliver::deliver_again(core, outbox).await
 }
 
-/// Deletes documents: in one batch if all exist, otherwise one by one. A single delete can
-/// be repeated when its answer was lost.
+/// Deletes at most as many documents as a batch holds, in one batch. If one of them is
+/// gone, or the batch fails for a transient reason, deletes them one by one: a single delete
+/// can be repeated when its answer was lost.
 pub(crate) async fn delete_documents(store: &Store, instance: &str, ids: &[String]) -> Result<(), Failure> {
     let mut batch = Batch::new(instance);
     for id in ids {

@@ -1,11 +1,12 @@
-//! The reconciler task: finishes the work after commits that a process left unfinished:
-//! outboxes, bundles, deletions, purges, garbage, retention. The task holds a weak reference
-//! to the provider and ends with it.
+//! The reconciler task finishes work that processes left unfinished (outboxes, bundles,
+//! deletions, purges, garbage), and deletes instances whose retention is over. The task
+//! holds a weak reference to the provider and ends with it.
 //!
-//! The reconciler reads unfinished documents in the order of their creation, some in each
-//! round, to the end and then from the beginning again. So a document that cannot be
-//! finished does not block later ones. A poll that finds unfinished work of another process wakes
-//! the reconciler.
+//! Unfinished documents have the member `madeAt`: when they were created or became due. A
+//! *round* reads some of them, in the order of `madeAt`. A *pass* is one or more rounds,
+//! from the oldest document to the newest. Then the next pass begins. So a document that
+//! cannot be finished does not block later ones. A poll that finds unfinished work of
+//! another process wakes the reconciler.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -27,15 +28,17 @@ use crate::ops::repair::retain;
 use crate::store::decode_row;
 use crate::timing::RECONCILER_IDLE_INTERVALS;
 
-/// The shortest time between rounds, even when polls wake the reconciler.
+/// The shortest interval, and the pause after a round for which a poll woke the reconciler.
 const INTERVAL_LEAST: Duration = Duration::from_millis(50);
 
-/// While passes finish nothing, the pause doubles, up to this many intervals.
+/// While passes finish nothing or rounds fail, the pause doubles, up to this many intervals.
 const STUCK_INTERVALS_MAX: u32 = 32;
 
 /// The most documents of one round.
 const ROWS_MAX: usize = 64;
 
+/// Runs a round per `interval`, fewer while there is nothing to do, until the provider is
+/// dropped.
 pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
     let interval = interval.max(INTERVAL_LEAST);
     let Some(repair_signal) = core.upgrade().map(|core| Arc::clone(&core.repair_signal)) else { return };
@@ -68,14 +71,15 @@ pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
             };
         drop(core);
         if is_woken {
-            // Until the work is finished, every poll finds it and wakes the reconciler.
+            // Until the work is finished, polls find it again and wake the reconciler.
             tokio::time::sleep(INTERVAL_LEAST).await;
         }
     }
 }
 
-/// The number of intervals to skip after another pass that finished nothing, and the new
-/// number of such passes in a row. `stuck_passes` is the number before.
+/// The number of intervals to skip after another pass that finished nothing, or another
+/// round that failed, and the new number of these in a row. `stuck_passes` is the number
+/// before.
 fn backoff(stuck_passes: u32) -> (u32, u32) {
     ((1 << stuck_passes.min(u32::BITS - 1)).min(STUCK_INTERVALS_MAX) - 1, stuck_passes + 1)
 }
@@ -84,15 +88,17 @@ fn backoff(stuck_passes: u32) -> (u32, u32) {
 /// finished.
 #[derive(Debug, Default)]
 struct Pass {
-    /// Where the next round begins; zero at the end of the pass.
+    /// The `madeAt` at which the next round begins; zero if the pass is over.
     from: Stamp,
+    /// The number of documents that its rounds read. One may count twice.
     found: usize,
+    /// The number of documents that were handled without a failure.
     finished: usize,
-    /// When the oldest outbox of this pass was created.
+    /// When the oldest outbox that this pass has found was created.
     oldest_outbox: Option<Stamp>,
 }
 
-/// Finishes some documents that are old enough.
+/// Finishes up to [`ROWS_MAX`] documents whose `madeAt` is at least `reconciler_age` ago.
 async fn round(core: &Core, pass: &mut Pass) -> Result<(), Failure> {
     let age = u64::try_from(core.options.reconciler_age.as_millis()).unwrap_or(u64::MAX);
     let old = Stamp::at_ms(core.clock.stamp().ms().saturating_sub(age));
@@ -114,7 +120,8 @@ async fn round(core: &Core, pass: &mut Pass) -> Result<(), Failure> {
     let now_ms = core.clock.now_ms();
     core.metrics.set_outbox_age(pass.oldest_outbox.map(|since| now_ms.saturating_sub(since.ms())));
     let last = rows.last().map(made_at).unwrap_or_default();
-    // More documents than one round takes may have the same stamp.
+    // The next round begins with the last stamp, because further documents may have it. If
+    // all documents of this round have it, the next round begins behind it.
     let next = if last > pass.from { last } else { Stamp(last.0 + 1) };
     pass.from = if has_more { next } else { Stamp(0) };
     for row in rows {
@@ -131,6 +138,7 @@ fn made_at(row: &Value) -> Stamp {
     Stamp(row["madeAt"].as_u64().unwrap_or_default())
 }
 
+/// Finishes one document. A document of an unknown type is left as it is.
 async fn finish(core: &Core, row: Value) -> Result<(), Failure> {
     let text = |name: &str| row[name].as_str().unwrap_or_default().to_owned();
     use DocumentType::*;
@@ -142,7 +150,7 @@ async fn finish(core: &Core, row: Value) -> Result<(), Failure> {
         Garbage => garbage::collect_due(&core.store, decode_row::<documents::Garbage>(row)?).await,
         Deleted => purge::run(core, &decode_row::<State>(row)?).await,
         Deletion => delete::advance_deletion(core, decode_row::<documents::Deletion>(row)?).await,
-        // Documents of these types have no `madeAt`, so the query does not find them.
+        // The query leaves out staged documents. The other types have no `madeAt`.
         Execution | Message | Activity | Cancelled | Staged | Part | Session | Heartbeat | Unreadable => {
             Ok(())
         }

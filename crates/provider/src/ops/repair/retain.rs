@@ -1,5 +1,5 @@
 //! Applies retention: deletes trees of finished instances, and past executions of
-//! instances that continue as new. `plan::retention` decides which and when.
+//! instances that continue as new. `plan::retention` sets the time at which a tree is due.
 
 use std::time::Duration;
 
@@ -20,11 +20,12 @@ use crate::store::Store;
 /// How long a tree with a running member is kept before the next attempt.
 const POSTPONED_FOR: Duration = Duration::from_secs(600);
 
-/// Past executions are pruned after every eighth execution, because the query that finds
-/// them costs as much as a few deletions.
+/// Past executions are pruned after every eighth execution of an instance, because the
+/// query that finds them costs as much as a few deletions.
 const PRUNE_EVERY: u64 = 8;
 
-/// Deletes a root whose retention is over, with its tree, unless a member still runs.
+/// Deletes a root whose retention is over, with its tree. If a member has not ended, the
+/// deletion is postponed.
 pub(crate) async fn delete_expired_tree(core: &Core, root: &Versioned<State>) -> Result<(), Failure> {
     let instance = root.value.instance_id.as_str();
     let tree = delete::tree(&core.store, instance).await?;
@@ -45,8 +46,8 @@ pub(crate) async fn delete_expired_tree(core: &Core, root: &Versioned<State>) ->
     Ok(())
 }
 
-/// Moves the due time of a root. A process that changes the state in the meantime sets
-/// its own due time.
+/// Moves the due time of a root. Does nothing if another process has changed or removed the
+/// state in the meantime: the next pass of the reconciler looks at it again.
 async fn postpone(store: &Store, clock: &HybridClock, root: &Versioned<State>) -> Result<(), Failure> {
     let due = Stamp::at_ms(clock.now_ms()).plus(POSTPONED_FOR);
     let later = State { repair_at: Some(due), commit_nonce: nonce(), ..root.value.clone() };
@@ -56,8 +57,9 @@ async fn postpone(store: &Store, clock: &HybridClock, root: &Versioned<State>) -
     }
 }
 
-/// Prunes past executions that are too many or too old, after some of the turns that
-/// continue as new. After a failure, the next of these turns tries again.
+/// Prunes past executions that are too many or too old. Called with the number of an
+/// execution after the turn that continued it as new; only every eighth execution is
+/// followed by pruning. A failure is logged, and the eighth execution after it tries again.
 pub(crate) async fn prune_executions(core: &Core, token: &str, execution: u64) {
     let retention = core.options.retention;
     if !execution.is_multiple_of(PRUNE_EVERY)

@@ -1,11 +1,13 @@
 //! Deletes several instances atomically: a two-phase commit with a coordinator
 //! document.
 //!
-//! Each instance is marked under its etag, which stops all its turns. The deletion
-//! happens when the coordinator becomes `Committed`; any process that finds it then
-//! finishes it. A deletion that was not committed is aborted: first the coordinator
-//! becomes `Aborted`, then the marks are cleared. A mark without a coordinator is
-//! cleared by any process that finds it, once the mark is old.
+//! First, each instance is marked: the id of the deletion is written into its state, under
+//! the state's etag. No turn of a marked instance can commit. The deletion takes effect
+//! when the coordinator becomes `Committed`; any process that finds it then finishes it. A
+//! deletion is aborted by its own process if a mark or a check fails, and by
+//! any process if it is older than `deletion_timeout` and not committed: first the
+//! coordinator becomes `Aborted`, then the marks are cleared. A mark whose coordinator is
+//! gone is cleared by any process that finds it, once the deletion is that old.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -30,7 +32,9 @@ use crate::store::{
 /// The partition key of all coordinators.
 const COORDINATORS_KEY: u64 = 1;
 
-/// Marks all instances, checks for children again, commits, and finishes.
+/// Marks all instances, checks for children again, commits, and finishes. After the commit
+/// a failure is only logged: the reconciler finishes the deletion, and its counts are not
+/// in `result`.
 pub(super) async fn delete(
     core: &Core,
     set: &BTreeSet<&str>,
@@ -59,7 +63,7 @@ pub(super) async fn delete(
     }
     deletion.stage = DeletionStage::Committed;
     if !retry_until(until, || write_stage(&core.store, &deletion, &etag)).await? {
-        // The deletion took so long that another process has aborted it.
+        // Another process has aborted the deletion, because it took too long.
         clear_marks(&core.store, &deletion).await?;
         return Err(Failure::Contended(format!(
             "cannot delete {} instances: the deletion took too long, and another process aborted it",
@@ -74,8 +78,8 @@ pub(super) async fn delete(
     Ok(())
 }
 
-/// Marks all instances, then checks for children again: a marked instance cannot
-/// start one.
+/// Marks all instances. Then collects the starts that may be in delivery and checks for
+/// children again: a marked instance cannot start one.
 async fn prepare(
     core: &Core,
     set: &BTreeSet<&str>,
@@ -91,6 +95,8 @@ async fn prepare(
     check_children(&core.store, set).await
 }
 
+/// Writes the mark into the state of an instance, or creates a blank state with it. Fails
+/// if another deletion has marked the instance.
 async fn mark_instance(
     core: &Core,
     instance: &str,
@@ -136,6 +142,7 @@ async fn write_stage(store: &Store, deletion: &Deletion, etag: &Etag) -> Result<
     Ok(found.is_some_and(|found| found.value.stage == deletion.stage))
 }
 
+/// The coordinator of a deletion; `None` after the deletion was finished or aborted.
 async fn read_coordinator(store: &Store, deletion_id: &str) -> Result<Option<Versioned<Deletion>>, Failure> {
     match store.container.find::<Deletion>(COORDINATORS_KEY, deletion_id).await? {
         Some(item) => Ok(Some(Versioned { etag: item.etag()?.clone(), value: item.into_value() })),
@@ -143,7 +150,8 @@ async fn read_coordinator(store: &Store, deletion_id: &str) -> Result<Option<Ver
     }
 }
 
-/// Aborts a deletion that was not committed.
+/// Aborts a deletion, or continues an abort. Does nothing if another process has committed
+/// the deletion, or has already removed the coordinator.
 async fn abort(store: &Store, mut deletion: Deletion, etag: &Etag) -> Result<(), Failure> {
     if deletion.stage == DeletionStage::Prepared {
         deletion.stage = DeletionStage::Aborted;
@@ -163,6 +171,7 @@ async fn clear_marks(store: &Store, deletion: &Deletion) -> Result<(), Failure> 
     Ok(())
 }
 
+/// Removes the mark from the state of an instance, if it has the mark of this deletion.
 async fn clear_mark(store: &Store, instance: &str, deletion_id: &str) -> Result<(), Failure> {
     let mut budget = ConflictBudget::new(SharedDocument::State(instance), ATTEMPTS_MAX);
     loop {
@@ -179,8 +188,9 @@ async fn clear_mark(store: &Store, instance: &str, deletion_id: &str) -> Result<
     }
 }
 
-/// Advances the deletion of a marked instance: finishes it, aborts it, or clears a mark
-/// whose coordinator is gone. A young deletion is left to its own process.
+/// Advances the deletion of a marked instance: finishes it if it is committed, aborts it if
+/// it is old, or clears an old mark whose coordinator is gone. A young deletion that is not
+/// committed is left to its own process.
 pub(crate) async fn resolve_mark(core: &Core, instance: &str, deletion_id: &str) -> Result<(), Failure> {
     match read_coordinator(&core.store, deletion_id).await? {
         Some(found) => advance_deletion(core, found).await,
@@ -191,7 +201,8 @@ pub(crate) async fn resolve_mark(core: &Core, instance: &str, deletion_id: &str)
     }
 }
 
-/// Advances a deletion that its process may have abandoned.
+/// Advances a deletion that its process may have abandoned: finishes a committed one,
+/// continues an abort, and aborts one that is old.
 pub(crate) async fn advance_deletion(core: &Core, found: Versioned<Deletion>) -> Result<(), Failure> {
     let Versioned { value: deletion, etag } = found;
     match deletion.stage {
@@ -210,12 +221,14 @@ fn made_at(deletion_id: &str) -> Stamp {
     Stamp(stamp.unwrap_or(0))
 }
 
+/// Whether a deletion has been under way for longer than `deletion_timeout`.
 fn is_old(clock: &HybridClock, options: &Options, made_at: Stamp) -> bool {
     let age = Duration::from_millis(clock.stamp().ms().saturating_sub(made_at.ms()));
     age > options.deletion_timeout
 }
 
-/// Finishes a deletion that is committed.
+/// Finishes a deletion that is committed, and adds the counts to `result`. The coordinator
+/// is deleted last, because purges read it.
 async fn roll_forward(
     core: &Core,
     deletion: &Deletion,
@@ -234,7 +247,8 @@ async fn delete_coordinator(store: &Store, deletion: &Deletion) -> Result<(), Fa
     }
 }
 
-/// The instances that are deleted together with this one.
+/// The instances of the deletion that this tombstone belongs to, itself included; empty if
+/// it was deleted alone.
 pub(crate) async fn deleted_together(store: &Store, tombstone: &State) -> Result<Vec<String>, Failure> {
     let Some(deletion_id) = &tombstone.deletion else { return Ok(Vec::new()) };
     Ok(read_coordinator(store, deletion_id).await?.map(|found| found.value.instances).unwrap_or_default())
