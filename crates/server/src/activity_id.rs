@@ -1,5 +1,6 @@
-//! Activity ids: a version 4 UUID per request. They are keyed hashes of a counter,
-//! with random keys: unique, not secret.
+//! Activity ids: a version 4 UUID for each request of the data plane. They are keyed
+//! hashes of a counter, with random keys. They practically never repeat, and they are
+//! not secret.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};

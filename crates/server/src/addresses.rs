@@ -2,12 +2,12 @@
 
 use crate::regions::RegionNames;
 
-/// The account's endpoint in an embedded database. The domain is reserved for
-/// private use, so a request that is sent over the network by mistake reaches no
-/// server.
+/// The account's endpoint in an embedded database. The top-level domain `internal` is
+/// reserved for private use, so a request that is sent over the network by mistake
+/// reaches no public server.
 pub(crate) const EMBEDDED_GLOBAL: &str = "https://account.perihelion.internal";
 
-/// The host of a region's endpoint in an embedded database ends with this.
+/// The hosts of all endpoints of an embedded database end with this.
 const EMBEDDED_DOMAIN: &str = ".perihelion.internal";
 
 /// The host of the account's own endpoint, without the domain.
@@ -16,7 +16,8 @@ const EMBEDDED_ACCOUNT: &str = "account";
 /// One endpoint of an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndpointId {
-    /// The account's own endpoint: the write region answers.
+    /// The account's own endpoint: the write region answers, or another region during
+    /// its outage.
     Global,
     /// The endpoint of the region with this index.
     Region(usize),
@@ -24,7 +25,8 @@ pub(crate) enum EndpointId {
 
 /// How clients reach the regions.
 pub(crate) enum Addresses {
-    /// By one port per region, on the host that the client used.
+    /// By one port per region, on the host that the client used. Empty with one region,
+    /// which answers at the account's endpoint.
     Ports(Vec<u16>),
     /// By one host name per region.
     Hosts,
@@ -35,7 +37,8 @@ pub(crate) fn embedded_endpoint(slug: &str) -> String {
     format!("https://{slug}{EMBEDDED_DOMAIN}")
 }
 
-/// The endpoint of an embedded database that has this host name.
+/// The endpoint of an embedded database that has this host name; `None` when there is
+/// no such endpoint.
 pub(crate) fn embedded_endpoint_id(names: &RegionNames, host: &str) -> Option<EndpointId> {
     let name = host.strip_suffix(EMBEDDED_DOMAIN)?;
     match names.find(name) {

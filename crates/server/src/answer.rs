@@ -89,7 +89,8 @@ impl Answer {
             .with_header(headers::CONTENT_PATH, container.rid_text.as_str())
     }
 
-    /// A feed with all its items.
+    /// A feed with these items. `rid` is the `_rid` of its parent, `name` the member of
+    /// the body that holds the items.
     pub(crate) fn feed(rid: &str, name: &str, items: &[Value]) -> Self {
         let body = object([
             ("_rid", rid.into()),
@@ -149,7 +150,7 @@ impl Answer {
             insert_owned(map, headers::CONTENT_LOCATION, location());
         }
         if self.status == status::NO_CONTENT.code {
-            // The service sends this header although HTTP does not ask for it.
+            // The service sends this header although HTTP forbids it on a 204.
             map.insert(headers::CONTENT_LENGTH, HeaderValue::from_static("0"));
         }
         map.extend(self.extra_headers);
@@ -157,8 +158,8 @@ impl Answer {
     }
 }
 
-/// The HTTP response of a refusal. A refusal without a position gets
-/// `default_position`.
+/// The HTTP response of a refusal. A refusal of the backend that has no position gets
+/// `default_position`, except when the request was throttled.
 pub(crate) fn render_refusal(
     refusal: &Refusal,
     activity_id: &str,
@@ -213,7 +214,7 @@ fn insert_text(map: &mut HeaderMap, name: HeaderName, value: &str) {
     }
 }
 
-/// The headers of every response.
+/// The headers of every response of the data plane.
 fn insert_common_headers(map: &mut HeaderMap, activity_id: &str) {
     map.insert(headers::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     map.insert(headers::SERVER, HeaderValue::from_static("Perihelion"));
@@ -228,7 +229,8 @@ fn insert_backend_headers(map: &mut HeaderMap) {
     map.insert(headers::REQUEST_DURATION_MS, HeaderValue::from_static("0.1"));
 }
 
-/// The session token, LSN and range of the partitions that took part.
+/// Inserts the session tokens of all partitions that took part, the highest of their
+/// LSNs, and the id of the first one. Without a position it inserts nothing.
 fn insert_position_headers(map: &mut HeaderMap, positions: &[Position]) {
     let Some(first) = positions.first() else { return };
     let lsn = positions.iter().map(|position| position.lsn).max().unwrap_or(0);
@@ -250,8 +252,9 @@ fn insert_position_headers(map: &mut HeaderMap, positions: &[Position]) {
 /// The version of the set of regions. An account's regions never change here.
 const REGIONS_VERSION: i64 = 1;
 
-/// Prints a session token: `range:-1#lsn`, or with several regions the LSN up to
-/// which each region's writes were applied.
+/// Prints a session token: `range:-1#lsn`. With several regions it is
+/// `range:1#most#0=lsn#1=lsn…`, with the LSN up to which each region's writes were
+/// applied, and the highest of them before.
 fn print_token(out: &mut String, position: &Position) {
     use std::fmt::Write;
     let Some(lsns) = &position.applied_lsns else {

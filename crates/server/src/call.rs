@@ -25,7 +25,7 @@ pub(crate) struct Call {
 
 /// The first API version with hierarchical partition keys.
 const HIERARCHICAL_KEYS_SINCE: &str = "2020-07-15";
-/// The most rows of a page when the client names no number.
+/// The most rows of a page when the client names no number, or 0.
 const PAGE_ROWS_DEFAULT: usize = 1000;
 
 impl Call {
@@ -38,6 +38,8 @@ impl Call {
         self.header(name).is_some_and(|value| value.eq_ignore_ascii_case("true") || value == "1")
     }
 
+    /// Whether the client knows hierarchical partition keys. Without a version header it
+    /// does.
     pub(crate) fn api_version(&self) -> ApiVersion {
         match self.header(&headers::VERSION) {
             Some(version) if version < HIERARCHICAL_KEYS_SINCE => ApiVersion::Old,
@@ -45,7 +47,8 @@ impl Call {
         }
     }
 
-    /// The address that the client used: `http://host:port`.
+    /// The address that the client used, such as `http://host:port`. Without a `Host`
+    /// header the host is `localhost`.
     pub(crate) fn endpoint(&self) -> String {
         let host = self.header(&headers::HOST).unwrap_or("localhost");
         format!("{}://{host}", self.scheme.as_str())
@@ -68,6 +71,7 @@ impl Call {
         Precondition { if_match: text(&headers::IF_MATCH), if_none_match: text(&headers::IF_NONE_MATCH) }
     }
 
+    /// The session tokens of the request; empty without the header.
     pub(crate) fn session(&self) -> Result<Vec<SessionToken>, Refusal> {
         match self.header(&headers::SESSION_TOKEN) {
             None | Some("") => Ok(Vec::new()),
@@ -77,7 +81,7 @@ impl Call {
         }
     }
 
-    /// The partition key header, if there is one.
+    /// The partition key in the header; `None` without the header and for `[]`.
     pub(crate) fn partition_key(&self) -> Result<Option<PartitionKey>, Refusal> {
         match self.headers.get(&headers::PARTITION_KEY) {
             None => Ok(None),
@@ -96,7 +100,8 @@ impl Call {
         self.partition_key()?.ok_or_else(Refusal::partition_key_missing)
     }
 
-    /// The range that the header names, as `0` or `rid,0`. The container must have it.
+    /// The range that the header names, as `0` or `rid,0`; `None` without the header. A
+    /// range that the container does not have is refused.
     pub(crate) fn range(&self, container: &Container) -> Result<Option<RangeId>, Refusal> {
         let Some(text) = self.header(&headers::PARTITION_KEY_RANGE_ID) else { return Ok(None) };
         let id = text.rsplit(',').next().unwrap_or(text).trim();
@@ -110,7 +115,8 @@ impl Call {
         container.range(id).map(|range| Some(range.id)).ok_or_else(Refusal::range_gone)
     }
 
-    /// The range between `x-ms-start-epk` and `x-ms-end-epk`.
+    /// The range between `x-ms-start-epk` and `x-ms-end-epk`; `None` without both. With
+    /// one of them, the other end is the end of the key space.
     pub(crate) fn effective_keys(&self) -> Result<Option<EffectiveRange>, Refusal> {
         let key = |name| match self.header(name) {
             None => Ok(None),
@@ -130,7 +136,7 @@ impl Call {
         })
     }
 
-    /// The scope of a batch: a partition key, or a range for bulk.
+    /// The scope of a batch: the partition key, or without one a range (bulk).
     pub(crate) fn batch_scope(&self, container: &Container) -> Result<BatchScope, Refusal> {
         match (self.partition_key()?, self.range(container)?) {
             (Some(key), _) => Ok(BatchScope::Partition(key)),

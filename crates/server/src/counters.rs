@@ -1,5 +1,5 @@
 //! `Counters`: requests and request units by region and operation, for the
-//! management interface.
+//! management interface. Without that interface nothing is counted.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -15,7 +15,7 @@ pub(crate) struct Counters {
     counters: Mutex<BTreeMap<(usize, Operation), Counter>>,
 }
 
-/// The sums of one operation.
+/// The sums of one operation. `statuses` counts the requests by HTTP status.
 #[derive(Debug, Clone, Default)]
 struct Counter {
     requests: u64,

@@ -1,6 +1,6 @@
 //! `Dispatcher`: serves one endpoint of an account. It picks the region that
-//! answers, applies that region's outage, and separates management requests from
-//! requests of the data plane.
+//! answers, applies that region's outage, and separates health and management requests
+//! from requests of the data plane (everything that clients of Cosmos DB send).
 
 use std::sync::Arc;
 
@@ -47,6 +47,7 @@ impl Dispatcher {
         };
         let service = &self.services[region];
         // Health and management work during an outage, so that management can end it.
+        // So do the other paths that need no signature.
         if let Some(response) = management::open_path(service, request.method(), request.uri().path()) {
             return Ok(response);
         }
@@ -66,7 +67,7 @@ impl Dispatcher {
         }
     }
 
-    /// The response to a request that was not read to its end.
+    /// The response to a request that exceeds a limit and is not routed.
     pub(crate) fn reject(&self, rejection: net::Rejection) -> Response<Bytes> {
         let service = &self.services[0];
         let gateway = |message: &str| Refusal::gateway(rejection.status().as_u16(), message);

@@ -1,10 +1,12 @@
-//! Fault injection: a rule says which requests fail, how often, and how. The
-//! decision is pure except for the random number that a probability needs.
+//! Fault injection: a rule says which requests fail, how often, and how.
 //!
 //! A rule: `{"operation","database","container","region","count","probability",
 //! "status","subStatus","retryAfterMs","delayMs","drop":"before"|"after",
-//! "when":"before"|"after"}`. `before` means that the request is not carried
-//! out, `after` that it is carried out and its answer is lost or replaced.
+//! "when":"before"|"after","name"}`. All members are optional. `before`, the default,
+//! means that the request is not carried out; `after` means that it is carried out and
+//! its answer is lost (`drop`) or replaced (`status`). The delay comes first in both
+//! cases. With a delay alone the request is carried out. A `drop` overrides `status` and
+//! `when`. The `name` has no effect.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +23,7 @@ use crate::regions::RegionNames;
 
 /// The most rules at a time. A test that adds more has a mistake.
 const RULES_MAX: usize = 256;
-/// The longest delay of a rule.
+/// The longest delay of a rule, in milliseconds. A longer one is shortened to it.
 const DELAY_MS_MAX: u64 = 60_000;
 
 /// All rules, tried in the order in which they were added.
@@ -39,9 +41,11 @@ struct Rule {
     database: Option<String>,
     container: Option<String>,
     region: Option<usize>,
-    /// How many more requests the rule hits; `None` for all requests.
+    /// How many more requests the rule hits; `None` for no limit.
     hits_left: Option<u64>,
+    /// How many requests the rule has hit.
     hits: u64,
+    /// From 0 to 1: how likely the rule hits a request that it matches.
     probability: f64,
     fault: Fault,
 }
@@ -76,12 +80,14 @@ impl Fault {
         }
     }
 
-    /// The outcome instead of carrying out the request, if the rule says so.
+    /// The outcome instead of carrying out the request; `None` when the request is to be
+    /// carried out.
     pub(crate) fn instead_of_serving(&self) -> Option<Result<Refusal, Hangup>> {
         if self.when == When::Before { self.outcome() } else { None }
     }
 
-    /// The outcome after the request was carried out, if the rule says so.
+    /// The outcome that replaces the answer of a request that was carried out; `None`
+    /// when its own answer is to be sent.
     pub(crate) fn after_serving(&self) -> Option<Result<Refusal, Hangup>> {
         if self.when == When::After { self.outcome() } else { None }
     }
@@ -123,7 +129,8 @@ impl FaultRules {
         self.has_rules.store(false, Ordering::Release);
     }
 
-    /// The fault of the first rule that hits this request.
+    /// The fault of the first rule that hits this request, if any. Counts the hit.
+    /// `container` is the database and the container in the path.
     pub(crate) fn pick(
         &self,
         operation: Operation,
@@ -257,8 +264,8 @@ fn bad_request(message: &str) -> Refusal {
     Refusal::gateway(status::BAD_REQUEST, message)
 }
 
-/// A random number from 0 to 1. It is random because every `RandomState` has other
-/// keys.
+/// A random number from 0 to 1, without 1. It is random because every `RandomState`
+/// has other keys.
 fn random() -> f64 {
     let bits = RandomState::new().hash_one("fault") >> 11;
     bits as f64 / (1u64 << 53) as f64

@@ -1,11 +1,11 @@
 //! The management interface: health, counters, faults, splits, pause, reset,
 //! regions.
 //!
-//! Health paths are open to all clients. The other paths start with [`PREFIX`] and
-//! are off unless the server was started with `--management`. They answer only
-//! requests that a web page cannot send: without an `Origin` header, and with a
-//! loopback `Host`. Otherwise a page could use a port of this machine, also by DNS
-//! rebinding.
+//! Health paths are open to all clients. The other paths start with [`PREFIX`]. A
+//! server answers them only if it was started with `--management`, an embedded database
+//! always. From the network they answer only requests that a web page cannot send:
+//! without an `Origin` header, and with a loopback `Host`. Otherwise a page could use a
+//! port of this machine, also by DNS rebinding.
 
 mod regions;
 
@@ -33,8 +33,8 @@ pub(crate) fn open_path(service: &RegionService, method: &Method, path: &str) ->
     }
     match path {
         "/alive" | "/ready" | "/status" | "/_perihelion/health" | "/_perihelion/ready" => {
-            // The catalog is loaded from the store, so an answer proves that the
-            // store works.
+            // The catalog in memory was loaded from the store, so an answer proves that
+            // the store was opened. It does not prove that the store still works.
             let databases = service.engine.catalog().databases.len() as u64;
             Some(json_response(StatusCode::OK, &object([("status", "ok".into()), ("databases", databases.into())])))
         }
@@ -47,7 +47,8 @@ pub(crate) fn open_path(service: &RegionService, method: &Method, path: &str) ->
     }
 }
 
-/// Serves a request under [`PREFIX`]. A request from this process is trusted.
+/// Serves a request under [`PREFIX`]. A trusted request comes from this process; its
+/// host is not checked.
 pub(crate) async fn serve(
     service: &RegionService,
     request: Request<Bytes>,
@@ -148,7 +149,8 @@ async fn split(service: &RegionService, body: &Object) -> Result<Value, Refusal>
     Ok(object([("children", Value::Array(children.iter().map(|id| id.to_string().into()).collect()))]))
 }
 
-/// Deletes every database, clears counters and faults, and ends a pause.
+/// Deletes every database, runs maintenance, clears counters and faults, and ends a
+/// pause. Outages, the write region, replication delays and cuts stay as they are.
 async fn reset(service: &RegionService) -> Result<Value, Refusal> {
     let names: Vec<String> = service.engine.catalog().databases.keys().cloned().collect();
     let regions = &service.account.regions;
@@ -162,7 +164,7 @@ async fn reset(service: &RegionService) -> Result<Value, Refusal> {
     Ok(done())
 }
 
-/// Whether every host in the request is this machine.
+/// Whether the request names a host, and every host that it names is this machine.
 fn is_local_host(parts: &Parts) -> bool {
     let named =
         parts.headers.get_all(http::header::HOST).iter().map(|host| host.to_str().unwrap_or_default());

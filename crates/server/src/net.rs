@@ -74,7 +74,7 @@ pub(crate) trait Handler: Send + Sync + 'static {
 }
 
 /// Asks for the connection (HTTP/1.1) or the stream (HTTP/2) to be dropped
-/// without a response. Fault injection needs it.
+/// without a response. Fault injection and outages need it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hangup {
     /// The request was not carried out.
@@ -102,8 +102,8 @@ pub(crate) enum Rejection {
     UriTooLong { limit: usize },
     /// More header fields than `limit`: 431.
     TooManyHeaders { limit: usize },
-    /// All requests together already hold as many body bytes as the listener
-    /// allows: 503. The client may try again.
+    /// With this body, all requests together would hold more body bytes than the
+    /// listener allows: 503. The client may try again.
     Overloaded,
 }
 

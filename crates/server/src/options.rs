@@ -17,7 +17,7 @@ pub struct Keys {
     pub primary: MasterKey,
 }
 
-/// Which requests are accepted.
+/// Which requests are accepted. Health checks need no signature in any mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthMode {
     /// Requests signed with the key.
@@ -38,9 +38,10 @@ pub struct AccountOptions {
     pub partitions: u32,
     /// Refuse the cross-partition queries that the service's gateway refuses.
     pub strict_gateway: bool,
-    /// Throttle: request units per second of a container without an offer.
+    /// Switches throttling on. A container with an offer gets the request units of its
+    /// offer; a container without one gets this many per second. `None`: no throttling.
     pub throughput: Option<u32>,
-    /// The account's regions. The first one is the first write region.
+    /// The account's regions. In a new account the first one is the write region.
     pub regions: RegionNames,
     /// Every region takes writes; the last writer wins.
     pub multi_write: bool,
@@ -84,9 +85,10 @@ pub struct ServerOptions {
     /// Names for the certificate besides the host and the local names.
     pub tls_names: Vec<String>,
     /// The endpoint in the account document. Without it the document echoes
-    /// the address that the client used.
+    /// the address that the client used. With several regions, the port of each region
+    /// is computed from the port of this endpoint.
     pub public_endpoint: Option<String>,
-    /// Answer `GET /` without a signature, as the emulator image does.
+    /// Answer a `GET /` that has no authorization header, as the emulator image does.
     pub open_account: bool,
     /// A second port that is served like the first: the emulator image answers
     /// health checks on 8080.
@@ -127,7 +129,8 @@ pub struct EmbeddedOptions {
     /// Which requests are accepted. By default all of them: every caller is in the
     /// same process.
     pub auth: AuthMode,
-    /// The clock for the times of writes.
+    /// The clock: for the times of writes, for expiry and throttling, for the current
+    /// time in queries, and for the dates of signatures.
     pub clock: Clock,
 }
 
@@ -161,13 +164,14 @@ impl EmbeddedOptions {
         self
     }
 
-    /// Throttles containers without an offer to this many units per second.
+    /// Switches throttling on, with this many request units per second for a container
+    /// without an offer. `None` switches it off.
     pub fn with_throughput(mut self, units: Option<u32>) -> Self {
         self.account.throughput = units;
         self
     }
 
-    /// Checks signatures against these keys.
+    /// Accepts the requests that `auth` says, and checks signatures with this key.
     pub fn with_auth(mut self, auth: AuthMode, keys: Keys) -> Self {
         (self.auth, self.keys) = (auth, keys);
         self
@@ -191,7 +195,7 @@ impl EmbeddedOptions {
         self
     }
 
-    /// Takes the times of writes from this clock.
+    /// Replaces the system's clock; see [`EmbeddedOptions::clock`].
     pub fn with_clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self

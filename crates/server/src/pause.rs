@@ -1,4 +1,4 @@
-//! `Pause`: holds requests back while the server is paused by management.
+//! `Pause`: holds requests of the data plane back while management pauses the server.
 
 use tokio::sync::watch;
 
@@ -13,7 +13,7 @@ impl Pause {
         self.is_paused.send_replace(is_paused);
     }
 
-    /// Returns at once unless the server is paused.
+    /// Returns when the server is not paused.
     pub(crate) async fn wait(&self) {
         if *self.is_paused.borrow() {
             // The sender lives as long as `self`, so only a resume ends the wait.

@@ -26,6 +26,7 @@ pub(crate) struct AccessOptions {
     pub(crate) management: bool,
     pub(crate) public_endpoint: Option<String>,
     pub(crate) allows_unsigned_account_read: bool,
+    /// The CA certificate that clients can fetch; empty in an embedded database.
     pub(crate) ca_pem: String,
     pub(crate) addresses: Addresses,
 }

@@ -14,7 +14,7 @@ use crate::regions::{CATCH_UP_TIMEOUT, Outage, Regions};
 
 /// The longest replication delay, in milliseconds.
 const DELAY_MS_MAX: u64 = 60_000;
-/// The longest wait for replication, in milliseconds.
+/// The longest timeout of a request that waits for replication, in milliseconds.
 const WAIT_MS_MAX: u64 = 60_000;
 
 /// Answers a request about regions; `None` when the path is not about regions.
@@ -75,6 +75,8 @@ fn timeout(body: &Object) -> Result<Duration, Refusal> {
     Ok(milliseconds(body, "timeoutMs", WAIT_MS_MAX)?.unwrap_or(CATCH_UP_TIMEOUT))
 }
 
+/// A number of milliseconds in the body; `None` when the member is missing. More than
+/// `max` is refused.
 fn milliseconds(body: &Object, name: &str, max: u64) -> Result<Option<Duration>, Refusal> {
     let Some(value) = body.get(name) else { return Ok(None) };
     let value = value.as_i64().and_then(|value| u64::try_from(value).ok()).filter(|value| *value <= max);

@@ -17,7 +17,7 @@ use super::{Limits, Rejection};
 #[derive(Debug)]
 pub(super) enum BodyError {
     Rejected(Rejection),
-    /// The client left or broke the framing: no response can reach it.
+    /// The client left, or the framing of its body is broken: it gets no response.
     Gone,
 }
 
@@ -38,7 +38,7 @@ impl Budget {
     }
 }
 
-/// One request's share of the budget, given back on drop.
+/// One request's share of the budget, given back on drop: after the handler's answer.
 #[derive(Debug)]
 pub(super) struct BudgetShare<'a> {
     budget: &'a Budget,
@@ -46,6 +46,7 @@ pub(super) struct BudgetShare<'a> {
 }
 
 impl BudgetShare<'_> {
+    /// Takes bytes from the budget. Fails when the budget is exceeded.
     fn take(&mut self, bytes: usize) -> Result<(), BodyError> {
         self.bytes += bytes;
         let before = self.budget.used.fetch_add(bytes, Ordering::Relaxed);

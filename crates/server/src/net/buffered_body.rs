@@ -1,9 +1,9 @@
 //! `BufferedBody`: a response body that is wholly in memory.
 //!
 //! It differs from `http_body_util::Full` in one point: an empty body with an
-//! explicit `content-length: 0` header does not report itself as ended. hyper
-//! drops that header when the body has ended, but Cosmos DB sends it on a 204,
-//! where HTTP does not ask for it.
+//! explicit `content-length` header does not report itself as ended. hyper drops that
+//! header when the body has ended, but Cosmos DB sends `content-length: 0` on a 204,
+//! although HTTP forbids it there.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -14,11 +14,12 @@ use http::Response;
 use http::header::CONTENT_LENGTH;
 use hyper::body::{Body, Frame, SizeHint};
 
-/// A response body; `bytes` is `Some` until it is sent.
+/// A response body; `bytes` is `Some` until hyper takes them.
 pub(super) struct BufferedBody {
     bytes: Option<Bytes>,
-    /// The body has no bytes left to send, and the response has no explicit
-    /// `content-length` header that hyper would drop.
+    /// Whether the body reports itself as ended: once hyper has taken its bytes, or from
+    /// the start if it is empty and the response has no explicit `content-length`
+    /// header, which hyper would drop.
     has_ended: bool,
 }
 

@@ -82,6 +82,8 @@ where
     }
 }
 
+/// Detects the protocol from the first bytes. `None` when they do not come in time, or
+/// the peer leaves.
 async fn detect_protocol<I>(
     stream: I,
     timeout: Duration,
@@ -89,7 +91,6 @@ async fn detect_protocol<I>(
 where
     I: AsyncRead + Unpin,
 {
-    // A peer that is silent, resets or leaves early is not served.
     tokio::time::timeout(timeout, sniff(stream)).await.ok()?.ok()?
 }
 
@@ -131,9 +132,9 @@ where
     }
 }
 
-/// Shuts down the sending side, then reads and discards what the peer still
-/// sends: closing with unread bytes would reset the connection, and the response
-/// on its way would be lost.
+/// Shuts down the sending side, then reads and discards what the peer still sends, up
+/// to `LINGER_BYTES`: closing with unread bytes would reset the connection, and the
+/// response on its way would be lost.
 async fn linger<I: AsyncRead + AsyncWrite + Unpin>(mut stream: I) -> std::io::Result<()> {
     stream.shutdown().await?;
     let mut discarded = [0; 8 * 1024];

@@ -1,6 +1,6 @@
 //! `ConnectionState`: the state that the task of one connection and the supervisor
-//! share. The connection counts its requests here; the supervisor gives its
-//! directives here.
+//! share. The connection counts its requests here; the supervisor and the draining
+//! listener give their directives here.
 //!
 //! What always holds: a directive only grows (serve, drain, close), and a
 //! connection that is told to close is dropped at its next poll.
@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
-/// The order of the supervisor to a connection. It is only replaced by a greater
-/// one.
+/// The order of the supervisor or the listener to a connection. It is only replaced by
+/// a greater one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(super) enum Directive {
@@ -26,17 +26,19 @@ pub(super) enum Directive {
 pub(super) struct ConnectionState {
     /// Requests received and not yet answered.
     in_flight: AtomicU32,
-    /// Requests begun plus requests ended. An unchanged sum means that the
-    /// connection was idle.
+    /// Requests begun plus requests ended. When the sum is unchanged and no request is
+    /// in flight, the connection was idle.
     events: AtomicU64,
-    /// Bytes arrived since the last request began: part of a header block.
+    /// Bytes arrived since a request last began or ended. When no request is in flight,
+    /// they are part of a header block. Set on HTTP/1.1 connections only.
     head_pending: AtomicBool,
     /// The connection speaks HTTP. Before, it has no requests to drain.
     http_started: AtomicBool,
-    /// A request was rejected before it was read to its end: the connection
-    /// closes only once the client has seen the response.
+    /// A request was rejected before it was read to its end: the connection stays open
+    /// a little longer, so that the client can read the response.
     lingering: AtomicBool,
     directive: AtomicU8,
+    /// Wakes the task of the connection; `None` before its first poll.
     waker: Mutex<Option<Waker>>,
 }
 
@@ -61,8 +63,7 @@ impl ConnectionState {
         InFlight { state: self }
     }
 
-    /// Bytes arrived. Unless a request is being read, they belong to a header
-    /// block.
+    /// Bytes arrived. Unless a request is in flight, they belong to a header block.
     pub(super) fn bytes_arrived(&self) {
         self.head_pending.store(true, Ordering::Relaxed);
     }
@@ -121,7 +122,8 @@ pub(super) struct InFlight<'a> {
 
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        // The bytes that arrived meanwhile were the body, not a header block.
+        // The bytes that arrived meanwhile were the body. If they were already the start
+        // of a next request, its header timeout starts with its next bytes.
         self.state.head_pending.store(false, Ordering::Relaxed);
         self.state.events.fetch_add(1, Ordering::Relaxed);
         self.state.in_flight.fetch_sub(1, Ordering::Relaxed);

@@ -1,24 +1,25 @@
 //! `Limits`: the bounds of a listener, as one plain struct.
 //!
-//! Each default is a named constant with its reason. Tests make single fields small
-//! to test one bound.
+//! Each default is a named constant with its reason. Bounds that nobody needs to change
+//! are constants only. Tests make single fields small to test one bound.
 
 use std::time::Duration;
 
-/// The service refuses documents and batches over 2 MB; twice that leaves room
-/// for escapes, and lets the handler answer 413 in the service's words.
+/// Twice the 2 MiB that the service allows for a document or a batch, so that most
+/// bodies that are too large are refused by the routes, after authentication, as in
+/// the service.
 const BODY_BYTES: usize = 4 * 1024 * 1024;
 
-/// Bodies of all requests together: with 4096 connections of 4 MiB each the
-/// per-request limit alone would allow 16 GiB.
+/// Bodies of all requests together: the limit per request alone would allow 16 GiB
+/// with one request on each of 4096 connections.
 const BODY_BYTES_TOTAL: usize = 512 * 1024 * 1024;
 
 /// Session tokens and continuations travel in headers; the service allows
 /// tens of kilobytes of them.
 const HEADER_BYTES: usize = 64 * 1024;
 
-/// SDKs send about 25 header fields. 100 is also the most that hyper parses
-/// without an allocation per request.
+/// SDKs send about 25 header fields. 100 is hyper's own limit for HTTP/1.1: a higher
+/// one would cost an allocation per request.
 const HEADERS: usize = 100;
 
 /// An id has at most 1023 bytes, a path holds up to three of them, and
@@ -48,8 +49,8 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// the client closes first and no request is sent on a closing connection.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How long a draining connection may take to deliver responses that are
-/// already written.
+/// How long a connection that was told to drain may take to deliver responses that
+/// are already written.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How much of a rejected HTTP/1.1 request is still read and thrown away.
@@ -105,10 +106,10 @@ pub struct Limits {
     pub header_timeout: Duration,
     /// Longest time for a whole body of a request.
     pub body_timeout: Duration,
-    /// Longest time between two requests on one connection.
+    /// Longest time without a request on a connection that has served one.
     pub idle_timeout: Duration,
-    /// Longest time for a draining connection to deliver its last responses and
-    /// close.
+    /// Longest time for a connection that was drained because it was idle to deliver its
+    /// last responses and close.
     pub close_timeout: Duration,
     /// Most open connections; further ones wait.
     pub connections: usize,

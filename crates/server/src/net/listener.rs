@@ -18,8 +18,9 @@ use super::connection_state::{ConnectionState, Directive, run_supervised};
 use super::supervisor::ConnectionTable;
 use super::{Handler, Limits};
 
-/// The pause after an accept that failed for lack of file descriptors or memory: a
-/// retry at once would spin. Connections that end meanwhile free resources.
+/// The pause after an accept that failed and not because of one peer, most often for
+/// lack of file descriptors or memory. A retry at once would spin. Connections that end
+/// meanwhile free resources.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The longest wait for connections that are told to close. They close at their next
@@ -27,10 +28,11 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
 
 /// Binds every address that `host` stands for, all on one port (`localhost`
-/// is often both 127.0.0.1 and ::1). With port 0 the first address chooses.
+/// is often both 127.0.0.1 and ::1). With port 0 the first address gets a free port,
+/// and the others get the same one.
 ///
 /// An address that this machine does not have is skipped as long as another one
-/// could be bound. A port in use is always an error.
+/// could be bound. Any other failure, such as a port in use, is an error.
 pub(crate) async fn bind(host: &str, port: u16) -> io::Result<Vec<TcpListener>> {
     let addresses: Vec<SocketAddr> = tokio::net::lookup_host((host, port)).await?.collect();
     let mut sockets: Vec<TcpListener> = Vec::new();
@@ -57,9 +59,11 @@ pub(crate) async fn bind(host: &str, port: u16) -> io::Result<Vec<TcpListener>> 
 #[derive(Debug)]
 pub(crate) struct Listener {
     local_addr: SocketAddr,
+    /// Each open connection holds a slot, and so does each acceptor that waits for one.
     slots: Arc<Semaphore>,
     slot_count: u32,
     table: Arc<ConnectionTable>,
+    /// One task per socket.
     acceptors: Vec<JoinHandle<()>>,
     supervisor: JoinHandle<()>,
 }
@@ -129,8 +133,8 @@ impl Listener {
         }
     }
 
-    /// Waits until every slot is free: then no connection is open. Returns `false`
-    /// after the timeout.
+    /// Waits until every slot is free: then no connection is open. Called when the
+    /// acceptors have ended. Returns `false` after the timeout.
     async fn wait_until_closed(&self, timeout: Duration) -> bool {
         tokio::time::timeout(timeout, self.slots.acquire_many(self.slot_count)).await.is_ok()
     }
@@ -186,6 +190,7 @@ fn admit<H: Handler>(
     });
 }
 
+/// Whether an accept failed because of one peer, so that the next one can succeed.
 fn concerns_one_peer(error: &io::Error) -> bool {
     matches!(
         error.kind(),

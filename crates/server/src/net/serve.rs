@@ -64,8 +64,8 @@ fn check_head(head: &http::request::Parts, limits: &Limits) -> Result<(), Reject
 }
 
 /// The response to a rejected request. Part of the request may be unread, so an
-/// HTTP/1.1 connection cannot serve another one, and lingers until its client
-/// has seen the response.
+/// HTTP/1.1 connection cannot serve another one, and lingers so that its client can
+/// read the response.
 fn rejected<H: Handler>(context: &Context<H>, rejection: Rejection, version: Version) -> Response<Bytes> {
     let mut response = context.handler.reject(rejection);
     if version < Version::HTTP_2 {

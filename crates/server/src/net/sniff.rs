@@ -1,10 +1,10 @@
 //! Protocol detection: tells TLS, HTTP/1.1 and HTTP/2 apart by the first bytes,
 //! and replays those bytes to the next reader.
 //!
-//! A TLS record starts with 0x16, which cannot start an HTTP method. An HTTP/2
+//! A TLS connection starts with 0x16, which cannot start an HTTP method. An HTTP/2
 //! connection starts with a fixed preface; its method `PRI` is reserved, so it
-//! cannot be an HTTP/1.1 request. Everything else, garbage included, goes to the
-//! HTTP/1.1 parser, which answers 400 and closes.
+//! cannot be an HTTP/1.1 request. Everything else goes to the HTTP/1.1 parser, which
+//! answers garbage with 400 and closes.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;

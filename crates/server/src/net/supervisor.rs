@@ -1,10 +1,11 @@
 //! The supervisor: closes connections that are idle or too slow.
 //!
 //! One task per listener checks all its connections at a fixed tick. So a request
-//! needs no timer: it updates two relaxed counters instead of arming and disarming a
+//! needs no timer: it updates a few relaxed atomics instead of arming and disarming a
 //! timeout. (hyper's own header timeout arms a timer per request and also runs while
 //! a connection is idle. A short one would close the pooled connections of clients.)
-//! The price: a timeout takes effect up to one tick late.
+//! The price: a timeout takes effect up to two ticks late, because both its start and
+//! its end are noticed at a tick.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -15,8 +16,8 @@ use tokio::time::Instant;
 use super::Limits;
 use super::connection_state::{ConnectionState, Directive, Observation, lock};
 
-/// A timeout is checked this many times within its length, so it takes effect at
-/// most a quarter of its length late.
+/// The shortest timeout is checked this many times within its length, longer ones more
+/// often.
 const TICKS_PER_TIMEOUT: u32 = 4;
 
 /// The shortest tick, so that the short timeouts of tests do not make the
@@ -26,9 +27,14 @@ const TICK_MIN: Duration = Duration::from_millis(5);
 /// What the supervisor remembers of a connection between two ticks.
 #[derive(Debug)]
 struct IdleTracker {
+    /// The sum of [`Observation::events`] at the last tick.
     events: u64,
+    /// The last tick that saw a request in flight, begun or ended; at first the time of
+    /// the connection's start.
     idle_since: Instant,
+    /// The first tick that saw part of a header block which is not complete yet.
     header_pending_since: Option<Instant>,
+    /// The tick at which the idle connection was told to drain.
     draining_since: Option<Instant>,
 }
 
@@ -85,6 +91,7 @@ impl ConnectionTable {
         Registration { table: Arc::clone(self), key }
     }
 
+    /// Raises the directive of every open connection.
     pub(super) fn raise_directive_of_all(&self, directive: Directive) {
         for (state, _) in lock(&self.connections).open.values() {
             state.raise_directive(directive);
@@ -128,6 +135,7 @@ impl Drop for Registration {
     }
 }
 
+/// The time between two checks.
 fn tick(limits: &Limits) -> Duration {
     let shortest = limits
         .header_timeout
