@@ -1,9 +1,9 @@
-//! Operations: requests to the database, by subject. `api` calls them.
+//! Operations: requests to the database, by subject. `api` and `migrate` call them.
 //!
-//! `orchestration`, `activity` and `admin` implement the methods of duroxide's provider
-//! traits, the larger ones in a file each, and the steps that several methods share.
-//! `poll` finds work of other processes. `heartbeat` and `repair` run in the background.
-//! `core` holds the parts that all of them use.
+//! `orchestration`, `activity`, `admin`, `read` and `enqueue` implement the methods of
+//! duroxide's provider traits, and the steps that several methods share. `poll` finds work
+//! of other processes in the database. `heartbeat` and the reconciler in `repair` run in
+//! the background. `core` holds the parts that all of them use.
 
 pub(crate) mod activity;
 pub(crate) mod admin;

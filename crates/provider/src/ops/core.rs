@@ -1,5 +1,6 @@
-//! `Core` is what all clones of a provider share: the store, the state of this
-//! process, and the background tasks. Dropping the last clone ends the tasks.
+//! `Core` is what all clones of a provider share: the store, what this process remembers,
+//! and the tasks of the reconciler and the heartbeat. These tasks end when the last clone
+//! is dropped.
 
 use std::sync::{Arc, Mutex, Weak};
 
@@ -30,13 +31,16 @@ use crate::sync::lock;
 /// The parts of a provider. Functions take the parts they use, and the whole only
 /// when they use many.
 pub(crate) struct Core {
-    /// The client that the provider was opened with. Its requests are not counted.
+    /// The client that the provider was opened with. The metrics do not
+    /// count its requests.
     pub(crate) client: Client,
     pub(crate) store: Store,
     pub(crate) options: Options,
     pub(crate) clock: Arc<HybridClock>,
     pub(crate) metrics: Arc<Metrics>,
+    /// Results of `get_system_metrics`.
     pub(crate) system_metrics: CountCache<SystemMetrics>,
+    /// Results of `get_queue_depths`.
     pub(crate) queue_depths: CountCache<QueueDepths>,
     pub(crate) hints: Hints,
     pub(crate) poller: Poller,
@@ -45,18 +49,20 @@ pub(crate) struct Core {
     pub(crate) instance_locks: LockTable<LockedInstance>,
     pub(crate) activity_locks: LockTable<LockedActivity>,
     pub(crate) sessions: SessionTable,
-    /// Makes deliveries fail, in tests.
+    /// Makes deliveries right after a commit fail, in tests.
     outbox_faults: Mutex<Option<OutboxFaultInjector>>,
     pub(crate) repair_signal: Arc<RepairSignal>,
     pub(crate) background: Background,
     /// The tasks of the reconciler and the heartbeat.
     tasks: Mutex<Vec<JoinHandle<()>>>,
-    /// The embedded engine, closed together with the provider.
+    /// The embedded engine, if the provider runs on one. It is closed with the provider.
     #[cfg(feature = "embedded")]
     engine: Mutex<Option<perihelion_server::Embedded>>,
 }
 
 impl Core {
+    /// Opens the container, creates it if it is missing, and starts the tasks of the
+    /// reconciler and the heartbeat. Transient failures are retried for [`RETRY_FOR`].
     pub(crate) async fn open(
         client: Client,
         database: &str,
@@ -113,7 +119,8 @@ impl Core {
         lock(&self.outbox_faults).as_ref().is_some_and(OutboxFaultInjector::should_fail)
     }
 
-    /// Ends the background tasks.
+    /// Ends the tasks of the reconciler and the heartbeat. Work in [`Core::background`]
+    /// continues.
     pub(crate) async fn stop_tasks(&self) {
         let tasks = std::mem::take(&mut *lock(&self.tasks));
         for task in tasks {
@@ -123,13 +130,14 @@ impl Core {
         }
     }
 
-    /// The retention of an instance that ends now.
+    /// The retention settings of this provider.
     pub(crate) fn retention(&self) -> Retention {
         Retention { finished_for: self.options.retention.finished_for, is_ttl_on: self.store.is_ttl_on }
     }
 
-    /// Ends the background tasks, waits for background work that was started, removes
-    /// the heartbeat, and closes the embedded engine.
+    /// Ends the tasks of the reconciler and the heartbeat, waits at most [`RETRY_FOR`] for
+    /// other background work, deletes the heartbeat, and closes the embedded engine if there
+    /// is one.
     pub(crate) async fn close(&self) {
         self.stop_tasks().await;
         let _ = tokio::time::timeout(RETRY_FOR, self.background.wait_until_idle()).await;

@@ -1,5 +1,5 @@
-//! `enqueue_for_orchestrator` and `enqueue_for_worker`. Ids are chosen before the
-//! first attempt, so that a retry finds the document that the first attempt created.
+//! `enqueue_for_orchestrator` and `enqueue_for_worker`. The id of a document is chosen
+//! before the first attempt, and every attempt uses it.
 
 use std::time::Duration;
 
@@ -46,8 +46,8 @@ pub(crate) async fn for_worker(core: &Core, item: &WorkItem) -> Result<(), Failu
     let until = Instant::now() + RETRY_FOR;
     let mut version = retry_until(until, || create_activity(&core.store, &activity)).await?;
     if version.is_none() {
-        // Another activity has this id, so this one gets a new id. The runtime never uses
-        // an id twice; other callers may.
+        // Another document has this id, so the activity gets a new id. The runtime never
+        // uses an id twice; other callers may.
         activity.id = format!("{}:{}", activity.id, nonce());
         version = retry_until(until, || create_activity(&core.store, &activity)).await?;
     }
@@ -57,7 +57,8 @@ pub(crate) async fn for_worker(core: &Core, item: &WorkItem) -> Result<(), Failu
     Ok(())
 }
 
-/// Creates an activity. `None` when another activity has that id.
+/// Creates an activity. `None` when a document with that id exists: an activity, or the
+/// tombstone of a cancelled one.
 async fn create_activity(store: &Store, activity: &Activity) -> Result<Option<Etag>, Failure> {
     let instance = activity.instance_id.as_str();
     let options = without_content().with_witness(activity.id.as_str(), "/enq", activity.enqueued_at.0);

@@ -1,5 +1,6 @@
-//! The fetch loop, the same for both queues: it takes work from the hints, polls if there
-//! is none, and waits for a hint or the next poll, until it has work or its time is over.
+//! The fetch loop of both queues. It takes work from the hints. If there is none and a poll
+//! is due, it polls. Then it waits for a hint or the next poll, until it has work or its
+//! time is over. A fetch with a short timeout does not wait: it looks once.
 
 use std::future::Future;
 
@@ -11,30 +12,33 @@ use crate::ops::core::Core;
 use crate::ops::wait::FetchWait;
 use crate::process::interest::Ticket;
 
-/// The most polls before a fetch waits. Each poll leaves out work that earlier ones found.
+/// The most polls of one look for work, besides an overdue poll at its start. The look
+/// usually ends sooner: a poll reports only work that is not in the hints yet.
 const POLLS_MAX: usize = 8;
 
 /// One queue, as one fetch sees it.
 pub(crate) trait Queue {
     /// What the fetch returns.
     type Item;
-    /// A value that exists while the fetch waits.
+    /// The result of `begin_wait`. It exists while the fetch waits.
     type WaitGuard;
 
     /// Notified when hints change.
     fn wake(&self) -> &Notify;
 
-    /// Locks the first work in the hints that this fetch may have.
+    /// Locks the first work in the hints that this fetch can get, or takes work that is
+    /// locked for it already. `None` if there is no such work.
     fn take(&self) -> impl Future<Output = Result<Option<Self::Item>, Failure>> + Send;
 
-    /// When the next work in the hints can be taken.
+    /// When the next work in the hints can be taken; `None` if the hints have no work for
+    /// this fetch.
     fn next_hint(&self) -> Option<Stamp>;
 
     /// Called when the fetch begins to wait. The guard is dropped when the wait ends.
     fn begin_wait(&self) -> Self::WaitGuard;
 }
 
-/// Fetches from a queue. `None` when the time is over.
+/// Fetches from a queue. `None` when the time of the fetch is over.
 pub(crate) async fn run<Q: Queue>(
     core: &Core,
     queue: &Q,
@@ -62,8 +66,8 @@ pub(crate) async fn run<Q: Queue>(
     }
 }
 
-/// Takes work from the hints. While there is none that this fetch may have, polls and
-/// tries again, until a poll finds nothing new.
+/// Takes work from the hints. While this fetch gets none, polls and tries again, until no
+/// poll is due, a poll finds nothing new, or [`POLLS_MAX`] polls were made.
 async fn try_take<Q: Queue>(core: &Core, queue: &Q, ticket: &Ticket<'_>) -> Result<Option<Q::Item>, Failure> {
     core.poller.poll_if_overdue(core, ticket).await;
     for _ in 0..POLLS_MAX {

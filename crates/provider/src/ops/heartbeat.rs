@@ -1,5 +1,5 @@
-//! The heartbeat task: writes the heartbeat document of this process while it
-//! fetches, and reads those of other processes. It holds a weak reference to the
+//! The heartbeat task: writes the heartbeat document of this process while the process
+//! fetches, and reads those of other processes. The task holds a weak reference to the
 //! provider and ends with it.
 
 use std::sync::{Arc, Weak};
@@ -19,19 +19,20 @@ use crate::store::{Store, without_content};
 use crate::sync::lock;
 use crate::timing::{HEARTBEAT_INTERVAL, HEARTBEAT_TTL};
 
-/// Every third heartbeat reads the heartbeats of other processes, even when no poll
-/// asks for them.
+/// The first heartbeat after a time without fetches, and then every third one, also reads
+/// the heartbeats of other processes. Polls read them too, when they find work.
 const LIST_EVERY: u32 = 3;
 
-/// How old the view of the processes may be when a poll finds work of other processes.
-/// This process may compete with a process that is not in its view for the same work.
+/// How old the view of the live processes may be when a poll finds work. If it is older,
+/// the heartbeats are read again. A process that is missing in the view may take the same
+/// work as this process.
 const VIEW_AGE_MAX: Duration = Duration::from_secs(2);
 
 /// The longest time that closing a provider waits to delete its heartbeat.
 const DELETE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The most heartbeats that are read. This process may compete with further processes
-/// for the same work.
+/// The most heartbeats that are read. Further processes are missing in the view: they and
+/// this process may take the same work.
 const HEARTBEATS_MAX: u32 = 500;
 
 /// Writes heartbeats until the provider is dropped. While nothing is fetched, no
@@ -69,7 +70,8 @@ pub(crate) async fn run(core: Weak<Core>) {
     }
 }
 
-/// Writes the heartbeat of this process, and reads all heartbeats if `is_list_due`.
+/// Writes the heartbeat of this process with its `roles`. If `is_list_due`, reads all
+/// heartbeats, even when the write failed.
 async fn write_heartbeat(
     store: &Store,
     clock: &HybridClock,
@@ -96,11 +98,11 @@ async fn write_heartbeat(
     written.map(drop).map_err(Failure::from)
 }
 
-/// Reads the heartbeats again if the view is old. A poll that has found work of other
-/// processes calls this.
+/// Reads the heartbeats again if the last attempt to read them is at least [`VIEW_AGE_MAX`]
+/// ago. A poll that has found rows calls this.
 pub(crate) async fn refresh_view(store: &Store, clock: &HybridClock, membership: &Membership) {
     let mut read_at = membership.view_read_at.lock().await;
-    // Before the first heartbeat this process has no role.
+    // `None` before the first heartbeat: this process has no roles yet.
     if !read_at.is_some_and(|read_at| read_at.elapsed() >= VIEW_AGE_MAX) {
         return;
     }
@@ -111,7 +113,8 @@ pub(crate) async fn refresh_view(store: &Store, clock: &HybridClock, membership:
     }
 }
 
-/// Reads all heartbeats and publishes the next view.
+/// Reads the heartbeats and publishes the next view. `roles` are the roles of this process.
+/// An unreadable heartbeat is skipped.
 async fn read_heartbeats(
     store: &Store,
     clock: &HybridClock,

@@ -1,8 +1,8 @@
-//! Large texts: joins the parts of a stored text, and stages the text of a message
-//! that is too large for one document.
+//! Large texts: joins the parts of a stored text, and stages the text of a message that is
+//! larger than [`ITEM_BYTES_MAX`].
 //!
-//! Invariant: one batch creates a message with staged parts and deletes the record of
-//! the staging. A repeated attempt that does not find the record knows that the first
+//! Invariant: one batch creates a message with staged parts and deletes the garbage record
+//! of the staging (see `stage`). When a repeated attempt does not find the record, the first
 //! attempt was applied, even if the message was consumed since.
 
 use perihelion_client::Batch;
@@ -18,7 +18,7 @@ use crate::ops::repair::purge;
 use crate::plan::{self, ITEM_BYTES_MAX};
 use crate::store::{Store, batch_without_content, retry_until, without_content};
 
-/// Reads the whole text.
+/// Reads the whole text. Fails with [`Failure::Contended`] if a part is missing.
 pub(crate) async fn read_text(store: &Store, instance: &str, text: &Text) -> Result<String, Failure> {
     match text {
         Text::Inline(text) => Ok(text.clone()),
@@ -26,8 +26,8 @@ pub(crate) async fn read_text(store: &Store, instance: &str, text: &Text) -> Res
     }
 }
 
-/// Reads several texts of one instance, in order. `None` for a text with missing parts: it
-/// was removed in the meantime.
+/// Reads several texts of one instance, in order. `None` for a text with missing parts: the
+/// text was removed in the meantime.
 pub(crate) async fn read_texts(
     store: &Store,
     instance: &str,
@@ -67,14 +67,17 @@ async fn read_parts(
     Ok(all.iter().map(text).collect())
 }
 
-/// A message that can be created. If its text is large, it is staged.
+/// A message that can be created. If its text was large, the text is staged in parts, and
+/// `staged` is the record of the staging.
 #[derive(Debug)]
 pub(crate) struct PreparedMessage {
     pub(crate) message: Message,
     pub(crate) staged: Option<Staged>,
 }
 
-/// Stages the text of a message if it is large.
+/// Stages the text of a message if it has more than [`ITEM_BYTES_MAX`] bytes as JSON and is
+/// not in parts yet. The record of the staging counts its age from `now`; requests are
+/// retried until `until`.
 pub(crate) async fn prepare_message(
     store: &Store,
     mut message: Message,
@@ -90,7 +93,7 @@ pub(crate) async fn prepare_message(
     Ok(PreparedMessage { message, staged: Some(staged) })
 }
 
-/// Stages a text as parts.
+/// Stages a text as parts. Returns the reference to the parts and the record of the staging.
 async fn stage_text(
     store: &Store,
     instance: &str,
@@ -106,8 +109,8 @@ async fn stage_text(
     Ok((Text::InParts(PartsRef { prefix: name, count, len: text.len() as u64 }), staged))
 }
 
-/// Creates a message. If its id exists, or the record of its staging is gone, an
-/// earlier attempt created it.
+/// Creates a message. If its id exists, or the record of its staging is gone, it was created
+/// before, and nothing is written.
 pub(crate) async fn create_message(store: &Store, ready: &PreparedMessage) -> Result<(), Failure> {
     let (message, instance) = (&ready.message, ready.message.instance_id.as_str());
     let Some(staged) = &ready.staged else {
@@ -120,7 +123,7 @@ pub(crate) async fn create_message(store: &Store, ready: &PreparedMessage) -> Re
     batch.delete_if_match(&staged.id, &staged.etag)?.create(message)?;
     match store.container.batch(batch.with_options(batch_without_content())).await {
         Err(error) if error.operation_index() == Some(0) && error.is_not_found() => Ok(()),
-        // Another attempt created the message, with other parts.
+        // The message was created before, with other parts.
         Err(error) if error.is_conflict() => {
             discard(store, message, staged).await;
             Ok(())
@@ -131,7 +134,7 @@ pub(crate) async fn create_message(store: &Store, ready: &PreparedMessage) -> Re
 }
 
 /// Deletes staged parts that are not needed, the record last. After a failure the
-/// reconciler finds the record.
+/// reconciler finds the record when it is due.
 async fn discard(store: &Store, message: &Message, staged: &Staged) {
     let ids = message.item.parts().into_iter().flat_map(PartsRef::ids).chain([staged.id.clone()]);
     for id in ids {
@@ -145,7 +148,8 @@ async fn discard(store: &Store, message: &Message, staged: &Staged) {
     }
 }
 
-/// Sends a message to its instance. Returns it as it was written.
+/// Sends a message to its instance: stages its text if it is large, and creates the message.
+/// Transient failures are retried until `until`. Returns the message as it was written.
 pub(crate) async fn send_message(
     store: &Store,
     message: Message,
@@ -157,8 +161,8 @@ pub(crate) async fn send_message(
     Ok(ready.message)
 }
 
-/// Deletes a message that must not be delivered. Its parts are deleted first: without
-/// them no process delivers it.
+/// Deletes a message that must not be delivered. Its parts are deleted first, or in the same
+/// batch: without them no process delivers the message.
 pub(crate) async fn remove_message(store: &Store, message: &Message) -> Result<(), Failure> {
     let mut ids: Vec<String> = message.item.parts().into_iter().flat_map(PartsRef::ids).collect();
     ids.push(message.id.clone());

@@ -1,15 +1,16 @@
-//! The poll of this process: finds work of other processes in storage, in both queues,
-//! for all fetches that wait.
+//! The poll of this process: finds work in the database that this process has no hints
+//! about, in both queues, for all fetches that wait.
 //!
 //! A poll is one query per physical partition, in parallel and without a query plan: no
-//! order over all partitions is needed. It asks only for work that the waiting fetches
-//! can take, leaves out instances that are known to be locked or parked, and puts what
-//! it finds into the hints, where fetches take it.
+//! order over all partitions is needed. It asks for work that the waiting fetches can take,
+//! and for unfinished outboxes and bundles. It leaves out instances that this process looks
+//! at anyway. Work that this process may take becomes a hint, and fetches take it from
+//! there. Unfinished documents wake the reconciler.
 //!
 //! Invariants: at most one poll runs at a time, and all fetches share its result. A
-//! fetch that looks once gets the result of a poll that began after the fetch. No task
-//! polls: the fetch that finds the poll due runs it, and when that fetch is dropped,
-//! the next one does.
+//! fetch that looks once gets the result of a poll that began after the fetch asked for
+//! it. No task polls: the fetch that finds the poll due runs it, and when that fetch is
+//! dropped, the next one does.
 
 mod cursors;
 mod ingest;
@@ -34,10 +35,10 @@ use crate::process::membership::Membership;
 use futures_util::future::join_all;
 use ingest::{FoundWork, ingest};
 
-/// Rows of one page of one physical partition.
+/// The most rows of one page of one physical partition.
 const PAGE_ROWS: u32 = 64;
 
-/// The most pages that one poll reads of a partition while it finds nothing new. The
+/// The most pages that one poll reads of a partition while no partition has new work. The
 /// next poll continues where this one stopped.
 const PAGES_MAX: usize = 8;
 
@@ -55,7 +56,8 @@ pub(crate) struct Poller {
 
 impl Poller {
     /// Registers a fetch: polls ask for its work until the ticket is dropped. An eager
-    /// fetch looks once: it polls at once and takes work of any age.
+    /// fetch looks once: it polls even if no poll is due. While it is registered, polls give
+    /// this process work of any age.
     pub(crate) fn register(&self, membership: &Membership, interest: Interest, is_eager: bool) -> Ticket<'_> {
         membership.record_fetch(&interest);
         self.interests.register(interest, is_eager)
@@ -71,9 +73,10 @@ impl Poller {
         self.schedule.next_poll(ticket.interest())
     }
 
-    /// Polls now and then before a fetch looks through the hints. Otherwise fetches
-    /// that always find work in the hints would never poll, and work of other processes
-    /// would wait. A failure is ignored.
+    /// Polls before a fetch looks through the hints, if no poll has asked for its work for
+    /// some time (see `Schedule::take_overdue`). Otherwise fetches that always find work in
+    /// the hints would never poll, and work of other processes would wait. Does nothing for
+    /// an eager fetch. A failure is logged and ignored.
     pub(crate) async fn poll_if_overdue(&self, core: &Core, ticket: &Ticket<'_>) {
         if !ticket.is_eager()
             && self.schedule.take_overdue(ticket.interest())
@@ -83,7 +86,9 @@ impl Poller {
         }
     }
 
-    /// Polls if a poll is due. Returns whether it found new work for this fetch.
+    /// Polls if a poll is due; an eager fetch always polls. If another fetch polled in the
+    /// meantime, its result is used instead. Returns whether the poll found new work in the
+    /// queue of this fetch, whatever its tags.
     pub(crate) async fn poll(&self, core: &Core, ticket: &Ticket<'_>) -> Result<bool, Failure> {
         let (interest, is_eager) = (ticket.interest(), ticket.is_eager());
         let polls_before = self.schedule.polls_begun();
@@ -110,12 +115,13 @@ impl Poller {
 /// The scan of one partition by a poll.
 struct PartitionScan {
     range: FeedRange,
+    /// Where the scan began: only rows with this `visibleAt` or a later one are read.
     from: Stamp,
     feed: QueryFeed<Value>,
 }
 
-/// Reads all partitions page by page until one has new work. A partition that fails
-/// does not hide the results of the others.
+/// Reads all partitions page by page until one has new work, all are at their end, or
+/// [`PAGES_MAX`] pages were read. Fails if a partition failed and no other had new work.
 async fn scan_partitions(
     core: &Core,
     cursors: &mut Cursors,
@@ -139,7 +145,7 @@ async fn scan_partitions(
     for _ in 0..PAGES_MAX {
         let mut unfinished = Vec::new();
         let answers = next_pages(scans).await;
-        // Only a poll that found work needs to know which other processes are alive.
+        // Only a poll that found rows needs to know which other processes are alive.
         if !is_eager && answers.iter().any(|(_, rows)| rows.as_ref().is_ok_and(|rows| !rows.is_empty())) {
             heartbeat::refresh_view(&core.store, &core.clock, &core.membership).await;
             found.update_view(&core.membership);
@@ -178,7 +184,7 @@ async fn scan_partitions(
     }
 }
 
-/// The next page of each partition.
+/// The next page of each partition; empty at the end of a partition.
 async fn next_pages(mut scans: Vec<PartitionScan>) -> Vec<(PartitionScan, Result<Vec<Value>, Failure>)> {
     let mut answers = Vec::with_capacity(scans.len());
     while !scans.is_empty() {

@@ -18,6 +18,7 @@ use crate::store::state_cache::Snapshot;
 use crate::store::{RETRY_FOR, StateChange, Store, retry_until};
 
 /// The state of an instance: from the cache if the service confirms its etag, else read.
+/// The state of a deleted instance is a tombstone. `None` if there is no state document.
 pub(crate) async fn state(store: &Store, instance: &str) -> Result<Option<FoundState>, Failure> {
     let Some(cached) = store.state_cache.get(instance) else {
         return Ok(store.state(instance).await?.map(|state| FoundState::Read(Box::new(state))));
@@ -44,21 +45,22 @@ impl FoundState {
     }
 }
 
-/// The state of an instance; `None` for a deleted instance.
+/// The state of an instance; `None` if the instance is deleted or has no state document.
 pub(crate) async fn live_state(store: &Store, instance: &str) -> Result<Option<State>, Failure> {
     let found = state(store, instance).await?;
     Ok(found.map(FoundState::into_state).filter(|state| !state.is_deleted()))
 }
 
-/// The state of an instance that was created; an error for any other.
+/// The state of an instance that management operations see (`State::created`). Fails with
+/// [`Failure::NotFound`] for any other.
 pub(crate) async fn created_state(store: &Store, instance: &str) -> Result<State, Failure> {
     let state = live_state(store, instance).await?.filter(|state| state.created);
     state.ok_or_else(|| Failure::NotFound(instance.to_owned()))
 }
 
-/// The history of the latest execution; empty for an unknown instance. Failures are
-/// retried: the runtime reads the history before each activity, and treats a failure as
-/// an empty history.
+/// The history of the latest execution; empty for an unknown or deleted instance. Transient
+/// failures are retried: the runtime reads the history before each activity, and treats a
+/// failure as an empty history.
 pub(crate) async fn latest_history(store: &Store, instance: &str) -> Result<Vec<Event>, Failure> {
     retry_until(Instant::now() + RETRY_FOR, || try_latest_history(store, instance)).await
 }
@@ -74,8 +76,8 @@ async fn try_latest_history(store: &Store, instance: &str) -> Result<Vec<Event>,
     Ok(Arc::try_unwrap(history).unwrap_or_else(|shared| Vec::clone(&shared)))
 }
 
-/// The current execution's history, from the cache or read into it; or the reason
-/// why it is unreadable.
+/// The history of the current execution: from the cache if its state has the same etag,
+/// else read, and then cached. The inner error is the reason why it is unreadable.
 pub(crate) async fn current_history(
     store: &Store,
     state: &Versioned<State>,
@@ -117,7 +119,8 @@ pub(crate) async fn past_execution(
     Ok(found.map(|found| found.value.execution))
 }
 
-/// Reads the current execution's history; or the reason why it is unreadable.
+/// Reads the history of the current execution. The inner error is the reason why it is
+/// unreadable.
 pub(crate) async fn read_current_history(
     store: &Store,
     state: &State,
@@ -126,6 +129,7 @@ pub(crate) async fn read_current_history(
     Ok(text.and_then(|text| decode(&(text + &state.event_data))))
 }
 
+/// A row of the query for chunks.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ChunkText {
@@ -133,7 +137,7 @@ struct ChunkText {
     event_data: String,
 }
 
-/// The joined text of an execution's chunks; or the reason why it is incomplete.
+/// The joined text of an execution's chunks. The inner error names a missing chunk.
 async fn read_chunks(
     store: &Store,
     instance: &str,
@@ -158,12 +162,15 @@ async fn read_chunks(
     Ok(Ok(text))
 }
 
+/// Decodes events, one per line.
 fn decode(text: &str) -> Result<Vec<Event>, String> {
     let lines = text.lines().filter(|line| !line.is_empty());
     let events: Result<Vec<Event>, _> = lines.map(serde_json::from_str).collect();
     events.map_err(|error| format!("the history cannot be read: {error}"))
 }
 
+/// `get_custom_status`: the status and its version. `None` if the version is not greater
+/// than `last_seen`, or the instance does not exist.
 pub(crate) async fn custom_status(
     store: &Store,
     instance: &str,
@@ -180,7 +187,8 @@ pub(crate) async fn custom_status(
     retry_until(Instant::now() + RETRY_FOR, attempt).await
 }
 
-/// The whole text of a member of the state, such as the output.
+/// The whole text of a member of the state, such as the output; `None` if the member is not
+/// set.
 pub(crate) async fn whole_text(
     store: &Store,
     instance: &str,
@@ -192,7 +200,8 @@ pub(crate) async fn whole_text(
     }
 }
 
-/// The key-value pairs that a turn starts with.
+/// The key-value pairs that the current execution started with. The runtime applies the
+/// changes of the execution itself, from the history.
 pub(crate) async fn kv_snapshot(store: &Store, state: &State) -> Result<HashMap<String, KvEntry>, Failure> {
     let values = state.kv.iter().map(|(key, value)| (key.clone(), value));
     let texts = whole_kv(store, &state.instance_id, values).await?;
@@ -200,7 +209,8 @@ pub(crate) async fn kv_snapshot(store: &Store, state: &State) -> Result<HashMap<
     Ok(texts.into_iter().map(entry).collect())
 }
 
-/// Key-value pairs with their whole texts: key, text, and when it was set.
+/// Key-value pairs with their whole texts: key, text, and when it was set, in milliseconds
+/// since 1970.
 async fn whole_kv<'v>(
     store: &Store,
     instance: &str,
@@ -216,7 +226,8 @@ async fn whole_kv<'v>(
     whole.collect()
 }
 
-/// The current key-value pairs: the delta applied to the base.
+/// The current key-value pairs: those that the current execution started with, and its
+/// changes (`kv_delta`) applied to them.
 pub(crate) fn current_kv(state: State) -> BTreeMap<String, KvValue> {
     let mut values = state.kv;
     for (key, value) in state.kv_delta {
@@ -248,6 +259,8 @@ pub(crate) async fn all_kv_values(store: &Store, instance: &str) -> Result<HashM
     retry_until(Instant::now() + RETRY_FOR, attempt).await
 }
 
+/// `get_instance_stats`: figures of the current execution and of the key-value pairs. `None`
+/// if the instance does not exist.
 pub(crate) async fn instance_stats(store: &Store, instance: &str) -> Result<Option<SystemStats>, Failure> {
     let Some(state) = live_state(store, instance).await?.filter(|state| state.created) else {
         return Ok(None);

@@ -5,7 +5,8 @@ use perihelion_client::Patch;
 use crate::store::Store;
 
 /// Takes an unreadable document out of its queue: its type becomes `unreadable`, and it is
-/// kept for a person to look at.
+/// kept for a person to look at. If the write fails, the document stays in its queue, and
+/// the next read of the document tries again.
 pub(crate) async fn set_aside(store: &Store, instance: &str, id: &str) {
     tracing::error!(
         instance,

@@ -12,7 +12,9 @@ use crate::failure::Failure;
 use crate::process::lock_table::LockTable;
 use crate::store::{RETRY_FOR, retry_until};
 
-/// Finds the lock of a token. `read` reads it when the table does not have it.
+/// Finds the lock of a token, given as text. If the table does not have the lock, `read`
+/// reads it; transient failures are retried for [`RETRY_FOR`]. Fails with
+/// [`Failure::LockLost`] if the text is not a token of this kind.
 pub(crate) async fn find<T, F>(
     table: &LockTable<T>,
     kind: LockKind,

@@ -1,6 +1,6 @@
-//! `FetchWait`: how long a fetch waits for work. A fetch with a short timeout looks
-//! once. A fetch with a long timeout waits for hints, polls now and then, and keeps
-//! waiting through an outage.
+//! `FetchWait`: how long a fetch waits for work. A fetch whose timeout is below
+//! `long_poll_threshold` looks once. A fetch with a longer timeout waits for hints, polls
+//! now and then, and keeps waiting through an outage.
 
 use std::time::Duration;
 
@@ -22,6 +22,7 @@ const WAIT_MAX: Duration = Duration::from_secs(24 * 3600);
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FetchWait {
     is_long: bool,
+    /// When the timeout of the fetch ends.
     deadline: Instant,
 }
 
@@ -31,16 +32,18 @@ impl FetchWait {
         FetchWait { is_long, deadline: Instant::now() + poll_timeout.min(WAIT_MAX) }
     }
 
-    /// Whether the fetch waits at all.
+    /// Whether the fetch waits for work. If not, it looks once.
     pub(crate) fn is_long(self) -> bool {
         self.is_long
     }
 
+    /// Whether the fetch returns if it has no work now.
     pub(crate) fn is_over(self) -> bool {
         !self.is_long || Instant::now() >= self.deadline
     }
 
-    /// When the fetch tries again unless it is woken: at the next hint or the next poll.
+    /// When the fetch tries again unless it is woken: at the next hint, the next poll or the
+    /// end of its timeout, whichever is first.
     pub(crate) fn next_attempt(
         self,
         clock: &HybridClock,
@@ -51,9 +54,9 @@ impl FetchWait {
         next_hint.min(next_poll).min(self.deadline)
     }
 
-    /// Pauses after a transient failure. The runtime's own backoff ends in a busy
-    /// loop after a minute of failures. Returns the failure when it is not
-    /// transient or no time is left.
+    /// Pauses after a transient failure, because the runtime's own backoff overflows after
+    /// about sixty failures in a row. Returns the failure at once if the fetch does not wait,
+    /// the failure is not transient, or the timeout ends before the pause.
     pub(crate) async fn pause_after(self, failure: Failure) -> Result<(), Failure> {
         if !(self.is_long && failure.is_transient() && Instant::now() + OUTAGE_PAUSE < self.deadline) {
             return Err(failure);
@@ -64,7 +67,7 @@ impl FetchWait {
     }
 }
 
-/// When a stamp is reached, on tokio's clock.
+/// The time on tokio's clock when a stamp is in the past.
 fn instant_of(clock: &HybridClock, stamp: Stamp) -> Instant {
     Instant::now() + Duration::from_millis((stamp.ms() + 1).saturating_sub(clock.now_ms()))
 }

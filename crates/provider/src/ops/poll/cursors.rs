@@ -1,11 +1,16 @@
-//! Cursors: where the next poll begins in each partition. Some rows stay at the head of
-//! a partition, because this process knows them and cannot take them: their instance is
-//! locked by another process, needs another version, or has not started. If these rows
-//! fit into a page, every poll reads them again. If not, the next poll begins behind them,
-//! and for a while polls skip those of them that are too old to be new work.
+//! Cursors: where the next poll begins in each partition. A poll reads rows in the order of
+//! their `visibleAt`. Some rows stay at the head of that order, because this process knows
+//! them and does not take them now: for example, their instance is locked by another
+//! process, needs another version, or has not started. If these rows fill less than a page,
+//! every poll reads them again. If they fill pages, a cursor records how far they reach:
+//!
+//! - When a poll stopped before the end of the partition, the next one begins at the cursor.
+//! - When a poll reached the end, polls skip the known rows for 30 seconds, except rows
+//!   whose stamp is so recent that they may be new work.
 //!
 //! Invariants: a poll with another query begins at the head, because it may see other
-//! rows. A poll for a fetch that looks once always reads the head.
+//! rows. A poll for a fetch that looks once skips no rows: it begins at the head, or
+//! finishes an unfinished scan and then reads the head, unless it stops before.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -17,16 +22,20 @@ use super::query::PollQuery;
 use crate::documents::stamp::Stamp;
 use crate::timing::SKEW_MAX;
 
-/// How long known rows at the head of a partition are skipped, if they are old.
+/// How long known rows at the head of a partition are skipped, counted from the last read
+/// of the head.
 const HEAD_SKIPPED_FOR: Duration = Duration::from_secs(30);
 
-/// The greatest age in the stamp of new work. Writers stamp work [`SKEW_MAX`] in the
-/// past, and their clock may be behind by as much again.
+/// How far the stamp of new work can be in the past. Writers stamp work [`SKEW_MAX`] in the
+/// past, and their clock may be behind by as much again. Work that returns to its old place
+/// in the queue, such as an abandoned activity, can have an older stamp. Polls may skip it
+/// for [`HEAD_SKIPPED_FOR`].
 const NEW_WORK_AGE_MAX: Duration = SKEW_MAX.saturating_mul(2);
 
-/// One cursor for each partition with known rows.
+/// One cursor for each partition with at least a page of known rows at its head.
 #[derive(Debug, Default)]
 pub(super) struct Cursors {
+    /// The query of the last poll. The cursors are valid for it only.
     query: PollQuery,
     cursors: HashMap<FeedRange, Cursor>,
 }
@@ -34,16 +43,17 @@ pub(super) struct Cursors {
 /// The known rows at the head of a partition.
 #[derive(Debug, Clone, Copy)]
 struct Cursor {
-    /// All rows before this stamp were known.
+    /// All rows before this stamp were known when they were read.
     known_until: Stamp,
-    /// When these rows were read.
+    /// When the head was last read.
     read_at: Instant,
-    /// The poll stopped before the end of the partition.
+    /// The last poll stopped before the end of the partition.
     is_scan_unfinished: bool,
 }
 
 impl Cursors {
-    /// Begins a poll. Forgets partitions that were split or merged.
+    /// Begins a poll. Forgets all cursors if the query has changed, and the cursors of
+    /// partitions that were split or merged.
     pub(super) fn begin(&mut self, query: &PollQuery, ranges: &[FeedRange]) {
         if self.query != *query {
             (self.query, self.cursors) = (query.clone(), HashMap::new());
@@ -51,8 +61,8 @@ impl Cursors {
         self.cursors.retain(|range, _| ranges.contains(range));
     }
 
-    /// Where a poll begins in a partition. `now` and `at` are the same time: `now` as a
-    /// stamp of documents, `at` on tokio's clock.
+    /// Where a poll begins in a partition; `Stamp(0)` is the head. `now` and `at` are the
+    /// time of the poll: `now` as a stamp of documents, `at` on tokio's clock.
     pub(super) fn start_of_scan(&self, range: &FeedRange, now: Stamp, at: Instant, is_eager: bool) -> Stamp {
         let Some(cursor) = self.cursors.get(range) else { return Stamp(0) };
         match (cursor.is_scan_unfinished, Self::is_head_skipped(cursor, at) && !is_eager) {
@@ -62,16 +72,19 @@ impl Cursors {
         }
     }
 
-    /// Whether a poll that began behind the head must read the head too.
+    /// Whether a poll that began behind the head must read the head too, when it has
+    /// reached the end of the partition.
     pub(super) fn must_read_head(&self, range: &FeedRange, at: Instant, is_eager: bool) -> bool {
         is_eager || !self.cursors.get(range).is_some_and(|cursor| Self::is_head_skipped(cursor, at))
     }
 
-    /// Records that all rows of a page, from `from` up to `until`, were known.
+    /// Records that all rows from `from`, where the scan began, up to `until`, the last row
+    /// of a page, were known. `at` is the time of the poll.
     pub(super) fn record_known_page(&mut self, range: &FeedRange, from: Stamp, until: Stamp, at: Instant) {
         let before = self.cursors.get(range).filter(|cursor| from > Stamp(0) && from <= cursor.known_until);
         let read_at = before.map_or(at, |cursor| cursor.read_at);
-        // More rows than one page may have the same stamp.
+        // If all rows of a page have the stamp that the scan began with, the next scan begins
+        // behind that stamp. Otherwise it would read the same page again.
         let known_until = if until > from { until } else { Stamp(until.0 + 1) };
         self.cursors.insert(range.clone(), Cursor { known_until, read_at, is_scan_unfinished: false });
     }
@@ -84,7 +97,7 @@ impl Cursors {
         }
     }
 
-    /// Whether the known rows at the head are still skipped.
+    /// Whether the known rows at the head are still skipped at the time `at`.
     fn is_head_skipped(cursor: &Cursor, at: Instant) -> bool {
         at.saturating_duration_since(cursor.read_at) < HEAD_SKIPPED_FOR
     }

@@ -1,5 +1,6 @@
-//! Turns the rows of a poll into hints, for work that this process may take. An
-//! unreadable row does not stop the others.
+//! Turns the rows of a poll into hints, for work that this process may take. Rows of
+//! unfinished outboxes and bundles wake the reconciler. An unreadable row is set aside and
+//! does not stop the others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,11 +25,13 @@ pub(super) struct FoundWork {
     instances: usize,
     /// The number of new hints about activities.
     activities: usize,
-    /// The time until this process may take work that it leaves to others for now.
+    /// The shortest time until this process may take work that it leaves to others for now;
+    /// `None` if there is no such work.
     next_takeover_in: Option<Duration>,
-    /// Whether this process may take work of any age.
+    /// Whether this process may take work of any age, because a fetch that looks once waits
+    /// for the poll.
     is_eager: bool,
-    /// The live processes, which decide who may take the work.
+    /// The view of the live processes. It gives this process its rank for each piece of work.
     view: Arc<View>,
     /// When the poll began.
     now: Stamp,
@@ -54,6 +57,7 @@ impl FoundWork {
         self.instances + self.activities > 0
     }
 
+    /// Whether there is new work in the queue of this interest, whatever its tags.
     pub(super) fn has(&self, interest: &Interest) -> bool {
         match interest {
             Interest::Instances => self.instances > 0,
@@ -95,7 +99,7 @@ enum Row {
         visible_at: Stamp,
     },
     Activity(Box<OfferedActivity>),
-    /// An outbox or a bundle that its process did not finish.
+    /// An outbox or a bundle that its process should have finished by now.
     Unfinished {
         instance: String,
         made_at: Stamp,
@@ -106,8 +110,8 @@ enum Row {
     },
 }
 
-/// Turns rows into hints and wakes the fetches that wait for them. Returns the stamp of
-/// the last row.
+/// Turns rows into hints and wakes the fetches that wait for them. Returns the latest
+/// `visibleAt` of the rows; zero if there are none.
 pub(super) async fn ingest(core: &Core, rows: Vec<Value>, found: &mut FoundWork) -> Stamp {
     let last = rows.iter().map(|row| stamp(row, "visibleAt")).max().unwrap_or_default();
     let (mut is_any_instance, mut is_any_activity, mut is_any_unfinished) = (false, false, false);
@@ -140,10 +144,13 @@ pub(super) async fn ingest(core: &Core, rows: Vec<Value>, found: &mut FoundWork)
     last
 }
 
+/// A member of a row as a stamp; zero if it is missing or not a number.
 fn stamp(row: &Value, name: &str) -> Stamp {
     Stamp(row[name].as_u64().unwrap_or_default())
 }
 
+/// Reads a row. A row without a known type, or of a type that polls do not ask for, is
+/// unreadable.
 fn read(row: Value) -> Row {
     let text = |name: &str| row[name].as_str().unwrap_or_default().to_owned();
     let (instance, id) = (text("instanceId"), text("id"));
@@ -168,15 +175,16 @@ fn read(row: Value) -> Row {
 fn read_message(row: &Value, instance: String, id: String) -> Row {
     let is_readable = row["enq"].is_u64() && row["instanceId"].is_string();
     let (enqueued_at, visible_at) = (stamp(row, "enq"), stamp(row, "visibleAt"));
-    // A claim would never see a message without its place in the queue.
+    // A claim finds only messages with an enqueue time (`enq`).
     match is_readable {
         true => Row::Message { instance, id, enqueued_at, visible_at },
         false => Row::Unreadable { instance, id },
     }
 }
 
-/// Adds a hint for an instance that this process does not know yet. It takes the messages
-/// of a known instance anyway. Returns whether the hint is new.
+/// Adds a hint about the instance of a message, if this process may take the message now. If
+/// this process looks at the instance anyway, only records the message for the next turn.
+/// Returns whether a hint was added.
 fn add_message_hint(
     hints: &Hints,
     instance: &str,
@@ -199,15 +207,16 @@ fn add_message_hint(
     })
 }
 
-/// Whether the reconciler of this process should finish an outbox or a bundle. Its age
-/// counts from when it became due.
+/// Whether the reconciler of this process should finish an outbox or a bundle. The age of
+/// the document counts from the time at which it is old enough for the reconciler.
 fn should_repair(options: &Options, instance: &str, made_at: Stamp, found: &mut FoundWork) -> bool {
     let since = made_at.plus(options.reconciler_age);
     let rank = found.view.rank_of_instance(instance);
     found.may_take(rank, Age { enqueued_at: since, visible_at: since, was_locked: false })
 }
 
-/// Adds an activity to the hints. Returns whether it is new.
+/// Adds an activity to the hints, if this process may take it now. Returns whether this
+/// version of the activity is new.
 fn add_activity_hint(hints: &Hints, (activity, etag): OfferedActivity, found: &mut FoundWork) -> bool {
     let rank = found.view.rank_of_activity(&activity.instance_id, &activity.id, activity.tag.as_deref());
     let Activity { enqueued_at, visible_at, .. } = activity;

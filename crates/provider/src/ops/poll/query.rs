@@ -1,8 +1,9 @@
 //! The query of a poll. It selects work for the waiting fetches (by queue, tags and
-//! sessions), and leaves out instances that this process knows. Messages are returned as
-//! a few members; activities are returned whole, because locking one needs no other
-//! read. Unfinished outboxes and bundles are returned too, for a short time after they
-//! became due; the reconciler finds older ones itself.
+//! sessions), and leaves out instances that this process looks at anyway. Messages are
+//! returned as a few members. Activities are returned whole, so that locking one needs no
+//! read. Outboxes and bundles are returned too, from the age at which the reconciler may
+//! finish them, and only for [`UNFINISHED_REPORTED_FOR`]; the reconciler finds older ones
+//! itself.
 
 use std::collections::BTreeSet;
 
@@ -15,14 +16,16 @@ use crate::process::hints::Hints;
 use crate::process::interest::Interest;
 use crate::timing::UNFINISHED_REPORTED_FOR;
 
-/// The most instances, and the most sessions of other workers, that a query excludes.
-/// Rows of any others are filtered out after the query.
+/// The most instances, and the most sessions of other workers, that a query excludes. Rows
+/// of further ones are returned, and the hints ignore them.
 const EXCLUDED_MAX: usize = 256;
 
-/// Members of an activity that messages do not have.
+/// Members that are returned for activities only. With `_etag` and the members of all rows
+/// they are everything that a lock needs.
 const ACTIVITY_MEMBERS: [&str; 6] = ["item", "tag", "sessionId", "lock", "inc", "attemptCount"];
 
-/// Outboxes and bundles that their process should have finished by now.
+/// Outboxes and bundles that their process should have finished by now, and not those that
+/// were reported for long enough.
 const UNFINISHED: &str = "((c.type = 'outbox' OR c.type = 'bundle') AND c.visibleAt >= @unfinishedFrom AND \
     c.visibleAt <= @unfinishedUntil)";
 
@@ -30,8 +33,10 @@ const UNFINISHED: &str = "((c.type = 'outbox' OR c.type = 'bundle') AND c.visibl
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct PollQuery {
     instances: bool,
+    /// The tags of the activities; `None` if no fetch waits for activities.
     activities: Option<Tags>,
-    /// The owner ids of the workers that take activities of sessions.
+    /// The session owner ids of the waiting workers. If there are none, activities of
+    /// sessions are not selected.
     owners: BTreeSet<String>,
 }
 
@@ -50,7 +55,8 @@ impl PollQuery {
         query
     }
 
-    /// The query for rows visible at `now`, starting at `from`, ordered by visibility.
+    /// The query for rows whose `visibleAt` is from `from` to `now`, in that order, in pages
+    /// of at most `rows_max`. Records in the hints which instances the poll leaves out.
     pub(super) fn query(
         &self,
         hints: &Hints,
@@ -110,6 +116,7 @@ impl PollQuery {
     }
 }
 
+/// The condition on the tag of an activity.
 fn tagged(tags: &Tags) -> &'static str {
     match (tags.any, tags.untagged, tags.names.is_empty()) {
         (true, _, _) => "true",

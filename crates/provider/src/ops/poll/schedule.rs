@@ -1,5 +1,6 @@
 //! The poll schedule: short intervals while polls find work, longer ones while they do
-//! not. An idle process sends less than one request per second in total.
+//! not. On a container with one physical partition, an idle process sends less than one
+//! request per second in total.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -13,7 +14,7 @@ use crate::sync::lock;
 use crate::timing::{POLL_INTERVAL_MAX, POLL_INTERVAL_MIN};
 
 /// A poll that finds nothing multiplies the interval by this, up to
-/// [`POLL_INTERVAL_MAX`]. So work is found within two seconds.
+/// [`POLL_INTERVAL_MAX`]. So the pause between two polls is less than two seconds.
 const INTERVAL_GROWTH: f64 = 2.0;
 
 /// Decides when the next poll is due. Polls are numbered from 1.
@@ -23,8 +24,10 @@ pub(super) struct Schedule(Mutex<ScheduleState>);
 #[derive(Debug)]
 struct ScheduleState {
     polls_begun: u64,
+    /// The time from the end of a poll to the next one.
     interval: Duration,
-    /// The last result for each interest; old ones are forgotten.
+    /// The last result for each interest; results older than [`POLL_INTERVAL_MAX`] are
+    /// forgotten.
     results: HashMap<Interest, PollResult>,
     /// When `take_overdue` last returned true for an interest.
     overdue_taken_at: HashMap<Interest, Instant>,
@@ -34,7 +37,9 @@ struct ScheduleState {
 #[derive(Debug, Clone, Copy)]
 struct PollResult {
     poll_number: u64,
+    /// When the poll ended.
     at: Instant,
+    /// Whether it found new work in the queue of the interest.
     found: bool,
 }
 
@@ -62,7 +67,8 @@ impl Schedule {
         state.polls_begun
     }
 
-    /// Ends a poll that asked for these interests.
+    /// Records the result of a poll that asked for these interests. A poll that failed is
+    /// not recorded, so the next poll stays due.
     pub(super) fn end(&self, poll_number: u64, interests: &[Interest], found: &FoundWork) {
         let mut state = lock(&self.0);
         let at = Instant::now();
@@ -76,8 +82,8 @@ impl Schedule {
         }
     }
 
-    /// Whether a poll with a number above `polls_before` found work for an interest; `None`
-    /// if no such poll has ended.
+    /// Whether a poll with a number above `polls_before` found work in the queue of an
+    /// interest; `None` if no such poll has ended.
     pub(super) fn result_since(&self, polls_before: u64, interest: &Interest) -> Option<bool> {
         let result = lock(&self.0).results.get(interest).copied()?;
         (result.poll_number > polls_before).then_some(result.found)
@@ -87,9 +93,9 @@ impl Schedule {
         self.next_poll(interest) <= Instant::now()
     }
 
-    /// Whether no poll has asked for this interest for [`POLL_INTERVAL_MAX`]. The caller
-    /// polls then, even if there are hints. Returns true at most once in that time, even
-    /// if the poll fails.
+    /// Whether no poll for this interest has ended in the last [`POLL_INTERVAL_MAX`]. The
+    /// caller polls then, even if there are hints. Returns true at most once in that time,
+    /// even if the poll fails.
     pub(super) fn take_overdue(&self, interest: &Interest) -> bool {
         let (mut state, now) = (lock(&self.0), Instant::now());
         let last = state.results.get(interest).map(|result| result.at);
@@ -101,14 +107,15 @@ impl Schedule {
         is_overdue
     }
 
+    /// When the next poll for an interest is due: now if there is no result for it.
     pub(super) fn next_poll(&self, interest: &Interest) -> Instant {
         let state = lock(&self.0);
         state.results.get(interest).map_or_else(Instant::now, |result| result.at + state.interval)
     }
 }
 
-/// The next interval. `next_takeover_in` is the time until this process may take work that is
-/// left to other processes for now.
+/// The next interval. `next_takeover_in` is the time until this process may take work that it
+/// leaves to other processes for now; `None` if there is no such work.
 fn next_interval(interval: Duration, is_found: bool, next_takeover_in: Option<Duration>) -> Duration {
     match next_takeover_in {
         _ if is_found => POLL_INTERVAL_MIN,

@@ -1,8 +1,10 @@
-//! Takeover: when this process may take work that a poll found. Work of this process
-//! has hints and needs no poll; what a poll finds belongs to another process, which is
-//! probably about to take it. So it must have a minimum age: a short one for the
-//! process that owns the slot, a longer one for the others, in order. After that any
-//! process may take it.
+//! Takeover: when this process may take work that a poll found. This process has hints
+//! about its own work. So work without a hint usually belongs to another process, which is
+//! probably about to take it, and must have a minimum age: a short one for the process that
+//! owns the slot, a longer one for each of the others, in order.
+//!
+//! There is no minimum age if no other live process takes this kind of work. The owner of
+//! the slot takes an activity with an expired lock at once.
 
 use std::time::Duration;
 
@@ -13,12 +15,12 @@ use crate::timing::{
     TAKEOVER_STEP_MAX,
 };
 
-/// The age of work in storage.
+/// The stamps from which the age of work follows.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Age {
     pub(super) enqueued_at: Stamp,
     pub(super) visible_at: Stamp,
-    /// A process had locked it, and the lock has expired.
+    /// The work is an activity that had a lock. `visible_at` is the end of the lock.
     pub(super) was_locked: bool,
 }
 
@@ -33,12 +35,14 @@ pub(super) fn takeover_wait(rank: Rank, age: Age, now: Stamp) -> Duration {
             first + TAKEOVER_STEP.saturating_mul(place).min(TAKEOVER_STEP_MAX)
         }
     };
-    // Messages that are visible at once are stamped in the past; timers and expired
-    // locks are stamped with their time.
+    // The later stamp counts. Work that is visible at once has a `visible_at` in the past,
+    // so its age counts from `enqueued_at`. A timer ages from its due time, and an expired
+    // lock from its end: both are in `visible_at`.
     let aged_from = age.enqueued_at.max(age.visible_at);
     match now.ms().checked_sub(aged_from.ms()) {
         Some(age) => age_wanted.saturating_sub(Duration::from_millis(age)),
-        // The writer's clock is ahead of ours: the age is unknown.
+        // The stamp is in the future, because the writer's clock is ahead: the age is
+        // unknown.
         None => Duration::ZERO,
     }
 }
