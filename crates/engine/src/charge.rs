@@ -1,10 +1,12 @@
 //! Request units: a model fitted to recorded charges of a hosted account, within
 //! ten percent of each.
 //!
-//! A charge depends on the same quantities as in the service. For writes these are the
-//! number of indexed values (terms), for queries the rows and members returned, and
-//! for both the bytes beyond the first kilobyte. `docs/charges.md` derives the
-//! constants; a test compares the model with every recorded figure.
+//! A charge depends on the same quantities as in the service: for writes on the number
+//! of indexed values (terms), for queries on the rows and members returned and the
+//! documents read in vain. For all operations on documents it also depends on the bytes
+//! beyond the first kilobyte (in a query, beyond one kilobyte per row).
+//! `docs/charges.md` derives the constants; a test of the server compares the model
+//! with every recorded figure.
 
 /// A point read of up to one kilobyte.
 const READ: f64 = 1.0;
@@ -16,16 +18,18 @@ const CREATE: f64 = 5.14;
 const PER_TERM: f64 = 0.381;
 /// Writes grow by this for each kilobyte beyond the first.
 const WRITE_PER_KILOBYTE: f64 = 0.45;
-/// Writing over an existing document, without any indexed value.
+/// Writing over an existing document by a replace, without any indexed value. The next
+/// two are the same for an upsert and a patch.
 const REPLACE: f64 = 8.38;
 const UPSERT_EXISTING: f64 = 8.0;
 const PATCH: f64 = 8.75;
-/// Each indexed value that is removed or added when a document is replaced.
+/// Each indexed value of the old version and each of the new version, changed or not,
+/// when a document is written over.
 const REPLACED_TERM: f64 = 0.39;
 
 /// Reading a document that does not exist.
 pub const NOT_FOUND_READ: f64 = 1.0;
-/// Deleting or replacing a document that does not exist.
+/// Deleting, replacing or patching a document that does not exist.
 pub const NOT_FOUND_DELETE: f64 = 1.24;
 /// Creating a document whose id exists.
 pub const CONFLICT: f64 = 1.48;
@@ -35,13 +39,13 @@ pub const UNIQUE_CONFLICT: f64 = 1.94;
 pub const PRECONDITION_FAILED: f64 = 1.24;
 /// Writing a document that is not acceptable.
 pub const BAD_DOCUMENT: f64 = 1.24;
-/// Creating a database or container.
+/// Creating a database or container, or replacing a container.
 pub const METADATA_CREATE: f64 = 1.0;
-/// Reading a database, container or offer.
+/// Reading a database, container, offer or script, or replacing an offer.
 pub const METADATA_READ: f64 = 2.0;
 /// Deleting a database or container.
 pub const METADATA_DELETE: f64 = 4.95;
-/// Creating a script.
+/// Creating, replacing or deleting a script.
 pub const SCRIPT_CREATE: f64 = 4.95;
 /// A page of a list of resources.
 pub const FEED: f64 = 2.0;
@@ -97,7 +101,8 @@ pub struct QueryWork {
     pub documents: u64,
     /// Rows returned.
     pub rows: u64,
-    /// Members of the rows (a row that is a whole document counts as two members).
+    /// Members of the rows. A row that is a whole document counts as two members, a row
+    /// that is not an object as one.
     pub members: u64,
     /// Bytes of the rows.
     pub bytes: usize,

@@ -24,5 +24,5 @@ pub(crate) use self::items::{
 pub(crate) use self::partition::delete_partition;
 pub(crate) use self::stored::StoredDocument;
 
-/// The largest document, system properties included.
+/// The most bytes of a document's text, system members included.
 pub const ITEM_BYTES_MAX: usize = 2 * 1024 * 1024;

@@ -1,11 +1,11 @@
 //! Index definitions: which indexes a container has, and the key of each entry.
 //!
-//! The service indexes every path of every document. This engine builds fewer
-//! indexes: the composite indexes of the indexing policy from the start, and any
-//! other shape (equalities, then an order or a range) once a query had to read
-//! many documents for few results. Index entries are in the same store as the
-//! documents and change in the same commit, so a snapshot is always consistent,
-//! and a write pays only for the shapes that are queried. A query uses an index
+//! The service by default indexes every path of every document. This engine builds
+//! fewer indexes: the composite indexes that the indexing policy declares, and any
+//! other shape (equalities, then an order, or an IN list and a range) once a query had
+//! to read many documents for few results. Index entries are in the same store as the
+//! documents and change in the same commit, so a snapshot is always consistent, and a
+//! write pays only for the shapes that are declared or queried. A query uses an index
 //! only when it is ready. Before that, writes maintain the index, and maintenance
 //! adds the entries of older documents. Both may write the same entry.
 
@@ -41,7 +41,7 @@ pub struct IndexShape {
 pub enum IndexScope {
     /// The logical partition.
     Partition,
-    /// The physical partition.
+    /// The segment: the physical partition, together with its siblings after a split.
     Range,
 }
 
@@ -132,7 +132,8 @@ pub(crate) fn find<'v>(document: &'v Value, path: &[String]) -> Option<&'v Value
     path.iter().try_fold(document, |value, step| value.get(step))
 }
 
-/// The composite indexes that an indexing policy declares, for both scopes.
+/// The composite indexes that an indexing policy declares, each for both scopes. An
+/// index with fewer than two columns, or with an invalid path, is left out.
 pub(crate) fn declared(policy: &Value) -> Vec<IndexShape> {
     let composites = policy.get("compositeIndexes").and_then(Value::as_array).unwrap_or_default();
     let columns = composites.iter().filter_map(|composite| {

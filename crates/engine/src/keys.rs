@@ -5,11 +5,12 @@
 //! the counter in their `_rid`, which is the order in which the service returns
 //! rows without ORDER BY. (A segment belongs to a physical partition, or to the
 //! children of a split together.) Ids and partition members (the list of documents
-//! in each logical partition) are sorted by logical partition, so a point operation
-//! is two look-ups, and a query of one partition reads no other partition.
+//! in each logical partition) are sorted by logical partition, so a point read is two
+//! look-ups, and a query of one partition reads no other partition.
 //!
-//! A function whose name ends in `_prefix` returns the prefix of all keys of one
-//! kind. `rid` is the counter in a document's `_rid`, and `ordinal` the number of a
+//! Except for `after_prefix`, a function whose name ends in `_prefix` returns the prefix
+//! of all keys of one kind, or of those that its parameters select. Times are seconds
+//! since 1970. `rid` is the counter in a document's `_rid`, and `ordinal` the number of a
 //! change among the changes with the same LSN.
 
 use std::ops::{Bound, ControlFlow};
@@ -18,7 +19,7 @@ use perihelion_model::partition_key::PartitionKey;
 
 use crate::storage::{Direction, KeyRange, StoreError, View};
 
-/// A container's number, unique over the life of the database.
+/// A container's number. It is never used again in the same account.
 pub(crate) type ContainerNumber = u32;
 /// A physical partition's id within its container.
 pub type RangeId = u32;
@@ -97,7 +98,7 @@ impl KeyBuilder {
     }
 }
 
-/// The record of the account: the next numbers to give out.
+/// The record of the account: the next numbers to give out, and the catalog's LSN.
 pub(crate) fn account() -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::Account).done()
 }
@@ -310,7 +311,9 @@ pub(crate) fn parse_tombstone_age(key: &[u8]) -> Option<(u64, &[u8])> {
     Some((number_at(key, 1, 8)?, key.get(9..)?))
 }
 
-/// The prefixes of all keys that are removed with their container.
+/// The prefixes of the keys that maintenance purges with a deleted container. Expiry
+/// entries and the age keys of tombstones do not begin with the container; they are
+/// removed when their time comes.
 pub(crate) fn prefixes_of_container(container: ContainerNumber) -> impl Iterator<Item = Vec<u8>> {
     [
         KeyPrefix::ContainerState,
@@ -328,7 +331,7 @@ pub(crate) fn prefixes_of_container(container: ContainerNumber) -> impl Iterator
     .map(move |prefix| KeyBuilder::new(prefix).u32(container).done())
 }
 
-/// The big-endian number at the end of a key.
+/// The big-endian number at the end of a key or record.
 pub(crate) fn last_u64(key: &[u8]) -> Option<u64> {
     number_at(key, key.len().checked_sub(8)?, 8)
 }
@@ -344,7 +347,8 @@ fn number_at(key: &[u8], at: usize, length: usize) -> Option<u64> {
     Some(bytes.iter().fold(0, |sum, byte| (sum << 8) | u64::from(*byte)))
 }
 
-/// The smallest key that is greater than all keys with this prefix.
+/// The smallest key that is greater than all keys with this prefix. A prefix has a byte
+/// below 0xFF, that of the kind.
 pub(crate) fn after_prefix(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.last_mut() {
@@ -374,6 +378,7 @@ impl OwnedKeyRange {
         OwnedKeyRange { from: Bound::Excluded(key.to_vec()), to: Bound::Excluded(after_prefix(prefix)) }
     }
 
+    /// The keys from `from` (included) to `to` (excluded).
     pub(crate) fn between(from: &[u8], to: &[u8]) -> Self {
         OwnedKeyRange { from: Bound::Included(from.to_vec()), to: Bound::Excluded(to.to_vec()) }
     }

@@ -1,9 +1,8 @@
 //! Refusals: the status, sub-status and message with which the service refuses
 //! an operation, and the layer of the service that does.
 //!
-//! The layer shows in the answer: a refusal of the gateway has no charge and no
-//! session token, one of the backend has both, and the bodies are spelled in
-//! three ways (docs/cosmos.md).
+//! The layer shows in the answer: in the headers for charge and session token, and in
+//! the spelling of the body (docs/cosmos.md).
 
 use perihelion_wire::status::{self, Status};
 
@@ -19,13 +18,14 @@ pub struct Refusal {
     pub sub_status: Option<u32>,
     /// The layer of the service that refuses.
     pub layer: Layer,
-    /// The service's sentence, or for query errors the embedded JSON.
+    /// A sentence, the service's own where it has one; for query errors the embedded
+    /// JSON.
     pub message: String,
     /// Request units.
     pub charge: f64,
     /// The position of the partition, for the session token.
     pub position: Option<Position>,
-    /// How long a throttled client should wait.
+    /// How long a throttled client should wait, in milliseconds.
     pub retry_after_ms: Option<u64>,
     /// The query plan that `CROSS_PARTITION_QUERY_NOT_SERVABLE` carries.
     pub plan: Option<Box<str>>,
@@ -99,7 +99,7 @@ impl Refusal {
         Refusal::new(status::BAD_REQUEST, Layer::Backend, message)
     }
 
-    /// The database, container or offer does not exist.
+    /// The database, container, offer or script does not exist.
     pub fn no_such_resource() -> Self {
         Refusal::new(status::NOT_FOUND, Layer::Backend, NO_SUCH_RESOURCE)
     }
@@ -139,7 +139,8 @@ impl Refusal {
         Refusal::gateway(status::TOO_LARGE, "Request size is too large")
     }
 
-    /// The partition key has too few levels.
+    /// The partition key is missing or has another number of levels than the
+    /// container's.
     pub fn partition_key_missing() -> Self {
         // The doubled article is the service's own.
         Refusal::new(
@@ -158,7 +159,7 @@ impl Refusal {
         )
     }
 
-    /// The physical partition was split.
+    /// The physical partition was split, does not exist, or does not hold the key.
     pub fn range_gone() -> Self {
         Refusal::new(
             status::PARTITION_KEY_RANGE_GONE,
@@ -206,7 +207,7 @@ impl Refusal {
         refusal
     }
 
-    /// The store failed; the operation may or may not have happened.
+    /// The store failed; a write may or may not have happened. Logs the error.
     pub fn storage(error: &StoreError) -> Self {
         tracing::error!(%error, "storage failed");
         Refusal::new(
@@ -216,7 +217,7 @@ impl Refusal {
         )
     }
 
-    /// The writer has ended: the server is stopping.
+    /// The writer takes no more jobs: the server is stopping, or a commit has failed.
     pub fn stopping() -> Self {
         Refusal::new(
             status::SERVICE_UNAVAILABLE,

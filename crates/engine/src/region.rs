@@ -2,7 +2,7 @@
 
 /// The bits of a `_rid` or etag counter that name the region.
 pub(crate) const REGION_BITS: u32 = 3;
-/// The most regions of an account. Each region has a store, and a number in every
+/// The most regions of an account. Each region costs a store, and an LSN in every
 /// session token; tests need three.
 pub const REGIONS_MAX: usize = 1 << REGION_BITS;
 
@@ -11,6 +11,8 @@ pub const REGIONS_MAX: usize = 1 << REGION_BITS;
 pub struct RegionId(pub u8);
 
 impl RegionId {
+    /// The index of the region in an array of [`REGIONS_MAX`] elements. It is always
+    /// within the array, even for a number that is too large.
     pub(crate) fn index(self) -> usize {
         usize::from(self.0) % REGIONS_MAX
     }

@@ -43,7 +43,8 @@ pub struct Role {
     /// Whether the region accepts writes from clients. Otherwise they are refused
     /// with `WRITE_FORBIDDEN`.
     pub accepts_writes: bool,
-    /// Whether the region removes expired documents. One region does it for all.
+    /// Whether the region removes expired documents. One region does it for all. It
+    /// must accept writes, because removing a document is a write.
     pub removes_expired: bool,
 }
 
@@ -63,6 +64,8 @@ pub(crate) struct Replication {
 }
 
 impl Replication {
+    /// Reads the outbox positions. Until [`Replication::set_role`] is called, the region
+    /// accepts writes and removes expired documents.
     pub(crate) fn open(replica: Replica, outbox_max: u64, view: &dyn View) -> Result<Self, StoreError> {
         let outbox_end = outbox::next_sequence(view.get(&keys::outbox_next())?) - 1;
         let trimmed = outbox::first_sequence(view)?.map_or(outbox_end, |first| first - 1);
@@ -101,9 +104,10 @@ impl Replication {
     }
 }
 
-/// Checks, inside a job of the writer, whether the region accepts writes. The
-/// writer runs one job after the other, so a write that passed the check under the
-/// old role is in the outbox before the first job under the new role.
+/// Checks, inside a job of the writer, whether the region accepts writes and its outbox
+/// has room. In an account with one region every check passes. The writer runs one job
+/// after the other, so a write that passed the check under the old role is in the outbox
+/// before the first job under the new role.
 #[derive(Clone)]
 pub(crate) struct WriteGate(Option<Arc<Replication>>);
 

@@ -1,5 +1,6 @@
 //! The counters of a container: the next numbers to give out, and the size of
-//! each physical partition. They are one small record, which every write replaces.
+//! each physical partition. They are one small record, which every write of a document
+//! replaces.
 //!
 //! In an account with several regions the record also says which writes of each
 //! region are applied here, range by range. A session token carries the same
@@ -16,7 +17,8 @@ use crate::region::{REGION_BITS, REGIONS_MAX, RegionId, Replica};
 pub struct Position {
     /// The physical partition.
     pub range: RangeId,
-    /// The LSN of its last write.
+    /// The LSN of its last write: 1 before the first write, 0 if the partition does not
+    /// exist.
     pub lsn: u64,
     /// The LSN of each region's last write that is applied here. Only in an
     /// account with several regions.
@@ -27,10 +29,10 @@ pub struct Position {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ContainerState {
     /// The counter in the next document's `_rid`. With several regions the number of
-    /// the region is appended to it as the lowest bits.
+    /// the region is appended to it as the lowest bits. Scripts take a number too.
     pub rid_next: u64,
-    /// The counter in the next etag. With several regions the number of the region is
-    /// appended to it as the lowest bits.
+    /// The counter in the next etag of a document. With several regions the number of
+    /// the region is appended to it as the lowest bits. Scripts take a number too.
     pub etag_next: u64,
     /// The counters of each physical partition.
     pub ranges: Vec<RangeState>,
@@ -65,7 +67,7 @@ impl RangeState {
     }
 
     /// The counters of the ranges that this range is split into: each gets an equal
-    /// share of the documents and bytes.
+    /// share of the documents and bytes, and continues the LSNs.
     pub(crate) fn divided_among(&self, children: &[RangeId]) -> Vec<RangeState> {
         let count = children.len().max(1) as i64;
         let share = |sum: i64, index: usize| {
@@ -120,7 +122,7 @@ impl ContainerState {
         self.ranges.iter_mut().find(|range| range.id == id)
     }
 
-    /// The LSN of a range's last write.
+    /// The LSN of a range's last write; 0 if the range does not exist.
     pub fn lsn(&self, id: RangeId) -> u64 {
         self.range(id).map_or(0, |range| range.lsn)
     }

@@ -1,4 +1,5 @@
-//! Throttling: a token bucket of request units per physical partition.
+//! Throttling: a token bucket of request units per physical partition, or one per
+//! database for the containers that share its throughput.
 //!
 //! A bucket holds at most the units of one second. A request is admitted while
 //! the bucket is not empty, and pays its charge afterwards, which may leave a
@@ -41,8 +42,8 @@ pub(crate) struct Throttle {
 const RETRY_AFTER_MS_MAX: u64 = 5_000;
 
 impl Throttle {
-    /// Admits a request, or refuses it with a time to wait. `now` is any clock
-    /// that does not go back.
+    /// Admits a request, or refuses it with a time to wait. `now` is the time since any
+    /// fixed moment. When it goes back, the bucket is not refilled.
     pub(crate) fn admit(&self, bucket: Bucket, units_per_second: f64, now: Duration) -> Result<(), Refusal> {
         let level = self.refill(bucket, units_per_second, now);
         if level > 0.0 {
@@ -60,7 +61,8 @@ impl Throttle {
         }
     }
 
-    /// Adds the units since the last refill; returns the units in the bucket.
+    /// Adds the units since the last refill; returns the units in the bucket. A new
+    /// bucket has the units of one second.
     fn refill(&self, bucket: Bucket, units_per_second: f64, now: Duration) -> f64 {
         let mut levels = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
         let level = levels.entry(bucket).or_insert(Level { units: units_per_second, refilled_at: now });

@@ -3,8 +3,8 @@
 //! The jobs of one group run one after the other on the same transaction and see
 //! each other's writes. Each job runs in [`Transaction::attempt`]: its writes are
 //! held in a layer of their own until it succeeds, so a refused job leaves nothing.
-//! Within a job, each operation of a batch that is not atomic runs in an attempt
-//! of its own.
+//! Within a job, an atomic batch runs in one attempt, and each operation of another
+//! batch in an attempt of its own.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -29,6 +29,7 @@ pub(crate) struct Transaction<'v> {
     /// The writes of the group first, then those of the running job, then those of
     /// the attempts within the job.
     layers: Vec<Overlay>,
+    /// The catalog with the changes of this group so far.
     pub catalog: Arc<Catalog>,
     /// Seconds since 1970, one reading for the whole group.
     pub now: u64,
@@ -110,7 +111,8 @@ impl<'v> Transaction<'v> {
         self.put(keys::container_state(container), state.encode());
     }
 
-    /// Runs a job, or part of one. When it is refused, its writes are undone.
+    /// Runs a job, or part of one. When it is refused, its writes and its change of the
+    /// catalog are undone.
     pub(crate) fn attempt<T>(
         &mut self,
         part: impl FnOnce(&mut Self) -> Result<T, Refusal>,

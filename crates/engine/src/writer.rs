@@ -1,18 +1,18 @@
 //! The group-commit writer: every commit of the store after opening goes
 //! through it.
 //!
-//! Jobs queue up. The writer takes all jobs that wait, runs them one after the
-//! other on one transaction, commits once (one fsync), and then completes all
-//! of them. So concurrent writes share an fsync, commits are totally ordered,
-//! and no outcome is sent before the commit of its group. That holds for refusals
-//! too, because the reason of a refusal may be another write of its group.
+//! Jobs queue up. The writer takes the jobs that wait (a group), runs them one after
+//! the other on one transaction, commits once, and then completes all of them. So
+//! concurrent writes share an fsync, commits are totally ordered, and no outcome is
+//! sent before the commit of its group. That holds for refusals too, because the reason
+//! of a refusal may be another write of its group.
 //!
 //! On a durable store the writer is a thread, because fsync blocks. On other
-//! stores, and in simulation, the task that submits a job runs all waiting
-//! jobs itself, unless another task is already running them.
+//! stores the task that submits a job runs all waiting jobs itself, unless another
+//! task is already running them.
 //!
-//! A commit that fails ends the writer: the state of the disk is then unknown,
-//! so no later write may be acknowledged.
+//! After a commit that failed, the state of the disk is unknown. So the writer refuses
+//! every later job.
 
 mod handle;
 
@@ -29,10 +29,11 @@ use crate::replication::Replication;
 use crate::storage::Store;
 use crate::transaction::Transaction;
 
-/// The most jobs that may wait. When the queue is full, the caller waits, so memory is
-/// bounded by the requests of the open connections.
+/// The most jobs that may wait for the writer thread. When the queue is full, the caller
+/// waits, so memory is bounded by the requests of the open connections.
 const QUEUE_MAX: usize = 1024;
-/// The most jobs that share a commit, so that no group delays the next group for long.
+/// The most jobs that share a commit of the writer thread, so that no group delays the
+/// next group for long.
 const GROUP_MAX: usize = 256;
 
 /// The state that the writer and the readers share.
@@ -77,7 +78,8 @@ impl Writer {
         Ok(Writer::Thread { queue, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Submits a job and returns when the commit of its group is durable.
+    /// Submits a job and returns its outcome when the commit of its group is durable, or
+    /// a refusal when that commit failed.
     async fn run<T: Send + 'static>(
         &self,
         shared: &Shared,
@@ -95,7 +97,8 @@ impl Writer {
         outcome.await.unwrap_or_else(|_| Err(Refusal::stopping()))
     }
 
-    /// Completes the queued jobs and waits for the last commit.
+    /// Completes the queued jobs and waits for the last commit. Without a thread no job
+    /// is queued: the task that submitted it has run it.
     fn stop(self) {
         if let Writer::Thread { queue, thread } = self {
             drop(queue);

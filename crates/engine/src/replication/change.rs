@@ -11,6 +11,7 @@ use crate::region::REGIONS_MAX;
 /// the greater version is the later one in every region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Version {
+    /// Seconds since 1970.
     pub(crate) timestamp: u64,
     /// Unique over all regions, and greater than every counter of the writes that the
     /// writing region had applied before.
@@ -26,8 +27,10 @@ pub(crate) struct Change {
     pub(crate) lsn: u64,
     pub(crate) version: Version,
     /// For each region, the LSN of its last write in `range` that the writing region
-    /// had applied. A region applies this change only after those writes.
+    /// had applied. A region applies this change only after those writes. The element of
+    /// the writing region itself is `lsn`.
     pub(crate) applied_lsns: [u64; REGIONS_MAX],
+    /// The counter in the document's `_rid`.
     pub(crate) rid: u64,
     pub(crate) partition: LogicalPartition,
     pub(crate) effective_key: Bytes,

@@ -11,9 +11,9 @@ use crate::refusal::Refusal;
 use crate::storage::{Direction, StoreError, View};
 use crate::transaction::Transaction;
 
-/// The most entries and bytes of a page. The target region applies a page in one
-/// commit, so a page is small enough that clients of the target do not wait long.
-/// An entry is never divided over two pages.
+/// A page ends with the entry that brings it to this many entries or bytes. The target
+/// region applies a page in one commit, so a page is small enough that clients of the
+/// target do not wait long. An entry is never divided over two pages.
 const PAGE_ENTRIES_MAX: usize = 256;
 const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
@@ -83,8 +83,8 @@ pub(crate) fn read(view: &dyn View, after: u64, to: u64) -> Result<Vec<OutboxEnt
     Ok(entries)
 }
 
-/// Removes the entries up to `to`, at most [`TRIM_RECORDS_MAX`] records. Returns
-/// the number of the last entry that is removed with all of its records.
+/// Removes the entries up to `to`, at most [`TRIM_RECORDS_MAX`] records. Returns the
+/// number up to which all entries are removed with all of their records.
 pub(crate) fn trim(transaction: &mut Transaction<'_>, to: u64) -> Result<u64, Refusal> {
     let key_range = OwnedKeyRange::between(&keys::outbox_prefix(), &keys::outbox(to.saturating_add(1), 0));
     let records = transaction.entries(&key_range, TRIM_RECORDS_MAX)?;

@@ -9,8 +9,8 @@ use crate::refusal::Refusal;
 use crate::storage::{StoreError, View};
 use crate::transaction::Transaction;
 
-/// How long a tombstone is stored. When a region is cut off for longer, its older
-/// writes may bring deleted documents back.
+/// How long a tombstone is stored after the delete. When a region is cut off for longer,
+/// its older writes may bring deleted documents back.
 const RETENTION_SECONDS: u64 = 24 * 60 * 60;
 
 /// The key of a document: its container, logical partition and id.

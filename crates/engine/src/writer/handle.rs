@@ -79,7 +79,7 @@ impl StoreHandle {
     }
 }
 
-/// The counters of a container in a snapshot.
+/// The counters of a container in a snapshot. Refused if the container was deleted.
 pub(crate) fn state_in(view: &dyn View, container: &Container) -> Result<ContainerState, Refusal> {
     let record = view.get(&keys::container_state(container.number()))?;
     record.and_then(|record| ContainerState::decode(&record)).ok_or_else(Refusal::no_such_resource)
