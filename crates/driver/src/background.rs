@@ -1,6 +1,6 @@
 //! The driver's background task. It refreshes the account, probes unavailable
-//! endpoints and removes stale circuit breakers. It has only a weak reference to
-//! the driver's core, and is aborted when the driver is dropped.
+//! endpoints and removes stale circuit breakers. While it sleeps it has only a weak
+//! reference to the driver's core. It is aborted when the last driver is dropped.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,7 +12,8 @@ use crate::core::Core;
 use crate::metadata;
 use crate::routing::account::Location;
 
-/// How often the task checks which unavailable endpoints are due for a probe.
+/// How often the task checks which unavailable endpoints are due for a probe, while
+/// there are any.
 const PROBE_PAUSE: Duration = Duration::from_millis(500);
 
 /// Aborts the task when the last driver is dropped.
@@ -53,7 +54,8 @@ async fn run(weak: Weak<Core>) {
     }
 }
 
-/// Probes the unavailable endpoints that are due.
+/// Probes the unavailable endpoints that are due, one after the other. An endpoint
+/// that the account does not have any more is no longer avoided.
 async fn probe_unavailable(core: &Core) {
     let account = core.topology().snapshot().account;
     for endpoint in account.due_for_probe(Instant::now()) {

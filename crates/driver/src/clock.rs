@@ -1,5 +1,5 @@
 //! The wall clock. Only this file of the driver reads it, for the date that is
-//! signed with each request and for the lifetime of tokens. All waits use tokio's
+//! sent with each request and for the lifetime of tokens. All waits use tokio's
 //! clock.
 
 use std::sync::Arc;
@@ -8,7 +8,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use arc_swap::ArcSwap;
 use http::HeaderValue;
 
-/// The current date as a header. It is formatted once a second.
+/// The current date as a header. It is formatted when the second has changed since the
+/// last request.
 #[derive(Debug)]
 pub(crate) struct DateHeader {
     current: ArcSwap<FormattedDate>,
@@ -45,7 +46,7 @@ fn format_date(second: u64) -> FormattedDate {
     FormattedDate { second, value: HeaderValue::from_str(&text).expect("a date is ASCII") }
 }
 
-/// Seconds since 1970, from the wall clock.
+/// Seconds since 1970, from the wall clock; 0 when the clock is before 1970.
 pub(crate) fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs())
 }

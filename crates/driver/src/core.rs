@@ -67,7 +67,8 @@ impl Core {
         })
     }
 
-    /// The container of this name. All handles of one name share its metadata.
+    /// The container of this name. All handles of one name share its metadata, unless
+    /// [`CONTAINERS_MAX`] other containers were asked for before.
     pub(crate) fn container(&self, database: &str, name: &str) -> Arc<Container> {
         let mut containers = self.containers.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (database.to_owned(), name.to_owned());

@@ -19,8 +19,8 @@ use crate::region::Region;
 use crate::response::Response;
 use crate::transport::AnyTransport;
 
-/// A connection to one account. Cheap to clone; the background work stops with
-/// the last clone.
+/// The driver of one account. Cheap to clone. The background task is aborted when the
+/// last clone is dropped.
 #[derive(Clone)]
 pub struct Driver {
     core: Arc<Core>,
@@ -28,20 +28,24 @@ pub struct Driver {
     observer: Option<Arc<dyn Observer>>,
 }
 
-/// The regions of an account, as the driver knows them now.
+/// The regions of an account, as the driver knew them when [`Driver::account`] was
+/// called.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct AccountView {
     /// Regions for reads, the preferred ones first.
     pub read_regions: Vec<Region>,
-    /// Regions for writes, the preferred ones first.
+    /// Regions for writes. Where every region takes writes, the preferred ones come
+    /// first.
     pub write_regions: Vec<Region>,
     /// Whether every region takes writes.
     pub is_multi_write: bool,
 }
 
 impl Driver {
-    /// Connects to an account and reads its regions.
+    /// Connects to an account, reads its regions, and starts the background task on the
+    /// current tokio runtime. Environment variables are read for options that are not
+    /// set (see [`Environment`]).
     pub async fn open(
         endpoint: Endpoint,
         credential: Credential,
@@ -59,13 +63,14 @@ impl Driver {
     }
 
     /// A driver that shares its connections and metadata with this one, and
-    /// reports each operation that is run on it or its clones to `observer`.
+    /// reports each operation that is run on it or its clones to `observer`. The
+    /// observer replaces this driver's observer, if it has one.
     pub fn with_observer(&self, observer: Arc<dyn Observer>) -> Driver {
         Driver { observer: Some(observer), ..self.clone() }
     }
 
     /// The container of this name. Nothing is sent. All handles of one name share
-    /// its metadata.
+    /// its metadata, as long as fewer than 10,000 other containers were asked for.
     pub fn container(&self, database: &str, name: &str) -> Arc<Container> {
         self.core.container(database, name)
     }
@@ -87,7 +92,8 @@ impl Driver {
         result
     }
 
-    /// The metadata of a container. It is read at first use, and then cached.
+    /// The metadata of a container. It is read at first use, and cached until it is
+    /// found to be out of date.
     pub async fn metadata(&self, container: &Arc<Container>) -> Result<Arc<ContainerMetadata>, Error> {
         match container.metadata() {
             Some(metadata) => Ok(metadata),
@@ -96,7 +102,7 @@ impl Driver {
     }
 
     /// Reads a container's metadata again, because `stale` turned out to be out
-    /// of date.
+    /// of date. If another task has replaced `stale` already, nothing is read.
     pub async fn refresh_metadata(
         &self,
         container: &Arc<Container>,

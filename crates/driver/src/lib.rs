@@ -2,8 +2,8 @@
 //!
 //! [`Driver::execute`] runs an [`Operation`] in the loop in `pipeline`: take one
 //! snapshot of the topology, resolve a route, send, judge the answer, apply the
-//! effects, act on the verdict. Decisions are pure functions that return data, and
-//! one stage applies them.
+//! effects, act on the verdict. Decisions are pure functions that return data; other
+//! code carries them out.
 //!
 //! - `driver`, `core`, `background`: the entry point, the state that operations
 //!   share, and the task that keeps this state up to date
@@ -11,7 +11,8 @@
 //!   was lost
 //! - `metadata`: the account, containers and their sessions
 //! - `routing`: regions, partition key ranges, circuit breakers, latencies
-//! - [`transport`]: HTTP/1.1 and HTTP/2 connections over TLS
+//! - [`transport`]: HTTP/1.1 and HTTP/2 connections
+//! - `telemetry`: metrics and events of the operations that callers run
 //! - [`operation`], [`options`], [`credential`], [`diagnostics`], [`observer`]: the
 //!   types that callers use
 

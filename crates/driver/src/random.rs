@@ -1,5 +1,5 @@
-//! Random numbers: samples for jitter, and activity ids. Only this file of the
-//! driver reads randomness; decisions take a sample as an argument.
+//! Random numbers: samples for jitter, and activity ids. Decisions take a sample as
+//! an argument.
 
 use http::HeaderValue;
 use perihelion_model::uuid::Uuid;

@@ -1,6 +1,6 @@
 //! Applies the effects that the evaluation of an attempt returned. Effects change
 //! state that all operations share: the account, the health of endpoints and
-//! partitions, and the metadata of containers. Each change publishes a new snapshot.
+//! partitions, and the metadata of containers.
 
 use std::sync::Arc;
 
@@ -29,8 +29,8 @@ pub(super) fn usage(operation: &Operation) -> Usage {
     if operation.verb.is_read() { Usage::Read } else { Usage::Write }
 }
 
-/// Applies the effects of one attempt. Effects that need confirmation are stored in
-/// the operation's state.
+/// Applies the effects of one attempt: first those on health, then those that may need
+/// a request. Effects that need confirmation are only stored in the operation's state.
 pub(super) async fn apply(
     core: &Core,
     effects: Effects,
@@ -55,7 +55,8 @@ pub(super) async fn apply(
 }
 
 /// Applies the effects that change the health of endpoints and partitions. They need
-/// no request, so a caller need not wait for them.
+/// no request, so the losing leg of a hedge can have them without delaying the
+/// operation; its other effects are dropped.
 pub(super) fn apply_health_updates(
     core: &Core,
     effects: Effects,
@@ -80,7 +81,8 @@ pub(super) fn apply_health_updates(
 }
 
 /// Applies the effects that needed confirmation: another region has answered without
-/// a failure, so the regions that failed are at fault, and not the request.
+/// a failure, so the regions that failed are at fault, and not the request. Effects on
+/// the region that has answered now are dropped.
 pub(super) fn confirm(core: &Core, evaluated: &EvaluatedAttempt<'_>, state: &mut State) {
     for (effect, route) in std::mem::take(&mut state.unconfirmed) {
         if route.location.region != evaluated.route.location.region {

@@ -1,8 +1,8 @@
 //! Makes one attempt on one route: builds the headers, signs them, and sends the
 //! request. A throttled request is sent again within the attempt, after the wait
 //! that the service asks for, as long as the throttle budget lasts. A request whose
-//! access token was refused is sent once more with a new token. A request ends by
-//! its own timeout or by the operation's deadline, whichever is earlier.
+//! access token was refused is sent once more, if another token may be accepted. A
+//! request ends by its own timeout or by the operation's deadline, whichever is earlier.
 
 use http::{HeaderMap, StatusCode};
 use perihelion_wire::headers;
@@ -33,6 +33,7 @@ pub(crate) struct AttemptInputs<'a> {
     pub(crate) context: Context,
     /// When the operation began.
     pub(crate) started: Instant,
+    /// The deadline of the whole operation.
     pub(crate) deadline: Instant,
 }
 
@@ -49,13 +50,13 @@ pub(crate) struct Leg {
     pub(crate) is_cut_short: bool,
 }
 
-/// An attempt that had less time than this and got no answer does not count
-/// against its region. This is enough time for a round trip across a continent and
-/// a slow query.
+/// An attempt whose last request had less time than this, and used it up without an
+/// answer, does not count against its region. This is enough time for a round trip
+/// across a continent and a slow query.
 const SHORT_ATTEMPT: Duration = Duration::from_millis(500);
 
 /// Makes one attempt. The result is an error only if the credential gives no
-/// Authorization header; `retry` evaluates every other outcome.
+/// Authorization header before the deadline; `retry` evaluates every other outcome.
 pub(crate) async fn attempt(core: &Core, inputs: AttemptInputs<'_>) -> Result<Leg, Error> {
     let begun = Instant::now();
     let mut budget = throttle_budget(&inputs);
@@ -110,9 +111,9 @@ impl Throttles {
     }
 }
 
-/// Records the latency of the region, which decides when to hedge. Only answers
-/// to operations that may be hedged count: a connection that is refused at once
-/// must not make the region look fast.
+/// Records the latency of the region, which decides when to hedge. Only operations
+/// that may be hedged count, and of their outcomes only success, 404 and 304: a request
+/// that is refused at once must not make the region look fast.
 fn record_latency(inputs: &AttemptInputs<'_>, result: &AttemptResult, sent_at: Instant) {
     let is_answer = result.as_ref().is_ok_and(|response| {
         response.status().is_success()
@@ -231,7 +232,7 @@ fn sum(one: Option<f64>, other: Option<f64>) -> Option<f64> {
 }
 
 impl AttemptInputs<'_> {
-    /// The record of an attempt that was cancelled because another leg answered.
+    /// The record of an attempt that was cancelled because the other leg won.
     pub(crate) fn abandoned(&self, begun: Instant) -> Attempt {
         Attempt {
             context: self.context,

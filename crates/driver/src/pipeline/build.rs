@@ -19,7 +19,7 @@ const RETURN_MINIMAL: HeaderValue = HeaderValue::from_static("return=minimal");
 const INCREMENTAL_FEED: HeaderValue = HeaderValue::from_static("Incremental Feed");
 const EPK_RANGE: HeaderValue = HeaderValue::from_static("EffectivePartitionKeyRange");
 
-/// Room for the headers of any operation, so that the map never grows.
+/// Room for the headers of the client's operations, so that the map does not grow.
 const HEADERS_CAPACITY: usize = 24;
 
 /// The inputs of the headers that can differ between attempts of one operation.
@@ -37,7 +37,8 @@ pub(crate) struct HeaderInputs {
     pub(crate) write_region_only: bool,
 }
 
-/// The headers of one attempt, unsigned.
+/// The headers of one attempt, unsigned. The operation's own headers replace others of
+/// the same name.
 pub(crate) fn headers(
     operation: &Operation,
     header_inputs: &HeaderInputs,
@@ -155,7 +156,8 @@ fn insert_consistency_header(map: &mut HeaderMap, consistency: ReadConsistency) 
     map.insert(name, HeaderValue::from_static(value));
 }
 
-/// Inserts a range id or a hexadecimal key; both are ASCII.
+/// Inserts a range id or a hexadecimal key; both are ASCII. A text that cannot be a
+/// header is left out.
 fn insert_text(map: &mut HeaderMap, name: http::HeaderName, text: &str) {
     if let Ok(value) = HeaderValue::from_str(text) {
         map.insert(name, value);

@@ -28,7 +28,9 @@ pub(super) fn complete(result: AttemptResult, state: &State) -> Result<Response,
     }
 }
 
-/// The answer for a delete whose document an earlier attempt has deleted.
+/// The answer for a repeated delete that got 404: the document does not exist, and an
+/// earlier attempt may have deleted it. The answer has status 204, no body, and the
+/// headers of the 404.
 pub(super) fn complete_as_gone(result: AttemptResult, state: &mut State) -> Result<Response, Error> {
     state.diagnostics.resolved = Some(Resolution::AlreadyGone);
     let response = complete(result, state)?;
@@ -37,6 +39,7 @@ pub(super) fn complete_as_gone(result: AttemptResult, state: &mut State) -> Resu
 }
 
 /// Reads the witness of a write that ended in `failure` but may have been applied.
+/// If the witness is found, the answer to this read becomes the answer to the write.
 /// If the write was `refused` and its witness is absent, the caller gets the refusal:
 /// the condition of the write no longer holds, so an earlier attempt that is still
 /// under way cannot be applied either.
@@ -72,7 +75,8 @@ pub(super) fn keep_ambiguity(error: Error, budgets: Budgets) -> Error {
     if budgets.is_ambiguous { error.into_ambiguous() } else { error }
 }
 
-/// The failure for the caller.
+/// The error for the caller: the service's refusal, or the reason why there is no
+/// answer. Without an answer, the error is a timeout once the deadline has passed.
 pub(super) fn failure(result: AttemptResult, state: &State) -> Error {
     match result {
         Ok(response) => {
@@ -87,8 +91,8 @@ pub(super) fn failure(result: AttemptResult, state: &State) -> Error {
     }
 }
 
-/// Appends to an operation's own attempts those that were made on its behalf at its
-/// end: to read a witness, or to read its container's metadata.
+/// Appends to an operation's own attempts (`own`) those of the last step before its end
+/// (`inner`): the read of a witness, or the failed read of its container's metadata.
 pub(super) fn append_attempts(mut own: Diagnostics, inner: Diagnostics) -> Diagnostics {
     let begun = own.elapsed.saturating_sub(inner.elapsed);
     for attempt in inner.into_attempts() {

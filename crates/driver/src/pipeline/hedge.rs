@@ -3,9 +3,10 @@
 //!
 //! A leg whose outcome would be retried is not final: the other leg is awaited. A
 //! refused write is not final either, because the other leg may have been applied, and
-//! may be the reason of the refusal. If the alternate leg does not find metadata, this
-//! is not final, because the metadata may not have been replicated yet. The loser is
-//! cancelled by dropping it; if it has answered by then, its charge is reported.
+//! may be the reason of the refusal. If the alternate leg's read of metadata is refused,
+//! this is not final, because the metadata may not have been replicated yet. When a leg
+//! is final, the other leg is cancelled by dropping it; if it has answered by then, its
+//! charge is reported.
 
 use std::pin::pin;
 
@@ -22,7 +23,8 @@ pub(crate) struct Race {
     /// The leg that counts.
     pub(crate) leg: Leg,
     pub(crate) winner: Winner,
-    /// The other leg, when there was one.
+    /// The other leg; `None` when there was none, or when it failed because of its
+    /// credential and so has no record.
     pub(crate) loser: Option<Loser>,
 }
 
@@ -37,14 +39,16 @@ pub(crate) enum Loser {
 /// Which leg counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Winner {
-    /// The primary leg answered before the threshold, so there was no other leg.
+    /// The primary leg ended before the threshold, so there was no other leg.
     Unhedged,
     Primary,
     Alternate,
 }
 
-/// Whether an operation may be hedged. Reads of one partition or of one resource may
-/// be; where every region takes writes, idempotent writes may be, too.
+/// Whether an operation may be hedged. Reads, queries and change feeds of documents may
+/// be, except queries of all partitions; so may reads of one container and of its
+/// ranges. Where every region takes writes, idempotent upserts, replaces, deletes and
+/// patches of documents may be, too.
 pub(crate) fn is_eligible(operation: &Operation, is_multi_write: bool) -> bool {
     match (operation.target.kind, operation.verb) {
         (ResourceKind::Item, Verb::Read | Verb::ChangeFeed) => true,
@@ -65,7 +69,8 @@ pub(crate) fn is_eligible(operation: &Operation, is_multi_write: bool) -> bool {
     }
 }
 
-/// Runs the primary leg, and from `threshold_at` on also the alternate leg.
+/// Runs the primary leg, and from `threshold_at` on also the alternate leg. `is_final`
+/// tells whether a leg that has ended ends the race.
 pub(crate) async fn race(
     core: &Core,
     primary: AttemptInputs<'_>,
@@ -105,7 +110,8 @@ pub(crate) async fn race(
 
 /// Chooses the leg that counts when the leg that ended first (`early`) was not final.
 /// The other leg (`late`) counts, unless it is the alternate leg and is not final
-/// either. A leg that failed because of its credential does not count.
+/// either. A leg that failed because of its credential counts only if both legs did.
+/// `late_leg` says which of the two legs is `late`.
 fn choose_leg(
     early: Result<Leg, Error>,
     late: Result<Leg, Error>,
@@ -126,7 +132,8 @@ fn choose_leg(
     }
 }
 
-/// Cancels the loser. If it has ended by now, its leg is returned, or else its record.
+/// Cancels the loser. If it has ended by now, its leg is returned, or else the record
+/// that `abandoned` makes.
 async fn cancel(
     loser: impl Future<Output = Result<Leg, Error>>,
     abandoned: impl FnOnce() -> Attempt,

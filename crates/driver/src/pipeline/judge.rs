@@ -32,7 +32,7 @@ pub(super) fn judge(
 
 /// How an attempt ended. The service refuses a batch with 207. When an earlier
 /// attempt of the batch may have been applied, the ending has the status of the
-/// refused operation inside the batch instead.
+/// refused operation inside the batch instead, if the body names one.
 pub(super) fn ending<'l>(operation: &Operation, budgets: &Budgets, result: &'l AttemptResult) -> Ending<'l> {
     match result {
         Err(failure) => Ending::Failed(failure),
@@ -61,6 +61,7 @@ fn batch_refusal(body: &[u8]) -> Option<Status> {
     Some(Status::new(failed.status_code, failed.sub_status_code))
 }
 
+/// The regions that the operation may use, by the snapshot of the attempt.
 pub(super) fn regions(prepared: &Prepared<'_>) -> Regions {
     let has_breaker = prepared.partition.as_ref().is_some_and(|partition| {
         prepared.snapshot.breakers.has_breaker(partition, &prepared.route.location.region)

@@ -33,7 +33,9 @@ pub(crate) struct Call<'a> {
 /// An attempt that is ready to be sent.
 pub(super) struct Prepared<'a> {
     pub(super) call: Call<'a>,
+    /// The container's metadata, for operations on documents.
     pub(super) metadata: Option<Arc<ContainerMetadata>>,
+    /// The physical partition that the operation goes to, when there is exactly one.
     pub(super) partition: Option<Partition>,
     /// The range of the session token; `None` when the token covers all ranges.
     pub(super) session_range: Option<Arc<str>>,
@@ -59,9 +61,10 @@ pub(super) async fn prepare<'a>(core: &Core, call: Call<'a>, state: &State) -> R
     });
     let (snapshot, route) = pick_route(core, call, partition.as_ref(), state);
     let session_range = range.filter(|_| !has_unknown_range);
-    // A retry sends the same session token as the attempt before. Writes that other
-    // operations have made since are not covered by it: a read that asked for the
-    // latest writes at each attempt would never catch up with busy writers.
+    // A retry sends the same session token as the attempt before, unless the metadata
+    // was read again. Writes that other operations have made since are not covered by
+    // the token: a read that asked for the latest writes at each attempt would never
+    // catch up with busy writers.
     let session_token = match &state.requested_session {
         Some(requested) if requested.is_for(metadata.as_deref(), session_range) => requested.token.clone(),
         Some(_) | None => session_token(call, &snapshot, metadata.as_deref(), session_range),
@@ -85,7 +88,8 @@ async fn current_metadata(
 ) -> Result<Arc<ContainerMetadata>, Error> {
     match container.metadata() {
         None => Box::pin(metadata::load(core, container, deadline)).await,
-        // If this read fails, the old metadata is used, with a session token of all ranges.
+        // If the metadata is not read or reading fails, the old metadata is used, with a
+        // session token of all ranges.
         Some(metadata) if container.has_unknown_range() => {
             Ok(Box::pin(metadata::try_refresh(core, container, metadata, deadline)).await)
         }
@@ -93,9 +97,10 @@ async fn current_metadata(
     }
 }
 
-/// Takes a snapshot and resolves a route. Only one operation at a time may probe a
-/// partition whose breaker is open. An operation that does not get the probe resolves
-/// its route again.
+/// Takes a snapshot and resolves a route. When the route is a probe of a partition whose
+/// breaker is open, the operation has to claim the probe, because only one operation may
+/// probe at a time. If another operation was faster, the route is resolved again from a
+/// new snapshot.
 fn pick_route(
     core: &Core,
     call: Call<'_>,
@@ -114,6 +119,7 @@ fn pick_route(
     (snapshot, route)
 }
 
+/// The inputs of routing for the next attempt.
 pub(super) fn route_request<'a>(
     snapshot: &'a Snapshot,
     call: Call<'a>,
@@ -141,8 +147,10 @@ fn next_region(account: &Account, operation: &Operation, state: &State) -> Optio
     if has_moved && !operation.verb.is_read() { Some(RouteTo::WriteRegion) } else { state.route_to }
 }
 
-/// The session token of the request. With session consistency, reads have a token;
-/// writes have one only where all regions take writes.
+/// The session token of the request; `None` for none. Only operations on documents have
+/// one, and query plans never do. A token in the options is always sent. Otherwise, with
+/// session consistency, reads send the driver's own token; writes send it only where all
+/// regions take writes.
 fn session_token(
     call: Call<'_>,
     snapshot: &Snapshot,

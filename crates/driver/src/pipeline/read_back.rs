@@ -2,9 +2,11 @@
 //! [`Witness`]: a value that only this write can have left behind.
 //!
 //! The witness is read in the write region, even if the operation's options exclude
-//! that region, and at least with the account's consistency. If any region has the
-//! witness, the write was applied. If the witness is not found, this proves that it
-//! is absent only in a write region: other regions may be behind.
+//! that region; other regions are asked when the write region is unavailable. The read
+//! has the operation's consistency, or the account's if the operation reads with
+//! eventual consistency. If any region has the witness, the write was applied. A read
+//! that does not find the witness counts as proof only in a region that takes writes:
+//! other regions may be behind.
 
 use super::prepare::Call;
 use super::run::run;
@@ -17,9 +19,9 @@ use crate::routing::resolve::RouteTo;
 
 /// What a read of the witness proves.
 pub(super) enum Evidence {
-    /// The write was applied.
+    /// The write was applied. This is the answer to the read.
     Applied(Response),
-    /// The write region does not have the witness.
+    /// A region that takes writes does not have the witness.
     Absent(Diagnostics),
     /// The read proves nothing: it failed, or it did not find the witness in a region
     /// that may be behind.

@@ -89,8 +89,8 @@ async fn run_attempts(core: &Core, call: Call<'_>, state: &mut State) -> Result<
     }
 }
 
-/// Records the session token of an answer. An answer that says that the session is
-/// not available yet (404/1002) is ignored.
+/// Records the session token of an answer about documents. An answer that says that the
+/// session is not available yet (404/1002) is ignored.
 fn record_session_token(prepared: &Prepared<'_>, result: &AttemptResult) {
     let operation = prepared.call.operation;
     let (Some(container), Some(metadata), Ok(response)) =
@@ -106,8 +106,9 @@ fn record_session_token(prepared: &Prepared<'_>, result: &AttemptResult) {
     }
 }
 
-/// Whether a retry cannot succeed: the operation names a range that was split or
-/// merged. The caller must send other operations to the ranges that replace it.
+/// Whether a retry cannot succeed: the answer is 410, and the operation names a range
+/// that is not among the known ranges, because it was split or merged. The caller must
+/// send other operations to the ranges that replace it.
 fn cannot_succeed(prepared: &Prepared<'_>, result: &AttemptResult) -> bool {
     let operation = prepared.call.operation;
     let (Scope::Range(id) | Scope::Slice(id, _)) = &operation.scope else { return false };

@@ -1,6 +1,6 @@
-//! The state of an operation from its first attempt to its last. `run` and `send`
-//! write it; `apply` adds effects to its diagnostics, and effects that need
-//! confirmation.
+//! The state of an operation from its first attempt to its last. `run`, `send` and
+//! `finish` write it. `apply` adds the names of effects to its diagnostics, and stores
+//! the effects that need confirmation.
 
 use std::sync::Arc;
 
@@ -26,21 +26,25 @@ pub(super) struct State {
     pub(super) context: Context,
     /// The region for the next attempt; `None` leaves the choice to the routing.
     pub(super) route_to: Option<RouteTo>,
-    /// Regions of earlier attempts.
+    /// Regions of earlier attempts. Of a hedge, the losing region is included only if
+    /// its leg has ended.
     pub(super) tried_regions: Vec<Region>,
+    /// The region of the last attempt; `None` before the first retry.
     pub(super) last_region: Option<Region>,
     /// The account's write region when the last attempt was made; `None` before
-    /// the first attempt, and where all regions take writes.
+    /// the first retry, and where all regions take writes.
     pub(super) write_region: Option<Region>,
-    /// The session token that the last attempt sent.
+    /// The session token that the last attempt sent; `None` before the first retry.
     pub(super) requested_session: Option<RequestedSession>,
-    /// Effects that are applied when another region has answered this operation.
+    /// Effects that are applied when another region has answered this operation, each
+    /// with the route of its attempt.
     pub(super) unconfirmed: Vec<(Effect, Route)>,
     pub(super) diagnostics: Diagnostics,
 }
 
 impl State {
     pub(super) fn new(started: Instant, deadline: Instant, route_to: Option<RouteTo>) -> Self {
+        // Only the read of a witness begins with a given region.
         let context = if route_to.is_some() { Context::ReadBack } else { Context::Initial };
         State {
             started,
@@ -58,8 +62,8 @@ impl State {
     }
 }
 
-/// The session token that an attempt sent, with the container and the range that it
-/// was made for (`None`: all ranges).
+/// The session token that an attempt sent (`None`: it sent none), with the container's
+/// metadata and the range that the token was made for (`None`: all ranges).
 #[derive(Debug)]
 pub(super) struct RequestedSession {
     pub(super) metadata: Option<Arc<ContainerMetadata>>,
@@ -68,7 +72,8 @@ pub(super) struct RequestedSession {
 }
 
 impl RequestedSession {
-    /// Whether the token was made for this container and this range.
+    /// Whether the token was made for this range, and from this very metadata: metadata
+    /// that was read again does not count as the same.
     pub(super) fn is_for(&self, metadata: Option<&ContainerMetadata>, range: Option<&Range>) -> bool {
         let is_same_container = match (self.metadata.as_deref(), metadata) {
             (Some(requested), Some(metadata)) => std::ptr::eq(requested, metadata),
@@ -89,7 +94,8 @@ pub(super) fn profile(operation: &Operation) -> OperationProfile {
     }
 }
 
-/// The physical partition that an operation goes to, when there is exactly one.
+/// The physical partition that an operation goes to, when there is exactly one. A prefix
+/// of a hierarchical key has none, unless the container has only one range.
 pub(super) fn find_range<'k>(scope: &Scope, metadata: &'k ContainerMetadata) -> Option<&'k Range> {
     match scope {
         Scope::Unpartitioned | Scope::Everywhere => metadata.ranges.only(),
