@@ -1,8 +1,8 @@
 //! `Authenticator`: checks the signature of a request against the master keys,
 //! over the same parsed path that the request is routed by.
 //!
-//! A request is refused unless a rule accepts it; the few open paths are an exact
-//! list in `management::open_path`. A refusal never says which signature would
+//! A request is refused unless a rule accepts it. The paths in `management::open_path`
+//! are answered before authentication. A refusal never says which signature would
 //! have been right.
 
 use http::{HeaderMap, Method};
@@ -13,7 +13,7 @@ use perihelion_wire::{date, headers, status};
 
 use crate::options::AuthMode;
 
-/// The largest difference between the clocks of client and server.
+/// The largest difference, in seconds, between the signed date and the server's clock.
 const SKEW_SECONDS_MAX: u64 = 15 * 60;
 
 const HEADER_MISSING: &str =
@@ -24,12 +24,13 @@ const WRONG_SIGNATURE: &str = "The input authorization token can't serve the req
 pub(crate) struct Authenticator {
     pub(crate) mode: AuthMode,
     pub(crate) keys: Vec<MasterKey>,
-    /// The account document may be read without credentials.
+    /// `GET /` without an authorization header is accepted.
     pub(crate) allows_unsigned_account_read: bool,
 }
 
 impl Authenticator {
-    /// Accepts a request, or refuses it with 401 (403 for a stale date).
+    /// Accepts a request, or refuses it with 401, or with 403 when the signed date is too
+    /// far from `now` (seconds since 1970). `path` is the path as it was sent.
     pub(crate) fn check(
         &self,
         method: &Method,
@@ -80,6 +81,7 @@ impl Authenticator {
     }
 }
 
+/// The date that the signature covers: `x-ms-date`, or without it `Date`.
 fn signed_date(map: &HeaderMap, now: u64) -> Result<SignedDate<'_>, Refusal> {
     let text = |name| map.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
     let (date, value) = match (text(headers::MS_DATE), text(headers::DATE)) {

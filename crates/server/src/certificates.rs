@@ -1,16 +1,17 @@
 //! The server's own small certificate authority and its certificate.
 //!
-//! Both are created once, stored in a directory and reused at every start, so that
+//! Both are stored in a directory and reused at every start until they expire, so that
 //! clients need to trust the CA only once and a start takes no time for new keys.
-//! The CA and the leaf certificate have one file each, with three parts: a few plain
-//! lines, the certificate and its key. A rename replaces the whole file, so a reader
-//! never sees a certificate with the key of another. The plain lines hold the names
-//! and the expiry, so the program needs no X.509 parser.
+//! The CA and the server's certificate (the *leaf*) have one file each, with three
+//! parts: a few plain lines, the certificate and its key. A third file has the CA
+//! certificate alone. A file is always replaced as a whole, so a reader never sees a
+//! certificate with the key of another. The plain lines hold the names, the expiry and
+//! the issuer, so the program needs no X.509 parser.
 //!
-//! What always holds: key files are private to their owner, and the CA survives
-//! changes of the names and of the leaf certificate. When the directory cannot be
-//! used, the server warns, holds its certificates in memory and starts. A name that
-//! a certificate cannot contain is an error.
+//! What always holds: on Unix, key files are private to their owner. The CA survives
+//! changes of the names and of the leaf. When the directory cannot be used, the server
+//! warns, holds its certificates in memory and starts. A name that a certificate cannot
+//! contain is an error.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -35,7 +36,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const CA_LIFE: Duration = DAY.saturating_mul(3652);
 
 /// Platforms refuse leaf certificates that are valid for more than 398 days. With
-/// [`BACKDATED`] this one is valid for less than 397.
+/// [`BACKDATED`] this one is valid for 396.
 const LEAF_LIFE: Duration = DAY.saturating_mul(395);
 
 /// A leaf certificate that expires within this time is replaced at the next start.
@@ -76,9 +77,10 @@ pub enum Location {
 }
 
 impl Certificates {
-    /// Loads the certificates from `directory`, and creates those that are missing,
-    /// about to expire or without one of `names`. Without a usable directory both
-    /// are created in memory.
+    /// Loads the certificates from `directory`, and replaces those that are missing,
+    /// damaged or about to expire. The leaf is also replaced when it lacks one of
+    /// `names` or another CA signed it. Without a usable directory both are created in
+    /// memory.
     pub fn load_or_create(
         directory: Option<&Path>,
         names: &Names,
@@ -159,7 +161,8 @@ impl Certificates {
 }
 
 /// The directory of the certificates in the user's cache:
-/// `$XDG_CACHE_HOME/perihelion/tls`, or `~/.cache/perihelion/tls`.
+/// `$XDG_CACHE_HOME/perihelion/tls`, or `~/.cache/perihelion/tls`. `None` when neither
+/// `XDG_CACHE_HOME` nor `HOME` is an absolute path.
 pub fn cache_directory() -> Option<PathBuf> {
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")))?;
@@ -238,12 +241,16 @@ fn file_error(path: &Path, error: io::Error) -> CertificateError {
 
 /// A certificate with its key, its names and its expiry.
 struct Identity {
+    /// Empty for the CA.
     names: Vec<String>,
+    /// In seconds since 1970.
     expires: u64,
-    /// The id of the key that signed the certificate. A leaf with another issuer than
-    /// the CA was signed by an older CA.
+    /// The id of the key that signed the certificate: the SHA-256 of its public part. A
+    /// leaf with another issuer than the CA was signed by another CA.
     issuer: String,
+    /// As PEM.
     certificate: String,
+    /// As PEM.
     key: String,
 }
 
@@ -264,7 +271,7 @@ impl Identity {
         format!("names: {names}\nexpires: {expires}\nissuer: {issuer}\n{certificate}{key}")
     }
 
-    /// `None` when [`Identity::to_text`] cannot have written the text.
+    /// Parses the text of [`Identity::to_text`]; `None` when the text is damaged.
     fn from_text(text: &str) -> Option<Identity> {
         let field = |name| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         let key_at = text.find("-----BEGIN PRIVATE KEY-----")?;
@@ -356,9 +363,11 @@ fn seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Loads or creates the CA of a directory. Two processes that start at once agree
-/// on one CA: the first file that is linked into place wins, and the other process
-/// reads it.
+/// Loads the CA of a directory, or creates it when it is missing, damaged or would
+/// expire before a new leaf. When two processes create a missing CA at once, they agree
+/// on one: the first file that is linked into place wins, and the other process reads
+/// it. Two processes that replace a CA at once may use different ones until the next
+/// start.
 fn load_or_create_ca(directory: &Path, now: SystemTime) -> Result<Identity, CertificateError> {
     let path = directory.join(CA_FILE);
     let found = read_identity(&path)?;
@@ -431,8 +440,9 @@ fn read_identity(path: &Path) -> Result<IdentityFile, CertificateError> {
     Ok(IdentityFile::Damaged)
 }
 
-/// Writes a file atomically: it is written under another name, synced and moved.
-/// Without `replace` an existing file stays as it is, and the result is `false`.
+/// Writes a file atomically: it is written under another name, synced, and moved or
+/// linked to its place. Without `replace` an existing file stays as it is, and the
+/// result is `false`.
 fn write_atomically(path: &Path, text: &str, replace: bool) -> io::Result<bool> {
     static COUNTER: AtomicU32 = AtomicU32::new(0);
     let count = COUNTER.fetch_add(1, Ordering::Relaxed);
@@ -449,7 +459,7 @@ fn write_atomically(path: &Path, text: &str, replace: bool) -> io::Result<bool> 
             Err(_) => fs::rename(&temporary, path).map(|()| true),
         }
     });
-    // A rename has removed it already. A temporary file that stays is harmless.
+    // After a rename it is gone already. A temporary file that stays is harmless.
     let _ = fs::remove_file(&temporary);
     outcome
 }
@@ -472,8 +482,8 @@ fn create_private_directory(path: &Path) -> io::Result<()> {
     builder.create(path)
 }
 
-/// Makes a key file private if other users can read it. Then it warns, because they
-/// may have read the key already.
+/// Makes a key file private if other users have any right to it. Then it warns, because
+/// they may have read the key already.
 #[cfg(unix)]
 fn make_private(path: &Path) {
     use std::os::unix::fs::PermissionsExt;

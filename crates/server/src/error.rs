@@ -21,7 +21,7 @@ pub struct StartError {
 pub enum StartErrorKind {
     /// The data directory cannot be used, or belongs to other regions.
     DataDirectory,
-    /// An address cannot be bound.
+    /// An address cannot be bound, or there are too few ports for the regions.
     Address,
     /// The certificate cannot be made or read.
     Certificate,

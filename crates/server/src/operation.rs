@@ -72,6 +72,8 @@ impl Operation {
         }
     }
 
+    /// The operation of a call. All verbs on databases, containers and offers count as
+    /// one operation each; so do all verbs on the account and on ranges.
     pub(crate) fn of(call: &Call) -> Self {
         match &call.resource {
             Resource::Account => Operation::ReadAccount,

@@ -1,9 +1,10 @@
 //! The routes of the data plane: from a request to its answer. Each kind of
 //! resource has a file.
 //!
-//! The order is fixed: path, authentication, faults before serving, the verb,
-//! counters, faults after serving. Authentication checks the same parsed path
-//! that is routed.
+//! The order is fixed: path, authentication, pause, faults before serving, the verb,
+//! counters, faults after serving. A request that a fault refuses is counted too; a
+//! request that a fault drops before serving is not. Authentication checks the same
+//! parsed path that is routed.
 
 mod account;
 mod batches;
@@ -152,15 +153,16 @@ impl RegionService {
         })
     }
 
-    /// The response to a refused request whose resource is not known.
+    /// The response to a request that is refused before its resource is known and the
+    /// request is authenticated.
     pub(crate) fn refuse(&self, refusal: &Refusal, activity_id: &str) -> Response<Bytes> {
         render_refusal(refusal, activity_id, databases::position(self))
     }
 
     /// The response to a refused request whose resource is known. Clients store
     /// the session token under the container that they asked for, so the token
-    /// must be of that container: the account's LSN there would be a token from
-    /// the future.
+    /// must be of that container. The account's LSN may be higher, and then later
+    /// reads with that token would be refused.
     fn refuse_call(&self, call: &Call, refusal: &Refusal, activity_id: &str) -> Response<Bytes> {
         let catalog = self.engine.catalog();
         let container =
@@ -202,9 +204,11 @@ impl RegionService {
         }
     }
 
-    /// Refuses a request that only the write region may serve, and a write whose
-    /// sender did not expect another region to take it. Whether this region takes
-    /// writes at all is decided by the engine, in the order of its writes.
+    /// In a region that is not the write region: refuses a request that asks for the
+    /// write region (`x-ms-cosmos-hub-region-processing-only`) and, with multi-write, a
+    /// write whose sender does not allow other regions to take it
+    /// (`x-ms-cosmos-allow-tentative-writes`). Without multi-write the engine refuses
+    /// writes here, in the order in which they arrive.
     fn check_region(&self, call: &Call) -> Result<(), Refusal> {
         let topology = self.account.regions.topology();
         if topology.write_region == self.region || call.resource == Resource::Account {
@@ -219,8 +223,8 @@ impl RegionService {
         Ok(())
     }
 
-    /// The container of a request. Refuses a request that names the `_rid` of
-    /// another container.
+    /// The name of the database and the container of a request. Refuses a request whose
+    /// header names the `_rid` of another container.
     fn container(&self, call: &Call) -> Result<(String, Arc<Container>), Refusal> {
         let (database, name) = call.resource.container().ok_or_else(Refusal::no_such_resource)?;
         let catalog = self.engine.catalog();
@@ -256,7 +260,7 @@ fn unsupported(what: &str) -> Refusal {
     )
 }
 
-/// Refuses writes that name triggers. Triggers are stored but not run, and a
+/// Refuses requests that name triggers. Triggers are stored but not run, and a
 /// write that relies on one must not happen without it.
 fn check_triggers(call: &Call) -> Result<(), Refusal> {
     let names = [&headers::PRE_TRIGGER_INCLUDE, &headers::POST_TRIGGER_INCLUDE];

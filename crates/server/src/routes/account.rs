@@ -1,5 +1,6 @@
-//! The account document. Its locations echo the address that the client used,
-//! so that mapped ports and names keep working.
+//! The account document. Unless the server has a public endpoint, its locations echo
+//! the host that the client used, so that mapped names keep working. With one region
+//! they echo the port too. An embedded database with several regions has fixed hosts.
 
 use http::Method;
 use perihelion_engine::Refusal;
@@ -58,8 +59,10 @@ fn document(service: &RegionService, call: &Call) -> Value {
     ])
 }
 
-/// The endpoint of a region: the host that the client used with the region's
-/// port, or the region's own host name.
+/// The endpoint of a region. With several regions it is the host of the public endpoint
+/// or, without one, the host that the client used, with the region's port; in an
+/// embedded database it is the region's own host name. With one region it is the public
+/// endpoint, or the address that the client used.
 fn endpoint(account: &Account, call: &Call, region: usize) -> String {
     let public = account.public_endpoint.as_deref();
     match &account.addresses {
@@ -68,7 +71,7 @@ fn endpoint(account: &Account, call: &Call, region: usize) -> String {
         }
         Addresses::Ports(ports) if account.regions.len() > 1 => match public {
             // The regions' ports follow the public endpoint's port as they follow
-            // the server's own port.
+            // the server's own port (unless that is 0).
             Some(public) => with_port(public, |port| port.saturating_add(region as u16 + 1)),
             None => with_port(&call.endpoint(), |_| ports[region]),
         },
@@ -76,7 +79,8 @@ fn endpoint(account: &Account, call: &Call, region: usize) -> String {
     }
 }
 
-/// The endpoint with another port.
+/// The endpoint with another port and without a path. `change` gets the port as
+/// written, or the default port of the scheme.
 fn with_port(endpoint: &str, change: impl FnOnce(u16) -> u16) -> String {
     let (scheme, rest) = endpoint.split_once("://").unwrap_or(("http", endpoint));
     let authority = rest.split('/').next().unwrap_or(rest);

@@ -129,7 +129,8 @@ fn parse_by_type(
 }
 
 /// Prints `[{"statusCode","requestCharge","eTag","resourceBody"}]`. Failed
-/// operations and deletes have the first two members only. `omits_body` says which
+/// operations have the first two members only; a success has the others if the engine
+/// returns an etag and a body. `omits_body` says which
 /// results have no `resourceBody`: those of writes, when the client asks for
 /// minimal answers.
 fn results(outcome: &BatchOutcome, omits_body: &[bool]) -> String {

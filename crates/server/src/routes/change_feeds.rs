@@ -25,8 +25,9 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
     Ok(answer(&page, &container).with_content_path(&database, &container))
 }
 
-/// Makes every region log versions from now on, so that a reader can continue in
-/// another region. Every region takes this request, because readers send it.
+/// Makes every region log the versions of this container from now on, so that a reader
+/// can continue in another region. Every region takes this request, because readers
+/// send it.
 async fn log_versions(service: &RegionService, container: &Arc<Container>) -> Result<(), Refusal> {
     if container.logs_versions {
         return Ok(());
@@ -51,8 +52,9 @@ fn mode(call: &Call) -> Result<FeedMode, Refusal> {
     ))
 }
 
-/// The part of the feed: a range id, a partition key, or effective keys within one
-/// range.
+/// The part of the feed: the range that the request names, or the only range with the
+/// keys that it names (a partition key, effective keys, or all keys). Keys of several
+/// ranges are refused.
 fn scope(call: &Call, container: &Arc<Container>) -> Result<(RangeId, EffectiveRange), Refusal> {
     let keys = match call.partition_key()? {
         Some(key) => Some(container.partition_key.effective_range(&key)),
@@ -95,8 +97,8 @@ fn start(call: &Call) -> Result<FeedStart, Refusal> {
     }
 }
 
-/// Refuses a start in the past: versions and deletes are kept for a limited time
-/// only.
+/// Refuses a start at the beginning or at a date: versions and deletes are kept for a
+/// limited time only.
 fn check_start(start: &FeedStart) -> Result<(), Refusal> {
     match start {
         FeedStart::Now | FeedStart::After(_) => Ok(()),

@@ -106,14 +106,15 @@ pub(super) fn serve_conflicts(service: &RegionService, call: &Call) -> Result<An
     }
 }
 
-/// The position of a container's first partition, for answers that concern all
-/// partitions.
+/// The position of a container's first range, for answers that concern the whole
+/// container.
 pub(super) fn position_in(service: &RegionService, container: &Container) -> Result<Position, Refusal> {
     let state = service.engine.state(container)?;
     let range = container.ranges.first().map_or(0, |range| range.id);
     Ok(state.position(range))
 }
 
+/// Refuses a request whose `If-Match` does not fit the container's etag.
 fn check_match(call: &Call, container: &Container) -> Result<(), Refusal> {
     match call.precondition().if_match {
         Some(condition) if !perihelion_model::etag::matches(&condition, &container.etag) => {

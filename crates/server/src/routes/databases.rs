@@ -55,7 +55,7 @@ pub(super) async fn serve(service: &RegionService, call: &Call, name: &str) -> R
     }
 }
 
-/// Answers an empty feed of users: the server has none.
+/// Answers an empty feed of users: the server has none. Other verbs are refused.
 pub(super) fn serve_users(service: &RegionService, call: &Call, name: &str) -> Result<Answer, Refusal> {
     let catalog = service.engine.catalog();
     let database = catalog.database(name).ok_or_else(Refusal::no_such_resource)?;
@@ -75,7 +75,8 @@ pub(super) fn position(service: &RegionService) -> Position {
     Position { range: 0, lsn: service.engine.catalog().account.lsn, applied_lsns: None }
 }
 
-/// The throughput that the headers ask for: fixed, or autoscale up to a maximum.
+/// The throughput that the headers ask for: manual, or autoscale up to a maximum; `None`
+/// without such a header.
 pub(super) fn throughput(call: &Call) -> Result<Option<Throughput>, Refusal> {
     let bad = |name: &str| Refusal::gateway(status::BAD_REQUEST, format!("The {name} header is invalid."));
     if let Some(settings) = call.header(&headers::OFFER_AUTOPILOT_SETTINGS) {

@@ -65,7 +65,7 @@ pub(super) async fn serve(service: &RegionService, call: &Call, id: &str) -> Res
 }
 
 /// The id of an addressed document. A document may be addressed by its `_rid`; the
-/// engine knows ids only.
+/// engine knows ids only. A text that is not the `_rid` of a document is an id.
 fn resolve_id(
     service: &RegionService,
     container: &Arc<Container>,
@@ -96,7 +96,8 @@ fn read(
     Ok(Answer::item(found, false).with_content_path(database, container).with_content_location())
 }
 
-/// Writes within the partition's budget of request units.
+/// Writes one item. Refuses the write while the physical partition has no request
+/// units left, and takes the charge afterwards.
 async fn write(
     service: &RegionService,
     container: &Arc<Container>,
@@ -141,7 +142,7 @@ pub(super) async fn delete_partition(service: &RegionService, call: &Call) -> Re
     Ok(Answer::empty(status::OK).charged(1.0).at(position).with_content_path(&database, &container))
 }
 
-/// Refuses a body that is larger than any document may be.
+/// Refuses the body of a document or a batch that is larger than a document may be.
 pub(super) fn check_size(call: &Call) -> Result<(), Refusal> {
     if call.body.len() > ITEM_BYTES_MAX { Err(Refusal::too_large()) } else { Ok(()) }
 }

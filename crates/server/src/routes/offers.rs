@@ -37,10 +37,11 @@ pub(super) async fn serve(service: &RegionService, call: &Call, rid: &str) -> Re
     }
 }
 
-/// The lowest autoscale maximum.
+/// The lowest autoscale maximum, in request units per second.
 const AUTOSCALE_MIN: u64 = 1000;
 
-/// The new throughput: from the body, or a change between manual and autoscale.
+/// The new throughput: from the body, or, when a header asks for a change between manual
+/// and autoscale, from the old throughput.
 fn requested_throughput(call: &Call, offer: &Offer) -> Result<Throughput, Refusal> {
     let units = offer.throughput.request_units();
     if call.flag(&headers::MIGRATE_OFFER_TO_AUTOPILOT) {

@@ -1,7 +1,7 @@
 //! `Page`: a page of databases or containers, in the order of their creation.
 //!
-//! The continuation is the `_rid` of the last resource on the page. So a resource
-//! that is created or deleted between two pages neither repeats nor hides another.
+//! The continuation is the `_rid` of the last resource on the page. So when a resource
+//! is created or deleted between two pages, no other resource is repeated or left out.
 
 use perihelion_engine::Refusal;
 use perihelion_model::json::Value;
@@ -10,8 +10,8 @@ use perihelion_wire::{headers, status};
 use crate::answer::Answer;
 use crate::call::Call;
 
-/// One page of a feed, and the continuation with which a client reads the next
-/// page.
+/// One page of a feed, and the continuation with which a client reads the next page
+/// (`None` on the last page).
 pub(super) struct Page {
     pub(super) bodies: Vec<Value>,
     continuation: Option<String>,

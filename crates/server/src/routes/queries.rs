@@ -1,6 +1,7 @@
 //! Queries: turns a request into a program and a scope, and answers a page.
 //!
-//! A request names one partition key or one range; otherwise it is about all ranges.
+//! The headers select a partition key, the first levels of a hierarchical one, a range
+//! or an interval of effective keys; otherwise the query is about all ranges.
 //! Across ranges the service's gateway serves only queries that each range can answer
 //! alone; it refuses the others with a plan, and the client merges the ranges. With
 //! `--strict-gateway` this server does the same. Without it the server merges the
@@ -72,8 +73,8 @@ pub(super) fn read_feed(service: &RegionService, call: &Call) -> Result<Answer, 
     Ok(page_answer(&page, &container).with_content_path(&database, &container))
 }
 
-/// Answers a plan request. It has no charge and needs no permission to cross
-/// partitions.
+/// Answers a plan request. It has no charge, and it does not need the header that
+/// allows a query to cross partitions.
 pub(super) fn plan(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
     let (_, container) = service.container(call)?;
     let statement = parse(call)?;
@@ -85,7 +86,7 @@ pub(super) fn plan(service: &RegionService, call: &Call) -> Result<Answer, Refus
     Ok(Answer::json(status::OK, &plan))
 }
 
-/// Runs a query over databases, containers or offers.
+/// Runs a query over the bodies of databases, containers, offers or scripts.
 pub(super) fn run_over_metadata(
     service: &RegionService,
     call: &Call,
@@ -133,7 +134,8 @@ fn compile_refusal(errors: &[perihelion_query::Diagnostic]) -> Refusal {
     Refusal::new(status::BAD_REQUEST, Layer::QueryCompiler, json::to_text(&body, Style::Point))
 }
 
-/// The documents that the headers select; `None` for all.
+/// The documents that the headers select; `None` when they select nothing in
+/// particular, so that the query is about all.
 fn scope(call: &Call, container: &Arc<Container>) -> Result<Option<QueryScope>, Refusal> {
     if let Some(key) = call.partition_key()? {
         let levels = container.partition_key.paths.len();
@@ -174,6 +176,7 @@ fn intersect(range: &EffectiveRange, keys: &EffectiveRange) -> EffectiveRange {
     }
 }
 
+/// Refuses a query over all ranges that the service's gateway refuses.
 fn check_gateway(container: &Container, statement: &Statement, program: &Program) -> Result<(), Refusal> {
     match program.gateway_verdict() {
         GatewayVerdict::Served => Ok(()),
@@ -195,8 +198,8 @@ fn check_gateway(container: &Container, statement: &Statement, program: &Program
     }
 }
 
-/// The features of the plan in a refusal. It is for information only, so it may
-/// use all.
+/// The query features that the plan in a refusal may use: all of them, because the
+/// refusal does not know which ones the client supports.
 const ALL_FEATURES: &str = "Aggregate, CompositeAggregate, CountIf, DCount, Distinct, GroupBy, HybridSearch, ListAndSetAggregate, MultipleAggregates, MultipleOrderBy, NonStreamingOrderBy, NonValueAggregate, OffsetAndLimit, OrderBy, Top, WeightedRankFusion";
 
 fn plan_of(
@@ -229,6 +232,7 @@ fn key_ranges(container: &Container, keys: &[Vec<Value>]) -> Option<Vec<QueryRan
     Some(points.iter().map(|point| QueryRange::point(&point.to_hex())).collect())
 }
 
+/// Runs a page of a query. Its whole charge is spent by the first range of the scope.
 fn run(
     service: &RegionService,
     container: &Arc<Container>,
@@ -256,7 +260,8 @@ fn page_answer(page: &QueryPage, container: &Container) -> Answer {
     }
 }
 
-/// The query metrics, for clients that send `populatequerymetrics`.
+/// The query metrics, for clients that send `populatequerymetrics`. Times are not
+/// measured and always 0. The output size is the size of the documents that were read.
 fn metrics(page: &QueryPage) -> String {
     format!(
         "totalExecutionTimeInMs=0.00;queryCompileTimeInMs=0.00;queryLogicalPlanBuildTimeInMs=0.00;queryPhysicalPlanBuildTimeInMs=0.00;queryOptimizationTimeInMs=0.00;VMExecutionTimeInMs=0.00;indexLookupTimeInMs=0.00;instructionCount=0;documentLoadTimeInMs=0.00;systemFunctionExecuteTimeInMs=0.00;userFunctionExecuteTimeInMs=0.00;retrievedDocumentCount={};retrievedDocumentSize={};outputDocumentCount={};outputDocumentSize={};writeOutputTimeInMs=0.00;indexUtilizationRatio={:.2}",

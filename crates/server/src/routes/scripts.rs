@@ -1,5 +1,6 @@
-//! Stored procedures, triggers and user-defined functions: they are stored, listed
-//! and returned. Running a stored procedure is refused.
+//! Stored procedures, triggers and user-defined functions. They can be created, read,
+//! replaced, deleted, listed and queried. They are not run: a request to run a stored
+//! procedure is refused.
 
 use std::sync::Arc;
 
@@ -80,7 +81,8 @@ fn script(status: Status, body: &Value) -> Answer {
     Answer::json(status, body).with_etag(etag).with_static_header(headers::MAX_CONTENT_LENGTH, "2097152")
 }
 
-/// The kind of script that a request addresses, the name of its feed, and its id.
+/// The kind of script that a request addresses, the name of its feed, and its id (`None`
+/// when it addresses the feed).
 fn addressed(resource: &Resource) -> Option<(ScriptKind, &'static str, Option<&str>)> {
     Some(match resource {
         Resource::StoredProcedures { .. } => (ScriptKind::StoredProcedure, "StoredProcedures", None),
