@@ -42,6 +42,7 @@ Exit codes:
   2  wrong usage
 ";
 
+/// What the command line asks for.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Request {
     Help,

@@ -1,5 +1,5 @@
 //! `cargo xtask bench`: starts the program of `bench/` with the arguments as they
-//! are, and returns its exit code.
+//! are, or with the default benchmark if there are none. Succeeds if the program does.
 
 use std::process::ExitCode;
 

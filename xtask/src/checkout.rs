@@ -27,7 +27,7 @@ impl Checkout {
         self.root.join(relative)
     }
 
-    /// The target directory of the workspace.
+    /// The target directory of the workspace: `CARGO_TARGET_DIR`, or `target`.
     pub(crate) fn target(&self) -> PathBuf {
         let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| OsString::from("target"));
         self.root.join(target)
@@ -66,7 +66,7 @@ impl Checkout {
         }
         let names = String::from_utf8_lossy(&listed.stdout);
         let files = names.split('\0').filter(|name| !name.is_empty()).map(PathBuf::from);
-        // A file that is deleted and not yet committed is tracked, too.
+        // A file that is deleted and not yet committed is still tracked. It is left out.
         Ok(files.filter(|file| self.root.join(file).symlink_metadata().is_ok()).collect())
     }
 

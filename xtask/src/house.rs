@@ -1,7 +1,7 @@
 //! The `house` part: what must hold of the repository's files, checked by
-//! reading them. Modules do not use each other in a circle and stand in
-//! ARCHITECTURE.md as they are, no file names anything outside the checkout,
-//! and a module is `x.rs` beside `x/`, never `x/mod.rs`.
+//! reading them. Modules do not use each other in a circle, ARCHITECTURE.md shows which
+//! module uses which, no file names anything outside the checkout, and a module is `x.rs`
+//! beside `x/`, never `x/mod.rs`.
 
 mod architecture;
 mod outside;
@@ -24,7 +24,8 @@ struct Problem {
     text: String,
 }
 
-/// Runs every check; each counts once, and every problem is printed.
+/// Runs every check and prints every problem. A check passes once, or fails once for each
+/// problem.
 pub(crate) fn run(checkout: &Checkout) -> Vec<StepOutcome> {
     eprintln!("\n=== house: module arrows, paths out of the checkout, mod.rs");
     let root = checkout.path("");

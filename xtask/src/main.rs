@@ -2,9 +2,9 @@
 //!
 //! It is a program and not a script, so that it can read the closing line of
 //! every runner and add them up. It has no dependencies, so that it builds in a
-//! second on a clean clone. What always holds: a part that fails does not stop
-//! the parts after it, a part without a result counts as failed, and the last
-//! line on standard output is `N passed, N failed, N skipped`.
+//! second on a clean clone. What always holds for `cargo xtask test`: a part that fails
+//! does not stop the parts after it, a runner without its closing line counts as failed, and
+//! the last line on standard output is `N passed, N failed, N skipped`.
 
 mod args;
 mod bench;

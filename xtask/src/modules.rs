@@ -20,7 +20,7 @@ use crate::checkout::Checkout;
 pub(crate) use self::graph::Graph;
 
 /// Prints one crate's lines, or those of all crates in the form in which they
-/// stand in ARCHITECTURE.md.
+/// stand in ARCHITECTURE.md. Cycles go to standard error.
 pub(crate) fn run(checkout: &Checkout, name: Option<&str>) -> ExitCode {
     let crates: Vec<PathBuf> = crates(&checkout.path(""));
     let chosen = crates.iter().filter(|directory| name.is_none_or(|name| directory.ends_with(name)));
@@ -50,7 +50,7 @@ pub(crate) fn run(checkout: &Checkout, name: Option<&str>) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// The directories of the workspace's crates.
+/// The directories of the workspace's crates: those in `crates/`, and `xtask`.
 pub(crate) fn crates(root: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(root.join("crates"));
     let mut found: Vec<PathBuf> = entries.into_iter().flatten().flatten().map(|entry| entry.path()).collect();
@@ -78,7 +78,7 @@ pub(crate) fn of_crate(directory: &Path) -> Result<Graph, String> {
     Ok(arrows(root, &files))
 }
 
-/// Reads a module's file and those of its children; `directory` has the latter.
+/// Reads a module's file and the files of its children, which are in `directory`.
 fn read_module(
     file: &Path,
     directory: &Path,
@@ -104,6 +104,7 @@ fn read_module(
     Ok(())
 }
 
+/// The arrows of a crate whose root file is `lib` or `main`. The first file is the root's.
 fn arrows(root: &str, files: &[(PathBuf, Source)]) -> Graph {
     let mut graph = Graph::default();
     let Some((root_file, root_source)) = files.first() else { return graph };

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use crate::part::Part;
 
-/// Failures named per step. The full list is in the output above the summary.
+/// The most failures that are named: per step, and in the report per part. The full list is
+/// in the output above the summary.
 pub(crate) const NAMED_FAILURES_MAX: usize = 40;
 
+/// Counts of tests and checks.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Tally {
     pub(crate) passed: u64,
@@ -83,7 +85,8 @@ impl StepOutcome {
         self.name_failure(why);
     }
 
-    /// Names a failure that the tally counts already.
+    /// Names a failure that the tally counts already. A name is kept once, and none beyond
+    /// [`NAMED_FAILURES_MAX`].
     pub(crate) fn name_failure(&mut self, name: impl Into<String>) {
         let name = name.into();
         if self.failures.len() < NAMED_FAILURES_MAX && !self.failures.contains(&name) {
@@ -92,6 +95,7 @@ impl StepOutcome {
     }
 }
 
+/// The outcome of a part: the sums over its steps, and all failures that they name.
 pub(crate) struct PartOutcome {
     pub(crate) part: Part,
     pub(crate) build: Duration,

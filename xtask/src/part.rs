@@ -16,7 +16,8 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    /// In running order: the fastest come first.
+    /// In running order: checks of the source, then tests in Rust, then the suites that start
+    /// a server.
     pub(crate) const ALL: [Self; 11] = [
         Self::House,
         Self::Fmt,
@@ -55,6 +56,7 @@ impl Part {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Scope {
     Whole,
-    /// Without the slow tests: for use while code is being changed.
+    /// Without the slow tests: for use while code is being changed. Only `Unit` has slow
+    /// tests.
     Quick,
 }

@@ -1,7 +1,8 @@
 //! The steps of each part. A step is one command with the runner whose output
-//! it prints; a part is good when all its steps are. Building and running are
+//! it prints; a part is good when all its steps are. Building and running tests are
 //! separate steps with separate limits: on a busy machine a build may take long,
-//! and must not use up the time of the tests.
+//! and must not use up the time of the tests. Only the examples of the documentation are
+//! built while they run, and have the limit of a build.
 
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
@@ -20,7 +21,8 @@ const BUILD_LIMIT: Duration = Duration::from_secs(90 * 60);
 /// All tests of the workspace take a few minutes; ones that take longer hang.
 const RUN_LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// A suite with an SDK installs its packages and runs for about a minute.
+/// The limit of a suite, and of a check of the formatting. A suite with an SDK installs its
+/// packages and runs for about a minute.
 const SUITE_LIMIT: Duration = Duration::from_secs(10 * 60);
 
 /// The variable that tells a suite which server to start.
@@ -36,7 +38,8 @@ const PUBLISHED_CONTAINER_VARIABLE: &str = "PERIHELION_PUBLISHED_CONTAINER";
 /// The provider on the oldest duroxide that it accepts.
 const OLDEST_MANIFEST: &str = "compat/duroxide-0.1.29/Cargo.toml";
 
-/// The variable with which the simulation draws fewer runs, and how many.
+/// The variable with the seeds of the simulation's random runs, and its value for `--quick`:
+/// fewer seeds than by default.
 const QUICK_SEEDS: (&str, &str) = ("SIMULATION_SEEDS", "0..25");
 
 /// Tests that `--quick` leaves out: those with one of these in their names.
@@ -72,7 +75,7 @@ pub(crate) fn run(part: Part, scope: Scope, checkout: &Checkout) -> PartOutcome 
     PartOutcome::new(part, outcomes)
 }
 
-/// A step that fails and is needed ends the part.
+/// Runs the steps in order. A needed step that fails ends the part.
 fn run_steps(steps: Vec<Step>) -> Vec<StepOutcome> {
     let mut outcomes: Vec<StepOutcome> = Vec::new();
     for step in steps {
@@ -133,8 +136,8 @@ fn clippy(checkout: &Checkout) -> Result<Vec<Step>, String> {
     Ok([workspace, bench].map(step).into())
 }
 
-/// All tests of the workspace, or those that `--quick` runs; and the client's
-/// scenarios on a live account when one is named.
+/// All tests of the workspace except examples of the documentation, or those that `--quick`
+/// runs; and the client's scenarios on a live account when [`LIVE_VARIABLE`] names one.
 fn unit(checkout: &Checkout, scope: Scope) -> Vec<Step> {
     let mut steps: Vec<Step> = tests(checkout, &["--workspace"]).into();
     if let (Scope::Quick, Some(run)) = (scope, steps.last_mut()) {
@@ -225,6 +228,7 @@ fn program(checkout: &Checkout, manifest: &str) -> [Step; 2] {
     [build, run]
 }
 
+/// A suite that an interpreter runs: `program` is the interpreter.
 fn suite(checkout: &Checkout, program: &str, script: &str) -> Result<Vec<Step>, String> {
     let server = server_for(checkout, script)?;
     let mut command = checkout.command(&OsString::from(program));
@@ -243,7 +247,7 @@ fn suite(checkout: &Checkout, program: &str, script: &str) -> Result<Vec<Step>, 
 
 /// Builds the server that a suite starts. All tests are asked for, because a
 /// build of the server alone has other features of its dependencies, and would
-/// begin anew.
+/// begin anew. Fails if `entry`, the file that the suite starts from, is missing.
 fn server_for(checkout: &Checkout, entry: &str) -> Result<Step, String> {
     if !checkout.path(entry).is_file() {
         return Err(format!("{entry} is missing"));
@@ -265,7 +269,8 @@ fn run_step(checkout: &Checkout, words: &[&str], runner: Runner, limit: Duration
     Step { name, command, runner, phase: Phase::Run, limit, is_needed: false }
 }
 
-/// Installs a component that a minimal toolchain comes without.
+/// Installs a component of the toolchain, unless `cargo_command` works already. A minimal
+/// toolchain comes without these components.
 fn ensure_component(checkout: &Checkout, cargo_command: &str, component: &str) -> Result<(), String> {
     if checkout.has_cargo_command(cargo_command) {
         return Ok(());

@@ -33,6 +33,7 @@ pub(crate) struct Step {
     pub(crate) command: Command,
     pub(crate) runner: Runner,
     pub(crate) phase: Phase,
+    /// The longest time that the step may run.
     pub(crate) limit: Duration,
     /// Whether the following steps are skipped when this step fails.
     pub(crate) is_needed: bool,
@@ -68,6 +69,7 @@ struct Progress {
     phase: Phase,
     started: Instant,
     reading: Reading,
+    /// The last line that is not blank.
     last_line: String,
 }
 
@@ -78,6 +80,7 @@ impl Progress {
     }
 }
 
+/// Starts the process and two threads that read its output.
 fn start(command: &mut Command) -> std::io::Result<(Child, Receiver<Line>)> {
     if std::io::stderr().is_terminal() {
         command.env("CARGO_TERM_COLOR", "always");
@@ -155,7 +158,7 @@ fn watch(mut child: Child, lines: &Receiver<Line>, limit: Duration, progress: &m
     await_exit(&mut child, deadline, limit)
 }
 
-/// The output has ended, so the process is about to exit.
+/// Waits for the exit of a process whose output has ended. Most processes exit at once then.
 fn await_exit(child: &mut Child, deadline: Instant, limit: Duration) -> Ending {
     loop {
         match child.try_wait() {
@@ -216,6 +219,7 @@ fn parent_in_stat(stat: &str) -> Option<u32> {
     after_name.split_whitespace().nth(1)?.parse().ok()
 }
 
+/// The children of a process, their children, and so on.
 fn descendants(root: u32, parents: &[(u32, u32)]) -> Vec<u32> {
     let mut found = vec![root];
     let mut looked_at = 0;

@@ -1,5 +1,5 @@
-//! The closing report: the names of what failed, a table of where the time
-//! went, and the sum of all tests, which is always the last line.
+//! The closing report: the names of what failed, up to a limit per part, a table of where
+//! the time went, and the sum of all tests, which is always the last line.
 
 use std::fmt::Write;
 use std::time::Duration;

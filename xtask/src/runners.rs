@@ -1,7 +1,7 @@
 //! Reads the output of each runner, line by line, for its closing tally and the
-//! names of what failed. A runner that ends without its closing line has failed,
+//! names of what failed. A test runner that ends without its closing line has failed,
 //! whatever its exit code; a runner with a bad exit code has failed, whatever its
-//! closing line.
+//! closing line. A suite that counts no test has failed too.
 
 use crate::outcome::{Ending, StepOutcome, Tally};
 
@@ -13,7 +13,8 @@ pub(crate) enum Runner {
     Build,
     /// `Summary [ 0.1s] 3 tests run: 2 passed (1 slow), 1 failed, 4 skipped`
     Nextest,
-    /// `test result: ok. 3 passed; 0 failed; 1 ignored; …`, once per binary.
+    /// `test result: ok. 3 passed; 0 failed; 1 ignored; …`, once per binary. The counts are
+    /// added.
     CargoTest,
     /// Ours: `N passed, N failed, N skipped` at the end.
     Suite,
@@ -148,7 +149,8 @@ fn suite_failure(line: &str) -> Option<String> {
     (!name.is_empty()).then(|| name.to_owned())
 }
 
-/// Reads `2 passed (1 slow), 1 failed, 4 skipped`; `None` when no count is known.
+/// Reads `2 passed (1 slow), 1 failed, 4 skipped`; `None` when no count is known, or when
+/// one of the pieces is a single word.
 fn parse_counts(counts: &str, separator: char) -> Option<Tally> {
     let mut tally = Tally::default();
     let mut is_known = false;

@@ -31,7 +31,7 @@ impl TestServer {
     }
 
     /// A client over TLS that trusts the server's own authority and signs with
-    /// [`OWN_KEY`].
+    /// [`OWN_KEY`]. The server must be on a socket and have that key.
     pub async fn tls_client(&self) -> Client {
         let request = HttpRequest::new("GET", "/_explorer/emulator.pem");
         let authority = self.http_client().send(&request).await;

@@ -1,7 +1,7 @@
 //! A small HTTP/1.1 client for tests that look at the wire: one connection,
 //! signed requests, complete responses. It adds what every client of the service
-//! sends (version, date, signature) and nothing else, so that a test shows all
-//! that matters.
+//! sends (host, version, date, signature) and nothing else, so that a test shows all
+//! that matters. Names of headers are written in lower case.
 
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
@@ -86,13 +86,14 @@ impl HttpRequest {
         self.header("content-type", "application/json").body(json::to_text(body, Style::Point))
     }
 
+    /// Whether the test sets or omits this header, so that the client does not add it.
     fn has(&self, name: &str) -> bool {
         self.headers.iter().any(|(set, _)| set == name) || self.omitted.iter().any(|omitted| omitted == name)
     }
 }
 
 impl HttpResponse {
-    /// The value of a header that is text.
+    /// The value of a header; `None` if it is missing or not text.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
@@ -114,8 +115,8 @@ impl HttpClient {
         HttpClient { address, key: MasterKey::emulator(), connection: Mutex::new(None) }
     }
 
-    /// Sends a request and reads the response to its end. The error is the text
-    /// of a failed connection or a timeout.
+    /// Sends a request and reads the response to its end. Requests wait for each other. The
+    /// error is the text of an invalid request, a failed connection or a timeout.
     pub async fn send(&self, request: &HttpRequest) -> Result<HttpResponse, String> {
         let request = self.signed(request)?;
         let mut connection = self.connection.lock().await;

@@ -20,7 +20,8 @@ pub struct RequestCounts {
 
 impl TestServer {
     /// A management request; the status and the body of the response. `path` is
-    /// what follows `/_perihelion/`, `body` is JSON or empty.
+    /// what follows `/_perihelion/`, `body` is JSON or empty. A response without a body is
+    /// null, and one that is not JSON is a string.
     pub async fn try_manage(&self, method: Method, path: &str, body: &str) -> (u16, Value) {
         let (status, body) = match self.host() {
             Host::InProcess(embedded) => {
@@ -89,7 +90,8 @@ impl TestServer {
         self.counters().await["operations"][operation]["requests"].as_u64().unwrap_or(0)
     }
 
-    /// Splits a physical partition: the one with this range id, or the first.
+    /// Splits a physical partition of a container: the one with this range id, or the first
+    /// if `range` is `None`.
     pub async fn split(&self, database: &str, container: &str, range: Option<&str>) {
         let mut body = json!({ "database": database, "container": container });
         if let Some(range) = range {

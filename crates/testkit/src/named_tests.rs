@@ -19,14 +19,14 @@ impl Sources {
         Sources(files)
     }
 
-    /// Whether a function of this name is defined.
+    /// Whether a function of this name, without type parameters, is defined.
     pub fn has_function(&self, name: &str) -> bool {
         self.0.iter().any(|(_, text)| text.contains(&format!("fn {name}(")))
     }
 
     /// Whether a test is defined: `path` is the name of its function, after the
-    /// modules it is in. A module is a file or a folder; `tests` may also stand
-    /// inside a file.
+    /// modules it is in. A module is a file or a folder; `tests` is not looked for, because
+    /// it may stand inside a file.
     pub fn has_test(&self, path: &str) -> bool {
         let mut modules: Vec<&str> = path.split("::").collect();
         let Some(function) = modules.pop() else { return false };
@@ -39,7 +39,8 @@ impl Sources {
     }
 }
 
-/// Whether a function of this name has a test attribute.
+/// Whether the first function of this name in the text has a test attribute. The attribute
+/// stands before it without an empty line in between.
 fn defines_test(text: &str, name: &str) -> bool {
     let Some((before, _)) = text.split_once(&format!("fn {name}(")) else { return false };
     let attributes = before.rsplit("\n\n").next().unwrap_or_default();

@@ -44,7 +44,8 @@ pub enum ShortPolls {
 }
 
 /// An account, empty at first. It dereferences to its server, which has methods for
-/// clients, faults and counters.
+/// clients, faults and counters. Faults and counters work for accounts in this process
+/// only: the servers on a socket run without the management interface.
 pub struct Account {
     server: TestServer,
     kind: AccountKind,
@@ -108,7 +109,8 @@ impl Account {
         runtime.spawn(self.provider(database, short_polls)).await.expect("opening does not panic")
     }
 
-    /// Waits for requests under way and stops the server.
+    /// Waits for requests under way, on a socket for a few seconds at most, and stops the
+    /// server.
     pub async fn stop(self) {
         self.server.stop().await;
     }

@@ -34,7 +34,7 @@ impl Random {
         self.below(length as u64) as usize
     }
 
-    /// `true` with a probability of one in `times`.
+    /// `true` with a probability of one in `times`; always for 0 and 1.
     pub fn one_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }

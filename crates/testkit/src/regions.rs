@@ -2,7 +2,8 @@
 
 use perihelion_server::RegionNames;
 
-/// The first region; it takes the writes until the write region is moved.
+/// The first region. In an account with one write region it takes the writes until the write
+/// region is moved.
 pub const WEST: &str = "West US";
 /// The second region.
 pub const EAST: &str = "East US";

@@ -9,7 +9,7 @@ use perihelion_wire::transport::Endpoint;
 use crate::http_client::HttpClient;
 use crate::scratch::ScratchDirectory;
 
-/// How long requests under way may take when a test stops its server.
+/// How long requests under way may take when a test stops its server on a socket.
 const DRAIN_GRACE: Duration = Duration::from_secs(5);
 
 /// A key that is not the emulators' own, so that clients check certificates.
@@ -24,7 +24,8 @@ pub fn own_keys() -> Keys {
 /// methods in `management.rs`; the features `driver` and `client` connect to it.
 pub struct TestServer {
     host: Host,
-    /// Removed after the server has stopped.
+    /// The data directory, if the server has one of its own. It is removed after the server
+    /// has stopped.
     _data: Option<ScratchDirectory>,
 }
 
@@ -59,7 +60,7 @@ impl TestServer {
         &self.host
     }
 
-    /// The engine of a server in this process.
+    /// The engine of a server in this process. Panics for a server on a socket.
     pub fn embedded(&self) -> &Embedded {
         match &self.host {
             Host::InProcess(embedded) => embedded,
@@ -101,7 +102,8 @@ impl TestServer {
         HttpClient::new(self.region_address(region))
     }
 
-    /// Waits for requests under way and stops the server.
+    /// Waits for requests under way, on a socket for a few seconds at most, and stops the
+    /// server.
     pub async fn stop(self) {
         match self.host {
             Host::InProcess(embedded) => embedded.close().await,

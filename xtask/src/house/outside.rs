@@ -45,6 +45,7 @@ pub(super) fn check(root: &Path, tracked: &[PathBuf]) -> Vec<Problem> {
     problems
 }
 
+/// The paths in the text that lead out of the checkout.
 fn problems_of(root: &Path, file: &Path, text: &str) -> Vec<String> {
     let is_rust = file.extension().is_some_and(|extension| extension == "rs");
     let own = file.parent().unwrap_or(Path::new(""));
@@ -67,7 +68,7 @@ fn problems_of(root: &Path, file: &Path, text: &str) -> Vec<String> {
     problems
 }
 
-/// Pages that are cited and not there; those of the web are.
+/// Pages that the text cites and git does not track. Addresses of the web are skipped.
 fn missing_pages(pages: &[&Path], text: &str) -> Vec<String> {
     let mut missing = Vec::new();
     for (at, line) in text.lines().enumerate().filter(|(_, line)| line.contains(".md")) {
@@ -87,7 +88,7 @@ fn is_page(file: &Path) -> bool {
     file.extension().is_some_and(|extension| extension == "md")
 }
 
-/// The nearest directory with a manifest.
+/// The nearest directory with a manifest, upwards; the directory itself if there is none.
 fn crate_of(root: &Path, directory: &Path) -> PathBuf {
     let found = directory.ancestors().find(|ancestor| root.join(ancestor).join("Cargo.toml").is_file());
     found.unwrap_or(directory).to_owned()
@@ -99,11 +100,13 @@ fn paths_in(line: &str) -> impl Iterator<Item = &str> {
     line.split(move |letter| !is_part(letter)).filter(|path| !path.is_empty())
 }
 
+/// Whether a path names a file outside the checkout. `base` is where a relative path begins,
+/// from the root.
 fn is_outside(root: &Path, base: &Path, path: &str) -> bool {
     if HOMES.iter().any(|home| path.starts_with(home)) {
         return true;
     }
-    // What a variable or a call stands before begins with a slash.
+    // A path after a variable or a call, as in `{}/../x`, begins with a slash.
     let path = path.trim_start_matches('/');
     let beside = path.trim_start_matches("../").trim_start_matches("./");
     if beside.starts_with(&format!("{BESIDE}/")) {
@@ -115,6 +118,7 @@ fn is_outside(root: &Path, base: &Path, path: &str) -> bool {
     climbs_out(base, path) && !is_own(root, base, path)
 }
 
+/// Whether a path that begins at `base` leaves the root at any of its parts.
 fn climbs_out(base: &Path, path: &str) -> bool {
     let mut depth = base.components().count();
     for part in Path::new(path).components() {

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write;
 
-/// Which modules each module uses, and a file that says so.
+/// Which modules each module uses, and for each of these the first file that does.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Graph {
     arrows: BTreeMap<String, BTreeMap<String, String>>,
@@ -22,7 +22,7 @@ impl Graph {
         }
     }
 
-    /// Whether an arrow leads there.
+    /// Whether some module uses this one.
     pub(crate) fn uses(&self, module: &str) -> bool {
         self.arrows.values().any(|used| used.contains_key(module))
     }
@@ -80,7 +80,8 @@ impl Graph {
         text
     }
 
-    /// The modules on the shortest way, which has one arrow at least.
+    /// The modules on the shortest way, both ends included. It has one arrow at least, so the
+    /// way of a module to itself is a cycle.
     fn shortest<'a>(&'a self, from: &'a String, to: &'a String) -> Option<Vec<&'a String>> {
         let mut came_from: BTreeMap<&String, &String> = BTreeMap::new();
         let mut waiting = VecDeque::from([from]);

@@ -100,6 +100,7 @@ impl Source {
         }
     }
 
+    /// Reads a module that is declared at `at`. Returns where the declaration has ended.
     fn module(
         &mut self,
         tokens: &[Token<'_>],
@@ -143,7 +144,7 @@ impl Source {
         }
     }
 
-    /// Reads a `use` up to its semicolon.
+    /// Reads a `use` up to its semicolon. Returns where it has ended.
     fn import(&mut self, tokens: &[Token<'_>], at: usize, module: &[String]) -> usize {
         let end = (at..tokens.len()).find(|at| tokens[*at] == Token::Sign(';')).unwrap_or(tokens.len());
         let mut leaves = Vec::new();
@@ -218,7 +219,7 @@ fn branches<'a, 'b>(tokens: &'b [Token<'a>]) -> Vec<&'b [Token<'a>]> {
     found
 }
 
-/// `None` for a path that cannot reach another top-level module.
+/// The absolute path; `None` for a path that cannot reach another top-level module.
 fn absolute(words: &[&str], module: &[String]) -> Option<Path> {
     let (first, rest) = words.split_first()?;
     let path = match *first {
@@ -245,7 +246,7 @@ fn is_test(attribute: &[Token<'_>]) -> bool {
     attribute.first() == Some(&Token::Word("cfg")) && has("test") && !has("not") && !has("any")
 }
 
-/// Where the bracket at `at` is closed.
+/// Where the bracket at `at` is closed; the last token if it is not closed.
 fn closing(tokens: &[Token<'_>], at: usize) -> usize {
     let mut depth = 0_usize;
     for (place, token) in tokens.iter().enumerate().skip(at) {

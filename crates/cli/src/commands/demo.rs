@@ -139,7 +139,7 @@ impl Worker {
     }
 
     /// Handles messages until the work is half done, and returns right after a step. The
-    /// workflow has probably not recorded that step yet, so the next worker repeats it.
+    /// workflow has probably not recorded that step yet; if so, the next worker repeats it.
     fn work_until_half(&mut self, ledger: &mut Ledger) -> Result<(Order, Step), Failure> {
         loop {
             let message = self.handle_next_message(ledger)?;

@@ -14,8 +14,8 @@ use crate::timing::SKEW_MAX;
 pub(crate) const ENQUEUED_FIRST: Stamp = Stamp(1);
 
 /// A message to an instance. The id begins with `m:` if a process enqueued it, with `x:` if
-/// a commit of another instance sent it, and with `n:` if a commit of the instance itself
-/// did.
+/// a commit of another instance sent it, with `n:` if a commit of the instance itself did,
+/// and with `c:` if it is the completion of an activity.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Message {

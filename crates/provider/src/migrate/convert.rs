@@ -165,8 +165,8 @@ fn metadata_from(events: &[Event]) -> ExecutionMetadata {
     metadata
 }
 
-/// The reverse of the published crate's packing: major, minor and patch have three decimal
-/// digits each.
+/// The reverse of the published crate's packing: minor and patch have three decimal digits
+/// each.
 fn unpack_version(packed: u64) -> Version {
     Version::new(packed / 1_000_000, packed % 1_000_000 / 1_000, packed % 1_000)
 }
