@@ -1,10 +1,12 @@
-//! Cosmos binary JSON. The decoder accepts every form that a client may send;
-//! the encoder writes the form that the official SDK writes.
+//! Cosmos binary JSON. The decoder accepts every form that clients send; it does not
+//! support strings of a dictionary. The encoder writes the form that the official SDK
+//! writes.
 //!
 //! A buffer is the format byte `0x80` and one value: a marker byte and its
 //! payload, little-endian throughout. The decoder is strict: it refuses a value
 //! that runs past its parent, has a wrong length or count, or cannot be JSON.
-//! Its memory is bounded by the size of the buffer, not by declared lengths.
+//! Its memory is bounded by a multiple of the buffer's size and [`EXPANSION_BYTES_MIN`],
+//! not by declared lengths.
 
 mod decode;
 mod encode;
@@ -16,18 +18,17 @@ pub use encode::encode;
 
 use perihelion_model::json::Value;
 
-/// The greatest depth of a value: 256 containers around a scalar. The text
-/// parser has a smaller limit, which a document that must be readable as text has
-/// to respect too.
+/// The most arrays and objects around a value. The text parser has a smaller limit,
+/// which a document that must be readable as text has to respect too.
 pub const BINARY_DEPTH_MAX: usize = 256;
 
-/// The memory that any buffer may take beyond its own bytes, by references to
-/// strings or by empty arrays. A document has at most 2 MiB and a page little
-/// more, so valid buffers stay far below.
+/// The memory in bytes that any buffer may take by values that have no bytes of their
+/// own: references to strings, and empty rows of uniform arrays. A document has at most
+/// 2 MiB and a page little more, so valid buffers stay far below.
 pub const EXPANSION_BYTES_MIN: usize = 8 * 1024 * 1024;
 
-/// The memory that a large buffer may take beyond its own bytes, as a multiple
-/// of its length.
+/// The memory that a large buffer may take by such values, as a multiple of its length.
+/// The higher of the two limits applies.
 pub const EXPANSION_FACTOR: usize = 16;
 
 /// Whether a body is binary JSON. UTF-8 text cannot begin with the format byte.

@@ -1,8 +1,8 @@
 //! Dates in headers, by RFC 1123: `Thu, 27 Apr 2017 00:51:12 GMT`.
 //!
-//! Only this form is accepted, with the right weekday and the zone GMT. Letter
-//! case is ignored, because some clients send the lower-case date that they
-//! signed. A date is a number of whole seconds since 1970.
+//! Only this form is accepted, from 1970 on, with the right weekday and the zone GMT.
+//! Spaces around it are ignored. Letter case is ignored, because some clients send the
+//! lower-case date that they signed. A date is a number of whole seconds since 1970.
 
 use perihelion_model::calendar::{date_of, days_in_month, days_since_1970};
 
@@ -14,7 +14,8 @@ const MONTHS: [&str; 12] =
 const SECONDS_MAX: u64 = 253_402_300_799;
 const SECONDS_PER_DAY: i64 = 86_400;
 
-/// Parses a date as seconds since 1970; `None` when the text is not a date.
+/// Parses a date as seconds since 1970; `None` when the text does not have the accepted
+/// form.
 pub fn parse(text: &str) -> Option<u64> {
     let text = text.trim();
     if text.len() != "Thu, 27 Apr 2017 00:51:12 GMT".len() || !text.is_ascii() {
@@ -43,7 +44,8 @@ pub fn parse(text: &str) -> Option<u64> {
     Some((days * SECONDS_PER_DAY + hour * 3600 + minute * 60 + second).unsigned_abs())
 }
 
-/// The header text of a number of seconds since 1970.
+/// The header text of a number of seconds since 1970. Times after the year 9999 print
+/// its last second.
 pub fn format(unix_seconds: u64) -> String {
     let seconds = unix_seconds.min(SECONDS_MAX).cast_signed();
     let (days, second_of_day) = (seconds / SECONDS_PER_DAY, seconds % SECONDS_PER_DAY);
@@ -66,7 +68,8 @@ fn number(digits: &str) -> Option<i64> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
-/// The index of the weekday; 1 January 1970 was a Thursday.
+/// The index in `WEEKDAYS` of a number of days since 1970; 1 January 1970 was a
+/// Thursday.
 fn weekday_of(days: i64) -> usize {
     ((days + 3) % 7) as usize
 }

@@ -2,8 +2,7 @@
 //!
 //! They are constants, so that a misspelt name does not compile. Names are in
 //! lower case, as `http` requires and HTTP/2 sends them. Where clients use two
-//! spellings, both are here and the comment says which client sends which; a
-//! server reads both.
+//! spellings, both are here and the comment says which client sends which.
 
 use http::HeaderName;
 
@@ -24,7 +23,7 @@ macro_rules! names {
 }
 
 names! {
-    // Common to every request.
+    // Requests of all kinds.
     AUTHORIZATION = "authorization";
     /// The signed date. When it is absent, `DATE` is the signed date.
     MS_DATE = "x-ms-date";
@@ -78,7 +77,7 @@ names! {
     NO_RETRY_ON_449 = "x-ms-noretry-449";
     EXCLUDED_LOCATIONS = "x-ms-cosmos-excluded-locations";
     HUB_REGION_PROCESSING_ONLY = "x-ms-cosmos-hub-region-processing-only";
-    /// `LatestCommitted` or `GlobalStrong`: a read stronger than the account's default.
+    /// How fresh a read has to be, such as `LatestCommitted` or `GlobalStrong`.
     READ_CONSISTENCY_STRATEGY = "x-ms-cosmos-read-consistency-strategy";
 
     // Databases, containers and their throughput.
@@ -160,7 +159,8 @@ names! {
     SERVICE_VERSION = "x-ms-serviceversion";
     SCHEMA_VERSION = "x-ms-schemaversion";
     TRANSPORT_REQUEST_ID = "x-ms-transport-request-id";
-    /// The names of the parent: `dbs/d/colls/c`. Clients store session tokens under it.
+    /// The names of the parent, such as `dbs/d/colls/c` for an item. Clients store the
+    /// session token under it.
     ALT_CONTENT_PATH = "x-ms-alt-content-path";
     /// The `_rid` of the parent.
     CONTENT_PATH = "x-ms-content-path";
@@ -168,7 +168,7 @@ names! {
     RESOURCE_USAGE = "x-ms-resource-usage";
     LAST_STATE_CHANGE_UTC = "x-ms-last-state-change-utc";
     ITEM_COUNT = "x-ms-item-count";
-    /// The largest document that the container accepts.
+    /// The largest document that the container accepts, in bytes.
     MAX_CONTENT_LENGTH = "x-ms-cosmos-max-content-length";
     /// `true` when the container shares its database's throughput.
     SHARE_THROUGHPUT = "x-ms-share-throughput";

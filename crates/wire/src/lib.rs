@@ -1,7 +1,8 @@
 //! The protocol between a client and the service: header names, statuses,
 //! resource paths, signatures, dates, patches, binary JSON, and the transport
-//! trait. No I/O and no clock: everything here is a function of its arguments,
-//! so that client and server share it and every rule can be tested with data.
+//! trait. The client and the server share it. No I/O and no clock: apart from the
+//! transport trait, everything here is a function of its arguments, so that every rule
+//! can be tested with data.
 
 #![warn(missing_docs)]
 

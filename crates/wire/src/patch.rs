@@ -1,10 +1,10 @@
 //! Partial document update: parsing a patch and applying it to a document.
 //!
 //! A patch is like JSON Patch (RFC 6902) with the service's own rules: `set`
-//! creates or replaces, `incr` creates or adds, and at most ten operations are
-//! applied in order, all or none. The whole patch is parsed first, so the
-//! errors of [`Patch::apply`] depend on the document only. The patched document
-//! is never deeper than the parser accepts.
+//! creates or replaces, `incr` creates or adds, there is no `test` or `copy`, and a
+//! patch has at most ten operations, which are applied in order. The whole patch is
+//! parsed first, so [`Patch::apply`] fails only when the patch does not fit the document.
+//! A patch that is applied never makes a document deeper than the JSON parser accepts.
 
 mod apply;
 mod error;
@@ -18,7 +18,8 @@ use apply::{InsertMode, Node, increment, insert, move_node, remove, replace};
 /// The service's limit on operations in one patch.
 pub const OPERATIONS_MAX: usize = 10;
 
-/// The properties that the service writes itself, and `id`, which cannot change.
+/// The properties that a patch cannot change: those that the service writes itself, and
+/// `id`.
 const SYSTEM_PROPERTIES: [&str; 6] = ["id", "_rid", "_self", "_etag", "_attachments", "_ts"];
 
 /// A parsed patch.
@@ -44,11 +45,12 @@ enum Verb {
     Move { from: Pointer },
 }
 
-/// A path into a document, unescaped. It has at least one token: the root
-/// cannot be patched.
+/// A path into a document. It has at least one token: the root cannot be patched.
 #[derive(Debug, Clone, PartialEq)]
 struct Pointer {
+    /// The path as sent, for messages.
     text: String,
+    /// The unescaped names and array indexes, from the top level to the leaf.
     tokens: Vec<String>,
 }
 
@@ -79,7 +81,8 @@ impl Patch {
         Ok(Patch { operations, condition })
     }
 
-    /// The condition for applying the patch, such as `from c where c.n = 1`.
+    /// The condition for applying the patch, such as `from c where c.n = 1`. The caller
+    /// checks it.
     pub fn condition(&self) -> Option<&str> {
         self.condition.as_deref()
     }
@@ -90,7 +93,7 @@ impl Patch {
     }
 
     /// Whether an operation may change the value at this path: it targets the
-    /// path, one of its parents or one of its children.
+    /// path, one of its parents or one of its children. A `move` targets both its paths.
     pub fn touches(&self, path: &[&str]) -> bool {
         self.operations.iter().flat_map(Operation::pointers).any(|pointer| {
             let shared = pointer.tokens.iter().zip(path).take_while(|(token, name)| token == *name).count();
@@ -171,6 +174,7 @@ impl Pointer {
         Ok(Pointer { text: text.to_owned(), tokens })
     }
 
+    /// The last token.
     fn leaf(&self) -> &str {
         self.tokens.last().map_or("", String::as_str)
     }

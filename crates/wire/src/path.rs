@@ -2,19 +2,19 @@
 //!
 //! A path addresses a resource (`/dbs/d/colls/c/docs/x`) or a feed of resources
 //! (`/dbs/d/colls/c/docs`). A path does not show whether a segment is a name or
-//! a `_rid`, so the segments are only decoded; the engine looks for the name first
-//! and the `_rid` second. Authorization and routing
-//! use the same parsed value. A decoded segment never contains a slash, so no
-//! two paths have the same signing link and type.
+//! a `_rid`, so the segments are only decoded; the server finds out when it looks the
+//! resource up. Authorization and routing use the same parsed value. A decoded segment
+//! never contains a slash, so no two resources that are addressed by name have the same
+//! signing link and type.
 
 use std::borrow::Cow;
 
 /// The longest path that is parsed. An item id has at most 1,023 bytes, each of
 /// the names before it 255 characters of up to four bytes, and percent-encoding
-/// makes all of it three times as long.
+/// makes all of it three times as long: about 9 KiB, so this limit leaves room.
 pub const PATH_BYTES_MAX: usize = 16 * 1024;
 
-/// The longest decoded segment: the service's limit on an item id.
+/// The longest decoded segment, in bytes: the service's limit on an item id.
 pub const SEGMENT_BYTES_MAX: usize = 1023;
 
 /// What a request path addresses. The fields are the decoded segments, each a
@@ -210,8 +210,8 @@ impl Resource {
     }
 
     /// A second type that a client may sign: the JavaScript SDK signs the deletion of
-    /// a partition key as a POST to the container. No other request has the same
-    /// signature.
+    /// a partition key as a POST to the container. The service has no such POST, so the
+    /// signature fits no other valid request.
     pub fn other_signing_type(&self) -> Option<&'static str> {
         matches!(self, Resource::PartitionKeyDelete { .. }).then_some("colls")
     }
@@ -229,16 +229,17 @@ impl Resource {
         }
     }
 
-    /// Whether the path addresses a feed: a list, or where new members are
-    /// posted.
+    /// Whether the path addresses a feed: a list, to which new members are posted. The
+    /// paths with `operations` count as feeds, because clients sign their parent too.
     pub fn is_feed(&self) -> bool {
         !matches!(self, Resource::Account) && self.segments().len() % 2 == 1
             || matches!(self, Resource::PartitionKeyDelete { .. } | Resource::DistributedTransactions)
     }
 
     /// The link that a client signs: that of the resource, or of a feed's
-    /// parent. Names keep their letter case. For a resource addressed by
-    /// `_rid`, and for an offer, the link is only the last id, in lower case.
+    /// parent (empty if the parent is the account). Names keep their letter case. For a
+    /// resource addressed by `_rid`, and for an offer, the link is only the last id, in
+    /// lower case.
     pub fn signing_link(&self) -> String {
         let segments = self.segments();
         let signed = self.signed_segments(&segments);
@@ -249,9 +250,9 @@ impl Resource {
     }
 
     /// Every link that a known client may sign for this path, the most likely
-    /// first. All of them are unique to this resource: the link by names; the
-    /// path as sent, still percent-encoded; for `_rid`s the last id (Python,
-    /// Rust, .NET) or the whole link (JavaScript), as sent and in lower case.
+    /// first: the link by names; the path as sent, still percent-encoded; for `_rid`s
+    /// the last id (Python, Rust, .NET) or the whole link (JavaScript), as sent and in
+    /// lower case. `path` is the path as sent, from which this resource was parsed.
     pub fn signing_links(&self, path: &str) -> Vec<String> {
         let segments = self.segments();
         let signed = self.signed_segments(&segments);
@@ -284,7 +285,8 @@ impl Resource {
     }
 
     /// Whether the path consists of `_rid`s. The service decides it by the
-    /// database: four bytes in base64 are eight characters.
+    /// database: a `_rid` of four bytes is eight characters of base64. An offer is
+    /// always addressed by its `_rid`.
     fn is_by_rid(&self) -> bool {
         match self {
             Resource::Offer { .. } => true,

@@ -1,7 +1,8 @@
 //! Signatures by master key, and the Authorization header.
 //!
 //! A client signs `verb\ntype\nlink\ndate\n\n` (verb, type and date in lower
-//! case) with HMAC-SHA-256 and the account's key. `Debug` and errors show
+//! case) with HMAC-SHA-256 and the account's key. Without an `x-ms-date` header it signs
+//! `verb\ntype\nlink\n\ndate\n` with the `Date` header. `Debug` and errors show
 //! neither keys nor tokens. Signatures are compared as raw bytes in constant
 //! time. No error reveals the right signature.
 
@@ -19,10 +20,11 @@ pub const EMULATOR_KEY: &str =
     "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
 
 /// The longest Authorization value that is parsed. Entra ID tokens have a few
-/// kilobytes; all headers together are limited to 64 KiB.
+/// kilobytes; the server limits all headers together to 64 KiB.
 pub const AUTHORIZATION_BYTES_MAX: usize = 32 * 1024;
 
-/// An account's master key. Its bytes are cleared on drop.
+/// An account's master key. Its bytes are cleared on drop; the state of the HMAC, which
+/// is derived from them, is not.
 #[derive(Clone)]
 pub struct MasterKey {
     bytes: Vec<u8>,
@@ -97,7 +99,7 @@ impl MasterKey {
         self.mac(&string_to_sign(verb, resource_type, link, date)).finalize().into_bytes().into()
     }
 
-    /// The Authorization value with the signature of one request.
+    /// The Authorization value with the signature of one request, percent-encoded.
     pub fn authorization(&self, verb: &str, resource_type: &str, link: &str, date: SignedDate<'_>) -> String {
         let signature = STANDARD.encode(self.sign(verb, resource_type, link, date));
         let escaped = signature.replace('+', "%2B").replace('/', "%2F").replace('=', "%3D");
@@ -262,13 +264,14 @@ impl std::fmt::Display for BadCredentials {
 impl std::error::Error for BadCredentials {}
 
 impl Credentials {
-    /// Parses `type=...&ver=...&sig=...`, percent-encoded or not.
+    /// Parses `type=...&ver=...&sig=...`, percent-encoded or not. The type is `master`,
+    /// `resource` or `aad`, the version 1.0 or 1.
     pub fn parse(header: &str) -> Result<Self, BadCredentials> {
         if header.len() > AUTHORIZATION_BYTES_MAX {
             return Err(BadCredentials);
         }
         let text = percent_decode(header).ok_or(BadCredentials)?;
-        // The signature is the last part and the only one with '&' or '='.
+        // The signature is the last part. It may contain '&' and '=' itself.
         let (before, signature) = text.split_once("&sig=").ok_or(BadCredentials)?;
         let (scheme, version) = match before.split_once('&') {
             Some((scheme, version)) => (scheme.strip_prefix("type="), version.strip_prefix("ver=")),

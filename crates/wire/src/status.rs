@@ -27,7 +27,8 @@ statuses! {
     CREATED = 201 / 0;
     /// The operation succeeded and the response has no body: a delete.
     NO_CONTENT = 204 / 0;
-    /// An operation of a batch was refused, so none of the batch was applied.
+    /// An operation of a batch was refused. Nothing of an atomic batch was applied; the
+    /// other operations of a bulk request may have been.
     MULTI_STATUS = 207 / 0;
     /// The resource still has the etag of `If-None-Match`.
     NOT_MODIFIED = 304 / 0;
@@ -78,7 +79,8 @@ statuses! {
     TOO_LARGE = 413 / 0;
     /// The request URL is longer than the server accepts.
     URI_TOO_LONG = 414 / 0;
-    /// This operation of a batch was not tried because another one failed.
+    /// This operation of a batch was not tried, or was undone, because another one
+    /// failed.
     FAILED_DEPENDENCY = 424 / 0;
     /// The request rate is too large.
     TOO_MANY_REQUESTS = 429 / 3200;
@@ -100,7 +102,7 @@ impl Status {
         Status { code, sub }
     }
 
-    /// Whether the operation succeeded: a 2xx code, or 304 as the result of a
+    /// Whether the operation succeeded: a 2xx code (207 too), or 304 as the result of a
     /// condition.
     pub fn is_success(self) -> bool {
         (200..300).contains(&self.code) || self.code == NOT_MODIFIED.code

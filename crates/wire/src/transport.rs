@@ -3,9 +3,9 @@
 //!
 //! The driver's own transport sends over HTTP. The server implements the trait
 //! in process. A test or an application may implement it too. This module does
-//! no I/O. Every implementation must return by the request's deadline, and may
-//! report [`Sent::No`] only when the service cannot have seen a byte of the
-//! request, because then any write is repeated.
+//! no I/O. Every implementation must return by the request's deadline. It may report
+//! [`Sent::No`] only when the service cannot have processed the request, because the
+//! driver then repeats any write.
 
 use std::fmt;
 use std::future::Future;
@@ -26,8 +26,8 @@ pub struct Request {
     pub method: Method,
     /// The path and query of the URL.
     pub target: PathAndQuery,
-    /// The headers with the signature. Values that hold secrets are marked
-    /// sensitive.
+    /// The headers, with the signature if there is one. Values that hold secrets are
+    /// marked sensitive.
     pub headers: HeaderMap,
     /// The body; may be empty.
     pub body: Bytes,
@@ -64,12 +64,12 @@ impl<T: Transport> DynTransport for T {
     }
 }
 
-/// Whether the service may have seen the request. The driver uses this to decide
+/// Whether the service may have processed the request. The driver uses this to decide
 /// whether a write may be repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Sent {
-    /// The service has not seen the request: no byte was handed to a connection, or the
-    /// peer declared the request unprocessed (REFUSED_STREAM, or a stream after
+    /// The service has not processed the request: no byte was handed to a connection, or
+    /// the peer declared the request unprocessed (REFUSED_STREAM, or a stream after
     /// the last one of a GOAWAY).
     No,
     /// The whole request was sent.
@@ -99,7 +99,7 @@ pub enum FailureKind {
 pub struct Failure {
     /// The kind of failure.
     pub kind: FailureKind,
-    /// Whether the service may have seen the request.
+    /// Whether the service may have processed the request.
     pub sent: Sent,
     /// What failed and where; never a header or a body.
     pub message: Arc<str>,
@@ -147,8 +147,8 @@ impl fmt::Display for BadEndpoint {
 impl std::error::Error for BadEndpoint {}
 
 impl Endpoint {
-    /// Parses `https://host[:port][/]`. A path, a query or user information is
-    /// refused: a key pasted into a URL must not get into logs.
+    /// Parses `https://host[:port][/]`, also with `http`. A path, a query or user
+    /// information is refused: a key pasted into a URL must not get into logs.
     pub fn parse(text: &str) -> Result<Self, BadEndpoint> {
         let bad = || BadEndpoint(());
         let parts = text.trim().parse::<Uri>().map_err(|_| bad())?.into_parts();

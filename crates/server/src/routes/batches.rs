@@ -129,10 +129,9 @@ fn parse_by_type(
 }
 
 /// Prints `[{"statusCode","requestCharge","eTag","resourceBody"}]`. Failed
-/// operations have the first two members only; a success has the others if the engine
-/// returns an etag and a body. `omits_body` says which
-/// results have no `resourceBody`: those of writes, when the client asks for
-/// minimal answers.
+/// operations have the first two members only. A success has the others if the engine
+/// returns an etag and a body. `omits_body` says which results have no `resourceBody`:
+/// those of writes, when the client asks for minimal answers.
 fn results(outcome: &BatchOutcome, omits_body: &[bool]) -> String {
     let mut out = String::from("[");
     for (index, (result, omits_body)) in outcome.results.iter().zip(omits_body).enumerate() {

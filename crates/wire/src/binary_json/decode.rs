@@ -2,7 +2,8 @@
 //!
 //! The decoder is one recursive reader over one buffer. `Reader::end` is the end of
 //! the innermost container with a declared length. No read goes past it, so a child
-//! cannot be larger than its parent. Only references read elsewhere in the buffer.
+//! cannot be larger than its parent. Only a reference reads elsewhere: its string may be
+//! anywhere in the buffer.
 
 use perihelion_model::json::{Number, Object, Value};
 
@@ -28,8 +29,11 @@ type Decoded<T> = Result<T, BinaryError>;
 
 struct Reader<'a> {
     buffer: &'a [u8],
+    /// The offset of the next byte to read.
     at: usize,
+    /// The end of the innermost container with a declared length, or of the buffer.
     end: usize,
+    /// The bytes of memory that references and empty rows may still take.
     expansion_left: usize,
 }
 
@@ -78,7 +82,8 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Takes memory beyond the bytes of the buffer from the budget `expansion_left`.
+    /// Takes memory for a value without bytes of its own from the budget
+    /// `expansion_left`.
     fn take_expansion(&mut self, bytes: usize) -> Decoded<()> {
         match self.expansion_left.checked_sub(bytes) {
             Some(left) => {
@@ -89,8 +94,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a value. Containers recurse through this function, so its stack
-    /// frame must stay small; everything else is read in `leaf`.
+    /// Reads a value with `depth` containers around it. Containers recurse through this
+    /// function, so its stack frame must stay small; everything else is read in `leaf`.
     fn value(&mut self, depth: usize) -> Decoded<Value> {
         if depth > BINARY_DEPTH_MAX {
             return self.fail("nested too deep");

@@ -6,6 +6,7 @@ pub(super) const FORMAT: u8 = 0x80;
 /// Markers up to this one are the integers from 0 to 31.
 pub(super) const INTEGER_LAST: u8 = 0x1F;
 pub(super) const SYSTEM_STRING_FIRST: u8 = 0x20;
+/// The marker of a short string is this plus its number of bytes.
 pub(super) const SHORT_STRING_FIRST: u8 = 0x80;
 pub(super) const SHORT_STRING_BYTES_MAX: usize = 63;
 /// A string whose length takes 1, 2 or 4 bytes.
@@ -23,6 +24,7 @@ pub(super) const TRUE: u8 = 0xD2;
 pub(super) const ARRAY_COUNTED_1: u8 = 0xE5;
 pub(super) const OBJECT_COUNTED_1: u8 = 0xED;
 
+/// Frequent strings. The marker of each is `SYSTEM_STRING_FIRST` plus its index.
 pub(super) const SYSTEM_STRINGS: [&str; 32] = [
     "$s",
     "$t",

@@ -4,7 +4,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 
-/// The 16 characters of a 4-bit table.
+// Tables of the 16 characters that four bits stand for.
 pub(super) const LOWER_HEX: &[u8; 16] = b"0123456789abcdef";
 pub(super) const UPPER_HEX: &[u8; 16] = b"0123456789ABCDEF";
 pub(super) const DATE_TIME: &[u8; 16] = b" 0123456789:-.TZ";
@@ -85,13 +85,13 @@ pub(super) fn nibbles(raw: &[u8], characters: usize, table: &[u8; 16]) -> Option
     Some(text)
 }
 
-/// The number of bytes of packed characters.
+/// The number of bytes of packed characters with `bits` bits each.
 pub(super) fn packed_bytes(characters: usize, bits: u32) -> usize {
     (characters * bits as usize).div_ceil(8)
 }
 
-/// Characters packed in a little-endian stream of bits, lowest bit first; each
-/// is `base` plus the bits. `None` when a character is not ASCII.
+/// Characters packed in a little-endian stream of bits, lowest bit first; each has
+/// `bits` bits and is `base` plus their value. `None` when a character is not ASCII.
 pub(super) fn packed(raw: &[u8], characters: usize, bits: u32, base: u8) -> Option<String> {
     let mut text = String::with_capacity(characters);
     let (mut window, mut filled) = (0_u32, 0);

@@ -6,17 +6,19 @@ use super::{Pointer, Reason};
 use crate::binary_json::depth;
 
 /// A new member at the top level is inserted before this member, as in the
-/// service: after `_attachments`, before `_ts`.
+/// service. Documents end with `_attachments` and `_ts`.
 const NEW_MEMBERS_BEFORE: &str = "_ts";
 
 /// An object or an array on the path to the leaf.
 pub(super) enum Node<'d> {
+    /// The document itself.
     Root(&'d mut Object),
     Object(&'d mut Object),
     Array(&'d mut Vec<Value>),
 }
 
 impl<'d> Node<'d> {
+    /// The member or item that a token names; `None` when there is none.
     pub(super) fn child(self, token: &str) -> Option<&'d mut Value> {
         match self {
             Node::Root(object) | Node::Object(object) => object.get_mut(token),
@@ -25,7 +27,7 @@ impl<'d> Node<'d> {
     }
 }
 
-/// An array index: decimal digits without a leading zero.
+/// Parses an array index: decimal digits without a leading zero.
 fn array_index(token: &str) -> Option<usize> {
     let is_canonical = token == "0" || !token.starts_with('0');
     (is_canonical && token.bytes().all(|byte| byte.is_ascii_digit())).then(|| token.parse().ok())?
@@ -93,6 +95,7 @@ pub(super) fn remove(document: &mut Object, path: &Pointer) -> Result<Value, Rea
     }
 }
 
+/// Adds to a number. A node that does not exist is created with the value `by`.
 pub(super) fn increment(document: &mut Object, path: &Pointer, by: Number) -> Result<(), Reason> {
     let no_parent = |beyond: &str| Reason::NoParent { is_add: false, beyond: beyond.to_owned() };
     let not_a_number = || Reason::NotANumber(path.text.clone());
@@ -107,7 +110,8 @@ pub(super) fn increment(document: &mut Object, path: &Pointer, by: Number) -> Re
 }
 
 /// The sum of two numbers. Integers are added exactly if the sum fits into 64
-/// bits; otherwise both are added as doubles.
+/// bits, signed or unsigned; otherwise both are added as doubles. `None` when the sum is
+/// too large for a double.
 fn sum(a: Number, b: Number) -> Option<Number> {
     if let (Number::Int(_) | Number::Uint(_), Number::Int(_) | Number::Uint(_)) = (a, b) {
         let exact = integer(a) + integer(b);

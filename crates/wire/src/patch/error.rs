@@ -11,7 +11,7 @@ pub enum PatchError {
     Syntax,
     /// There are more than [`OPERATIONS_MAX`] operations.
     TooManyOperations,
-    /// An operation changes the system property of this name.
+    /// An operation changes the system property of this name, or a part of it.
     SystemProperty(String),
     /// An operation changes the partition key. The engine reports this, because
     /// it knows the key's paths; see [`Patch::touches`](super::Patch::touches).
@@ -30,14 +30,14 @@ pub enum PatchError {
 pub enum Reason {
     /// The parent of the node is missing or a scalar.
     NoParent {
-        /// Whether the operation is `add`.
+        /// Whether the operation is `add` or `move`; the message depends on it.
         is_add: bool,
         /// The first path segment that is missing or a scalar.
         beyond: String,
     },
     /// `replace` of a node that does not exist.
     ReplacedAbsent(String),
-    /// `remove` or `move` of a node that does not exist.
+    /// `remove` or `move` of a node that does not exist, or whose parent does not exist.
     RemovedAbsent(String),
     /// An array index that is out of bounds or not an index.
     IndexOutOfBounds(String),
