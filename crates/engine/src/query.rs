@@ -4,9 +4,9 @@
 //! store. A page is made in four steps, each in its own file: `access` chooses the
 //! keys to read (all documents, the documents of a partition, an index), `sources`
 //! scans them, `rows` turns documents into rows in the right order (with `gather`
-//! when all rows must be computed first), and `continuation` says where the next
-//! page starts. A query that read many documents for few rows reports the index that
-//! would have helped.
+//! when all rows must be computed first, and `output` for their text), and
+//! `continuation` says where the next page starts. A query that read many documents for
+//! few rows reports the index that would have helped.
 
 mod access;
 mod continuation;
@@ -83,18 +83,19 @@ pub struct QueryPage {
     pub continuation: Option<String>,
     /// Request units.
     pub charge: f64,
-    /// The position of each range that was read.
+    /// The position of each range in the query's scope.
     pub positions: Vec<Position>,
     /// The documents read and the rows returned.
     pub work: QueryWork,
     /// Whether an index was used.
     pub used_index: bool,
-    /// The index that would have helped.
+    /// The index that would have helped, if the page read many documents that gave no
+    /// row.
     pub missing_index: Option<IndexShape>,
 }
 
-/// A page ends before this many bytes. Only a single row that is larger makes a
-/// larger page.
+/// The most bytes of the rows of a page. Only a first row that is larger makes a larger
+/// page.
 const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Makes one page.

@@ -1,5 +1,6 @@
 //! Applying the changes of another region. A document is stored with the `_rid`,
-//! `_etag` and `_ts` that it has there, unless this region has a later version.
+//! `_etag` and `_ts` that it has there, unless this region has the same version or a
+//! later one.
 
 use std::sync::Arc;
 
@@ -65,7 +66,7 @@ pub(crate) fn apply(
 }
 
 /// Whether this region has applied every write of a third region that the source
-/// region had applied before it made these changes.
+/// region had applied, in the ranges of these changes, before it made them.
 fn can_be_applied(
     transaction: &Transaction<'_>,
     source: RegionId,
@@ -97,7 +98,9 @@ fn apply_entry(
     let mut stamps: Vec<(RangeId, WriteStamps)> = Vec::new();
     for change in changes {
         let Some(container) = transaction.catalog.container_by_number(change.container).cloned() else {
-            continue; // The container was deleted, and its number is not used again.
+            // The container was deleted, and its number is not used again. It cannot be a
+            // new one: the server copies the catalog before it applies changes.
+            continue;
         };
         let target = Target::replicated(&container, change.partition.clone(), change.effective_key.clone());
         record_applied(transaction, source, &container, &change)?;
@@ -113,8 +116,8 @@ fn apply_entry(
     Ok(())
 }
 
-/// Records that the write is applied, in its range or in the children of its
-/// range.
+/// Records that the write is applied, in its range or in the children of its range,
+/// and raises this region's next counters above those of the write.
 fn record_applied(
     transaction: &mut Transaction<'_>,
     source: RegionId,

@@ -1,10 +1,10 @@
 //! Batches: several item operations in one request, for one logical partition,
 //! or (bulk) for one physical partition with a key per operation.
 //!
-//! An atomic batch leaves all its writes, under one LSN, or none. A batch that is
-//! not atomic keeps the writes before the first failure and stops there, or
-//! continues if the client asked for it. A request without the header
-//! `x-ms-cosmos-batch-atomic` is not atomic.
+//! An atomic batch leaves all its writes, under one LSN, or none. A batch that is not
+//! atomic gives each write an LSN of its own. It keeps the writes before the first
+//! failure and stops there, or continues if the client asked for it. A request without
+//! the header `x-ms-cosmos-batch-atomic` is not atomic.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::refusal::{Layer, Refusal};
 use crate::state::Position;
 use crate::transaction::Transaction;
 
-/// The most operations a batch may have.
+/// The most operations a batch may have. The server checks it.
 pub const OPERATIONS_MAX: usize = 100;
 
 /// One operation of a batch.
@@ -29,7 +29,8 @@ pub struct BatchOperation {
     pub operation: Result<ItemOperation, Refusal>,
     /// The precondition on the document's etag.
     pub precondition: Precondition,
-    /// The key of a bulk operation.
+    /// The key of a bulk operation. In a batch for one logical partition it is `None` or
+    /// the key of the batch.
     pub partition_key: Option<PartitionKey>,
 }
 
@@ -74,7 +75,7 @@ impl BatchOutcome {
         self.results.iter().any(Result::is_err)
     }
 
-    /// The sub-status of the whole answer: that of the operation that failed.
+    /// The sub-status of the whole answer: the first one of a failed operation.
     pub fn sub_status(&self) -> Option<u32> {
         self.results.iter().filter_map(|result| result.as_ref().err()).find_map(|refusal| refusal.sub_status)
     }

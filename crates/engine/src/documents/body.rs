@@ -23,11 +23,13 @@ pub struct NewBody {
     terms: u32,
     /// The document's own `ttl`: 0 for none, `None` when it is not valid.
     ttl: Option<i32>,
+    /// The user's members.
     members: Object,
 }
 
 impl NewBody {
-    /// Checks a body.
+    /// Reads a client's body: refuses an invalid id and drops the system members. The
+    /// write checks partition key, `ttl` and size.
     pub fn new(mut body: Object, container: &Container) -> Result<Self, Refusal> {
         let id = document_id(&body).map_err(|refusal| refusal.with_charge(charge::BAD_DOCUMENT))?;
         body.retain(|name| !SYSTEM_MEMBERS.contains(&name));

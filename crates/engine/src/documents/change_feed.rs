@@ -1,8 +1,9 @@
 //! The change feed: the documents of a range in the order of their last write,
 //! or, in full-fidelity mode, every version and delete.
 //!
-//! The continuation is the LSN of the last write that was read, as an etag. A
-//! page never ends within one LSN, so the changes of a batch are on one page.
+//! The continuation is the LSN of the last write that was read, or of the newest write
+//! when the feed was read to its end. A page never ends within one LSN, so the changes
+//! of an atomic batch are on one page.
 
 use std::ops::ControlFlow;
 
@@ -27,9 +28,9 @@ pub enum FeedStart {
     Now,
     /// After the write with this LSN.
     After(u64),
-    /// At the first write at or after this time, in seconds since 1970. Only for
-    /// [`FeedMode::LatestVersion`]: the other mode starts at the beginning instead, and
-    /// the server refuses the combination.
+    /// At the beginning, but without the documents that were last written before this
+    /// time, in seconds since 1970. Only for [`FeedMode::LatestVersion`]: the other mode
+    /// leaves out nothing, and the server refuses the combination.
     Since(u64),
 }
 
@@ -60,9 +61,10 @@ pub struct FeedRequest {
 /// A page of the feed.
 #[derive(Debug, Clone)]
 pub struct FeedPage {
-    /// Item texts; empty when there is no newer write.
+    /// Item texts; empty when no newer write is in the feed.
     pub items: Vec<Bytes>,
-    /// The LSN of the last write that was read, to continue after.
+    /// The LSN to continue after: that of the last write that was read, or of the newest
+    /// write when the feed was read to its end.
     pub continuation: u64,
     /// The range's position.
     pub position: Position,
@@ -70,7 +72,7 @@ pub struct FeedPage {
     pub charge: f64,
 }
 
-/// A page ends at this many bytes, except within one write.
+/// A page that has this many bytes takes no further write.
 const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Reads a page.

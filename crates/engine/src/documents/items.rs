@@ -1,7 +1,9 @@
 //! Item operations: create, read, upsert, replace, patch, delete.
 //!
 //! Each operation is a function on a transaction. It either leaves its writes
-//! there and returns an outcome, or refuses. Batches use the same functions.
+//! there and returns an outcome, or refuses. The caller runs it in an attempt
+//! ([`Transaction::attempt`]), which undoes what a refused operation wrote. Batches use
+//! the same functions.
 
 mod secondary_keys;
 mod stamps;
@@ -39,7 +41,7 @@ pub enum ItemOperation {
         /// The new document.
         body: NewBody,
     },
-    /// Stores a document over an existing one.
+    /// Stores a document over an existing one with the same id.
     Replace {
         /// The id of the existing document.
         id: String,
@@ -65,7 +67,9 @@ pub enum ItemOperation {
     },
 }
 
-/// `If-Match` and `If-None-Match` as sent.
+/// `If-Match` and `If-None-Match` as sent: an etag, or `*` for any. They are checked only
+/// against a document that exists: a create, and an upsert of a new document, ignore
+/// them.
 #[derive(Debug, Clone, Default)]
 pub struct Precondition {
     /// The etag that the document must have.
@@ -82,13 +86,13 @@ pub struct ItemOutcome {
     /// The document's text; empty after a delete and when the document is
     /// unchanged (`NOT_MODIFIED`).
     pub body: Bytes,
-    /// The etag of the document that was written or read.
+    /// The etag of the document that was written or read; `None` after a delete.
     pub etag: Option<String>,
     /// Request units.
     pub charge: f64,
     /// The partition's position after the operation.
     pub position: Position,
-    /// The LSN of the document's last write, for reads.
+    /// The LSN of the document's last write. Only for a read that returns the document.
     pub item_lsn: Option<u64>,
     /// Documents and bytes in the container before this operation.
     pub usage: Usage,
@@ -126,7 +130,8 @@ impl KeyReader for Transaction<'_> {
     }
 }
 
-/// Finds a document by its partition and id; `None` for an expired document.
+/// Finds a document by its partition and id; `None` for an expired document. Returns the
+/// counter in its `_rid`, and the document.
 pub(crate) fn lookup<R: KeyReader + ?Sized>(
     reader: &R,
     target: &Target,

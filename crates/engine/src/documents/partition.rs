@@ -9,7 +9,8 @@ use crate::keys::{self, OwnedKeyRange};
 use crate::refusal::Refusal;
 use crate::transaction::Transaction;
 
-/// Deletes all documents of a logical partition, as one write.
+/// Deletes all documents of a logical partition that are not expired, as one write;
+/// returns how many.
 pub(crate) fn delete_partition(transaction: &mut Transaction<'_>, target: &Target) -> Result<u64, Refusal> {
     let number = target.container.number();
     let members = transaction.entries(

@@ -14,19 +14,23 @@ use crate::replication::Version;
 /// The head and text of one document.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct StoredDocument {
-    /// The LSN of the write that made this version, and the ordinal within it.
+    /// The LSN of the write that made this version, as counted in this region, and the
+    /// ordinal within it.
     pub lsn: u64,
     pub ordinal: u64,
-    /// The LSN of the write that created the document.
+    /// The LSN of the write that created the document, as counted in the region that
+    /// created it.
     pub created_lsn: u64,
+    /// The `_ts`: seconds since 1970.
     pub timestamp: u64,
+    /// The counter in the `_etag`.
     pub etag_counter: u64,
     /// The document's own TTL in seconds: -1 for never, 0 when the document has
     /// none and the container's default applies.
     pub ttl: i32,
-    /// The document's time in the expiry list; zero when it is not in the list. Only
-    /// maintenance uses it: [`StoredDocument::is_expired`] decides whether a document
-    /// is expired.
+    /// The document's time in the expiry list; zero when it is not in the list. It only
+    /// serves to find that entry: [`StoredDocument::is_expired`] decides whether a
+    /// document is expired.
     pub expires_at: u64,
     /// The number of indexed values. The charge of a write depends on it.
     pub terms: u32,

@@ -2,8 +2,8 @@
 //! full-fidelity change feed (the mode "all versions and deletes").
 //!
 //! That feed can start only "now" or from a continuation, so nothing is logged until
-//! it is first read. From then on
-//! (`Container::logs_versions`) each write adds one feed item in its own commit.
+//! it is first read. From then on (`Container::logs_versions`) each change of a document
+//! adds one feed item, in the commit of the change.
 
 use perihelion_model::json::{self, Object, Style, Value};
 

@@ -1,12 +1,14 @@
 //! Choosing the keys to read.
 //!
-//! A query can use an index whose columns are the equalities on plain paths, then
-//! the ORDER BY keys, or else one IN list and a range on one path. An existing index
-//! fits when its first columns are the equalities in any order and its next columns
-//! are the order keys, all in the query's directions or all in the opposite ones.
-//! Each value of an IN list selects a part of the index; the parts together are not
-//! in order. The conditions that chose the index are evaluated again on each
-//! document, so a bad choice can make a query slow but never wrong.
+//! The best index for a query has as columns the paths of its equalities, then the
+//! ORDER BY keys, or else the paths of one IN list and one range. Another index helps
+//! too if the query has an equality, an IN list or a range on its first column. An
+//! index gives the order of the query if the columns after those with equalities are
+//! exactly the order keys, all in the query's directions or all in the opposite ones.
+//! Each value of an IN list selects a part of the index; the parts together are not in
+//! order. The best index of those that exist is chosen by a score. The conditions that
+//! chose the index are evaluated again on each document, so a bad choice can make a
+//! query slow but never wrong.
 
 use std::ops::Bound;
 
@@ -19,9 +21,9 @@ use crate::index::{self, Column, IndexDefinition, IndexScope, IndexShape};
 
 /// How a query is run.
 pub(super) struct Plan {
-    /// Whether the rows must be sorted by the ORDER BY keys. Rows without a key come
-    /// first: since June 2022 the service returns them under every indexing policy
-    /// (Microsoft's page on ORDER BY; eclipse-edc/Connector#1512).
+    /// Whether the rows must be sorted by the ORDER BY keys. In ascending order, rows
+    /// without a key come first: since June 2022 the service returns them under every
+    /// indexing policy (Microsoft's page on ORDER BY; eclipse-edc/Connector#1512).
     pub(super) is_ordered: bool,
     /// For each order key, whether it is descending.
     pub(super) is_descending: Vec<bool>,
@@ -103,9 +105,9 @@ fn plain_path(path: Option<&[Step]>) -> Option<Vec<String>> {
 struct QueryShape<'q> {
     /// Paths that must have one value.
     equalities: Vec<(Vec<String>, &'q Value)>,
-    /// IN lists of scalars on paths that no equality fixes.
+    /// IN lists of up to [`IN_LIST_VALUES_MAX`] scalars, on paths that no equality fixes.
     in_lists: Vec<(Vec<String>, &'q [Value])>,
-    /// The order keys, if all of them are plain paths.
+    /// The order keys that no equality fixes; `None` unless all keys are plain paths.
     order: Option<Vec<Column>>,
     has_order: bool,
     /// Comparisons (less, greater) on plain paths.
@@ -255,7 +257,7 @@ impl<'q> QueryShape<'q> {
         (reversed == rest, reversed == rest, order.len())
     }
 
-    /// The bounds that range conditions set on a column.
+    /// The bounds that range conditions set on a column, and whether there are any.
     fn bounds(&self, column: &Column) -> (Bound<Vec<u8>>, Bound<Vec<u8>>, bool) {
         let (mut low, mut high) = (Bound::Unbounded, Bound::Unbounded);
         for (_, conjunct) in self.ranges.iter().filter(|(path, _)| *path == column.path) {

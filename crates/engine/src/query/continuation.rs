@@ -2,8 +2,8 @@
 //!
 //! The outer form is the service's: `{"token":"...","range":{"min","max"}}`, and
 //! from the second page on a list with one such object. The content of `token` is
-//! the engine's own. A token is untrusted input: it is parsed strictly, and a text
-//! that is not a token is refused with "Invalid Continuation Token".
+//! the engine's own. A token is untrusted input: a text that is not a token is refused
+//! with "Invalid Continuation Token".
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -20,7 +20,8 @@ use crate::refusal::Refusal;
 /// The state of a query between two pages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Continuation {
-    /// The last row of the page before; `None` before the first page.
+    /// The last row that was returned, or skipped by OFFSET; `None` before the first
+    /// page.
     pub(super) after: Option<RowCursor>,
     /// The progress in ranges that were split before the query had read them to
     /// the end. Their children continue from there.
@@ -33,12 +34,13 @@ pub(super) struct Continuation {
     pub(super) rows: u64,
 }
 
-/// The last row of a page.
+/// The last row of a page. A query whose rows are gathered uses only `row`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RowCursor {
     pub(super) range: RangeId,
     pub(super) rid: u64,
-    /// The number of the row among the rows of its document.
+    /// The number of the row: among the rows of its document, from 0 on; if the rows are
+    /// gathered, among all rows, from 1 on.
     pub(super) row: u64,
     /// The encoded order keys of an ordered query.
     pub(super) order: Option<Vec<u8>>,
@@ -102,8 +104,8 @@ impl Continuation {
     }
 }
 
-/// The longest token that is parsed. Tokens are far shorter unless order keys are
-/// long.
+/// The longest token that is accepted. Tokens are far shorter, unless a row has long
+/// order keys: such a query cannot be continued.
 const TOKEN_BYTES_MAX: usize = 64 * 1024;
 
 fn parse(text: &str, container: &Container) -> Option<Continuation> {

@@ -1,6 +1,6 @@
-//! Queries that must read every document before they return the first row:
-//! DISTINCT, aggregates, GROUP BY and statements in stages (subqueries in FROM).
-//! Also queries that read no document.
+//! Queries whose rows are all computed before the first one is returned: DISTINCT,
+//! aggregates, GROUP BY and statements in stages (subqueries in FROM). Also queries
+//! that read no document.
 //!
 //! Each page computes all rows again, skips those that earlier pages returned,
 //! and returns the next ones. A program in stages is evaluated from the inside
@@ -50,7 +50,8 @@ pub(super) fn gather(context: &Context<'_>, continuation: Continuation) -> Resul
 }
 
 impl Context<'_> {
-    /// The rows of a program, not yet sorted. Stops when there are `rows_needed` rows.
+    /// The rows of a program, not yet sorted. Stops when there are at least `rows_needed`
+    /// rows. Adds the documents that it reads to `documents`.
     fn collect(
         &self,
         program: &Program,
@@ -171,8 +172,8 @@ fn rows_needed_by(program: &Program) -> usize {
     usize::try_from(count.saturating_add(program.offset().unwrap_or(0))).unwrap_or(usize::MAX)
 }
 
-/// Sorts the rows and drops undefined and repeated ones. OFFSET and LIMIT are
-/// applied by the page.
+/// Sorts the rows, and drops undefined rows and, for DISTINCT, repeated ones. The page
+/// applies OFFSET, LIMIT and TOP.
 fn sorted_outputs(program: &Program, mut rows: Vec<Row>) -> Vec<Value> {
     rows.sort_by(|one, other| program.compare(one, other));
     let mut seen = DistinctValues::default();

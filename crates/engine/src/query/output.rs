@@ -33,7 +33,8 @@ impl Output {
         }
     }
 
-    /// The members of a row, for the charge; a whole document counts as two.
+    /// The members of a row, for the charge. A whole document counts as two: an object
+    /// with a member `_self`. A row that is not an object counts as one.
     pub(super) fn members(&self) -> u64 {
         match self {
             Output::Text(_) => 2,
@@ -44,9 +45,10 @@ impl Output {
     }
 }
 
-/// Whether a query prints a document exactly as it is stored. It does not when a
-/// number has an exponent of three digits with a leading zero (`1e+019`) or is an
-/// integer beyond i64. A string that contains such a number counts as one.
+/// Whether a query is sure to print a document exactly as it is stored. It does not when
+/// a number has an exponent of three digits with a leading zero (`1e+019`) or is an
+/// integer beyond i64. To be fast, the check takes any 19 digits in a row for such an
+/// integer, and does not distinguish strings from numbers.
 fn prints_same_in_queries(text: &[u8]) -> bool {
     let mut digits = 0;
     for (at, byte) in text.iter().enumerate() {

@@ -60,7 +60,7 @@ pub(super) fn produce(context: &Context<'_>, continuation: Continuation) -> Resu
     if context.plan.is_ordered { merge(context, continuation) } else { stream(context, continuation) }
 }
 
-/// Collects the rows of one page within OFFSET, TOP and the page's size.
+/// Collects the rows of one page within OFFSET, LIMIT, TOP and the page's size.
 pub(super) struct Page {
     text: String,
     rows: usize,
@@ -81,7 +81,8 @@ impl Page {
         self.state.take == Some(0)
     }
 
-    /// Adds the next row; false if the page is full.
+    /// Adds the next row, or skips it for OFFSET. False if the page is full or TOP or
+    /// LIMIT is reached.
     pub(super) fn try_push(&mut self, row: &Output, cursor: RowCursor) -> bool {
         if self.is_exhausted() || self.rows >= self.rows_max {
             return false;
@@ -215,8 +216,9 @@ struct DocumentRow {
     order_keys: Vec<Option<Value>>,
 }
 
-/// The rows of a document; `None` for an undefined row. If the row is the document
-/// itself, the document is parsed only if the filter or the order needs it.
+/// The rows of a document; `None` for an undefined row, or for a whole document that the
+/// filter drops. If every document is a row, it is parsed only if it must be printed
+/// again.
 fn document_rows(program: &Program, document: &StoredDocument) -> Result<Vec<Option<DocumentRow>>, Refusal> {
     if program.selects_every_document() {
         return Ok(vec![Some(DocumentRow {

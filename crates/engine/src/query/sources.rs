@@ -14,7 +14,8 @@ use crate::storage::{Direction, View};
 
 use perihelion_model::partition_key::EffectiveRange;
 
-/// Called with the `_rid` counter and each document; breaks to end the scan.
+/// Called with each document and the counter in its `_rid`. Breaks, or refuses, to end
+/// the scan.
 pub(super) type Consumer<'a> = dyn FnMut(u64, StoredDocument) -> Result<ControlFlow<()>, Refusal> + 'a;
 
 /// The part of a query's scope that is in one physical partition.
@@ -67,8 +68,8 @@ pub(super) struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    /// All documents with a `_rid` counter from `first` on, in the order of the
-    /// counter.
+    /// The documents that the index selects, or without an index all documents, with a
+    /// `_rid` counter from `first` on, in the order of the counter.
     pub(super) fn by_rid(
         &self,
         index: Option<&IndexUse>,

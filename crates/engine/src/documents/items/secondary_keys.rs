@@ -34,8 +34,9 @@ impl ItemWrite<'_, '_> {
         self.transaction.put(keys::partition_member(number, &self.target.partition, rid), Bytes::new());
     }
 
-    /// Writes a version and updates the keys that point at it. `value` is the
-    /// parsed document, if it is needed.
+    /// Writes a version of a document and updates index entries, feed entry, expiry
+    /// entry, counters and version log. `value` is the parsed document, if it is needed.
+    /// The caller writes the id, the partition member and the unique keys.
     pub(crate) fn put_document(
         &mut self,
         rid: u64,
@@ -88,7 +89,8 @@ impl ItemWrite<'_, '_> {
             .map(|(constraint, paths)| {
                 let mut values = Vec::new();
                 for path in paths {
-                    // A missing value counts as null, so only one document may lack it.
+                    // A missing value counts as null, so two documents that lack it
+                    // conflict.
                     encode(&mut values, Some(find(document, &path.steps).unwrap_or(&Value::Null)), false);
                 }
                 keys::unique_key(container.number(), &self.target.partition, constraint as u16, &values)
@@ -97,7 +99,7 @@ impl ItemWrite<'_, '_> {
     }
 
     /// Replaces the unique keys of a document by those of its new version. Refuses the
-    /// write if another document has one of them.
+    /// write if another document that is not expired has one of them.
     pub(super) fn claim_unique_keys(
         &mut self,
         rid: u64,

@@ -12,8 +12,8 @@ pub(crate) struct WriteStamp {
     pub(crate) ordinal: u64,
 }
 
-/// Gives the changes of one operation, or of one atomic batch, the same LSN and
-/// growing ordinals.
+/// Gives the changes of one write the same LSN and growing ordinals. A write is one
+/// operation, one atomic batch, or the deletion of one logical partition.
 #[derive(Debug, Default)]
 pub(crate) struct WriteStamps {
     lsn: Option<u64>,

@@ -40,8 +40,9 @@ impl ItemWrite<'_, '_> {
         Ok(Written { status: status::OK.code, stored: Some(stored), charge })
     }
 
-    /// Writes a version of a document and every key that points at it. With several
-    /// regions, adds a change for the other regions.
+    /// Writes a version of a document and the keys that change with it. A new document's
+    /// id and partition member are written by the caller. With several regions, adds a
+    /// change for the other regions.
     fn store(
         &mut self,
         rid: u64,
@@ -51,7 +52,7 @@ impl ItemWrite<'_, '_> {
         let ttl = self.checked_ttl(&content)?;
         let stamp = self.next_stamp();
         let etag_counter = self.state.take_etag(self.transaction.replica);
-        // Only the outbox needs the id. With one region there is no outbox.
+        // Only outbox and tombstones need the id. With one region there are none.
         let id = self.transaction.replica.map(|_| content.id().to_owned());
         let timestamp = self.write_time(id.as_deref(), old)?;
         let system = SystemMembers::new(&self.target.container, rid, etag_counter, timestamp);
@@ -112,9 +113,10 @@ impl ItemWrite<'_, '_> {
         self.replicate(stamp, version, id.to_owned(), rid, operation)
     }
 
-    /// The timestamp of a write. It is not before the timestamp of the version or
-    /// tombstone that the write replaces, so that the write is the later one in every
-    /// region. Removes the tombstone.
+    /// The timestamp of a write. With one region (`id` is `None`) it is the time now.
+    /// With several regions it is not before the timestamp of the version or tombstone
+    /// that the write replaces, so that the write is the later one in every region.
+    /// Removes the tombstone.
     fn write_time(&mut self, id: Option<&str>, old: Option<&StoredDocument>) -> Result<u64, Refusal> {
         let (now, Some(id)) = (self.transaction.now, id) else { return Ok(self.transaction.now) };
         if let Some(old) = old {
@@ -156,8 +158,8 @@ impl ItemWrite<'_, '_> {
         )
     }
 
-    /// The document's own `ttl`. It is checked only in a container that has a
-    /// default TTL; elsewhere `ttl` is a member like any other.
+    /// The document's own `ttl`, 0 for none. It is checked only in a container that has a
+    /// default TTL; elsewhere an invalid `ttl` counts as none.
     fn checked_ttl(&self, content: &Content) -> Result<i32, Refusal> {
         match content.ttl() {
             Some(ttl) => Ok(ttl),

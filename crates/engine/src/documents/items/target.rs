@@ -28,7 +28,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Resolves a whole partition key; a prefix is refused.
+    /// Resolves a whole partition key. A key with another number of levels is refused.
     pub fn resolve(container: &Arc<Container>, key: PartitionKey) -> Result<Self, Refusal> {
         if key.values.len() != container.partition_key.paths.len() {
             return Err(Refusal::partition_key_missing());

@@ -1,5 +1,6 @@
 //! The write operations on one item: create, upsert, replace, patch, delete, expire.
-//! Each checks its preconditions before it stores or removes the document.
+//! Upsert, replace, patch and delete check the preconditions before they change a
+//! document that exists.
 
 use perihelion_model::etag;
 use perihelion_model::json::{self, Style, Value};
@@ -116,6 +117,7 @@ impl ItemWrite<'_, '_> {
         })
     }
 
+    /// Removes a document that the caller found expired.
     pub(super) fn expire(&mut self, id: &str, rid: u64, old: &StoredDocument) -> Result<(), Refusal> {
         self.erase(id, rid, old, FeedOperation::Expire)
     }
