@@ -1,8 +1,8 @@
 //! Transactional batches: up to a hundred operations on one logical partition,
 //! all applied or none.
 //!
-//! A [`Batch`] writes each operation into its request body as it is added, so
-//! sending it copies nothing. It never holds more operations or bytes than the
+//! A [`Batch`] writes each operation into its request body as it is added; sending it
+//! only adds the closing bracket. It never holds more operations or bytes than the
 //! service accepts: an operation that exceeds the limit is refused when it is
 //! added, and the batch stays as it was.
 
@@ -54,11 +54,13 @@ pub struct Batch {
     /// `[{...},{...}` without its closing bracket.
     body: Vec<u8>,
     operations: Vec<OperationName>,
-    /// Whether one of the operations is a create or has an etag. The service
-    /// applies such an operation at most once, however often the batch is sent,
-    /// and so it applies the whole batch at most once.
+    /// Whether one of the operations is a create or has an etag. When the batch was
+    /// applied and is sent again, the service refuses such an operation, and so the
+    /// whole batch. (Not if another operation of the batch deletes the created
+    /// document.)
     is_guarded: bool,
-    /// Whether sending the batch twice has the same effect as sending it once.
+    /// Whether the batch, when it was applied and is sent again, succeeds and changes
+    /// nothing more.
     is_idempotent: bool,
     witness: Option<Witness>,
     options: OperationOptions,
@@ -68,6 +70,7 @@ pub struct Batch {
 #[derive(Debug, Clone)]
 struct OperationName {
     kind: OperationKind,
+    /// `None` for a create and an upsert, which have their id in the document.
     id: Option<String>,
 }
 
@@ -191,7 +194,7 @@ impl Batch {
         self
     }
 
-    /// Sets timeouts and regions.
+    /// Sets timeouts, regions and the other options of the request.
     pub fn with_options(mut self, options: OperationOptions) -> Self {
         self.options = options;
         self
@@ -269,6 +272,8 @@ impl Batch {
         Ok(self)
     }
 
+    /// Appends an operation to the body. `B` is the type that an error names. After an
+    /// error the caller must remove what was appended.
     fn append_to_body<B: ?Sized>(&mut self, operation: &impl Serialize) -> Result<(), Error> {
         self.body.push(if self.is_empty() { b'[' } else { b',' });
         serde_json::to_writer(&mut self.body, operation).map_err(|error| unwritable::<B>(&error))?;

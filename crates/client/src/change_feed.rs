@@ -3,10 +3,10 @@
 //! earlier reader.
 //!
 //! A feed is a list of [`Cursor`]s, one per part of the container, that are read
-//! in rotation. A cursor moves only when its page is returned, so
-//! [`ChangeFeed::token`] covers exactly the pages that the caller has received.
-//! When a partition splits, the cursors of its children continue at its position:
-//! no change is skipped and none comes twice.
+//! in rotation. A cursor moves only when its page is returned to the caller or is
+//! empty, so [`ChangeFeed::token`] covers exactly the changes that the caller has
+//! received. When a partition splits, the cursors of its children continue at its
+//! position: no change is skipped and none comes twice.
 
 mod change;
 mod cursor;
@@ -38,8 +38,8 @@ use exchange::Fetched;
 use options::Start;
 use token::Token;
 
-/// How often one call refreshes the partitions. Splits of one partition follow
-/// each other within minutes, not within a request.
+/// How often one call may refresh the list of partitions. Splits of one partition are
+/// minutes apart, so a call seldom needs more than one refresh.
 const REFRESHES_MAX: u32 = 5;
 
 /// Which changes a feed contains.
@@ -79,7 +79,8 @@ pub struct ChangeFeed<T> {
     cursors: VecDeque<Cursor>,
     /// The `_rid` of the container that the cursors belong to.
     container_id: Option<Arc<str>>,
-    /// How many cursors in a row had no new change.
+    /// How many cursors in a row had no new change. When all had none, the feed has
+    /// returned all changes up to now.
     drained: usize,
     items: PhantomData<fn() -> T>,
 }
@@ -126,7 +127,9 @@ impl<T> ChangeFeed<T> {
 
     /// The position after the last page that was returned. Store it when a page is
     /// processed; [`ChangeFeedOptions::resume`] continues there, also in another
-    /// process and after partitions have split.
+    /// process and after partitions have split. Before the first request it is the
+    /// start of the feed; for [`ChangeFeedOptions::from_now`] the resumed feed then
+    /// begins at its own first request.
     pub fn token(&self) -> String {
         match (&self.options.start, self.cursors.is_empty()) {
             (Start::Token(token), true) => token.clone(),
@@ -191,7 +194,7 @@ impl<T: DeserializeOwned> ChangeFeed<T> {
         }
     }
 
-    /// Creates the first cursors.
+    /// Creates the first cursors, unless there are cursors already.
     async fn begin(&mut self) -> Result<(), Error> {
         if !self.cursors.is_empty() {
             return Ok(());
@@ -208,8 +211,9 @@ impl<T: DeserializeOwned> ChangeFeed<T> {
         Ok(())
     }
 
-    /// Divides the first cursor into one cursor per physical partition. Returns
-    /// `false` when the cached list of partitions does not cover it.
+    /// Divides the first cursor into one cursor per physical partition. The cursor of
+    /// a partition key stays as it is. Returns `false` when no partition of the cached
+    /// list overlaps the cursor.
     fn divide(&mut self, metadata: &ContainerMetadata) -> Result<bool, Error> {
         if self.container_id.as_deref() != Some(&*metadata.rid) {
             return Err(token::other_container());

@@ -23,9 +23,9 @@ pub struct Client {
 
 impl Client {
     /// Connects with a connection string as the portal shows it or as an emulator
-    /// prints it. The certificate must be trusted on this machine. The exception
-    /// is a server on this machine that is used with the emulators' published
-    /// key: it may show any certificate.
+    /// prints it. The server's certificate must be trusted on this machine. The
+    /// exception is a server on this machine: with the emulators' published key, or
+    /// with `DisableServerCertificateValidation=true`, it may show any certificate.
     ///
     /// ```no_run
     /// # use perihelion_client::{Client, Error};

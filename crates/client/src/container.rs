@@ -110,7 +110,8 @@ impl Container {
         items::read(&self.handle, key.into(), id, options).await
     }
 
-    /// Reads a document; `None` when it does not exist.
+    /// Reads a document; `None` when it does not exist. Any 404 counts as that, also the
+    /// 404 of a missing container.
     pub async fn find<T: DeserializeOwned>(
         &self,
         key: impl Into<PartitionKey>,
@@ -130,7 +131,8 @@ impl Container {
     }
 
     /// Reads a document if it has another etag than `seen`. Otherwise returns
-    /// `None`, for 1 RU and without transferring the document.
+    /// `None`, for 1 RU and without transferring the document. Fails with 404,
+    /// [`Error::is_not_found`], when the document does not exist.
     pub async fn read_if_changed<T: DeserializeOwned>(
         &self,
         key: impl Into<PartitionKey>,
@@ -302,8 +304,9 @@ impl Container {
         batch::execute(&self.handle, batch).await
     }
 
-    /// Runs a query over all partitions, or over one with
-    /// [`Query::in_partition`]. No request is sent before the first page is read.
+    /// Runs a query over the whole container, or over a part of it with
+    /// [`Query::in_partition`] or [`Query::in_range`]. No request is sent before the
+    /// first page is read.
     ///
     /// ```no_run
     /// # use perihelion_client::Query;
@@ -329,10 +332,10 @@ impl Container {
         self.query("SELECT * FROM c")
     }
 
-    /// Reads many documents by key and id with few requests: one query for the
-    /// documents of a physical partition, or a point read for a single one. The
-    /// result has the order of `items`, with `None` for a document that does not
-    /// exist.
+    /// Reads many documents by key and id with few requests: one query for up to a
+    /// hundred documents of a physical partition, or a point read for a single one.
+    /// Documents with the same id are in different queries. The result has the order
+    /// of `items`, with `None` for a document that does not exist.
     ///
     /// ```no_run
     /// # #[derive(serde::Deserialize)] struct Order { total: f64 }
@@ -359,8 +362,8 @@ impl Container {
         read_many::read_many(&self.handle, items, options).await
     }
 
-    /// The change feed in latest-version mode: every document that was created or
-    /// replaced, as it is now. No request is sent before the first page is read.
+    /// The change feed in latest-version mode: every document that was created, replaced
+    /// or patched, as it is now. No request is sent before the first page is read.
     /// See [`ChangeFeed`].
     pub fn change_feed<T: DeserializeOwned>(&self, options: ChangeFeedOptions) -> ChangeFeed<T> {
         ChangeFeed::new(&self.handle, change_feed::Mode::Latest, options)

@@ -1,5 +1,5 @@
 //! Lists of databases, containers and offers: small feeds that are read to their
-//! end.
+//! end. [`Page`] is also the form of the pages of queries and change feeds.
 
 use bytes::Bytes;
 use perihelion_driver::operation::{Operation, Scope, Target, Verb};
@@ -11,9 +11,9 @@ use serde::de::DeserializeOwned;
 use crate::Error;
 use crate::response::decode;
 
-/// Pages of one list. An account has some hundreds of databases and containers,
-/// and a page has a hundred or more of them. A list with more pages means that the
-/// service repeats pages.
+/// The most pages of one list. An account has some hundreds of databases and
+/// containers, and a page has a hundred or more of them. A list with more pages means
+/// that the service repeats pages.
 const PAGES_MAX: usize = 1000;
 
 /// A page of a feed. The member with the list is named after the resource type.
@@ -29,7 +29,7 @@ pub(crate) struct Page<T> {
     pub(crate) items: Vec<T>,
 }
 
-/// Reads a feed to its end.
+/// Lists all resources of the target.
 pub(crate) async fn list<T: DeserializeOwned>(driver: &Driver, target: Target) -> Result<Vec<T>, Error> {
     collect(driver, Operation::new(Verb::ReadFeed, target, Scope::Unpartitioned, Bytes::new())).await
 }

@@ -44,6 +44,7 @@ impl FeedRange {
         EffectiveRange { min: key(&self.min), max: key(&self.max) }
     }
 
+    /// The first effective key of the range and the first one after it, in hexadecimal.
     pub(crate) fn ends(&self) -> (&str, &str) {
         (&self.min, &self.max)
     }

@@ -51,7 +51,8 @@ impl ContainerHandle {
         self.driver.metadata(&self.inner).await
     }
 
-    /// Reads the metadata again unless another caller has replaced `stale`.
+    /// Reads the metadata again unless another caller has replaced `stale`. Returns the
+    /// current metadata.
     pub(crate) async fn refresh_metadata(
         &self,
         stale: &Arc<ContainerMetadata>,
@@ -72,8 +73,9 @@ impl std::fmt::Debug for ContainerHandle {
     }
 }
 
-/// Whether the service refused a request because its physical partition was split
-/// or merged. The request must be sent to the partitions that replace it.
+/// Whether the service refused a request with 410, which means that its physical
+/// partition was split, merged or moved. The sub-status does not matter. The request
+/// must be sent to the partitions that the container has now.
 pub(crate) fn is_partition_gone(error: &Error) -> bool {
     error.status().is_some_and(|status| status.code == status::GONE.code)
 }

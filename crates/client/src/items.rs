@@ -1,6 +1,7 @@
 //! Operations on one document, one function each; the methods of
-//! [`Container`](crate::Container) call them. Only for a patch the driver is told
-//! whether it may be repeated: the driver does not parse the body.
+//! [`Container`](crate::Container) call them. The driver knows by verb and etag whether
+//! an operation may be repeated. Only for a patch it has to be told, because that
+//! depends on the body, which the driver does not parse.
 
 mod options;
 
@@ -79,7 +80,8 @@ pub(crate) async fn read<T: DeserializeOwned>(
     Item::read(response, &DocumentName { container, id })
 }
 
-/// `None` when the document does not exist. Other failures are errors.
+/// `None` when the service answers 404: the document, or its container, does not
+/// exist. Other failures are errors.
 pub(crate) async fn find<T: DeserializeOwned>(
     container: &ContainerHandle,
     key: PartitionKey,

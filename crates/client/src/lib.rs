@@ -29,7 +29,7 @@
 //! - [`Client`]: one account. [`Client::builder`] takes connection strings,
 //!   credentials and regions. A client is cheap to clone; create one per process.
 //! - [`Database`] and [`Container`]: handles. Getting one sends no request; its
-//!   methods create, list, change and delete the resource.
+//!   methods read, change and delete the resource, and create and list what is in it.
 //! - Items: [`Container::create`], [`read`](Container::read),
 //!   [`find`](Container::find), [`replace`](Container::replace),
 //!   [`upsert`](Container::upsert), [`delete`](Container::delete),
@@ -38,14 +38,15 @@
 //! - Several items: [`Container::read_many`], [`Container::batch`] (all operations
 //!   or none), [`Container::query`], [`Container::read_all`].
 //! - Changes: [`Container::change_feed`] and [`Container::all_changes`].
-//! - Cost: every response has its request charge, and every response and every
-//!   error has its [`diagnostics`]. [`Container::throughput`] reads the
-//!   provisioned throughput.
+//! - Cost: the results of operations on items, of queries and of change feeds have
+//!   their request charge. They (except [`ManyItems`]) and all errors have their
+//!   [`diagnostics`]. [`Container::throughput`] reads the provisioned throughput.
 //!
 //! # When a response is lost
 //!
 //! When the response to a write is lost, the write may have been applied. The
-//! client repeats the write when repeating is safe. Otherwise the write fails
+//! client repeats the write when repeating is safe. When it is not safe, or when the
+//! repeated write is refused and the first one may be the reason, the write fails
 //! with [`Error::is_ambiguous`]. With [`ItemOptions::with_witness`] or
 //! [`Batch::with_witness`] the client reads back whether the write was applied.
 //!

@@ -67,7 +67,7 @@ pub(crate) async fn create_container(
 }
 
 /// Creates a container unless it exists. An existing container must have the same
-/// partition key.
+/// partition key paths.
 pub(crate) async fn create_container_if_missing(
     container: &ContainerHandle,
     properties: &ContainerProperties,

@@ -151,9 +151,10 @@ impl Patch {
         self.operations.is_empty()
     }
 
-    /// Whether the patch may be sent again when its response is lost. Setting a
-    /// member twice has the same effect as setting it once. The effect of the other
-    /// operations depends on the document, which the first attempt may have changed.
+    /// Whether the patch may be sent again when its response is lost. Setting or
+    /// replacing a member twice has the same effect as doing it once, except at `/-`,
+    /// which may append. The effect of the other operations depends on the document,
+    /// which the first attempt may have changed.
     pub(crate) fn idempotency(&self) -> Idempotency {
         let is_idempotent = |operation: &PatchOperation| match operation {
             PatchOperation::Set { path, .. } | PatchOperation::Replace { path, .. } => !path.ends_with("/-"),
@@ -204,6 +205,8 @@ impl Patch {
     }
 }
 
+/// The path, if it begins with `/` and has more characters. The service checks the
+/// rest.
 fn checked_pointer(path: &str) -> Result<String, Error> {
     if path.len() > 1 && path.starts_with('/') {
         Ok(path.to_owned())

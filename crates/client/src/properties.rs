@@ -1,7 +1,8 @@
 //! Properties of databases and containers.
 //!
-//! Members that this release does not know are kept, so that a caller who reads
-//! properties, changes one and writes them back loses no member.
+//! Members of a container, of its indexing policy and of an index path that this
+//! release does not know are kept. So a caller who reads properties, changes one and
+//! writes them back does not lose them. Unknown members of other parts are lost.
 
 mod indexing;
 mod partition_key;
@@ -120,8 +121,9 @@ impl ContainerProperties {
         }
     }
 
-    /// Documents expire this long after their last write, in whole seconds. A
-    /// document's own member `ttl` (seconds, -1 for never) has precedence.
+    /// Documents expire this long after their last write, rounded down to whole seconds
+    /// and at least one. A document's own member `ttl` (seconds, -1 for never) has
+    /// precedence.
     pub fn with_ttl(mut self, ttl: std::time::Duration) -> Self {
         self.ttl = Some(TimeToLive::after(ttl));
         self

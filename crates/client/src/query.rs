@@ -2,11 +2,11 @@
 //! pages and streams.
 //!
 //! [`Query`] is the statement with its options, [`QueryFeed`] runs it page by
-//! page. A query of one partition key, and a query that needs no merging, is
-//! answered by the service alone (`direct`). A query with ORDER BY, OFFSET LIMIT,
-//! DISTINCT, aggregates or GROUP BY over several physical partitions runs on each of
-//! them, and the client merges the results by the service's query plan (`merged`).
-//! `route` decides between the two.
+//! page. `route` decides between two ways to run it. The service alone answers
+//! queries of one whole partition key, and most queries over the whole container that
+//! need no merging (`direct`). Any other query runs on each physical partition of its
+//! scope, and the client merges the rows (`merged`). For ORDER BY, TOP, OFFSET LIMIT,
+//! DISTINCT, aggregates and GROUP BY it merges them by the service's query plan.
 //!
 //! No request is sent before the caller asks for the first page, at most
 //! `parallel_max` requests are under way at the same time, and none outlives the
@@ -83,9 +83,10 @@ impl<T> QueryFeed<T> {
 }
 
 impl<T: DeserializeOwned> QueryFeed<T> {
-    /// The next page, which is never empty; `None` after the last one. After an
-    /// error the next call continues at the same row. Dropping the future of a call
-    /// loses no rows.
+    /// The next page, which is never empty; `None` after the last one. After a failed
+    /// request the next call continues at the same row. When a row cannot be parsed as
+    /// `T`, the call fails, and if the client merges the query, the rows of that page
+    /// are lost. Dropping the future of a call loses no rows.
     pub async fn next_page(&mut self) -> Result<Option<Page<T>>, Error> {
         let QueryFeed { container, query, execution, .. } = self;
         loop {

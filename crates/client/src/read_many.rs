@@ -31,15 +31,15 @@ use crate::handle::{ContainerHandle, is_partition_gone};
 use crate::response::decode;
 use plan::{Chunk, WantedDocument, chunks};
 
-/// Requests under way at the same time: enough for a few busy partitions, few
+/// The most requests under way at the same time: enough for a few busy partitions, few
 /// enough to leave room for the caller's other operations.
 const PARALLEL_MAX: usize = 16;
 
-/// How often one call refreshes the partitions.
+/// How often one call may refresh the list of partitions.
 const REFRESHES_MAX: u32 = 5;
 
-/// Pages of one chunk's query. A chunk has at most a hundred documents of at most
-/// 2 MB, so a query with more pages does not end.
+/// The most pages of one chunk's query. A chunk has at most a hundred documents of at
+/// most 2 MB, so a query with more pages does not end.
 const PAGES_MAX: usize = 1000;
 
 /// The documents of a read-many call, in the order of the caller.
@@ -53,12 +53,12 @@ pub struct ManyItems<T> {
 }
 
 impl<T> ManyItems<T> {
-    /// Request units of all requests.
+    /// Request units of all requests, except those that a split partition refused.
     pub fn charge(&self) -> f64 {
         self.charge
     }
 
-    /// The number of requests.
+    /// The number of requests in [`ManyItems::charge`].
     pub fn requests(&self) -> usize {
         self.requests
     }

@@ -39,7 +39,8 @@ impl Receipt {
         self.status
     }
 
-    /// The version that was read or written; `None` after a deletion.
+    /// The etag of the response: the version that was read or written, or the position
+    /// after a page of a change feed. `None` after a deletion.
     pub fn etag(&self) -> Option<&Etag> {
         self.etag.as_ref()
     }
@@ -108,7 +109,10 @@ impl<T: DeserializeOwned> Item<T> {
     }
 }
 
-/// A write that was applied.
+/// A write that was applied. When its response was lost and the
+/// [witness](crate::ItemOptions::with_witness) showed that it was applied, this is the
+/// response to the read of the witness: its status is 200, and etag and body are those
+/// of the document with the witness.
 #[derive(Debug, Clone)]
 pub struct Written {
     receipt: Receipt,
@@ -121,7 +125,8 @@ impl Written {
         Written { receipt, body }
     }
 
-    /// Whether the document was created: an upsert creates or replaces.
+    /// Whether the status is 201: the document was created. An upsert creates or
+    /// replaces.
     pub fn is_new(&self) -> bool {
         self.receipt.status.code == 201
     }

@@ -104,7 +104,7 @@ pub(crate) async fn read(driver: &Driver, rid: &str) -> Result<Option<Provisione
 /// Changes the throughput of the resource with this `_rid`, which must have its own
 /// throughput. A change between manual and autoscale takes two requests: the first
 /// migrates the offer, with a value that the service chooses, the second sets the
-/// wanted value.
+/// wanted value. The second is left out when the service has chosen that value.
 pub(crate) async fn replace(
     driver: &Driver,
     rid: &str,

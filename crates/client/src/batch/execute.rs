@@ -36,8 +36,8 @@ pub(crate) async fn execute(container: &ContainerHandle, batch: Batch) -> Result
 
 /// Turns the error of a repeated batch back into its response. When the first
 /// response was lost and the second attempt was refused, the driver returns the
-/// refusal as an error that holds the results. An ambiguous error is returned
-/// unchanged.
+/// refusal as an error that holds the results. Ambiguous and all other errors are
+/// returned unchanged.
 fn refused_when_repeated(error: Error) -> Result<Response, Error> {
     match error.status() {
         Some(status) if status.code == StatusCode::MULTI_STATUS.as_u16() && !error.is_ambiguous() => {
@@ -73,8 +73,8 @@ pub(super) fn read_response(operations: &[OperationName], response: Response) ->
     }
 }
 
-/// The index of the operation that caused the refusal. The others have the status
-/// [`FAILED_DEPENDENCY`].
+/// The index of the operation that caused the refusal; `None` when the batch was
+/// applied. The other operations have the status [`FAILED_DEPENDENCY`].
 fn failed_operation(results: &[BatchResult]) -> Option<usize> {
     let has_failed = |result: &BatchResult| result.status().code >= 400;
     results
@@ -87,7 +87,8 @@ fn failed_operation(results: &[BatchResult]) -> Option<usize> {
 fn refusal(operations: &[OperationName], results: &[BatchResult], index: usize, response: Response) -> Error {
     let mut status = results[index].status();
     if status.sub == 0 {
-        // The service sends the sub-status with the response and not with the result.
+        // The service usually sends the sub-status with the response and not with the
+        // result.
         status = Status::new(status.code, response.status.sub);
     }
     let message = format!(

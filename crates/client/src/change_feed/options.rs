@@ -96,7 +96,7 @@ impl ChangeFeedOptions {
 }
 
 /// Checks the start of a feed. The service keeps all versions and deletes only
-/// for a while, so such a feed cannot start at the beginning.
+/// for a while, so such a feed cannot start at the beginning or at a time.
 pub(super) fn check_start(mode: Mode, position: &Position) -> Result<(), Error> {
     match (mode, position) {
         (Mode::All, Position::Beginning | Position::Since(_)) => {

@@ -15,7 +15,7 @@ const VERSION: u32 = 1;
 pub(super) struct Token {
     version: u32,
     mode: Mode,
-    /// The `_rid` of the container; absent when no page was read yet.
+    /// The `_rid` of the container; absent when the feed had not been read yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     container: Option<String>,
     cursors: Vec<Cursor>,

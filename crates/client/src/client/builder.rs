@@ -35,7 +35,8 @@ pub struct ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// Sets the endpoint and the key from one text, as the portal shows it.
+    /// Sets the endpoint and the key from one text, as the portal shows it. An endpoint
+    /// or a credential that is set by its own method has precedence.
     pub fn with_connection_string(mut self, text: &str) -> Self {
         self.connection_string = Some(ConnectionString::parse(text));
         self
@@ -61,7 +62,7 @@ impl ClientBuilder {
     }
 
     /// Sets the defaults of all operations, and the options of circuit breakers and
-    /// of the account's regions.
+    /// of the account's regions. Replaces regions that were set before.
     pub fn with_options(mut self, options: DriverOptions) -> Self {
         self.options = options;
         self
@@ -74,7 +75,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the timeouts and limits of HTTP connections.
+    /// Sets the timeouts and limits of HTTP connections. Replaces certificate
+    /// authorities that were set before.
     pub fn with_http(mut self, options: HttpOptions) -> Self {
         self.http = options;
         self

@@ -42,10 +42,12 @@ impl ItemOptions {
     }
 
     /// Sets how the client finds out whether this write was applied when its
-    /// response is lost: if it was, the document `id` has `value` at `pointer`
-    /// (RFC 6901). No other write may store that value there; use a random token,
-    /// for example. The client then reads the document instead of failing with
-    /// [`Error::is_ambiguous`](crate::Error::is_ambiguous).
+    /// response is lost: if it was, the document `id` of the same partition has `value`
+    /// at `pointer` (RFC 6901). No other write may store that value there; use a random
+    /// token, for example. Before the client fails with
+    /// [`Error::is_ambiguous`](crate::Error::is_ambiguous), it reads that document. If
+    /// it has the value, the write has succeeded, and the result is the response to
+    /// this read.
     pub fn with_witness(
         mut self,
         id: impl Into<String>,
@@ -78,7 +80,9 @@ impl ItemOptions {
         self
     }
 
-    /// Sets timeouts, regions, hedging and consistency.
+    /// Sets timeouts, regions, hedging and consistency. Replaces what
+    /// [`with_timeout`](ItemOptions::with_timeout) and the other methods for such
+    /// options have set.
     pub fn with_operation(mut self, options: OperationOptions) -> Self {
         self.operation = options;
         self

@@ -17,7 +17,8 @@ pub struct IndexingPolicy {
     /// Paths that are indexed: `/*` for all, `/name/?` for one value.
     #[serde(default)]
     pub included_paths: Vec<IndexPath>,
-    /// Paths that are not indexed although a shorter included path covers them.
+    /// Paths that are not indexed. Where an included path covers the same value, the
+    /// longer of the two paths decides.
     #[serde(default)]
     pub excluded_paths: Vec<IndexPath>,
     /// Composite indexes, for ORDER BY over several paths.

@@ -18,7 +18,7 @@ pub enum TimeToLive {
 const PER_ITEM: i64 = -1;
 
 impl TimeToLive {
-    /// A time to live in whole seconds, at least one.
+    /// A time to live, rounded down to whole seconds, at least one.
     pub fn after(duration: Duration) -> Self {
         TimeToLive::Seconds(u32::try_from(duration.as_secs()).unwrap_or(u32::MAX).max(1))
     }

@@ -1,5 +1,5 @@
 //! A query that the service answers alone. The client returns the service's rows
-//! and continuation tokens unchanged.
+//! and continuation tokens unchanged, and skips pages without rows.
 
 use bytes::Bytes;
 use perihelion_driver::operation::Scope;
@@ -19,7 +19,8 @@ pub(super) struct Direct {
     scope: Scope,
     body: Bytes,
     next: NextRequest,
-    /// The cost of the requests since the last page that was returned.
+    /// The cost of the pages received since the last page that was returned. Failed
+    /// requests are not in it.
     cost: PageCost,
 }
 
@@ -39,13 +40,14 @@ impl Direct {
         Ok(Direct { scope, body: query.body(&query.text)?, next, cost: PageCost::default() })
     }
 
-    /// Whether the first page of the result was not received yet.
+    /// Whether the query has no continuation token of the caller, and its first page
+    /// was not received yet.
     pub(super) fn is_at_first_page(&self) -> bool {
         matches!(self.next, NextRequest::FirstPage)
     }
 
-    /// The next page that has rows. After an error the next call requests the same
-    /// page.
+    /// The next page that has rows; `None` after the last one. After an error the next
+    /// call requests the same page.
     pub(super) async fn next_page<T: DeserializeOwned>(
         &mut self,
         container: &ContainerHandle,

@@ -16,7 +16,7 @@ const SUPPORTED_FEATURES: HeaderValue = HeaderValue::from_static(
      MultipleOrderBy,NonStreamingOrderBy,NonValueAggregate,OffsetAndLimit,OrderBy,Top",
 );
 
-/// The version of the query plan that we parse.
+/// The version of query plans that the client requests.
 const QUERY_VERSION: HeaderValue = HeaderValue::from_static("1.4");
 
 /// The request for one page.
@@ -25,6 +25,7 @@ pub(super) struct PageRequest {
     pub(super) scope: Scope,
     pub(super) body: Bytes,
     pub(super) continuation: Option<String>,
+    /// The most rows in the page. With `None` the service decides.
     pub(super) rows_max: Option<u32>,
 }
 

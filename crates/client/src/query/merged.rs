@@ -59,15 +59,17 @@ pub(super) struct Merged {
     /// The container's `_rid`. A container that is deleted and created again under
     /// the same name has another one.
     rid: Arc<str>,
-    /// The request body: the same for all partitions.
+    /// The request body, the same for all partitions. `None` before the first request.
     body: Option<Bytes>,
-    /// The cost of the requests since the last page that was returned.
+    /// The cost of the responses since the last page that was returned. Failed requests
+    /// are not in it.
     cost: PageCost,
 }
 
 impl Merged {
     /// Starts the query, or continues it at its continuation token. `keys` are the
-    /// first effective partition key of its range and the first one after it.
+    /// first effective partition key of its range and the first one after it. They are
+    /// not used with a token, because the token names its keys.
     pub(super) fn new(
         query: &Query,
         plan: MergePlan,
@@ -88,7 +90,9 @@ impl Merged {
         Ok(Merged { merge, pending: Vec::new(), refused: Vec::new(), rid, body: None, cost })
     }
 
-    /// The next page. After an error the next call continues at the same row.
+    /// The next page; `None` after the last one. After a failed request the next call
+    /// continues at the same row. When a row cannot be parsed as `T`, the page of that
+    /// row is lost.
     pub(super) async fn next_page<T: DeserializeOwned>(
         &mut self,
         container: &ContainerHandle,
@@ -149,7 +153,8 @@ impl Merged {
         Ok(PendingFetch { id: fetch.id, range_id, response })
     }
 
-    /// Waits for the next response and passes it to the merge.
+    /// Waits for the next response and passes it to the merge. A refusal because the
+    /// partition is gone is put into `refused` and is not an error.
     async fn receive(&mut self) -> Result<(), Error> {
         let pending = &mut self.pending;
         if pending.is_empty() {
@@ -237,8 +242,9 @@ async fn with_cause(error: Error, container: &ContainerHandle, rid: &str) -> Err
     }
 }
 
-/// The current metadata of the container; `None` when the container still has the
-/// range.
+/// The current metadata of the container, read again if the cached metadata has the
+/// range. `None` when the container still has the range. An error when the container
+/// was deleted and created again.
 async fn metadata_without_range(
     range_id: &str,
     container: &ContainerHandle,
@@ -267,6 +273,8 @@ fn key_ranges(metadata: &ContainerMetadata) -> Vec<KeyRange> {
         .collect()
 }
 
+/// The range between two keys in hexadecimal. Only keys of a continuation token can be
+/// invalid.
 fn effective_range(min: &str, max: &str) -> Result<EffectiveRange, Error> {
     let end = |text: &str| {
         EffectiveKey::from_hex(text)

@@ -3,8 +3,9 @@
 use perihelion_driver::Response;
 use perihelion_driver::diagnostics::Diagnostics;
 
-/// Requests whose diagnostics a page keeps. A page seldom takes more than one
-/// request per physical partition; further requests are only counted.
+/// The most diagnostics that a page keeps. A page seldom takes more than one request
+/// per physical partition. Of further requests the page has only the number and the
+/// charge.
 const DIAGNOSTICS_MAX: usize = 64;
 
 /// A page of a query result. It has at least one row.
@@ -22,24 +23,27 @@ impl<T> Page<T> {
     }
 
     /// The continuation token for
-    /// [`Query::with_continuation`](crate::Query::with_continuation). `None` on the
-    /// last page, and for results that cannot be resumed: aggregates, groups, and
-    /// DISTINCT without ORDER BY over several partitions.
+    /// [`Query::with_continuation`](crate::Query::with_continuation). `None` at the end
+    /// of the result. Also `None` for results that the client merges and cannot resume:
+    /// aggregates, groups, and DISTINCT unless it is sorted by the distinct value. A
+    /// page with a token may still be the last one, because no rows may follow.
     pub fn continuation(&self) -> Option<&str> {
         self.continuation.as_deref()
     }
 
-    /// Request units of all requests since the previous page.
+    /// Request units of the responses that were received for this page: since the
+    /// previous page, pages without rows and pages that were fetched ahead included.
+    /// Failed requests and the request for a query plan are not included.
     pub fn charge(&self) -> f64 {
         self.cost.charge
     }
 
-    /// Diagnostics of the requests since the previous page, 64 at most.
+    /// Diagnostics of the requests in [`Page::charge`], 64 at most.
     pub fn diagnostics(&self) -> &[Diagnostics] {
         &self.cost.diagnostics
     }
 
-    /// The number of requests since the previous page.
+    /// The number of requests in [`Page::charge`].
     pub fn requests(&self) -> usize {
         self.cost.requests
     }
@@ -54,7 +58,8 @@ impl<T> IntoIterator for Page<T> {
     }
 }
 
-/// The requests of a page and their total charge.
+/// The responses that a page needed: their number, their total charge, and the
+/// diagnostics of the first [`DIAGNOSTICS_MAX`].
 #[derive(Debug, Clone, Default)]
 pub(super) struct PageCost {
     charge: f64,

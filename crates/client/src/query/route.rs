@@ -1,11 +1,16 @@
 //! Decides how a query is run: by the service alone, or on each partition with a
 //! merge by the client.
 //!
-//! The service alone answers queries of one partition key, and cross-partition
-//! queries that need no merging. The parser of `perihelion-query` recognizes these
-//! queries, and filters that allow only one partition key. A statement that the
-//! parser does not understand is sent to the service unchanged. When the service
-//! refuses it because it needs a plan, the refusal contains the plan.
+//! The service alone answers a query of one whole partition key, also when only the
+//! filter names the key. It also answers a query over the whole container that needs
+//! no merging, unless the caller asks for parallel requests or for no plan. The
+//! client merges all other queries, and every query of a range or of a key prefix.
+//!
+//! The parser of `perihelion-query` tells whether a query needs merging, and finds a
+//! filter that allows only one partition key. A statement over the whole container
+//! that the parser does not understand is sent to the service unchanged. When the
+//! service refuses it because it needs a plan, the refusal contains the plan. For a
+//! range or a key prefix the plan of such a statement is fetched first.
 
 use perihelion_driver::ContainerMetadata;
 use perihelion_driver::operation::{KeyScope, Scope};
@@ -28,8 +33,8 @@ use crate::{Error, FeedRange};
 /// begin with it.
 const MERGE_TOKEN_PREFIX: &str = "{\"perihelion\":";
 
-/// Decides how to run a query that has not started. The same query is always run the
-/// same way, so that another process can use its continuation token.
+/// Decides how to run a query of which this feed has not requested a page yet. A
+/// query with a continuation token is run in the way that produced the token.
 pub(super) async fn route(container: &ContainerHandle, query: &Query) -> Result<Execution, Error> {
     let metadata = container.metadata().await?;
     let parsed = ParsedQuery::of(query);
@@ -55,7 +60,9 @@ pub(super) async fn route(container: &ContainerHandle, query: &Query) -> Result<
     merged(query, plan, &range, &metadata)
 }
 
-/// Whether a query over all partitions is merged by the client.
+/// Whether the client merges a query over the whole container. `parsed` is `None`
+/// when the parser does not understand the statement. Such a query is merged only if
+/// its continuation token comes from a merge.
 fn is_merged(query: &Query, parsed: Option<&ParsedQuery>) -> bool {
     match (parsed.map(|parsed| parsed.verdict), query.continuation.as_deref()) {
         (Some(GatewayVerdict::NeedsPlan | GatewayVerdict::AggregateNotValue), _) => true,
@@ -67,8 +74,9 @@ fn is_merged(query: &Query, parsed: Option<&ParsedQuery>) -> bool {
     }
 }
 
-/// Decides how to run a query that the service refused to answer alone. When the
-/// refusal says that the query needs a plan, the client merges the results.
+/// Decides how to run a query over the whole container whose first page the service
+/// refused. When the refusal says that the query needs a plan, the client merges the
+/// results. Other errors are returned unchanged.
 pub(super) async fn reroute(
     container: &ContainerHandle,
     query: &Query,
@@ -105,23 +113,25 @@ async fn fetch_plan(container: &ContainerHandle, query: &Query) -> Result<MergeP
     MergePlan::parse(text).map_err(|error| client_error(error).with_diagnostics(response.diagnostics))
 }
 
-/// The plan in a refusal, if it contains one.
+/// The plan in a refusal: `None` when it contains none, an error when the plan cannot
+/// be read.
 fn plan_in_refusal(error: &Error) -> Option<Result<MergePlan, Error>> {
     let body = json::parse(error.body()).ok()?;
     let text = body.get("additionalErrorInfo")?.as_str()?;
     Some(MergePlan::parse(text).map_err(client_error))
 }
 
-/// A statement that the parser of `perihelion-query` understands.
+/// A statement that `perihelion-query` has parsed and compiled, with its parameters.
 struct ParsedQuery {
     query: perihelion_query::Query,
     parameters: Parameters,
-    /// Whether the service answers the query alone.
+    /// Whether the service alone answers the query over the whole container.
     verdict: GatewayVerdict,
 }
 
 impl ParsedQuery {
-    /// `None` when the parser does not understand the statement.
+    /// `None` when the statement cannot be parsed or compiled, or the parameters cannot
+    /// be read.
     fn of(query: &Query) -> Option<Self> {
         let parsed = parse(&query.text).ok()?;
         let list = Value::deserialize(serde_json::to_value(&query.parameters).ok()?).ok()?;
@@ -131,7 +141,7 @@ impl ParsedQuery {
         Some(ParsedQuery { query: parsed, parameters, verdict: program.gateway_verdict() })
     }
 
-    /// The partition key of all results, when the filter allows only one.
+    /// The whole partition key of all results, when the filter allows only one.
     fn only_key(&self, metadata: &ContainerMetadata) -> Option<PartitionKey> {
         let paths: Vec<&str> = metadata.partition_key.paths.iter().map(|path| path.text.as_str()).collect();
         match partition_keys(&self.query, &self.parameters, &paths).ok()? {

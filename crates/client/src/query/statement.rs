@@ -40,6 +40,7 @@ pub struct Query {
 #[derive(Debug, Clone)]
 pub(super) enum QueryScope {
     Everywhere,
+    /// A whole partition key, or a prefix of a hierarchical one.
     Partition(PartitionKey),
     Range(FeedRange),
 }
@@ -102,16 +103,19 @@ impl Query {
         self
     }
 
-    /// Sets the most rows per page. Without it the service decides, and a query
-    /// that the client merges has up to 100 rows per page.
+    /// Sets the most rows per page, at least 1. Without it the service decides, and a
+    /// query that the client merges has up to 100 rows per page.
     pub fn with_max_items(mut self, max_items: u32) -> Self {
         self.max_items = Some(max_items.max(1));
         self
     }
 
-    /// Sets how many partitions are queried at the same time. The default is one
-    /// when the partitions are read one after the other, so that no unnecessary page
-    /// is fetched, and eight when the first row needs all partitions.
+    /// Sets how many partitions the client queries at the same time, at least 1. The
+    /// default is one when the partitions are read one after the other, so that no
+    /// unnecessary page is fetched, and eight when the first row needs all partitions.
+    /// With more than one, the client also queries the partitions itself where the
+    /// service could answer a query over the whole container alone. A query of one
+    /// whole partition key is not affected.
     pub fn with_parallel_max(mut self, parallel_max: usize) -> Self {
         self.parallel_max = Some(parallel_max.max(1));
         self
@@ -119,17 +123,19 @@ impl Query {
 
     /// Runs the statement unchanged on each physical partition, without a query
     /// plan and without the request for it. The rows of the partitions are
-    /// concatenated; ORDER BY, TOP, DISTINCT and aggregates apply to each partition
-    /// separately. With [`in_range`](Query::in_range) and the range of one partition
-    /// this gives the exact result.
+    /// concatenated; ORDER BY, TOP, OFFSET, DISTINCT and aggregates apply to each
+    /// partition separately. With [`in_range`](Query::in_range) and the range of one
+    /// partition this gives the exact result. A query of one whole partition key is not
+    /// affected.
     pub fn without_plan(mut self) -> Self {
         self.is_unplanned = true;
         self
     }
 
     /// Continues after the page that returned this
-    /// [`Page::continuation`](crate::Page::continuation). Statement, parameters
-    /// and scope must be the same as in the query of that page.
+    /// [`Page::continuation`](crate::Page::continuation). Statement, parameters,
+    /// scope and [`without_plan`](Query::without_plan) must be the same as in the query
+    /// of that page.
     pub fn with_continuation(mut self, token: impl Into<String>) -> Self {
         self.continuation = Some(token.into());
         self
@@ -146,8 +152,8 @@ impl Query {
         &self.text
     }
 
-    /// The request body for a statement: the text of the query, or the statement that
-    /// a plan has in its place.
+    /// The request body for a statement: the text of the query, or the rewritten
+    /// statement of its plan.
     pub(super) fn body(&self, statement: &str) -> Result<Bytes, Error> {
         encode(&Body { query: statement, parameters: &self.parameters })
     }

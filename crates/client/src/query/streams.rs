@@ -41,6 +41,7 @@ impl<T: DeserializeOwned + Send + 'static> Stream for Pages<T> {
 /// The rows of a query; a `Stream` that ends after its first error.
 pub struct Rows<T> {
     pages: Pages<T>,
+    /// The rows of the current page that were not returned yet.
     ready: std::vec::IntoIter<T>,
 }
 

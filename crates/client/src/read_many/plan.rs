@@ -21,14 +21,16 @@ pub(super) struct WantedDocument {
     pub(super) id: String,
 }
 
-/// The documents of one request: all in one physical partition, no two with the
-/// same id.
+/// The documents of one query or point read: all in one physical partition, no two
+/// with the same id.
 #[derive(Debug, Clone)]
 pub(super) struct Chunk {
     pub(super) range_id: Arc<str>,
     pub(super) wanted: Vec<WantedDocument>,
 }
 
+/// Divides the documents into chunks. Refuses an empty id and a partition key that is
+/// only a prefix.
 pub(super) fn chunks(wanted: Vec<WantedDocument>, metadata: &ContainerMetadata) -> Result<Vec<Chunk>, Error> {
     let mut by_range: HashMap<Arc<str>, Vec<WantedDocument>> = HashMap::new();
     for document in wanted {
