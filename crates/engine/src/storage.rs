@@ -30,7 +30,8 @@ pub trait Store: Send + Sync + 'static {
     fn view(&self) -> Result<Box<dyn View + '_>, StoreError>;
 
     /// Applies every write or none; returns when they are as durable as this
-    /// store can make them. A key may appear only once.
+    /// store can make them. A key may appear only once. After an error it is not known
+    /// whether the writes were applied.
     fn commit(&self, writes: &mut dyn Iterator<Item = Write<'_>>) -> Result<(), StoreError>;
 
     /// Whether an acknowledged write survives the process.
@@ -42,7 +43,8 @@ pub trait View {
     /// The value of a key.
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError>;
 
-    /// Visits entries in key order (or backwards), until the visitor breaks.
+    /// Visits the entries of a range in key order (or backwards), until the visitor
+    /// breaks.
     fn scan(
         &self,
         range: KeyRange<'_>,
@@ -112,7 +114,8 @@ pub enum StoreErrorKind {
     TooNew,
     /// The file belongs to another program, or it is damaged.
     Damaged,
-    /// The operating system refused a read, a write or a sync.
+    /// The operating system refused a read, a write or a sync, now or at an earlier
+    /// write.
     Io,
 }
 

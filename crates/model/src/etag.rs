@@ -2,9 +2,9 @@
 //!
 //! The first group is the low 32 bits of a counter, printed as its bytes 2, 1, 0, 3
 //! (byte 0 is the lowest). The second group is the next 16 bits, `0000` in recorded
-//! etags. The last group is the time of the write in seconds, then `0000`
-//! (`docs/cosmos.md`, resources). Quotes are part of the value, in headers and in
-//! bodies.
+//! etags. `0100` and `0000` follow. The last group is the time of the write in seconds
+//! since 1970, then `0000` (`docs/cosmos.md`, resources). Quotes are part of the value,
+//! in headers and in bodies.
 
 /// The etag of write number `counter`, at `seconds` since 1970.
 pub fn etag(counter: u64, seconds: u64) -> String {

@@ -3,8 +3,8 @@
 //! Documents need their own value type because of the service's rules: members keep
 //! their order, integers are exact to 64 bits, numbers are printed in the service's
 //! own form (see [`Style`]), and a lone surrogate becomes U+FFFD (`docs/cosmos.md`,
-//! numbers and text). There is no value for "undefined": a
-//! missing value is `Option::None`.
+//! numbers and text). There is no value for "undefined": a missing value is
+//! `Option::None`.
 //!
 //! ```
 //! use perihelion_model::json::{Style, parse_str, to_text};
@@ -76,8 +76,8 @@ impl Value {
         }
     }
 
-    /// The integer, when this is a number without a fraction (`3.0` included)
-    /// that fits.
+    /// The integer, when this is a number without a fraction (`3.0` included) that fits
+    /// an i64.
     pub fn as_i64(&self) -> Option<i64> {
         match self {
             Value::Number(number) => number.as_i64(),

@@ -36,9 +36,9 @@ pub enum KeyKind {
 /// The versions of the partition key hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HashVersion {
-    /// Hashes the first 100 characters to 32 bits.
+    /// Hashes a value, but of a string only the first 100 characters, to 32 bits.
     V1,
-    /// Hashes the whole value to 128 bits.
+    /// Hashes the whole value to 128 bits, of which the top two are cleared.
     V2,
 }
 
@@ -108,8 +108,9 @@ impl KeyPath {
 }
 
 impl PartitionKeyDefinition {
-    /// Reads the `partitionKey` of a container's properties; `None` when its
-    /// kind or version is unknown. Without a version it is version 1.
+    /// Reads the `partitionKey` of a container's properties; `None` when its paths are
+    /// not valid or its kind or version is unknown. Without a version, a plain key has
+    /// version 1 and a hierarchical key version 2.
     pub fn from_json(value: &Value) -> Option<Self> {
         let paths: Option<Vec<KeyPath>> =
             value.get("paths")?.as_array()?.iter().map(|path| KeyPath::parse(path.as_str()?)).collect();
@@ -141,7 +142,8 @@ impl PartitionKeyDefinition {
         key.values.len() < self.paths.len()
     }
 
-    /// The effective partition key of a whole key.
+    /// The effective partition key of a key, or the beginning of it for a prefix of a
+    /// key.
     pub fn effective(&self, key: &PartitionKey) -> EffectiveKey {
         match (self.kind, self.version) {
             (KeyKind::Hash, HashVersion::V1) => effective_v1(&key.values),
@@ -164,7 +166,8 @@ impl PartitionKeyDefinition {
 }
 
 impl PartitionKey {
-    /// Parses the header form: a JSON array of scalars, `{}` for undefined.
+    /// Parses the header form: a JSON array of at most [`LEVELS_MAX`] scalars, `{}` for
+    /// undefined.
     pub fn from_header(text: &str) -> Option<Self> {
         PartitionKey::from_json(&json::parse_str(text).ok()?)
     }

@@ -5,8 +5,8 @@
 //! commas (`docs/cosmos.md`, sessions). A token is untrusted input: its size is bounded,
 //! and a text that does not parse is refused.
 //!
-//! Progress only grows: [`Progress::merge`] is the least upper bound of two
-//! tokens, so tokens may arrive in any order.
+//! [`Progress::merge`] combines two tokens of a range into one that covers both, so
+//! tokens may arrive in any order.
 
 use std::fmt;
 
@@ -51,7 +51,8 @@ pub fn print(range: u32, lsn: u64) -> String {
     format!("{range}:-1#{lsn}")
 }
 
-/// Parses a compound token; `None` when any part of it is not a token.
+/// Parses the tokens of several ranges, joined by commas. `None` when any part is not a
+/// token, or when there are too many.
 pub fn parse(text: &str) -> Option<Vec<SessionToken>> {
     let parts: Vec<&str> = split(text).collect();
     if parts.len() > TOKENS_MAX {
@@ -60,7 +61,7 @@ pub fn parse(text: &str) -> Option<Vec<SessionToken>> {
     parts.into_iter().map(parse_one).collect()
 }
 
-/// The parts of a compound token, one per range.
+/// The tokens in a text with the tokens of several ranges, joined by commas.
 pub fn split(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|part| !part.is_empty())
 }
@@ -123,8 +124,8 @@ impl Progress {
             })
     }
 
-    /// Adds what `other` includes. The set of regions becomes that of the later
-    /// version, as in the SDKs.
+    /// Adds what `other` includes. The set of regions becomes that of the later version,
+    /// as in the SDKs. With the same version, it becomes the union of both sets.
     pub fn merge(&mut self, other: &Progress) {
         if other.version > self.version {
             let earlier = std::mem::replace(self, other.clone());

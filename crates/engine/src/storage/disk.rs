@@ -2,10 +2,11 @@
 //!
 //! A commit is appended to the log as one record, with one sync, and added to an
 //! overlay in memory over the data file. From time to time a checkpoint writes the
-//! overlay to the data file, and the log starts again. docs/storage.md explains this
-//! design, and what a crash at each step leaves.
+//! overlay to the data file, and the log starts again. A very large commit goes to the
+//! data file directly. docs/storage.md explains this design, and what a crash at each
+//! step leaves.
 //!
-//! Always true: `commit` returns `Ok` only after its record was synced; a view shows
+//! Always true: `commit` returns `Ok` only after its writes were synced; a view shows
 //! the commits of the log on top of the data file; after a failed commit or
 //! checkpoint the store writes nothing any more, because a kernel that failed one
 //! fsync may drop the dirty pages and report success for the next fsync.
@@ -55,12 +56,13 @@ pub struct DiskOptions {
     /// Where checkpoints run.
     pub checkpoints: CheckpointMode,
     /// The instance number of a new data file. Every record of its log has this
-    /// number. It is random and secret (see `record.rs`).
+    /// number. It is random and secret, except in simulation (see `record.rs`).
     pub instance: u64,
 }
 
 /// The limits of the log. Two full log files bound the memory of the overlay and
-/// the time to open after a crash.
+/// the time to open after a crash. A commit that is larger than a file may be alone in
+/// one.
 #[derive(Debug, Clone, Copy)]
 pub struct LogLimits {
     /// Bytes in one of the two files.
@@ -149,7 +151,8 @@ struct Writer {
     checkpointer: Checkpointer,
     /// The sequence number of the last commit.
     sequence: u64,
-    /// The number of removals in the active overlay.
+    /// The number of removals that were stored in the active overlay, also those that a
+    /// later write replaced.
     removals: usize,
     /// The instance number of the data file. `None` for a file of format 1, which has
     /// no log; the first commit gives it `new_instance`.

@@ -22,7 +22,7 @@ mod key;
 
 pub(super) use key::Key;
 
-/// Entries of a node. Larger nodes make snapshots more expensive (a shared node
+/// The most entries of a node. Larger nodes make snapshots more expensive (a shared node
 /// is copied whole), smaller ones make the tree deeper. Of 12, 24, 48 and 96 the
 /// middle two were best with and without open snapshots (docs/storage.md).
 const NODE_MAX: usize = 48;
@@ -43,7 +43,8 @@ enum Node<V> {
 
 #[derive(Debug, Clone)]
 struct Child<V> {
-    /// A lower bound of the keys under this child.
+    /// A lower bound of the keys under this child. Not used for the first child of a
+    /// node, where it may be too high (see `join`).
     first: Key,
     node: Arc<Node<V>>,
 }

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-/// A finite number: integers exact to 64 bits, everything else a double.
+/// A finite number: an integer of up to 64 bits, exact, or a double.
 ///
 /// `Uint` holds only integers that do not fit into `Int`, so `Int` and `Uint` never hold
 /// the same integer.
@@ -12,7 +12,7 @@ pub enum Number {
     Int(i64),
     /// An integer of at least 2^63.
     Uint(u64),
-    /// Any other number.
+    /// Any other number. It may have no fraction: `2.0` and `1e3` are doubles.
     Double(f64),
 }
 

@@ -87,7 +87,7 @@ impl Object {
     }
 
     /// Inserts a new member before the member `before`, or at the end when
-    /// there is no such member.
+    /// there is no such member. The object must not have a member `name` yet.
     pub fn insert_before(&mut self, before: &str, name: impl Into<String>, value: Value) {
         let name = name.into();
         let index =
@@ -95,7 +95,7 @@ impl Object {
         self.members.insert(index, (name, value));
     }
 
-    /// Removes the member with this name.
+    /// Removes the member with this name and returns its value.
     pub fn remove(&mut self, name: &str) -> Option<Value> {
         let index = self.members.iter().position(|(member, _)| member == name)?;
         Some(self.members.remove(index).1)

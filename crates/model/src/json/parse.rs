@@ -1,8 +1,8 @@
 //! The JSON parser: it accepts only valid JSON, of bounded depth.
 //!
-//! The grammar is that of RFC 8259, with two rules of the service: a number
-//! outside the range of a double is refused (`1e400`), and a surrogate escape
-//! without its partner becomes U+FFFD.
+//! The grammar is that of RFC 8259, with three rules of the service: a number that is
+//! too large for a double is refused (`1e400`), a surrogate escape without its partner
+//! becomes U+FFFD, and of several members with one name the last value counts.
 
 use super::scan::plain_length;
 use super::{Number, Object, Value};

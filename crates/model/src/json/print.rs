@@ -1,7 +1,8 @@
 //! The JSON printer: it prints numbers as the service does.
 //!
-//! A double has 15 significant digits if these parse to the same value, otherwise 17.
-//! An exponent has three digits in responses to point operations and two in query
+//! A double is printed with 15 significant digits if these parse to the same value,
+//! otherwise with 17, in both cases without zeros at the end of a fraction. An exponent
+//! has at least three digits in responses to point operations and at least two in query
 //! results (`docs/cosmos.md`, numbers and text). Only quotes, backslashes and control
 //! characters are escaped; everything else is raw UTF-8.
 

@@ -25,7 +25,7 @@ pub struct EffectiveRange {
 
 impl KeyValue {
     /// Appends the input of the hash: the type, then the value. A string ends with
-    /// `terminator`.
+    /// `terminator`, if there is one.
     pub(super) fn write_for_hash(&self, out: &mut Vec<u8>, terminator: Option<u8>) {
         out.push(self.type_byte());
         match self {
@@ -68,8 +68,9 @@ impl KeyValue {
         }
     }
 
-    /// Appends the value in a form whose bytes sort as the values do. A version 1 key
-    /// has it after the hash.
+    /// Appends the value in a form whose bytes sort as the values do. Of a string with
+    /// more than 100 bytes, only the first 101 are appended. A version 1 key is the
+    /// hash in this form, as a number, and then the value.
     fn write_ordered(&self, out: &mut Vec<u8>) {
         // As the service does: a string of up to 100 bytes ends with a zero byte; of a
         // longer one the first 101 bytes are written, without a zero byte.
@@ -176,8 +177,8 @@ impl EffectiveRange {
         self.min < other.max && other.min < self.max
     }
 
-    /// Divides the range into equal parts: the ranges of a new container with
-    /// several physical partitions.
+    /// Divides the range into parts of equal width, up to rounding: the ranges of a new
+    /// container with several physical partitions.
     pub fn split_evenly(&self, parts: u32, version: HashVersion) -> Vec<EffectiveRange> {
         let bounds: Vec<EffectiveKey> =
             (1..parts).map(|part| self.bound_of_part(part, parts, version)).collect();

@@ -26,8 +26,9 @@ pub enum CheckpointMode {
     Thread,
     /// Inside a later commit.
     Inline {
-        /// The checkpoint runs this many commits after the commit that started
-        /// it, or earlier if the log is full.
+        /// The checkpoint runs this many commits after the commit that started it. It
+        /// runs earlier if the log is full, if a commit is too large for the log, or if
+        /// the store is closed.
         commits_later: u32,
     },
 }

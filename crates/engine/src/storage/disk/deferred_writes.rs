@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use redb::{BackendError, StorageBackend};
 
 /// The most bytes that redb may write before the file is accepted. When redb creates
-/// or repairs a file, it writes a few dozen pages; this is a thousand times that.
+/// or repairs a file, it writes a few dozen pages; this is hundreds of times that.
 const DEFERRED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// The magic number at the beginning of a redb file has this many bytes. The header

@@ -1,9 +1,8 @@
-//! The file system as a disk store sees it. These two traits are the whole
-//! outside world of `DiskStore`, so that a test can simulate a disk whose power
-//! fails.
+//! The file system as a disk store sees it, behind two traits, so that a test can
+//! simulate a disk whose power fails.
 //!
-//! A file is redb's [`StorageBackend`] (length, read, write, set length, sync);
-//! a directory holds a handful of files with fixed names. As on a real disk, a
+//! A file is redb's [`StorageBackend`] (length, read, write, set length, sync). A
+//! [`Directory`] holds a handful of files with fixed names. As on a real disk, a
 //! created or removed name is durable only after [`Directory::sync`].
 
 use std::fmt;
@@ -34,8 +33,8 @@ pub trait Directory: fmt::Debug + Send + Sync + 'static {
 pub(super) struct RealDirectory(PathBuf);
 
 impl RealDirectory {
-    /// Creates the directory and its missing parents, readable by this user only,
-    /// and makes their names durable.
+    /// Creates the directory and its parents where they are missing, and makes their
+    /// names durable. On Unix only this user can read what is created.
     pub(super) fn create(directory: &Path) -> io::Result<RealDirectory> {
         let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
         let missing: Vec<&Path> = directory.ancestors().take_while(is_missing).collect();
@@ -88,7 +87,8 @@ impl Directory for RealDirectory {
     }
 }
 
-/// Syncs a directory: only then a new name survives a power cut.
+/// Syncs a directory: only then a new name survives a power cut. Does nothing on systems
+/// other than Unix, where a directory cannot be synced.
 fn sync_names(directory: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(directory)?.sync_all() } else { Ok(()) }
 }

@@ -1,10 +1,10 @@
 //! The log in front of the data file, where a commit first becomes durable.
 //!
-//! Two files are used alternately. Commits are appended to one of them, each as
-//! one record with one sync. When it is full, commits continue at the beginning
-//! of the other file, whose records are all in the data file by then. So an open
-//! store creates each file only once, and most records are written into blocks that
-//! exist already: the sync has no metadata to write.
+//! Two files are used alternately. Commits are appended to one of them, each as one
+//! record with one sync. When it is full, or has many removals, commits continue at the
+//! beginning of the other file, whose records are all in the data file by then. So an
+//! open store creates each file only once, and most records are written into blocks
+//! that exist already: the sync has no metadata to write.
 //!
 //! The data file *covers* a sequence number when it contains every commit up to
 //! that number. Always true: record `n + 1` is not written before `n` is synced; a

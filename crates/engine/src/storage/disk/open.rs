@@ -1,11 +1,12 @@
 //! Opening a data directory, or refusing it.
 //!
-//! The order: create the directory; let redb lock and read the file with all its writes
-//! deferred (`deferred_writes.rs`); read the marker, which says that the file belongs
-//! to this program and in which format it is; read the log; and only then write
-//! anything. A new file gets its marker and its table in one commit, so a file has both
-//! or neither. The log's writes are moved into the data file before the store takes a
-//! commit, so every store begins with an empty log.
+//! The order: create the directory and an empty data file, if they are missing; let
+//! redb lock and read the file with all its writes deferred (`deferred_writes.rs`);
+//! read the marker, which says that the file belongs to this program and in which
+//! format it is; read the log; and only then write anything. A new file gets its marker
+//! and its table in one commit, so a file has both or neither. The log's writes are
+//! moved into the data file before the store takes a commit, so every store begins its
+//! log anew.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
@@ -95,13 +96,15 @@ fn open_data_file(directory: &dyn Directory) -> Result<Box<dyn StorageBackend>, 
 /// A data file that belongs to this program, and the commits of its log.
 struct Accepted {
     database: DataFile,
+    /// `None` for a file of format 1, which has no log.
     instance: Option<u64>,
+    /// The last sequence number that the data file covers.
     covered: u64,
     replay: Replay,
 }
 
-/// Opens the data file with redb, checks that it belongs to this program, reads its
-/// log, and then performs the deferred writes.
+/// Opens the data file with redb, checks that it belongs to this program (an empty file
+/// gets a marker), reads its log, and then performs the deferred writes.
 fn accept(
     deferred: &DeferredWrites,
     directory: &dyn Directory,
@@ -178,7 +181,7 @@ fn start(
 enum Identity {
     /// An empty file.
     New,
-    /// A file of this program.
+    /// A file of this program. `instance` is `None` for format 1.
     Ours { instance: Option<u64>, covered: u64 },
 }
 

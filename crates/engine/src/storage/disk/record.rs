@@ -21,10 +21,11 @@ pub(super) const SECTOR_BYTES: usize = 512;
 
 const MAGIC: [u8; 4] = *b"phl1";
 const HEADER_BYTES: usize = 32;
-/// The checksum covers everything after it: the record from this offset on.
+/// The checksum covers everything after it: the record from this offset up to the
+/// padding.
 const CHECKED_FROM: usize = 8;
 
-/// Two lengths in front of each key and value.
+/// Each write begins with two lengths, of its key and of its value.
 const ENTRY_BYTES: usize = 8;
 /// The value length of a key that is removed.
 const REMOVED: u32 = u32::MAX;

@@ -9,7 +9,8 @@ use std::ops::Deref;
 use bytes::Bytes;
 
 /// The longest key that is stored in place. With its length and the tag of the enum it
-/// fills 48 bytes. Keys of documents, of feed entries and of ids with two levels fit.
+/// fills 48 bytes. Keys of documents and of feed entries fit, and keys of partition
+/// members with up to two levels.
 const SHORT_MAX: usize = 46;
 
 /// A key, in place when it is short.
