@@ -32,11 +32,12 @@ struct Inner {
 pub enum ErrorKind {
     /// The service refused the request; [`Error::status`] has the status.
     Service,
-    /// The service did not answer: a failure of connection, TLS or protocol.
+    /// The service did not answer: a failure of connection, TLS or protocol, or a request
+    /// that took too long although the operation had time left.
     Transport,
     /// The operation did not end before its deadline.
     Timeout,
-    /// The answer to a write was lost: the write may or may not have been applied.
+    /// The write may or may not have been applied: its answer was lost, or does not say.
     Ambiguous,
     /// The credential could not be used or renewed.
     Credential,
@@ -46,7 +47,8 @@ pub enum ErrorKind {
     Answer,
 }
 
-/// How much of a body an error's text repeats.
+/// How many bytes of a refusal's body become the message, when the body is not the
+/// service's JSON.
 const BODY_SHOWN_MAX: usize = 512;
 
 impl Error {
@@ -119,7 +121,7 @@ impl Error {
         self.0.kind
     }
 
-    /// The status of the service's answer; `None` when the service did not answer.
+    /// The status of the service's refusal; `None` when the error is not a refusal.
     pub fn status(&self) -> Option<Status> {
         self.0.status
     }
@@ -129,12 +131,12 @@ impl Error {
         &self.0.message
     }
 
-    /// The body of the service's refusal.
+    /// The body of the service's refusal; empty when the error is not a refusal.
     pub fn body(&self) -> &Bytes {
         &self.0.body
     }
 
-    /// The headers of the service's refusal.
+    /// The headers of the service's refusal; empty when the error is not a refusal.
     pub fn headers(&self) -> &HeaderMap {
         &self.0.headers
     }
@@ -145,7 +147,7 @@ impl Error {
     }
 
     /// The index of the batch operation that the service refused, from zero. Because
-    /// of it, no operation of the batch was applied.
+    /// of it, no operation of the batch was applied. `None` for every other error.
     pub fn operation_index(&self) -> Option<usize> {
         self.0.operation_index
     }
@@ -166,7 +168,8 @@ impl Error {
         self.has_code(status::PRECONDITION_FAILED.code)
     }
 
-    /// Whether the service still throttled the request after all retries.
+    /// Whether the last answer was 429, after the retries that the options and the time
+    /// allowed.
     pub fn is_throttled(&self) -> bool {
         self.has_code(status::TOO_MANY_REQUESTS.code)
     }
@@ -188,7 +191,8 @@ impl Error {
 
     /// Whether the same operation may succeed when it is tried again later: the
     /// service or the network is at fault, and not the request. The driver's own
-    /// retries are used up by then.
+    /// retries are used up by then. An ambiguous write is transient too, but it may have
+    /// been applied already.
     pub fn is_transient(&self) -> bool {
         match self.0.kind {
             ErrorKind::Transport | ErrorKind::Timeout | ErrorKind::Ambiguous => true,

@@ -15,7 +15,8 @@ use crate::response::Response;
 /// [`Driver::with_observer`](crate::Driver::with_observer).
 pub trait Observer: Send + Sync + 'static {
     /// Called once for each operation, in the caller's task, before the caller gets
-    /// the answer. It must not block.
+    /// the answer. It must not block. It is not called for an operation whose options
+    /// are refused, or whose future is dropped before it ends.
     fn ended(&self, operation: &EndedOperation<'_>);
 }
 
@@ -27,17 +28,18 @@ pub struct EndedOperation<'a> {
     pub verb: Verb,
     /// Whether the operation was on documents.
     pub is_data_plane: bool,
-    /// The status of the answer; `None` when the service did not answer.
+    /// The status of the answer; `None` when the operation ended without one.
     pub status: Option<Status>,
-    /// The headers of the answer; empty when the service did not answer.
+    /// The headers of the answer; empty when the operation ended without one.
     pub headers: &'a HeaderMap,
     /// Attempts, charges, timings.
     pub diagnostics: &'a Diagnostics,
 }
 
 impl EndedOperation<'_> {
-    /// The number of requests that were sent, as far as the driver knows: attempts,
-    /// and their repeats after throttling.
+    /// About the number of requests that were sent: one for each attempt, and one for
+    /// each throttled answer. An attempt that ended throttled counts one too many; a
+    /// repeat with a new access token is not counted.
     pub fn requests(&self) -> u64 {
         let attempts = self.diagnostics.attempts().map(|attempt| 1 + u64::from(attempt.throttled));
         attempts.sum::<u64>() + u64::from(self.diagnostics.omitted())
@@ -48,13 +50,14 @@ impl EndedOperation<'_> {
         self.diagnostics.attempts().map(|attempt| u64::from(attempt.throttled)).sum()
     }
 
-    /// Whether another writer was faster: 409, 412, or a refused batch (207), whose
-    /// body has the status of the operation that was refused.
+    /// Whether another writer may have been faster: 409, 412, or a refused batch (207),
+    /// whose body has the reason.
     pub fn is_conflict(&self) -> bool {
         self.status.is_some_and(|status| matches!(status.code, 207 | 409 | 412))
     }
 
-    /// When the service answered, by the service's clock: seconds since 1970.
+    /// When the service answered, by the service's clock: seconds since 1970. `None` when
+    /// there is no answer with a date.
     pub fn date(&self) -> Option<u64> {
         perihelion_wire::date::parse(self.headers.get(headers::DATE)?.to_str().ok()?)
     }

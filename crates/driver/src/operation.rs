@@ -1,9 +1,9 @@
 //! Operations: what a caller asks of the service. An operation has a verb, a
-//! target, the partition it goes to, and says whether it may be repeated when an
+//! target, the partitions it goes to, and says whether it may be repeated when an
 //! answer is lost.
 //!
 //! The pipeline does not change an [`Operation`]. Endpoint, session token and
-//! signature, which differ from attempt to attempt, are not part of it.
+//! signature, which may differ from attempt to attempt, are not part of it.
 
 mod target;
 
@@ -25,7 +25,8 @@ pub struct Operation {
     pub target: Target,
     /// The partitions that the operation goes to.
     pub scope: Scope,
-    /// Headers in addition to those of verb, scope and options.
+    /// Headers in addition to those of verb, scope and options. They replace headers of
+    /// the same name.
     pub headers: HeaderMap,
     /// The body; empty for none.
     pub body: Bytes,
@@ -63,7 +64,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// Whether the operation only reads, so that it may be repeated and hedged.
+    /// Whether the operation only reads, so that it may be repeated.
     pub fn is_read(self) -> bool {
         match self {
             Verb::Read | Verb::Query | Verb::QueryPlan | Verb::ReadFeed | Verb::ChangeFeed => true,
@@ -82,7 +83,7 @@ impl Verb {
         }
     }
 
-    /// The name in diagnostics and metrics.
+    /// The name of the verb, in lower case.
     pub fn name(self) -> &'static str {
         match self {
             Verb::Read => "read",
@@ -100,7 +101,8 @@ impl Verb {
     }
 }
 
-/// The kind of a resource. The signature and hedging depend on it.
+/// The kind of a resource. The signature, the default options, retries and hedging
+/// depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ResourceKind {
     /// The account itself.
@@ -159,7 +161,8 @@ pub struct KeyScope {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Idempotency {
     /// The operation may be sent again, because applying it twice changes nothing:
-    /// reads, and unconditional upserts, replaces and deletes.
+    /// reads, unconditional upserts, replaces and deletes, and patches that only set
+    /// values.
     Idempotent,
     /// The operation may be sent again, because the service checks a condition (the
     /// id must be new, the etag must match) and applies at most one of two attempts:
@@ -177,7 +180,7 @@ pub enum Idempotency {
 ///
 /// Later writes must keep the value. A member that the next writer overwrites
 /// cannot be a witness: if both writes were applied, the first one would be reported
-/// as refused.
+/// as refused or as ambiguous.
 #[derive(Debug, Clone)]
 pub struct Witness {
     /// The document to read.
@@ -216,7 +219,7 @@ impl Operation {
         self
     }
 
-    /// Adds a header.
+    /// Adds a header. It replaces one of the same name.
     pub fn with_header(mut self, name: http::HeaderName, value: HeaderValue) -> Self {
         self.headers.insert(name, value);
         self
@@ -250,8 +253,8 @@ impl KeyScope {
     }
 }
 
-/// Writes characters that are not ASCII as `\uXXXX`, because headers are ASCII. The
-/// JSON value stays the same.
+/// Writes characters that are not printable ASCII as `\uXXXX`, because headers are
+/// ASCII. The JSON value stays the same.
 fn escape_non_ascii(text: &str) -> std::borrow::Cow<'_, str> {
     use std::fmt::Write;
     if text.bytes().all(|byte| (0x20..0x7F).contains(&byte)) {

@@ -1,4 +1,5 @@
-//! The answer to an operation that succeeded: status, headers, body, diagnostics.
+//! The answer that an operation ends with when it does not fail: status, headers, body,
+//! diagnostics.
 
 use std::time::Duration;
 
@@ -9,15 +10,22 @@ use perihelion_wire::status::Status;
 
 use crate::diagnostics::Diagnostics;
 
-/// The service's answer to an operation that succeeded: 2xx, or 304 for a
-/// conditional read.
+/// The service's answer to an operation: 2xx, or 304 when a resource or a feed has not
+/// changed. 207 is the answer to a batch that was refused; its body says why.
+///
+/// If the answer to a write was lost, [`Diagnostics::resolution`] says how the driver
+/// found out that the write was applied. With
+/// [`Resolution::Witnessed`](crate::diagnostics::Resolution::Witnessed), this is the
+/// answer to the read of the witness. With
+/// [`Resolution::AlreadyGone`](crate::diagnostics::Resolution::AlreadyGone), the service
+/// answered 404; here the status is 204 and the body is empty.
 #[derive(Debug, Clone)]
 pub struct Response {
     /// The status.
     pub status: Status,
-    /// All headers, as received.
+    /// All headers.
     pub headers: HeaderMap,
-    /// The body, as received.
+    /// The body.
     pub body: Bytes,
     /// Attempts, regions, timings, charges.
     pub diagnostics: Diagnostics,
@@ -29,7 +37,8 @@ impl Response {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// Request units of this answer alone; [`Diagnostics::charge`] sums all attempts.
+    /// Request units of this answer alone, 0 when it states none; [`Diagnostics::charge`]
+    /// sums all attempts.
     pub fn charge(&self) -> f64 {
         charge(&self.headers).unwrap_or(0.0)
     }

@@ -1,6 +1,6 @@
 //! The resource of an operation: the path that is sent, and the resource link that
-//! is signed. Both are built once, from names. When no name has to be escaped, the
-//! link is the path without its first slash.
+//! is signed. Both are built from names. The link of one document is its path without
+//! the first slash when no name has to be escaped.
 
 use std::sync::Arc;
 
@@ -18,9 +18,10 @@ pub struct Target {
     /// The path, percent-encoded.
     pub path: PathAndQuery,
     /// The resource link that is signed: the path without its first slash and
-    /// without escapes, or the link of the parent when the path is a feed.
+    /// without escapes, or the link of the parent when the path is a feed. For one
+    /// offer it is the id in lower case.
     pub link: Link,
-    /// The container, for operations inside one.
+    /// The container, for operations on its documents and ranges.
     pub container: Option<Arc<Container>>,
 }
 

@@ -22,14 +22,15 @@ const JITTER_SHARE: f64 = 0.25;
 const MIDDLE_SAMPLE: f64 = 0.5;
 
 impl Backoff {
-    /// The wait before retry `number`, which counts from 0, with jitter.
+    /// The wait before retry `number`, which counts from 0. `jitter` is a sample from 0
+    /// to 1.
     pub(crate) fn wait(self, number: u32, jitter: f64) -> Duration {
         let factor = 1.0 - JITTER_SHARE + 2.0 * JITTER_SHARE * valid_sample(jitter);
         self.without_jitter(number).mul_f64(factor)
     }
 
     /// The wait before retry `number` when the first `immediate` retries do not
-    /// wait.
+    /// wait. The retry after those waits for `first`.
     pub(crate) fn wait_after(self, immediate: u32, number: u32, jitter: f64) -> Duration {
         match number.checked_sub(immediate) {
             Some(number) => self.wait(number, jitter),

@@ -9,7 +9,8 @@ use super::verdict::{OperationProfile, Regions};
 /// A change to state that all operations share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// Read the account again (rate-limited).
+    /// Read the account again, unless a refresh has ended just before
+    /// (`TopologyOptions::refresh_pause`).
     RefreshAccount,
     /// Avoid this endpoint for a while. With `needs_confirmation`, the effect is
     /// applied only when another region has answered this operation: that shows that
@@ -22,7 +23,8 @@ pub(crate) enum Effect {
     PartitionSucceeded,
     /// Read the container's ranges again.
     RefreshRanges,
-    /// The container was recreated: discard its metadata and its sessions.
+    /// Discard the container's metadata, because the container was recreated or deleted.
+    /// Its sessions are used again if its `_rid` turns out to be the same.
     DiscardMetadata,
 }
 
@@ -54,8 +56,8 @@ impl Effect {
 /// The most effects of one attempt.
 const EFFECTS_MAX: usize = 2;
 
-/// The effects of one attempt, in the order to apply them. They are stored
-/// inline, so that an operation that succeeds allocates nothing for them.
+/// The effects of one attempt. `apply` begins with those that change health. They are
+/// stored inline, so that an operation that succeeds allocates nothing for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Effects([Option<Effect>; EFFECTS_MAX]);
 
@@ -66,7 +68,7 @@ impl Effects {
         Effects([Some(effect), None])
     }
 
-    /// Reads the account again, then applies `effect`.
+    /// Reads the account again, and applies `effect`.
     pub(super) const fn account_and(effect: Effect) -> Self {
         Effects([Some(Effect::RefreshAccount), Some(effect)])
     }

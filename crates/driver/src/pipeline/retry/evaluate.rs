@@ -24,14 +24,13 @@ use crate::diagnostics::Context;
 use crate::operation::{Idempotency, Verb};
 use crate::routing::resolve::RouteTo;
 
-/// The waits between rounds over regions that are all unavailable. With one region
-/// and three failovers they are 1.75 s in all, enough for a connection or a process
-/// to come back.
+/// The waits before failovers once every region was tried. With one region and three
+/// failovers they are 1.75 s in all, enough for a connection or a process to come back.
 const UNAVAILABLE_BACKOFF: Backoff =
     Backoff { first: Duration::from_millis(250), longest: Duration::from_secs(4) };
 
-/// Retries over a new connection when the old one did not take the request. If the
-/// new connection does not take it either, the endpoint counts as unavailable.
+/// Retries in the same region when a connection did not take the request. If the request
+/// is not taken again, the operation fails over.
 const RECONNECTS_MAX: u32 = 1;
 
 /// The waits for replication to bring the writes of the session, which takes tens of
@@ -39,10 +38,11 @@ const RECONNECTS_MAX: u32 = 1;
 /// writes was asked.
 const SESSION_BACKOFF: Backoff =
     Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(1) };
-/// Retries of a read whose session a region does not have yet. One retry goes to the
-/// write region (or one to each other region, where all take writes). The other
-/// retries wait for replication, 1.5 to 2.5 s in all, which is longer than the usual
-/// delay between regions.
+/// Retries of an operation whose session a region does not have yet. One retry goes to
+/// the write region (or one to each other region, where all take writes). The other
+/// retries wait for replication: with one write region 1.5 s in all, with a single region
+/// 2.5 s, which is longer than the usual delay between regions. Where three or more
+/// regions take writes, fewer retries are left to wait.
 const SESSION_RETRIES_USUAL: u32 = 5;
 
 /// The waits while another write of the same document is in progress.
@@ -96,8 +96,9 @@ struct Evaluation {
     regions: Regions,
     limits: Limits,
     budgets: Budgets,
-    /// The wait that the service asks for.
+    /// The wait that the service asks for; `None` when it names none.
     retry_after: Option<Duration>,
+    /// A sample from 0 to 1.
     jitter: f64,
 }
 
@@ -141,6 +142,7 @@ impl Evaluation {
         }
     }
 
+    /// Ends an ambiguous write: its witness is read, if it has one.
     fn read_back(self, refused: bool) -> Verdict {
         if self.profile.has_witness { Verdict::ReadBack { refused } } else { Verdict::AbortAmbiguous }
     }
@@ -149,6 +151,8 @@ impl Evaluation {
         if self.budgets.is_ambiguous { self.end_refused() } else { Verdict::Complete }
     }
 
+    /// Ends an operation whose resource does not exist. An idempotent delete has succeeded
+    /// if an earlier attempt of it may have been applied.
     fn end_not_found(self) -> Verdict {
         let is_idempotent_delete =
             self.profile.verb == Verb::Delete && self.profile.idempotency == Idempotency::Idempotent;
@@ -159,6 +163,7 @@ impl Evaluation {
         }
     }
 
+    /// Retries as the policy says, or ends when the budget is spent.
     fn retry(self, policy: RetryPolicy) -> Verdict {
         let spent = self.budgets.spent(policy.budget);
         let wait_left = policy.wait_max.saturating_sub(spent.waited);
@@ -172,7 +177,8 @@ impl Evaluation {
     }
 
     /// Retries in a region that may have the writes of the session: in the write
-    /// region, or, where all regions take writes, in each other region.
+    /// region, or, where all regions take writes, in each other region. Further retries
+    /// wait before they go there again.
     fn retry_session(self) -> Verdict {
         let other_regions = self.other_regions();
         let (route_to, other_region_retries) = match (self.regions.is_multi_write, other_regions) {
@@ -189,6 +195,8 @@ impl Evaluation {
         self.try_again(Budget::Session, after, route_to, Context::SessionRetry)
     }
 
+    /// Retries in the same region. A wait that would exceed the limit is not shortened;
+    /// it ends the operation.
     fn retry_with(self) -> Verdict {
         let spent = self.budgets.spent(Budget::RetryWith);
         let salt = RETRY_WITH_SALT_MAX.mul_f64(backoff::valid_sample(self.jitter));
@@ -201,8 +209,9 @@ impl Evaluation {
         self.try_again(Budget::RetryWith, after, RouteTo::Same, Context::Retry)
     }
 
-    /// A connection that takes no more requests says nothing about its endpoint,
-    /// so the first retry opens a new connection to the same region.
+    /// A connection that does not take a request says nothing about its endpoint, so the
+    /// first retry goes to the same region. A connection that was closing is replaced by
+    /// then.
     fn reconnect(self) -> Verdict {
         if self.budgets.spent(Budget::Reconnect).retries >= RECONNECTS_MAX {
             return self.fail_over();
@@ -211,7 +220,8 @@ impl Evaluation {
     }
 
     /// Retries in the next region, without a wait as long as there are regions that
-    /// were not tried. With only one region, it retries there after a wait.
+    /// were not tried. With only one region, it retries there after the wait that the
+    /// service asks for (at most the longest backoff), or else after the backoff.
     fn fail_over(self) -> Verdict {
         let retries = self.budgets.spent(Budget::Failover).retries;
         if retries >= self.limits.failovers_max {

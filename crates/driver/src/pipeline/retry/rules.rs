@@ -4,18 +4,22 @@
 //!
 //! | an attempt ends with | the operation | bounds |
 //! |---|---|---|
-//! | 429 (not 429/3092) | retries in the same region after the wait that the service asks for, within the attempt (`throttle`) | 18 retries, 270 s; metadata 9, 30 s |
-//! | 429/3092, 410 | goes to the next region at once; with one region, waits and retries there | 3 failovers |
+//! | 429 (not 429/3092) | retries in the same region after the wait that the service asks for, within the attempt (`throttle`) | 18 retries, 270 s; metadata 9, 30 s; in each attempt |
+//! | 429/3092, 410 | goes to the next region, at once until every region was tried, then after a wait; with one region, waits and retries there | 3 failovers |
 //! | 503, 408, other 5xx | goes to the next region, with the same waits as after 410; a write only if it may be repeated | 3 failovers |
 //! | 403/3, 403/1008 | reads the account again (at most every 5 s) and goes to the next region | 10 retries, 5 s of waiting |
-//! | 404/1002 | goes to the write region; where all regions take writes, to the next one; then waits for replication, 100 ms doubling | 5 retries, or as many as there are regions, if that is more |
-//! | 449 | retries in the same region, 10 ms doubling to 1 s | 30 retries, 30 s |
+//! | 404/1002 | goes to the write region; where all regions take writes, to the next one; then waits for replication, 100 ms doubling | 5 retries; where all regions take writes, as many as there are regions, if that is more |
+//! | 449 | retries in the same region after the wait that the service asks for, or else 10 ms doubling to 1 s | 30 retries, 30 s |
 //! | 410/1002, 410/1007, 410/1008 | reads the container's ranges again and retries in the same region | 8 retries |
-//! | 400/1024, 410/1000, 404/1003 | discards the container's metadata and session, reads them again and retries | 8 retries (404/1003: one) |
+//! | 400/1024, 410/1000, 404/1003 | discards the container's metadata, reads it again and retries (404/1003: only operations on documents) | 8 retries (404/1003: one) |
 //! | no connection | goes to the next region, whatever the operation is | 3 failovers |
-//! | an open connection that did not take the request | opens a new connection once, then goes to the next region | 1 retry, 3 failovers |
+//! | an open connection that did not take the request | retries once in the same region, then goes to the next one | 1 retry, 3 failovers |
 //! | a request that was sent and has no answer | goes to the next region; a write only if it may be repeated | 3 failovers |
 //! | anything else | ends, and the caller gets the answer | |
+//!
+//! In an account with one write region, a write has only that region to go to. After a
+//! 403/3 or 403/1008 it tries the other regions too, because the write region may have
+//! moved.
 //!
 //! To add a rule, name the status in `perihelion_wire::status` and edit this
 //! file. No match here has a wildcard arm, so the compiler reports every place that
@@ -76,7 +80,8 @@ pub(super) enum Finding {
     ServiceFailed,
     /// No connection to the endpoint could be opened.
     Unreachable,
-    /// An open connection did not take the request: it is closing, or has no room.
+    /// The request was not sent, though the endpoint can be reached: the connection is
+    /// closing or has no room, or the time was up before.
     ConnectionUnusable,
     /// The request was sent, or may have been, and no answer came. A write may
     /// have been applied.
@@ -123,7 +128,8 @@ pub(super) fn finding_for_status(status: Status) -> Finding {
 pub(super) fn finding_for_failure(failure: &Failure) -> Finding {
     match (failure.sent, failure.kind) {
         (Sent::No, FailureKind::Connect | FailureKind::Tls) => Finding::Unreachable,
-        // The timeout was spent waiting for room on an open connection.
+        // The timeout was spent before the request was sent, such as by waiting for room
+        // on an open connection.
         (Sent::No, FailureKind::Closed | FailureKind::Protocol | FailureKind::Timeout) => {
             Finding::ConnectionUnusable
         }
@@ -169,9 +175,11 @@ pub(super) enum Action {
     /// Retry in the same region after the wait that the service asks for, or else after a
     /// short wait.
     RetryWith,
-    /// Open a new connection once, then fail over.
+    /// Retry once in the same region, over a new connection if the old one is closing.
+    /// Then fail over.
     Reconnect,
-    /// Go to the next region; with one region, wait and retry there.
+    /// Go to the next region, at once until every region was tried, then after a wait.
+    /// With one region, wait and retry there.
     FailOver,
 }
 
@@ -180,9 +188,9 @@ pub(super) enum Action {
 pub(super) struct RetryPolicy {
     pub(super) budget: Budget,
     pub(super) retries_max: u32,
-    /// The sum of all waits. The last wait is shortened to fit.
+    /// The longest sum of the waits. The last wait is shortened to fit.
     pub(super) wait_max: Duration,
-    /// Retries that do not wait.
+    /// How many of the first retries do not wait.
     pub(super) immediate_retries: u32,
     pub(super) backoff: Backoff,
     pub(super) route_to: RouteTo,
@@ -206,9 +214,9 @@ macro_rules! budgets {
 budgets! {
     /// Retries after unavailability.
     Failover,
-    /// Retries over a new connection to the same endpoint.
+    /// Retries in the same region after a connection did not take the request.
     Reconnect,
-    /// Retries of reads when the region did not have the writes of the session yet.
+    /// Retries when the region did not have the writes of the session yet.
     Session,
     /// Retries after 403/3 and 403/1008.
     Forbidden,
@@ -220,7 +228,7 @@ budgets! {
 
 /// Retries while a write region moves, which takes seconds. The first retry does not
 /// wait: in most cases the move is over and only this client did not know of it.
-/// After 10 retries or 5 s the region's refusal is final.
+/// After 10 retries or 5 s of waiting the region's refusal is final.
 const FORBIDDEN_POLICY: RetryPolicy = RetryPolicy {
     budget: Budget::Forbidden,
     retries_max: 10,
@@ -244,7 +252,8 @@ const REROUTE_POLICY: RetryPolicy = RetryPolicy {
     context: Context::Rerouted,
 };
 
-/// One retry shows whether the container was recreated or deleted.
+/// One retry shows whether the container was recreated or deleted. It is counted together
+/// with the retries of [`REROUTE_POLICY`].
 const OWNER_GONE_POLICY: RetryPolicy = RetryPolicy { retries_max: 1, ..REROUTE_POLICY };
 
 /// The rule for a finding.

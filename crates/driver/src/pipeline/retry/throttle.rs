@@ -2,7 +2,8 @@
 //! sent to the same region again, and when.
 //!
 //! A throttled request was not applied, so any operation may wait and repeat it.
-//! The bounds are a count, a sum of waits and the operation's deadline.
+//! The bounds are a count, the length of one wait, the sum of the waits and the
+//! operation's deadline.
 
 #[cfg(test)]
 mod tests;
@@ -30,9 +31,12 @@ const DEADLINE_MARGIN: Duration = Duration::from_millis(100);
 /// The retries and waits that one attempt has left for throttled requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ThrottleBudget {
+    /// The retries that were made.
     retries: u32,
     retries_max: u32,
+    /// How much the attempt may still wait in all.
     wait_left: Duration,
+    /// The longest that one wait may be.
     single_wait_max: Duration,
 }
 
@@ -67,8 +71,7 @@ pub(crate) enum GiveUp {
 }
 
 /// Whether a status means throttling. A replica that is out of resources also
-/// answers 429, but waiting does not help there: the operation goes to another
-/// region.
+/// answers 429 (429/3092), but waiting does not help there: the operation fails over.
 pub(crate) fn is_throttle(status: Status) -> bool {
     match status {
         status::SYSTEM_RESOURCE_UNAVAILABLE => false,
@@ -78,9 +81,10 @@ pub(crate) fn is_throttle(status: Status) -> bool {
 }
 
 /// Decides about a throttled request. The wait that the service asks for wins over
-/// the backoff. A wait that would exceed the budget or the deadline ends the
-/// retries; it is not shortened. `jitter` is a sample from 0 to 1, `time_left` is the
-/// time until the operation's deadline.
+/// the backoff. A backoff is shortened to the longest single wait. Any other wait that
+/// would exceed the budget or the deadline is not shortened; it ends the retries.
+/// `jitter` is a sample from 0 to 1, `time_left` is the time until the operation's
+/// deadline.
 pub(crate) fn judge(
     budget: ThrottleBudget,
     retry_after: Option<Duration>,

@@ -1,7 +1,8 @@
 //! The inputs of an evaluation and its result.
 //!
-//! [`Limits`] are fixed for an operation; [`Budgets`] are what it has spent, and
-//! only the evaluation changes them.
+//! [`Limits`] are fixed for an operation; [`Budgets`] are what it has spent. Only the
+//! evaluation counts retries and waits. `send` also sets `is_ambiguous`, when the
+//! losing leg of a hedged write may have been applied.
 
 use std::time::Duration;
 
@@ -28,7 +29,7 @@ pub(crate) struct OperationProfile {
 pub(crate) enum Ending<'a> {
     Answered {
         status: Status,
-        /// The wait that the service asks for.
+        /// The wait that the service asks for; `None` when it names none.
         retry_after: Option<Duration>,
     },
     Failed(&'a Failure),
@@ -58,7 +59,7 @@ pub(crate) struct Limits {
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Budgets {
     spent: [Spent; Budget::ALL.len()],
-    /// An earlier attempt of this write may have been applied.
+    /// An earlier attempt of this write may have been applied. Never set for a read.
     pub(crate) is_ambiguous: bool,
 }
 
@@ -99,8 +100,8 @@ impl Budgets {
 pub(crate) enum Verdict {
     /// Give the caller the answer.
     Complete,
-    /// Report a delete as done, though the answer is 404: an earlier attempt of it has
-    /// deleted the document.
+    /// Report a delete as done, though the answer is 404: an earlier attempt of it may
+    /// have deleted the document.
     CompleteAsGone,
     /// Try again.
     Retry { after: Duration, route_to: RouteTo, context: Context, budgets: Budgets },
