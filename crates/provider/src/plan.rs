@@ -3,12 +3,12 @@
 //! randomness, no I/O.
 //!
 //! Invariants: a [`TurnPlan`] is committed whole or not at all, under the etag of the
-//! state it was planned from, and fits a batch by operations and by bytes. Too many
-//! activities, timers or cancellations go into a bundle, one document that is unpacked
-//! after the commit. Texts that are too large are split into parts. When the turn is still
-//! too large, everything except the state and a few small documents is staged: written
-//! before the commit, under ids that only this plan has, and unused until the commit
-//! refers to it.
+//! state it was planned from, and fits a batch by operations and by bytes. Messages to
+//! other instances go into outboxes. When there are many activities, messages to the
+//! instance itself and cancellations, they are packed into bundles: documents that are
+//! unpacked after the commit. Texts that are too large are split into parts. When the turn
+//! is still too large, its chunks, parts, bundles and outboxes are staged: written before
+//! the commit, under ids that only this plan has, and unused until the commit.
 
 mod bundles;
 mod history;
@@ -48,38 +48,43 @@ pub(crate) use schedule::tombstone;
 pub(crate) use size::COMMIT_BYTES_MAX;
 pub(crate) use spill::part_documents;
 
-/// The most bytes of a work item that stays inline. In a turn that does not fit a batch, the
-/// limit is lower.
+/// The most bytes of a work item, as JSON text, that stays inline. In a turn that does not
+/// fit a batch, the limit is lower.
 pub(crate) const ITEM_BYTES_MAX: usize = 256 * 1024;
 
 /// How the documents of a turn are written. The first layout that fits a batch is used.
 struct BatchLayout {
     /// Whether chunks, parts, bundles and outboxes are written before the commit.
     is_staged: bool,
-    /// Larger work items are split into parts.
+    /// Work items with more bytes are split into parts.
     item_bytes_max: usize,
 }
 
+/// The layouts, in the order in which they are tried.
 const LAYOUTS: [BatchLayout; 3] = [
     BatchLayout { is_staged: false, item_bytes_max: ITEM_BYTES_MAX },
     BatchLayout { is_staged: true, item_bytes_max: 16 * 1024 },
     BatchLayout { is_staged: true, item_bytes_max: 1024 },
 ];
 
-/// The number of nonces of committed turns that a state keeps. A process reads the state
-/// right after it lost the answer to a commit. If other processes have committed more
-/// turns than this by then, the process treats its lock as lost, and the runtime's next
-/// call for that turn is refused.
+/// The number of nonces of recent commits that a state keeps. A process that lost the answer
+/// to its commit looks for its nonce in the state. If this many commits have followed by
+/// then, the nonce is gone, and the process treats its lock as lost although its commit was
+/// applied.
 const RECENT_NONCES_MAX: usize = 8;
 
 /// The arguments of an ack: everything that the runtime passes at the end of a turn.
 pub(crate) struct TurnAck {
     /// The number of the execution that the turn belongs to.
     pub(crate) execution: u64,
+    /// The new events of that execution.
     pub(crate) history_delta: Vec<Event>,
+    /// Activities to schedule.
     pub(crate) worker_items: Vec<WorkItem>,
+    /// Messages to this instance and to others.
     pub(crate) orchestrator_items: Vec<WorkItem>,
     pub(crate) metadata: ExecutionMetadata,
+    /// Activities to cancel.
     pub(crate) cancelled: Vec<ScheduledActivityIdentifier>,
     /// How far the provider's clock is ahead of the runtime's, in milliseconds.
     /// Timers are set by the runtime's clock.
@@ -97,9 +102,9 @@ pub(crate) struct Basis<'a> {
     pub(crate) bundles: &'a [Versioned<Bundle>],
     /// Messages that were taken with the lock and must not be delivered twice.
     pub(crate) dedup_entries: &'a [DedupEntry],
-    /// The first of [`TurnAck::stamps_max`] reserved stamps.
+    /// The time of the commit, and the first of [`TurnAck::stamps_max`] reserved stamps.
     pub(crate) now: Stamp,
-    /// The nonce of the commit.
+    /// The nonce of the commit. An ack keeps it when it plans its turn again.
     pub(crate) nonce: &'a str,
 }
 
@@ -109,19 +114,25 @@ pub(crate) struct Basis<'a> {
 pub(crate) struct TurnPlan {
     pub(crate) state: State,
     pub(crate) past: Option<PastWrite>,
+    /// New chunks of history.
     pub(crate) chunks: Vec<Chunk>,
     /// Parts of texts that are too large for their documents.
     pub(crate) parts: Vec<Part>,
     /// Ids of the messages that the turn consumed. The commit deletes them.
     pub(crate) consumed: Vec<String>,
+    /// New activities that are not in a bundle.
     pub(crate) activities: Vec<Activity>,
+    /// New messages to the instance itself that are not in a bundle.
     pub(crate) messages: Vec<Message>,
+    /// Tombstones of cancelled activities that are not in a bundle.
     pub(crate) cancelled: Vec<CancelledActivity>,
     pub(crate) bundles: Vec<Bundle>,
-    /// Earlier bundles with activities that are now cancelled.
+    /// Earlier bundles with activities that are now cancelled. The commit writes their
+    /// `skip`.
     pub(crate) edited_bundles: Vec<Versioned<Bundle>>,
+    /// New messages to other instances.
     pub(crate) outboxes: Vec<Outbox>,
-    /// Documents that are unused after the commit.
+    /// The record of the documents that nothing refers to after the commit.
     pub(crate) garbage: Option<Garbage>,
     /// If this is set, chunks, parts, bundles and outboxes are written before the commit,
     /// under this staging id.
@@ -137,15 +148,15 @@ pub(crate) struct PastWrite {
 }
 
 impl Basis<'_> {
-    /// A unique id of this plan, which is part of its document ids. A turn that is planned
-    /// again has another stamp.
+    /// A unique id of this plan, which is part of the ids of its parts and staged documents.
+    /// A turn that is planned again has another stamp.
     fn plan_id(&self) -> String {
         format!("{}.{:x}", self.nonce, self.now.0)
     }
 }
 
 impl TurnAck {
-    /// The most stamps that a plan needs.
+    /// The most stamps that a plan needs: one for each work item, and one for the commit.
     pub(crate) fn stamps_max(&self) -> usize {
         self.worker_items.len() + self.orchestrator_items.len() + 1
     }
@@ -162,7 +173,8 @@ pub(crate) fn turn(basis: &Basis<'_>, ack: &TurnAck) -> Result<TurnPlan, Failure
     with_first_fitting_layout(|layout| turn_in_layout(basis, ack, layout))
 }
 
-/// Plans only the events of an ack: they are appended to the history.
+/// Plans a commit that appends the events of an ack to the history. A lock on the instance
+/// stays, and no messages are consumed.
 pub(crate) fn append(basis: &Basis<'_>, ack: &TurnAck) -> Result<TurnPlan, Failure> {
     with_first_fitting_layout(|layout| {
         let mut plan = begin_plan(basis, layout);
@@ -171,7 +183,7 @@ pub(crate) fn append(basis: &Basis<'_>, ack: &TurnAck) -> Result<TurnPlan, Failu
     })
 }
 
-/// Plans with one layout after the other until a plan fits a batch.
+/// Plans with one layout after the other until a plan fits a batch. Fails if none does.
 fn with_first_fitting_layout(
     plan: impl Fn(&BatchLayout) -> Result<TurnPlan, Failure>,
 ) -> Result<TurnPlan, Failure> {
@@ -188,6 +200,7 @@ fn with_first_fitting_layout(
     ))
 }
 
+/// A plan that writes the state with the number, nonce and time of the commit.
 fn begin_plan(basis: &Basis<'_>, layout: &BatchLayout) -> TurnPlan {
     let mut plan = TurnPlan { state: basis.state.clone(), ..TurnPlan::default() };
     plan.staging_id = layout.is_staged.then(|| basis.plan_id());
@@ -240,8 +253,8 @@ fn unreferenced_parts(basis: &Basis<'_>, plan: &TurnPlan) -> Vec<PartsRef> {
     before.into_iter().cloned().collect()
 }
 
-/// Sets the orchestration's name and version. The first commit with both makes the
-/// instance visible to management operations.
+/// Sets the orchestration's name and version, if the turn reports both. The first commit
+/// that does makes the instance visible to management operations, and sets its parent.
 fn set_identity(state: &mut State, metadata: &ExecutionMetadata, now_ms: u64) {
     let (Some(name), Some(version)) = (&metadata.orchestration_name, &metadata.orchestration_version) else {
         return;
@@ -255,7 +268,8 @@ fn set_identity(state: &mut State, metadata: &ExecutionMetadata, now_ms: u64) {
     state.version = Some(version.clone());
 }
 
-/// Applies the last custom status of the turn, if there is one, and increments its version.
+/// If the turn changed the custom status: applies the last change, which may remove the
+/// status, and increments the version.
 fn update_custom_status(state: &mut State, delta: &[Event]) {
     let last = delta.iter().rev().find_map(|event| match &event.kind {
         EventKind::CustomStatusUpdated { status } => Some(status.clone()),
@@ -267,7 +281,8 @@ fn update_custom_status(state: &mut State, delta: &[Event]) {
     }
 }
 
-/// Removes the lock, and consumes the messages that were taken with it.
+/// Removes the lock, consumes the messages that were taken with it, and adds those that must
+/// not be delivered twice to the dedup record. The parts of the messages become garbage.
 fn release_lock(plan: &mut TurnPlan, basis: &Basis<'_>, garbage: &mut Garbage) {
     if let Some(lock) = plan.state.lock.take() {
         plan.consumed = lock.attempts.into_keys().collect();

@@ -1,8 +1,8 @@
 //! `Store`: the container, and the requests that several operations share.
 //!
-//! `preflight` and `layout` check a container when it is opened, `retry` repeats requests
-//! after the driver has given up, `state_cache` keeps states that this process read or
-//! wrote.
+//! `preflight` and `layout` check a container when it is opened, `migration_marker` is the
+//! document that shows an unfinished migration, `retry` repeats requests after the driver
+//! has given up, `state_cache` keeps states that this process read or wrote.
 
 pub(crate) mod layout;
 pub(crate) mod migration_marker;
@@ -48,15 +48,17 @@ const INDEXED_PATHS: [&str; 10] = [
 #[derive(Debug, Clone)]
 pub(crate) struct Store {
     pub(crate) container: Container,
-    /// Cached states. Every write of a state removes its cached version.
+    /// Cached states. A write of a state by this provider removes or replaces its cached
+    /// version.
     pub(crate) state_cache: Arc<StateCache>,
     /// Whether the container deletes documents after their time to live.
     pub(crate) is_ttl_on: bool,
 }
 
 impl Store {
-    /// Opens the container, and creates it if it is missing. Refuses a container of the
-    /// published crate, and unless `is_migrating` one with an unfinished migration.
+    /// Opens the container, and creates it with its database if it is missing. Refuses an
+    /// account or a container on which the provider cannot run: see `preflight` and `layout`.
+    /// `is_migrating` allows a container with an unfinished migration.
     pub(crate) async fn open(
         client: &Client,
         database: &str,
@@ -89,7 +91,7 @@ impl Store {
         self.find(instance, STATE_ID).await
     }
 
-    /// The state of an instance, if its etag is no longer `seen`.
+    /// Reads the state of an instance if its etag is no longer `seen`.
     pub(crate) async fn state_if_changed(&self, instance: &str, seen: &Etag) -> Result<StateChange, Failure> {
         match self.container.read_if_changed::<State>(instance, STATE_ID, seen).await {
             Ok(None) => Ok(StateChange::Unchanged),
@@ -102,7 +104,7 @@ impl Store {
         }
     }
 
-    /// A document with its etag.
+    /// A document with its etag; `None` if it does not exist.
     pub(crate) async fn find<T: DeserializeOwned>(
         &self,
         instance: &str,
@@ -119,9 +121,9 @@ impl Store {
         Ok(self.container.query::<T>(query).collect().await?)
     }
 
-    /// Replaces the state document if it has this etag; without an etag, creates it.
-    /// `witness` is the value at `pointer`, and no other write leaves it there. When the
-    /// answer is lost, it shows whether the write was applied.
+    /// Replaces the state document if it has this etag; without an etag, creates it. Returns
+    /// the new etag. `witness` is the value at `pointer`, and no other write leaves it there.
+    /// When the answer is lost, it shows whether the write was applied.
     pub(crate) async fn put_state(
         &self,
         state: &State,
@@ -147,8 +149,8 @@ impl Store {
         Ok(etag)
     }
 
-    /// Creates a document with an id that no other process uses: if it exists, an
-    /// earlier attempt created it.
+    /// Creates a document with an id that no other process uses, and returns its etag. If
+    /// the document exists, an earlier attempt created it.
     pub(crate) async fn create<T: Serialize>(
         &self,
         key: impl Into<PartitionKey>,
@@ -167,7 +169,7 @@ impl Store {
         }
     }
 
-    /// Replaces a document of an instance if it has this etag.
+    /// Replaces a document of an instance if it has this etag. Returns the new etag.
     pub(crate) async fn put<T: Serialize>(
         &self,
         instance: &str,
@@ -180,8 +182,8 @@ impl Store {
         self.written_etag(instance, id, &written).await
     }
 
-    /// The new etag of a written document. If the answer was lost, reads it from the
-    /// document.
+    /// The new etag of a written document. If the answer was lost, the document is read; the
+    /// etag may then be that of a later write.
     async fn written_etag(&self, instance: &str, id: &str, written: &Written) -> Result<Etag, Failure> {
         if let Ok(etag) = written.etag() {
             return Ok(etag.clone());
@@ -203,6 +205,7 @@ async fn create_container(client: &Client, database: &str, container: &str) -> R
 pub(crate) enum StateChange {
     Unchanged,
     Changed(Box<Versioned<State>>),
+    /// There is no state document any more.
     Deleted,
 }
 

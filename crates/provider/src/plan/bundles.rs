@@ -4,11 +4,12 @@
 use crate::documents::stamp::Stamp;
 use crate::documents::{Activity, Bundle, DocumentType, Message, Outbox};
 
-/// The most bytes of a bundle or outbox as JSON. Each step of unpacking writes some of the
-/// packed documents and the remaining bundle in one batch, so both must fit.
+/// The most bytes of the documents in one bundle or outbox, approximately. Each step of
+/// unpacking writes some of the packed documents and the remaining bundle in one batch, so
+/// both must fit.
 pub(super) const BUNDLE_BYTES_MAX: usize = 900_000;
 
-/// The most work items or cancellations in one bundle.
+/// The most documents or cancellations in one bundle or outbox.
 const ITEMS_MAX: usize = 2000;
 
 /// The turn that bundles and outboxes belong to.
@@ -27,13 +28,14 @@ impl PackedTurn<'_> {
     }
 }
 
-/// The approximate size of these documents in bytes.
+/// The approximate size of these documents in bytes, all together.
 pub(super) fn bytes(activities: &[Activity], messages: &[Message]) -> usize {
     let activities: usize = activities.iter().map(Activity::stored_bytes).sum();
     activities + messages.iter().map(Message::stored_bytes).sum::<usize>()
 }
 
-/// Packs the activities, messages and cancellations of a turn, in order.
+/// Packs the cancellations, then the activities, then the messages of a turn, each in order.
+/// A bundle has documents of one kind.
 pub(super) fn bundles(
     turn: &PackedTurn<'_>,
     activities: Vec<Activity>,

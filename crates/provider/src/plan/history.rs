@@ -1,5 +1,6 @@
 //! The history of a turn: events are appended as text, one per line, without reading the
-//! history. Text that is too long for the state document becomes a chunk.
+//! history. Text that is too long for the state document is moved to chunks: documents that
+//! hold history only.
 
 use duroxide::{Event, EventKind};
 
@@ -9,14 +10,17 @@ use crate::documents::{Chunk, DocumentType, Execution, ExecutionStatus, PastExec
 use crate::failure::Failure;
 
 /// The most bytes of history that stay in the state document. Every commit rewrites them.
+/// When there are more, all of them move to chunks.
 const TAIL_BYTES_MAX: usize = 8 * 1024;
 
+/// The document id of an execution that is not the current one.
 pub(crate) fn past_execution_id(execution: u64) -> String {
     format!("e:{execution}")
 }
 
-/// Appends the turn's events. A newer execution becomes the current one; events of an
-/// older execution are appended to the document of that execution.
+/// Appends the turn's events. If their execution is newer than the current one, it becomes
+/// the current one. If it is older, the events become chunks of that execution, and its
+/// document is written.
 pub(super) fn append_events(plan: &mut TurnPlan, basis: &Basis<'_>, ack: &TurnAck) -> Result<(), Failure> {
     let now_ms = basis.now.ms();
     if ack.execution < plan.state.execution.number {
@@ -57,7 +61,8 @@ fn new_execution(execution: u64, now_ms: u64) -> Execution {
     }
 }
 
-/// Turns the current execution into a past one, with its whole history in chunks.
+/// Turns the current execution into a past one, with its whole history in chunks. Does
+/// nothing before the first execution.
 fn move_to_past(plan: &mut TurnPlan) {
     if plan.state.execution.number == 0 {
         return;
@@ -77,6 +82,7 @@ fn past_execution(state: &State, execution: Execution) -> PastExecution {
     }
 }
 
+/// Sets pinned version, status, time of the end and output, as far as the turn reports them.
 fn set_status(execution: &mut Execution, ack: &TurnAck, now_ms: u64) {
     if let Some(version) = &ack.metadata.pinned_duroxide_version {
         execution.pinned_version = Some(version.to_string());
@@ -90,7 +96,8 @@ fn set_status(execution: &mut Execution, ack: &TurnAck, now_ms: u64) {
     }
 }
 
-/// Appends events, one per line. Their ids must be greater than those of the history.
+/// Appends events to `text`, one per line, and counts them. Each id must be greater than the
+/// one before.
 fn append_lines(execution: &mut Execution, text: &mut String, events: &[Event]) -> Result<(), Failure> {
     for event in events {
         if event.event_id <= execution.last_event_id {
@@ -113,8 +120,8 @@ fn append_lines(execution: &mut Execution, text: &mut String, events: &[Event]) 
     Ok(())
 }
 
-/// Moves the text into chunks. A chunk may end within an event: readers join the chunks
-/// before they parse events.
+/// Moves the text into new chunks and clears it. A chunk may end within an event: readers
+/// join the chunks before they parse events.
 fn move_to_chunks(plan: &mut TurnPlan, execution: &mut Execution, text: &mut String) {
     let staging_id = plan.staging_id.as_deref();
     for piece in split_text(text, PART_BYTES_MAX) {

@@ -1,5 +1,5 @@
-//! Turns work items into documents: their ids, their order, and when they become
-//! visible.
+//! Converts work items to documents: when these become visible, and their order in the
+//! queue. Also the ids of activities, of sessions, and of the senders of messages.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::failure::Failure;
 /// The most bytes of an instance id: the service's limit for a partition key.
 const INSTANCE_BYTES_MAX: usize = 2048;
 
-/// The instance that a message is for.
+/// The instance that a message is for, or that an activity belongs to.
 pub(crate) fn target_instance(item: &WorkItem) -> &str {
     match item {
         WorkItem::SubOrchCompleted { parent_instance, .. }
@@ -30,7 +30,9 @@ pub(crate) fn target_instance(item: &WorkItem) -> &str {
     }
 }
 
-/// A message as a document.
+/// A message as a document. It is visible at once, unless there is a `delay` or the item is
+/// a timer with a later due time. Its place in the queue is `now`, or the later time at which
+/// it becomes visible; a `ContinueAsNew` without a delay is first.
 pub(crate) fn message_document(
     item: &WorkItem,
     id: String,
@@ -66,8 +68,9 @@ pub(crate) fn message_document(
     })
 }
 
-/// Converts the due time of a timer to the provider's clock, which is `offset_ms` ahead of
-/// the runtime's clock. Other messages are not changed.
+/// Converts the due time of a timer to the provider's clock, which is `offset_ms`
+/// milliseconds ahead of the runtime's clock. A timer that is due by then is visible at once.
+/// Other messages are not changed.
 pub(super) fn convert_timer_to_provider_clock(
     message: &mut Message,
     item: &WorkItem,
@@ -83,8 +86,9 @@ pub(super) fn convert_timer_to_provider_clock(
     }
 }
 
-/// Adds the parent's incarnation to a start of a child or to a child's result. The result
-/// is only for the incarnation of the parent that started the child.
+/// Adds the parent's incarnation to a start of a child or to a child's result. `sender` is
+/// the state of the instance that sends. The result is only for the incarnation of the
+/// parent that started the child; if that is not known, for any.
 pub(super) fn set_parent_incarnation(message: &mut Message, item: &WorkItem, sender: &State) {
     if message.start_parent.as_ref() == Some(&sender.instance_id) {
         message.parent_incarnation = Some(sender.incarnation.clone());
@@ -99,7 +103,8 @@ pub(super) fn set_parent_incarnation(message: &mut Message, item: &WorkItem, sen
 
 /// Whether the provider must not deliver the item twice, because the runtime would process
 /// it twice. The runtime recognises completions and timers by their event id, and a second
-/// cancellation changes nothing. A `ContinueAsNew` is created by one commit only.
+/// cancellation changes nothing. A `ContinueAsNew` is created by one commit only. An
+/// `ActivityExecute` is never a message.
 fn needs_dedup(item: &WorkItem) -> bool {
     match item {
         WorkItem::StartOrchestration { .. }
@@ -165,7 +170,8 @@ pub(super) fn sender_hash(instance: &str, incarnation: &str) -> String {
     hex(&hash.finalize()[..8])
 }
 
-/// The id and the numeric partition key of a session's document.
+/// The id and the numeric partition key of a session's document. The key has 53 bits, so
+/// that every JSON reader keeps it exactly.
 pub(crate) fn session_document_key(session: &str) -> (String, u64) {
     let hash = Sha256::digest(session.as_bytes());
     let mut key = [0; 8];

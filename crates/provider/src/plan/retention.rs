@@ -1,17 +1,19 @@
 //! Retention: how long ended instances are kept, and how the removal of an ended instance
 //! is scheduled.
 //!
-//! An instance is removed with its whole tree, a fixed time after its root has ended,
-//! and never while any instance of the tree runs. It is removed in one of two ways:
+//! A root (an instance without a parent) is removed with its whole tree, at the earliest a
+//! set time after it has ended, and not while any instance of the tree runs. It is removed
+//! in one of two ways:
 //!
-//! - An instance of one document (its history fits the state, it never continued as new,
-//!   it has no children) gets a time to live in the commit that ends it. The service
-//!   removes it at no cost.
-//! - Any other instance gets the time of its removal (`madeAt`). The reconciler of any
-//!   process then deletes the tree as a user would: all or nothing, completed after a
-//!   crash, with a tombstone for late messages. A time to live for each of its documents
-//!   would cost more, and the documents would expire one by one: the history could be
-//!   gone while the state exists.
+//! - A root of one document (its history and all values fit the state, it never continued
+//!   as new, it has no children) gets a time to live in the commit that ends it. The service
+//!   removes it at no cost. This needs a retention of at least an hour, and a container
+//!   whose time to live is on.
+//! - Any other root gets the time of its removal (`madeAt`). The reconciler of any process
+//!   then deletes the tree as a user would: all or nothing, completed after a crash, with a
+//!   tombstone for late messages. A time to live for each of its documents would cost more,
+//!   and the documents would expire one by one: the history could be gone while the state
+//!   exists.
 
 use std::time::Duration;
 
@@ -29,8 +31,8 @@ pub(crate) struct Retention {
 }
 
 impl Retention {
-    /// Schedules the removal of an instance that has ended: by a time to live, or by the
-    /// reconciler.
+    /// Schedules the removal of a root that has ended: by a time to live, or by the
+    /// reconciler. Does nothing to other instances, and without a retention.
     pub(crate) fn schedule_removal(self, state: &mut State, now_ms: u64) {
         let Some(finished_for) = self.finished_for.filter(|_| is_finished_root(state)) else { return };
         if self.is_ttl_on && finished_for >= RETENTION_BY_TTL_MIN && is_single_document(state) {
@@ -54,11 +56,13 @@ fn is_finished_root(state: &State) -> bool {
     state.created && state.parent_instance_id.is_none() && is_finished(state)
 }
 
+/// Whether the instance has completed or failed.
 pub(crate) fn is_finished(state: &State) -> bool {
     state.execution.status.ends_instance()
 }
 
-/// Whether the state is the instance's only document.
+/// Whether the instance has no other lasting document than its state, and no children.
+/// Messages, outboxes and tombstones of cancelled activities do not last.
 fn is_single_document(state: &State) -> bool {
     state.execution.number == 1
         && state.execution.chunks.is_empty()

@@ -1,5 +1,6 @@
-//! The work that a turn schedules: activities, messages to itself and to other instances,
-//! cancellations. A few become documents of the commit; many are packed into bundles.
+//! The work that a turn schedules: activities, messages and cancellations. Messages to
+//! other instances are packed into outboxes. Of the rest, a few become documents of the
+//! commit; many are packed into bundles.
 
 use std::collections::HashSet;
 
@@ -16,12 +17,14 @@ use crate::documents::{
 use crate::failure::Failure;
 use crate::timing::CANCELLED_TTL;
 
-/// The most activities, messages and cancellations that become documents of the commit.
-/// If there are more, they are packed into bundles. A batch needs room for 64 consumed
-/// messages and the state.
+/// The most activities, messages to the instance itself and cancellations that become
+/// documents of the commit. If there are more, all are packed into bundles, except the start
+/// of the next execution. A batch of 100 operations also needs room for 64 consumed messages,
+/// the state, and a few others.
 const UNBUNDLED_MAX: usize = 30;
 
-/// The most bytes of activities and messages that become documents of the commit.
+/// The most bytes of activities and messages that become documents of the commit. If they
+/// have more, all are packed into bundles.
 const UNBUNDLED_BYTES_MAX: usize = 600_000;
 
 /// Adds the scheduled work to the plan.
@@ -35,6 +38,8 @@ pub(super) fn apply(
 ) -> Result<(), Failure> {
     let Scheduled { activities, messages, outgoing, mut cancelled } =
         scheduled_work(&mut plan.state, basis.now, ack, layout, spill)?;
+    // The input of a cancelled activity may be in parts, whose ids are not known here. The
+    // garbage record finds the parts by the id of the activity.
     if plan.state.has_spilled_activities {
         garbage.activities = cancelled.iter().cloned().collect();
         garbage.activities.sort();
@@ -78,6 +83,8 @@ struct Scheduled {
     cancelled: HashSet<String>,
 }
 
+/// Converts the work of a turn to documents, each with a stamp of its own, in order. Splits
+/// large work items.
 fn scheduled_work(
     state: &mut State,
     now: Stamp,
@@ -126,7 +133,7 @@ fn scheduled_work(
 }
 
 /// Records cancelled activities in bundles that are not unpacked yet, and removes their ids
-/// from `cancelled`: they need no tombstone.
+/// from `cancelled`: they need no tombstone. Returns the bundles that changed.
 fn edit_bundles(bundles: &[Versioned<Bundle>], cancelled: &mut HashSet<String>) -> Vec<Versioned<Bundle>> {
     let mut edited = Vec::new();
     for bundle in bundles {

@@ -8,19 +8,19 @@ use super::TurnPlan;
 /// The most operations of a batch: the service's limit.
 pub(crate) const OPERATIONS_MAX: usize = 100;
 
-/// The most bytes of a commit. The service allows 2 MiB, and may count more bytes than
-/// this crate does.
+/// The most bytes of a batch, as this crate counts them. The service allows 2 MiB, and may
+/// count more.
 pub(crate) const COMMIT_BYTES_MAX: usize = 1_800_000;
 
-/// Bytes of an operation without its document: its kind, id and etag.
+/// An estimate of the bytes of an operation without its document: its kind, id and etag.
 const OPERATION_BYTES: usize = 160;
 
-/// The most bytes of the state document: well below the service's limit, so that a lock
-/// can always be added.
+/// The most bytes of the state document: well below the 2 MiB that the service allows, so
+/// that a lock can always be added.
 const STATE_BYTES_MAX: usize = 1_200_000;
 
 impl TurnPlan {
-    /// Whether the plan fits one batch.
+    /// Whether the plan fits one batch, and its state is small enough.
     pub(super) fn fits_batch(&self) -> bool {
         let state = document_bytes(&self.state);
         state <= STATE_BYTES_MAX
@@ -47,7 +47,7 @@ impl TurnPlan {
             + usize::from(self.garbage.is_some())
     }
 
-    /// Bytes of the commit without the state.
+    /// Bytes of the commit without the state document. Staged documents do not count.
     fn bytes(&self) -> usize {
         let mut bytes = self.operations() * OPERATION_BYTES;
         bytes += total_document_bytes(&self.activities)

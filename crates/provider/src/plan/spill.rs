@@ -1,18 +1,20 @@
 //! `Spill` splits large texts of a turn into part documents: work items above the limit of
-//! the layout, values of the state above 96 KiB, and key-value pairs when all of them
-//! together are above 192 KiB.
+//! the layout, custom status and output above 96 KiB, and the larger key-value pairs when
+//! all of them together are above 192 KiB. All sizes are bytes of JSON.
 
 use crate::documents::text::{PART_BYTES_MAX, PartsRef, Text, json_bytes, split_text};
 use crate::documents::{Activity, DocumentType, Execution, Message, Part, State};
 
-/// The most bytes of a value (other than a key-value pair) that stays in the state.
+/// The most bytes of a custom status or an output that stays inline.
 const STATE_VALUE_BYTES_MAX: usize = 96 * 1024;
 
-/// The most bytes of all key-value pairs in the state. Every commit writes them again.
+/// The most bytes of all values of key-value pairs that stay inline. Every commit writes
+/// them again.
 const KV_BYTES_MAX: usize = 192 * 1024;
 
-/// When the key-value pairs have more bytes than [`KV_BYTES_MAX`], values above the first
-/// of these sizes are split, then values above the next, until the rest fits.
+/// When the values have more bytes than [`KV_BYTES_MAX`], those above the first of these
+/// sizes are split, then those above the next, until the rest fits. Values of up to 128 bytes
+/// always stay inline.
 const KV_LIMITS: [usize; 3] = [16 * 1024, 2 * 1024, 128];
 
 /// Splits texts and collects their parts, under ids that no other plan has.
@@ -20,6 +22,7 @@ const KV_LIMITS: [usize; 3] = [16 * 1024, 2 * 1024, 128];
 pub(super) struct Spill {
     instance: String,
     plan_id: String,
+    /// Whether the parts are written before the commit.
     is_staged: bool,
     /// The number of texts that were split.
     text_count: usize,
@@ -72,8 +75,9 @@ impl Spill {
         }
     }
 
-    /// Splits a text if it is above the limit. `id_kind` begins the ids of its parts;
-    /// `activity` is set if the text is the input of an activity.
+    /// Splits a text if it is above the limit, in bytes of JSON. Returns whether it was split.
+    /// `id_kind` begins the ids of its parts; `activity` is the id of the activity whose input
+    /// the text is, if it is one.
     fn split(&mut self, text: &mut Text, id_kind: &str, limit: usize, activity: Option<&str>) -> bool {
         let Text::Inline(whole) = text else { return false };
         if json_bytes(whole) <= limit {
@@ -90,8 +94,9 @@ impl Spill {
     }
 }
 
-/// The part documents of a text. `activity` is the id of the activity whose input the text
-/// is, if it is one.
+/// The part documents of a text, with ids that begin with `prefix`. `staging_id` is set if
+/// they are staged; `activity` is the id of the activity whose input the text is, if it is
+/// one.
 pub(crate) fn part_documents(
     instance: &str,
     prefix: &str,

@@ -1,9 +1,9 @@
-//! Detects the layout of a container: that of this crate, that of the published crate, or
-//! an unfinished migration. A provider refuses the last two: a container of the
-//! published crate would look empty to it, and a workflow that both crates start would run
-//! twice.
+//! Detects the layout of a container: that of this crate, that of the published crate
+//! (duroxide-cdb 0.1.10 and before), or an unfinished migration. A provider refuses the last
+//! two. A container of the published crate would look empty to it, and a workflow that both
+//! crates start would run twice.
 //!
-//! The check costs one query by indexed members, only for a container that exists.
+//! The check costs at most one query by indexed members, only for a container that exists.
 
 use perihelion_client::{Container, ContainerProperties, Query};
 
@@ -13,12 +13,12 @@ use crate::failure::Failure;
 /// Values of `type` that only the published crate writes.
 const PUBLISHED_TYPES: [&str; 4] = ["instance", "outbox_intent", "kv", "kv_delta"];
 
-/// A path that only the published crate indexes. It identifies a container that has
-/// messages but no instance yet.
+/// A path that only the published crate indexes. It identifies a container that has messages
+/// but no document of [`PUBLISHED_TYPES`] yet.
 const PUBLISHED_INDEXED_PATH: &str = "/dispatchSlot/?";
 
-/// Refuses a container that a provider must not run on. A migration may open a container
-/// whose migration is not finished.
+/// Refuses a container of another layout. `is_migrating` allows one whose migration is not
+/// finished.
 pub(crate) async fn check(
     container: &Container,
     properties: &ContainerProperties,
@@ -35,7 +35,7 @@ pub(crate) async fn check(
 /// The layout of a container.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Layout {
-    /// The layout of this crate, or an empty container.
+    /// The layout of this crate, or a container without documents of either crate.
     Ours,
     /// The layout of the published crate.
     Published,

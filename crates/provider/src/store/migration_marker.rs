@@ -1,6 +1,6 @@
 //! The marker document of a migration in its target container. While its status is
-//! `copying`, no provider opens the container. Its partition key is a number, so that it
-//! is not in the partition of an instance.
+//! `copying`, no provider can be opened on the container. Its partition key is a number, so
+//! that it is not in the partition of an instance.
 
 use perihelion_client::Container;
 use serde::{Deserialize, Serialize};
@@ -12,9 +12,11 @@ pub(crate) const MARKER_TYPE: &str = "migration";
 /// The status while a migration writes: set before its first write, and replaced by
 /// [`DONE`] after its last.
 pub(crate) const COPYING: &str = "copying";
+/// The status of a finished migration.
 const DONE: &str = "done";
 
-/// The partition key of the marker. No other document is in that partition.
+/// The partition key of the marker. A session could have the same key, which is a hash; its
+/// id would still be another one.
 const PARTITION_KEY: u64 = 0;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -44,11 +46,12 @@ impl Marker {
         self.status == DONE
     }
 
+    /// The marker of a container; `None` if nothing was ever migrated into it.
     pub(crate) async fn find(container: &Container) -> Result<Option<Marker>, Failure> {
         Ok(container.find(PARTITION_KEY, MARKER_TYPE).await?.map(|item| item.into_value()))
     }
 
-    /// Writes the marker. Idempotent.
+    /// Writes the marker, whether or not it exists.
     pub(crate) async fn write(&self, container: &Container) -> Result<(), Failure> {
         container.upsert(PARTITION_KEY, self).await?;
         Ok(())

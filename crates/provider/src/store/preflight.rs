@@ -1,5 +1,5 @@
-//! Preflight checks of the account and the container, once when a container is opened.
-//! A refusal says what is wrong and what to do about it.
+//! Preflight checks of the names, the account and the container, once when a container is
+//! opened. A refusal says what is wrong and what to do about it.
 
 use perihelion_client::{
     Client, Container, ContainerProperties, Error, IndexingMode, IndexingPolicy, TimeToLive,
@@ -7,7 +7,8 @@ use perihelion_client::{
 
 use crate::failure::Failure;
 
-/// The paths that queries order by. The service refuses an order without an index.
+/// The paths that fetches and polls order by. The service refuses an order without an index.
+/// The reconciler's path `/madeAt` is not checked.
 const ORDERED_BY: [&str; 2] = ["/visibleAt", "/enq"];
 
 /// The status of a request that the identity is not allowed to make.
@@ -66,7 +67,8 @@ pub(super) fn check_partition_key(container: &Container, found: &ContainerProper
     )))
 }
 
-/// Checks the time to live and the indexes of a container.
+/// Refuses a container that removes documents by a default time to live, and one without
+/// the indexes for [`ORDERED_BY`].
 pub(super) fn check_container(container: &Container, found: &ContainerProperties) -> Result<(), Failure> {
     let name = name(container);
     let refused = |why: String| Err(Failure::Refused(format!("the container {name} {why}")));
@@ -90,8 +92,8 @@ pub(super) fn check_container(container: &Container, found: &ContainerProperties
     Ok(())
 }
 
-/// Whether the policy indexes a path: the path is included by name, or all paths are
-/// included and the path is not excluded.
+/// Whether the policy indexes a path: indexing is on, and the path is included by name, or
+/// all paths are included and the path is not excluded by name.
 fn is_indexed(policy: &IndexingPolicy, path: &str) -> bool {
     let spellings = [format!("{path}/?"), format!("{path}/*")];
     let (includes, excludes) = (&policy.included_paths, &policy.excluded_paths);
@@ -102,8 +104,8 @@ fn is_indexed(policy: &IndexingPolicy, path: &str) -> bool {
         && (is_named(includes) || (is_everything && !is_named(excludes)))
 }
 
-/// Turns time to live on if it is off and the identity is allowed to. Returns whether it is
-/// on.
+/// Turns time to live on if it is off. Returns whether it is on. If the service refuses, as
+/// it does without permission, a warning is logged.
 pub(super) async fn switch_ttl_on(
     container: &Container,
     mut found: ContainerProperties,
@@ -126,8 +128,9 @@ pub(super) async fn switch_ttl_on(
     }
 }
 
-/// The failure to create a missing container. An Entra ID identity is never allowed to
-/// create containers, because its roles cover data only.
+/// The failure to create a missing container. If the credential may not create it, the text
+/// says what to do. An Entra ID identity never may, because its data roles cover documents
+/// only.
 pub(super) fn creation_failure(database: &str, container: &str, error: Error) -> Failure {
     match error.status() {
         Some(status) if status.code == FORBIDDEN => Failure::Refused(format!(

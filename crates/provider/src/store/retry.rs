@@ -1,5 +1,5 @@
 //! Retries on top of the driver's retries. `retry_until` repeats an attempt after
-//! transient failures until a deadline: the end of a lock, or `RETRY_FOR`.
+//! transient failures until a deadline, usually the end of a lock or `RETRY_FOR` from now.
 //! `ConflictBudget` bounds the loops that repeat a conditional write after another
 //! writer changed the document first.
 
@@ -10,13 +10,14 @@ use tokio::time::Instant;
 
 use crate::failure::Failure;
 
-/// The first wait between attempts. Each wait is twice the one before, up to
-/// `BACKOFF_MAX`.
+/// The longest first wait between attempts. The limit doubles with each wait, up to
+/// `BACKOFF_MAX`. A wait is chosen at random between half the limit and the limit.
 const BACKOFF_FIRST: Duration = Duration::from_millis(20);
+/// The longest wait between attempts.
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
 
-/// Repeats `attempt` after transient failures. Returns its first other outcome, or
-/// the last transient failure when the next wait would pass `until`.
+/// Repeats `attempt` after transient failures. Returns its first other outcome, or the last
+/// transient failure when the next wait might pass `until`. There is always one attempt.
 pub(crate) async fn retry_until<T, F>(until: Instant, mut attempt: impl FnMut() -> F) -> Result<T, Failure>
 where
     F: Future<Output = Result<T, Failure>>,

@@ -1,4 +1,4 @@
-//! The state cache: states that this process read or wrote last, with decoded histories.
+//! The state cache: states that this process read or wrote recently, with decoded histories.
 //!
 //! A cached state may be outdated. A turn that begins from it commits under its etag, and
 //! a read asks the service whether the etag is still current (1 RU and no body if it is).
@@ -13,14 +13,14 @@ use duroxide::Event;
 use crate::documents::{State, Versioned};
 use crate::sync::lock;
 
-/// The most bytes of cached states and histories, counted as they are stored. Decoded, they
+/// The most bytes of cached states and histories, estimated as they are stored. Decoded, they
 /// take about twice as much memory.
 const CACHE_BYTES_MAX: u64 = 64 << 20;
 
 /// An estimate of the bytes of an entry besides its history and values.
 const ENTRY_OVERHEAD_BYTES: u64 = 1024;
 
-/// A state and the whole history of its current execution.
+/// A state and the whole history of its current execution; no history for a tombstone.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     pub(crate) state: Versioned<State>,
@@ -28,6 +28,7 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
+    /// An estimate of the stored bytes. Events in the state document count twice.
     fn bytes(&self) -> u64 {
         let state = &self.state.value;
         let values = state.kv.values().chain(state.kv_delta.values().flatten());
@@ -65,6 +66,7 @@ struct Lru {
 }
 
 impl StateCache {
+    /// The snapshot of an instance. Empties the cache first if there were external writes.
     pub(crate) fn get(&self, instance: &str) -> Option<Arc<Snapshot>> {
         let mut lru = lock(&self.lru);
         let external_writes = EXTERNAL_WRITES.load(Ordering::SeqCst);
@@ -74,8 +76,8 @@ impl StateCache {
         lru.get(instance)
     }
 
-    /// Adds a snapshot, unless the cache has a later one of the same incarnation. So a slow
-    /// read does not replace the state of a newer commit.
+    /// Adds a snapshot, unless the cache has one of a later commit of the same incarnation. So
+    /// a slow read does not replace the state of a newer commit.
     pub(crate) fn put(&self, snapshot: Arc<Snapshot>) {
         let mut lru = lock(&self.lru);
         let state = &snapshot.state.value;
