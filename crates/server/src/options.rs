@@ -38,8 +38,9 @@ pub struct AccountOptions {
     pub partitions: u32,
     /// Refuse the cross-partition queries that the service's gateway refuses.
     pub strict_gateway: bool,
-    /// Switches throttling on. A container with an offer gets the request units of its
-    /// offer; a container without one gets this many per second. `None`: no throttling.
+    /// Switches throttling on. A container with an offer of its own, or in a database
+    /// with an offer, gets the request units of that offer; any other container gets this
+    /// many per second. `None`: no throttling.
     pub throughput: Option<u32>,
     /// The account's regions. In a new account the first one is the write region.
     pub regions: RegionNames,
@@ -165,7 +166,7 @@ impl EmbeddedOptions {
     }
 
     /// Switches throttling on, with this many request units per second for a container
-    /// without an offer. `None` switches it off.
+    /// without an offer (see [`AccountOptions::throughput`]). `None` switches it off.
     pub fn with_throughput(mut self, units: Option<u32>) -> Self {
         self.account.throughput = units;
         self

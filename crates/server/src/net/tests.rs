@@ -1,7 +1,7 @@
 //! A listener over real sockets, with a handler that echoes.
 //!
 //! The limits are shrunk so that they act within a test. A test waits for an event
-//! (an answer, the end of a stream), never for a time.
+//! (an answer, the end of a stream); only a client that sends slowly sleeps.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

@@ -1,4 +1,4 @@
-//! Batches and bulk requests, atomic and not.
+//! Tests of batches, atomic and not, and of bulk requests.
 
 use perihelion_model::json::Value;
 use perihelion_testkit::http_client::HttpResponse;

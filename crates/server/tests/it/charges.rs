@@ -1,11 +1,12 @@
-//! Tests that every charge that was recorded from a hosted account is within ten
-//! percent (`docs/charges.md`). Benchmarks that compare request units rely on it.
+//! Tests that charges differ by at most ten percent from those that were recorded from
+//! a hosted account (`docs/charges.md`). Benchmarks that compare request units rely on
+//! it.
 
 use perihelion_testkit::http_client::{HttpRequest, HttpResponse};
 
 use crate::world::{PLAIN_CONTAINER, World, batch, docs, json, query};
 
-/// How far a charge may differ from the recorded one.
+/// How far a charge may differ from the recorded one, as a fraction of it.
 const TOLERANCE: f64 = 0.10;
 
 fn charge(answer: &HttpResponse) -> f64 {

@@ -1,5 +1,6 @@
-//! Tests of the server through its HTTP interface, over real sockets. All tests are in
-//! one binary, so that it is linked once.
+//! Tests of the server through its HTTP interface, over real sockets (in
+//! `regions::in_process` without sockets). All tests are in one binary, so that it is
+//! linked once.
 
 mod access;
 mod bad_input;

@@ -58,7 +58,7 @@ impl MultiRegion {
         world
     }
 
-    /// Starts a server on data that exists already: nothing is created.
+    /// Starts a server; no database or container is created.
     pub(crate) async fn open(options: ServerOptions) -> MultiRegion {
         let server = TestServer::on_socket(options).await;
         let regions = NAMES.iter().map(|name| server.region_http_client(name)).collect();
@@ -111,12 +111,13 @@ impl MultiRegion {
         self.manage("POST", name, &format!(r#"{{"region":"{}"}}"#, NAMES[region])).await;
     }
 
-    /// Waits until every region has the writes of the others.
+    /// Waits until every region that is not cut has the writes of the others.
     pub(crate) async fn wait_for_replication(&self) {
         self.manage("POST", "replication/wait", "").await;
     }
 
     /// Waits for replication, then checks that all regions hold the same documents.
+    /// Returns them in the order of their ids.
     pub(crate) async fn assert_regions_agree(&self) -> Vec<Value> {
         self.wait_for_replication().await;
         let first = self.documents(0).await;
@@ -148,7 +149,7 @@ pub(crate) fn upsert(id: &str, n: u64) -> HttpRequest {
 }
 
 pub(crate) async fn send(client: &HttpClient, call: HttpRequest) -> HttpResponse {
-    // SDKs send this header when several regions take writes.
+    // SDKs send the second header when several regions take writes.
     let call =
         call.header("x-ms-version", CURRENT_VERSION).header("x-ms-cosmos-allow-tentative-writes", "true");
     client.send(&call).await.unwrap_or_else(|error| panic!("{call:?}: {error}"))

@@ -1,4 +1,5 @@
-//! Queries: order, paging, indexes, and the refusals of a strict gateway.
+//! Tests of queries: order, paging, indexes, subqueries, the size of pages, the form of
+//! numbers, and query plans.
 
 use perihelion_model::json::Value;
 use perihelion_server::ServerOptions;

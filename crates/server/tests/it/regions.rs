@@ -1,5 +1,5 @@
-//! Tests of several regions over real sockets: which region answers, which takes
-//! writes, and when writes arrive.
+//! Tests of several regions: which region answers, which takes writes, and when writes
+//! arrive. All but those in `in_process` use real sockets.
 
 mod in_process;
 mod outages;
@@ -15,7 +15,8 @@ use perihelion_testkit::http_client::{HttpRequest, HttpResponse};
 use crate::multi_region::{EAST, MultiRegion, NAMES, NORTH, WEST, send, three_regions};
 use crate::world::{batch, docs, json};
 
-/// The names and ports that the account document lists.
+/// The names and endpoints of the locations that the account document lists. `kind` is
+/// the member with the list.
 fn locations(account: &HttpResponse, kind: &str) -> Vec<(String, String)> {
     let account = account.json().unwrap();
     let list = account.get(kind).and_then(Value::as_array).unwrap().to_vec();

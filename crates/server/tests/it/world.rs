@@ -51,6 +51,7 @@ impl World {
         self.client.send(&call.header("x-ms-version", CURRENT_VERSION)).await
     }
 
+    /// Creates a document. `key` is the partition key header.
     pub(crate) async fn create(&self, key: &str, body: &str) -> HttpResponse {
         self.send(docs("POST", "", key).json(&json(body))).await
     }
@@ -97,7 +98,7 @@ pub(crate) fn docs(method: &str, id: &str, key: &str) -> HttpRequest {
 }
 
 /// A query without a scope: the caller adds the header with the partition key, the
-/// range, or the permission to cross partitions.
+/// range, or the flag that allows the query to cross partitions.
 pub(crate) fn query(text: &str) -> HttpRequest {
     let body = perihelion_model::json::object([("query", text.into())]);
     HttpRequest::new("POST", "/dbs/d/colls/c/docs")

@@ -8,7 +8,8 @@ pub(super) struct Case {
     pub(super) tags: Vec<String>,
     pub(super) setup: Vec<Step>,
     pub(super) request: RecordedRequest,
-    /// How many times the request is sent at once. One matching answer suffices.
+    /// How many times the request is sent. More than one are sent at once, and one
+    /// matching answer suffices.
     pub(super) repeat: usize,
     pub(super) expect: Expect,
 }
@@ -42,6 +43,7 @@ pub(super) enum Body {
 /// The variables that a step saves, and where their values come from.
 pub(super) type Saves = Vec<(String, Source)>;
 
+/// A header of the answer, or a member of its body.
 pub(super) enum Source {
     Header(String),
     Member(String),
@@ -199,7 +201,7 @@ fn pairs(value: &Value) -> Parsed<Vec<(String, String)>> {
     object.iter().map(pair).collect()
 }
 
-/// Refuses unknown members.
+/// Refuses an object with a member that is not in `known`.
 pub(super) fn refuse_unknown_members(value: &Value, known: &[&str]) -> Parsed<()> {
     let object = value.as_object().ok_or("not an object")?;
     match object.iter().find(|(name, _)| !known.contains(name)) {

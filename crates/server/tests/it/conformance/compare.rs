@@ -34,7 +34,7 @@ pub(super) fn differences(expect: &Expect, variables: &Variables, answer: &HttpR
     let Value::Object(forms) = variables.fill_value(&Value::Object(expect.body.clone())) else {
         return differences;
     };
-    // With another status the body differs in any case.
+    // With another status the body is not worth comparing.
     if answer.status == expect.status {
         compare_body(&forms, answer, &mut differences);
     }
@@ -114,7 +114,7 @@ enum Strictness {
     /// Objects have exactly these members (unless `*` permits others), arrays
     /// exactly these items.
     Whole,
-    /// Objects have at least these members, arrays at least these items.
+    /// Objects have at least these members, arrays at least these items, in any order.
     Part,
 }
 
@@ -301,7 +301,8 @@ fn compare_text(expect: &Value, text: &str, differences: &mut Vec<String>) {
     }
 }
 
-/// The last group of an etag is the document's time in hexadecimal, and zeros.
+/// Checks that the last group of the etag is the document's time (`_ts`) in hexadecimal,
+/// and four zeros.
 fn compare_etag_time(body: &Value, differences: &mut Vec<String>) {
     let time = body.get("_ts").and_then(Value::as_i64).unwrap_or_default();
     let etag = body.get("_etag").and_then(Value::as_str).unwrap_or_default();

@@ -15,8 +15,8 @@ use super::variables::Variables;
 /// The number of creates in one seeding batch: the most that the service accepts.
 const SEED_BATCH: i64 = 100;
 
-/// How often a throttled set-up step is retried. Seeding costs 17,600 RU; at 400
-/// RU/s that takes about 45 s in waits of about a second.
+/// How often one throttled request of the set-up is sent. A batch of the seeding costs
+/// about 700 RU, so at 400 RU/s the next one waits about a second.
 const THROTTLED_RETRIES_MAX: usize = 120;
 
 /// Runs a case and returns its differences; none when it passes.
@@ -73,7 +73,7 @@ impl Runner {
             }
             Step::Seed { partitions, per_partition } => self.seed(*partitions, *per_partition).await,
             Step::Sleep { seconds } => {
-                // The case needs a real wait: an item must outlive its time to live.
+                // The case needs a real wait: the time to live of an item must pass.
                 tokio::time::sleep(Duration::from_secs(seconds.unsigned_abs())).await;
                 Ok(())
             }

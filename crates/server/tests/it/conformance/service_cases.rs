@@ -1,7 +1,7 @@
 //! Runs every case of `service-cases.json` against a server over a socket.
 //!
 //! The cases run on one server with a strict gateway and one range, as they were
-//! recorded. Only the case about throttling has a server with little throughput. The
+//! recorded. Only the case about throttling has another server, which throttles. The
 //! report has one line for each failing case. `PERIHELION_CASE=text` runs only the
 //! cases whose name contains the text.
 
@@ -19,12 +19,13 @@ use super::runner;
 /// Cases that the server does not support yet, with the reason.
 const OUT_OF_SCOPE: [(&str, &str); 1] = [("udf-in-query", "user defined functions need a JavaScript engine")];
 
-/// Cases that run at once: more than there are cores, because the slow ones wait.
+/// Cases that run at once: more than there are threads, because the slow ones wait.
 const CASES_AT_ONCE: usize = 8;
 
-/// The throughput of the throttled server. Seeding costs 17,600 RU, so it is
-/// throttled for a few seconds and leaves the bucket in debt. With the 400 RU/s of
-/// the recording it would take 45 seconds.
+/// Switches throttling on in the second server. It is the throughput, in RU/s, of
+/// containers without an offer. The database of the case has an offer of 400 RU/s, so
+/// its containers share that. Seeding costs 17,600 RU: it is throttled, and leaves the
+/// bucket in debt.
 const THROUGHPUT: u32 = 4000;
 
 /// How many differences of one case are shown.

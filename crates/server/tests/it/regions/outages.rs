@@ -16,8 +16,8 @@ async fn an_offline_region_refuses_requests_and_serves_again_once_it_is_online()
     world.manage("POST", "regions/offline", r#"{"region":"East US","mode":"refuse"}"#).await;
     assert_eq!(world.read(EAST, "1").await.status, 503);
     assert_eq!(world.read(NORTH, "1").await.status, 200, "other regions still answer");
-    // The region still applies writes of other regions, so it has them when the
-    // outage ends.
+    // During the outage the region still applies writes of other regions, so it has them
+    // when the outage ends.
     world.upsert(WEST, "1", 2).await;
     world.wait_for_replication().await;
     world.manage_region("regions/online", EAST).await;

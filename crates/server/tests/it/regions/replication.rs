@@ -140,7 +140,7 @@ async fn a_split_reaches_every_region_and_loses_no_write() {
         assert_eq!((bounds(&here).len(), bounds(&here)), (4, bounds(&there)));
     }
     assert_eq!(world.assert_regions_agree().await.len(), 60);
-    // A session token of the parent is valid for its children.
+    // A session token from one region is valid in the others after a split.
     for region in [EAST, NORTH] {
         let token = world.send(WEST, HttpRequest::new("GET", "/dbs/d/colls/c")).await;
         let token = token.header("x-ms-session-token").unwrap().to_owned();

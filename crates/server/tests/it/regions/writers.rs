@@ -33,7 +33,7 @@ async fn regions_that_all_take_writes_converge() {
         if round % 3 == 1 {
             world.manage("POST", "split", r#"{"database":"d","container":"c"}"#).await;
         }
-        // Waits until some writes are pending, or all are done.
+        // The reads take some time, in which the writers write.
         for _ in 0..20 {
             assert_eq!(world.read(round % 3, "none").await.status, 404);
         }
