@@ -1,5 +1,5 @@
-//! `ack_work_item`: one batch deletes the activity and creates its completion. While
-//! it runs, the next activity is locked for the same worker.
+//! `ack_work_item`: one batch deletes the activity and creates its completion, if the
+//! caller passes one. At the same time `prefetch` may lock the next activity.
 
 use duroxide::providers::WorkItem;
 use perihelion_client::{Batch, Etag};
@@ -22,14 +22,14 @@ pub(crate) async fn run(core: &Core, token: &str, completion: Option<&WorkItem>)
     let (token, held) = held_lock::find(core, token).await?;
     let mut held = held.lock().await;
     token_lock::check_not_expired(held.until)?;
-    // The next activity is locked for this worker, which fetches again after the ack.
+    // The worker fetches again after the ack, so its next activity is locked now.
     let worker = held.worker.clone();
     let (acked, ()) =
         tokio::join!(complete(core, &token, &mut held, completion), prefetch::run(core, worker.as_ref()));
     acked
 }
 
-/// Deletes the activity and creates its completion.
+/// Deletes the activity, creates its completion, and does the work after that.
 async fn complete(
     core: &Core,
     token: &LockToken,
@@ -52,13 +52,14 @@ async fn complete(
         }
     };
     finish(core, token, held, replacement, is_answered).await;
-    // Another call with the same token, which waits for the mutex, must fail.
+    // Another call with the same token may wait for the mutex. It must fail.
     held.until = Instant::now();
     Ok(())
 }
 
-/// Writes the batch. `Some(true)` when it was applied and answered, `Some(false)`
-/// when it was applied and the answer was lost, `None` to try again.
+/// Writes the batch. `Some(true)` when it was applied and answered, `Some(false)` when it
+/// was applied and the answer was lost. `None` when the activity has changed but the lock
+/// still holds: the caller tries again.
 async fn write(
     core: &Core,
     token: &LockToken,
@@ -69,7 +70,7 @@ async fn write(
     let etag = held.activity.etag.clone();
     let send = || async { Ok(core.store.container.batch(as_batch(token, replacement, &etag)?).await?) };
     match retry_until(held.until, send).await {
-        // A batch that was found applied by its witness has no results.
+        // There are no results if only the witness showed that the batch was applied.
         Ok(results) => Ok(Some(results.get(0).is_some())),
         Err(Failure::Storage(error)) if error.is_precondition_failed() || error.is_not_found() => {
             let Err(failure) = held_lock::refresh(core, token, held).await else { return Ok(None) };
@@ -88,9 +89,11 @@ async fn write(
 }
 
 /// Whether an activity that is gone was completed under this lock: the answer of the ack
-/// was lost, and the completion was consumed since. Nothing but a deletion of the instance
-/// could have removed the activity otherwise: a cancellation leaves a tombstone, and other
-/// workers take the activity only after the lock has expired.
+/// was lost, and the completion was consumed since, or there was none. Only a deletion of
+/// the instance could have removed the activity otherwise: a cancellation leaves a tombstone,
+/// and other workers take the activity only after the lock has expired. False if the
+/// incarnation that scheduled the activity is gone, or is unknown because the activity was
+/// enqueued outside a turn.
 async fn was_completed(store: &Store, token: &LockToken) -> Result<bool, Failure> {
     if store.find::<serde_json::Value>(&token.instance, &token.id).await?.is_some() {
         return Ok(false);
@@ -108,6 +111,7 @@ struct Replacement {
     garbage: Option<Garbage>,
 }
 
+/// The garbage record for the parts of the activity's input; `None` if the input is inline.
 fn garbage_of(clock: &HybridClock, held: &LockedActivity) -> Option<Garbage> {
     let Activity { instance_id, item, .. } = &held.activity.value;
     let parts = item.parts()?.clone();
@@ -115,9 +119,9 @@ fn garbage_of(clock: &HybridClock, held: &LockedActivity) -> Option<Garbage> {
     Some(Garbage { parts: vec![parts], ..blank })
 }
 
-/// Does the work after the ack: hints, session and garbage. When the answer was lost, the
-/// completion may have been consumed in the meantime, so the next turn must read the
-/// instance.
+/// Does the work after the batch: hints, session and garbage. When the answer was lost, the
+/// completion may have been consumed in the meantime. Then the hint does not have the
+/// completion, and the next turn reads the instance.
 async fn finish(
     core: &Core,
     token: &LockToken,
@@ -139,7 +143,8 @@ async fn finish(
     }
 }
 
-/// The completion as a message. Every attempt uses the same id.
+/// The completion as a message. Its id follows from the activity's id, so every attempt uses
+/// the same one.
 fn completion_of(
     clock: &HybridClock,
     token: &LockToken,
@@ -165,6 +170,7 @@ fn completion_of(
     Ok(message)
 }
 
+/// The batch: the activity is deleted first, under its etag.
 fn as_batch(token: &LockToken, replacement: &Replacement, etag: &Etag) -> Result<Batch, Failure> {
     let mut batch = Batch::new(token.instance.as_str());
     batch.delete_if_match(&token.id, etag)?;

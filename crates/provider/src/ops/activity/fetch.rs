@@ -1,6 +1,7 @@
 //! `fetch_work_item`: locks the next activity that this worker may run, found by
 //! hints or by a poll. The lock is one conditional write of the activity document.
-//! An activity of a session needs the session's lock first.
+//! An activity of a session needs the session's lock first. An activity that direct
+//! dispatch or prefetch has locked is taken first and needs no request.
 
 use std::time::Duration;
 
@@ -26,6 +27,7 @@ use crate::process::interest::Interest;
 use crate::process::lock_table::{self, LockedActivity, Worker};
 use crate::store::{unless_stale, without_content};
 
+/// The work item, its lock token, and the number of this attempt.
 pub(crate) type Fetched = (WorkItem, String, u32);
 
 pub(crate) async fn run(
@@ -54,6 +56,7 @@ struct ActivityQueue<'a> {
     claimant: Claimant<'a>,
     lock_timeout: Duration,
     session: Option<&'a SessionFetchConfig>,
+    /// What prefetch needs to know; `None` if nothing is prefetched for this worker.
     worker: Option<Worker>,
 }
 
@@ -123,9 +126,10 @@ impl ActivityQueue<'_> {
 }
 
 /// Registers a worker as waiting, so that a commit can dispatch to it directly.
-/// Dropping it ends the wait.
+/// Dropping the guard ends the registration.
 struct WaitGuard<'a> {
     hints: &'a Hints,
+    /// The number of the worker in the hints.
     number: u64,
 }
 
@@ -150,8 +154,9 @@ pub(super) struct LockedWorkItem {
     item: WorkItem,
 }
 
-/// Locks an activity that is on offer. `None` when another worker has the activity
-/// or its session.
+/// Locks an activity that is on offer. `None` when it cannot be locked: another worker has
+/// the activity or its session, the activity is gone or unreadable, or it belongs to a
+/// session and this fetch has no `session`. Failures are not retried.
 pub(super) async fn lock(
     core: &Core,
     (mut activity, etag): OfferedActivity,
@@ -159,7 +164,7 @@ pub(super) async fn lock(
     session: Option<&SessionFetchConfig>,
 ) -> Result<Option<LockedWorkItem>, Failure> {
     let texts = payload::read_texts(&core.store, &activity.instance_id, &[&activity.item]).await?;
-    // The parts are gone if it was completed or cancelled in the meantime.
+    // The parts are gone if the activity was completed or cancelled in the meantime.
     let Some(text) = texts.into_iter().next().flatten() else { return Ok(None) };
     let Ok(item) = serde_json::from_str::<WorkItem>(&text) else {
         set_aside(&core.store, &activity.instance_id, &activity.id).await;
@@ -195,8 +200,8 @@ pub(super) async fn lock(
     Ok(Some(LockedWorkItem { activity, etag, nonce, item }))
 }
 
-/// Decodes an activity that was locked before the fetch: by direct dispatch or by
-/// prefetch.
+/// Decodes an activity that was locked before the fetch, by direct dispatch or by prefetch.
+/// Neither locks an activity whose input is in parts.
 fn decode_ready(
     ReadyActivity { activity, etag, nonce, .. }: ReadyActivity,
 ) -> Result<LockedWorkItem, Failure> {

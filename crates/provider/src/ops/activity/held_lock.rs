@@ -23,7 +23,9 @@ pub(crate) async fn find(
     token_lock::find(&core.activity_locks, LockKind::Activity, token, read).await
 }
 
-/// Reads the document again. Fails if the document no longer has this lock.
+/// Reads the document again, but keeps the end of the lock that this process knows. Fails if
+/// the document no longer has this lock or cannot be read. Then the lock table and the hints
+/// forget the activity.
 pub(crate) async fn refresh(
     core: &Core,
     token: &LockToken,
@@ -40,6 +42,8 @@ pub(crate) async fn refresh(
     Ok(())
 }
 
+/// Reads the lock of a token from the activity document. Fails with [`Failure::LockLost`] if
+/// the document is gone, is not a readable activity, or has another lock.
 async fn read_lock(store: &Store, clock: &HybridClock, token: &LockToken) -> Result<LockedActivity, Failure> {
     let found: Option<Versioned<serde_json::Value>> = store.find(&token.instance, &token.id).await?;
     let Versioned { value, etag } = found.ok_or(Failure::LockLost)?;

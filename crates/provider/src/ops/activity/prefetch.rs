@@ -3,9 +3,9 @@
 //! same time.
 //!
 //! Invariants: at most one activity is prefetched for each worker that will fetch
-//! again. A prefetched activity is kept in the hints: any worker of this process may
-//! take it, and if none does, its lock expires. Activities of sessions are not
-//! prefetched.
+//! again. A prefetched activity is kept in the hints: any worker of this process with its
+//! tag may take it, and if none does, its lock expires. Activities of sessions, and those
+//! whose input is stored in parts, are not prefetched.
 
 use std::time::Duration;
 
@@ -19,8 +19,9 @@ use crate::process::clock::HybridClock;
 use crate::process::hints::{Claimant, Hints, OfferedActivity, ReadyActivity};
 use crate::process::lock_table::Worker;
 
-/// What the next fetch of a worker will ask for. `None` for a fetch that looks once:
-/// its caller may not fetch again.
+/// What the next fetch of a worker will ask for. `None` if nothing is prefetched for it: in
+/// the commit tier `Durable`, and for a fetch that looks once, because its caller may not
+/// fetch again.
 pub(super) fn worker(
     options: &Options,
     tags: &TagFilter,
@@ -31,8 +32,8 @@ pub(super) fn worker(
     is_on.then(|| Worker { tags: tags.clone(), lease })
 }
 
-/// Locks the next activity for this worker. A failure is ignored: the next fetch
-/// tries again.
+/// Locks the next activity for this worker; does nothing for `None`. After a failure the
+/// activity is offered again, and the next fetch tries to lock it.
 pub(super) async fn run(core: &Core, worker: Option<&Worker>) {
     let Some(worker) = worker else { return };
     let mut returning = ReturningWorker::new(&core.hints, &core.clock, worker);
@@ -50,10 +51,13 @@ pub(super) async fn run(core: &Core, worker: Option<&Worker>) {
     }
 }
 
-/// A worker that will fetch again, registered in the hints.
+/// A worker that will fetch again, registered in the hints until this value is dropped: at
+/// the end of its prefetch.
 struct ReturningWorker<'a> {
     hints: &'a Hints,
+    /// The activity to lock for the worker.
     offer: Option<OfferedActivity>,
+    /// Whether the hints gave the worker an activity to lock.
     is_locking: bool,
 }
 

@@ -1,5 +1,6 @@
-//! `renew_work_item_lock`. A renewal never shortens a lock. Transient failures are
-//! retried, because the runtime would cancel a running activity for one.
+//! `renew_work_item_lock`. A renewal never shortens a lock, and an expired lock is not
+//! renewed. Transient failures are retried until the lock expires, because the runtime
+//! cancels a running activity when a renewal fails.
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
-//! Session locks. Each session is one document in its own partition, shared by all
-//! processes, so that every claim, renewal and release is one conditional write.
+//! Session locks. Each session is one document, shared by all processes, in a partition
+//! that follows from a hash of its name. A claim, a renewal or a release ends with one
+//! conditional write of that document.
 
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use crate::process::clock::HybridClock;
 use crate::process::session_table::SessionTable;
 use crate::store::{ConflictBudget, SharedDocument, Store, decode_row, retry_until, without_content};
 
-/// The most attempts, when another worker writes the session.
+/// The most attempts of a claim or a renewal, when other writers change the session.
 const ATTEMPTS_MAX: usize = 8;
 
 /// The longest wait of a fetch without a session while this process owns sessions.
@@ -28,7 +29,8 @@ const ATTEMPTS_MAX: usize = 8;
 /// this process only, so it must fetch again soon, with a session.
 const AT_LIMIT_WAIT: Duration = Duration::from_secs(1);
 
-/// The poll timeout of a fetch, shortened at the session limit.
+/// The poll timeout of a fetch, shortened at the session limit. A fetch without a session
+/// counts as at the limit while this process owns sessions.
 pub(crate) fn poll_timeout(
     sessions: &SessionTable,
     options: &Options,
@@ -41,8 +43,9 @@ pub(crate) fn poll_timeout(
     if is_at_limit { poll_timeout.min(longest) } else { poll_timeout }
 }
 
-/// How long a renewal retries transient failures: a little less than the time that
-/// the runtime leaves between a renewal and the end of the locks.
+/// How long one call of `renew` retries transient failures, for all sessions together: a
+/// little less than the five seconds that the runtime leaves by default between a renewal and
+/// the end of the locks.
 const RENEWAL_RETRY_FOR: Duration = Duration::from_secs(4);
 
 /// The outcome of the claim of a session.
@@ -54,10 +57,12 @@ pub(crate) enum SessionClaim {
     HeldByOther,
 }
 
-/// A claim that can be undone; empty if the worker owned the session before.
+/// What `release` needs to undo a claim: the session as it was written. `None` if the worker
+/// owned the session before the claim: then `release` does nothing.
 pub(crate) struct ClaimUndo(Option<Versioned<Session>>);
 
-/// Claims a session, or renews it if this worker owns it.
+/// Claims a session for a worker, or renews its lock if this worker owns it. If another
+/// worker holds the lock, records that in the hints.
 pub(crate) async fn claim(
     core: &Core,
     session: &str,
@@ -93,7 +98,8 @@ pub(crate) async fn claim(
     }
 }
 
-/// Gives back a session whose activity another worker has locked.
+/// Undoes the claim of a session whose activity another worker has locked: deletes the
+/// session. If that fails, the lock of the session expires.
 pub(crate) async fn release(store: &Store, sessions: &SessionTable, ClaimUndo(claimed): ClaimUndo) {
     let Some(Versioned { value, etag }) = claimed else { return };
     let options = without_content().with_if_match(&etag);
@@ -103,8 +109,8 @@ pub(crate) async fn release(store: &Store, sessions: &SessionTable, ClaimUndo(cl
     sessions.remove(&value.owner, &value.session);
 }
 
-/// Records that a session was used. Best effort: without it the session expires
-/// sooner.
+/// Records that a session was used, if there is one and its lock has not expired. A failure
+/// is ignored: the session then counts as idle sooner.
 pub(crate) async fn record_use(store: &Store, clock: &HybridClock, session: Option<&str>) {
     let Some(session) = session else { return };
     let (id, key) = session_document_key(session);
@@ -116,8 +122,9 @@ pub(crate) async fn record_use(store: &Store, clock: &HybridClock, session: Opti
     }
 }
 
-/// `renew_session_lock`: renews the sessions of these owners that are locked and in
-/// use. A failed renewal does not stop the others.
+/// `renew_session_lock`: renews the sessions of these owners whose lock has not expired and
+/// that were used within `idle_timeout`. Returns how many were renewed. A failed renewal
+/// does not stop the others; the first failure is returned at the end.
 pub(crate) async fn renew(
     store: &Store,
     clock: &HybridClock,
@@ -163,6 +170,8 @@ struct OwnedSession {
     session: String,
 }
 
+/// Renews one session. False if `owner` no longer holds its lock, or it was not used within
+/// `idle_timeout`.
 async fn renew_one(
     store: &Store,
     clock: &HybridClock,
@@ -192,7 +201,8 @@ async fn renew_one(
     }
 }
 
-/// `cleanup_orphaned_sessions`: deletes expired sessions without queued activities.
+/// `cleanup_orphaned_sessions`: deletes sessions whose lock has expired and that have no
+/// queued activities. Returns how many were deleted.
 pub(crate) async fn clean_up(store: &Store, clock: &HybridClock) -> Result<usize, Failure> {
     let query = Query::new("SELECT * FROM c WHERE c.type = 'session' AND c.lockedUntil <= @now")
         .with_parameter("@now", clock.now_ms());
@@ -224,8 +234,9 @@ async fn read_session(store: &Store, key: u64, id: &str) -> Result<Option<Versio
     }
 }
 
-/// Writes a session. `None` when another worker was faster. After an ambiguous
-/// failure the document is read: only this write has this owner and this lock end.
+/// Writes a session: replaces it under `etag`, or creates it without one. `None` when another
+/// writer was faster. After an ambiguous failure the document is read: if it equals
+/// `session`, the write was applied.
 async fn write_session(
     store: &Store,
     session: &Session,

@@ -10,7 +10,8 @@
 //!
 //! Invariants: a poll with another query begins at the head, because it may see other
 //! rows. A poll for a fetch that looks once skips no rows: it begins at the head, or
-//! finishes an unfinished scan and then reads the head, unless it stops before.
+//! finishes an unfinished scan and then reads the head, unless it finds work or reads
+//! its last page before that.
 
 use std::collections::HashMap;
 use std::time::Duration;
