@@ -1,6 +1,7 @@
 //! `abandon_orchestration_item`: ends the lock. The messages that were fetched with
-//! it, and no others, are visible again at once or after a delay. An expired lock
-//! can be abandoned as long as no other process has taken the instance.
+//! it, and no others, are visible again at once or after a delay. With `ignore_attempt` the
+//! attempt is not counted. An expired lock can be abandoned as long as no other process has
+//! taken or deleted the instance.
 
 use std::time::Duration;
 
@@ -62,13 +63,16 @@ fn gone_message(failure: &Failure) -> Option<usize> {
     error.operation_index().filter(|_| error.is_not_found())?.checked_sub(1)
 }
 
-/// The state without its lock, and the attempts of each message that still exists.
+/// The state without its lock, and the attempts of each message, by id, without the messages
+/// in `gone`.
 fn without_lock(state: &State, lock: Lock, gone: &[String]) -> (State, Vec<(String, u32)>) {
     let next = State { lock: None, commit_nonce: nonce(), ..state.clone() };
     let messages = lock.attempts.into_iter().filter(|(id, _)| !gone.contains(id)).collect();
     (next, messages)
 }
 
+/// The batch that ends the lock and writes the attempts to the messages. `visible_at` is set
+/// if there is a delay; `etag` is `None` if there is no state document.
 fn as_batch(
     next: &State,
     messages: &[(String, u32)],

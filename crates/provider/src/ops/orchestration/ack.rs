@@ -1,8 +1,8 @@
 //! `ack_orchestration_item`: load, plan, commit, deliver.
 //!
-//! Invariant: transient failures are retried until the lock expires and not returned
-//! before, because the runtime would fail the workflow. When an answer was lost, the
-//! state is read to find out whether the commit was applied.
+//! Invariant: requests that fail with a transient failure are retried until the lock is
+//! about to expire, because the runtime would fail the workflow. When an answer was lost,
+//! the state is read to find out whether the commit was applied.
 
 use std::sync::Arc;
 
@@ -26,8 +26,10 @@ use crate::process::lock_table::LockedInstance;
 use crate::store::state_cache::Snapshot;
 use crate::store::{ConflictBudget, SharedDocument, Store, retry_until};
 
-/// How often the state may change under a turn that holds its lock. Only deletions,
-/// appended events and renewals change it, and they are rare.
+/// The most plans of one turn. A turn is planned again when the commit failed because another
+/// writer changed the state or a bundle, and the lock still holds. Few writers do that:
+/// appended events, renewals by another process, deletions that were given up, and the
+/// unpacking of a bundle.
 const REPLANS_MAX: usize = 16;
 
 pub(crate) async fn run(core: &Core, token: &str, ack: TurnAck) -> Result<(), Failure> {
@@ -54,8 +56,8 @@ struct Committed<'a> {
     dispatch: DirectDispatch<'a>,
 }
 
-/// Plans and commits the turn. `None` when the state changed but the lock still holds:
-/// the caller plans the turn again.
+/// Plans and commits the turn. `None` when the commit failed because another writer was
+/// first, but the lock still holds: the caller plans the turn again.
 async fn commit_turn<'a>(
     core: &'a Core,
     token: &LockToken,
@@ -78,7 +80,7 @@ async fn commit_turn<'a>(
             token_lock::check_not_expired(held.until)?;
             Ok(None)
         }
-        // The messages that this process remembered are outdated.
+        // This process remembered messages that are gone, and took its lock in memory only.
         CommitOutcome::Refused(_) if !held.is_durable => {
             held_lock::give_up(core, token);
             Err(Failure::LockLost)
@@ -87,6 +89,8 @@ async fn commit_turn<'a>(
     }
 }
 
+/// Reads the open bundles and, if the ack is for a past execution, its document; then plans
+/// the turn.
 async fn plan_turn(
     store: &Store,
     clock: &HybridClock,
@@ -124,8 +128,8 @@ async fn is_applied(store: &Store, token: &LockToken, nonce: &str) -> Result<boo
     Ok(state.is_some_and(|state| state.value.recent_nonces.iter().any(|ack| ack == nonce)))
 }
 
-/// Does the work after a commit: hints, dispatch, bundles, outboxes and garbage. If a
-/// step fails, the reconciler of any process repeats it.
+/// Does the work after a commit: hints, dispatch, bundles, outboxes and garbage. What fails
+/// with bundles, outboxes or garbage is repeated by the reconciler of any process.
 async fn finish_turn(
     core: &Core,
     token: &LockToken,
@@ -173,8 +177,8 @@ async fn finish_turn(
     }
 }
 
-/// Puts the new state into the cache, for the next turn and for reads. Does nothing if
-/// the etag of the state or the history is not known.
+/// Puts the new state with its history into the cache, for the next turn and for reads. If
+/// the etag of the state or the history is not known, only removes the old state.
 fn cache_state(
     store: &Store,
     held: &mut LockedInstance,
@@ -200,8 +204,8 @@ fn cache_state(
     Some(snapshot)
 }
 
-/// Removes unpacked bundles from the cached state, so that the next turn does not
-/// look for them.
+/// Removes unpacked bundles from the cached state, so that the next turn does not look for
+/// them. Does nothing if the cache has another state by now.
 fn forget_bundles(store: &Store, cached: &Arc<Snapshot>, unpacked: &[String]) {
     let is_current =
         store.state_cache.get(&cached.state.value.instance_id).is_some_and(|now| Arc::ptr_eq(&now, cached));

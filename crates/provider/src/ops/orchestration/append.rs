@@ -1,6 +1,6 @@
 //! `append_with_execution`: appends events to a history directly, for tests and
 //! repairs. An event id that is not greater than the last one is refused; nothing is
-//! overwritten.
+//! overwritten. Creates the state of an instance that has none.
 
 use duroxide::Event;
 use duroxide::providers::ExecutionMetadata;

@@ -1,9 +1,10 @@
 //! Claims without a read (commit tier `Cached`): the hints have all messages, and the state
-//! is in the cache or does not exist yet.
+//! is in the cache or probably does not exist yet.
 //!
 //! Only completions, timers and starts are claimed this way: their order among other
-//! messages does not matter. The order of events matters, and only a read shows an earlier
-//! event that another process raised. So turns with events read the partition.
+//! messages does not matter. The order of external events, queue messages and
+//! cancellations matters, and only a read shows an earlier one from another process. So
+//! turns with such messages read the partition.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -63,12 +64,14 @@ pub(crate) fn claim(
     Some(request.lock_in_memory(core, lock_timeout))
 }
 
-/// Whether one of the messages is so old that the owner of the slot may claim it.
+/// Whether one of the messages is older than [`CLAIM_WITHOUT_READ_FOR`]: then the owner of
+/// the slot may have claimed it, or soon will.
 fn is_old(candidate: &Candidate, now_ms: u64) -> bool {
     let oldest = candidate.messages.iter().map(|message| message.earliest_seen_at().ms()).min();
     oldest.is_some_and(|seen_ms| now_ms.saturating_sub(seen_ms) > CLAIM_WITHOUT_READ_FOR.as_millis() as u64)
 }
 
+/// A message with its work item; `None` if its text is in parts or unreadable.
 fn decoded(message: &Message) -> Option<(Message, WorkItem)> {
     let Text::Inline(text) = &message.item else { return None };
     Some((message.clone(), serde_json::from_str(text).ok()?))
@@ -85,7 +88,8 @@ fn inline_kv(state: &State) -> Option<HashMap<String, KvEntry>> {
     state.kv.iter().map(entry).collect()
 }
 
-/// Whether the cached state can continue with exactly these messages.
+/// Whether the cached state is free, and all messages are completions, timers or the start
+/// of the next execution, for its incarnation.
 fn can_continue(snapshot: &Snapshot, messages: &[(Message, WorkItem)]) -> bool {
     let state = &snapshot.state.value;
     let is_free = state.lock.is_none() && state.deletion.is_none() && !state.is_deleted() && state.created;
@@ -106,8 +110,8 @@ fn can_continue(snapshot: &Snapshot, messages: &[(Message, WorkItem)]) -> bool {
     is_free && messages.iter().all(is_expected)
 }
 
-/// Whether the message starts an instance that this process has not seen. If the
-/// instance exists, the commit fails, and the next claim reads the state.
+/// Whether there is one message, and it is a start. The cache has no state of the instance.
+/// If the instance exists all the same, the commit fails, and the next claim reads the state.
 fn is_start(messages: &[(Message, WorkItem)]) -> bool {
     matches!(messages, [(message, WorkItem::StartOrchestration { .. })] if message.incarnation.is_none())
 }

@@ -1,5 +1,5 @@
-//! Commits a plan as one batch. The first operation replaces the state under its
-//! etag. The nonce of the commit, stored in the state, is its witness.
+//! Commits a plan as one batch. The first operation replaces the state under its etag, or
+//! creates it. The nonce of the commit, stored in the state, is its witness.
 
 use std::time::Duration;
 
@@ -20,7 +20,8 @@ const TIMEOUT_MIN: Duration = Duration::from_millis(200);
 pub(crate) enum CommitOutcome {
     /// Applied.
     Committed(WrittenEtags),
-    /// Another writer has changed the state or a bundle.
+    /// Another writer has changed the state, a bundle or the document of a past execution,
+    /// or the reconciler has given up the staged documents.
     Stale,
     /// A message of the turn is gone, or a document that the turn creates exists already.
     Refused(Error),
@@ -30,7 +31,7 @@ pub(crate) enum CommitOutcome {
 #[derive(Debug, Default)]
 pub(crate) struct WrittenEtags {
     pub(crate) state: Option<Etag>,
-    /// Etags of the activities, in order.
+    /// Etags of the activities of the plan, in order.
     pub(crate) activities: Vec<Option<Etag>>,
 }
 
@@ -43,7 +44,7 @@ pub(crate) struct CommitPreconditions<'a> {
     pub(crate) staged: Option<&'a Staged>,
 }
 
-/// Commits a plan. Waits for the answer until about `until`.
+/// Commits a plan. Waits for the answer until `until`, but at least [`TIMEOUT_MIN`].
 pub(crate) async fn commit(
     store: &Store,
     plan: &TurnPlan,
@@ -77,11 +78,13 @@ pub(crate) async fn commit(
     }
 }
 
+/// Whether the document of an operation is gone or has another etag.
 fn is_gone(error: &Error) -> bool {
     error.is_not_found() || error.is_precondition_failed()
 }
 
-/// The whole commit as one batch.
+/// The whole commit as one batch. `activities` are those of the plan, with the ends of their
+/// leases.
 pub(crate) fn as_batch(
     plan: &TurnPlan,
     activities: &[Activity],
@@ -155,8 +158,8 @@ fn create_large(batch: &mut Batch, plan: &TurnPlan) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes staged documents visible: deletes the record of the staging and gives them
-/// their type.
+/// Makes staged documents visible: deletes the record of the staging, and gives bundles and
+/// outboxes their type. The new state refers to the chunks and parts.
 fn publish_staged(batch: &mut Batch, plan: &TurnPlan, staged: &Staged) -> Result<(), Error> {
     batch.delete_if_match(&staged.id, &staged.etag)?;
     for bundle in &plan.bundles {

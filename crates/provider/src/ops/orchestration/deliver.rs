@@ -1,6 +1,7 @@
 //! Delivers an outbox: messages to other instances, in order for each target. Every
-//! attempt uses the same message ids, so a second delivery has no effect: the message
-//! exists already, or its id is among those that the target has consumed.
+//! attempt uses the same message ids, so a second delivery has no effect. If the message
+//! still exists, it is not created again. If the target has consumed it, the target's dedup
+//! record or the runtime recognises the copy.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use crate::store::{RETRY_FOR, Store, retry_until};
 /// The most targets that are written to at the same time.
 const PARALLEL_MAX: usize = 16;
 
-/// Delivers an outbox after its commit. The empty outbox is deleted in the background.
+/// Delivers an outbox after its commit. The delivered outbox is deleted in the background.
 /// The reconciler repeats what fails.
 pub(crate) async fn deliver_after_commit(core: &Core, outbox: Outbox) {
     let (instance, id) = (outbox.instance_id.clone(), outbox.id.clone());
@@ -48,7 +49,7 @@ pub(crate) async fn deliver_after_commit(core: &Core, outbox: Outbox) {
     core.background.run(cleanup).await;
 }
 
-/// Delivers an outbox that was not delivered after its commit, and deletes it.
+/// Delivers an outbox that was not delivered or not deleted after its commit, and deletes it.
 pub(crate) async fn deliver_again(core: &Core, outbox: Outbox) -> Result<(), Failure> {
     let (instance, id) = (outbox.instance_id.clone(), outbox.id.clone());
     let garbage = garbage_of(&outbox, core.clock.stamp());
@@ -56,8 +57,9 @@ pub(crate) async fn deliver_again(core: &Core, outbox: Outbox) -> Result<(), Fai
     delete_outbox(&core.store, &instance, &id, garbage).await
 }
 
-/// Sends all messages. In a later attempt a message may have been consumed already: the
-/// hint is added without the message, so that the target's next claim reads.
+/// Sends all messages and adds hints about them. The first failure ends all sending. In a
+/// later attempt a message may have been consumed already: the hint is added without the
+/// message, so that the target's next claim reads.
 async fn send_all(core: &Core, outbox: Outbox, is_first_attempt: bool) -> Result<(), Failure> {
     let now = core.clock.stamp();
     let mut targets: BTreeMap<String, Vec<Message>> = BTreeMap::new();
@@ -92,7 +94,8 @@ async fn send_all(core: &Core, outbox: Outbox, is_first_attempt: bool) -> Result
     }
 }
 
-/// Sends messages to one instance, in order. Returns them as they were written.
+/// Sends messages of the instance `source` to one instance, in order. Returns them as they
+/// were written.
 async fn send_to_one(
     store: Store,
     source: String,
@@ -102,7 +105,8 @@ async fn send_to_one(
     let mut delivered = Vec::new();
     for mut message in messages {
         let until = Instant::now() + RETRY_FOR;
-        // A large text is stored beside the outbox and is sent with the message.
+        // A large text is in parts in the partition of the sender. It is read, and written
+        // again with the message.
         message.item =
             Text::Inline(retry_until(until, || payload::read_text(&store, &source, &message.item)).await?);
         delivered.push(payload::send_message(&store, message, now, until).await?);
@@ -110,7 +114,7 @@ async fn send_to_one(
     Ok(delivered)
 }
 
-/// The garbage record for the large texts of a delivered outbox.
+/// The garbage record for the large texts of a delivered outbox; `None` if there are none.
 fn garbage_of(outbox: &Outbox, now: Stamp) -> Option<Garbage> {
     let parts: Vec<PartsRef> =
         outbox.messages.iter().filter_map(|message| message.item.parts().cloned()).collect();

@@ -1,10 +1,12 @@
 //! Direct dispatch (commit tiers `Optimistic` and `Cached`): when a turn schedules an
 //! activity and a worker of this process waits for activities with its tag, the commit
-//! creates the activity already locked. The worker then fetches it without a request.
+//! creates the activity already locked. A worker of this process, usually the waiting one,
+//! then fetches it without a request.
 //!
 //! Invariants: a dispatched activity that is not fetched is not lost. It stays in the
 //! hints for the next worker, and when its lock expires any process may take it. Each
-//! attempt of the commit renews the lease. Activities of sessions are not dispatched.
+//! attempt of the commit renews the lease. Activities of sessions, activities whose input is
+//! stored in parts, and activities in bundles are not dispatched.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -36,13 +38,16 @@ pub(crate) struct DirectDispatch<'a> {
 /// The waiting worker that gets an activity, and the lock of the activity.
 #[derive(Debug, Clone)]
 struct Promise {
+    /// The number of the worker in the hints.
     worker: u64,
+    /// How long the lock lasts.
     lease: Duration,
     nonce: String,
 }
 
 impl<'a> DirectDispatch<'a> {
-    /// Promises the activities of a plan to waiting workers, and locks these activities.
+    /// Promises activities of a plan to waiting workers, one to each, and locks these
+    /// activities in the plan.
     pub(crate) fn promise(core: &'a Core, plan: &mut TurnPlan) -> Self {
         let is_on = core.options.commit_tier >= CommitTier::Optimistic && !plan.activities.is_empty();
         let promises = match is_on {
@@ -70,8 +75,8 @@ impl<'a> DirectDispatch<'a> {
         DirectDispatch { store, clock, hints, promises, leases_begin_ms: AtomicU64::new(0) }
     }
 
-    /// The activities in the form that the next attempt of the commit writes: their leases
-    /// begin now.
+    /// The activities in the form that the next attempt of the commit writes: the leases of
+    /// promised activities begin now.
     pub(crate) fn with_lease_ends(&self, activities: &[Activity]) -> Vec<Activity> {
         let now_ms = self.clock.now_ms();
         self.leases_begin_ms.store(now_ms, Ordering::Relaxed);
@@ -109,6 +114,7 @@ impl<'a> DirectDispatch<'a> {
         self.hints.activities.wake.notify_waiters();
     }
 
+    /// Puts a locked activity into the hints, and ends the promise.
     fn make_ready(&self, activity: Activity, etag: Etag, promise: &Promise) {
         let ready = ReadyActivity { activity, etag, nonce: promise.nonce.clone(), lease: promise.lease };
         self.hints.activities.with(|hints| {
@@ -117,7 +123,8 @@ impl<'a> DirectDispatch<'a> {
         });
     }
 
-    /// Reads an activity whose etag is unknown because the answer of the commit was lost.
+    /// Reads an activity whose etag is unknown because the answer of the commit was lost. If
+    /// it still has the promised lock, makes it ready.
     async fn read_and_make_ready(&self, activity: Activity, promise: &Promise) {
         let find = || self.store.find::<Activity>(&activity.instance_id, &activity.id);
         match retry_until(Instant::now() + RETRY_FOR, find).await {

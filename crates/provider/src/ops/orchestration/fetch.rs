@@ -18,14 +18,15 @@ use crate::process::clock::HybridClock;
 use crate::process::hints::{Candidate, Capability, Dispatcher, Hints};
 use crate::process::interest::Interest;
 
-/// How long hints skip an instance that another process locked first.
+/// How long hints skip an instance whose state changed while it was claimed.
 const LOST_PAUSE: Duration = Duration::from_millis(20);
 /// How long hints skip an instance that is being deleted.
 const DELETING_PAUSE: Duration = Duration::from_secs(1);
-/// How long hints skip an instance whose state is unreadable: a person has to
+/// How long hints skip an instance whose documents are unreadable: a person has to
 /// repair it.
 const UNREADABLE_PAUSE: Duration = Duration::from_secs(60);
 
+/// The item, its lock token, and the number of this attempt.
 pub(crate) type Fetched = (OrchestrationItem, String, u32);
 
 pub(crate) async fn run(
@@ -90,10 +91,12 @@ fn dispatcher(capability: &Capability) -> Dispatcher<'_> {
     Dispatcher { capability, now: Instant::now() }
 }
 
-/// A hinted instance that a fetch tries to claim. Dropping it gives the hint back.
+/// A hinted instance that a fetch tries to claim. If it is dropped before the outcome is
+/// recorded, the hint is given back.
 struct TakenHint<'a> {
     hints: &'a Hints,
     candidate: Candidate,
+    /// Whether the outcome of the claim is in the hints.
     is_recorded: bool,
 }
 
@@ -104,7 +107,8 @@ impl<'a> TakenHint<'a> {
         Some(TakenHint { hints, candidate, is_recorded: false })
     }
 
-    /// Updates the hints by the outcome of a claim.
+    /// Updates the hints by the outcome of a claim. Returns the item if the instance was
+    /// taken; its lock is in the hints already.
     fn record_outcome(mut self, outcome: Claim, now_ms: u64, capability: &Capability) -> Option<Fetched> {
         self.is_recorded = true;
         let (queue, instance) = (&self.hints.instances, self.candidate.instance.as_str());

@@ -28,7 +28,8 @@ pub(crate) async fn find(
 
 /// Reads the state again after another writer changed it. The lock holds if it is
 /// still in the state; or, for a lock that was never written, if no process has
-/// committed or locked since.
+/// committed or locked since. A deletion of the instance ends the lock. If the lock is lost,
+/// gives it up. The end of the lock that this process knows does not change.
 pub(crate) async fn refresh(
     core: &Core,
     token: &LockToken,
@@ -66,7 +67,8 @@ fn has_lock(token: &LockToken, state: &State) -> bool {
         && !state.is_deleted()
 }
 
-/// Whether no process has locked or committed since a lock was taken in memory.
+/// Whether the lock is in memory only, and no process has locked, committed or deleted since
+/// it was taken.
 fn is_free(held: &LockedInstance, state: &State) -> bool {
     !held.is_durable
         && state.lock.is_none()
@@ -76,6 +78,8 @@ fn is_free(held: &LockedInstance, state: &State) -> bool {
         && !state.is_deleted()
 }
 
+/// The lock of a token, from the state; `None` if the state does not have it. Whether there
+/// are more messages is not known, so it is assumed.
 fn locked_instance(token: &LockToken, state: Versioned<State>, now_ms: u64) -> Option<LockedInstance> {
     let Versioned { value: state, etag } = state;
     let lock = state.lock.as_ref().filter(|_| has_lock(token, &state))?;

@@ -34,17 +34,19 @@ pub(crate) struct Identity {
 /// The instance to lock, with all that its turn needs.
 pub(crate) struct LockRequest<'a> {
     pub(crate) instance: &'a str,
-    /// The stored state. Of a tombstone only the dedup record and the commit number are
-    /// used.
+    /// The stored state. Of a tombstone only the etag, the dedup record and the commit
+    /// number are used.
     pub(crate) before: Option<Versioned<State>>,
     pub(crate) identity: Identity,
+    /// The history of the current execution, or the reason why the turn cannot have it.
     pub(crate) history: Result<Arc<Vec<Event>>, String>,
-    /// Key-value pairs of earlier executions.
+    /// The key-value pairs that the current execution started with.
     pub(crate) kv_snapshot: HashMap<String, KvEntry>,
     pub(crate) messages: Vec<(Message, WorkItem)>,
-    /// There are more messages than this turn takes.
+    /// There may be more messages than this turn takes.
     pub(crate) has_more_messages: bool,
-    /// Attempts by this process that were never written, by message id.
+    /// The attempts of an earlier turn of this process that did not end with a commit, by
+    /// message id. They may be in no document.
     pub(crate) attempts: &'a BTreeMap<String, u32>,
 }
 
@@ -75,15 +77,16 @@ impl LockRequest<'_> {
         }
     }
 
-    /// Keeps the lock in this process.
+    /// Keeps the lock in this process only. Needs no request.
     pub(crate) fn lock_in_memory(self, core: &Core, lock_timeout: Duration) -> LockedItem {
         let (state, attempt) = self.locked_state(lock_timeout, core.clock.now_ms());
         let etag = self.before.as_ref().map(|before| before.etag.clone());
         self.into_locked_item(core, state, etag, false, attempt)
     }
 
-    /// The state with the lock in it, and the largest count of attempts. Counts
-    /// continue from the message, from an expired lock, or from this process.
+    /// The state with the lock in it, and the largest count of attempts of all messages. The
+    /// count of a message is one more than the largest that the message, an expired lock or
+    /// this process has for it.
     fn locked_state(&self, lock_timeout: Duration, now_ms: u64) -> (State, u32) {
         let mut state = match &self.before {
             Some(before) if !before.value.is_deleted() => before.value.clone(),
@@ -160,10 +163,11 @@ impl LockRequest<'_> {
     }
 }
 
-/// The parent that started an instance, recorded in its first turn. If another or an
-/// unknown incarnation of the parent starts it too, the runtime answers both, and nothing
-/// shows which answer is for which incarnation. Then no incarnation is recorded, and both
-/// answers go to the parent's current incarnation.
+/// The parent that started an instance, with its incarnation, from the messages of the first
+/// turn; `None` for an instance without a parent. If another or an unknown incarnation of
+/// the same parent starts it too, in any turn, the runtime answers both, and nothing shows
+/// which answer is for which incarnation. Then this is `None`, and both answers go to the
+/// parent's current incarnation.
 fn started_by(state: &State, messages: &[(Message, WorkItem)]) -> Option<StartedBy> {
     let starts = messages.iter().filter_map(|(message, _)| {
         let parent = message.start_parent.as_deref()?;

@@ -1,11 +1,13 @@
-//! Staging: a turn that is too large for one batch writes its chunks, parts, bundles
-//! and outboxes first, where no query finds them. The commit makes them visible.
+//! Staging: a turn that is too large for one batch writes its chunks, parts, bundles and
+//! outboxes first. Nothing uses them before the commit: no document refers to the chunks and
+//! parts, and the bundles and outboxes have the type `staged`. The commit makes them
+//! visible. The parts of a large message are staged in the same way.
 //!
 //! Invariants: a garbage record is written before anything is staged. The record becomes
 //! due long after the commit, and the commit deletes the record. So staged documents with a
 //! commit are never collected, those without a commit always are, and the commit needs one
-//! operation for any number of chunks and parts. The ids of staged documents contain the id of the
-//! staging; the documents are created and never overwritten.
+//! operation for any number of chunks and parts. The ids of staged documents contain the id
+//! of the staging. The staging creates documents and overwrites none.
 
 use std::time::Duration;
 
@@ -20,17 +22,19 @@ use crate::plan::{COMMIT_BYTES_MAX, TurnPlan};
 use crate::process::clock::HybridClock;
 use crate::store::{Store, batch_without_content, retry_until};
 
-/// How long staged documents are kept for their commit: longer than any lock.
+/// How long staged documents are kept for their commit: longer than locks last. A turn with a
+/// longer lock is staged again.
 const STAGED_KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
 
-/// The garbage record of staged documents.
+/// The garbage record of staged documents. The commit deletes it under its etag.
 #[derive(Debug)]
 pub(crate) struct Staged {
     pub(crate) id: String,
     pub(crate) etag: Etag,
 }
 
-/// Stages the large documents of a plan, if it asks for that.
+/// Stages the large documents of a plan; `None` if the plan stages none. Requests are retried
+/// until `until`.
 pub(crate) async fn turn(
     store: &Store,
     clock: &HybridClock,
@@ -57,7 +61,7 @@ pub(crate) async fn turn(
     Ok(Some(staged))
 }
 
-/// Stages the parts of one text.
+/// Stages the parts of one text. The garbage record counts its age from `now`.
 pub(crate) async fn parts(
     store: &Store,
     instance: &str,
@@ -75,6 +79,7 @@ pub(crate) async fn parts(
     Ok(staged)
 }
 
+/// Creates the garbage record of a staging, due [`STAGED_KEPT_FOR`] after `now`.
 async fn create_record(
     store: &Store,
     instance: &str,
@@ -103,6 +108,7 @@ impl<'a> StageWriter<'a> {
         StageWriter { store, instance, until, batch: Batch::new(instance) }
     }
 
+    /// Adds a document to the batch. If the batch is full, sends it first.
     async fn create<T: Serialize>(&mut self, document: &T) -> Result<(), Failure> {
         let mut single = Batch::new(self.instance);
         single.create(document)?;

@@ -1,6 +1,7 @@
-//! Unpacks bundles. Each batch creates documents and removes them from the bundle. So no
-//! document is created twice or lost, even if several processes unpack a bundle or one of
-//! them ends before it has finished.
+//! Unpacks bundles: creates the activities, the messages and the tombstones of cancelled
+//! activities that a bundle lists. Each batch creates documents and removes them from the
+//! bundle. So no document is created twice or lost, even if several processes unpack a
+//! bundle or one of them ends before it has finished.
 
 use std::collections::HashSet;
 
@@ -12,15 +13,16 @@ use crate::plan::tombstone;
 use crate::process::hints::Hints;
 use crate::store::{Store, batch_without_content};
 
-/// The most documents of one step: a batch holds 100 operations, and one of them writes the
-/// bundle.
+/// The most documents of one step: a batch holds 100 operations, one of them writes the
+/// bundle, and one is spare.
 const STEP_MAX: usize = 98;
 
-/// The most bytes of the documents of one step. The batch also contains the rest of the
-/// bundle.
+/// The most bytes of the documents of one step. The first document may be larger. The batch
+/// also contains the rest of the bundle.
 const STEP_BYTES_MAX: usize = 700_000;
 
-/// The size of a cancelled activity's tombstone, with its instance id.
+/// The estimated size of a cancelled activity's tombstone, with an instance id of the greatest
+/// length.
 const TOMBSTONE_BYTES: usize = 2048 + 128;
 
 /// The most steps of a bundle, including those that fail because another process was
@@ -31,11 +33,13 @@ const STEPS_MAX: usize = 10_000;
 struct Step {
     activities: Vec<Activity>,
     messages: Vec<Message>,
+    /// Ids of activities that get a tombstone.
     cancelled: Vec<String>,
     rest: Bundle,
 }
 
-/// Unpacks one bundle. Does nothing if the bundle is gone.
+/// Unpacks one bundle, and adds hints about what it creates. Does nothing if the bundle is
+/// gone.
 pub(crate) async fn run(store: &Store, hints: &Hints, instance: &str, id: &str) -> Result<(), Failure> {
     let mut known = None;
     for _ in 0..STEPS_MAX {
@@ -72,7 +76,8 @@ pub(crate) async fn run(store: &Store, hints: &Hints, instance: &str, id: &str) 
     )))
 }
 
-/// Takes as many documents out of the bundle as one batch can create.
+/// Takes as many documents out of the bundle as one batch can create. Activities that were
+/// cancelled since the commit are dropped.
 fn next_step(mut bundle: Bundle) -> Step {
     let skip: HashSet<String> = bundle.skip.drain(..).collect();
     bundle.activities.retain(|activity| !skip.contains(&activity.id));
@@ -113,6 +118,8 @@ fn as_batch(instance: &str, step: &Step, etag: &Etag) -> Result<Batch, Error> {
     Ok(batch.with_options(batch_without_content()))
 }
 
+/// Adds hints about created documents. `etag_of` gives the etag that an operation of the batch
+/// wrote: operation 0 wrote the bundle, and the activities follow it.
 fn add_hints(
     hints: &Hints,
     activities: Vec<Activity>,
@@ -133,8 +140,8 @@ fn add_hints(
     });
 }
 
-/// Removes the document that could not be created, because it exists already, from the
-/// bundle.
+/// Writes the bundle without the document that exists already. The other documents of the
+/// step stay in the bundle.
 async fn skip_existing(
     store: &Store,
     instance: &str,

@@ -16,10 +16,12 @@ use crate::store::{Store, decode_row};
 /// The most messages of one turn: their deletions must fit into the commit's batch.
 pub(super) const MESSAGES_MAX: usize = 64;
 
-/// The most bytes of the messages of one turn. A single message may be larger.
+/// The most bytes of the messages of one turn. The first message is taken even if it is
+/// larger.
 const MESSAGES_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
-/// The state document, then the visible messages in order.
+/// The state document, if there is one, then the visible messages in order. 65 rows are the
+/// state and [`MESSAGES_MAX`] messages, or without a state one message more.
 const STATE_AND_MESSAGES: &str = "SELECT TOP 65 * FROM c WHERE c.enq >= 0 AND (c.id = 'i' OR \
     (c.type = 'orch_queue' AND c.visibleAt <= @now)) ORDER BY c.enq";
 
@@ -31,12 +33,14 @@ const STARTS: &str = "SELECT TOP 64 * FROM c WHERE c.type = 'orch_queue' AND c.v
 /// The state and the visible messages of an instance, as they were read.
 pub(super) struct InstanceRead {
     pub(super) state: Option<Versioned<State>>,
+    /// At most as many as one turn takes, in order.
     pub(super) messages: Vec<(Message, WorkItem)>,
-    /// There are more messages than one turn takes.
+    /// There may be more visible messages than these.
     pub(super) has_more_messages: bool,
 }
 
-/// Reads the state and the visible messages of an instance.
+/// Reads the state and the messages of an instance that are visible at `now`. An unreadable
+/// message is set aside; an unreadable state is an error.
 pub(super) async fn read_instance(
     store: &Store,
     instance: &str,
@@ -74,7 +78,8 @@ fn count_for_one_turn(messages: &[Message]) -> usize {
     fitting.count().max(1)
 }
 
-/// Decodes messages. Large texts are joined from their parts.
+/// Decodes messages. Large texts are joined from their parts. Messages with missing parts
+/// are left out, and unreadable ones are set aside.
 async fn with_items(
     store: &Store,
     instance: &str,
@@ -94,8 +99,10 @@ async fn with_items(
     Ok(readable)
 }
 
-/// Deletes messages that were consumed before or are for an earlier incarnation, and
-/// returns the others. `live` is the state, unless it is a tombstone.
+/// Deletes stale messages and returns the others. A message is stale if it was consumed
+/// before, is for another incarnation, or is an answer to a deleted instance. A stale
+/// message that cannot be deleted is left out too. `state` is the stored state; `live` is
+/// the same, or `None` if the state is a tombstone.
 pub(super) async fn drop_stale(
     store: &Store,
     instance: &str,
@@ -123,8 +130,8 @@ pub(super) async fn drop_stale(
     fresh
 }
 
-/// Whether a message is a result that the instance asked for. A result for a deleted
-/// instance was asked for by its earlier incarnation.
+/// Whether a message is an answer: something that the instance asked for itself. If the
+/// instance is deleted, the deleted incarnation asked for it.
 fn is_answer(item: &WorkItem) -> bool {
     matches!(
         item,
@@ -137,7 +144,8 @@ fn is_answer(item: &WorkItem) -> bool {
 }
 
 /// Finds the start of an instance when more messages came before it than one turn takes.
-/// Without the start no turn could ever consume these messages.
+/// Without the start no turn could ever consume these messages. Returns one message, or none
+/// if no start is visible.
 pub(super) async fn find_start(
     store: &Store,
     instance: &str,
