@@ -26,7 +26,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// The most bytes of a leftover document that are shown.
 const SHOWN_BYTES: usize = 400;
 
-/// How often an activity may run.
+/// How often an activity may run for each time it was scheduled.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Strictness {
     /// Once, and once more at most for each kill.
@@ -36,7 +36,7 @@ pub(crate) enum Strictness {
 }
 
 impl Strictness {
-    /// How often an activity may run beyond its schedules.
+    /// How many times more than it was scheduled an activity may run.
     pub(crate) fn extra_runs_max(self, kills: u32) -> u32 {
         match self {
             Strictness::Runs => kills,
@@ -192,7 +192,8 @@ async fn check_ending(client: &Client, instance: &str, ending: &Ending) -> Optio
 }
 
 /// Checks that every execution's history is whole: event ids are dense, one
-/// terminal event is the last, and each completion belongs to one schedule.
+/// terminal event is the last (requests to cancel may follow it), and each completion belongs
+/// to one schedule. Counts in `schedules` how often each activity was scheduled.
 async fn check_histories(
     admin: &dyn ProviderAdmin,
     instance: &str,
@@ -263,6 +264,7 @@ fn logged_name(input: &str) -> String {
     input.split('|').next().unwrap_or_default().trim_matches('"').to_owned()
 }
 
+/// Removes what the event completes from the open schedules.
 fn complete(open: &mut HashMap<u64, &str>, event: &Event, what: &str) -> Result<(), String> {
     let source = event.source_event_id();
     match source.and_then(|source| open.remove(&source)) {
@@ -271,8 +273,9 @@ fn complete(open: &mut HashMap<u64, &str>, event: &Event, what: &str) -> Result<
     }
 }
 
-/// Checks that an activity ran once for each time it was scheduled, and at most
-/// `extra_runs_max` times more. An activity that is cancelled need not have run.
+/// Checks that an activity ran at least once for each time it was scheduled, and at most
+/// `extra_runs_max` times more. An activity that is always cancelled (`/endless`) need not
+/// have run.
 fn check_runs(
     activity_log: &ActivityLog,
     schedules: &BTreeMap<String, u32>,

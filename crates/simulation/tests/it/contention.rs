@@ -36,14 +36,14 @@ const CUT_OFF: Duration = Duration::from_secs(7);
 /// its work.
 const CUT_OFF_LONG: Duration = Duration::from_secs(16);
 
-/// The longest delay of a request in the crowded scenario: several turns of one
-/// instance are under way at once.
+/// The longest delay of a request or answer in the crowded scenario, in milliseconds: several
+/// turns of one instance are under way at once.
 const LATENCY_MS: u64 = 40;
 
-/// The seeds of the crowded scenario. In each run dozens of turns are concurrent.
+/// The number of seeds of the crowded scenario. In each run dozens of turns are concurrent.
 const CROWDED_SEEDS: u64 = 12;
 
-/// Attempts before a message counts as poison.
+/// Attempts before a message counts as poison, in the test of poison.
 const ATTEMPTS_MAX: u32 = 3;
 
 /// One run: the scenario, its processes and its faults.
@@ -56,6 +56,7 @@ struct Case {
     plan: FaultPlan,
     /// How often an activity may run again, apart from runs after kills.
     extra_runs_max: u32,
+    /// The run ends when there were more kills than this.
     kills_max: u32,
 }
 

@@ -91,8 +91,8 @@ impl Fault {
         ]
     }
 
-    /// Fewer faults for the request of that number: those that leave the outcome unknown,
-    /// and one of the others.
+    /// Fewer faults for the request of that number: those that lose a request or an answer or
+    /// kill the sender, and one of the others.
     pub(crate) fn few_at(index: u64) -> Vec<Fault> {
         let alternating = [
             Fault::Throttled,
@@ -107,8 +107,8 @@ impl Fault {
         vec![Fault::LostRequest, Fault::LostAnswer, Fault::LostAnswerLate, Fault::Kill, other]
     }
 
-    /// Whether a process with this role can get the fault. Only workers are killed: no
-    /// process finishes the request of a killed user. Only users wait long for a lost
+    /// Whether a process with this role can get the fault. Only workers are killed or cut
+    /// off: no process finishes the request of a killed user. Only users wait long for a lost
     /// answer: the locks of a worker would expire.
     pub(crate) fn applies_to(self, role: Role) -> bool {
         match self {
@@ -137,7 +137,8 @@ impl Fault {
         }
     }
 
-    /// The response or failure that the driver gets instead of the server's response.
+    /// The response or failure that the driver gets instead of the server's response. Not
+    /// used for `CutOff`, whose sender gets the server's response.
     pub(crate) fn outcome(self) -> Result<Response, Failure> {
         match self {
             Fault::Throttled => Ok(faults::refusal(429, 3200, Some(RETRY_AFTER_MS))),

@@ -1,5 +1,5 @@
-//! The fault plan: which requests fail, and how long each takes. Either one given
-//! request fails, or a seed decides about each request.
+//! The fault plan: which requests fail, and how long each takes. Either none fails, or one
+//! given request, or a seed decides about each request.
 
 use std::time::Duration;
 
@@ -14,7 +14,8 @@ const LATENCY: Duration = Duration::from_millis(1);
 #[derive(Debug, Clone)]
 pub(crate) enum FaultPlan {
     None,
-    /// One request fails; the first has number 0.
+    /// The request with this number fails, if the fault applies to the role of its sender.
+    /// The first request has number 0.
     One {
         index: u64,
         fault: Fault,
@@ -27,15 +28,16 @@ pub(crate) enum FaultPlan {
 #[derive(Debug, Clone)]
 pub(crate) struct RandomFaults {
     pub(crate) rng: fastrand::Rng,
-    /// The faults to draw from, each once.
+    /// The faults to draw from, all with the same probability.
     pub(crate) faults: Vec<Fault>,
     /// The probability that a request fails.
     pub(crate) rate: f64,
-    /// The probability that a worker's request fails after one has failed.
+    /// The probability that a worker's request fails after the last request of a worker has
+    /// failed.
     pub(crate) repeat_rate: f64,
     /// Whether the last request of a worker failed.
     pub(crate) was_faulty: bool,
-    /// The usual maximum of a delay.
+    /// The usual maximum of a delay, in milliseconds.
     pub(crate) latency_ms: u64,
     /// The probability of a longer delay, and its maximum in milliseconds.
     pub(crate) slow_tail: (f64, u64),
@@ -83,8 +85,9 @@ impl RandomFaults {
         }
     }
 
-    /// Repeated faults and long delays are for workers only: a user without an
-    /// answer for long does not know whether its request was served.
+    /// Draws the fault and the delays of a request. Repeated faults and long delays are for
+    /// workers only: a user without an answer for long does not know whether its request was
+    /// served.
     fn draw(&mut self, process: &ProcessRun) -> Delivery {
         let is_worker = process.role == Role::Worker;
         let rate = if self.was_faulty && is_worker { self.repeat_rate } else { self.rate };

@@ -2,8 +2,8 @@
 //! process may overwrite what it has not seen. The end of a run may not show such a
 //! write, because most races end well by luck.
 //!
-//! Checked for every instance: each commit of its state follows the last one; an
-//! activity is created once, is completed by the holder of its lock, and is
+//! Checked for every instance: each commit of its state follows the last one of the same
+//! incarnation; an activity is created once, is completed by the holder of its lock, and is
 //! completed once.
 
 use std::collections::{HashMap, HashSet};
@@ -19,7 +19,7 @@ struct Write<'a> {
     id: &'a str,
     /// `None` for a delete.
     body: Option<&'a Value>,
-    /// Whether the document may be new.
+    /// Whether the write may create the document: a create or an upsert.
     is_create: bool,
 }
 
@@ -35,8 +35,9 @@ struct State {
 #[derive(Default)]
 struct Partition {
     state: Option<State>,
-    /// The lock of each activity in the queue.
+    /// The lock nonce of each activity in the queue, by id; `None` while it has no lock.
     locks: HashMap<String, Option<String>>,
+    /// Ids of the activities and completions that were created.
     created: HashSet<String>,
 }
 
@@ -108,7 +109,8 @@ impl Partition {
         problems
     }
 
-    /// A state is written again as it was committed, or is the next commit.
+    /// A state is written again as it was committed, is the next commit, or is of another
+    /// incarnation.
     fn check_state(&mut self, body: &Value) -> Result<(), String> {
         let text = |name: &str| body[name].as_str().unwrap_or_default().to_owned();
         let next = State {
@@ -124,7 +126,8 @@ impl Partition {
         Err(format!("{next:?} was written over {last:?}"))
     }
 
-    /// An activity is created once, and completed by the holder of its lock.
+    /// An activity is created once, and completed by the holder of its lock. `writes` are all
+    /// writes of the request: the completion is among them.
     fn check_activity(
         &mut self,
         id: &str,

@@ -22,7 +22,8 @@ use perihelion_testkit::Random;
 /// The first moment of virtual time, in nanoseconds since 1970: a day in 2027.
 const VIRTUAL_EPOCH_NS: u64 = 1_800_000_000_000_000_000;
 
-/// The id of the clock that returns dates. All other clocks measure durations.
+/// The id of the clock that returns dates. The other clocks count as clocks that measure
+/// durations.
 const CLOCK_REALTIME: c_int = 0;
 
 #[cfg(target_arch = "x86_64")]
@@ -47,6 +48,7 @@ thread_local! {
     static ORIGIN: Cell<Option<Instant>> = const { Cell::new(None) };
     /// How far the clock of the current host is ahead, in milliseconds.
     static CLOCK_SKEW_MS: Cell<i64> = const { Cell::new(0) };
+    /// The state of the random numbers.
     static RANDOM_STATE: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -87,7 +89,8 @@ impl Drop for VirtualClock {
     }
 }
 
-/// Virtual time that has passed, inside and outside of a runtime.
+/// Virtual time that has passed: that of the current tokio runtime, or [`ELAPSED`] outside of
+/// a runtime.
 pub(crate) fn elapsed() -> Duration {
     match ORIGIN.get() {
         Some(origin) if !IS_READING.get() => {

@@ -4,14 +4,15 @@
 //! | module | what it has |
 //! |---|---|
 //! | `world` | the hosts and their common clock |
+//! | `libc_shim` | virtual time and seeded randomness for all code of the binary |
 //! | `network` | the transport between hosts and server: numbers requests, injects faults, keeps a log |
 //! | `fault`, `fault_plan` | the faults, and which request gets which |
 //! | `process` | the programs of the hosts |
 //! | `workflows`, `scenarios` | what is run |
 //! | `activity_log`, `audit`, `fences` | what is checked afterwards |
 //! | `stored` | stored names in the provider's documents that the checks read |
-//! | `single_faults` | each request of each scenario fails in each way |
-//! | `operations` | each request of each operation that the runtime does not call fails in each way |
+//! | `single_faults` | each request of each small scenario fails, in many ways |
+//! | `operations` | each request of each operation that the runtime does not call fails, in many ways |
 //! | `random` | everything is drawn from a seed |
 //! | `contention` | several processes work on the same instances |
 //! | `remote_events` | one process writes to an instance while another is busy with it |

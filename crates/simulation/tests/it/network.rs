@@ -42,11 +42,11 @@ const SEARCHED_BYTES: usize = 64;
 /// The role of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// A process with a runtime: its requests can fail, and it can be killed.
+    /// A process whose requests can fail and that can be killed: mostly one with a runtime.
     Worker,
     /// A program that starts workflows: its requests can fail.
     User,
-    /// Reads from outside: its requests never fail and are not numbered.
+    /// A process whose requests never fail and are not numbered: mostly one that only reads.
     Observer,
 }
 
@@ -67,15 +67,18 @@ impl ProcessRun {
         self.is_killed.load(Ordering::SeqCst)
     }
 
+    /// Kills the process: the world drops it in its next step.
     pub(crate) fn end(&self) {
         self.is_killed.store(true, Ordering::SeqCst);
     }
 }
 
-/// One request and its answer.
+/// One request and its answer. Times are virtual time since the start of the run.
 #[derive(Debug)]
 struct Exchange {
+    /// The number of the request since the plan was set; `None` for an observer.
     number: Option<u64>,
+    /// When it was sent.
     at: Duration,
     sender: String,
     role: Role,
@@ -84,7 +87,8 @@ struct Exchange {
     partition: String,
     body: Bytes,
     fault: Option<Fault>,
-    /// The server's status and when it was given, if the request was served.
+    /// The server's status and when it was given, if the request was served. The status is 0
+    /// if the server failed.
     status: Option<(u16, Duration)>,
     /// The number of the answer, in the order in which the server gave all answers.
     answer_number: u64,
@@ -99,6 +103,7 @@ pub(crate) struct ServedRequest {
     pub(crate) partition: String,
     pub(crate) body: Bytes,
     pub(crate) status: u16,
+    /// When the server answered: milliseconds since the start of the run.
     pub(crate) at_ms: u128,
 }
 
@@ -118,7 +123,7 @@ struct State {
     is_active: bool,
     kills: u32,
     faults: u64,
-    /// The end of an outage, in which every request gets 503.
+    /// The end of an outage, in which every request gets 503 except those of observers.
     outage_until: Duration,
     /// A process that is cut off, and when that ends.
     cut_off: Option<(String, Duration)>,
@@ -165,11 +170,12 @@ impl Network {
         self.state().kills
     }
 
-    /// How many requests failed.
+    /// How many requests had a fault.
     pub(crate) fn faults(&self) -> u64 {
         self.state().faults
     }
 
+    /// The number of all requests of the run, also those of observers.
     pub(crate) fn requests(&self) -> u64 {
         self.state().log.len() as u64
     }
@@ -195,7 +201,7 @@ impl Network {
         numbered.map(|exchange| exchange.role).collect()
     }
 
-    /// How long a process is still cut off.
+    /// How long a process is still cut off; zero if none is.
     pub(crate) fn cut_off_for(&self) -> Duration {
         let until = self.state().cut_off.as_ref().map_or(Duration::ZERO, |(_, until)| *until);
         until.saturating_sub(libc_shim::elapsed())
@@ -232,7 +238,7 @@ impl Network {
         state.log.iter().filter(is_of).filter_map(|exchange| exchange.number).collect()
     }
 
-    /// A hash of every request and answer and their times.
+    /// A hash of every request, of the status of every answer, and of their times.
     pub(crate) fn hash(&self) -> u64 {
         self.state().hash
     }
@@ -248,8 +254,9 @@ impl Network {
         self.state().log.len() as u64 >= REQUESTS_MAX
     }
 
-    /// The log as text, with a line per request: around the request of that number, or
-    /// the end of the log.
+    /// The log as text, with a line per request: up to `lines` requests before the one of that
+    /// number, and three times as many from there on. The last `lines` of the log if there is
+    /// no such request.
     pub(crate) fn log_around(&self, around: Option<u64>, lines: usize) -> String {
         let state = self.state();
         let center = match around {
@@ -276,6 +283,7 @@ impl Network {
         text
     }
 
+    /// Logs a request that is sent now. Returns its index in the log and its delivery.
     fn begin(&self, process: &ProcessRun, request: &Request) -> (usize, Delivery) {
         let mut state = self.state();
         let is_numbered = process.role != Role::Observer;
@@ -324,6 +332,7 @@ impl Network {
         (state.log.len() - 1, delivery)
     }
 
+    /// Logs the server's answer to a request.
     fn served(&self, index: usize, outcome: &Result<Response, Failure>) {
         let status = outcome.as_ref().map_or(0, |response| response.status().as_u16());
         let mut state = self.state();
@@ -334,6 +343,7 @@ impl Network {
         state.hash_bytes(&at.as_nanos().to_le_bytes());
     }
 
+    /// Ends a request, and kills the process in `kill`.
     fn end(&self, kill: Option<&ProcessRun>) {
         let mut state = self.state();
         state.under_way -= 1;
@@ -394,7 +404,7 @@ impl Transport for SimulatedTransport {
                 tokio::time::sleep(LATE).await;
             }
             transport.network.end((delivery.fault == Some(Fault::Kill)).then_some(&*transport.process));
-            // The receiver is gone when its process was killed.
+            // The receiver is gone when its process was killed, or has timed out.
             let _ = answer.send(outcome);
         });
         let outcome = tokio::time::timeout_at(deadline, answered).await;

@@ -1,8 +1,9 @@
 //! Operations that the runtime never calls, or only after an error: each request of
-//! each operation fails in each way. An operator's program calls them; a runtime
+//! each operation fails, in many ways. An operator's program calls them; a runtime
 //! beside it has no faults. An operation may not fail unless the operator is
 //! killed. A killed operator is restarted and repeats the operation; then the
-//! result must be the same as of one call.
+//! result must be the same as of one call, except that the operator may have enqueued a
+//! message or an activity twice.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -34,7 +35,7 @@ const TIME: Duration = Duration::from_secs(400);
 /// A killed operator is restarted after this time.
 const RESTART_AFTER: Duration = Duration::from_millis(300);
 
-/// The wait between two attempts of an operator that was killed before.
+/// The wait after a failed attempt. Only an operator that was killed before tries again.
 const RETRY_PAUSE: Duration = Duration::from_secs(3);
 
 /// The most attempts of an operator that was killed before: an abandoned deletion
@@ -106,7 +107,7 @@ async fn enqueue_if_missing(provider: &CosmosDBProvider) -> Result<(), ProviderE
     Ok(())
 }
 
-/// A restarted operator has enqueued a second message.
+/// There is one message. There may be two if a restarted operator has enqueued again.
 async fn one_message(user: &User, kills: u32) -> Result<(), String> {
     let depths = admin(&*user.auditor().await).map_err(text)?.get_queue_depths().await.map_err(text)?;
     expect(depths.orchestrator_queue, |depth| *depth == 1 || (*depth == 2 && kills > 0))
@@ -118,7 +119,8 @@ async fn abandon_turn(provider: &CosmosDBProvider) -> Result<(), ProviderError> 
     provider.abandon_orchestration_item(&token, None, false).await
 }
 
-/// The turn can be fetched again, with its message, and the attempt counts.
+/// The turn can be fetched again, with its message, and the attempt counts. A restarted
+/// operator may have enqueued a second message and attempted the turn again.
 async fn one_turn_is_queued(user: &User, kills: u32) -> Result<(), String> {
     tokio::time::sleep(LOCK).await;
     let (messages, _, attempts) = fetch(&*user.auditor().await).await.map_err(text)?;
@@ -182,7 +184,8 @@ async fn work(provider: &CosmosDBProvider) -> Result<(), ProviderError> {
     provider.ack_work_item(&token, Some(completion)).await
 }
 
-/// A restarted operator has enqueued a second activity.
+/// There is one completion and no activity. A restarted operator may have enqueued a second
+/// activity.
 async fn one_completion(user: &User, kills: u32) -> Result<(), String> {
     let depths = admin(&*user.auditor().await).map_err(text)?.get_queue_depths().await.map_err(text)?;
     expect(depths.orchestrator_queue, |depth| *depth == 1 || (*depth == 2 && kills > 0))?;
@@ -223,7 +226,7 @@ async fn delete_bulk(provider: &CosmosDBProvider) -> Result<(), ProviderError> {
     admin(provider)?.delete_instance_bulk(InstanceFilter::default()).await.map(drop)
 }
 
-/// There is no instance, and no document but tombstones.
+/// No document waits for work, and there is no instance and no history.
 async fn only_tombstones_remain(user: &User, _: u32) -> Result<(), String> {
     expect(wait_until_settled(user).await, Vec::is_empty)?;
     let instances = admin(&*user.auditor().await).map_err(text)?.list_instances().await.map_err(text)?;
@@ -283,6 +286,7 @@ fn expect<T: std::fmt::Debug>(value: T, is_right: impl FnOnce(&T) -> bool) -> Re
 }
 
 struct Outcome {
+    /// The number of requests of the operation.
     requests: u64,
     problem: Option<String>,
     log: String,
@@ -355,7 +359,8 @@ fn operator(
     })
 }
 
-/// Calls the operation once, or until it succeeds for a restarted operator.
+/// Calls the operation once. A restarted operator calls it until it succeeds, up to
+/// [`ATTEMPTS_MAX`] times.
 async fn call(case: Case, user: &User, kills: u32) -> Result<(), String> {
     let mut last = String::new();
     for _ in 0..if kills == 0 { 1 } else { ATTEMPTS_MAX } {

@@ -19,8 +19,9 @@ use crate::world::{Connection, Program};
 pub(crate) const DATABASE: &str = "simulated";
 pub(crate) const CONTAINER: &str = "workflows";
 
-/// Locks of instances, activities and sessions: short, so that work of a killed
-/// process is soon fetched again, and longer than any injected delay.
+/// How long locks of instances, activities and sessions last: short, so that work of a killed
+/// process is soon fetched again, and longer than any delay or outage of a gentle run
+/// (`random`).
 const LOCK: Duration = Duration::from_secs(4);
 
 /// How long a cancelled activity may go on.
@@ -38,9 +39,12 @@ const OPEN_PAUSE: Duration = Duration::from_millis(500);
 pub(crate) struct Settings {
     /// The provider's commit tier.
     pub(crate) tier: CommitTier,
+    /// Turns that the process runs at the same time.
     pub(crate) dispatchers: usize,
+    /// Activities that the process runs at the same time.
     pub(crate) workers: usize,
-    /// Attempts before a message counts as poison: more than there are kills.
+    /// Attempts before a message counts as poison: more than there are kills, except in the
+    /// test of poison.
     pub(crate) attempts_max: u32,
 }
 
@@ -139,8 +143,8 @@ impl User {
         self.observer.database(DATABASE).container(CONTAINER)
     }
 
-    /// An instance's state document, or null before there is one. Reading it takes
-    /// fewer requests than the provider's own calls.
+    /// An instance's state document, or null if there is none or it cannot be read. Reading
+    /// it takes fewer requests than the provider's own calls.
     pub(crate) async fn state(&self, instance: &str) -> Value {
         let found = self.container().find::<Value>(instance, STATE_ID).await;
         found.ok().flatten().map(perihelion_client::Item::into_value).unwrap_or_default()

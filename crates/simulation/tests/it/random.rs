@@ -2,9 +2,9 @@
 //!
 //! A run has two phases. In the first, requests fail, are late and overtake each
 //! other, and processes are killed; no work has to be finished. In the second,
-//! nothing fails, and everything must end. In a gentle run no fault lasts longer
+//! nothing fails, and everything must end. In a gentle run no fault of a worker lasts longer
 //! than a lock, so that an activity runs again only after a kill; in a rough run
-//! locks expire, and only completions are counted.
+//! locks expire, and an activity may run any number of times.
 //!
 //! `SIMULATION_SEEDS=17..18 cargo test -p perihelion-simulation --test it random_faults`
 //! repeats a seed; `SIMULATION_LOG=duroxide_cdb=debug` prints what the provider logs, and
@@ -37,7 +37,8 @@ const CALM_TIME: Duration = Duration::from_secs(300);
 /// The most failing seeds that are shown in full.
 const SHOWN_MAX: usize = 3;
 
-/// The most kills of one run: fewer than the attempts before a message is poison.
+/// After this many kills a run kills no more processes, apart from kills that are under way.
+/// Fewer than the attempts before a message is poison.
 const KILLS_MAX: u32 = 20;
 
 /// Attempts before a message is poison in a rough run, in which locks also expire
@@ -54,11 +55,14 @@ struct RandomRun {
     /// Each worker's settings.
     settings: Vec<Settings>,
     faults: RandomFaults,
+    /// The longest time of the first phase.
     fault_time: Duration,
-    /// The mean time between kills that no request causes.
+    /// The mean time between kills that no request causes; `None` if there are none.
     kill_every: Option<Duration>,
     restart_after: Duration,
+    /// The scenarios, and how long after the start of the user each begins.
     scenarios: Vec<(Scenario, Duration)>,
+    /// Draws the kills.
     rng: fastrand::Rng,
 }
 
@@ -102,7 +106,7 @@ fn draw(seed: u64) -> RandomRun {
     }
 }
 
-/// Most workers have the default tier; workers of one container may differ.
+/// Half of the workers have the default tier; workers of one container may differ.
 fn settings(rng: &mut fastrand::Rng, is_rough: bool) -> Settings {
     Settings {
         tier: [CommitTier::Durable, CommitTier::Optimistic, CommitTier::Cached, CommitTier::Cached]
@@ -121,6 +125,7 @@ struct Outcome {
     requests: u64,
     faults: u64,
     kills: u32,
+    /// The virtual time of the run.
     took: Duration,
 }
 
@@ -178,7 +183,8 @@ fn simulate(world: &mut World, draw: RandomRun) -> Outcome {
     }
 }
 
-/// The user's program: runs all scenarios at the same time.
+/// The user's program: runs all scenarios at the same time, each from its own beginning,
+/// waits for their ends, and audits.
 fn user(
     scenarios: Vec<(Scenario, Duration)>,
     activity_log: &ActivityLog,

@@ -18,8 +18,8 @@ const BUSY_FOR: Duration = Duration::from_secs(4);
 /// turns may pass until one reads its result.
 const HANDLED_WITHIN: Duration = Duration::from_millis(2500);
 
-/// The longest delay of a request or answer: turns follow each other without a
-/// gap, and there are not too many.
+/// The longest delay of a request or answer in milliseconds: turns follow each other without
+/// a gap, and there are not too many.
 const LATENCY_MS: u64 = 30;
 
 /// How often the user checks whether the event was handled.
@@ -28,7 +28,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// The time limit of a run.
 const TIME: Duration = Duration::from_secs(60);
 
-/// The time from raising an event to the end of the workflow that waits for it.
+/// The time from raising an event to the end of the workflow that waits for it; `None` if it
+/// does not end in time. `workers` is the number of processes.
 fn event_latency(seed: u64, dispatchers: usize, workers: usize) -> Option<Duration> {
     world::simulate(seed, 1, |world| {
         let activity_log = ActivityLog::default();

@@ -32,7 +32,8 @@ type ScenarioFuture<'u> = Pin<Box<dyn Future<Output = Result<Endings, String>> +
 #[derive(Clone, Copy)]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
-    /// Runs the scenario; the names of its instances begin with the text.
+    /// Runs the scenario and returns how its instances must end. They may still be running
+    /// then. The names of the instances begin with the text.
     pub(crate) run: for<'u> fn(&'u User, String) -> ScenarioFuture<'u>,
 }
 
@@ -80,7 +81,8 @@ pub(crate) const DEADLY: Scenario = scenario!("deadly", deadly);
 /// A turn that is too large for one commit and must be staged.
 pub(crate) const STAGED: Scenario = scenario!("large", large);
 
-/// A scenario by name; also `parked`, a parent and a child that do not end.
+/// A scenario by name: a small one, the fan-out, the staged turn, or `parked`, a parent and a
+/// child that do not end.
 pub(crate) fn by_name(name: &str) -> Scenario {
     const PARKED: Scenario = scenario!("parked", parked);
     let all = SMALL.into_iter().chain([FAN_OUT, STAGED, PARKED]);
@@ -96,7 +98,7 @@ async fn start(user: &User, instance: &str, orchestration: &str) -> Result<(), S
     started.map_err(|error| format!("start of {instance}: {error}"))
 }
 
-/// Waits until the custom status of an instance says that it waits for its user.
+/// Waits until the custom status of an instance says that it is ready for its user.
 async fn wait_until_ready(user: &User, instance: &str) {
     while user.state(instance).await["customStatus"] != READY {
         tokio::time::sleep(POLL_INTERVAL).await;

@@ -1,5 +1,6 @@
-//! Every request fails in every way, one at a time: a first run counts the
-//! requests of a scenario, then each fault of each request has a run of its own.
+//! Every request of a small scenario fails in many ways, one at a time: a first run counts
+//! the requests of the scenario, then each fault of each request has a run of its own. Of
+//! large scenarios only some requests fail.
 
 use std::time::{Duration, Instant};
 
@@ -86,7 +87,8 @@ fn failures(scenario: Scenario, metrics: &ProviderMetrics) -> Vec<String> {
 }
 
 /// The user's program: runs the scenario, waits, and audits. An activity may run
-/// `extra_runs_max` times more, and once more for each kill.
+/// `extra_runs_max` times more than it was scheduled, and once more for each kill. The slots
+/// get the sender's role of each request, and the problems.
 pub(crate) fn user(
     scenario: Scenario,
     plan: FaultPlan,
@@ -126,6 +128,7 @@ fn check(scenario: Scenario, is_chosen: impl Fn(u64) -> bool) {
     check_tier(scenario, CommitTier::Durable, &is_chosen, Fault::few_at);
 }
 
+/// Lets the chosen requests of a scenario fail with each of their faults, one per run.
 fn check_tier(
     scenario: Scenario,
     tier: CommitTier,
@@ -212,7 +215,7 @@ fn requests_of_a_fan_out_may_fail() {
     check(FAN_OUT, |index| index < 14 || index % 29 == 0);
 }
 
-/// The requests that stage and commit the turn fail, in two ways only: runs with
+/// The requests that stage and commit the turn fail, in one or two ways only: runs with
 /// megabytes are slow.
 #[test]
 fn requests_of_a_staged_turn_may_fail() {

@@ -19,7 +19,7 @@ pub(crate) const BUNDLE_PREFIX: &str = "w:";
 /// The type of an activity.
 pub(crate) const ACTIVITY: &str = "worker_queue";
 
-/// The type of a garbage record: a list of documents that can be deleted.
+/// The type of a garbage record: a list of documents that can be deleted once it is due.
 pub(crate) const GARBAGE: &str = "litter";
 
 /// In a garbage record: the staging whose documents it lists. A record of documents
@@ -35,7 +35,8 @@ pub(crate) const CHUNK_EXECUTION: &str = "hx";
 /// In a state document: the deletion of several instances that this one is part of.
 pub(crate) const DELETION: &str = "del";
 
-/// In a tombstone: the documents of the instance that are still to be deleted.
+/// In a tombstone: ids of messages and activities that are still to be deleted, with the
+/// instance's other documents.
 pub(crate) const PURGE: &str = "purge";
 
 /// In a state document or an earlier execution: the runs of consecutive chunks of its

@@ -12,30 +12,31 @@ use duroxide::{
 use crate::activity_log::ActivityLog;
 use crate::network::SimulatedTransport;
 
-/// Some activities need a worker with this tag.
+/// The tag of some activities. All workers fetch activities with it and without a tag.
 pub(crate) const TAG: &str = "gpu";
 
-/// The activities of a fan-out: more than a turn commits one by one, so they are put
-/// in a bundle.
+/// The number of activities of a fan-out: more than a turn commits one by one, so they are
+/// put in a bundle.
 pub(crate) const FAN: usize = 34;
 
-/// The activities of a wide fan-out: unpacking creates them in three steps.
+/// The number of activities of a wide fan-out: unpacking creates them in three steps.
 pub(crate) const WIDE: usize = 210;
 
-/// The lanes of a crowded workflow, and the steps of each lane.
+/// The number of lanes of a crowded workflow, and of the steps of each lane. A lane runs one
+/// activity after the other.
 pub(crate) const CROWD: (usize, usize) = (3, 4);
 
 /// The number of large inputs and the bytes of each: too large for one commit.
 pub(crate) const LARGE: usize = 3;
 const LARGE_BYTES: usize = 700_000;
 
-/// Activities of a busy workflow that are always under way.
+/// The lanes of a busy workflow: as many activities are always under way.
 const LANES: usize = 3;
 
 /// The most steps of a lane, so that a workflow that is never stopped ends, too.
 const LANE_STEPS: usize = 400;
 
-/// The status of a workflow that waits for its user.
+/// The custom status of a workflow that is ready for what its user does.
 pub(crate) const READY: &str = "ready";
 
 /// The duration of a slow activity: longer than a lock, which has to be renewed.
@@ -225,7 +226,7 @@ async fn slow_step(context: OrchestrationContext, name: String) -> Result<String
     context.schedule_activity("Slow", format!("{name}/slow")).await
 }
 
-/// Runs until it is cancelled together with its child.
+/// Runs until it is cancelled; its child is cancelled with it.
 async fn family(context: OrchestrationContext, name: String) -> Result<String, String> {
     context.set_custom_status(READY);
     let child = format!("{name}-stuck");
@@ -284,7 +285,7 @@ async fn crowd(context: OrchestrationContext, name: String) -> Result<String, St
     Ok(format!("{} steps, {messages}", steps?.into_iter().sum::<usize>()))
 }
 
-/// The duration of a pause: up to 0.7 seconds, derived from the input.
+/// The duration of a pause: less than 0.7 seconds, derived from the input.
 fn pause_of(input: &str) -> Duration {
     let sum = input.bytes().fold(7_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)));
     Duration::from_millis(sum % 700)

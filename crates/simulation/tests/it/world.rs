@@ -20,7 +20,8 @@ use tokio::runtime::{Builder, Runtime};
 use crate::libc_shim::VirtualClock;
 use crate::network::{Network, ProcessRun, Role, SimulatedTransport};
 
-/// The length of a step while requests are under way: the resolution of timers.
+/// The length of a step while requests are under way: how late a host sees an effect of
+/// another then.
 const STEP_MIN: Duration = Duration::from_millis(1);
 
 /// The longest step: how late a host may see an effect of another. Locks and poll
@@ -52,6 +53,7 @@ struct Host {
     name: String,
     role: Role,
     program: Program,
+    /// How far the host's clock is ahead of the server's, in milliseconds.
     clock_skew_ms: i64,
     /// The time from a kill to the restart.
     restart_after: Duration,
@@ -77,8 +79,9 @@ thread_local! {
     static PANICS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Runs a simulation on a thread of its own, so that hash maps and random numbers
-/// begin with the same state for every seed. Returns the result of `scene`.
+/// Runs a simulation on a thread of its own, so that the first state of hash maps and random
+/// numbers depends on the seed only. A new container has this many physical partitions.
+/// Returns the result of `scene`.
 pub(crate) fn simulate<R: Send>(seed: u64, partitions: u32, scene: impl FnOnce(&mut World) -> R + Send) -> R {
     count_panics();
     std::thread::scope(|scope| {
@@ -104,7 +107,8 @@ fn with_log<R>(scene: impl FnOnce() -> R) -> R {
     scene()
 }
 
-/// Counts panics of all tasks: tokio catches them, so a test would not see them.
+/// Counts the panics of each thread: tokio catches panics of tasks, so a test would not see
+/// them.
 fn count_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -144,8 +148,9 @@ impl World {
         self.elapsed
     }
 
-    /// Adds a host. Its clock is ahead of the server's by `clock_skew_ms`. A killed
-    /// process is restarted after `restart_after`.
+    /// Adds a host, whose process starts in the next step, and returns its index. Its clock
+    /// is ahead of the server's by `clock_skew_ms`. A killed process is restarted after
+    /// `restart_after`.
     pub(crate) fn add_host(
         &mut self,
         role: Role,
@@ -184,6 +189,7 @@ impl World {
         false
     }
 
+    /// Runs the server and then each host for one step.
     fn step_once(&mut self) {
         let until = self.elapsed + self.step;
         run_until(&self.server, &self.shim, until);
@@ -240,6 +246,7 @@ impl Drop for World {
     }
 }
 
+/// Runs a runtime until this moment of virtual time.
 fn run_until(runtime: &Runtime, shim: &VirtualClock, until: Duration) {
     let until = tokio::time::Instant::from_std(shim.instant(until));
     runtime.block_on(async { tokio::time::sleep_until(until).await });
