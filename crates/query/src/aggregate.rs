@@ -2,8 +2,9 @@
 //!
 //! Undefined values are ignored. SUM and AVG become undefined once they see a
 //! value that is not a number, MIN and MAX once they see an array or an
-//! object; among primitives MIN and MAX follow the sort order. Without any
-//! value COUNT and SUM are 0 and the other functions undefined.
+//! object; among primitives MIN and MAX follow the sort order. Without any value
+//! COUNT, COUNTIF and SUM are 0, MAKELIST and MAKESET are empty arrays, and AVG, MIN
+//! and MAX are undefined.
 //!
 //! These rules are in a test baseline of Microsoft's SDK (azure-cosmos-dotnet-v3,
 //! `EmulatorTests/Query/AggregateQueryTests.AggregateMixedTypes_baseline.xml`; its
@@ -24,8 +25,8 @@ use crate::node::AggregateFunction;
 use crate::number::{as_query_number, computed_number};
 use crate::order::{canonical_key, compare_values};
 
-/// The most bytes that the groups of a select may hold, collected lists
-/// included.
+/// About the most bytes that a table of groups may hold, collected lists included.
+/// The results of MIN and MAX are not counted.
 pub(crate) const GROUP_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// The bytes of a group without its key: the map entry and the states.
@@ -78,7 +79,8 @@ impl AggregateState {
         }
     }
 
-    /// Adds one value; returns how many bytes the state grew by.
+    /// Adds one value; returns about how many bytes the collected list or set grew by.
+    /// For other functions that is 0.
     pub(crate) fn add(&mut self, value: Option<&Value>) -> usize {
         let Some(value) = value else { return 0 };
         match self {
@@ -128,7 +130,8 @@ impl AggregateState {
         Some(0)
     }
 
-    /// Adds what another state of the same function collected.
+    /// Adds what another state of the same function collected. Returns how many bytes
+    /// the state grew by.
     pub(crate) fn merge(&mut self, other: AggregateState) -> usize {
         match (self, other) {
             (AggregateState::Count(count), AggregateState::Count(more))
@@ -180,8 +183,8 @@ impl Total {
         }
     }
 
-    /// Adds the sum of `count` values. The sum is `None` when one of these values
-    /// was not a number.
+    /// Adds the sum of `count` values; without any value it is ignored. The sum is
+    /// `None` when one of these values was not a number.
     fn add_partial(&mut self, sum: Option<&Value>, count: i64) {
         match sum {
             _ if count == 0 => {}

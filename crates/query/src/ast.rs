@@ -186,8 +186,11 @@ pub(crate) enum SubqueryKind {
     Array,
     /// `EXISTS(SELECT …)`
     Exists,
+    /// `ALL(SELECT …)`
     All,
+    /// `FIRST(SELECT …)`
     First,
+    /// `LAST(SELECT …)`
     Last,
 }
 
@@ -239,7 +242,8 @@ pub(crate) enum BinaryOperator {
 }
 
 impl BinaryOperator {
-    /// Whether the result can be a number that is in neither operand.
+    /// Whether the result can be a number that JSON cannot represent. The bit operators
+    /// return integers of 32 bits.
     pub(crate) fn computes_numbers(self) -> bool {
         matches!(
             self,

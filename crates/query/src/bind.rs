@@ -25,10 +25,12 @@ use crate::parameters::{Now, Parameters};
 /// A bound statement.
 pub(crate) struct Bound {
     pub(crate) select: SelectNode,
-    /// The number of frames from the innermost source of FROM outwards to the frame
-    /// with the document, when FROM binds the document itself.
+    /// The number of frames from the innermost source of FROM outwards to the source
+    /// that binds the document itself, as in `FROM c`, or a row of the inner stage.
+    /// `None` when no source does.
     pub(crate) document_hops: Option<usize>,
-    /// Whether the statement computes numbers and does not only read them.
+    /// Whether the statement or an inner stage has arithmetic, a function call or an
+    /// aggregate. Only then can it compute a number that JSON cannot represent.
     pub(crate) computes_numbers: bool,
     /// The inner stage, whose rows take the place of the documents.
     pub(crate) inner: Option<Box<Bound>>,
@@ -96,7 +98,8 @@ enum ScopeEntry<'q> {
     /// The document, which has no name, or the value of one source of FROM.
     Value {
         name: Option<&'q str>,
-        /// Whether a source of FROM binds the document itself, as in `FROM c`.
+        /// Whether this is a source of FROM that binds the document itself, as in
+        /// `FROM c`, or a row of the inner stage.
         binds_document: bool,
     },
     /// A group: it takes the place of the sources of its select.
@@ -109,6 +112,7 @@ struct GroupScope<'q> {
     keys: &'q [Expr],
     /// The entries of the sources that the group hides.
     sources: Vec<ScopeEntry<'q>>,
+    /// The aggregates that were bound so far.
     aggregates: Vec<AggregateNode>,
 }
 

@@ -1,8 +1,10 @@
 //! Conjuncts: the conditions of WHERE in a form that an index can use.
 //!
-//! A conjunct is one of the conditions that AND joins at the top of WHERE. It
-//! compares a fixed path of the document with a constant. An engine may ignore
-//! conjuncts, because the whole WHERE clause is evaluated on every document.
+//! A conjunct compares a fixed path of the document with a constant. It is the whole
+//! WHERE clause, or one of the conditions that AND joins at its top. A BETWEEN gives up
+//! to two conjuncts, and a path alone means `= true`. Conditions of another form give
+//! none. An engine may ignore conjuncts, because the whole WHERE clause is evaluated on
+//! every document that it reads.
 
 use perihelion_model::json::Value;
 
@@ -87,7 +89,8 @@ fn add(found: &mut Vec<Conjunct>, path: Option<&[Step]>, condition: Condition) {
     }
 }
 
-/// The operator of the same comparison with its sides exchanged.
+/// The operator of the same comparison with its sides exchanged; `None` for operators
+/// that make no conjunct.
 fn mirrored(operator: BinaryOperator) -> Option<BinaryOperator> {
     match operator {
         BinaryOperator::Equal => Some(BinaryOperator::Equal),
@@ -99,7 +102,8 @@ fn mirrored(operator: BinaryOperator) -> Option<BinaryOperator> {
     }
 }
 
-/// The steps of a path that starts at the document.
+/// The steps of a path that starts at the document; `None` for any other node, and for
+/// the document itself.
 pub(crate) fn path_of(node: &Node, document_hops: usize) -> Option<&[Step]> {
     match node {
         Node::Path { hops, steps } if *hops == document_hops && !steps.is_empty() => Some(steps),

@@ -1,6 +1,5 @@
-//! The evaluation context: the time for the date functions, and the budget of the
-//! current document. Operators, functions and selects all receive it, so it depends
-//! on none of them.
+//! The evaluation context: the time for the date functions, and the budget.
+//! Operators, functions and selects all receive it, so it depends on none of them.
 
 mod budget;
 
@@ -26,7 +25,7 @@ impl Context {
     }
 
     /// Turns a borrowed value into an owned one and charges the copy to the
-    /// budget.
+    /// budget. A value that is owned already costs nothing.
     pub(crate) fn own(&self, value: Cow<'_, Value>) -> Evaluated<Value> {
         if let Cow::Borrowed(value) = &value {
             self.budget.spend_value(value)?;

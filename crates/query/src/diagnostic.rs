@@ -2,16 +2,17 @@
 //!
 //! A diagnostic has the service's code, the service's message and a location
 //! in character offsets (end exclusive). Clients and people match on all
-//! three, so codes and messages are the service's own, word for word.
+//! three, so codes and messages are the service's own where they are known. Those of
+//! limits (`SC3000`) are ours.
 
 use perihelion_model::json::{Number, Value, object};
 
 /// One error of a statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// The service's code, for example `SC1001`.
+    /// The code, for example `SC1001`.
     pub code: &'static str,
-    /// The service's message.
+    /// The message.
     pub message: String,
     /// The offset of the first character in error.
     pub start: usize,

@@ -3,8 +3,8 @@
 //! Undefined is `None`. An operator with an undefined operand has an undefined
 //! result, unless the operator's rules say otherwise. Logic is three-valued, and only
 //! `true` passes a filter. Values are borrowed from the document or the program where
-//! possible. Values that must be built are charged to the budget of the [`Context`]
-//! first, so that no statement can use unbounded memory or time.
+//! possible. Copies of values, and text that must be built, are charged to the budget
+//! of the [`Context`] first, so that no statement can use unbounded memory.
 
 mod operators;
 mod select;
@@ -49,6 +49,7 @@ impl<'e> Frame<'e> {
         Frame { binding, outer: Some(outer) }
     }
 
+    /// The binding that is `hops` frames outwards.
     fn at(&self, hops: usize) -> Option<Binding<'e>> {
         let mut frame = *self;
         for _ in 0..hops {
@@ -175,7 +176,8 @@ fn step_into<'e>(base: Cow<'e, Value>, step: &Step) -> Arg<'e> {
     }
 }
 
-/// The path step that a computed index (`base[index]`) means.
+/// The path step that a computed index (`base[index]`) means; `None` when it is neither
+/// a string nor a non-negative integer.
 pub(crate) fn as_step(index: &Value) -> Option<Step> {
     match index {
         Value::String(name) => Some(Step::Name(name.clone())),
@@ -204,6 +206,8 @@ fn logical<'e>(
     Ok((!undefined).then_some(!decisive))
 }
 
+/// Undefined when the value and a bound cannot be compared, unless the other bound
+/// excludes the value.
 fn between(value: Arg<'_>, low: Arg<'_>, high: Arg<'_>) -> Option<bool> {
     let value = value?;
     let above = low.and_then(|low| compare_same_type(&low, &value)).map(|ordering| ordering.is_le());
@@ -253,7 +257,7 @@ fn like<'e>(value: Arg<'e>, pattern: &'e Pattern, frame: &Frame<'e>, context: &'
     Ok(Some(pattern.matches(text)))
 }
 
-/// Builds an array without its undefined elements, as the service does.
+/// Builds an array. Undefined elements are left out, as in the service.
 fn array<'e>(items: &'e [Node], frame: &Frame<'e>, context: &'e Context) -> Evaluated<Value> {
     let mut built = Vec::with_capacity(items.len());
     for item in items {
@@ -264,6 +268,7 @@ fn array<'e>(items: &'e [Node], frame: &Frame<'e>, context: &'e Context) -> Eval
     Ok(Value::Array(built))
 }
 
+/// Builds an object. Undefined members are left out.
 pub(crate) fn object<'e>(
     members: &'e [(String, Node)],
     frame: &Frame<'e>,
@@ -302,7 +307,7 @@ fn subquery<'e>(
     frame: &Frame<'e>,
     context: &'e Context,
 ) -> Evaluated<Arg<'e>> {
-    // EXISTS needs one row, the other kinds need all of them.
+    // EXISTS reads up to the first row, the other kinds read all rows.
     let rows_wanted = if kind == SubqueryKind::Exists { 1 } else { usize::MAX };
     let mut values = values_of(select, frame, context, rows_wanted)?;
     let value = match kind {

@@ -3,8 +3,9 @@
 //!
 //! Each group of functions has a file with its table (`FUNCTIONS`). A new
 //! function is one line in a table and its implementation below. Functions
-//! receive evaluated arguments (`None` is undefined) and return undefined for
-//! arguments of the wrong type.
+//! receive evaluated arguments (`None` is undefined). Most return undefined for
+//! arguments of the wrong type; the type tests return false, and IIF returns its third
+//! argument.
 
 mod arrays;
 mod conversion;
@@ -45,7 +46,7 @@ pub(crate) struct Signature {
 enum Treatment {
     /// Like any other call.
     Ordinary,
-    /// RegexMatch: the binder compiles a constant pattern.
+    /// RegexMatch: the binder compiles a pattern if it and its modifiers are constant.
     RegexMatch,
     /// IS_NULL: the planner treats `IS_NULL(c.pk)` like `c.pk = null`.
     NullTest,
@@ -123,8 +124,8 @@ fn number(arguments: &[Arg<'_>], index: usize) -> Option<Number> {
     }
 }
 
-/// The argument at the index as an integer; a double is truncated. `None` when it
-/// is not a number.
+/// The argument at the index as an integer; a double is truncated, to the nearest i64
+/// if it does not fit. `None` when it is not a number.
 fn integer(arguments: &[Arg<'_>], index: usize) -> Option<i64> {
     match number(arguments, index)? {
         Number::Int(whole) => Some(whole),

@@ -121,6 +121,7 @@ struct Lexer<'a> {
 }
 
 impl Lexer<'_> {
+    /// The byte `ahead` bytes after the next one; 0 beyond the end.
     fn peek(&self, ahead: usize) -> u8 {
         self.bytes.get(self.at + ahead).copied().unwrap_or(0)
     }

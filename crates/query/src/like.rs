@@ -26,6 +26,8 @@ enum Part {
 }
 
 impl LikePattern {
+    /// Compiles a pattern. The character after `escape` stands for itself; so does an
+    /// `escape` at the end, and a `[` without `]`.
     pub(crate) fn new(pattern: &str, escape: Option<char>) -> Self {
         let chars: Vec<char> = pattern.chars().collect();
         let mut parts = Vec::new();
@@ -55,8 +57,8 @@ impl LikePattern {
         LikePattern { parts }
     }
 
-    /// The steps of the budget for a match: one for every eight comparisons of the
-    /// worst case.
+    /// The steps of the budget for a match: one, and one more for every eight
+    /// comparisons of a byte with a part in the worst case.
     pub(crate) fn steps(&self, text: &str) -> u64 {
         let backtracks = self.parts.iter().any(|part| matches!(part, Part::AnyText));
         let comparisons_per_byte = if backtracks { self.parts.len() } else { 1 };
@@ -108,7 +110,8 @@ impl Part {
     }
 }
 
-/// Parses the set after `[`; the returned length includes the closing bracket.
+/// Parses the set after `[`; the returned length includes the closing bracket. `None`
+/// when there is no closing bracket.
 fn parse_set(chars: &[char]) -> Option<(Part, usize)> {
     let close = chars.iter().position(|c| *c == ']')?;
     let negated = chars.first() == Some(&'^');

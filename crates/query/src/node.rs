@@ -1,8 +1,9 @@
 //! The bound tree of a statement, ready for evaluation.
 //!
 //! A name is a number of hops: how many frames the evaluation walks outwards to its
-//! value. Parameters, and expressions that depend only on them, are constants. The
-//! tree does not refer to the text of the statement.
+//! value. Parameters, and expressions of constants only, are constants, except
+//! subqueries and expressions that exceed the binder's budget. The tree does not refer
+//! to the text of the statement.
 
 use perihelion_model::json::Value;
 
@@ -61,7 +62,8 @@ pub(crate) enum Node {
         pattern: Pattern,
         negated: bool,
     },
-    /// RegexMatch with a constant pattern, which is `None` when it is invalid.
+    /// RegexMatch with a constant pattern and constant modifiers. The pattern is `None`
+    /// when it is invalid; then the result is undefined.
     Regex {
         value: Box<Node>,
         pattern: Option<regex_lite::Regex>,

@@ -14,7 +14,8 @@ use crate::ast::{HEIGHT_MAX, Name, Select};
 use crate::diagnostic::{Diagnostic, Span};
 use crate::lexer::{Keyword, Symbol, Token, TokenKind, tokenize};
 
-/// The longest statement that the service accepts (`maxSqlQueryInputLength`).
+/// The longest statement that the service accepts, in bytes
+/// (`maxSqlQueryInputLength`).
 pub(crate) const QUERY_LENGTH_MAX: usize = 512 * 1024;
 
 /// The most joins in one statement (`maxJoinsPerSqlQuery`).
@@ -23,7 +24,7 @@ pub(crate) const JOINS_MAX: usize = 10;
 /// How deep the parser may recurse; a subquery takes two levels.
 const NESTING_MAX: u16 = 80;
 
-/// The error code for our own limits; the service's code is not known.
+/// The error code of a statement that exceeds a limit. The service's code is not known.
 const LIMIT_CODE: &str = "SC3000";
 
 /// The result of parsing something.
@@ -60,7 +61,7 @@ impl Parser<'_> {
         self.ahead(0)
     }
 
-    /// The token `count` tokens after the current one; the last one is `End`.
+    /// The token `count` tokens after the current one; the `End` token beyond the last.
     fn ahead(&self, count: usize) -> Token {
         let last = self.tokens.len() - 1;
         self.tokens[(self.at + count).min(last)]

@@ -3,7 +3,7 @@
 //! Every operator is in parentheses, strings have double quotes, keywords are upper
 //! case. There are two layouts. The parser's normal form is on one line and always
 //! has `ASC`. The planner's layout has one clause per line, and has `ASC` only if the
-//! statement has it.
+//! statement has it. Subqueries are in the form on one line in both layouts.
 
 use perihelion_model::json::{Style, Value, print_into, print_string};
 

@@ -45,11 +45,13 @@ pub struct Program {
     now: Now,
     conjuncts: Vec<Conjunct>,
     order: Vec<OrderKey>,
+    /// The directions of `order`.
     directions: Vec<Direction>,
+    /// See [`Program::selects_whole_document`].
     whole_document: bool,
     reads_no_document: bool,
-    /// Whether the statement computes numbers. Only then can its output have a number
-    /// that JSON cannot represent.
+    /// Whether the statement has arithmetic, a function call or an aggregate. Only then
+    /// can its output have a number that JSON cannot represent.
     computes_numbers: bool,
     verdict: GatewayVerdict,
 }
@@ -59,7 +61,8 @@ pub struct Program {
 pub struct OrderKey {
     /// Ascending or descending.
     pub direction: Direction,
-    /// The path of the key in the document, when it is a fixed path.
+    /// The path of the key in the document, when it is a fixed path. `None` in a program
+    /// that is grouped or has an [inner](Program::inner) program.
     pub path: Option<Vec<Step>>,
 }
 
@@ -69,7 +72,7 @@ pub struct Row {
     /// The projected value; `None` when it is undefined, and then the row is
     /// not part of the result.
     pub output: Option<Value>,
-    /// One value per key of ORDER BY.
+    /// One value per key of ORDER BY; `None` is undefined.
     pub order_keys: Vec<Option<Value>>,
 }
 
@@ -145,7 +148,8 @@ impl Program {
         Ok(self.arrange(rows))
     }
 
-    /// Conditions that every document of the result satisfies; see [`Conjunct`].
+    /// Conditions that every document of the result satisfies; see [`Conjunct`]. Empty
+    /// when the program has an [inner](Program::inner) program.
     pub fn conjuncts(&self) -> &[Conjunct] {
         &self.conjuncts
     }
@@ -203,8 +207,9 @@ impl Program {
         self.select.grouping.as_ref().is_some_and(|grouping| !grouping.keys.is_empty())
     }
 
-    /// Whether the statement has no FROM. Then the result does not depend on the
-    /// container: evaluate the program once, on any value.
+    /// Whether the statement, or its [innermost](Program::innermost) stage, has no
+    /// FROM. Then the result does not depend on the container: evaluate the innermost
+    /// program once, on any value.
     pub fn reads_no_document(&self) -> bool {
         self.reads_no_document
     }
@@ -216,8 +221,8 @@ impl Program {
         self.whole_document
     }
 
-    /// Whether the rows are all documents in any order, so that no document
-    /// has to be parsed.
+    /// Whether the rows, before DISTINCT, OFFSET, LIMIT and TOP, are all documents in
+    /// any order, so that no document has to be parsed to find them.
     pub fn selects_every_document(&self) -> bool {
         self.whole_document && self.select.filter.is_none() && self.select.order.is_empty()
     }
@@ -241,7 +246,8 @@ impl Program {
         Ok(())
     }
 
-    /// Whether the document alone results in at least one row.
+    /// Whether at least one row of the document alone passes WHERE. The output of the
+    /// row does not matter.
     pub fn matches(&self, document: &Value) -> Result<bool, EvaluationError> {
         if let Some(inner) = self.inner() {
             let rows = inner.run(std::slice::from_ref(document))?;
@@ -269,7 +275,8 @@ impl Program {
         Ok(keys)
     }
 
-    /// An empty table of groups, for grouped programs.
+    /// An empty table of groups, for grouped programs. With other programs the
+    /// accumulator ignores all documents.
     pub fn accumulator(&self) -> Accumulator<'_> {
         let table = self.select.grouping.as_ref().map(GroupTable::new);
         Accumulator { program: self, table, context: self.context() }

@@ -16,13 +16,15 @@ const LENGTH_MAX: usize = 4096;
 /// size, and a short pattern with a counted repetition can be large when compiled.
 const SIZE_MAX: usize = 32 * 1024;
 
-/// Steps of the budget for one compilation.
+/// Steps of the budget for one compilation while the statement runs. The binder
+/// compiles constant patterns without charge.
 pub(crate) const COMPILE_STEPS: u64 = 2_000;
 
 /// Steps of the budget for one byte of text.
 const STEPS_PER_BYTE: u64 = 8;
 
-/// Compiles a pattern; `None` when the pattern or a modifier is invalid.
+/// Compiles a pattern; `None` when the pattern or a modifier is invalid, or the pattern
+/// is too long or its compiled form too large.
 pub(crate) fn compile(pattern: &str, modifiers: &str) -> Option<Regex> {
     if pattern.len() > LENGTH_MAX || !modifiers.chars().all(|modifier| "msix".contains(modifier)) {
         return None;

@@ -64,7 +64,8 @@ impl<'q> Binder<'q> {
         exprs.iter().map(|expr| self.expr(expr)).collect()
     }
 
-    /// The key of a group in scope that equals the expression, if there is one.
+    /// The node for the key of a group in scope that equals the expression, if there is
+    /// one.
     fn group_key(&self, expr: &Expr) -> Option<Node> {
         for (position, entry) in self.scope.iter().enumerate().rev() {
             if let ScopeEntry::Group(group) = entry
@@ -104,7 +105,7 @@ impl<'q> Binder<'q> {
         }
     }
 
-    /// Appends a step to a path.
+    /// Appends a step to a path. The step into a constant is followed at once.
     pub(super) fn extend(&self, base: Node, step: Step) -> Node {
         match base {
             Node::Path { hops, mut steps } => {
@@ -232,8 +233,8 @@ impl ScopeEntry<'_> {
     }
 }
 
-/// The list of an IN expression. A list of constants is sorted here, so that the
-/// evaluation can use binary search.
+/// The list of an IN expression. A list of defined constants is sorted here, so that
+/// the evaluation can use binary search.
 fn in_list(nodes: Vec<Node>) -> InList {
     if !nodes.iter().all(|node| matches!(node, Node::Constant(Some(_)))) {
         return InList::Nodes(nodes);
@@ -249,8 +250,8 @@ fn in_list(nodes: Vec<Node>) -> InList {
     InList::Sorted(values)
 }
 
-/// The node of a call of RegexMatch. A constant pattern is compiled here once and
-/// not for every row.
+/// The node of a call of RegexMatch. If the pattern and the modifiers are constant, the
+/// pattern is compiled here once and not for every row.
 fn regex_node(function: Function, mut arguments: Vec<Node>) -> Node {
     let text = |node: Option<&Node>| match node {
         Some(Node::Constant(Some(Value::String(text)))) => Some(text.clone()),

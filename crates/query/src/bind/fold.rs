@@ -7,7 +7,8 @@ use crate::node::{InList, Node, Pattern};
 
 impl Binder<'_> {
     /// The node, or its value when all operands are constants. A node that
-    /// exceeds the budget is not folded; it fails when the statement runs.
+    /// exceeds the budget of the binder is not folded, but evaluated when the statement
+    /// runs.
     pub(super) fn fold(&self, node: Node) -> Node {
         if !is_foldable(&node) {
             return node;

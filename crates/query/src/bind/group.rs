@@ -26,7 +26,8 @@ pub(crate) fn aggregate_call(expr: &Expr) -> Option<(AggregateFunction, &[Expr])
     }
 }
 
-/// Whether the rows of the select are groups: it has aggregates or GROUP BY.
+/// Whether the rows of the select are groups: it has GROUP BY, or aggregates in its
+/// select list.
 pub(super) fn is_grouped(select: &Select) -> bool {
     let has_aggregate = match &select.selection {
         Selection::Star(_) => false,
@@ -36,7 +37,7 @@ pub(super) fn is_grouped(select: &Select) -> bool {
     has_aggregate || select.group_by.is_some()
 }
 
-/// The direct parts of an expression.
+/// The direct parts of an expression; none for a subquery.
 fn parts(expr: &Expr) -> Vec<&Expr> {
     match &expr.kind {
         ExprKind::Literal(_) | ExprKind::Parameter(_) | ExprKind::Identifier(_) | ExprKind::Subquery(..) => {
@@ -54,7 +55,8 @@ fn parts(expr: &Expr) -> Vec<&Expr> {
     }
 }
 
-/// Whether two expressions are equal, ignoring their locations in the text.
+/// Whether two expressions are equal, ignoring their locations in the text. An
+/// expression with a subquery is not equal to any other.
 pub(crate) fn same_expr(a: &Expr, b: &Expr) -> bool {
     use ExprKind as K;
     if let (Some((base_a, name_a)), Some((base_b, name_b))) = (member(a), member(b)) {

@@ -1,10 +1,13 @@
 //! The budget of one evaluation.
 //!
 //! A statement of half a megabyte over a document of two megabytes can need far more
-//! work than these sizes suggest: joins multiply rows, subqueries double values,
-//! REPLACE makes text longer. Two counters bound the work: steps (rows visited,
-//! characters compared with patterns) and bytes of values built. Both are reset for
-//! every document.
+//! work than these sizes suggest: joins multiply rows, nested subqueries such as
+//! `(SELECT VALUE [x, x] …)` double a value at every level, REPLACE makes text longer.
+//! Two counters bound the work. Steps are spent on rows, on array elements, on text
+//! that is searched or compared with a pattern, and on compiling a pattern. Bytes are
+//! spent on values that are built. Both counters are renewed for every document, and
+//! once more before the rows of the groups are built. The binder has a budget of its
+//! own, for all constants of a statement.
 
 use std::cell::Cell;
 
@@ -13,7 +16,7 @@ use perihelion_model::json::Value;
 use crate::error::{Evaluated, EvaluationError};
 
 /// Steps per document. Ten joins over arrays of four elements visit a million rows.
-/// All steps together take at most about a second.
+/// All steps together take about a second, if the expressions per row are short.
 const STEPS_MAX: u64 = 10_000_000;
 
 /// Bytes of values built per document: 32 documents of the largest size.
@@ -22,7 +25,7 @@ const BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// The size of a value without its text and children.
 const VALUE_BYTES: u64 = size_of::<Value>() as u64;
 
-/// The steps and bytes that are left for the current document.
+/// The steps and bytes that are left until the next [`Budget::renew`].
 #[derive(Debug)]
 pub(crate) struct Budget {
     steps_left: Cell<u64>,
@@ -34,7 +37,7 @@ impl Budget {
         Budget { steps_left: Cell::new(STEPS_MAX), bytes_left: Cell::new(BYTES_MAX) }
     }
 
-    /// Resets both counters, for the next document.
+    /// Resets both counters, for the next document or for the rows of the groups.
     pub(crate) fn renew(&self) {
         self.steps_left.set(STEPS_MAX);
         self.bytes_left.set(BYTES_MAX);
@@ -54,6 +57,8 @@ impl Budget {
     }
 }
 
+/// Takes the amount from the counter. When less is left, it is an error and the counter
+/// does not change.
 fn spend(left: &Cell<u64>, amount: u64) -> Evaluated<()> {
     left.set(left.get().checked_sub(amount).ok_or(EvaluationError::TooMuchWork)?);
     Ok(())

@@ -106,7 +106,7 @@ pub(crate) fn order_keys(
 pub(crate) type KeyedRow = (Option<Value>, Vec<Option<Value>>);
 
 /// At most `wanted` values of a select, after DISTINCT, ORDER BY, OFFSET, LIMIT and
-/// TOP. Does not read rows that cannot change the result.
+/// TOP. Without ORDER BY and groups it stops reading when it has enough rows.
 pub(crate) fn values_of(
     select: &SelectNode,
     frame: &Frame<'_>,
@@ -159,6 +159,7 @@ pub(crate) fn sort_rows(rows: &mut [KeyedRow], order: &[OrderNode]) {
     rows.sort_by(|a, b| compare_order(&a.1, &b.1, &directions));
 }
 
+/// Applies OFFSET, LIMIT and TOP.
 fn window(select: &SelectNode, values: impl Iterator<Item = Value>) -> impl Iterator<Item = Value> {
     let size = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
     values
@@ -173,6 +174,7 @@ pub(crate) struct GroupTable {
     /// From a group's key to its index in `groups`.
     indexes: HashMap<Vec<u8>, usize>,
     groups: Vec<GroupState>,
+    /// About how many bytes the groups take; at most [`GROUP_BYTES_MAX`].
     bytes: usize,
 }
 

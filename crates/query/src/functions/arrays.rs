@@ -43,8 +43,8 @@ fn concat(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     copied_all(context, arrays.into_iter().flatten())
 }
 
-/// ARRAY_CONTAINS. With `true` as third argument an object also matches when it has
-/// more members than the wanted object.
+/// ARRAY_CONTAINS. The third argument is optional: with `true` an object also matches
+/// when it has more members than the wanted object, also in nested objects.
 fn contains(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     let (Some(items), Some(wanted), Some(partial)) =
         (array(arguments, 0), value(arguments, 1), flag(arguments, 2))
@@ -56,8 +56,8 @@ fn contains(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     Ok(Some(Value::Bool(found)))
 }
 
-/// Whether the item equals the wanted value, or is an object that has all members of
-/// the wanted object.
+/// Whether the item equals the wanted value, or is an object whose members cover all
+/// members of the wanted object.
 fn covers(item: &Value, wanted: &Value) -> bool {
     match (item, wanted) {
         (Value::Object(item), Value::Object(wanted)) if wanted.len() > LINEAR_MEMBERS_MAX => {
@@ -71,6 +71,7 @@ fn covers(item: &Value, wanted: &Value) -> bool {
     }
 }
 
+/// ARRAY_CONTAINS_ALL (`all`) and ARRAY_CONTAINS_ANY.
 fn contains_many(arguments: &[Arg<'_>], context: &Context, all: bool) -> Outcome {
     let Some(items) = array(arguments, 0) else { return Ok(None) };
     let wanted: Option<Vec<&Value>> = (1..arguments.len()).map(|index| value(arguments, index)).collect();
@@ -81,7 +82,8 @@ fn contains_many(arguments: &[Arg<'_>], context: &Context, all: bool) -> Outcome
     Ok(Some(Value::Bool(found)))
 }
 
-/// ARRAY_SLICE. A negative start counts from the end.
+/// ARRAY_SLICE. A negative start counts from the end. Without a third argument the slice
+/// has all further elements.
 fn slice(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     let (Some(items), Some(start)) = (array(arguments, 0), integer(arguments, 1)) else { return Ok(None) };
     let count = if arguments.len() > 2 { integer(arguments, 2) } else { Some(i64::MAX) };
@@ -92,7 +94,7 @@ fn slice(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     copied_all(context, items.get(start as usize..end as usize).unwrap_or(&[]).iter())
 }
 
-/// CHOOSE. The first choice has number 1.
+/// CHOOSE. The first choice has number 1; a number without a choice is undefined.
 fn choose(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     let Some(number) = integer(arguments, 0) else { return Ok(None) };
     let Ok(index) = usize::try_from(number) else { return Ok(None) };
@@ -102,11 +104,14 @@ fn choose(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     value(arguments, index).map(|chosen| copied(context, chosen)).transpose()
 }
 
+/// IIF: the second argument if the first is `true`, otherwise the third.
 fn iif(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     let index = if value(arguments, 0) == Some(&Value::Bool(true)) { 1 } else { 2 };
     value(arguments, index).map(|chosen| copied(context, chosen)).transpose()
 }
 
+/// ObjectToArray: one object per member, with its name and its value. The optional
+/// arguments name these two members; the defaults are `k` and `v`.
 fn object_to_array(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     let Some(object) = value(arguments, 0).and_then(Value::as_object) else { return Ok(None) };
     let named = |index: usize, default: &'static str| match arguments.get(index) {

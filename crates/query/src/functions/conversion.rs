@@ -14,8 +14,8 @@ pub(super) const FUNCTIONS: &[Signature] = &[
     function("StringToObject", 1, 1, |a, c| parsed(a, c, |v| matches!(v, Value::Object(_)))),
 ];
 
-/// The most bytes of memory that a value takes per byte of its text, for the
-/// budget; `[[],[],…]` is the worst case.
+/// About the most bytes of memory that a value takes per byte of its text, for the
+/// budget. Long arrays of very short elements, such as `[0,0,…]`, take the most.
 const BYTES_PER_TEXT_BYTE: usize = 16;
 
 /// ToString. A string is returned as it is.
@@ -32,8 +32,8 @@ fn to_string(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     })))
 }
 
-/// Parses JSON text, which may have white space around it. Undefined if the value
-/// does not have the wanted type.
+/// Parses JSON text, which may have white space around it. Undefined if the text is not
+/// JSON or the value does not have the wanted type.
 fn parsed(arguments: &[Arg<'_>], context: &Context, wanted: fn(&Value) -> bool) -> Outcome {
     let Some(text) = text(arguments, 0) else { return Ok(None) };
     context.budget.spend_bytes(text.len().saturating_mul(BYTES_PER_TEXT_BYTE))?;

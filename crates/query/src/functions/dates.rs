@@ -42,7 +42,7 @@ const FRACTION_DIGITS: usize = 7;
 /// The first and the last day of the years 1 to 9999, counted from 1970-01-01.
 const DAYS: std::ops::RangeInclusive<i64> = -719_162..=2_932_896;
 
-/// A unit of time, as the date functions take it.
+/// A unit of time that the date functions take as an argument.
 #[derive(Clone, Copy)]
 enum Unit {
     Year,
@@ -61,6 +61,7 @@ struct DateTime {
     ticks: i64,
 }
 
+/// The unit of that name or abbreviation, in any letter case.
 fn unit(name: &str) -> Option<Unit> {
     Some(match name.to_ascii_lowercase().as_str() {
         "year" | "yyyy" | "yy" => Unit::Year,
@@ -76,6 +77,7 @@ fn unit(name: &str) -> Option<Unit> {
     })
 }
 
+/// Milliseconds since 1970, rounded down.
 fn milliseconds(ticks: i64) -> Value {
     ticks.div_euclid(MILLISECOND).into()
 }
@@ -126,7 +128,7 @@ fn time(arguments: &[Arg<'_>], index: usize) -> Option<i64> {
 }
 
 /// Parses `YYYY-MM-DD`, then optionally `Thh:mm[:ss][.f]` with at most seven digits
-/// `f`, then optionally `Z`.
+/// `f`, then optionally `Z`. `T` and `Z` may be in lower case.
 fn parse(text: &str) -> Option<i64> {
     let text = text.strip_suffix(['Z', 'z']).unwrap_or(text);
     let (date, clock) = match text.split_once(['T', 't']) {
@@ -183,7 +185,7 @@ fn add(arguments: &[Arg<'_>], _: &Context) -> Outcome {
 }
 
 /// Adds months. The day of the month stays the same, or becomes the last day of a
-/// shorter month.
+/// shorter month. `None` outside the years 1 to 9999.
 fn add_months(start: i64, count: i64) -> Option<i64> {
     let date = date_time(start)?;
     let months = month_number(start)?.checked_add(count)?;
@@ -192,7 +194,8 @@ fn add_months(start: i64, count: i64) -> Option<i64> {
     Some(days(year, month, day)? * DAY + date.ticks)
 }
 
-/// DateTimeDiff: how many boundaries of the unit are between the two times.
+/// DateTimeDiff: how many boundaries of the unit are between the two times; negative
+/// when the second time is earlier.
 fn difference(arguments: &[Arg<'_>], _: &Context) -> Outcome {
     let (Some(unit), Some(start), Some(end)) =
         (text(arguments, 0).and_then(unit), time(arguments, 1), time(arguments, 2))
@@ -208,6 +211,8 @@ fn difference(arguments: &[Arg<'_>], _: &Context) -> Outcome {
     Ok(difference.map(Value::from))
 }
 
+/// DateTimeFromParts: year, month, day, then optionally hours, minutes, seconds and
+/// ticks of the second.
 fn from_parts(arguments: &[Arg<'_>], _: &Context) -> Outcome {
     let field = |index: usize| if index < arguments.len() { integer(arguments, index) } else { Some(0) };
     let fields: Option<Vec<i64>> = (0..7).map(field).collect();
@@ -243,8 +248,9 @@ fn part(arguments: &[Arg<'_>], _: &Context) -> Outcome {
     Ok(Some(part.into()))
 }
 
-/// DateTimeBin: the start of the bin that the time falls into. Bins count from
-/// 1970, or from the time in the fourth argument.
+/// DateTimeBin: the start of the bin that the time falls into. A bin has as many units
+/// as the third argument says, or one. Bins count from 1970, or from the time in the
+/// fourth argument.
 fn bin(arguments: &[Arg<'_>], _: &Context) -> Outcome {
     let size = if arguments.len() > 2 { integer(arguments, 2) } else { Some(1) };
     let origin = if arguments.len() > 3 { time(arguments, 3) } else { Some(0) };

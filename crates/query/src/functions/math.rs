@@ -44,7 +44,8 @@ pub(super) const FUNCTIONS: &[Signature] = &[
     function("IntBitRightShift", 2, 2, |a, _| of_two_integers_if_defined(a, shift_right)),
 ];
 
-/// The most digits that ROUND accepts, so that the power of ten is a finite double.
+/// The most digits that ROUND accepts, before or after the decimal point, so that the
+/// power of ten is a finite double.
 const ROUND_DIGITS_MAX: i64 = 300;
 
 /// The result of a function that computed a double.
@@ -112,7 +113,8 @@ fn power(arguments: &[Arg<'_>], _: &Context) -> Outcome {
     }
 }
 
-/// ROUND. Halves are rounded away from zero.
+/// ROUND. Halves are rounded away from zero. The optional second argument is the number
+/// of digits after the decimal point; a negative one rounds before the point.
 fn round(arguments: &[Arg<'_>], _: &Context) -> Outcome {
     if arguments.len() < 2 {
         return of_integer_or_double(arguments, Some, f64::round);
@@ -152,10 +154,12 @@ fn of_two_integers_if_defined(arguments: &[Arg<'_>], function: fn(i64, i64) -> O
         .map(Value::from))
 }
 
+/// `None` when the distance is negative or at least 64.
 fn shift_left(x: i64, by: i64) -> Option<i64> {
     x.checked_shl(u32::try_from(by).ok()?)
 }
 
+/// `None` when the distance is negative or at least 64.
 fn shift_right(x: i64, by: i64) -> Option<i64> {
     x.checked_shr(u32::try_from(by).ok()?)
 }

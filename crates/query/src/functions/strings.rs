@@ -30,7 +30,8 @@ pub(super) const FUNCTIONS: &[Signature] = &[
     function("RegexMatch", 2, 3, regex_match).with_treatment(Treatment::RegexMatch),
 ];
 
-/// The longest result of REPLICATE, by the service's documentation.
+/// The longest result of REPLICATE in characters, by the service's documentation. A
+/// longer result is undefined.
 const REPLICATE_LENGTH_MAX: usize = 10_000;
 
 fn string(text: impl Into<String>) -> Outcome {
@@ -44,7 +45,8 @@ fn concat(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     string(parts.concat())
 }
 
-/// Compares two texts. With `true` as third argument letter case is ignored.
+/// Applies `matches` to the first two arguments. The third argument is optional: with
+/// `true` letter case is ignored.
 fn search(arguments: &[Arg<'_>], context: &Context, matches: fn(&str, &str) -> bool) -> Outcome {
     let (Some(whole), Some(part), Some(ignore_case)) =
         (text(arguments, 0), text(arguments, 1), flag(arguments, 2))
@@ -61,7 +63,8 @@ fn search(arguments: &[Arg<'_>], context: &Context, matches: fn(&str, &str) -> b
     Ok(Some(Value::Bool(found)))
 }
 
-/// INDEX_OF: the index of the first occurrence, -1 if there is none.
+/// INDEX_OF: the index of the first occurrence, -1 if there is none. The search starts
+/// at the index in the optional third argument; a negative one is undefined.
 fn index_of(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     let (Some(whole), Some(part)) = (text(arguments, 0), text(arguments, 1)) else { return Ok(None) };
     let start = if arguments.len() > 2 { integer(arguments, 2) } else { Some(0) };
@@ -106,8 +109,8 @@ fn map_text(arguments: &[Arg<'_>], context: &Context, change: fn(&str) -> String
     string(change(text))
 }
 
-/// Removes white space, or the characters of the second argument, from the start or
-/// the end of the text.
+/// Removes white space, or the characters of the second argument, from the start of
+/// the text (if `start`) and from its end (if `end`).
 fn trim(arguments: &[Arg<'_>], context: &Context, start: bool, end: bool) -> Outcome {
     let Some(mut rest) = text(arguments, 0) else { return Ok(None) };
     let set: Option<Vec<char>> = match arguments.len() {
@@ -174,6 +177,7 @@ fn join(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     string(parts.join(separator))
 }
 
+/// StringSplit. With an empty separator the result has the whole text as one element.
 fn split(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     let (Some(whole), Some(separator)) = (text(arguments, 0), text(arguments, 1)) else { return Ok(None) };
     let count = if separator.is_empty() { 1 } else { whole.matches(separator).count() + 1 };
@@ -184,8 +188,8 @@ fn split(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     Ok(Some(Value::Array(whole.split(separator).map(Value::from).collect())))
 }
 
-/// RegexMatch with a pattern that is not constant. The binder compiles
-/// constant patterns.
+/// RegexMatch with a pattern or modifiers that are not constant. When both are
+/// constant, the binder compiles the pattern.
 fn regex_match(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     let modifiers = if arguments.len() > 2 { text(arguments, 2) } else { Some("") };
     let (Some(whole), Some(pattern), Some(modifiers)) = (text(arguments, 0), text(arguments, 1), modifiers)

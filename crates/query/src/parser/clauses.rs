@@ -8,14 +8,16 @@ use crate::ast::{
 use crate::diagnostic::{Diagnostic, Span};
 use crate::lexer::{Keyword, Symbol, TokenKind};
 
-/// The largest count after `TOP`, `OFFSET` and `LIMIT`.
+/// The largest number that may be written after `TOP`, `OFFSET` and `LIMIT`.
+/// Parameters are not limited by it.
 const COUNT_MAX: u64 = u32::MAX as u64;
 
 /// The most expressions in GROUP BY. Every part of the select list is compared with
 /// each of them, so more would take too much time.
 const GROUP_KEYS_MAX: usize = 64;
 
-/// The service's error for a count that is too large; it depends on the clause.
+/// The service's error for a number that is too large or not an integer. It depends on
+/// the clause.
 struct CountRule {
     code: &'static str,
     message: &'static str,

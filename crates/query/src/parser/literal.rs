@@ -44,8 +44,8 @@ impl Parser<'_> {
     }
 }
 
-/// Resolves escapes; `None` when one is unknown. Half of a surrogate pair becomes
-/// U+FFFD, as in documents.
+/// Resolves escapes; `None` when one is unknown or incomplete. Half of a surrogate pair
+/// becomes U+FFFD, as in documents.
 fn unescape(inner: &str) -> Option<String> {
     let mut out = String::with_capacity(inner.len());
     let mut rest = inner;
@@ -69,8 +69,8 @@ fn unescape(inner: &str) -> Option<String> {
     Some(out)
 }
 
-/// Parses `XXXX`, and the second half of a surrogate pair when it follows;
-/// returns the rest of the text.
+/// Parses the four digits after `\u`, and the second half of a surrogate pair when it
+/// follows. Appends the character to `out` and returns the rest of the text.
 fn unicode<'a>(rest: &'a str, out: &mut String) -> Option<&'a str> {
     let (unit, rest) = four_hex_digits(rest)?;
     let pair = match rest.strip_prefix("\\u").and_then(four_hex_digits) {

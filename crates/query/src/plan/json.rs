@@ -40,8 +40,8 @@ impl QueryRange {
 }
 
 impl QueryPlan {
-    /// The response body for all partitions. A statement that reads no document
-    /// is for the first partition only.
+    /// The response body for all partitions. A statement that reads no document, or that
+    /// no document can match, is for the first partition only.
     pub fn to_json(&self) -> Value {
         let range = match self.partition_keys {
             PartitionKeyFilter::Nothing => QueryRange::point(""),

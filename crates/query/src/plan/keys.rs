@@ -57,7 +57,7 @@ pub(super) fn filter(bound: &Bound, paths: &[&str]) -> PartitionKeyFilter {
     }
 }
 
-/// The steps of a path such as `/a/"b c"/d`.
+/// The steps of a path such as `/a/"b c"/d`. A name with a `/` is not supported.
 fn steps(path: &str) -> Vec<Step> {
     path.split('/').skip(1).map(|name| Step::Name(name.trim_matches(['"', '\'']).to_owned())).collect()
 }

@@ -2,7 +2,8 @@
 //!
 //! By it a partition returns aggregates as partial results (`AVG` as sum and count),
 //! and sorted rows and groups with their keys. TOP, OFFSET and LIMIT apply to the
-//! merged rows, so they are left out or widened (`OFFSET 1 LIMIT 2` becomes
+//! merged rows. With DISTINCT, aggregates or GROUP BY they are left out here. Otherwise
+//! TOP stays, and OFFSET and LIMIT are widened (`OFFSET 1 LIMIT 2` becomes
 //! `OFFSET 0 LIMIT 3`). The text is empty when the statement needs no rewrite.
 
 use perihelion_model::json::print_string;
@@ -13,7 +14,7 @@ use crate::bind::{select_names, source_name};
 use crate::node::AggregateFunction;
 use crate::printer::{Layout, expr_text, print_expr, print_from, print_order_by, print_select};
 
-/// The text that the client replaces by its filter for the next page.
+/// The text that the client replaces by its filter for the next page, or by `true`.
 pub(crate) const FILTER_PLACEHOLDER: &str = "{documentdb-formattableorderbyquery-filter}";
 
 pub(super) fn rewrite(select: &Select, shape: &ProjectionShape<'_>, counts: Counts) -> String {

@@ -11,6 +11,7 @@ use crate::eval::{Frame, GroupTable, each_row, group_rows};
 #[derive(Debug)]
 pub struct Accumulator<'p> {
     pub(super) program: &'p Program,
+    /// `None` when the program is not grouped.
     pub(super) table: Option<GroupTable>,
     pub(super) context: Context,
 }
