@@ -2,8 +2,8 @@
 //! predicts each outcome, and the whole content is compared from time to time.
 //!
 //! Two engines perform the same operations. One has no index, the other builds indexes
-//! from time to time; both split partitions. They must return the same rows and pages
-//! for every query, and both must agree with the [`model`].
+//! from time to time; both split partitions. They must return the same rows in the same
+//! order for every query, and both must agree with the [`model`].
 //!
 //! `MODEL_SEEDS=100 cargo test --release -p perihelion-engine the_engine_does`
 //! runs more seeds; a failure names its seed and the number of the operation.
@@ -31,7 +31,7 @@ use crate::support::{self, setting};
 /// Operations per seed.
 const OPERATIONS: usize = 2000;
 
-/// The whole content is compared once in this many operations.
+/// The whole content is compared once in this many operations, on average.
 const CHECK_EVERY: u64 = 150;
 
 /// The most physical partitions; each makes every check longer.

@@ -48,8 +48,8 @@ const BATCH_OPERATIONS_MAX: u64 = 5;
 
 const RANGES_MAX: usize = 5;
 
-/// The longest padding of a document, in bytes. Most writes fit into one page of the
-/// file, some take several.
+/// The padding of a document has fewer bytes than this. Most writes fit into one page of
+/// the file, some take several.
 const PADDING_MAX: u64 = 1500;
 
 /// The most rounds of writes before a cut. Each round takes at least one disk

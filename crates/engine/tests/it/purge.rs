@@ -1,4 +1,4 @@
-//! Deleting a container purges its documents in the background, and no others.
+//! After a container was deleted, maintenance purges its documents and no others.
 
 use std::sync::Arc;
 

@@ -150,7 +150,8 @@ fn change_name(names: &mut BTreeMap<String, usize>, (name, file): (String, Optio
 enum Survival {
     All,
     Nothing,
-    /// Each sector survives independently, with this chance in eight.
+    /// Each sector, and each change of the length, survives independently, with this
+    /// chance in eight.
     Sectors(u64),
     /// Only the oldest changes, as on a disk that writes in order.
     Oldest(usize),
@@ -210,9 +211,9 @@ fn no_power() -> io::Error {
 }
 
 impl State {
-    /// Counts one operation; fails when the power is off. The operation that the cut
-    /// strikes may be partly on the disk, so callers record it as unsynced before they
-    /// call this.
+    /// Counts one operation; fails when the power is off. The change that the cut
+    /// strikes may be partly on the disk, so callers record a change as unsynced before
+    /// they call this.
     fn step(&mut self) -> Result<(), io::Error> {
         match self.power {
             Power::On => Ok(()),

@@ -1,6 +1,5 @@
 //! Data directories: what is created, what survives a crash, and which directories are
-//! refused.
-//! A refused directory must be left as it was, to the byte.
+//! refused. A refused directory must be left as it was, to the byte.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -205,12 +204,12 @@ fn read_and_write(store: &DiskStore) {
     }
 }
 
-/// A simulated disk whose syncs can be made to fail, and which counts the syncs
-/// after that.
+/// A simulated disk on which one sync can be made to fail. It counts the syncs from the
+/// failed one on.
 #[derive(Debug, Clone)]
 struct FailingSync {
     disk: SimDisk,
-    /// Which files' syncs fail, by the ending of their names.
+    /// The next sync of a file whose name ends so fails; `None` if none is to fail.
     failing: Arc<Mutex<Option<&'static str>>>,
     syncs_after_failure: Arc<AtomicUsize>,
 }

@@ -34,8 +34,8 @@ fn count_numbers(store: &DiskStore) -> u32 {
     count
 }
 
-/// The directory of a store after `kill -9`. Its log has this many commits, ten of
-/// them in the first file, and no checkpoint was made.
+/// The directory of a store after `kill -9`. Its log has this many commits (at most 20),
+/// the first ten of them in the first file, and no checkpoint was written.
 fn killed(scratch: &ScratchDirectory, commits: u32) -> std::path::PathBuf {
     let (alive, killed) = (scratch.join("alive"), scratch.join("killed"));
     let log =

@@ -20,12 +20,14 @@ pub(crate) fn object(text: &str) -> Object {
     }
 }
 
+/// An engine in memory, with the database `d`.
 pub(crate) async fn engine(options: EngineOptions) -> Arc<Engine> {
     let engine = Engine::open(MemoryStore::new(), options).unwrap();
     engine.create_database(object(r#"{"id":"d"}"#), None).await.unwrap();
     Arc::new(engine)
 }
 
+/// Creates a container in the database `d`.
 pub(crate) async fn container(engine: &Engine, name: &str) -> Arc<Container> {
     let body =
         object(&format!(r#"{{"id":"{name}","partitionKey":{{"paths":["/pk"],"kind":"Hash","version":2}}}}"#));
@@ -37,7 +39,8 @@ fn key(n: usize, keys: usize) -> PartitionKey {
     PartitionKey::from_header(&format!("[\"k{}\"]", n % keys)).unwrap()
 }
 
-/// Creates documents of about 500 bytes.
+/// Creates documents of about 500 bytes, with the ids `0, 1, 2, ...`, spread over `keys`
+/// partition keys.
 pub(crate) async fn fill(engine: &Engine, container: &Arc<Container>, documents: usize, keys: usize) {
     for n in 0..documents {
         let body = object(&format!(r#"{{"id":"{n}","pk":"k{}","pad":"{}"}}"#, n % keys, "x".repeat(300)));
@@ -51,7 +54,7 @@ pub(crate) fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
 }
 
-/// The documents that cannot be read.
+/// The numbers of the documents, of those that [`fill`] created, that cannot be read.
 pub(crate) fn missing(
     engine: &Engine,
     container: &Arc<Container>,

@@ -198,7 +198,7 @@ fn check_lists(
     Ok(())
 }
 
-/// All pages of a query.
+/// The rows of all pages of a query, and whether any page used an index.
 pub(crate) struct QueryResult {
     pub(crate) rows: Vec<Value>,
     pub(crate) used_index: bool,

@@ -24,12 +24,14 @@ pub(crate) struct Document {
     pub(crate) body: Object,
     /// The etag from the outcome of the last write; `None` before that outcome is known.
     pub(crate) etag: Option<String>,
+    /// The LSN of the last write; 0 before its outcome is known.
     pub(crate) lsn: u64,
 }
 
 /// One item of the full-fidelity feed.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Event {
+    /// `create`, `replace` or `delete`.
     pub(crate) kind: &'static str,
     pub(crate) key: Key,
 }
@@ -50,6 +52,8 @@ pub(crate) struct Operation {
     pub(crate) precondition: Precondition,
 }
 
+/// The verb of an operation. The condition of a patch is the value that the document
+/// must have in its member `b`.
 #[derive(Clone, Debug)]
 pub(crate) enum Verb {
     Create(Object),
@@ -133,7 +137,8 @@ impl Model {
         statuses
     }
 
-    /// Stores the etag and LSN of a write that changed a document.
+    /// Stores the etag and LSN of a write that changed a document. Does nothing after a
+    /// delete.
     pub(crate) fn set_etag_and_lsn(&mut self, key: &Key, outcome: &ItemOutcome) {
         if let Some(document) = self.documents.get_mut(key) {
             document.etag.clone_from(&outcome.etag);

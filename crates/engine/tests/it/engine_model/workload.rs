@@ -11,15 +11,16 @@ use super::model::{Key, Model, Operation, Step, Verb};
 pub(crate) const PARTITION_KEYS: u64 = 7;
 pub(crate) const IDS: u64 = 12;
 
-/// The number of values of the unique member: about the number of documents, so that
-/// a value is sometimes taken.
+/// The number of values of the unique member: more than a partition has documents, but
+/// so few that a value is sometimes taken.
 const UNIQUE_VALUES: u64 = 20;
 
 pub(crate) struct Workload {
     pub(crate) random: Random,
-    /// Etags of earlier versions.
+    /// Etags that documents had when they were chosen, and one that no document has.
+    /// Most of them are of earlier versions.
     stale_etags: Vec<String>,
-    /// The longest padding of a document.
+    /// A document's padding has fewer bytes than this.
     padding_max: u64,
 }
 
@@ -57,7 +58,8 @@ impl Workload {
         Operation { verb, key, precondition }
     }
 
-    /// A write that succeeds, with a body that differs from the stored body.
+    /// A write that succeeds in a container without unique keys. It always changes the
+    /// document.
     pub(crate) fn change(&mut self, model: &Model, key: Key) -> Operation {
         let etag = model.documents.get(&key).map(|document| document.etag.clone());
         let verb = match (&etag, self.random.below(6)) {
