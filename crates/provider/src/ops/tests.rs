@@ -269,7 +269,7 @@ async fn a_message_that_could_not_be_delivered_after_the_commit_arrives_later_an
     assert_eq!(delivered, messages);
 }
 
-/// Writes a message to its queue, whether or not it was written before.
+/// Writes a message to its queue, as its sender does in every attempt.
 async fn write_message(provider: &CosmosDBProvider, message: &crate::documents::Message) {
     let until = tokio::time::Instant::now() + LOCK;
     let now = provider.core.clock.stamp();

@@ -58,8 +58,8 @@ fn activity_item(id: u64, tag: Option<&str>) -> WorkItem {
     }
 }
 
-/// There are more parked instances than the query of a poll excludes, and more than one
-/// poll reads. The next poll continues behind them.
+/// The hints block more instances than the query of a poll excludes, and their rows are more
+/// than one poll reads. The next poll continues behind these rows.
 #[tokio::test(start_paused = true)]
 async fn work_behind_many_known_rows_is_found_by_the_next_poll() {
     const PARKED: usize = 1000;

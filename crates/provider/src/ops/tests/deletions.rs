@@ -1,6 +1,7 @@
 //! Deletions of a tree by a process that ends at any of its requests: another process
 //! completes the deletion or rolls it back, and no document of a deleted tree is left or
-//! created again.
+//! created again. Also messages that arrive after a deletion, pruning during a turn, and
+//! instances between two executions.
 
 use std::time::Duration;
 
@@ -196,7 +197,8 @@ async fn one_of_two_overlapping_deletions_succeeds_and_no_mark_is_left() {
     let mut first = world.provider_with_reconciler(Duration::from_secs(3600)).await;
     create_tree(&world, &mut first).await;
     let second = reconciling_provider(&world).await;
-    // Messages that the second process's reconciler delivers belong to the tree too.
+    // The reconciler of the second process may deliver the outbox meanwhile. An instance
+    // belongs to the tree whether its start is in the outbox or queued.
     let set = tree_ids(&first).await;
     let (one, two) =
         tokio::join!(first.delete_instances_atomic(&set, true), second.delete_instances_atomic(&set, true));
@@ -293,7 +295,7 @@ async fn a_result_for_a_deleted_parent_does_not_reach_a_new_instance_of_that_nam
     let token = parent_and_child(&provider).await;
     provider.set_outbox_fault_injector(OutboxFaultInjector::fail_next(1));
     end(&provider, &token, "old").await;
-    // The parent's delivered messages may still exist.
+    // The delivered outbox of the parent may still exist.
     let outboxes = documents_of_type(&world, "outbox").await;
     let outbox = outboxes.into_iter().find(|outbox| outbox["instanceId"] == "child").unwrap();
     let outbox: crate::documents::Outbox = serde_json::from_value(outbox).unwrap();

@@ -60,7 +60,8 @@ async fn a_stale_staged_turn_changes_nothing() {
     first.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
     let short = Duration::from_millis(800);
     let (_, stale, _) = first.fetch_orchestration_item(short, NO_WAIT, None).await.unwrap().unwrap();
-    // The turn is staged, and commits after another process has taken the lock.
+    // The first batch of the staging is late, so the commit is sent after another process has
+    // taken the lock.
     world.fault_on_batches(r#""count":1,"delayMs":2500"#).await;
     let late = tokio::spawn(async move { ack(&first, &stale, large_history("s"), vec![], vec![]).await });
     let found = second.fetch_orchestration_item(LOCK, WAIT_MAX, None).await.unwrap();
@@ -138,8 +139,8 @@ async fn an_activity_cancelled_before_its_bundle_is_unpacked_never_runs() {
     assert_eq!(ran, expected);
 }
 
-/// The hint of an activity is stale and its session is free: a worker that claims the
-/// session and finds no activity releases the session.
+/// A worker claims the session of an activity from a stale hint. The activity is gone, so the
+/// worker releases the session.
 #[tokio::test]
 async fn a_session_whose_activity_was_lost_is_given_back() {
     let in_session = |id| match activity_item("a", id, String::new()) {
@@ -176,7 +177,8 @@ async fn a_session_whose_activity_was_lost_is_given_back() {
     assert!(fetch(&other, worker("third", LOCK)).await.is_some(), "the session is free");
 }
 
-/// Creates two instances and a deletion of both whose process ended at this stage.
+/// Creates two instances, and a deletion of both whose process ended at this stage two
+/// minutes ago. The `marked` instances have the mark of the deletion.
 async fn deletion_cut_off(world: &World, stage: DeletionStage, marked: &[&str]) -> CosmosDBProvider {
     let provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
     for name in ["a", "b"] {
@@ -241,8 +243,7 @@ async fn a_deletion_interrupted_after_its_commit_is_completed() {
     }
 }
 
-/// A message that the service refuses is retried with growing pauses; other messages are
-/// delivered.
+/// The service refuses the message in the outbox, because its partition key is too long.
 #[tokio::test]
 async fn an_undeliverable_outbox_is_retried_with_growing_pauses() {
     let world = World::open().await;

@@ -18,6 +18,7 @@ use crate::CosmosDBProvider;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LastRequest {
     Unsent,
+    /// It is sent and applied, and the answer is lost.
     Applied,
 }
 
@@ -49,15 +50,15 @@ impl InterruptedProcess {
         InterruptedProcess { transport: world.engine.transport(), last, requests_left, ended }
     }
 
-    /// A provider on this transport, without a reconciler.
+    /// A provider on this transport. Its reconciler does not run during a test.
     pub(super) async fn provider(&self, world: &World) -> CosmosDBProvider {
         let client = Client::over(&world.engine.endpoint(), self.clone()).await.unwrap();
         let never = Duration::from_secs(3600);
         CosmosDBProvider::builder().with_client(client).with_reconciler(never, never).open().await.unwrap()
     }
 
-    /// Runs an operation to its end, or until the process ends at its `count`th request.
-    /// Then the operation is dropped, and the result is `None`.
+    /// Runs an operation, and ends the process at the `count`th request from now. The result
+    /// is `None` if the process ended before the operation, which is then dropped.
     pub(super) async fn run_until<T>(&self, count: usize, work: impl Future<Output = T>) -> Option<T> {
         self.requests_left.store(count, Ordering::SeqCst);
         tokio::select! {

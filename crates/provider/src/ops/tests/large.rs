@@ -215,7 +215,7 @@ async fn a_large_turn_interrupted_at_any_request_leaves_no_documents() {
     }
 }
 
-/// The garbage record is read before the commit removes it.
+/// The garbage record is read before the commit removes it, and used after the commit.
 #[tokio::test]
 async fn committed_documents_are_never_collected_as_garbage() {
     let world = World::open().await;
@@ -240,7 +240,8 @@ async fn committed_documents_are_never_collected_as_garbage() {
 }
 
 /// The answer to an enqueue is lost, and hundreds of other messages are consumed before
-/// it is repeated. The event is delivered once, whatever happens to the instance.
+/// it is repeated. The event is delivered once, even if the instance is deleted and started
+/// again in between.
 #[tokio::test]
 async fn an_event_that_is_repeated_late_is_delivered_once() {
     let world = World::open().await;

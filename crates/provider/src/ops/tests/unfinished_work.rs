@@ -1,5 +1,6 @@
 //! Other processes finish the unfinished work of a process that has ended, and unreadable
-//! documents do not block other work. On the real engine in this process.
+//! documents do not block other work. A start is found behind many other messages. On the
+//! real engine in this process.
 
 use std::time::Duration;
 
@@ -77,7 +78,7 @@ async fn a_restarted_process_renews_the_sessions_it_had() {
     assert_eq!(renew(&["worker-1", "worker-2"]).await.unwrap(), 2, "sessions of both owners");
 }
 
-/// An instance with a history of several documents and one message.
+/// Creates an instance with its history in a chunk, and one message to it.
 async fn long_history(provider: &CosmosDBProvider, instance: &str) {
     provider.enqueue_for_orchestrator(start(instance, String::new()), None).await.unwrap();
     let (token, _) = fetch_instance(provider).await;
