@@ -130,7 +130,8 @@ impl FaultRules {
     }
 
     /// The fault of the first rule that hits this request, if any. Counts the hit.
-    /// `container` is the database and the container in the path.
+    /// `container` is the database and the container in the path; `None` when the path
+    /// names no container. Rules for a database or a container do not hit such a request.
     pub(crate) fn pick(
         &self,
         operation: Operation,

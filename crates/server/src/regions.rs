@@ -40,8 +40,8 @@ use crate::error::StartError;
 /// The region in which the catalog changes: the first of the list.
 const CATALOG_REGION: usize = 0;
 
-/// The name of the value under which the store of the catalog region holds the name
-/// of the write region.
+/// The name of the stored value that holds the name of the write region. It is in the
+/// store of the catalog region.
 const WRITE_REGION_VALUE: &str = "write-region";
 
 /// How often maintenance searches for expired documents and full partitions.
@@ -73,9 +73,9 @@ pub(crate) struct Regions {
 struct Link {
     /// The number of the last outbox entry that is applied; 0 before the first one.
     applied: watch::Sender<u64>,
-    /// When the oldest write that is not applied was seen; `None` when all writes were
-    /// applied. It is too late by some time while a write is blocked after its delay
-    /// and later writes wait for theirs.
+    /// About when the oldest write that is not applied was seen; `None` when all are
+    /// applied. While a write is blocked after its delay, this can be the time of a
+    /// later write.
     waiting_since: Mutex<Option<Instant>>,
 }
 

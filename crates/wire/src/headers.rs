@@ -43,6 +43,7 @@ names! {
     IF_NONE_MATCH = "if-none-match";
     IF_MODIFIED_SINCE = "if-modified-since";
     /// `Incremental feed` or `Full-Fidelity Feed`: the request reads a change feed.
+    /// Clients send the first one also when they read the ranges of a container.
     A_IM = "a-im";
     /// The intended method, when the client can only send POST.
     HTTP_METHOD_OVERRIDE = "x-http-method";

@@ -82,7 +82,8 @@ pub enum Sent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FailureKind {
     /// No connection was made: name resolution failed, or the host refused, was
-    /// unreachable or too slow.
+    /// unreachable or too slow. In process: the database is closed, or it has no such
+    /// endpoint.
     Connect,
     /// The TLS handshake failed, or the certificate is not trusted.
     Tls,

@@ -18,9 +18,9 @@ use super::connection_state::{ConnectionState, Directive, run_supervised};
 use super::supervisor::ConnectionTable;
 use super::{Handler, Limits};
 
-/// The pause after an accept that failed and not because of one peer, most often for
-/// lack of file descriptors or memory. A retry at once would spin. Connections that end
-/// meanwhile free resources.
+/// The pause after a failed accept that does not concern one peer. Most often file
+/// descriptors or memory are lacking: a retry at once would spin, and connections that
+/// end meanwhile free them.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The longest wait for connections that are told to close. They close at their next
@@ -59,7 +59,8 @@ pub(crate) async fn bind(host: &str, port: u16) -> io::Result<Vec<TcpListener>> 
 #[derive(Debug)]
 pub(crate) struct Listener {
     local_addr: SocketAddr,
-    /// Each open connection holds a slot, and so does each acceptor that waits for one.
+    /// Each open connection holds a slot, and so does each acceptor while it waits for a
+    /// connection.
     slots: Arc<Semaphore>,
     slot_count: u32,
     table: Arc<ConnectionTable>,

@@ -16,8 +16,8 @@ use tokio::time::Instant;
 use super::Limits;
 use super::connection_state::{ConnectionState, Directive, Observation, lock};
 
-/// The shortest timeout is checked this many times within its length, longer ones more
-/// often.
+/// The shortest timeout is checked this many times within its length (unless the tick
+/// would be shorter than `TICK_MIN`), longer timeouts more often.
 const TICKS_PER_TIMEOUT: u32 = 4;
 
 /// The shortest tick, so that the short timeouts of tests do not make the
@@ -27,7 +27,7 @@ const TICK_MIN: Duration = Duration::from_millis(5);
 /// What the supervisor remembers of a connection between two ticks.
 #[derive(Debug)]
 struct IdleTracker {
-    /// The sum of [`Observation::events`] at the last tick.
+    /// [`Observation::events`] at the last tick.
     events: u64,
     /// The last tick that saw a request in flight, begun or ended; at first the time of
     /// the connection's start.

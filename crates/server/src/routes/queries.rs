@@ -78,7 +78,7 @@ pub(super) fn read_feed(service: &RegionService, call: &Call) -> Result<Answer, 
 pub(super) fn plan(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
     let (_, container) = service.container(call)?;
     let statement = parse(call)?;
-    // The compiler finds the mistakes that the plan request reports too.
+    // A plan request reports the mistakes that the compiler finds.
     compile(service, &statement)?;
     let features = call.header(&headers::SUPPORTED_QUERY_FEATURES);
     let plan = plan_of(&container, &statement, features)
@@ -218,8 +218,8 @@ fn plan_of(
     })
 }
 
-/// The points of partition keys in the hash space, in order; `None` when a key is
-/// not a scalar, because no document can have such a key.
+/// The points of partition keys in the hash space, in order. `None` when a key is not a
+/// scalar: no document can have such a key, and the plan is not limited to some keys.
 fn key_ranges(container: &Container, keys: &[Vec<Value>]) -> Option<Vec<QueryRange>> {
     let definition = &container.partition_key;
     let points = keys.iter().map(|values| {
