@@ -1,5 +1,6 @@
-//! The state of this process, in memory: locks it holds, hints, clock, metrics.
-//! Nothing here talks to the database, and all of it can be lost: documents decide.
+//! What a provider keeps in memory, apart from cached states: locks that it holds, hints,
+//! clock, metrics. Nothing here sends requests, and all of it can be lost: what is stored
+//! decides.
 
 pub(crate) mod background;
 pub(crate) mod clock;

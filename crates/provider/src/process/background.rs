@@ -37,7 +37,7 @@ impl Background {
         }
     }
 
-    /// Waits until all background work is done.
+    /// Waits until all background tasks have ended.
     pub(crate) async fn wait_until_idle(&self) {
         let _ = self.permits.acquire_many(TASKS_MAX).await;
     }

@@ -1,9 +1,9 @@
-//! `HybridClock` issues stamps: two stamps of one process are never equal and never
-//! go backwards, whatever the wall clock does.
+//! `HybridClock` issues stamps: each stamp of a clock is greater than the one before,
+//! whatever the wall clock does.
 //!
 //! The time is the service's: this machine's clock plus an offset that `offset`
-//! estimates from the `Date` header of every response. So two machines whose clocks
-//! differ by a minute agree to about a second on when a lock ends.
+//! estimates from the `Date` headers of responses. So two machines whose clocks differ by a
+//! minute agree to about two seconds on when a lock ends.
 
 mod offset;
 
@@ -18,16 +18,17 @@ use offset::{OffsetEstimate, ResponseDate};
 /// Issues stamps and tells the time.
 #[derive(Debug, Default)]
 pub(crate) struct HybridClock {
+    /// The last stamp that was issued or reserved.
     last: AtomicU64,
     estimate: Mutex<OffsetEstimate>,
-    /// Added to this machine's clock; written under the lock of `estimate`.
+    /// Milliseconds to add to this machine's clock; written under the lock of `estimate`.
     offset: AtomicI64,
-    /// An error of this machine's clock, for tests.
+    /// An error of this machine's clock in milliseconds, for tests.
     error: i64,
 }
 
 impl HybridClock {
-    /// A clock on a machine that is wrong by this many milliseconds.
+    /// A clock on a machine that is this many milliseconds ahead of the right time.
     pub(crate) fn with_error(error: i64) -> Self {
         HybridClock { error, ..HybridClock::default() }
     }
@@ -52,13 +53,13 @@ impl HybridClock {
         self.machine_ms().saturating_add_signed(self.offset_ms())
     }
 
-    /// How far the service's clock is ahead of this machine's, in milliseconds.
+    /// How far the service's clock is ahead of this machine's, in milliseconds, as estimated.
     pub(crate) fn offset_ms(&self) -> i64 {
         self.offset.load(Ordering::Relaxed)
     }
 
     /// Adjusts the offset by the `Date` of a response, in seconds since 1970. `elapsed` is
-    /// the time since the request was sent.
+    /// the time since the request was sent, or longer.
     pub(crate) fn observe_date(&self, date: u64, elapsed: Duration) {
         let response = ResponseDate { date, received_ms: self.machine_ms(), elapsed };
         let mut estimate = lock(&self.estimate);
@@ -70,6 +71,7 @@ impl HybridClock {
         }
     }
 
+    /// Milliseconds since 1970 by this machine's clock, with the error for tests.
     fn machine_ms(&self) -> u64 {
         wall_ms().saturating_add_signed(self.error)
     }

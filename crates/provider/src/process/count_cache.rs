@@ -1,14 +1,13 @@
 //! Caches counts over the whole container. The runtime asks for them once a minute in
 //! every process, tools as often as they like.
 //!
-//! A cached count is valid for a minute, unless this process has written since; then it
-//! is counted again while the budget allows. The budget is in request units: a count
-//! costs its charge, at least [`PRICE_LEAST`], and a process earns
-//! [`EARNED_PER_SECOND`]. So an occasional caller sees its own writes at once. A caller
-//! that asks all the time, or asks for a container with millions of instances, gets an
-//! older count, so the cost is bounded. That count is at most a minute old, or as old as
-//! it takes to earn one count.
-//! Concurrent callers share one count.
+//! A cached count is valid for a minute, unless this process has written since. Each kind of
+//! count has a budget in request units: a count costs its charge, at least [`PRICE_LEAST`],
+//! and the budget grows by [`EARNED_PER_SECOND`]. While the budget is below zero, the cached
+//! count is returned, whatever its age. So an occasional caller sees its own writes at once,
+//! and the cost is bounded. A caller that asks all the time, or asks for a container with
+//! millions of instances, may get a count as old as it takes to earn the price of one count.
+//! One count runs at a time; callers wait for it and share its result while it is valid.
 
 use std::future::Future;
 use std::time::Duration;
@@ -21,15 +20,16 @@ use crate::process::metrics::Metrics;
 /// How long a count is valid when this process writes nothing: the runtime's interval.
 const AGE_MAX: Duration = Duration::from_secs(60);
 
-/// The average cost of counting, in request units per second: small against the 400 of the
-/// smallest container.
+/// What a budget earns, in request units per second: the most that one kind of count costs on
+/// average. It is small against the 400 of the smallest container.
 const EARNED_PER_SECOND: f64 = 5.0;
 
-/// The most request units that can be saved: enough for twenty cheap counts in a row, as
-/// a tool or a test makes them.
+/// The most request units in a budget: enough for twenty cheap counts in a row, as a tool or
+/// a test makes them.
 const SAVED_MAX: f64 = 2000.0;
 
-/// The least price of a count, so that there are three a minute on average.
+/// The least price of a count in request units, so that there are at most three counts a
+/// minute on average.
 const PRICE_LEAST: f64 = 100.0;
 
 /// One kind of count: its cached value and its budget.
@@ -41,13 +41,16 @@ pub(crate) struct CountCache<T> {
 #[derive(Debug)]
 struct CacheState<T> {
     cached: Option<CachedCount<T>>,
+    /// The budget in request units; below zero after an expensive count.
     saved: f64,
+    /// When the budget was last updated.
     saved_at: Instant,
 }
 
 #[derive(Debug)]
 struct CachedCount<T> {
     count: T,
+    /// When the count began.
     at: Instant,
     /// The number of writes that this process had made when the count began.
     writes: u64,
@@ -61,7 +64,8 @@ impl<T> Default for CountCache<T> {
 }
 
 impl<T: Clone> CountCache<T> {
-    /// The cached count, or a new one. `count` returns it with its charge.
+    /// The cached count, or a new one. `count` returns a count and its charge in request
+    /// units.
     pub(crate) async fn get<F>(&self, metrics: &Metrics, count: impl FnOnce() -> F) -> Result<T, Failure>
     where
         F: Future<Output = Result<(T, f64), Failure>>,
@@ -81,6 +85,7 @@ impl<T: Clone> CountCache<T> {
 }
 
 impl<T> CacheState<T> {
+    /// Adds what the budget has earned up to `now`.
     fn earn(&mut self, now: Instant) {
         let earned = (now - self.saved_at).as_secs_f64() * EARNED_PER_SECOND;
         (self.saved, self.saved_at) = ((self.saved + earned).min(SAVED_MAX), now);
@@ -88,6 +93,8 @@ impl<T> CacheState<T> {
 }
 
 impl<T> CachedCount<T> {
+    /// Whether the count can be returned. `writes` is the number of writes of this process,
+    /// `saved` is the budget.
     fn is_valid(&self, now: Instant, writes: u64, saved: f64) -> bool {
         let is_fresh = now - self.at < AGE_MAX && writes == self.writes;
         is_fresh || saved < 0.0

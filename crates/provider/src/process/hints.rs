@@ -1,7 +1,6 @@
-//! Hints: the work that this process knows of, in memory. Every enqueue and
-//! commit adds hints, polls add the work of other processes, and fetches take
-//! from here. A wrong hint costs a request; work without a hint is found by the next
-//! poll.
+//! Hints: the work that this process knows of, in memory. Enqueues, commits and abandons add
+//! hints, polls add the work of other processes, and fetches take from here. A wrong hint
+//! costs a few requests; work without a hint is found by a poll.
 
 mod activities;
 mod instances;

@@ -1,5 +1,6 @@
-//! Interests: the work that each waiting fetch can take. A poll asks for this work and
-//! nothing else, so a process whose workers all have tags does not read other work.
+//! Interests: the work that each waiting fetch can take. A poll asks only for this work, and
+//! for unfinished outboxes and bundles. So a process whose workers all have tags does not
+//! read other activities.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -44,6 +45,7 @@ impl Interests {
         Ticket { interests: self, number, interest, is_eager }
     }
 
+    /// The interests of all fetches that wait now.
     pub(crate) fn all(&self) -> WaitingInterests {
         let mut all = WaitingInterests { interests: Vec::new(), is_eager: false };
         for (interest, is_eager) in lock(&self.waiting).values() {

@@ -1,6 +1,6 @@
-//! The lock table: locks that this process holds, with the state and etag each was taken
-//! under, so that an ack needs no read. If the table lacks a lock, or its etag is outdated,
-//! the document that has the lock is read.
+//! The lock table: locks that this process holds, with the state or activity and its etag,
+//! so that an ack needs no read. If the table lacks a lock, or the etag is outdated, the
+//! document that has the lock is read.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -16,8 +16,8 @@ use crate::documents::dedup::DedupEntry;
 use crate::documents::{Activity, State, Versioned};
 use crate::sync::lock;
 
-/// The most locks in a table: more than a process has dispatchers. When there are more,
-/// the oldest are forgotten, which costs one read each.
+/// The most locks in a table: more than a process has dispatchers or workers. When there are
+/// more, the oldest is forgotten. That costs a read; a lock that was never written is lost.
 const LOCKS_MAX: usize = 4096;
 
 /// A lock on an instance. Operations with the same token run one after the other.
@@ -27,26 +27,27 @@ pub(crate) struct LockedInstance {
     pub(crate) state: State,
     /// The etag of the state; `None` if there is no document yet.
     pub(crate) etag: Option<Etag>,
-    /// Whether the lock is written. If not, other processes do not see it, and the first
-    /// commit under the etag wins.
+    /// Whether the lock is stored in the state document. If not, other processes do not see
+    /// it, and the first commit under the etag wins.
     pub(crate) is_durable: bool,
-    /// The history of the current execution, if it was readable.
+    /// The history of the current execution; `None` if it was unreadable or not read.
     pub(crate) history: Option<Arc<Vec<Event>>>,
-    /// Messages of the turn that must not be delivered twice.
+    /// The messages of the turn that must not be delivered twice; all of its messages if the
+    /// lock was read from the document.
     pub(crate) dedup_entries: Vec<DedupEntry>,
     /// When the lock expires.
     pub(crate) until: Instant,
-    /// Whether the instance had more messages than one turn takes.
+    /// Whether the instance may have more messages than one turn takes.
     pub(crate) has_more_messages: bool,
 }
 
-/// A lock on an activity.
+/// A lock on an activity. Operations with the same token run one after the other.
 #[derive(Debug)]
 pub(crate) struct LockedActivity {
     pub(crate) activity: Versioned<Activity>,
     /// When the lock expires.
     pub(crate) until: Instant,
-    /// The worker that has the activity, if it will fetch again.
+    /// The worker that has the activity, if it is expected to fetch again.
     pub(crate) worker: Option<Worker>,
 }
 
@@ -77,6 +78,7 @@ impl<T> Default for LockTable<T> {
 }
 
 impl<T> LockTable<T> {
+    /// Adds a lock. Forgets the oldest one if the table is full.
     pub(crate) fn insert(&self, nonce: &str, held: T) -> Arc<tokio::sync::Mutex<T>> {
         let held = Arc::new(tokio::sync::Mutex::new(held));
         let mut locks = lock(&self.locks);
@@ -98,7 +100,8 @@ impl<T> LockTable<T> {
     }
 }
 
-/// The end of a lock on tokio's clock.
+/// The end of a lock on tokio's clock. Both times are milliseconds since 1970, by the
+/// service's clock.
 pub(crate) fn deadline(until_ms: u64, now_ms: u64) -> Instant {
     Instant::now() + Duration::from_millis(until_ms.saturating_sub(now_ms))
 }

@@ -2,9 +2,9 @@
 //! work that a poll finds.
 //!
 //! Each process that fetches writes a heartbeat document with its roles. A stable hash
-//! maps instances to slots, and rendezvous hashing over the live processes with a role
-//! maps slots to processes. There are no lease documents, and when a process joins or
-//! leaves only its own slots move.
+//! maps instances and activities to slots. Rendezvous hashing maps slots to processes: of
+//! the live processes with the role, the one with the highest score for a slot owns it. There
+//! are no lease documents, and when a process joins or leaves only its own slots move.
 //!
 //! Invariant: membership spreads load and decides nothing else. A process that cannot
 //! write its heartbeat or read those of others keeps working. Two processes whose views
@@ -33,11 +33,13 @@ pub(crate) struct Membership {
     pub(crate) own_id: String,
     /// The roles of the fetches since the last heartbeat. Fetches write them.
     pub(crate) fetched_roles: Mutex<Roles>,
-    /// Wakes the heartbeat task at the first fetch after a time without fetches.
+    /// Notified at the first fetch after each heartbeat. The heartbeat task waits for it when
+    /// nothing is fetched any more.
     pub(crate) fetching_begins: Arc<Notify>,
     /// The newest view.
     pub(crate) view: Mutex<Arc<View>>,
-    /// When the view was read. The task that has this lock reads the next one.
+    /// When the heartbeats were last read; `None` before the first time. Who has this lock
+    /// reads them next.
     pub(crate) view_read_at: tokio::sync::Mutex<Option<Instant>>,
 }
 
@@ -54,9 +56,9 @@ impl Default for Membership {
 }
 
 impl Membership {
-    /// Since when this process owns the slot of an instance; `None` if another process
-    /// owns it, or nothing is known yet. Work that was enqueued later never belonged to
-    /// another process.
+    /// Since when this process owns the slot of an instance; `None` if another process owns
+    /// it, this process does not fetch instances, or nothing is known yet. As far as this
+    /// process knows, no other process owned the slot after that time.
     pub(crate) fn owned_since(&self, instance: &str) -> Option<Stamp> {
         self.view().owned_since(instance)
     }
@@ -71,7 +73,7 @@ impl Membership {
         Arc::clone(&lock(&self.view))
     }
 
-    /// A fetch was called or is still waiting.
+    /// Records the role of a fetch that was called or is still waiting.
     pub(crate) fn record_fetch(&self, interest: &Interest) {
         let mut roles = lock(&self.fetched_roles);
         let is_first = *roles == Roles::default();

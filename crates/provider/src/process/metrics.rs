@@ -3,10 +3,11 @@
 //!
 //! Every call has a [`Call`] in a task-local. The driver notifies [`DriverObserver`] of
 //! every operation that ends, in the task that started it, so concurrent calls do not
-//! mix. Requests outside of any call are counted as `other`. When a call ends, finished
-//! or dropped, its sums are added to its method once.
+//! mix. Requests outside of any call (heartbeats and background tasks) are counted as
+//! `other`. When a call ends, finished or dropped, its sums are added to its method once.
 //!
-//! Invariant: counting never fails, never waits and never changes the counted work.
+//! Invariant: counting never fails and never changes the counted work. It waits only for a
+//! mutex that is held for a moment.
 
 mod snapshot;
 #[cfg(test)]
@@ -46,7 +47,7 @@ pub(crate) struct Metrics {
     /// One more than the age of the oldest undelivered outbox in milliseconds; 0 if there is
     /// none.
     outbox_age: AtomicU64,
-    /// The number of writes of calls, applied or not.
+    /// The number of write operations of calls, applied or not.
     writes: AtomicU64,
 }
 
@@ -83,7 +84,8 @@ impl Metrics {
         async move { work.await.map_err(|failure| failure.into_error(method)) }
     }
 
-    /// [`Metrics::call`] for a fetch: also counts whether it found work without a poll.
+    /// [`Metrics::call`] for a fetch: also counts whether it found work without a poll of its
+    /// own.
     pub(crate) fn fetch<T>(
         &self,
         method: &'static str,
@@ -99,7 +101,7 @@ impl Metrics {
         })
     }
 
-    /// Runs work and counts its requests under a name.
+    /// Runs work as a call in a span, and counts it and its requests under a name.
     pub(crate) fn count<T>(
         &self,
         method: &'static str,
@@ -146,12 +148,14 @@ impl Metrics {
         add(&self.messages_delivered, count as u64);
     }
 
-    /// Sets the age of the oldest outbox that was not delivered after its commit.
+    /// Sets the age of the oldest outbox that was not delivered after its commit; `None` if
+    /// there is none.
     pub(crate) fn set_outbox_age(&self, age_ms: Option<u64>) {
         self.outbox_age.store(age_ms.map_or(0, |age| age.saturating_add(1)), Ordering::Relaxed);
     }
 
-    /// The number of writes of this process, without heartbeats.
+    /// The number of write operations of this provider, without heartbeats and background
+    /// tasks.
     pub(crate) fn writes(&self) -> u64 {
         get(&self.writes)
     }
@@ -201,7 +205,8 @@ impl Call {
     }
 }
 
-/// Counts the requests of `work`, which runs in another task, for the current call.
+/// Counts the requests of `work`, which runs in another task, for the current call, if there
+/// is one.
 pub(crate) fn for_current_call<T>(work: impl Future<Output = T>) -> impl Future<Output = T> {
     let call = CALL.try_with(Arc::clone);
     async move {
@@ -249,6 +254,7 @@ impl Drop for RunningCall<'_> {
 /// The cost of one operation of the driver, or of a whole call.
 struct Cost {
     requests: u64,
+    /// In thousandths of a request unit.
     charge: u64,
     conflicts: u64,
     throttles: u64,
@@ -295,7 +301,8 @@ impl Observer for DriverObserver {
         }
         let cost = Cost::of(operation);
         if CALL.try_with(|call| call.add(&cost)).is_err() {
-            // These are heartbeats. They do not change the counts of `count_cache`.
+            // These are heartbeats and background tasks. They do not change the counts of
+            // `count_cache`.
             return self.metrics.add(OTHER, |method| cost.add_to(method));
         }
         if !operation.verb.is_read() {

@@ -12,12 +12,14 @@ use crate::documents::lock_token::nonce;
 use crate::sync::lock;
 use crate::timing::LATE_ATTEMPT_MAX;
 
-/// How often a target records its next number. The low-water mark may therefore rise up
-/// to this much later than [`LATE_ATTEMPT_MAX`] allows.
+/// The shortest time between two records of a target's next number. The low-water mark may
+/// therefore rise this much later than [`LATE_ATTEMPT_MAX`] allows, and it rises only when a
+/// message is sent.
 const RECORD_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The most targets. When there are more, targets without messages in flight are
-/// forgotten, and this process gets a new sender id for them.
+/// The most targets. When there are more, all targets without messages in flight are
+/// forgotten, and this process gets a new sender id for them. Targets with messages in
+/// flight stay, even if there are more of them.
 const TARGETS_MAX: usize = 4096;
 
 /// The instances that this process enqueues to.
@@ -35,9 +37,10 @@ struct Target {
     next: u64,
     /// The numbers of the messages that are being sent.
     in_flight: BTreeSet<u64>,
-    /// No message with a lower number will arrive again.
+    /// Lower numbers were given at least [`LATE_ATTEMPT_MAX`] ago. Messages in flight may have
+    /// lower numbers.
     low_water_mark: u64,
-    /// The values that `next` had at recent times.
+    /// The values that `next` had in the last [`LATE_ATTEMPT_MAX`], and when.
     recent_next: VecDeque<(Instant, u64)>,
 }
 
@@ -46,6 +49,7 @@ struct Target {
 pub(crate) struct InFlight<'a> {
     sequencer: &'a Sequencer,
     target: String,
+    /// The sender id that this process has for the target.
     pub(crate) sender: String,
     pub(crate) number: u64,
     /// No message with a lower number will arrive again.
@@ -78,6 +82,7 @@ impl Sequencer {
 }
 
 impl Target {
+    /// The number of a new message, and the low-water mark that it carries.
     fn begin(&mut self, now: Instant) -> (u64, u64) {
         while let Some((_, number)) =
             self.recent_next.pop_front_if(|(then, _)| *then + LATE_ATTEMPT_MAX <= now)

@@ -1,5 +1,5 @@
-//! The session table: sessions that workers of this process own, by owner. Renewals
-//! use the table, so that no query has to find the sessions.
+//! The session table: sessions that workers of this process own, by owner. Renewals use the
+//! table, so that only the first renewal of an owner has to query for its sessions.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
@@ -35,6 +35,7 @@ impl SessionTable {
         }
     }
 
+    /// The sessions of an owner that this process knows.
     pub(crate) fn names(&self, owner: &str) -> HashSet<String> {
         lock(&self.owners).get(owner).map(|owned| owned.names.clone()).unwrap_or_default()
     }

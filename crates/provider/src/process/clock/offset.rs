@@ -1,9 +1,9 @@
 //! Estimates the difference between the service's clock and this machine's clock from
 //! the `Date` headers of responses.
 //!
-//! A `Date` has whole seconds and was written between the request and its response, so
-//! one response gives only a lower and an upper bound of the difference. The bounds of
-//! many responses are intersected. The offset changes only when it is outside the
+//! A `Date` has whole seconds, may be a second old when it is sent, and is sent at an unknown
+//! time between the request and the arrival of its response. So one response gives only a
+//! lower and an upper bound of the difference. The bounds of many responses are intersected. The offset changes only when it is outside the
 //! bounds, and then as little as possible. So a correct clock is not changed, and a
 //! single slow response changes nothing.
 
@@ -23,17 +23,19 @@ const OFFSET_MAX_MS: i64 = 24 * 3600 * 1000;
 pub(super) struct ResponseDate {
     /// Seconds since 1970.
     pub(crate) date: u64,
+    /// Milliseconds since 1970.
     pub(crate) received_ms: u64,
-    /// The time since the request was sent.
+    /// The time from the request to the response, or longer.
     pub(crate) elapsed: Duration,
 }
 
-/// The bounds of the offset of this machine's clock.
+/// What is known about how far the service's clock is ahead of this machine's.
 #[derive(Debug, Default)]
 pub(super) struct OffsetEstimate {
     bounds: Option<Bounds>,
 }
 
+/// The bounds of the difference, in milliseconds.
 #[derive(Debug, Clone, Copy)]
 struct Bounds {
     least: i64,
@@ -43,7 +45,8 @@ struct Bounds {
 }
 
 impl OffsetEstimate {
-    /// The offset within all bounds that is nearest to the current one.
+    /// Adds the bounds of a response. Returns the offset within the bounds that is nearest to
+    /// `offset`, in milliseconds.
     pub(super) fn offset(&mut self, offset: i64, response: ResponseDate) -> i64 {
         let seen = Bounds::of(response);
         if seen.least > OFFSET_MAX_MS || seen.most < -OFFSET_MAX_MS {

@@ -1,5 +1,6 @@
 //! Hints about activities: each with its document and etag, so that locking one
-//! takes a single conditional write.
+//! takes a single conditional write. Also the workers of this process that wait for an
+//! activity, and activities that are locked for them in advance.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
@@ -23,6 +24,7 @@ type Key = (Stamp, Stamp, String, String);
 /// The activities that this process knows, ordered by the time at which each can be taken.
 #[derive(Debug, Default)]
 pub(crate) struct ActivityHints {
+    /// Activities that workers may try to lock.
     offers: BTreeMap<Key, OfferedActivity>,
     /// The key of each activity, by instance and id.
     keys: HashMap<(String, String), Key>,
@@ -33,7 +35,7 @@ pub(crate) struct ActivityHints {
     waiting: BTreeMap<u64, WaitingWorker>,
     /// The number of the last worker that began to wait.
     last_number: u64,
-    /// Activities that are locked for the next worker of this process.
+    /// Activities that are locked for the next worker of this process with a matching tag.
     ready: VecDeque<ReadyActivity>,
     /// The number of workers that are acking an activity and will then fetch again.
     returning_workers: usize,
@@ -45,6 +47,7 @@ pub(crate) struct ActivityHints {
 #[derive(Debug)]
 struct WaitingWorker {
     tags: TagFilter,
+    /// How long its locks last.
     lease: Duration,
     /// Whether a commit that is under way creates an activity for this worker.
     has_promise: bool,
@@ -55,7 +58,9 @@ struct WaitingWorker {
 pub(crate) struct ReadyActivity {
     pub(crate) activity: Activity,
     pub(crate) etag: Etag,
+    /// The nonce of the lock.
     pub(crate) nonce: String,
+    /// How long the lock lasts from its beginning. It ends at the activity's `visible_at`.
     pub(crate) lease: Duration,
 }
 
@@ -71,8 +76,8 @@ pub(crate) struct Claimant<'a> {
 }
 
 impl ActivityHints {
-    /// Adds an activity, or replaces the known version of it. Returns whether this version
-    /// was not known.
+    /// Adds an activity, or replaces the known version of it. Returns whether a version was
+    /// added that was not known. When there is no room, a new activity is not added.
     pub(crate) fn offer(&mut self, (activity, etag): OfferedActivity) -> bool {
         let name = (activity.instance_id.clone(), activity.id.clone());
         if self.offers.len() >= ACTIVITIES_MAX && !self.keys.contains_key(&name) {
@@ -104,10 +109,11 @@ impl ActivityHints {
         self.waiting.remove(&worker);
     }
 
-    /// Promises an activity that is about to be created to a waiting worker.
-    /// Returns the worker's number and the duration of its locks.
+    /// Promises an activity that is about to be created to a waiting worker. Returns the
+    /// worker's number and the duration of its locks; `None` if no worker is suitable.
     pub(crate) fn promise(&mut self, activity: &Activity) -> Option<(u64, Duration)> {
-        // A large input, stored in parts, needs a read anyway.
+        // An activity of a session needs the lock of the session too. A large input, stored in
+        // parts, needs a read anyway.
         if activity.session_id.is_some() || activity.item.parts().is_some() {
             return None;
         }
@@ -161,7 +167,7 @@ impl ActivityHints {
     }
 
     /// Takes an activity that is locked already. An activity that has waited too long
-    /// goes back to the queue, and the attempt is not counted.
+    /// becomes an offer again, and the attempt is not counted.
     pub(crate) fn take_ready(&mut self, now_ms: u64, claimant: &Claimant<'_>) -> Option<ReadyActivity> {
         let matches = |ready: &ReadyActivity| claimant.tags.matches(ready.activity.tag.as_deref());
         while let Some(position) = self.ready.iter().position(matches) {
@@ -178,8 +184,8 @@ impl ActivityHints {
         None
     }
 
-    /// Takes the next activity that this worker may run. If the attempt to lock it
-    /// fails, the next poll finds it again.
+    /// Takes the next visible activity that this worker may run. If the attempt to lock it
+    /// fails and the caller does not offer it again, a poll finds it.
     pub(crate) fn take(&mut self, now: Stamp, claimant: &Claimant<'_>) -> Option<OfferedActivity> {
         let mut visible = self.offers.iter().take_while(|(key, _)| key.0 <= now);
         let key =
@@ -188,7 +194,7 @@ impl ActivityHints {
         self.offers.remove(&key)
     }
 
-    /// When the next activity that this worker may run is due.
+    /// When the next activity that this worker may run is visible; `None` if none is known.
     pub(crate) fn next_due(&self, now: Stamp, claimant: &Claimant<'_>) -> Option<Stamp> {
         self.offers.iter().find(|(_, offer)| self.may_take(offer, now, claimant)).map(|(key, _)| key.0)
     }
@@ -198,8 +204,8 @@ impl ActivityHints {
         self.session_owners.insert(session.to_owned(), (owner, until));
     }
 
-    /// At most `max` sessions that other owners hold. A poll for `owners` leaves the
-    /// activities of these sessions out.
+    /// At most `max` sessions that other owners hold at `now`; forgets those whose lock has
+    /// ended. A poll for `owners` leaves the activities of these sessions out.
     pub(crate) fn sessions_of_others(
         &mut self,
         owners: &BTreeSet<String>,
@@ -211,6 +217,7 @@ impl ActivityHints {
         others.map(|(session, _)| session.clone()).take(max).collect()
     }
 
+    /// Whether the worker's tags match, and no other owner is known to hold the session.
     fn may_take(&self, (activity, _): &OfferedActivity, now: Stamp, claimant: &Claimant<'_>) -> bool {
         let is_session_open = match (&activity.session_id, claimant.owner) {
             (None, _) => true,

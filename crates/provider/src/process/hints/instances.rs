@@ -1,10 +1,11 @@
 //! Hints about instances with messages: which instance a dispatcher takes next.
 //!
-//! Invariants: a dispatcher that takes an instance gets the messages that this
-//! process created or delivered itself. `is_partial` says that the partition may
-//! have more messages, and `had_uncommitted_turn` that an earlier turn did not end with
-//! a commit. A needless flag costs a read and nothing else. An instance that a dispatcher
-//! cannot run is parked: that dispatcher does not take it for a while, others may.
+//! Invariants: a dispatcher that takes an instance gets the visible messages that this
+//! process created or delivered itself and still holds. `is_partial` says that the partition
+//! may have more messages, and `had_uncommitted_turn` that an earlier turn did not end with a
+//! commit. A needless `is_partial` costs a read; a needless `had_uncommitted_turn` costs a
+//! read and the write of the lock. An instance that a dispatcher cannot run is parked: that
+//! dispatcher does not take it for a while, others may.
 
 mod instance;
 
@@ -81,8 +82,8 @@ impl InstanceHints {
     }
 
     /// The lock was given back, and its attempts were written to the messages. The
-    /// messages are visible from `due` on. Without a `due` the instance keeps its place
-    /// in the order.
+    /// messages are visible from `due` on. Without a `due` the instance is due as it was when
+    /// it was taken; if that is not known, at once.
     pub(crate) fn abandoned(&mut self, instance: &str, due: Option<Stamp>, now: Stamp) {
         let due_when_locked = self.instances.get(instance).and_then(InstanceHint::due_when_locked);
         self.add_due(instance, due.or(due_when_locked).unwrap_or(now.visible_at_once()));
@@ -95,8 +96,9 @@ impl InstanceHints {
         self.released(instance);
     }
 
-    /// The messages of the instance, up to `last_seen`, have no start among them. The
-    /// instance is parked, unless another message arrived while they were read.
+    /// The messages of the instance, enqueued up to `last_seen`, have no start among them. The
+    /// instance is parked, unless another message arrived while they were read. `now` and `at`
+    /// are the same time on two clocks.
     pub(crate) fn park_unstarted(&mut self, instance: &str, last_seen: Stamp, now: Stamp, at: Instant) {
         let has_more = self.instances.get(instance).is_some_and(|hints| hints.is_due(now));
         if !has_more {
@@ -105,7 +107,7 @@ impl InstanceHints {
         self.released(instance);
     }
 
-    /// The instance's version may have changed.
+    /// Unparks the instance for all dispatchers: its version may have changed.
     pub(crate) fn unpark(&mut self, instance: &str) {
         self.parked.remove(instance);
         self.change(instance, |_| {});
@@ -121,25 +123,27 @@ impl InstanceHints {
         self.change(instance, |hints| hints.block(until));
     }
 
-    /// The instance had no visible message.
+    /// The instance had no visible message, or was deleted.
     pub(crate) fn found_idle(&mut self, instance: &str) {
         self.change(instance, InstanceHint::found_idle);
         self.unpark(instance);
     }
 
-    /// When the next instance that this dispatcher has not parked can be taken.
+    /// When the next instance that is not parked for this dispatcher can be taken; `None` if
+    /// no such instance has a due time.
     pub(crate) fn next_due(&self, dispatcher: Dispatcher<'_>) -> Option<Stamp> {
         self.first_available(dispatcher).map(|(when, _)| *when)
     }
 
-    /// Whether a message that a poll found tells nothing new, because the instance
-    /// is examined anyway, now or when its block ends.
+    /// Whether a message that a poll found, enqueued at this time, tells nothing new: a
+    /// dispatcher of this process has the instance, or will examine it anyway, now or when its
+    /// block ends.
     pub(crate) fn is_known(&self, instance: &str, enqueued_at: Stamp, now: Stamp) -> bool {
         let is_known = self.instances.get(instance).is_some_and(|hints| hints.is_known(now));
         is_known && !self.parked.may_be_start(instance, enqueued_at)
     }
 
-    /// Chooses at most `max` instances that the next poll leaves out. The poll
+    /// Chooses at most `max` instances that the next query of a poll leaves out. The query
     /// does not show what other processes write to them, so some of their turns read the
     /// partition.
     pub(crate) fn leave_out_of_poll(&mut self, now: Stamp, max: usize) -> Vec<String> {
@@ -162,7 +166,7 @@ impl InstanceHints {
         self.change(instance, |hints| hints.found_by_poll(message, visible_at));
     }
 
-    /// The first instance that is not parked, and when it can be taken.
+    /// The first instance that is not parked for this dispatcher, and when it can be taken.
     fn first_available(&self, dispatcher: Dispatcher<'_>) -> Option<&(Stamp, String)> {
         // Usually this dispatcher may take none of the parked instances, and they are not
         // searched.

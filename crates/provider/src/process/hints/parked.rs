@@ -1,16 +1,17 @@
 //! Parked instances: instances that have messages but cannot be taken, for now or
-//! for good. Each was read once, and is read again at growing intervals.
+//! for good. Each was read once, and is read again (*looked at*) after growing pauses.
 //!
-//! An instance is parked for one of two reasons:
+//! There are two kinds of reasons to park an instance:
 //! - Its execution is pinned to a duroxide version that a dispatcher does not
 //!   run. New messages do not change that; only a turn by another version or a
 //!   deletion does. Such changes by this process unpark the instance; those by
 //!   other processes are found by looking again.
 //! - Its messages have no start among them. The next message may be the start.
 //!
-//! Invariants: an instance of another version is parked only for dispatchers
-//! with the same filter; others see it as before. Of all instances parked for
-//! one reason, one is looked at per interval: the instance that has waited longest.
+//! Invariants: an instance of another version is parked only for dispatchers with the same
+//! filter; others see it as before. An instance without a start is parked for all. Of the
+//! instances parked for one reason, one is looked at at a time: the one whose pause ends
+//! first. If it is parked again, the next look comes an interval later.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -19,21 +20,24 @@ use tokio::time::{Duration, Instant};
 
 use crate::documents::stamp::Stamp;
 
-/// The first and the longest pause before an instance is looked at again. Each look
-/// doubles the pause.
+/// The first pause before an instance is looked at again. It doubles each time the instance
+/// is parked again.
 const PAUSE_FIRST: Duration = Duration::from_secs(5);
+/// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// The interval between two looks at the instances of one reason. These are six of
+/// The shortest time from the parking of an instance to the next look at any instance of the
+/// same reason. While all of them stay parked, the looks for one reason take at most six of
 /// the sixty requests that an idle process may send in a minute.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The most reasons: usually one for each filter of the runtimes that share a
-/// provider. When there are more, the reason that was used longest ago is
-/// forgotten with its instances.
+/// The most reasons: usually one for each filter of the runtimes that share a provider, and
+/// one for instances without a start. When there are more, the reason for which no instance
+/// was parked for the longest time is forgotten with its instances.
 const REASONS_MAX: usize = 8;
 
-/// The most instances parked for one reason: as many as there can be hints.
+/// The most instances parked for one reason: as many as there can be hints. When there are
+/// more, the one whose pause ends first is forgotten.
 const PARKED_MAX: usize = 65_536;
 
 /// The duroxide versions that a dispatcher runs, in a form that can be
@@ -78,7 +82,7 @@ enum Reason {
 struct Group {
     reason: Reason,
     instances: HashMap<String, ParkedInstance>,
-    /// (until when it is parked, instance), one for each of `instances`.
+    /// (the end of the pause, instance), one for each of `instances`.
     order: BTreeSet<(Instant, String)>,
     /// When an instance was last parked for this reason.
     parked_at: Instant,
@@ -86,15 +90,17 @@ struct Group {
 
 #[derive(Debug, Clone, Copy)]
 struct ParkedInstance {
+    /// When the pause ends.
     until: Instant,
     pause: Duration,
-    /// The stamp of the last of its messages that was read.
+    /// For an instance without a start: the latest enqueue time of the messages that were
+    /// read, or the time of the read if there were more messages. Otherwise zero.
     last_seen: Stamp,
 }
 
 impl Parked {
-    /// Parks an instance whose version this dispatcher does not run, for longer
-    /// than the last time.
+    /// Parks an instance whose version this dispatcher does not run. An instance that is
+    /// parked again gets a longer pause.
     pub(super) fn park(&mut self, instance: &str, dispatcher: Dispatcher<'_>) {
         self.insert(
             Reason::Version(dispatcher.capability.clone()),
@@ -104,7 +110,7 @@ impl Parked {
         );
     }
 
-    /// Parks an instance without a start among its messages, up to `last_seen`.
+    /// Parks an instance that has no start among its messages enqueued up to `last_seen`.
     pub(super) fn park_unstarted(&mut self, instance: &str, last_seen: Stamp, now: Instant) {
         self.insert(Reason::Unstarted, instance, last_seen, now);
     }
@@ -125,8 +131,8 @@ impl Parked {
         group.instances.insert(instance.to_owned(), ParkedInstance { until, pause, last_seen });
     }
 
-    /// Whether this dispatcher must not take the instance. Once per interval it may
-    /// take the instance that has waited longest.
+    /// Whether this dispatcher must not take the instance. A parked instance may be taken
+    /// when it is the next to look at.
     pub(super) fn is_parked(&self, instance: &str, dispatcher: Dispatcher<'_>) -> bool {
         let hides = |group: &Group| {
             group.instances.contains_key(instance) && group.next_to_look_at(dispatcher.now) != Some(instance)
@@ -134,7 +140,8 @@ impl Parked {
         self.groups.iter().any(|group| group.applies_to(dispatcher) && hides(group))
     }
 
-    /// Whether this dispatcher may be allowed to take some parked instance.
+    /// Whether this dispatcher may perhaps take a parked instance. If not, none of them needs
+    /// to be checked.
     pub(super) fn may_any_be_taken(&self, dispatcher: Dispatcher<'_>) -> bool {
         self.groups
             .iter()
@@ -152,7 +159,8 @@ impl Parked {
         self.unstarted(instance).is_some_and(|parked| enqueued_at > parked.last_seen)
     }
 
-    /// A message arrived for the instance: it may be the start.
+    /// Unparks an instance that was parked without a start: the message that arrived may be
+    /// the start.
     pub(super) fn message_arrived(&mut self, instance: &str) {
         let unstarted = self.groups.iter_mut().find(|group| group.reason == Reason::Unstarted);
         unstarted.into_iter().for_each(|group| group.remove(instance));
@@ -172,6 +180,7 @@ impl Parked {
         self.groups.iter().find(|group| group.reason == Reason::Unstarted)?.instances.get(instance)
     }
 
+    /// The group of a reason; a new one if there is none.
     fn group_mut(&mut self, reason: Reason, now: Instant) -> &mut Group {
         let index = self.groups.iter().position(|group| group.reason == reason);
         let index = index.unwrap_or_else(|| {
@@ -197,7 +206,8 @@ impl Group {
         }
     }
 
-    /// The instance that may be looked at again.
+    /// The instance that may be looked at now: the one whose pause ended first. `None` if no
+    /// pause has ended, or an instance was parked for this reason within [`LOOK_INTERVAL`].
     fn next_to_look_at(&self, now: Instant) -> Option<&str> {
         let (until, instance) = self.order.first()?;
         (*until <= now && self.parked_at + LOOK_INTERVAL <= now).then_some(instance)

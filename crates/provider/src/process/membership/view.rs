@@ -1,5 +1,5 @@
-//! `View`: an immutable view of the live processes. The next view is a pure function of
-//! the heartbeats and the time.
+//! `View`: an immutable view of the live processes. The next view is a pure function of the
+//! current one, the roles of this process, the heartbeats and the time.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::documents::heartbeat::{Heartbeat, Roles};
 use crate::documents::stamp::Stamp;
 use crate::timing::ALIVE_FOR;
 
-/// The order in which processes take work that a poll found.
+/// The place of this process in the order in which processes take work that a poll found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rank {
     /// No other live process takes this kind of work.
@@ -24,7 +24,8 @@ pub(crate) enum Rank {
 pub(crate) struct View {
     own_id: String,
     processes: BTreeMap<String, Roles>,
-    /// Since when this process owns each slot; empty before the first list.
+    /// Since when this process owns each slot, with the role of fetching instances. `None` for
+    /// a slot of another process; empty before heartbeats were read.
     owned: Vec<Option<Stamp>>,
 }
 
@@ -65,6 +66,8 @@ impl View {
         self.rank(slot_of(&format!("{instance}\u{1f}{id}")), |roles| roles.activity_tags.matches(tag))
     }
 
+    /// The rank of this process for a slot, among the processes that `serves` accepts. This
+    /// process counts even if `serves` does not accept it.
     fn rank(&self, slot: usize, serves: impl Fn(&Roles) -> bool) -> Rank {
         let mine = score(&self.own_id, slot);
         let mut others =

@@ -9,8 +9,8 @@ use serde::Serialize;
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ProviderMetrics {
-    /// By method of duroxide's provider traits. `reconcile` is the reconciler, `other` are
-    /// requests outside of any call, such as heartbeats.
+    /// By method: those of duroxide's provider traits, and `list`. `reconcile` is the
+    /// reconciler, `other` are requests outside of any call: heartbeats and background cleanup.
     pub methods: BTreeMap<String, MethodMetrics>,
     /// Requests of all methods.
     pub requests: u64,
@@ -24,16 +24,16 @@ pub struct ProviderMetrics {
     pub retries: u64,
     /// Polls.
     pub polls: u64,
-    /// Fetches that found work without a poll.
+    /// Fetches that found work without a poll of their own.
     pub fetches_from_hints: u64,
     /// Turns and activities taken after the lock of another process expired.
     pub steals: u64,
-    /// Messages delivered to other instances.
+    /// Messages delivered to other instances. A message that was delivered again counts again.
     pub messages_delivered: u64,
     /// The age of the oldest outbox that was not delivered after its commit, when the
     /// reconciler last looked; `None` if there was none.
     pub outbox_age_ms: Option<u64>,
-    /// How far the service's clock is ahead of this machine's.
+    /// How far the service's clock is ahead of this machine's, in milliseconds, as estimated.
     pub clock_offset_ms: i64,
 }
 
@@ -92,7 +92,8 @@ impl Latency {
         Duration::from_micros(self.total_us.checked_div(self.count).unwrap_or(0))
     }
 
-    /// An upper bound of a quantile, 0.5 for the median: exact to a factor of two.
+    /// An upper bound of a quantile, 0.5 for the median: at most twice the quantile. Zero
+    /// without durations.
     pub fn quantile(&self, part: f64) -> Duration {
         let rank = (part.clamp(0.0, 1.0) * self.count as f64).ceil().max(1.0) as u64;
         let mut seen = 0;

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::documents::Message;
 use crate::documents::stamp::Stamp;
 
-/// The most due times kept for one instance. Most are those of timers. A poll finds
-/// messages whose due time is not kept.
+/// The most due times kept for one instance. Most are those of timers. The due time of a
+/// further message is not kept: a later turn or a poll finds the message.
 const DUE_MAX: usize = 256;
 
 /// The most messages held for one instance: as many as one turn takes.
@@ -31,12 +31,13 @@ pub(super) enum Phase {
     /// took the instance is kept: it applies again if the lock is given back.
     Locked { until: Stamp, due_when_taken: Option<Stamp> },
     /// The instance cannot be taken before `until`: another process has the lock, or the
-    /// last attempt asked for a pause.
+    /// last attempt failed and is repeated after a pause.
     Blocked { until: Stamp },
 }
 
 impl Phase {
-    /// The time before which the instance cannot be taken.
+    /// The time before which the instance cannot be taken. While a dispatcher examines the
+    /// instance, that time is not known.
     fn blocked_until(self) -> Stamp {
         match self {
             Phase::Free => Stamp(0),
@@ -121,12 +122,13 @@ pub(super) struct InstanceHint {
 }
 
 impl InstanceHint {
-    /// When it can be taken next.
+    /// When it can be taken next; `None` if nothing is due.
     pub(super) fn available_at(&self) -> Option<Stamp> {
         self.due.first().map(|due| (*due).max(self.phase.blocked_until()))
     }
 
-    /// Whether a dispatcher of this process has it, or can take it at `now`.
+    /// Whether it is blocked at `now` (a dispatcher of this process or another process has it,
+    /// or a pause is not over), or can be taken at `now`.
     pub(super) fn is_known(&self, now: Stamp) -> bool {
         self.phase.blocked_until() > now || self.available_at().is_some_and(|when| when <= now)
     }
@@ -137,7 +139,7 @@ impl InstanceHint {
         !self.due.is_empty() || self.phase.blocked_until() > Stamp(0) || self.messages.turns_unread.is_some()
     }
 
-    /// Whether a message becomes visible up to `now`.
+    /// Whether one of its due times is not after `now`.
     pub(super) fn is_due(&self, now: Stamp) -> bool {
         self.due.first().is_some_and(|due| *due <= now)
     }
@@ -164,7 +166,7 @@ impl InstanceHint {
     /// Records a message; `has_room` says that it may be held.
     pub(super) fn add_message(&mut self, message: Message, has_room: bool) {
         if self.is_attempted(&message.id) {
-            // The turn that is under way has read it.
+            // The turn that is under way, or that did not end with a commit, has read it.
             return;
         }
         self.insert_due(message.visible_at);
@@ -184,7 +186,8 @@ impl InstanceHint {
         }
     }
 
-    /// Free → Examined: hands out what is visible at `now`.
+    /// Free → Examined, or Locked or Blocked → Examined when that time is over: hands out
+    /// what is visible at `now`.
     pub(super) fn examine(&mut self, instance: &str, now: Stamp) -> Candidate {
         self.phase = Phase::Examined { due_when_taken: self.due.first().copied() };
         self.due.retain(|due| *due > now);
@@ -235,7 +238,7 @@ impl InstanceHint {
         self.phase = Phase::Blocked { until };
     }
 
-    /// Examined → Free: nothing was visible.
+    /// Any phase → Free: nothing was visible, or the instance was deleted.
     pub(super) fn found_idle(&mut self) {
         self.phase = Phase::Free;
         self.unfinished = None;
