@@ -14,14 +14,16 @@ use crate::routing::account::{Account, Location};
 use crate::routing::topology::Topology;
 
 /// How long a region may take to answer a read of the account before the next
-/// region is asked.
+/// region is asked, and how long a probe may take.
 const ACCOUNT_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Reads the account document and publishes its regions in the topology.
 #[derive(Debug)]
 pub(crate) struct AccountReader {
     preferred_regions: Vec<Region>,
-    /// When the account was last read. The task that reads the account holds the lock.
+    /// When the last refresh ended, even if it failed; `None` before the first one. The
+    /// read when the driver opens does not count. The task that refreshes the account
+    /// holds the lock.
     last_read: tokio::sync::Mutex<Option<Instant>>,
 }
 
@@ -30,8 +32,8 @@ impl AccountReader {
         AccountReader { preferred_regions, last_read: tokio::sync::Mutex::default() }
     }
 
-    /// Reads the account from the first region that answers. The endpoint
-    /// `suspect` is asked last.
+    /// Reads the account from the first location that answers with success. Unavailable
+    /// endpoints and the endpoint `suspect` are asked after the others.
     pub(crate) async fn read(
         &self,
         requests: &impl MetadataRequests,
@@ -49,16 +51,17 @@ impl AccountReader {
                 Err(error) if error.status().is_some_and(|status| status.code == UNAUTHORIZED.code) => {
                     return Err(error);
                 }
-                // The first location is the endpoint that the user has configured.
+                // The first error is reported: in most cases it comes from the endpoint
+                // that the user has configured.
                 Err(error) => first_error = first_error.or(Some(error)),
             }
         }
         Err(first_error.unwrap_or_else(|| Error::answer("the account has no endpoint")))
     }
 
-    /// Reads the account again, unless it was read within the refresh pause. After a
-    /// failure the known regions stay in use. If the caller is cancelled or its
-    /// deadline passes, the next caller reads the account.
+    /// Reads the account again, unless a refresh has ended within the refresh pause. After
+    /// a failure the known regions stay in use. If the caller is cancelled, or its
+    /// deadline passes before the account was read, the next caller reads the account.
     pub(crate) async fn refresh(
         &self,
         requests: &impl MetadataRequests,
@@ -109,7 +112,7 @@ impl AccountReader {
     }
 }
 
-/// Whether a location answers a read of the account.
+/// Whether a location answers a read of the account with success.
 pub(crate) async fn probe(requests: &impl MetadataRequests, location: &Location) -> bool {
     requests.account(location, Instant::now() + ACCOUNT_ATTEMPT_TIMEOUT).await.is_ok()
 }

@@ -2,8 +2,8 @@
 //! its current metadata (`_rid`, partition key, ranges and sessions), which is
 //! replaced whole.
 //!
-//! All operations on one container share one [`Container`], so that a point
-//! read finds its route and its session without looking anything up by name.
+//! The operations of one handle share one [`Container`], so that a point read finds
+//! its route and its session without looking anything up by name.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,16 +29,16 @@ pub struct Container {
     link: String,
     items_path: PathAndQuery,
     /// Read at first use. Replaced whole after a split, or when the container was
-    /// recreated.
+    /// recreated. `None` before the first use and after [`Container::discard`].
     metadata: ArcSwapOption<ContainerMetadata>,
-    /// The result of the last read of the metadata. The task that reads the metadata
-    /// holds the lock.
+    /// The result of the last read of the metadata; `None` before the first one. The
+    /// task that reads the metadata holds the lock.
     pub(crate) last_refresh: tokio::sync::Mutex<Option<LastRefresh>>,
     /// The last metadata that was discarded. Its sessions are used again if the
     /// container turns out to have the same `_rid`.
     discarded: ArcSwapOption<ContainerMetadata>,
-    /// Whether a session token has named a range that `metadata` does not have: the
-    /// known ranges were split or merged.
+    /// Whether a session token has named a range that `metadata` does not have. In most
+    /// cases the known ranges were split or merged.
     has_unknown_range: AtomicBool,
 }
 
@@ -46,10 +46,11 @@ pub struct Container {
 #[derive(Debug)]
 pub(crate) struct LastRefresh {
     pub(crate) ended: Instant,
+    /// `None` when the metadata was read.
     pub(crate) failure: Option<Error>,
 }
 
-/// A container's metadata, immutable.
+/// A container's metadata. It is immutable, except for the sessions.
 #[derive(Debug, Clone)]
 pub struct ContainerMetadata {
     /// The container's `_rid`. A container that is created later under the same
@@ -127,7 +128,7 @@ impl Container {
     }
 
     /// Records the session token of an answer, and whether the token names a
-    /// range that is not known.
+    /// range that is not in `metadata`, the metadata that the request was made with.
     pub(crate) fn record_session_token(&self, token: &str, metadata: &ContainerMetadata) {
         metadata.sessions.record(token, Some(&metadata.ranges));
         let is_unknown =
@@ -150,7 +151,8 @@ impl Container {
         self.has_unknown_range.store(has_unknown_range, Ordering::Release);
     }
 
-    /// Discards metadata that is out of date, unless it was replaced meanwhile.
+    /// Discards the metadata `stale`, unless it was replaced meanwhile. `None` discards
+    /// the current metadata.
     pub(crate) fn discard(&self, stale: Option<&Arc<ContainerMetadata>>) {
         let Some(current) = self.metadata() else { return };
         if stale.is_none_or(|stale| Arc::ptr_eq(&current, stale)) {

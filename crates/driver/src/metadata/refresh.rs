@@ -1,5 +1,6 @@
 //! Reads a container's metadata: its `_rid`, partition key and ranges. One task reads
-//! it; other tasks that need the same container wait for the result.
+//! it; other tasks that need the same container wait for the result, except in
+//! [`try_refresh`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,15 +20,16 @@ use crate::routing::ranges::RangeMap;
 /// The most pages of one feed of partition key ranges. A page has hundreds of ranges.
 const RANGE_PAGES_MAX: usize = 1000;
 
-/// The least time between two reads of the ranges by [`try_refresh`]. A session token
-/// may name a range that the feed does not list yet; without a pause, every operation
+/// The least time between any read of the metadata and a read by [`try_refresh`]. A
+/// session token may name a range that the feed does not list yet; without a pause, every operation
 /// would read the feed.
 const REFRESH_PAUSE: Duration = Duration::from_millis(500);
 
-/// How long a read of the ranges by [`try_refresh`] may delay an operation.
+/// How long a read of the metadata by [`try_refresh`] may delay an operation.
 const REFRESH_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// Reads the metadata of a container that has none yet.
+/// Reads the metadata of a container that has none, unless another task reads it
+/// first.
 pub(crate) async fn load(
     requests: &impl MetadataRequests,
     container: &Arc<Container>,
@@ -119,7 +121,8 @@ async fn fetch(
     Ok(metadata)
 }
 
-/// Reads the feed of ranges to its end, which the service reports with 304.
+/// Reads the feed of ranges to its end: until a page has no etag, or the service
+/// answers 304.
 async fn fetch_ranges(
     requests: &impl MetadataRequests,
     container: &Arc<Container>,

@@ -18,13 +18,13 @@ use perihelion_model::session_token::{self, Progress};
 
 use crate::routing::ranges::{Range, RangeMap};
 
-/// The most ranges in one map. No container has as many; tokens of further ranges
-/// are ignored.
+/// The most ranges in one map. Tokens of further ranges are ignored, so these ranges are
+/// read without session consistency. Few containers have as many.
 const RANGES_MAX: usize = 4096;
 
-/// The longest session token of several ranges. HTTP servers commonly refuse more
-/// than 16 KB of headers. Ranges that do not fit are left out, so they are read
-/// without session consistency.
+/// The longest session token of several ranges, in bytes. HTTP servers commonly refuse
+/// more than 16 KB of headers. Ranges that do not fit are left out, so a request to all
+/// ranges reads them without session consistency.
 const COMPOUND_BYTES_MAX: usize = 12 * 1024;
 
 /// Session progress of one container.
@@ -35,8 +35,9 @@ pub(crate) struct Sessions {
 
 impl Sessions {
     /// Records the session token of an answer, which may name several ranges. Parts
-    /// that cannot be parsed are ignored. With `ranges`, the progress of a range that
-    /// was split or merged is passed on to the ranges that replaced it.
+    /// that cannot be parsed are ignored. With `ranges`, a token that adds a range also
+    /// passes the progress of ranges that were split or merged on to those that replaced
+    /// them.
     pub(crate) fn record(&self, token: &str, ranges: Option<&RangeMap>) {
         let map = self.map.load();
         if session_token::split(token).any(|part| map.is_newer(part)) {
@@ -44,7 +45,8 @@ impl Sessions {
         }
     }
 
-    /// The token to send with a request to `range`.
+    /// The token to send with a request to `range`; `None` when no progress of it is
+    /// known.
     pub(crate) fn header_for(&self, range: &Range) -> Option<HeaderValue> {
         let map = self.map.load();
         let own = map.find(&range.id);
@@ -56,14 +58,14 @@ impl Sessions {
         if !range.parents.iter().any(is_behind) {
             return own.map(|known| known.header.clone());
         }
-        // This happens once for each range after a split: from then on, the range has a
-        // token of its own.
+        // In most cases this happens once for each range after a split: from then on, the
+        // range has a token of its own.
         drop(map);
         self.map.rcu(|map| map.with_inherited(range));
         self.map.load().find(&range.id).map(|known| known.header.clone())
     }
 
-    /// The token to send with a request to all ranges.
+    /// The token to send with a request to all ranges; `None` when no progress is known.
     pub(crate) fn compound(&self) -> Option<HeaderValue> {
         let map = self.map.load();
         if let [only] = map.ranges.as_slice() {

@@ -2,14 +2,14 @@
 //! endpoints are unavailable.
 //!
 //! An [`Account`] is a snapshot. Reading the account document, and marking an
-//! endpoint as unavailable, return the next snapshot. A region keeps its
+//! endpoint as unavailable or available, return the next snapshot. A region keeps its
 //! [`Location`], and so its latencies, from snapshot to snapshot as long as its
 //! endpoint stays the same.
 //!
 //! What always holds: there is at least one location to read from and one to write
 //! to; no list has a region twice; an endpoint that was marked unavailable stays
-//! unavailable until a probe has succeeded or, for writes, until its region becomes
-//! the write region.
+//! unavailable until a probe has succeeded, until the account does not have it any more,
+//! or, for writes, until its region begins to take writes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,8 @@ use tokio::time::Instant;
 use super::latency::LatencyWindow;
 use crate::region::Region;
 
-/// The most regions of one account. The service has fewer than a hundred regions.
+/// The most regions of one account; further ones are ignored. The service has fewer than
+/// a hundred regions.
 const REGIONS_MAX: usize = 256;
 
 /// The region name of the configured endpoint in diagnostics. That endpoint belongs
@@ -45,15 +46,17 @@ pub(crate) struct Account {
     pub(crate) generation: u64,
     /// Locations for reads, best first.
     pub(crate) read_locations: Vec<Arc<Location>>,
-    /// Locations for writes, best first. Unless `is_multi_write` is set, the first one is
-    /// the write region.
+    /// Locations for writes. With `is_multi_write`, the preferred ones come first;
+    /// otherwise the first one is the write region. If the account document names none,
+    /// this is the configured location.
     pub(crate) write_locations: Vec<Arc<Location>>,
     /// Whether every region takes writes.
     pub(crate) is_multi_write: bool,
     /// The default consistency of reads.
     pub(crate) consistency: Consistency,
     /// The endpoint that the user has configured. The service's DNS resolves it to the
-    /// write region. It is used when the account names no usable region.
+    /// write region. The account document is read from it. Operations use it when the
+    /// account names no write region, or when their options exclude all regions.
     pub(crate) configured_location: Arc<Location>,
     /// Whether the service asks clients not to hedge.
     pub(crate) is_hedging_disabled: bool,
@@ -82,6 +85,7 @@ pub(crate) enum Consistency {
 struct UnavailableEndpoint {
     endpoint: Endpoint,
     usage: Usage,
+    /// When the endpoint is due for a probe.
     probe_from: Instant,
 }
 
@@ -104,7 +108,8 @@ impl Account {
 
     /// The account after its document (the answer to `GET /`) was read. Preferred
     /// regions come first in their order, the others follow in the order of the
-    /// document. Unknown members are ignored. Endpoints that still exist keep their
+    /// document. An account with one write region keeps the document's order of the
+    /// locations for writes. Unknown members are ignored. Endpoints that still exist keep their
     /// latencies and stay unavailable if they were.
     pub(crate) fn from_properties(
         body: &[u8],
@@ -160,9 +165,10 @@ impl Account {
     }
 
     /// The locations from which to read the account document, in this order, each
-    /// endpoint once: the configured endpoint, then those of the regions. Unavailable
-    /// endpoints and the endpoint `suspect` come last. The configured endpoint leads to
-    /// the write region, so it also comes last if the write region is suspect.
+    /// endpoint once: the configured endpoint, then those of the regions. Endpoints that
+    /// are unavailable for reads and the endpoint `suspect` come last. The configured
+    /// endpoint leads to the write region, so it also comes last if the endpoint of a
+    /// write region is suspect.
     ///
     /// Before the account was read, its regions are not known. Then the preferred
     /// regions are asked by the host names that the service gives to regions.
@@ -196,8 +202,8 @@ impl Account {
         asked
     }
 
-    /// The next snapshot when `endpoint` has failed: the endpoint is avoided, and may
-    /// be probed after `period`.
+    /// The next snapshot when `endpoint` has failed: the endpoint is avoided for `usage`,
+    /// and is due for a probe after `period`.
     pub(crate) fn mark_unavailable(
         &self,
         endpoint: &Endpoint,
@@ -215,14 +221,15 @@ impl Account {
         next
     }
 
-    /// The next snapshot when `endpoint` has answered a probe.
+    /// The next snapshot when `endpoint` has answered a probe: it is used again, for reads
+    /// and for writes.
     pub(crate) fn mark_available(&self, endpoint: &Endpoint) -> Account {
         let mut next = self.clone();
         next.unavailable.retain(|avoided| avoided.endpoint != *endpoint);
         next
     }
 
-    /// Whether `endpoint` is not marked unavailable.
+    /// Whether `endpoint` is not marked unavailable for `usage`.
     pub(crate) fn is_available(&self, endpoint: &Endpoint, usage: Usage) -> bool {
         !self.unavailable.iter().any(|avoided| avoided.usage == usage && avoided.endpoint == *endpoint)
     }
@@ -348,8 +355,8 @@ fn sorted_by_preference(mut locations: Vec<Arc<Location>>, preferred: &[Region])
     locations
 }
 
-/// The account's consistency. An unknown level counts as session: requests then
-/// carry session tokens, which the service ignores at other levels.
+/// The account's consistency. An unknown or missing level counts as session: requests
+/// then carry session tokens, which the service ignores at other levels.
 fn consistency(policy: Option<ConsistencyPolicy>) -> Consistency {
     let level = policy.and_then(|policy| policy.default_consistency_level).unwrap_or_default();
     match level.as_str() {

@@ -1,9 +1,9 @@
-//! Circuit breakers: after consecutive failures, a breaker takes one physical
-//! partition of one container in one region out of use. Some seconds later a single
-//! request may probe the partition.
+//! Circuit breakers: after consecutive failures or lost hedges, a breaker takes one
+//! physical partition of one container in one region out of use. Some seconds later a
+//! single request may probe the partition.
 //!
-//! [`Breakers`] is a snapshot. It has breakers only for partitions with failures, so
-//! it is empty while everything works. A change returns the next snapshot, or `None`
+//! [`Breakers`] is a snapshot. It has breakers only for partitions with failures or lost
+//! hedges, so it is empty while everything works. A change returns the next snapshot, or `None`
 //! when nothing changes and nothing has to be published: in an outage, the breaker is
 //! already open for most failures. Reads and writes of a partition are counted
 //! separately, because a region may refuse one and serve the other. The key contains
@@ -37,7 +37,7 @@ pub(crate) struct Partition {
     pub(crate) range: Arc<str>,
 }
 
-/// The key of a breaker: reads or writes of one partition in one region.
+/// Names what is counted: reads or writes of one partition in one region.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BreakerKey<'a> {
     pub(crate) partition: &'a Partition,
@@ -95,14 +95,15 @@ impl Breakers {
         self.count_event(key, now, sample, |state| increment(&mut state.failures) >= failures_max)
     }
 
-    /// This region lost a hedge: another region was asked later and answered first.
+    /// This region lost a hedge: another region was asked later, and its leg won.
+    /// `sample` is as in [`Breakers::failed`].
     pub(crate) fn hedge_lost(&self, key: BreakerKey<'_>, now: Instant, sample: f64) -> Option<Breakers> {
         let losses_max = self.options.hedge_losses;
         self.count_event(key, now, sample, |state| increment(&mut state.hedge_losses) >= losses_max)
     }
 
-    /// This region won a hedge: it answered first, though another region was asked too.
-    /// The count of failures does not change.
+    /// This region won a hedge, though another region was asked too. The count of lost
+    /// hedges starts again; the count of failures does not change.
     pub(crate) fn hedge_won(&self, key: BreakerKey<'_>) -> Option<Breakers> {
         let state = self.state(key);
         let is_counting = state.failures > 0 || state.open.is_some();
@@ -124,7 +125,7 @@ impl Breakers {
     }
 
     /// Removes counts that are too old, and open breakers of partitions that no longer
-    /// get requests, because they were split or deleted.
+    /// get requests, such as those that were split or deleted.
     pub(crate) fn remove_stale(&self, now: Instant) -> Option<Breakers> {
         let is_stale = |state: &UsageState| state.is_stale(self.options.counter_reset, now);
         if !self.breakers.iter().any(|breaker| is_stale(&breaker.read) || is_stale(&breaker.write)) {
@@ -142,8 +143,8 @@ impl Breakers {
 
 impl Breakers {
     /// Counts a failure or a lost hedge with `count`, which returns whether the limit
-    /// is reached. An open breaker counts nothing. A failed probe postpones the next
-    /// probe.
+    /// is reached and the breaker opens. An open breaker counts nothing. A failed probe
+    /// postpones the next probe.
     fn count_event(
         &self,
         key: BreakerKey<'_>,
@@ -168,7 +169,8 @@ impl Breakers {
         self.with_state(key, state)
     }
 
-    /// How long a breaker stays open: `probe_after`, plus up to half of it as jitter.
+    /// The time until the next probe: `probe_after`, plus up to half of it as jitter.
+    /// `sample` is from 0 to 1.
     fn pause(&self, sample: f64) -> Duration {
         self.options.probe_after + self.options.probe_after.mul_f64(sample.clamp(0.0, 1.0) / 2.0)
     }

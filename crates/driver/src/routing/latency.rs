@@ -8,10 +8,13 @@
 //! little traffic the last half minute. A request that is recorded while its slice
 //! is being emptied may be lost.
 //!
-//! What always holds: counts of two uses of a slice are never mixed, and a region
-//! that becomes slow cannot raise the threshold by itself. [`threshold`] uses the
-//! fastest region. While the first region works, it gets all traffic, so only that
-//! region is measured; then its usual percentile limits the threshold.
+//! Counts of two uses of a slice are not mixed, unless a thread is paused inside
+//! `record` for half a minute.
+//!
+//! A region that becomes slow must not raise the threshold by itself, so [`threshold`]
+//! uses the fastest region. While the first region works, it gets all traffic, and only
+//! that region is measured; then its usual percentile, once it is known, limits the
+//! threshold.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -41,7 +44,7 @@ const SAMPLES_MIN: u32 = 10;
 const SAMPLES_TRUSTED: u32 = 100;
 
 /// The usual percentile is the least percentile of the current period of this many
-/// slices and of the period before.
+/// slices (150 s) and of the period before.
 const USUAL_SLICES: u64 = 30;
 
 /// When no other region was measured, the threshold rises to at most this many times
@@ -57,7 +60,8 @@ const PERCENTILE_CACHED_FOR: Duration = Duration::from_millis(100);
 const STEPS_PER_OCTAVE: usize = 1 << STEP_BITS;
 const STEP_BITS: u32 = 4;
 
-/// The first bucket ends at 2^6 us = 64 us; nothing over a network is faster.
+/// The first bucket begins at 2^6 us = 64 us, and also has what is faster: hardly
+/// anything over a network.
 const FIRST_OCTAVE: u32 = 6;
 
 /// The last bucket begins at 2^23 us = 8.4 s, beyond every threshold.
@@ -65,7 +69,7 @@ const LAST_OCTAVE: u32 = 23;
 
 const BUCKETS: usize = (LAST_OCTAVE - FIRST_OCTAVE) as usize * STEPS_PER_OCTAVE + 1;
 
-/// The threshold when no region was measured yet.
+/// The threshold when no region has had enough recent requests.
 const THRESHOLD_UNKNOWN: Duration = Duration::from_secs(1);
 
 /// The shortest threshold; shorter ones that were measured or set are raised to it.
@@ -88,7 +92,8 @@ pub(crate) struct LatencyWindow {
 }
 
 /// How long to wait for the first region before the second one is asked as well:
-/// the P99 of the fastest of `locations`, within the bounds and within 50 to 4000 ms.
+/// the P99 of the fastest of `locations`, within the bounds and within 50 to 4000 ms. If
+/// only one of them was measured, [`RISE_UNCONFIRMED_MAX`] limits the threshold.
 pub(crate) fn threshold(
     locations: &[&Arc<Location>],
     min: Duration,
@@ -114,7 +119,7 @@ impl LatencyWindow {
         }
     }
 
-    /// Counts one request that was sent at `sent_at` and answered after `elapsed`.
+    /// Counts one request that was sent at `sent_at` and took `elapsed`.
     pub(crate) fn record(&self, sent_at: Instant, elapsed: Duration) {
         let number = slice_number(*self.origin.get_or_init(|| sent_at), sent_at);
         self.slices[number as usize % SLICE_COUNT].record(number, bucket(elapsed));
@@ -133,7 +138,8 @@ impl LatencyWindow {
     }
 
     /// The threshold that follows from this region: its P99. When no other region was
-    /// measured, at most [`RISE_UNCONFIRMED_MAX`] times the usual percentile.
+    /// measured, at most [`RISE_UNCONFIRMED_MAX`] times the usual percentile, if that is
+    /// known.
     fn threshold(&self, is_only_measured: bool, now: Instant) -> Option<Duration> {
         let p99 = self.p99(now)?;
         let period = slice_number(*self.origin.get()?, now) / USUAL_SLICES;
@@ -142,8 +148,8 @@ impl LatencyWindow {
         Some(usual.filter(|_| is_only_measured).map_or(p99, |usual| p99.min(usual * RISE_UNCONFIRMED_MAX)))
     }
 
-    /// Takes the percentile over the newest slices, and stores it if it is the least
-    /// of its period.
+    /// Takes the percentile over the newest slices. If it is of enough requests
+    /// ([`SAMPLES_TRUSTED`]) and the least of its period, stores it as the usual one.
     fn compute(&self, newest: u64) -> Option<Duration> {
         let mut used: [Option<&Slice>; SLICE_COUNT] = [None; SLICE_COUNT];
         let mut count: u32 = 0;
@@ -175,7 +181,7 @@ impl LatencyWindow {
 }
 
 /// The latency that all but the slowest hundredth of the `count` requests stayed
-/// under.
+/// under. `None` when the slices were emptied meanwhile.
 fn percentile(slices: &[Option<&Slice>], count: u32) -> Option<Duration> {
     // At least one request is above the percentile: with few requests, the slowest one
     // decides.
@@ -261,6 +267,7 @@ impl CachedPercentile {
     }
 }
 
+/// The number of the slice that `now` belongs to.
 fn slice_number(origin: Instant, now: Instant) -> u64 {
     now.saturating_duration_since(origin).as_secs() / SLICE_LENGTH.as_secs()
 }

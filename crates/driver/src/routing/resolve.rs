@@ -2,8 +2,9 @@
 //! preference, exclusions, unavailable endpoints, circuit breakers and the
 //! regions tried before.
 //!
-//! [`resolve`] always finds a route: regions that are known to fail rank last, and
-//! are used when no other region is left. It allocates nothing.
+//! [`resolve`] always finds a route. Among the regions that were not tried yet, those
+//! that are known to fail come last. If the operation may use no region, the route is
+//! the configured endpoint. It allocates nothing.
 
 use std::sync::Arc;
 
@@ -18,9 +19,9 @@ use crate::region::Region;
 pub(crate) enum RouteTo {
     /// The region just tried.
     Same,
-    /// The next region that was not tried yet.
+    /// The best region that was not tried yet. Once all were tried, the next one in order.
     Next,
-    /// The region that takes writes, because it has seen every write.
+    /// A region that takes writes. If only one does, it has seen every write.
     WriteRegion,
 }
 
@@ -46,9 +47,10 @@ pub(crate) struct RouteRequest<'a> {
     pub(crate) excluded_regions: &'a [Region],
     /// Regions of earlier attempts of this operation.
     pub(crate) tried_regions: &'a [Region],
-    /// The region that the verdict asks for; `None` for the first attempt.
+    /// The region that the last verdict asks for; `None` when there is no wish, as for
+    /// most first attempts.
     pub(crate) route_to: Option<RouteTo>,
-    /// The region of the last attempt.
+    /// The region of the last attempt; `None` for the first attempt.
     pub(crate) last_region: Option<&'a Region>,
     pub(crate) now: Instant,
 }
@@ -71,7 +73,7 @@ pub(crate) fn resolve(request: &RouteRequest<'_>) -> Route {
 }
 
 /// The second region for a hedge: one that the operation may use and has not
-/// tried, that is available and has no open breaker.
+/// tried, that is available and has no open breaker. `None` when there is none.
 pub(crate) fn alternate(request: &RouteRequest<'_>, primary: &Route) -> Option<Route> {
     let mut others = request.candidates().filter(|location| {
         location.region != primary.location.region
@@ -113,7 +115,8 @@ impl<'a> RouteRequest<'a> {
         !self.account.is_multi_write && self.route_to == Some(RouteTo::Next)
     }
 
-    /// Whether exclusions are ignored: an only write region cannot be excluded.
+    /// Whether exclusions are ignored, as for a write when the only write region is
+    /// excluded: no other region could take the write.
     fn ignores_exclusions(&self) -> bool {
         let is_excluded = |location: &Arc<Location>| self.excluded_regions.contains(&location.region);
         self.usage == Usage::Write
@@ -121,6 +124,7 @@ impl<'a> RouteRequest<'a> {
             && self.account.write_locations.iter().all(is_excluded)
     }
 
+    /// The location of the last attempt, if the account still has that region.
     fn last_location(&self) -> Option<&'a Arc<Location>> {
         let (account, last) = (self.account, self.last_region?);
         let known = account
@@ -131,9 +135,9 @@ impl<'a> RouteRequest<'a> {
         self.candidates().chain(known).find(|location| location.region == *last)
     }
 
-    /// The write region, if it may be used and is available. Once all other regions
-    /// were tried it is used even if it is marked unavailable, because no other
-    /// region has all writes.
+    /// The first write region that is not excluded and is available. Once all regions that
+    /// the operation may use were tried, an unavailable write region is used too, because
+    /// no other region has all writes.
     fn write_location(&self) -> Option<&'a Arc<Location>> {
         let (account, excluded) = (self.account, self.excluded_regions);
         let mut allowed =

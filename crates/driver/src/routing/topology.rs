@@ -73,14 +73,15 @@ impl Topology {
         failed.map_or(Ok(()), Err)
     }
 
-    /// An endpoint has failed: it is avoided until a probe has succeeded.
+    /// An endpoint has failed: it is avoided for `usage` until a probe has succeeded.
     pub(crate) fn endpoint_failed(&self, endpoint: &Endpoint, usage: Usage, now: Instant) {
         let period = self.options.unavailable_for;
         self.account.rcu(|account| account.mark_unavailable(endpoint, usage, now, period));
         self.endpoint_marked.notify_one();
     }
 
-    /// A probe has failed: the endpoint is avoided for another period.
+    /// A probe has failed: the endpoint stays unavailable for another period, for the
+    /// usages for which it was.
     pub(crate) fn endpoint_still_failing(&self, endpoint: &Endpoint, now: Instant) {
         let period = self.options.unavailable_for;
         for usage in [Usage::Read, Usage::Write] {
@@ -97,7 +98,7 @@ impl Topology {
     }
 
     /// Claims the probe of a partition whose breaker is open. Returns whether the caller
-    /// may probe.
+    /// may probe: the probe is due, and no other request has claimed it.
     pub(crate) fn claim_probe(&self, key: BreakerKey<'_>, now: Instant) -> bool {
         let mut is_claimed = false;
         self.breakers.rcu(|breakers| {
@@ -108,8 +109,8 @@ impl Topology {
         is_claimed
     }
 
-    /// Replaces the breakers by those that `change` returns. When it returns `None`, they
-    /// stay.
+    /// Replaces the breakers by those that `change` returns. When it returns `None`, or
+    /// when circuit breakers are off, they stay.
     pub(crate) fn update_breakers(&self, change: impl Fn(&Breakers) -> Option<Breakers>) {
         if self.breaker_options.enabled {
             self.breakers.rcu(|breakers| change(breakers).map_or_else(|| Arc::clone(breakers), Arc::new));

@@ -9,8 +9,8 @@ use super::{Gate, Partition};
 use crate::region::Region;
 use crate::routing::account::Usage;
 
-/// If the outcome of a probe is not reported within this time, because its caller was
-/// cancelled, another request may probe.
+/// If the outcome of a probe is not reported within this time, such as when its caller
+/// was cancelled, another request may probe.
 const PROBE_CLAIM_MAX: Duration = Duration::from_secs(10);
 
 /// An open breaker is removed when its probe has been due for this many reset
@@ -30,20 +30,22 @@ pub(super) struct Breaker {
 /// it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct UsageState {
-    /// Failures since the last success.
+    /// Failures since the last success, counted while the breaker is closed.
     pub(super) failures: u32,
     /// Hedges that another region won, since this region last won a hedge or
     /// succeeded.
     pub(super) hedge_losses: u32,
-    /// When the last failure or hedge loss was counted; `None` when nothing is
-    /// counted and the breaker is closed.
+    /// When the last failure or hedge loss was counted, or the last probe failed; `None`
+    /// when nothing is counted and the breaker is closed.
     pub(super) last: Option<Instant>,
+    /// `None` when the breaker is closed.
     pub(super) open: Option<OpenState>,
 }
 
 /// An open breaker.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct OpenState {
+    /// When one request may probe.
     pub(super) probe_from: Instant,
     /// A request is probing, and no other request may probe before this time.
     pub(super) claimed_until: Option<Instant>,
@@ -82,6 +84,7 @@ impl Breaker {
         self.read.open.is_some() || self.write.open.is_some()
     }
 
+    /// The later `last` of reads and of writes.
     pub(super) fn last(&self) -> Option<Instant> {
         self.read.last.max(self.write.last)
     }
@@ -99,6 +102,8 @@ impl UsageState {
         if is_recent { self } else { UsageState::default() }
     }
 
+    /// Whether the state is removed: its counts are older than `reset`, or it is open and
+    /// nobody has probed for [`STALE_AFTER_RESETS`] times `reset`.
     pub(super) fn is_stale(&self, reset: Duration, now: Instant) -> bool {
         match (self.open, self.last) {
             (Some(open), _) => {
