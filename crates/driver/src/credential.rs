@@ -42,9 +42,10 @@ enum AuthMethod {
 
 /// A source of Entra ID access tokens: an application, a managed identity, a user.
 ///
-/// The driver asks for a token only when its current one expires within minutes,
-/// never twice at the same time for one scope, and waits a bounded time. It may
-/// drop the future at any time.
+/// The driver asks for a token only when it has none, when its current one expires
+/// within minutes, or when the service has refused the current one. It never asks twice
+/// at the same time for one scope, and waits a bounded time. It may drop the future at
+/// any time.
 pub trait TokenSource: Send + Sync {
     /// A token for the scope, such as `https://account.documents.azure.com/.default`.
     fn token<'a>(&'a self, scope: &'a str) -> TokenFuture<'a>;
@@ -100,8 +101,9 @@ impl Credential {
         Credential(AuthMethod::Tokens(Arc::new(TokenCache::new(source))))
     }
 
-    /// Whether it is the published key of the emulators. With that key, any
-    /// certificate of a loopback host is accepted.
+    /// Whether it is the published key of the emulators. A
+    /// [`ConnectionString`](crate::ConnectionString) with that key accepts any certificate
+    /// of a loopback host, unless it says otherwise.
     pub fn is_emulator(&self) -> bool {
         match &self.0 {
             AuthMethod::Key(key) => key.is_emulator_key(),
@@ -132,7 +134,8 @@ impl Credential {
 
     /// The service has refused (401) a request that was sent at `sent_at`. Discards the
     /// access token of that request, which may have been revoked or have expired by the
-    /// service's clock. Returns whether a request with another token may succeed.
+    /// service's clock; a token that was new at that time is kept. Returns whether a
+    /// request with another token may succeed. Always false without access tokens.
     pub(crate) fn replace_refused_token(&self, scope: &str, sent_at: Instant) -> bool {
         match &self.0 {
             AuthMethod::Tokens(cache) => cache.discard_refused(scope, sent_at),

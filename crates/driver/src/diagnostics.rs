@@ -22,8 +22,9 @@ pub(crate) use json::failure_name;
 
 use crate::region::Region;
 
-/// The most attempts that are recorded; further ones are only counted. An operation
-/// makes more attempts only if it uses up several retry budgets.
+/// The most attempts that are recorded; of further ones only the number and the charge
+/// are. With the default limits, an operation makes more attempts only if it uses up
+/// several retry budgets.
 const ATTEMPTS_MAX: usize = 40;
 
 /// What happened during one operation.
@@ -56,11 +57,14 @@ pub struct Attempt {
     /// The request units of the attempt, including those of throttled answers; `None`
     /// when the service did not state them.
     pub charge: Option<f64>,
-    /// The service's id of the request, or ours when there was no answer.
+    /// The service's id of the request, or ours when there was no answer; `None` when the
+    /// attempt was abandoned.
     pub activity_id: Option<HeaderValue>,
     /// How often the service throttled the attempt.
     pub throttled: u32,
-    /// The names of the effects that the attempt had on other operations.
+    /// The names of the changes to state that operations share, which followed from the
+    /// attempt. A change that another region had to confirm is named even if that did not
+    /// happen.
     pub effects: Vec<&'static str>,
 }
 
@@ -79,7 +83,7 @@ pub enum Context {
     Hedge,
     /// A retry after the container's metadata was read again.
     Rerouted,
-    /// A read of the witness of a write whose answer was lost.
+    /// The first attempt to read the witness of a write whose answer was lost.
     ReadBack,
 }
 
@@ -112,7 +116,7 @@ pub enum Outcome {
         /// The failure as text.
         message: Arc<str>,
     },
-    /// Another leg answered first.
+    /// The attempt was cancelled, because the other leg of a hedge won.
     Abandoned,
 }
 
@@ -136,7 +140,7 @@ impl Resolution {
 }
 
 impl Diagnostics {
-    /// The attempts in the order they ended, oldest first.
+    /// The attempts, oldest first. Of the two legs of a hedge, the winner comes last.
     pub fn attempts(&self) -> impl Iterator<Item = &Attempt> {
         self.first.iter().chain(&self.further)
     }
@@ -183,13 +187,13 @@ impl Diagnostics {
     /// {"elapsed_ms":31.2,"charge":2.0,"regions":["West US","East US"],"attempts":[
     ///   {"context":"initial","region":"West US","endpoint":"https://...","started_after_ms":0.0,
     ///    "elapsed_ms":20.1,"outcome":"answered","status":503,"sub_status":0,"throttled":0,
-    ///    "effects":["endpoint_failed"]},
+    ///    "effects":["partition_failed"]},
     ///   {"context":"failover", ...}]}
     /// ```
     ///
     /// `outcome` is `answered` (with `status` and `sub_status`), `failed` (with
-    /// `failure`, `sent` and `message`) or `abandoned`, when another leg of a
-    /// hedge was first. `resolution`, `omitted_attempts`, `charge` and
+    /// `failure`, `sent` and `message`) or `abandoned`, when the other leg of a
+    /// hedge won. `resolution`, `omitted_attempts` and an attempt's `charge` and
     /// `activity_id` are left out when there is none.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("names are strings and nothing else can fail")

@@ -1,9 +1,11 @@
-//! Options: plain structs that users set, resolved once per operation.
+//! Options: plain structs that users set. Those of a driver are resolved once, those of
+//! operations once per operation.
 //!
 //! Three layers hold the same [`OperationOptions`]: the environment, the driver
 //! and the operation. A value of the operation wins over the driver's, and the
 //! driver's over the environment's. `Settings` is the result, with a value for
-//! every field. Operations without options of their own share one `Settings`.
+//! every field. Operations without options of their own share one `Settings` for
+//! documents and one for metadata.
 
 mod check;
 mod driver;
@@ -42,7 +44,9 @@ pub struct OperationOptions {
     pub timeout: Option<Duration>,
     /// The time for one request (default 6 s; metadata 65 s).
     pub attempt_timeout: Option<Duration>,
-    /// Regions that this operation must not use.
+    /// Regions that this operation must not use. Exceptions: a write goes to the only
+    /// write region even if that is excluded; if all regions are excluded, a read goes to
+    /// the account's own endpoint; a read of a witness ignores exclusions.
     pub excluded_regions: Option<Vec<Region>>,
     /// Whether and when a second region is asked as well (default dynamic).
     pub hedging: Option<Hedging>,
@@ -50,15 +54,15 @@ pub struct OperationOptions {
     pub read_consistency: Option<ReadConsistency>,
     /// A session token of another client, used instead of the driver's own.
     pub session_token: Option<Arc<str>>,
-    /// Retries in another region (default 3).
+    /// Retries after a region was unavailable, in the next region or, if there is no
+    /// other, in the same one (default 3).
     pub failovers_max: Option<u32>,
-    /// Retries of a read when a region does not have the writes of the session yet
-    /// (default 5, or the number of regions if that is more and all take writes).
+    /// Retries when a region does not have the writes of the session yet (default 5, or the number of regions if that is more and all take writes).
     pub session_retries_max: Option<u32>,
-    /// Retries of a throttled request (default 18; metadata 9).
+    /// Retries of a throttled request in one attempt (default 18; metadata 9).
     pub throttle_retries_max: Option<u32>,
-    /// The longest sum of the waits of throttled requests (default 270 s; metadata
-    /// 30 s). No wait goes beyond `timeout`.
+    /// The longest sum of the waits after throttled requests in one attempt (default
+    /// 270 s; metadata 30 s). No wait goes beyond `timeout`.
     pub throttle_wait_max: Option<Duration>,
     /// Whether the answer to a write contains the document (default yes).
     pub content_on_write: Option<bool>,
@@ -107,26 +111,26 @@ impl OperationOptions {
         self
     }
 
-    /// Sets the number of retries in another region.
+    /// Sets the number of retries after a region was unavailable.
     pub fn with_failovers_max(mut self, count: u32) -> Self {
         self.failovers_max = Some(count);
         self
     }
 
-    /// Sets the number of retries of a read when a region does not have the writes of
-    /// the session yet.
+    /// Sets the number of retries when a region does not have the writes of the session
+    /// yet.
     pub fn with_session_retries_max(mut self, count: u32) -> Self {
         self.session_retries_max = Some(count);
         self
     }
 
-    /// Sets the number of retries of a throttled request.
+    /// Sets the number of retries of a throttled request in one attempt.
     pub fn with_throttle_retries_max(mut self, count: u32) -> Self {
         self.throttle_retries_max = Some(count);
         self
     }
 
-    /// Sets the longest sum of the waits of throttled requests.
+    /// Sets the longest sum of the waits after throttled requests in one attempt.
     pub fn with_throttle_wait_max(mut self, wait: Duration) -> Self {
         self.throttle_wait_max = Some(wait);
         self
@@ -144,8 +148,8 @@ impl OperationOptions {
 pub enum Hedging {
     /// No request is hedged.
     Off,
-    /// A second region is asked after the P99 of recent requests to the fastest
-    /// eligible region, kept within these bounds (and within 50 to 4000 ms).
+    /// A second region is asked after the P99 of recent requests to the faster of the
+    /// two regions, kept within these bounds (and within 50 to 4000 ms).
     Dynamic {
         /// The lower bound.
         min: Duration,

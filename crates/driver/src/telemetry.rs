@@ -10,13 +10,15 @@
 //! | `perihelion.driver.attempts`, `.hedges`, `.failovers`, `.throttles` | counters | |
 //!
 //! There is one event per operation, with the target `perihelion_driver`. Its level
-//! is `DEBUG` when the operation succeeded or the service gave an expected refusal
-//! (not found, conflict, precondition), `INFO` when it was slow or needed retries,
-//! and `WARN` when it failed. `INFO` and `WARN` events have the diagnostics as JSON.
+//! is `WARN` when the operation failed, but `DEBUG` when the service gave an expected
+//! refusal (not found, conflict, precondition). After a success it is `INFO` when the
+//! operation was slow or was retried (repeats of throttled requests and hedges do not
+//! count), and `DEBUG` otherwise. `INFO` and `WARN` events have the diagnostics as JSON.
+//! The requests for metadata that the driver makes for itself are not reported.
 //!
-//! The handles of a metric are cached for each series, so that an operation allocates
-//! nothing once its series exists. A recorder must therefore be installed before the
-//! first operation.
+//! The handles of a metric are cached for each series, so that recording its metrics
+//! allocates nothing once the series exists. A recorder must therefore be installed
+//! before the driver is opened.
 
 mod event;
 mod series;
@@ -60,17 +62,21 @@ pub(crate) struct Telemetry {
 
 /// The report of one operation that has ended.
 struct Report<'a> {
+    /// `db.operation.name`.
     operation: &'static str,
+    /// `None` for operations that are not inside a container.
     database: Option<&'a str>,
     container: Option<&'a str>,
     is_data_plane: bool,
     status: Option<Status>,
     /// `None` when the operation succeeded.
     error: Option<&'a Error>,
+    /// `None` when the operation succeeded or the service refused it.
     error_kind: Option<&'static str>,
     diagnostics: &'a Diagnostics,
-    /// Whether the operation returns pages, and how many rows this page has.
+    /// Whether operations with this verb return pages.
     returns_rows: bool,
+    /// How many rows this page has; `None` when the answer does not say.
     returned_rows: Option<u64>,
 }
 
@@ -169,7 +175,7 @@ const SLOW_DATA: Duration = Duration::from_secs(1);
 /// takes seconds.
 const SLOW_METADATA: Duration = Duration::from_secs(10);
 
-/// The number of documents of a page; `None` when the answer is not a page.
+/// The number of rows of a page; `None` when the answer does not say.
 fn row_count(answer: &Response) -> Option<u64> {
     answer.header(&headers::ITEM_COUNT)?.parse().ok()
 }
@@ -207,7 +213,7 @@ fn error_kind(error: &Error) -> Option<&'static str> {
     }
 }
 
-/// `db.operation.name`: the value of the conventions, where they have one.
+/// `db.operation.name`: the value of OpenTelemetry's conventions, where they have one.
 fn operation_name(kind: ResourceKind, verb: Verb) -> &'static str {
     macro_rules! names {
         ($one:literal, $many:literal) => {

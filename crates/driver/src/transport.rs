@@ -1,6 +1,7 @@
 //! Transports: how requests are sent.
 //!
-//! [`HttpTransport`] is the default: HTTP/2 or HTTP/1.1 over TLS. An application may
+//! [`HttpTransport`] is the default: HTTP/2 or HTTP/1.1, over TLS except where the
+//! endpoint is `http://`. An application may
 //! have a transport of its own, and a program that embeds the database uses the
 //! server's in-process transport; both are [`AnyTransport::Foreign`].
 //!

@@ -54,7 +54,8 @@ pub(super) struct TokenCache {
 struct ScopeToken {
     scope: String,
     token: ArcSwapOption<CachedToken>,
-    /// The latest failure. The task that fetches a token holds the lock.
+    /// The latest failure; `None` after a success. The task that fetches a token holds the
+    /// lock.
     fetching: Arc<tokio::sync::Mutex<Option<FetchFailure>>>,
     /// At most one renewal task. It is aborted when this struct is dropped.
     renewal: Mutex<JoinSet<()>>,
@@ -64,8 +65,10 @@ struct CachedToken {
     header: HeaderValue,
     obtained_at: Instant,
     renew_at: Instant,
+    /// From this time on the token is not sent: [`EXPIRY_MARGIN`] before its expiry, or
+    /// [`LIFETIME_MAX`] after it was obtained.
     expires_at: Instant,
-    /// The expiry by the wall clock, in seconds since 1970.
+    /// The same time by the wall clock, in seconds since 1970.
     expires_on: u64,
 }
 
@@ -111,10 +114,10 @@ impl TokenCache {
     }
 
     /// The service has refused the token of a request that was sent at `sent_at`.
-    /// Discards that token, unless it was fetched within [`RENEWAL_PAUSE`]: then a new
-    /// token would be refused as well, and the token service must not be asked after
-    /// every refusal. Returns whether a retry may succeed, because the token was
-    /// discarded or there is a newer one already.
+    /// Discards that token, unless it was fetched less than [`RENEWAL_PAUSE`] before
+    /// `sent_at`: then a new token would probably be refused as well, and the token service
+    /// must not be asked after every refusal. Returns whether a retry may succeed, because
+    /// the token was discarded or there is a newer one already.
     pub(super) fn discard_refused(&self, scope: &str, sent_at: Instant) -> bool {
         let scope_token = self.scope_token(scope);
         let current = scope_token.token.load();
@@ -184,7 +187,8 @@ impl ScopeToken {
         }
     }
 
-    /// Starts the renewal, unless one is running or has just failed.
+    /// Starts the renewal, unless a fetch is running, or one has failed within
+    /// [`RENEWAL_PAUSE`].
     fn renew(self: &Arc<Self>, source: &Arc<dyn TokenSource>) {
         let Ok(mut last_failure) = Arc::clone(&self.fetching).try_lock_owned() else { return };
         if last_failure.as_ref().is_some_and(|failed| failed.at.elapsed() < RENEWAL_PAUSE) {

@@ -5,7 +5,7 @@ use std::fmt;
 use super::json::{failure_name, milliseconds, sent_name};
 use super::{Attempt, Context, Diagnostics, Outcome};
 
-/// `2 attempts, 31.2 ms, 3.00 RU: West US 503 in 20.1 ms [endpoint_failed]; failover East US 200 in 9.7 ms`
+/// `2 attempts, 31.2 ms, 3.00 RU: West US 503 in 20.1 ms [partition_failed]; failover East US 200 in 9.7 ms`
 impl fmt::Display for Diagnostics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.attempts().count() + self.omitted as usize;

@@ -11,11 +11,12 @@ use crate::region::Region;
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct DriverOptions {
-    /// Regions in order of preference; the account's own order when empty.
+    /// Regions in order of preference. The account's other regions follow in the account's
+    /// own order. An account with one write region uses it for writes in any case.
     pub preferred_regions: Vec<Region>,
     /// Defaults for the driver's operations.
     pub operation: OperationOptions,
-    /// Thresholds of the circuit breaker.
+    /// Options of the circuit breakers.
     pub circuit_breaker: CircuitBreakerOptions,
     /// How the account's regions are kept up to date.
     pub topology: TopologyOptions,
@@ -26,7 +27,7 @@ pub struct DriverOptions {
     pub token_scope: Option<String>,
 }
 
-/// Options of the circuit breaker: when a partition in a region is taken out of use,
+/// Options of the circuit breakers: when a partition in a region is taken out of use,
 /// and when it is tried again.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
@@ -42,7 +43,8 @@ pub struct CircuitBreakerOptions {
     pub hedge_losses: u32,
     /// Failures further apart than this are not consecutive (default 5 min).
     pub counter_reset: Duration,
-    /// How long a breaker stays open before one request may probe (default 5 s).
+    /// How long a breaker stays open before one request may probe (default 5 s). Up to
+    /// half of this time is added at random.
     pub probe_after: Duration,
     /// How often old breakers are removed (default 300 s).
     pub failback_interval: Duration,
@@ -56,8 +58,8 @@ pub struct TopologyOptions {
     pub refresh_interval: Duration,
     /// The least time between refreshes that failures ask for (default 5 s).
     pub refresh_pause: Duration,
-    /// How long a region that could not be reached is avoided before it is
-    /// probed (default 60 s).
+    /// How long a region whose endpoint failed is avoided before it is probed (default
+    /// 60 s).
     pub unavailable_for: Duration,
 }
 
@@ -74,7 +76,7 @@ impl DriverOptions {
         self
     }
 
-    /// Sets the thresholds of the circuit breaker.
+    /// Sets the options of the circuit breakers.
     pub fn with_circuit_breaker(mut self, options: CircuitBreakerOptions) -> Self {
         self.circuit_breaker = options;
         self
@@ -98,8 +100,9 @@ impl DriverOptions {
         self
     }
 
-    /// The options as the driver uses them. Environment variables replace values that
-    /// are at their default, bad values are refused, and times are cut to
+    /// The options as the driver uses them. The environment variables for circuit breakers
+    /// and for unavailable endpoints replace values that are at their default, bad values
+    /// are refused, and the times of circuit breakers and topology are cut to
     /// [`check::TIME_MAX`].
     pub(crate) fn resolved(mut self, environment: &Environment) -> Result<Self, Error> {
         let topology_default = TopologyOptions::default();
@@ -186,7 +189,7 @@ impl TopologyOptions {
         self
     }
 
-    /// Sets how long a region that could not be reached is avoided.
+    /// Sets how long a region whose endpoint failed is avoided before it is probed.
     pub fn with_unavailable_for(mut self, time: Duration) -> Self {
         self.unavailable_for = time;
         self

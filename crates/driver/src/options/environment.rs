@@ -14,7 +14,8 @@
 //! | `AZURE_COSMOS_ENDPOINT_UNAVAILABLE_TTL_MS` | [`TopologyOptions::unavailable_for`] | milliseconds above 0 |
 //!
 //! Case does not matter in a value, `1` and `0` mean `true` and `false`, and an
-//! empty variable counts as not set. Options in code win over the environment; the
+//! empty variable counts as not set. `AZURE_COSMOS_HEDGING_ENABLED=false` wins over a
+//! threshold. Options in code win over the environment; the
 //! last two variables apply when code left the option at its default. A value that
 //! cannot be parsed is an error that names the variable, so that a mistake is
 //! noticed.
@@ -41,7 +42,7 @@ pub struct Environment {
     pub operation: OperationOptions,
     /// Whether circuit breakers are on.
     pub circuit_breaker_enabled: Option<bool>,
-    /// How long a region that could not be reached is avoided.
+    /// How long a region whose endpoint failed is avoided before it is probed.
     pub unavailable_for: Option<Duration>,
 }
 

@@ -35,10 +35,9 @@ struct Defaults {
 }
 
 /// Defaults for documents. A request has 6 s, as in Microsoft's driver. That driver
-/// has no timeout for the whole operation. Here the timeout is 65 s, enough to use
-/// up every retry budget except the one for throttling: four attempts of 6 s, 5 s
-/// for a moving write region, 30 s for conflicting writes. To wait out minutes of
-/// throttling, set a longer timeout.
+/// has no timeout for the whole operation. Here the timeout is 65 s, enough for four
+/// attempts of 6 s, 5 s of waiting for a moving write region and 30 s for conflicting
+/// writes. To wait out minutes of throttling, set a longer timeout.
 const DATA_DEFAULTS: Defaults = Defaults {
     timeout: Duration::from_secs(65),
     attempt_timeout: Duration::from_secs(6),
@@ -56,7 +55,7 @@ const METADATA_DEFAULTS: Defaults = Defaults {
     throttle_wait_max: Duration::from_secs(30),
 };
 
-/// Retries in other regions; the same number as in Microsoft's driver.
+/// Retries after a region was unavailable; the same number as in Microsoft's driver.
 const FAILOVERS_MAX: u32 = 3;
 
 /// The layers that all operations of a driver share, and the settings of

@@ -2,8 +2,8 @@
 //!
 //! A lookup takes no lock and allocates nothing: sets are found by a hash of the
 //! series' identity, and the whole table is replaced when a series is added, which
-//! is rare. What always holds: a table has at most [`SERIES_MAX`] sets; further
-//! series are counted in one set that is labelled as overflow.
+//! is rare. A table has at most [`SERIES_MAX`] sets, or a few more when tasks add series
+//! at the same time; further series are counted in one set that is labelled as overflow.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};

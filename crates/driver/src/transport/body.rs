@@ -22,9 +22,11 @@ impl TooLong {
 /// A body of which parts have arrived.
 #[derive(Debug)]
 pub(super) struct BodyCollector {
+    /// The length by the headers in bytes; 0 when they do not name it.
     announced: usize,
     /// The only part so far; empty once there are several parts.
     first: Bytes,
+    /// All parts so far; empty until there are several.
     joined: BytesMut,
 }
 

@@ -31,7 +31,7 @@ pub(super) enum NewConnection {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KnownProtocol {
     Unknown,
-    /// The last connection to the endpoint was HTTP/1.1.
+    /// The last connection to the endpoint was HTTP/1.1. This matters only without TLS.
     Http1,
 }
 

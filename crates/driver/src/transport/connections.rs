@@ -34,8 +34,11 @@ pub(super) struct Connections {
     /// Set when a connection was opened, and cleared by [`Connections::retire`].
     http2: ArcSwapOption<Http2Connection>,
     http1: Arc<Http1Pool>,
-    /// Whether the last connection was HTTP/1.1.
+    /// Whether the last connection was HTTP/1.1, and no attempt to open another one has
+    /// failed since.
     is_http1: AtomicBool,
+    /// The attempt to connect that is in progress, or whose outcome no request has
+    /// published yet.
     connecting: Mutex<Option<Connecting>>,
 }
 
@@ -110,6 +113,8 @@ impl Connections {
         }
     }
 
+    /// A connection to an endpoint that spoke HTTP/1.1 last: an idle one of the pool, or a
+    /// new one. If TLS now negotiates HTTP/2, all further requests use that connection.
     async fn lease_http1(&self, progress: &mut Progress) -> Result<Lease<'_>, Failure> {
         *progress = Progress::Queued;
         let permit = self.http1.permit().await;
@@ -159,7 +164,8 @@ impl Connections {
         if let Some(connection) = self.http2.load_full() {
             return Ok(OpenedConnection::Http2(connection));
         }
-        // An attempt that no request waits for is used too, unless it has failed.
+        // An attempt that no request waits for is used too, unless it has failed or its
+        // runtime was shut down.
         if let Some(current) = connecting.as_ref() {
             let has_failed = matches!(&*current.outcome.borrow(), Some(Err(_)));
             let is_lost = current.outcome.has_changed().is_err() && current.outcome.borrow().is_none();

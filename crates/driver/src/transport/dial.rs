@@ -1,6 +1,6 @@
 //! Resolves a host name and opens a TCP connection to one of its addresses. Each
-//! address is tried a short time after the one before (RFC 8305); the first
-//! connection wins.
+//! address is tried a short time after the one before (RFC 8305), or at once when an
+//! address has failed; the first connection wins.
 
 use std::io;
 use std::net::SocketAddr;
@@ -26,8 +26,8 @@ pub(super) async fn dial(endpoint: &Endpoint) -> Result<TcpStream, Failure> {
     Ok(stream)
 }
 
-/// Connects to the address that answers first. The next address is tried when the one
-/// before has failed or has not answered in time.
+/// Connects to the address that answers first. The next address is tried when one has
+/// failed, or when none has answered within [`ADDRESS_STAGGER`].
 async fn connect_first(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
     if let [address] = addresses {
         return TcpStream::connect(*address).await;

@@ -3,8 +3,8 @@
 //! It keeps one HTTP/2 connection per endpoint, or a pool of HTTP/1.1 connections
 //! where the endpoint does not speak HTTP/2. What always holds: a request has an
 //! answer or a failure by its deadline; a failure says [`Sent::No`] only if the
-//! request cannot have arrived; connections and their tasks end with the
-//! transport.
+//! request was not sent, or the server declared that it did not process it; connections
+//! and their tasks end with the transport.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -157,6 +157,7 @@ impl Transport for HttpTransport {
         let mut progress = Progress::Connecting;
         let deadline = Instant::from_std(deadline);
         if deadline <= Instant::now() {
+            // Not `Connecting`: the endpoint is not at fault.
             return Err(Progress::Queued.timed_out(&endpoint));
         }
         let parts = RequestParts { method, target, headers, body };

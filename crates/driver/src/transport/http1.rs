@@ -82,7 +82,7 @@ impl Http1Pool {
         ConnectionPermit { pool: self, _permit: permit }
     }
 
-    /// Returns a connection to the pool, unless it is closed.
+    /// Adds an idle connection to the pool, unless it is closed or the pool is full.
     pub(super) fn keep(&self, connection: Http1Connection) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < self.connections_max && !connection.sender.is_closed() {
@@ -97,7 +97,8 @@ impl Http1Pool {
 }
 
 impl<'a> ConnectionPermit<'a> {
-    /// The most recently used connection that is still open.
+    /// The most recently used idle connection that is still open; `None` when there is
+    /// none.
     pub(super) async fn idle(&self) -> Option<Http1Connection> {
         // The loop ends, because each idle connection is taken once.
         while let Some(mut connection) = self.pool.take() {

@@ -8,7 +8,8 @@
 //!
 //! What always holds: dropping a request's future resets its stream and does not
 //! affect the connection; dropping the connection ends its task; no more streams are
-//! opened than the peer allows. A request that waits for a stream has not been sent.
+//! opened than the peer allows, once it has said how many. A request that waits for a
+//! stream has not been sent.
 
 use std::future::{pending, poll_fn};
 use std::sync::Arc;
@@ -43,6 +44,7 @@ pub(super) struct Http2Connection {
 /// When to ping the peer, and how long to wait for its pong.
 #[derive(Debug, Clone, Copy)]
 struct PingTimes {
+    /// The time from a pong to the next ping; `None` for one ping only.
     interval: Option<Duration>,
     timeout: Duration,
 }
@@ -244,7 +246,8 @@ where
 }
 
 /// Sends pings until one is not answered. The first ping is sent at once. Its pong comes
-/// after the peer's settings, which say how many streams the peer allows.
+/// after the peer's settings, which say how many streams the peer allows. Without an
+/// interval there is only the first ping.
 async fn keep_alive(mut pings: PingPong, times: PingTimes, mut permits: StreamPermits) {
     loop {
         match time::timeout(times.timeout, pings.ping(Ping::opaque())).await {
@@ -265,12 +268,13 @@ async fn keep_alive(mut pings: PingPong, times: PingTimes, mut permits: StreamPe
 struct StreamPermits {
     sender: SendRequest<Bytes>,
     streams: Arc<Semaphore>,
+    /// The number of permits of `streams`, free or in use.
     granted: usize,
 }
 
 impl StreamPermits {
     /// Adjusts the permits of the semaphore to the number that the peer allows now.
-    /// Permits in use cannot be removed; the next pong adjusts again.
+    /// Permits in use cannot be removed; the next pong, if there is one, adjusts again.
     fn adjust(&mut self) {
         let allowed = self.sender.current_max_send_streams().clamp(1, STREAMS_MAX);
         if allowed >= self.granted {

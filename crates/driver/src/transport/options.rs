@@ -20,15 +20,17 @@ const HTTP1_CONNECTIONS_MAX: usize = 64;
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct HttpOptions {
-    /// The time for name resolution, TCP and TLS together (default 5 s).
+    /// The time for name resolution, TCP, TLS and the HTTP handshake together (default
+    /// 5 s).
     pub connect_timeout: Duration,
-    /// The time between HTTP/2 pings, also while idle (default 1 s); `None` for no
-    /// pings.
+    /// The time between HTTP/2 pings, also while idle (default 1 s). With `None`, a
+    /// connection is pinged only once, when it was opened.
     pub ping_interval: Option<Duration>,
     /// How long to wait for the answer to a ping before the connection is closed
     /// (default 2 s).
     pub ping_timeout: Duration,
-    /// Connections to an endpoint that only speaks HTTP/1.1 (default 64).
+    /// The most connections to an endpoint that only speaks HTTP/1.1 (default 64; 0 counts
+    /// as 1).
     pub http1_connections_max: usize,
     /// Whether `http://` is used for hosts other than this machine (default no).
     pub allow_cleartext: bool,
@@ -54,13 +56,13 @@ impl Default for HttpOptions {
 }
 
 impl HttpOptions {
-    /// Sets the time for name resolution, TCP and TLS together.
+    /// Sets the time for name resolution, TCP, TLS and the HTTP handshake together.
     pub fn with_connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
     }
 
-    /// Sets the time between HTTP/2 pings; `None` for no pings.
+    /// Sets the time between HTTP/2 pings; `None` for one ping only.
     pub fn with_ping_interval(mut self, interval: impl Into<Option<Duration>>) -> Self {
         self.ping_interval = interval.into();
         self

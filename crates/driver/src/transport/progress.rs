@@ -3,13 +3,14 @@
 
 use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Sent};
 
-/// The stages of a request, in order. Set by the code that sends it, read when
-/// the deadline passes.
+/// The stage that a request has reached. Set by the code that sends it, read when the
+/// deadline passes. Over HTTP/1.1, `Queued` comes before `Connecting`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// There is no connection yet.
+    /// The request waits for a connection to be opened.
     Connecting,
-    /// The connection has no room yet.
+    /// The request waits for a stream of the HTTP/2 connection, or for its turn to use an
+    /// HTTP/1.1 connection.
     Queued,
     /// The connection has taken the request. How much of it was sent is not known.
     Accepted,
