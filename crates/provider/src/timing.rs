@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-/// How far the clocks of two machines may differ. A message that is to be visible at once
+/// How far the times of two processes may differ. A message that is to be visible at once
 /// is stamped this far in the past, so that a reader whose clock is behind the writer's
 /// sees it at once too.
 pub(crate) const SKEW_MAX: Duration = Duration::from_secs(120);

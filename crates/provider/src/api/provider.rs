@@ -145,8 +145,8 @@ impl CosmosDBProvider {
     }
 
     /// Stops the background tasks, waits up to 20 seconds for cleanup that has begun,
-    /// removes the heartbeat of this process and closes an embedded engine. Other clones
-    /// must not be used after that.
+    /// removes the heartbeat of this provider and closes an embedded engine. This applies to
+    /// all clones, so none should be used after that.
     ///
     /// Dropping the last clone stops the tasks and, inside a tokio runtime, closes the
     /// engine. It waits for nothing, and the heartbeat stays until it expires.

@@ -103,8 +103,10 @@ pub(crate) struct Activity {
     pub(crate) tag: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) session_id: Option<String>,
+    /// The nonce of the lock. It stays when the lock expires; an abandoned activity has none.
     #[serde(rename = "lock", default, skip_serializing_if = "Option::is_none")]
     pub(crate) lock_nonce: Option<String>,
+    /// The incarnation of the instance; `None` if no turn scheduled the activity.
     #[serde(rename = "inc", default, skip_serializing_if = "Option::is_none")]
     pub(crate) incarnation: Option<String>,
 }

@@ -23,8 +23,8 @@ pub(crate) struct State {
     /// Zero, so that a fetch's query returns the state before the messages.
     #[serde(rename = "enq")]
     pub(crate) enqueued_at: Stamp,
-    /// Whether management operations see the instance. A turn that does not report the
-    /// orchestration's name does not set this.
+    /// Whether management operations see the instance. The first turn that reports the
+    /// orchestration's name and version sets this.
     pub(crate) created: bool,
     pub(crate) incarnation: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -84,7 +84,8 @@ pub(crate) struct State {
     /// At least one activity has, or had, its input in parts.
     #[serde(rename = "isSpilt", skip_serializing_if = "is_false")]
     pub(crate) has_spilled_activities: bool,
-    /// The id of the deletion that this instance is part of.
+    /// The id of the deletion that this instance is part of. No turn can commit while it is
+    /// set.
     #[serde(rename = "del", skip_serializing_if = "Option::is_none")]
     pub(crate) deletion: Option<String>,
     /// If the instance is deleted: ids of messages and activities that the purge removes, in
@@ -134,7 +135,8 @@ pub(crate) struct StartedBy {
     pub(crate) incarnation: String,
 }
 
-/// The lock on an instance.
+/// The lock on an instance: one process runs a turn with these messages. In the commit tiers
+/// T1 and T2 many locks are in memory only.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Lock {
     #[serde(rename = "n")]
@@ -168,6 +170,7 @@ pub(crate) struct Execution {
     pub(crate) completed_at: Option<u64>,
     #[serde(rename = "events")]
     pub(crate) event_count: u64,
+    /// Bytes of all events as JSON.
     pub(crate) event_bytes: u64,
     #[serde(rename = "lastEvent")]
     pub(crate) last_event_id: u64,
@@ -214,7 +217,7 @@ pub(crate) struct Chunk {
     /// queries find chunks by it.
     #[serde(rename = "hx")]
     pub(crate) execution: u64,
-    /// Events, one per line.
+    /// A piece of the history, which has one event per line. A piece may end within an event.
     pub(crate) event_data: String,
     /// The id of the staging under which it was written.
     #[serde(rename = "mark", default, skip_serializing_if = "Option::is_none")]

@@ -47,7 +47,11 @@ pub(crate) struct MessageInDelivery {
 /// The stage of a deletion. The deletion takes effect when its stage becomes `Committed`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum DeletionStage {
+    /// The instances are being marked, so that they cannot commit. The deletion can still be
+    /// aborted.
     Prepared,
+    /// The instances are being removed. Any process can finish that.
     Committed,
+    /// The marks are being cleared.
     Aborted,
 }

@@ -1,4 +1,5 @@
-//! The conversion of single documents. Tests of whole containers are in `tests/it`.
+//! Tests of the conversion of single instances, and of the names of containers. Tests of
+//! whole containers are in `tests/it`.
 
 use std::time::Duration;
 
