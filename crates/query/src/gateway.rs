@@ -16,7 +16,7 @@ pub enum GatewayVerdict {
     /// results.
     NeedsPlan,
     /// 400: "Cross partition query only supports `VALUE <AggregateFunc>` for
-    /// aggregates."
+    /// aggregates." Also for that form with GROUP BY.
     AggregateNotValue,
 }
 

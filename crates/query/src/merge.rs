@@ -5,7 +5,8 @@
 //! the caller reports the outcome ([`Merge::add_page`], [`Merge::range_gone`],
 //! [`Merge::fetch_failed`]). [`Merge::next_row`] returns a row as soon as no
 //! missing page can come before it. [`Merge::next_page`] returns rows in
-//! pages, with a continuation token after each. A caller uses one of the two.
+//! pages. A caller uses one of the two. [`Merge::token`] is the continuation token
+//! after the last row or page, if there is one.
 //!
 //! ```text
 //! plan, ranges ─> Merge ── next_fetches ──> Fetch ─> (network) ─> add_page, range_gone, fetch_failed
@@ -16,15 +17,15 @@
 //! * Without a sort the rows of the ranges are concatenated in range order.
 //!   Tokens exist where a page of the service ends.
 //! * Sorted rows are merged (k-way), with one page of each range in memory.
-//!   Tokens exist between any two rows.
+//!   Tokens exist between any two rows that have a `_rid`.
 //! * For aggregates, groups and sorts that the partitions do not perform, all rows
 //!   are buffered first. An unordered DISTINCT remembers all values until the end.
 //!   As in the published SDKs, these queries have no token before the end.
 //!
 //! Invariants: at most `parallel_max` fetches are in flight; a range has at
-//! most one fetch in flight and one page in memory; and no row is lost or
-//! repeated by a split, by a merge of ranges, or by stopping and resuming
-//! between two rows.
+//! most one fetch in flight and, unless rows are buffered, one page in memory; and no
+//! row is lost or repeated by a split, by a merge of ranges, or by resuming from a
+//! token.
 //!
 //! ```
 //! use perihelion_model::json::parse_str;
@@ -79,7 +80,8 @@ use token::{TokenContents, fingerprint};
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Settings {
-    /// The most rows in a page. The default is 100, as in some of the official SDKs.
+    /// The most rows in a page of the result. The default is 100, as in some of the
+    /// official SDKs.
     pub page_rows: usize,
     /// The most fetches in flight.
     pub parallel_max: usize,
@@ -117,8 +119,9 @@ pub struct Fetch {
     /// The partition key range to query.
     pub range_id: String,
     /// Restricts the fetch to these effective keys of the range, from the minimum
-    /// (inclusive) to the maximum (exclusive). After a merge of ranges the parts of
-    /// the new range are read separately.
+    /// (inclusive) to the maximum (exclusive). `None` when the whole range is read.
+    /// A part of a range is read when the query is about a part, and after a merge of
+    /// ranges, when the parts of the new range are read separately.
     pub keys: Option<(String, String)>,
     /// The statement to send.
     pub query: Arc<str>,
@@ -157,7 +160,8 @@ pub enum MergeToken {
     Resume(String),
     /// The result has no more rows.
     Finished,
-    /// There is no token at this row; there may be one at a later row.
+    /// There is no token at this row. There may be one at a later row, or none before
+    /// the end.
     Unavailable,
 }
 
@@ -169,7 +173,8 @@ pub struct Merge {
     settings: Settings,
     /// Every reader that was started. None is removed, so their indexes stay valid.
     readers: Vec<RangeReader>,
-    /// The indexes of the readers that are not at their end, in range order.
+    /// The indexes of the readers in range order. Readers at their end are removed,
+    /// except in a sorted query.
     sequence: VecDeque<usize>,
     mode: Mode,
     filter: ResultFilter,
@@ -180,7 +185,8 @@ pub struct Merge {
     partial_page: Vec<Value>,
     /// Whether all readers are at their end.
     is_exhausted: bool,
-    /// For sorted queries: how many readers in `sequence` have no row in memory.
+    /// For sorted queries: how many readers in `sequence` have no row in memory and are
+    /// not at their end.
     readers_without_rows: usize,
     fetches_in_flight: usize,
 }
@@ -244,7 +250,8 @@ impl Merge {
     }
 
     /// Resumes from a token of [`Merge::token`]. The query and its parameters
-    /// must be the same; the ranges may have been split or merged since.
+    /// must be the same; the ranges may have been split or merged since. Another query
+    /// is refused; other parameters are not noticed.
     pub fn resume(
         plan: MergePlan,
         query: &str,
@@ -295,7 +302,7 @@ impl Merge {
         }
     }
 
-    /// Checks that a merge of this query can have made the token.
+    /// Checks that a merge with this plan can have made the token.
     fn check_token(&self, saved: &TokenContents) -> Result<(), MergeError> {
         let keys = match &self.mode {
             Mode::Concatenate => None,

@@ -31,12 +31,17 @@ pub struct QueryPlan {
     top: Option<u64>,
     offset: Option<u64>,
     limit: Option<u64>,
+    /// Empty with aggregates or GROUP BY.
     order_by: Vec<Direction>,
     order_by_expressions: Vec<String>,
     group_by_expressions: Vec<String>,
+    /// The names of a select list with aggregates or GROUP BY.
     group_by_aliases: Vec<String>,
+    /// The function of `VALUE AGG(x)`. Empty for a select list, whose functions are in
+    /// `alias_types`.
     aggregates: Vec<&'static str>,
     alias_types: Vec<(String, Option<&'static str>)>,
+    /// Empty when the statement needs no rewrite.
     rewritten_query: String,
     has_select_value: bool,
     partition_keys: PartitionKeyFilter,
@@ -217,10 +222,12 @@ struct Counts {
     limit: Option<u64>,
 }
 
-/// The names of the select list, each with the name of its aggregate function.
+/// The names of the select list, each with the plan's name of its aggregate function.
+/// `None` for an item that is not an aggregate.
 type AliasTypes = Vec<(String, Option<&'static str>)>;
 
-/// The names of the select list, and each with its aggregate function.
+/// The names of a select list with aggregates or GROUP BY: alone, and with their
+/// aggregate functions. Empty for other statements.
 fn aliases(shape: &ProjectionShape<'_>) -> (Vec<String>, AliasTypes) {
     let ProjectionShape::List(items) = shape else { return (Vec::new(), Vec::new()) };
     let types = items
@@ -230,8 +237,8 @@ fn aliases(shape: &ProjectionShape<'_>) -> (Vec<String>, AliasTypes) {
     (items.iter().map(|item| item.name.clone()).collect(), types)
 }
 
-/// The type is `Ordered` when the rows are sorted by the distinct value: then equal
-/// values are neighbours.
+/// The type is `Ordered` when the rows are sorted by the distinct value and by nothing
+/// else: then equal values are neighbours.
 fn distinct_type(select: &Select) -> DistinctType {
     if !select.distinct {
         return DistinctType::None;

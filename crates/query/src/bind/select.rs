@@ -158,6 +158,8 @@ impl<'q> Binder<'q> {
         }
     }
 
+    /// `*`: the value of the only source. `start` is the index of the first source in
+    /// the scope.
     fn star(&mut self, select: &'q Select, span: Span, start: usize) -> Output {
         let sources = self.scope.len() - start;
         if select.group_by.is_some() {
@@ -192,6 +194,8 @@ impl<'q> Binder<'q> {
             .collect()
     }
 
+    /// The number after TOP, OFFSET or LIMIT; `None` when the clause is absent or its
+    /// parameter is refused.
     fn count(&mut self, count: Option<&'q Count>) -> Option<u64> {
         match count? {
             Count::Literal { value } => Some(*value),

@@ -14,7 +14,8 @@ use super::{MergeError, groups::Groups};
 use crate::ast::Direction;
 use crate::order::compare_order;
 
-/// The most rows that a sort may hold: the published SDKs' limit.
+/// The most rows that one buffer of a sort may hold: the published SDKs' limit for a
+/// query.
 const SORTED_ROWS_MAX: usize = 50_000;
 
 /// The buffers of a buffered merge.
@@ -96,7 +97,7 @@ impl Buffered {
         self.buffers.remove(&reader);
     }
 
-    /// The merged rows, after every range was closed.
+    /// The merged rows, after every range was closed. The buffer is empty afterwards.
     pub(super) fn finish(&mut self) -> Vec<Value> {
         match (&self.kind, std::mem::replace(&mut self.merged, self.kind.buffer())) {
             (BufferKind::Groups(grouping), Buffer::Groups(merged)) => merged.finish(grouping),

@@ -6,8 +6,10 @@ use super::range::{KeyRange, slices};
 use super::range_reader::{RangeReader, ResumePoint};
 use super::{Fetch, FetchId, Merge, MergeError, Mode, rows};
 
-/// The most rows that the pages in memory may have together, besides the page that is
-/// needed next. With many ranges fewer rows are fetched ahead.
+/// About the most rows that the pages in memory may have together. When rows are
+/// concatenated and that many are in memory, only the page that is needed next is
+/// fetched. In a sorted query with many ranges the pages are smaller. It does not limit
+/// buffered queries.
 const ROWS_IN_MEMORY_MAX: usize = 100_000;
 
 /// The fewest rows to request per fetch of a buffered query. Such a query needs all
@@ -61,7 +63,7 @@ impl Merge {
         }
     }
 
-    /// The most rows to request in a page.
+    /// The most rows to request in one fetch.
     fn rows_per_fetch(&self) -> usize {
         let rows = match self.mode {
             Mode::Buffered(_) => return self.settings.page_rows.max(BUFFERED_PAGE_ROWS),
@@ -73,7 +75,7 @@ impl Merge {
     }
 
     /// Reports the page of a fetch. Without a continuation it is the last page
-    /// of the range.
+    /// of the range. After an error [`Merge::next_fetches`] returns the fetch again.
     pub fn add_page(
         &mut self,
         fetch: FetchId,
@@ -131,8 +133,9 @@ impl Merge {
 
     /// The point from which the ranges that replace a range are read. The continuation
     /// of groups or distinct values is valid only for the range that returned it. For
-    /// these queries the new ranges start from the beginning: the groups so far are
-    /// discarded, and DISTINCT drops the repeated values.
+    /// buffered queries and for DISTINCT without a sort, the new ranges start from the
+    /// beginning: the buffer of the range is discarded, and DISTINCT drops the repeated
+    /// values.
     fn resume_point_of_successors(&mut self, reader: usize) -> ResumePoint {
         if let Mode::Buffered(buffered) = &mut self.mode {
             buffered.discard(reader);
@@ -149,6 +152,7 @@ impl Merge {
         self.end_fetch(fetch).map(|_| ())
     }
 
+    /// Ends a fetch that is in flight. Returns the index of its reader.
     fn end_fetch(&mut self, FetchId(id): FetchId) -> Result<usize, MergeError> {
         let reader = self.readers.get_mut(id).filter(|reader| reader.is_fetching);
         reader.ok_or(MergeError::UnknownFetch)?.is_fetching = false;

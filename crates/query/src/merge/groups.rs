@@ -22,13 +22,14 @@ pub(super) struct Groups {
     indexes: HashMap<Vec<u8>, usize>,
     /// The values of each group, in the order in which the groups appeared.
     groups: Vec<Vec<GroupValue>>,
+    /// About how many bytes the groups take; at most [`GROUP_BYTES_MAX`].
     bytes: usize,
 }
 
 /// One value of a group while it is merged.
 #[derive(Debug)]
 enum GroupValue {
-    /// A value that all rows of the group share.
+    /// A value that all rows of the group share; `None` while no row had it.
     Shared(Option<Value>),
     Aggregate(AggregateState),
 }
@@ -46,7 +47,7 @@ impl Groups {
         self.check_bytes()
     }
 
-    /// Adds the groups of a later range.
+    /// Adds the groups of the next range.
     pub(super) fn merge(&mut self, grouping: &GroupFormat, other: Groups) -> Result<(), MergeError> {
         let mut keys: Vec<(Vec<u8>, usize)> = other.indexes.into_iter().collect();
         keys.sort_unstable_by_key(|(_, index)| *index);

@@ -91,9 +91,10 @@ impl Merge {
     }
 
     /// The next page. When rows are concatenated, it has the rows of one page of the
-    /// service. Otherwise it has
-    /// [`Settings::page_rows`](super::Settings::page_rows) rows; the last page may have
-    /// fewer.
+    /// service. (If DISTINCT drops the last row of that page, and the next page is in
+    /// memory already, it also has the rows of the next page.) When rows are sorted or
+    /// buffered, it has [`Settings::page_rows`](super::Settings::page_rows) rows; the
+    /// last page may have fewer.
     pub fn next_page(&mut self) -> Result<NextPage, MergeError> {
         loop {
             match self.next_row()? {
@@ -127,7 +128,7 @@ impl Merge {
         NextPage::Page(std::mem::take(&mut self.partial_page))
     }
 
-    /// Whether every row of the result was returned.
+    /// Whether [`Merge::next_row`] has returned every row of the result.
     pub fn is_done(&self) -> bool {
         self.finished_rows.is_empty() && (self.is_exhausted || self.filter.is_full())
     }

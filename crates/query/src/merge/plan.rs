@@ -2,8 +2,8 @@
 //!
 //! The gateway's JSON says how to merge the partitions' rows. Absent and null
 //! members count as the default, and unknown members are ignored. An unknown
-//! value of a known member is refused, because the merged result could be
-//! wrong.
+//! aggregate, sort direction or kind of DISTINCT is refused, because the merged
+//! result could be wrong.
 
 use perihelion_model::json::{Value, parse_str};
 
@@ -119,7 +119,8 @@ impl MergePlan {
         }
     }
 
-    /// The statement for one partition.
+    /// The statement for one partition: the rewritten one, or the query when the plan
+    /// has none. The placeholder for a filter becomes `true`.
     pub(super) fn statement(&self, query: &str) -> String {
         let text = if self.rewritten_query.is_empty() { query } else { &self.rewritten_query };
         text.replace(FILTER_PLACEHOLDER, "true")

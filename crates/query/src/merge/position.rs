@@ -101,7 +101,8 @@ impl PositionTracker {
         }
     }
 
-    /// Ends the page: now the continuation after the page is the position.
+    /// Ends the page: now the continuation after the page is the position. The inherited
+    /// position stays until a row after it was read.
     pub(super) fn end_page(&mut self) {
         self.current = None;
         self.has_taken_row_without_rid = false;
@@ -125,7 +126,8 @@ impl PositionTracker {
         Ok(Some(position))
     }
 
-    /// The position for the ranges that replace a range between two pages.
+    /// The position for the ranges that replace a range between two pages: rows before
+    /// it may be read again.
     pub(super) fn into_position(self) -> Option<RowPosition> {
         self.inherited
     }

@@ -1,5 +1,5 @@
 //! The filter on merged rows: it applies DISTINCT, OFFSET, TOP and LIMIT, or
-//! counts distinct values.
+//! counts the rows that DISTINCT leaves.
 
 use perihelion_model::json::{Object, Value};
 
@@ -60,7 +60,8 @@ impl ResultFilter {
         self.take_left == Some(0)
     }
 
-    /// How many more merged rows are needed; `None` when all rows are needed.
+    /// How many more merged rows are needed; `None` without TOP and LIMIT, and with
+    /// DISTINCT, when the number is not known before.
     pub(super) fn rows_wanted(&self) -> Option<u64> {
         let is_distinct = !matches!(self.distinct, Distinct::None);
         self.take_left.filter(|_| !is_distinct).map(|take| take.saturating_add(self.skip_left))
@@ -93,7 +94,8 @@ impl ResultFilter {
         }
     }
 
-    /// Returns the merged row if it is a row of the result.
+    /// Returns the merged row if it is a row of the result. A row that is counted is
+    /// not.
     pub(super) fn accept(&mut self, row: Value) -> Result<Option<Value>, MergeError> {
         if self.is_full() || !self.is_new(&row)? {
             return Ok(None);
@@ -132,7 +134,8 @@ impl ResultFilter {
         }
     }
 
-    /// The row with the count, after the last merged row.
+    /// The row with the count, after the last merged row. `None` when rows are not
+    /// counted, or when OFFSET, TOP or LIMIT drops the row.
     pub(super) fn finish(&mut self) -> Option<Value> {
         let counter = self.counter.take()?;
         if self.is_full() || self.skip_left > 0 {

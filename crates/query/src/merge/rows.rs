@@ -8,7 +8,8 @@ use super::MergeError;
 /// A row of a page, while it is merged.
 #[derive(Debug)]
 pub(super) struct MergeRow {
-    /// The document's `_rid`; `None` for rows without sort keys.
+    /// The document's `_rid`; `None` for rows without sort keys, and for rows of a
+    /// statement that returns none.
     pub(super) rid: Option<String>,
     pub(super) keys: Vec<Option<Value>>,
     /// The row of the result; `None` when it is undefined.

@@ -3,8 +3,8 @@
 //! The text is JSON with a version. It has intervals of effective keys and not range
 //! ids, so that it stays valid after splits and merges of ranges. For each interval
 //! that is not at its end it has the continuation of its page, and for a sorted query
-//! the position within the page. The token may come from outside the program, so all
-//! of it is checked.
+//! the position within the page. The token may come from outside the program, so the
+//! form of all its parts is checked.
 
 use perihelion_model::json::{Object, Style, Value, object, parse_str, to_text};
 
@@ -19,9 +19,11 @@ const VERSION: i64 = 1;
 /// The contents of a token.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct TokenContents {
-    /// Identifies the query of the token.
+    /// Identifies the query of the token, without its parameters.
     pub(super) fingerprint: u64,
+    /// How many rows OFFSET still skips.
     pub(super) skip_left: u64,
+    /// How many rows TOP or LIMIT still allows; `None` without either.
     pub(super) take_left: Option<u64>,
     /// The last value of an ordered DISTINCT.
     pub(super) last: Option<Value>,
@@ -29,7 +31,7 @@ pub(super) struct TokenContents {
     pub(super) resume_points: Vec<(Interval, ResumePoint)>,
 }
 
-/// The hash of a query's texts (FNV-1a).
+/// The hash (FNV-1a) of the query and of the statement that is sent for it.
 pub(super) fn fingerprint(texts: [&str; 2]) -> u64 {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;
@@ -62,7 +64,7 @@ impl TokenContents {
     }
 }
 
-/// Joins neighbouring intervals of which no row was read. So a token for a thousand
+/// Joins neighbouring intervals of which no row was returned. So a token for a thousand
 /// ranges, of which only the first was begun, has two intervals.
 fn joined(resume_points: &[(Interval, ResumePoint)]) -> Vec<(Interval, ResumePoint)> {
     let mut joined: Vec<(Interval, ResumePoint)> = Vec::new();
