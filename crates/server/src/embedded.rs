@@ -131,7 +131,7 @@ impl InProcess {
 impl Transport for InProcess {
     async fn send(&self, request: Request) -> Result<Response, Failure> {
         // Subscribed before the upgrade. So if the upgrade succeeds, `close` waits for
-        // this request.
+        // this request, for at most `CLOSE_WAIT`.
         let _in_flight = self.in_flight.subscribe();
         let Some(services) = self.services.upgrade() else {
             return Err(Failure::new(FailureKind::Connect, Sent::No, "the embedded database is closed"));

@@ -3,9 +3,9 @@
 //! The headers select a partition key, the first levels of a hierarchical one, a range
 //! or an interval of effective keys; otherwise the query is about all ranges.
 //! Across ranges the service's gateway serves only queries that each range can answer
-//! alone; it refuses the others with a plan, and the client merges the ranges. With
-//! `--strict-gateway` this server does the same. Without it the server merges the
-//! ranges itself, which all SDKs accept (`docs/cosmos.md`, queries).
+//! alone. It refuses the others, nearly always with a plan by which the client merges
+//! the ranges. With `--strict-gateway` this server does the same. Without it the server
+//! merges the ranges itself, which all SDKs accept (`docs/cosmos.md`, queries).
 
 use std::sync::Arc;
 
