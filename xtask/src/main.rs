@@ -46,7 +46,7 @@ fn main() -> ExitCode {
 
 fn test(parts: &[Part], scope: Scope) -> ExitCode {
     let checkout = Checkout::of_this_program();
-    let outcomes: Vec<_> = parts.iter().map(|part| parts::run(*part, scope, &checkout)).collect();
+    let outcomes = parts::run_all(parts, scope, &checkout);
     print!("{}", report::closing(&outcomes));
     if outcomes.iter().all(outcome::PartOutcome::is_good) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -35,6 +35,12 @@ impl Part {
     /// The parts of a quick run.
     pub(crate) const QUICK: [Self; 2] = [Self::House, Self::Unit];
 
+    /// Whether the part only runs programs that are not built by cargo, apart from our
+    /// server.
+    pub(crate) fn has_no_build(self) -> bool {
+        matches!(self, Self::Python | Self::Javascript)
+    }
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::House => "house",

@@ -54,7 +54,33 @@ const SLOW_TESTS: [&str; 5] = [
     "power_cuts",
 ];
 
-pub(crate) fn run(part: Part, scope: Scope, checkout: &Checkout) -> PartOutcome {
+/// Runs the parts in order, with one exception: the suites of SDKs in other languages
+/// mostly wait, for packages and for answers, so they run beside the parts that follow
+/// them, which mostly build.
+pub(crate) fn run_all(parts: &[Part], scope: Scope, checkout: &Checkout) -> Vec<PartOutcome> {
+    let first_suite = parts.iter().position(|part| part.has_no_build()).unwrap_or(parts.len());
+    let (before, rest) = parts.split_at(first_suite);
+    let (suites, others): (Vec<Part>, Vec<Part>) = rest.iter().partition(|part| part.has_no_build());
+    let run_in_order = |parts: &[Part]| -> Vec<PartOutcome> {
+        parts.iter().map(|part| run(*part, scope, checkout)).collect()
+    };
+    let mut outcomes = run_in_order(before);
+    // Before the other parts, because cargo builds one thing at a time in a directory.
+    let has_server = suites.is_empty() || process::run(server(checkout)).is_good();
+    std::thread::scope(|threads| {
+        let beside = threads.spawn(|| {
+            let without_server =
+                |part: &Part| PartOutcome::new(*part, vec![StepOutcome::failed("the server was not built")]);
+            if has_server { run_in_order(&suites) } else { suites.iter().map(without_server).collect() }
+        });
+        let others = run_in_order(&others);
+        outcomes.extend(beside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        outcomes.extend(others);
+    });
+    outcomes
+}
+
+fn run(part: Part, scope: Scope, checkout: &Checkout) -> PartOutcome {
     let steps = match part {
         Part::House => return PartOutcome::new(part, house(checkout)),
         Part::Fmt => fmt(checkout),
@@ -64,9 +90,9 @@ pub(crate) fn run(part: Part, scope: Scope, checkout: &Checkout) -> PartOutcome 
         Part::Doc => Ok(doc(checkout)),
         Part::Python => suite(checkout, "python3", "interop/python/run.py"),
         Part::Javascript => suite(checkout, "node", "interop/javascript/run.mjs"),
-        Part::Rust => rust(checkout, "interop/rust"),
-        Part::Holes => rust(checkout, "interop/holes"),
-        Part::Migration => migration(checkout),
+        Part::Rust => Ok(rust(checkout, "interop/rust")),
+        Part::Holes => Ok(rust(checkout, "interop/holes")),
+        Part::Migration => Ok(migration(checkout)),
     };
     let outcomes = match steps {
         Ok(steps) => run_steps(steps),
@@ -128,7 +154,8 @@ fn clippy(checkout: &Checkout) -> Result<Vec<Step>, String> {
     // The default build is without azure_core; the adapter for it is checked
     // here.
     let workspace = "clippy --workspace --all-targets --features duroxide-cdb/azure-core -- -D warnings";
-    let bench = "clippy --locked --manifest-path bench/Cargo.toml --workspace --all-targets -- -D warnings";
+    // In the product's directory, for the dependencies that both have.
+    let bench = "clippy --locked --manifest-path bench/Cargo.toml --target-dir target --workspace --all-targets -- -D warnings";
     let step = |words: &str| {
         let words: Vec<&str> = words.split(' ').collect();
         Step { runner: Runner::ExitCode, is_needed: false, ..build_step(checkout, &words) }
@@ -191,19 +218,17 @@ fn doc(checkout: &Checkout) -> Vec<Step> {
 }
 
 /// A suite in Rust, in a workspace of its own.
-fn rust(checkout: &Checkout, directory: &str) -> Result<Vec<Step>, String> {
+fn rust(checkout: &Checkout, directory: &str) -> Vec<Step> {
     let manifest = format!("{directory}/Cargo.toml");
-    let server = server_for(checkout, &manifest)?;
     let [build, mut run] = program(checkout, &manifest);
     run.command.env(SERVER_VARIABLE, checkout.server());
-    Ok(vec![server, build, run])
+    vec![server(checkout), build, run]
 }
 
 /// The published provider begins workflows on our server and is stopped; the
 /// provider's own tests move what it left, and finish it.
-fn migration(checkout: &Checkout) -> Result<Vec<Step>, String> {
+fn migration(checkout: &Checkout) -> Vec<Step> {
     let manifest = "interop/migration/Cargo.toml";
-    let server = server_for(checkout, manifest)?;
     let container = checkout.target().join("published-container.json");
     let [build, mut begin] = program(checkout, manifest);
     begin.command.env(SERVER_VARIABLE, checkout.server()).arg("--").arg(&container);
@@ -212,7 +237,7 @@ fn migration(checkout: &Checkout) -> Result<Vec<Step>, String> {
     let words = ["test", "--workspace", "--test", "it", "migration::"];
     let mut finish = run_step(checkout, &words, Runner::CargoTest, SUITE_LIMIT);
     finish.command.env(PUBLISHED_CONTAINER_VARIABLE, &container);
-    Ok(vec![server, build, begin, finish])
+    vec![server(checkout), build, begin, finish]
 }
 
 /// Builds a suite's program, then runs it. It builds in the product's directory:
@@ -229,8 +254,11 @@ fn program(checkout: &Checkout, manifest: &str) -> [Step; 2] {
 }
 
 /// A suite that an interpreter runs: `program` is the interpreter.
+/// A suite of an SDK in another language. [`run_all`] has built the server that it starts.
 fn suite(checkout: &Checkout, program: &str, script: &str) -> Result<Vec<Step>, String> {
-    let server = server_for(checkout, script)?;
+    if !checkout.path(script).is_file() {
+        return Err(format!("{script} is missing"));
+    }
     let mut command = checkout.command(&OsString::from(program));
     command.arg(script).env(SERVER_VARIABLE, checkout.server());
     let name = format!("{program} {script}");
@@ -242,17 +270,14 @@ fn suite(checkout: &Checkout, program: &str, script: &str) -> Result<Vec<Step>, 
         limit: SUITE_LIMIT,
         is_needed: false,
     };
-    Ok(vec![server, run])
+    Ok(vec![run])
 }
 
-/// Builds the server that a suite starts. All tests are asked for, because a
+/// Builds the server that the suites start. All tests are asked for, because a
 /// build of the server alone has other features of its dependencies, and would
-/// begin anew. Fails if `entry`, the file that the suite starts from, is missing.
-fn server_for(checkout: &Checkout, entry: &str) -> Result<Step, String> {
-    if !checkout.path(entry).is_file() {
-        return Err(format!("{entry} is missing"));
-    }
-    Ok(build_step(checkout, &["test", "--workspace", "--no-run"]))
+/// begin anew.
+fn server(checkout: &Checkout) -> Step {
+    build_step(checkout, &["test", "--workspace", "--no-run"])
 }
 
 /// A build is not a check of its own: only its failure counts, and ends its
