@@ -1,5 +1,6 @@
-//! The database in this process, without a server or an account. Its data is on
-//! disk, so the next run finds it.
+//! The database in this process, without a server or an account. Its data is on disk:
+//! the program opens it twice, and the second time finds the document of the first.
+//! Then it deletes the data.
 //!
 //! `cargo run -p perihelion-client --example embedded`
 

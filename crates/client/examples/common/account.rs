@@ -7,14 +7,15 @@ use std::error::Error;
 use perihelion_client::{Client, Container, ContainerProperties, Database};
 use perihelion_server::{Embedded, EmbeddedOptions};
 
-/// A client with a database of its own, which [`ExampleAccount::close`] deletes.
+/// The database of one example, which [`ExampleAccount::close`] deletes.
 pub(crate) struct ExampleAccount {
     pub(crate) database: Database,
+    /// The engine in this process; `None` with an account of the environment.
     embedded: Option<Embedded>,
 }
 
 impl ExampleAccount {
-    /// Connects and creates the database of the example.
+    /// Connects, and creates the database of the example unless it exists.
     pub(crate) async fn open(example: &str) -> Result<ExampleAccount, Box<dyn Error>> {
         let (client, embedded) = if std::env::var_os("AZURE_COSMOS_CONNECTION_STRING").is_some() {
             (Client::from_env().await?, None)
@@ -36,7 +37,7 @@ impl ExampleAccount {
             .await?)
     }
 
-    /// Deletes the database and closes the embedded one.
+    /// Deletes the database of the example, and closes the engine in this process.
     pub(crate) async fn close(self) -> Result<(), Box<dyn Error>> {
         self.database.delete().await?;
         if let Some(embedded) = self.embedded {

@@ -1,6 +1,6 @@
 //! The account that a scenario runs against: the engine in this process, our
 //! server over TLS, or a live account. Each scenario gets a database of its own,
-//! which is deleted when the scenario ends.
+//! which is deleted when the scenario has passed.
 
 use perihelion_client::{Client, Container, ContainerProperties, Database};
 use perihelion_server::{AccountOptions, EmbeddedOptions, ServerOptions};

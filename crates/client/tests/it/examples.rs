@@ -1,4 +1,5 @@
-//! Every example runs without arguments, on the engine in its own process.
+//! Every example runs without arguments, on the engine in its own process. One also
+//! runs against a server.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

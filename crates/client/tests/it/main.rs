@@ -1,8 +1,8 @@
 //! The client's integration tests. The scenarios run unchanged on the engine in
 //! this process, on our server over TLS, and on the live account in
-//! `PERIHELION_LIVE_CONNECTION_STRING`, if there is one. The other tests need faults
-//! and counters and use the engine in this process. All tests are one binary, so
-//! that only one is linked.
+//! `PERIHELION_LIVE_CONNECTION_STRING`, if there is one. `examples` runs the programs
+//! in `examples/`. The other tests use the engine in this process, most of them with
+//! faults or counters. All tests are one binary, so that only one is linked.
 
 mod account;
 mod change_feeds;

@@ -1,5 +1,5 @@
-//! Helpers of the tests: the conformance files, and one `check` function per
-//! feature.
+//! Helpers of the tests: the conformance files, and functions that check the result or
+//! the errors of a statement.
 
 use perihelion_model::json::{Style, Value, parse_str, to_text};
 use perihelion_query::{Diagnostic, EvaluationError, Now, Parameters, compile, parse};
@@ -7,7 +7,7 @@ use perihelion_query::{Diagnostic, EvaluationError, Now, Parameters, compile, pa
 /// 2020-09-13T12:26:40Z, so that the date functions have fixed results.
 pub(crate) const NOW_MILLISECONDS: i64 = 1_600_000_000_000;
 
-/// Every feature that a client can support, as the header of a plan request.
+/// All features that the planner can require, as the header of a plan request.
 pub(crate) const ALL_FEATURES: &str = "Aggregate, CompositeAggregate, CountIf, Distinct, GroupBy, \
     MultipleOrderBy, MultipleAggregates, OffsetAndLimit, OrderBy, Top, NonValueAggregate, DCount, \
     NonStreamingOrderBy";

@@ -1,10 +1,11 @@
 //! `Backend`: a container in memory whose ranges return pages and can be split and
 //! merged. Statements are evaluated by the crate itself; pages have random sizes.
 //!
-//! There are two kinds of continuations. A continuation of rows and sorted rows names a
-//! document and a row, and is valid for every range. A continuation of groups and
-//! distinct values is, at random, either a number of rows of the range (as in our
-//! engine), or the document after which the partial groups continue (as in the service).
+//! A continuation of rows and sorted rows names a document and a row, and is valid for
+//! every range. A continuation of distinct values is a number of rows of the range. A
+//! continuation of groups is, at random, either a number of groups of the range (as in
+//! our engine), or the document after which the partial groups continue (as in the
+//! service). Continuations of distinct values and groups are valid only for their range.
 
 use std::cmp::Ordering;
 
@@ -62,7 +63,8 @@ impl Backend {
         backend
     }
 
-    /// Splits a range, or does nothing when the cut is at its end.
+    /// Splits a range at a random key, or does nothing when that key is already the end
+    /// of a range.
     pub(super) fn split(&mut self, random: &mut RandomDocuments) {
         let cut = format!("{:02X}", 1 + random.below(0xFD));
         let index = self.ranges.iter().position(|range| range.min < cut && cut < range.max);
@@ -73,7 +75,7 @@ impl Backend {
         self.ranges.splice(index..index, [left, right]);
     }
 
-    /// Merges two neighbouring ranges.
+    /// Merges two neighbouring ranges, if there are two.
     pub(super) fn join(&mut self, random: &mut RandomDocuments) {
         if self.ranges.len() < 2 {
             return;
@@ -117,6 +119,8 @@ impl Backend {
         Ok((rows.collect(), next))
     }
 
+    /// A page of rows. Its continuation is `rid/row/count`: the last document, the index
+    /// of the last row of it, and how many rows all pages so far had.
     fn by_document(
         &self,
         program: &Program,
@@ -167,6 +171,7 @@ fn indexed_rows(program: &Program, documents: &[&Document]) -> Vec<IndexedRow> {
     all
 }
 
+/// A page of groups or distinct values. Its continuation is their number so far.
 fn by_count(program: &Program, documents: &[&Document], after: Option<&str>, rows_max: usize) -> Page {
     let values: Vec<Value> = documents.iter().map(|document| document.value.clone()).collect();
     let all = program.run(&values).expect("it runs");
@@ -176,6 +181,7 @@ fn by_count(program: &Program, documents: &[&Document], after: Option<&str>, row
     (rows, (next < all.len()).then(|| next.to_string()))
 }
 
+/// The groups of the next documents. The continuation is the last of these documents.
 fn partial_groups(
     program: &Program,
     documents: &[&Document],
