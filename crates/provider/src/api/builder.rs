@@ -92,7 +92,7 @@ impl CosmosDBProviderBuilder {
     ///
     /// Without it, implement [`TokenSource`](perihelion_client::credential::TokenSource)
     /// and pass it to [`Credential::token_source`]. An Entra ID identity cannot create
-    /// containers: `docs/provider.md` has the commands.
+    /// databases and containers: `docs/provider.md` has the commands that create them.
     pub fn with_credential(mut self, endpoint: &str, credential: Credential) -> Self {
         self.connection = self.connection.with_endpoint(endpoint).with_credential(credential);
         self
@@ -165,7 +165,8 @@ impl CosmosDBProviderBuilder {
 
     /// How often the reconciler looks for undelivered messages and unfinished work, and how
     /// old these must be. The default for both is two seconds; a longer time than a day is
-    /// cut to a day. A reconciler that found nothing skips the next four intervals.
+    /// cut to a day. A reconciler that found nothing skips the next four intervals, unless it
+    /// is told of unfinished work.
     pub fn with_reconciler(mut self, interval: Duration, age: Duration) -> Self {
         let [interval, age] = [interval, age].map(|time| time.min(RECONCILER_TIME_MAX));
         (self.options.reconciler_interval, self.options.reconciler_age) = (interval, age);

@@ -123,7 +123,8 @@ impl CosmosDBProvider {
         self.core.metrics.snapshot(&self.core.clock)
     }
 
-    /// The client that this provider uses.
+    /// The client that this provider was opened with. Requests that a program sends with it
+    /// are not in the metrics.
     pub fn client(&self) -> &Client {
         &self.core.client
     }

@@ -29,6 +29,7 @@ pub(crate) struct Message {
     /// a delay, or of a timer, has its due time here.
     #[serde(rename = "enq")]
     pub(crate) enqueued_at: Stamp,
+    /// Attempts up to the last one that was abandoned. Later ones are counted in the lock.
     pub(crate) attempt_count: u32,
     /// The work item as JSON text: an item that cannot be read does not make
     /// other messages of the same query unreadable.

@@ -42,8 +42,8 @@ pub(crate) struct State {
     pub(crate) custom_status: Option<Text>,
     pub(crate) custom_status_version: u64,
     /// The number of commits. It is part of the ids of messages, bundles and outboxes that
-    /// a commit creates. A deletion keeps it, so that an instance that is created again does
-    /// not reuse these ids.
+    /// a commit creates. The tombstone of a deleted instance keeps it, so that an instance
+    /// that is created again does not reuse these ids.
     #[serde(rename = "seq")]
     pub(crate) commit_number: u64,
     /// The nonce of the last commit, or of another write that replaced the state, such as a

@@ -20,7 +20,8 @@ pub(crate) enum Text {
 /// A reference to the part documents of one text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct PartsRef {
-    /// The prefix of the ids of the parts. No other document has this prefix.
+    /// The id of each part is this prefix, a colon and the number of the part. No other text
+    /// has the same prefix.
     #[serde(rename = "b")]
     pub(crate) prefix: String,
     #[serde(rename = "n")]

@@ -14,7 +14,8 @@ use crate::failure::Failure;
 /// The default page size.
 const PAGE_DEFAULT: u32 = 50;
 
-/// The largest page size: far below the largest response.
+/// The largest page size. The service may end a page earlier, because the bytes of a response
+/// are limited too.
 pub(crate) const PAGE_MAX: u32 = 1000;
 
 /// The filters and the order of [`CosmosDBProvider::list`](crate::CosmosDBProvider::list).
