@@ -1,6 +1,6 @@
 //! `Core` is what all clones of a provider share: the store, what this process remembers,
-//! and the tasks of the reconciler and the heartbeat. These tasks end when the last clone
-//! is dropped.
+//! and the tasks of the reconciler and the heartbeat. When the last clone is dropped, these
+//! tasks end, at the latest after their current round.
 
 use std::sync::{Arc, Mutex, Weak};
 

@@ -1,5 +1,6 @@
 //! `enqueue_for_orchestrator` and `enqueue_for_worker`. The id of a document is chosen
-//! before the first attempt, and every attempt uses it.
+//! before the first attempt, and every attempt uses it. If the id of an activity is taken,
+//! the activity gets another id.
 
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use crate::ops::payload;
 use crate::plan::{COMMIT_BYTES_MAX, activity_document, message_document, target_instance};
 use crate::store::{RETRY_FOR, Store, retry_until, without_content};
 
+/// Creates a message to an instance. With a `delay` it becomes visible after that time.
 pub(crate) async fn for_orchestrator(
     core: &Core,
     item: &WorkItem,
@@ -31,6 +33,8 @@ pub(crate) async fn for_orchestrator(
     Ok(())
 }
 
+/// Creates an activity outside a turn. An activity that does not fit into one document is
+/// refused.
 pub(crate) async fn for_worker(core: &Core, item: &WorkItem) -> Result<(), Failure> {
     let now = core.clock.stamp();
     let mut activity = activity_document(item, now)?;

@@ -20,7 +20,7 @@ use crate::sync::lock;
 use crate::timing::{HEARTBEAT_INTERVAL, HEARTBEAT_TTL};
 
 /// The first heartbeat after a time without fetches, and then every third one, also reads
-/// the heartbeats of other processes. Polls read them too, when they find work.
+/// the heartbeats of other processes. Polls read them too, when they find rows.
 const LIST_EVERY: u32 = 3;
 
 /// How old the view of the live processes may be when a poll finds work. If it is older,

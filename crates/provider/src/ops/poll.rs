@@ -121,7 +121,7 @@ struct PartitionScan {
 }
 
 /// Reads all partitions page by page until one has new work, all are at their end, or
-/// [`PAGES_MAX`] pages were read. Fails if a partition failed and no other had new work.
+/// [`PAGES_MAX`] pages of each were read. Fails if a partition failed and no other had new work.
 async fn scan_partitions(
     core: &Core,
     cursors: &mut Cursors,

@@ -239,6 +239,8 @@ pub(crate) fn current_kv(state: State) -> BTreeMap<String, KvValue> {
     values
 }
 
+/// `get_kv_value`: the current value of a key; `None` if the key or the instance does not
+/// exist.
 pub(crate) async fn kv_value(store: &Store, instance: &str, key: &str) -> Result<Option<String>, Failure> {
     let attempt = || async {
         let Some(state) = live_state(store, instance).await? else { return Ok(None) };
@@ -248,6 +250,7 @@ pub(crate) async fn kv_value(store: &Store, instance: &str, key: &str) -> Result
     retry_until(Instant::now() + RETRY_FOR, attempt).await
 }
 
+/// `get_kv_all_values`: the current values by key; empty if the instance does not exist.
 pub(crate) async fn all_kv_values(store: &Store, instance: &str) -> Result<HashMap<String, String>, Failure> {
     let attempt = || async {
         let Some(state) = live_state(store, instance).await? else { return Ok(HashMap::new()) };

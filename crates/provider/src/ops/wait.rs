@@ -27,6 +27,7 @@ pub(crate) struct FetchWait {
 }
 
 impl FetchWait {
+    /// The wait of a fetch that begins now. Of `poll_timeout` at most [`WAIT_MAX`] is used.
     pub(crate) fn new(options: &Options, poll_timeout: Duration) -> Self {
         let is_long = poll_timeout >= options.long_poll_threshold && !poll_timeout.is_zero();
         FetchWait { is_long, deadline: Instant::now() + poll_timeout.min(WAIT_MAX) }

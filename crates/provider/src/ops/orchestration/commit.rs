@@ -98,6 +98,8 @@ pub(crate) fn as_batch(
     Ok(batch.with_witness(STATE_ID, "/ack", nonce))
 }
 
+/// Adds the operations. `commit` relies on the positions of the first ones: the state, then
+/// the activities, then the record of the staging.
 fn fill(
     batch: &mut Batch,
     plan: &TurnPlan,

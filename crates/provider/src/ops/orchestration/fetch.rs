@@ -101,6 +101,7 @@ struct TakenHint<'a> {
 }
 
 impl<'a> TakenHint<'a> {
+    /// The next instance that can be taken now; `None` if there is none.
     fn next(hints: &'a Hints, clock: &HybridClock, capability: &Capability) -> Option<Self> {
         let now = clock.stamp();
         let candidate = hints.instances.with(|hints| hints.take(now, dispatcher(capability)))?;

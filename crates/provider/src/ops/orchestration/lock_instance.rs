@@ -1,6 +1,6 @@
 //! Locks an instance for a dispatcher. The lock is written to the state document, or kept
 //! in this process only, as the commit tiers `Optimistic` and `Cached` allow. The lock
-//! table keeps the state, so that the ack needs no read.
+//! table keeps the state, so that most acks need no read.
 //!
 //! Invariant: a lock is the same in every tier: the state with the lock in it, and the
 //! etag that the commit is conditional on. Without a written lock other processes may

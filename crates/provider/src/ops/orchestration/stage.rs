@@ -119,6 +119,7 @@ impl<'a> StageWriter<'a> {
         Ok(())
     }
 
+    /// Sends the last batch.
     async fn finish(mut self) -> Result<(), Failure> {
         self.send().await
     }

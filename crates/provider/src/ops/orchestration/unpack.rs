@@ -99,6 +99,8 @@ fn next_step(mut bundle: Bundle) -> Step {
     Step { activities, messages, cancelled, rest: bundle }
 }
 
+/// The batch of a step. Operation 0 writes the rest of the bundle, or deletes the bundle if
+/// nothing is left.
 fn as_batch(instance: &str, step: &Step, etag: &Etag) -> Result<Batch, Error> {
     let mut batch = Batch::new(instance);
     if step.rest.is_empty() {

@@ -4,7 +4,8 @@
 //! process, needs another version, or has not started. If these rows fill less than a page,
 //! every poll reads them again. If they fill pages, a cursor records how far they reach:
 //!
-//! - When a poll stopped before the end of the partition, the next one begins at the cursor.
+//! - When a poll stopped before the end of the partition, the next polls begin at the
+//!   cursor, until one of them records known rows again.
 //! - When a poll reached the end, polls skip the known rows for 30 seconds, except rows
 //!   whose stamp is so recent that they may be new work.
 //!
@@ -48,7 +49,7 @@ struct Cursor {
     known_until: Stamp,
     /// When the head was last read.
     read_at: Instant,
-    /// The last poll stopped before the end of the partition.
+    /// A poll stopped before the end of the partition, and no known rows were recorded since.
     is_scan_unfinished: bool,
 }
 

@@ -49,6 +49,7 @@ impl FoundWork {
         }
     }
 
+    /// When the poll began.
     pub(super) fn now(&self) -> Stamp {
         self.now
     }
@@ -172,6 +173,7 @@ fn read(row: Value) -> Row {
     }
 }
 
+/// Reads the row of a message. A message without an enqueue time or an instance is unreadable.
 fn read_message(row: &Value, instance: String, id: String) -> Row {
     let is_readable = row["enq"].is_u64() && row["instanceId"].is_string();
     let (enqueued_at, visible_at) = (stamp(row, "enq"), stamp(row, "visibleAt"));

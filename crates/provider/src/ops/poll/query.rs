@@ -41,6 +41,7 @@ pub(super) struct PollQuery {
 }
 
 impl PollQuery {
+    /// The query for the work that these fetches can take.
     pub(super) fn of(interests: &[Interest]) -> Self {
         let mut query = PollQuery::default();
         for interest in interests {

@@ -145,7 +145,7 @@ fn is_answer(item: &WorkItem) -> bool {
 
 /// Finds the start of an instance when more messages came before it than one turn takes.
 /// Without the start no turn could ever consume these messages. Returns one message, or none
-/// if no start is visible.
+/// if no start is among the rows of [`STARTS`].
 pub(super) async fn find_start(
     store: &Store,
     instance: &str,
