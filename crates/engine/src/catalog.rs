@@ -103,6 +103,7 @@ impl Catalog {
         names.filter_map(|number| self.containers.get(number))
     }
 
+    /// Adds a container, or replaces the container with its number.
     pub(crate) fn put_container(&mut self, container: Container) {
         let names = self.names.entry(container.rid.database.0).or_default();
         names.insert(container.name.clone(), container.rid.number);

@@ -52,6 +52,7 @@ pub const FEED: f64 = 2.0;
 /// A page of the change feed, before its documents.
 pub const CHANGE_FEED: f64 = 1.0;
 
+/// The kilobytes beyond the first, with their fraction; 0 if there are none.
 fn kilobytes_over_one(bytes: usize) -> f64 {
     (bytes as f64 / 1024.0 - 1.0).max(0.0)
 }

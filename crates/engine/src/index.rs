@@ -148,6 +148,7 @@ pub(crate) fn declared(policy: &Value) -> Vec<IndexShape> {
         .collect()
 }
 
+/// A column of a declared index; `None` if its path is not valid.
 fn declared_column(column: &Value) -> Option<Column> {
     let path = perihelion_model::partition_key::KeyPath::parse(column.get("path")?.as_str()?)?;
     let is_descending = column.get("order").and_then(Value::as_str) == Some("descending");

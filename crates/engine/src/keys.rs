@@ -342,6 +342,7 @@ pub(crate) fn last_u64_pair(key: &[u8]) -> Option<(u64, u64)> {
     Some((number_at(key, at, 8)?, number_at(key, at + 8, 8)?))
 }
 
+/// The big-endian number in `length` bytes (at most 8) from the offset `at` on.
 fn number_at(key: &[u8], at: usize, length: usize) -> Option<u64> {
     let bytes = key.get(at..at + length)?;
     Some(bytes.iter().fold(0, |sum, byte| (sum << 8) | u64::from(*byte)))
@@ -369,6 +370,7 @@ pub(crate) struct OwnedKeyRange {
 }
 
 impl OwnedKeyRange {
+    /// All keys with a prefix.
     pub(crate) fn prefix(prefix: &[u8]) -> Self {
         OwnedKeyRange { from: Bound::Included(prefix.to_vec()), to: Bound::Excluded(after_prefix(prefix)) }
     }

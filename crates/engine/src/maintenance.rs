@@ -52,6 +52,7 @@ impl Backlog {
         self.wake();
     }
 
+    /// Ends the wait in [`Backlog::due`]. Without a wait, the next one ends at once.
     pub(crate) fn wake(&self) {
         self.wake.notify_one();
     }

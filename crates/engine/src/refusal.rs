@@ -23,7 +23,8 @@ pub struct Refusal {
     pub message: String,
     /// Request units.
     pub charge: f64,
-    /// The position of the partition, for the session token.
+    /// The position of the partition, for the session token. `None` if the engine did not
+    /// determine it; the server then uses a default.
     pub position: Option<Position>,
     /// How long a throttled client should wait, in milliseconds.
     pub retry_after_ms: Option<u64>,
@@ -38,11 +39,12 @@ pub enum Layer {
     /// The gateway: authentication, URL, syntax, plan. No charge, no session
     /// token.
     Gateway,
-    /// The gateway, in the backend's spelling.
+    /// The gateway, with a body in the backend's spelling. No charge, no session token.
     GatewayErrors,
     /// The backend: `Message: {"Errors":["..."]}`.
     Backend,
-    /// The backend, before anything was charged.
+    /// The backend, before anything was charged: a session token, but no charge. The body
+    /// is the backend's.
     BackendUncharged,
     /// The query compiler: `Message: {"errors":[...]}`, where the message is
     /// already JSON. The gateway compiles, so there is no charge.
@@ -50,7 +52,8 @@ pub enum Layer {
     /// The backend for a query that failed while it ran: the compiler's body, with
     /// a charge.
     QueryRuntime,
-    /// A plain sentence: document not found, conflict, precondition.
+    /// The backend, about one document, with a plain sentence: not found, conflict,
+    /// precondition.
     Document,
 }
 

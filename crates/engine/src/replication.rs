@@ -89,10 +89,12 @@ impl Replication {
         self.removes_expired.load(Ordering::SeqCst)
     }
 
+    /// Records that the outbox entries up to `last` have been removed.
     pub(crate) fn set_trimmed(&self, last: u64) {
         self.trimmed.fetch_max(last, Ordering::SeqCst);
     }
 
+    /// Refuses a write if the region does not accept writes or if its outbox is full.
     fn check_write(&self) -> Result<(), Refusal> {
         if !self.accepts_writes.load(Ordering::SeqCst) {
             return Err(Refusal::write_forbidden());

@@ -62,6 +62,7 @@ pub struct RangeState {
 const LSN_FIRST: u64 = 1;
 
 impl RangeState {
+    /// The counters of a range without writes.
     pub(crate) fn empty(id: RangeId) -> Self {
         RangeState { id, lsn: LSN_FIRST, documents: 0, bytes: 0, applied_lsns: [LSN_FIRST; REGIONS_MAX] }
     }
@@ -99,10 +100,14 @@ impl RangeState {
     }
 }
 
+/// The bytes of the next `_rid` counter and the next etag counter in a record.
 const HEAD_BYTES: usize = 16;
+/// The bytes of a range in a record, before its `applied_lsns`: id, LSN, documents and
+/// bytes.
 const RANGE_BYTES: usize = 28;
 
 impl ContainerState {
+    /// The counters of a new container.
     pub(crate) fn new(ranges: impl Iterator<Item = RangeId>, replica: Option<Replica>) -> Self {
         let ranges = ranges.map(RangeState::empty).collect();
         ContainerState {
@@ -192,6 +197,7 @@ impl ContainerState {
         out
     }
 
+    /// The counters in a record; `None` if the record is damaged.
     pub(crate) fn decode(record: &[u8]) -> Option<Self> {
         let (regions, record) = match record.split_last() {
             Some((regions, rest)) if record.len() % 2 == 1 => (*regions, rest),

@@ -47,6 +47,7 @@ impl<'v> Transaction<'v> {
         Transaction { view, layers: vec![Overlay::new()], catalog, now, replica }
     }
 
+    /// The value of a key, this transaction's writes included.
     pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
         match self.layers.iter().rev().find_map(|layer| layer.get(key)) {
             Some(written) => Ok(written.clone()),

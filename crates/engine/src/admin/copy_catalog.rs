@@ -98,6 +98,7 @@ fn copy_offers(transaction: &mut Transaction<'_>, catalog: &mut Catalog, source:
     catalog.offers.clone_from(&source.offers);
 }
 
+/// Adds a container of the source region, without documents.
 fn add_container(transaction: &mut Transaction<'_>, catalog: &mut Catalog, theirs: &Container) {
     let mut container = Container { indexes: Vec::new(), index_next: 0, ..theirs.clone() };
     // The container is empty here, so its declared indexes are complete.
@@ -107,6 +108,8 @@ fn add_container(transaction: &mut Transaction<'_>, catalog: &mut Catalog, their
     put_container(transaction, catalog, container);
 }
 
+/// Replaces a container by its version in the source region. This region keeps its own
+/// indexes and counters.
 fn change_container(
     transaction: &mut Transaction<'_>,
     catalog: &mut Catalog,

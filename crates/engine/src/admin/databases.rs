@@ -37,6 +37,7 @@ pub(crate) fn create_database(
     }))
 }
 
+/// Deletes a database with its containers and offers.
 pub(crate) fn delete_database(transaction: &mut Transaction<'_>, name_or_rid: &str) -> Result<(), Refusal> {
     let database =
         transaction.catalog.database(name_or_rid).cloned().ok_or_else(Refusal::no_such_resource)?;

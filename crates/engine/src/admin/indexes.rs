@@ -55,6 +55,7 @@ pub(super) fn add_declared_indexes(container: &mut Container, is_ready: bool) {
     }
 }
 
+/// Adds an index under the next id.
 fn push_index(container: &mut Container, shape: IndexShape, is_ready: bool) {
     container.indexes.push(IndexDefinition { id: container.index_next, shape, is_ready });
     container.index_next += 1;

@@ -36,6 +36,7 @@ pub(crate) fn replace_offer(
     }))
 }
 
+/// Adds the offer of a new database or container. `resource` is its `_self`.
 pub(super) fn add_offer(
     transaction: &mut Transaction<'_>,
     catalog: &mut Catalog,
@@ -59,6 +60,7 @@ pub(super) fn add_offer(
     catalog.offers.insert(number, Arc::new(offer));
 }
 
+/// Removes the offer of a database or container, if it has one.
 pub(super) fn drop_offer(transaction: &mut Transaction<'_>, catalog: &mut Catalog, resource_rid: &str) {
     if let Some(offer) = catalog.offer_for(resource_rid).cloned() {
         catalog.offers.remove(&offer.number);

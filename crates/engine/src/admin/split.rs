@@ -45,6 +45,7 @@ pub(crate) fn split(
     Ok(ids)
 }
 
+/// The two ranges that a range is split into. Refused if it is too narrow.
 fn children_of(container: &Container, parent: &PartitionRange) -> Result<[PartitionRange; 2], Refusal> {
     let middle = parent
         .keys

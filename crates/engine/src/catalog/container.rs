@@ -90,6 +90,7 @@ impl Container {
         self.ranges.iter().find(|range| range.id == id)
     }
 
+    /// Whether the container has this index, ready or not.
     pub(crate) fn has_index(&self, shape: &IndexShape) -> bool {
         self.indexes.iter().any(|index| index.shape == *shape)
     }
@@ -153,6 +154,7 @@ impl Container {
         ])
     }
 
+    /// The container of a record; `None` if the record is damaged.
     pub(crate) fn from_record(record: &Value) -> Option<Self> {
         let definition = record.get("definition")?.as_object()?.clone();
         let parsed = ParsedDefinition::parse(definition, ApiVersion::Current).ok()?;

@@ -171,6 +171,7 @@ fn partition_key_body(definition: &PartitionKeyDefinition) -> Value {
     Value::Object(body)
 }
 
+/// The paths of each unique key; empty without a policy.
 fn parse_unique_keys(body: Option<&Value>) -> Result<Vec<Vec<KeyPath>>, Refusal> {
     let keys = match body.and_then(|policy| policy.get("uniqueKeys")) {
         None | Some(Value::Null) => return Ok(Vec::new()),
@@ -191,6 +192,7 @@ fn parse_unique_keys(body: Option<&Value>) -> Result<Vec<Vec<KeyPath>>, Refusal>
     }
 }
 
+/// The `defaultTtl` in seconds: -1, or at least 1; `None` when there is none.
 fn parse_ttl(value: Option<&Value>) -> Result<Option<i64>, Refusal> {
     match value {
         None | Some(Value::Null) => Ok(None),

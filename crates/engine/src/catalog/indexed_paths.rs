@@ -36,6 +36,7 @@ struct PathRule {
 const ELEMENT: &str = "[]";
 
 impl IndexedPaths {
+    /// The paths of an indexing policy. Without a policy every path is indexed.
     pub(crate) fn new(policy: Option<&Value>) -> Self {
         let Some(policy) = policy else { return IndexedPaths::default() };
         if policy.get("indexingMode").and_then(Value::as_str) == Some("none") {
@@ -83,6 +84,7 @@ impl IndexedPaths {
         terms
     }
 
+    /// Whether the value at this path is indexed.
     fn is_indexed(&self, path: &[&str]) -> bool {
         if self.rules.is_empty() || path == ["id"] {
             return true;

@@ -63,7 +63,7 @@ pub struct BatchOutcome {
     pub results: Vec<Result<ItemOutcome, Refusal>>,
     /// Request units of all operations.
     pub charge: f64,
-    /// The partition's position after the batch.
+    /// The physical partition's position after the batch.
     pub position: Position,
     /// Documents and bytes in the container before the batch.
     pub usage: Usage,

@@ -233,10 +233,12 @@ impl<'q> QueryShape<'q> {
         lookup
     }
 
+    /// Whether an equality fixes the value of this order key.
     fn is_constant(&self, key: &OrderKey) -> bool {
         plain_path(key.path.as_deref()).is_some_and(|path| self.equality(&path).is_some())
     }
 
+    /// The value that an equality demands at this path.
     fn equality(&self, path: &[String]) -> Option<&Value> {
         self.equalities.iter().find(|(known, _)| known == path).map(|(_, value)| *value)
     }
@@ -299,6 +301,7 @@ impl Lookup {
     }
 }
 
+/// Adds an equality. Of two equalities on one path only the first is used.
 fn add_equality<'q>(equalities: &mut Vec<(Vec<String>, &'q Value)>, path: Vec<String>, value: &'q Value) {
     if !equalities.iter().any(|(known, _)| *known == path) {
         equalities.push((path, value));

@@ -59,6 +59,7 @@ pub(super) struct Watermark {
 const WATERMARKS_MAX: usize = 32;
 
 impl Continuation {
+    /// The state before the first page: the OFFSET, LIMIT and TOP of the query.
     pub(super) fn start(program: &Program) -> Self {
         let take = match (program.top(), program.limit()) {
             (Some(top), Some(limit)) => Some(top.min(limit)),
@@ -108,6 +109,7 @@ impl Continuation {
 /// order keys: such a query cannot be continued.
 const TOKEN_BYTES_MAX: usize = 64 * 1024;
 
+/// Parses a token; `None` if it is not one.
 fn parse(text: &str, container: &Container) -> Option<Continuation> {
     if text.len() > TOKEN_BYTES_MAX {
         return None;

@@ -83,6 +83,7 @@ impl Context<'_> {
         collector.finish()
     }
 
+    /// Calls `consume` with the documents in the scope of the query until it breaks.
     fn each_document(
         &self,
         consume: &mut dyn FnMut(StoredDocument) -> Result<ControlFlow<()>, Refusal>,

@@ -116,6 +116,8 @@ impl Page {
         fits
     }
 
+    /// Ends the page. `has_more` says whether a row did not fit; there is a next page only
+    /// then, and only if TOP and LIMIT allow it.
     pub(super) fn finish(mut self, has_more: bool) -> PageRows {
         self.state.pages += 1;
         self.state.rows += self.rows as u64;

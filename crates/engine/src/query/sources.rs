@@ -164,6 +164,8 @@ impl Scan<'_> {
         outcome
     }
 
+    /// The `_rid` counters of the entries that an index use selects, in the order of the
+    /// index.
     fn index_entry_rids(&self, used: &IndexUse) -> Result<Vec<u64>, Refusal> {
         let mut rids = Vec::new();
         for prefix in &used.prefixes {
@@ -172,10 +174,12 @@ impl Scan<'_> {
         Ok(rids)
     }
 
+    /// The `_rid` counters of the documents whose partition begins with these levels.
     fn member_rids(&self, prefix: &[u8]) -> Result<Vec<u64>, Refusal> {
         self.rids_in(&OwnedKeyRange::prefix(&keys::partition_member_prefix(self.container.number(), prefix)))
     }
 
+    /// The `_rid` counters at the end of the keys in a range.
     fn rids_in(&self, key_range: &OwnedKeyRange) -> Result<Vec<u64>, Refusal> {
         let mut rids = Vec::new();
         self.view.scan(key_range.as_range(), Direction::Forward, &mut |key, _| {
@@ -185,6 +189,7 @@ impl Scan<'_> {
         Ok(rids)
     }
 
+    /// Reads the documents with these `_rid` counters, in this order.
     fn fetch_all(&self, rids: Vec<u64>, consume: &mut Consumer<'_>) -> Result<(), Refusal> {
         let mut outcome = Ok(());
         for rid in rids {
@@ -226,6 +231,8 @@ impl Scan<'_> {
         is_inside && !document.is_expired(self.container.default_ttl, self.now)
     }
 
+    /// The beginning of the index keys in this part of the scope whose values begin with
+    /// `prefix`.
     fn index_prefix(&self, used: &IndexUse, prefix: &[u8]) -> Vec<u8> {
         let no_partition = LogicalPartition(Vec::new());
         let partition = match &self.range.filter {
@@ -236,6 +243,8 @@ impl Scan<'_> {
         [&used.definition.group_prefix(self.container.number(), group), prefix].concat()
     }
 
+    /// The index keys to scan: those with this prefix, within the bounds of the index use,
+    /// and from `start` on in the direction of the scan.
     fn index_key_range(&self, used: &IndexUse, prefix: &[u8], start: Option<&[u8]>) -> OwnedKeyRange {
         let prefix = self.index_prefix(used, prefix);
         let joined = |key: &[u8]| [prefix.as_slice(), key].concat();

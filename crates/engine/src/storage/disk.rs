@@ -331,6 +331,7 @@ impl Core {
         self.layers.write().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Refuses all later commits and all later writes to the data file. Views still work.
     fn close_to_writes(&self, failure: &str) {
         let _ = self.failure.set(failure.to_string());
         self.deferred.forbid_writes();

@@ -4,8 +4,8 @@
 //! A checkpoint is one redb transaction. It writes all commits since the
 //! previous checkpoint, and the sequence number of the newest of these commits.
 //! One checkpoint runs at a time. In production it runs on a thread of its own,
-//! because its syncs take as long as several hundred commits. In simulation it runs
-//! inside a later commit, so that the seed alone decides what happens.
+//! because its syncs would delay several hundred commits. In simulation it runs inside
+//! a later commit, so that the seed alone decides what happens.
 //!
 //! Always true: a checkpoint that failed closes the store to writes; the thread
 //! ends before the store that owns it.
