@@ -70,7 +70,7 @@ async fn a_hedged_delete_is_not_refused_because_its_other_leg_succeeded() {
     let world = World::with(server, prefers_east()).await;
     world.run(&world.write(Verb::Create, "1", "a")).await.unwrap();
     world.wait_for_replication().await;
-    // The first leg is applied and its answer lost before the second begins.
+    // The first leg is applied and its answer lost before the second leg is served.
     let lost =
         format!(r#"{{"operation":"delete_item","region":"{EAST}","count":1,"delayMs":50,"drop":"after"}}"#);
     world.fault(&lost).await;

@@ -6,7 +6,7 @@
 //! `CHAOS_SEEDS=17..18 cargo test -p perihelion-driver --test it chaos`. A run has
 //! three phases. First there are faults. Then, in the aftermath, the driver recovers
 //! from them: breakers close, and avoided regions are used again. In the last phase
-//! every operation must succeed.
+//! an operation may fail only because of the state of the data.
 
 mod checks;
 mod events;
@@ -37,8 +37,8 @@ const FAULTS_PER_OPERATION: u32 = 1;
 const AFTERMATH_TIME: Duration = Duration::from_secs(14);
 const LIVE_TIME: Duration = Duration::from_secs(3);
 
-/// How long workers may take to stop. No operation has a longer timeout, so a worker
-/// that still runs after this time hangs.
+/// How long workers may take to stop. Faults have ended by then and no operation has a
+/// longer timeout, so a worker that still runs after this time hangs.
 const STOP_TIME: Duration = Duration::from_secs(70);
 
 /// The most problems that are printed for a run that fails.

@@ -87,7 +87,8 @@ async fn the_wrong_key_is_refused_at_once() {
     server.close().await;
 }
 
-/// A token source that gives tokens of one hour, or an error, and counts.
+/// A token source that gives tokens of one hour, or an error, and counts how often it is
+/// asked.
 #[derive(Default)]
 struct Identity {
     is_signed_out: bool,

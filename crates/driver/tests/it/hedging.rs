@@ -20,8 +20,8 @@ use crate::world::{World, ada, document};
 /// The usual latency of a region.
 const USUAL_MS: u64 = 5;
 
-/// Without a breaker, which would avoid a slow region after a few reads: these tests are
-/// about hedging alone.
+/// Options without circuit breakers. A breaker would avoid a slow region after a few
+/// reads, and these tests are about hedging alone.
 fn without_breaker() -> DriverOptions {
     prefers_east().with_circuit_breaker(CircuitBreakerOptions::default().with_enabled(false))
 }
@@ -81,7 +81,7 @@ async fn one_slow_region_does_not_raise_the_tail_latency() {
     read_many(&world, 200).await;
     slow_east(&world).await;
     let times = read_many(&world, 100).await;
-    // Both regions answer within milliseconds, so the threshold is at its floor.
+    // The usual latency is a few milliseconds, so the threshold is at its floor.
     let limit = Hedging::DYNAMIC_MIN + Duration::from_millis(50);
     assert!(p99(&times) < limit, "p99 {:?} with one slow region", p99(&times));
     let response = world.run(&world.read("1")).await.unwrap();

@@ -38,7 +38,7 @@ async fn a_request_that_fails_in_every_region_counts_against_none() {
     let world = three_regions().await;
     assert_eq!(region_of_a_read(&world).await, EAST);
     world.fault(r#"{"operation":"read_item","status":500}"#).await;
-    // With two regions, the last of four attempts goes to the other one.
+    // With two regions, the four attempts go to East, West, East and West.
     let in_two = unhedged().with_excluded_regions([NORTH]);
     for _ in 0..3 {
         let error = world.driver.execute(&world.read("1"), &in_two).await.unwrap_err();

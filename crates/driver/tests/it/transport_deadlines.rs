@@ -110,7 +110,7 @@ async fn a_request_that_waits_for_a_stream_until_its_deadline_was_not_sent() {
             let (transport, request) = (Arc::clone(&transport), peer.get());
             async move { transport.send(request).await }
         });
-        // By then the connection is open and its limit is known.
+        // At the deadline of this request the connection is open and its limit is known.
         check(
             &transport.send(peer.get_with_short_deadline()).await.unwrap_err(),
             FailureKind::Timeout,

@@ -134,12 +134,12 @@ pub(crate) async fn accept_tls(stream: TcpStream, alpn: &[&str]) -> TlsStream<Tc
     TlsAcceptor::from(Arc::new(config)).accept(stream).await.unwrap()
 }
 
-/// Tasks of this test's runtime, the peers' included.
+/// The number of tasks of this test's runtime, the peers' included.
 pub(crate) fn alive_tasks() -> usize {
     tokio::runtime::Handle::current().metrics().num_alive_tasks()
 }
 
-/// Waits until no more tasks than that are alive.
+/// Waits until at most `count` tasks are alive.
 pub(crate) async fn wait_for_task_count(count: usize) {
     while alive_tasks() > count {
         tokio::task::yield_now().await;

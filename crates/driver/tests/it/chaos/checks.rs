@@ -15,8 +15,10 @@ pub(super) struct History {
     pub(super) is_multi_write: bool,
     pub(super) is_gentle: bool,
     pub(super) records: Vec<Record>,
-    /// The requests that carried documents, by operation.
+    /// The requests of each operation, by its id. Reads of metadata and of witnesses are
+    /// left out.
     pub(super) exchanges: HashMap<u32, Vec<Exchange>>,
+    /// The floor of each document (see `ledger`).
     pub(super) floors: Vec<(String, u64)>,
     /// By region and partition, every document at the end.
     pub(super) regions: Vec<Vec<(&'static str, Vec<Value>)>>,
@@ -51,8 +53,8 @@ impl History {
         self.exchanges.get(&record.id).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// The number of answers to an operation for which `is_counted` holds. A request without
-    /// an answer counts as 503.
+    /// The number of answers to an operation for which `is_counted` holds. A request that
+    /// failed or was cancelled counts as 503.
     fn count_answers(&self, record: &Record, is_counted: fn(u16, u32) -> bool) -> usize {
         let matches_answer = |exchange: &&Exchange| match exchange.seen {
             Seen::Answer(code, sub) => is_counted(code, sub),
@@ -63,8 +65,7 @@ impl History {
     }
 
     /// Whether a write of the document was applied after the driver had stopped waiting
-    /// for it. Such a write may overwrite later writes, because it is idempotent and has no
-    /// condition.
+    /// for it. If such a write has no condition, it may overwrite later writes.
     pub(super) fn has_late_write(&self, document: &str) -> bool {
         let mut own = self.records.iter().filter(|record| record.document == document);
         own.any(|record| self.exchanges_of(record).iter().any(|exchange| exchange.is_late))
@@ -199,7 +200,7 @@ fn is_failover(code: u16, sub: u32) -> bool {
 }
 
 /// In a gentle run, an operation fails only because of the state of the data or of the
-/// container.
+/// container, or as ambiguous if it is not an idempotent write.
 fn nothing_fails_that_is_retried(history: &History, problems: &mut Vec<String>) {
     for (record, reported) in history.reported().filter(|_| history.is_gentle) {
         let Reported::Failed(kind, status) = reported else { continue };
@@ -207,7 +208,8 @@ fn nothing_fails_that_is_retried(history: &History, problems: &mut Vec<String>) 
             && status.is_some_and(|status| {
                 matches!(status.code, 409 | 412) || (status.code == 404 && status.sub != 1002)
             });
-        // An idempotent write is never ambiguous, unless its container is deleted.
+        // An idempotent write is never ambiguous, except a "scratch upsert", whose container
+        // may be deleted.
         let may_be_in_doubt = !matches!(record.kind, "upsert" | "replace" | "set" | "delete");
         if !(is_of_the_data || (reported.is_ambiguous() && may_be_in_doubt)) {
             problems.push(history.describe(record));

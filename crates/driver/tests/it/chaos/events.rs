@@ -39,14 +39,16 @@ const GENTLE_OUTAGE_MS: u64 = 2000;
 /// The longest replication delay of a gentle run. Where all regions take writes, session
 /// retries wait at least 75 ms once every region was asked.
 const GENTLE_DELAY_MS: u64 = 50;
-/// The replication delay of a region before it becomes the write region.
+/// The replication delay of a region before it becomes the write region, in half of the
+/// moves.
 const MOVE_DELAY_MS: u64 = 800;
 /// The longest outage of a rough run.
 const ROUGH_OUTAGE_MS: u64 = 6000;
 /// The longest replication delay of a rough run.
 const ROUGH_DELAY_MS: u64 = 2000;
 
-/// The refusals of operations on documents: status, sub-status, retry-after.
+/// The refusals of operations on documents: status, sub-status, and the wait that the
+/// answer asks for in milliseconds (0 for none).
 const REFUSALS: [(u16, u32, u64); 11] = [
     (429, 3200, 40),
     (429, 0, 0),
@@ -80,11 +82,13 @@ pub(super) struct Events<'a> {
     pub(super) ledger: &'a Arc<Ledger>,
     pub(super) rng: fastrand::Rng,
     pub(super) mode: Mode,
+    /// The ids of the container's ranges.
     pub(super) ranges: Vec<String>,
+    /// The write region, as an index of `REGIONS`.
     pub(super) write_region: usize,
-    /// When the only write region was last taken offline.
+    /// When the only write region was last taken offline in a gentle run.
     pub(super) write_outage: Option<Instant>,
-    /// The regions that are offline.
+    /// The regions that are offline, as indexes of `REGIONS`.
     pub(super) offline: BTreeSet<usize>,
     /// The events, for the report of a failure.
     pub(super) log: Vec<String>,

@@ -1,8 +1,8 @@
 //! The fault transport: a transport between the driver and the service that injects
 //! faults and records every request.
 //!
-//! It sends the request to the in-process service and then decides what the driver sees
-//! of the answer. So it knows for every write whether it was applied. A request that the
+//! It sends the request to the in-process service, unless the fault prevents that, and
+//! then decides what the driver sees of the answer. So it knows for every write whether it was applied. A request that the
 //! driver cancels continues, as on a real network. A fault is a rule with a count.
 //! Nothing is random here, so that a seed can be replayed.
 
@@ -24,17 +24,19 @@ pub(super) const OPERATION: HeaderName = HeaderName::from_static("x-chaos-operat
 /// outage, so that a request that the driver has cancelled still arrives.
 const ARRIVES_WITHIN: Duration = Duration::from_secs(120);
 
-/// The time between two faults of requests without an operation (metadata,
-/// read-backs), when the number of faults per operation is limited.
+/// The least time between two faults of requests without an operation (metadata,
+/// reads of witnesses), when the number of faults per operation is limited.
 const METADATA_FAULT_PAUSE: Duration = Duration::from_secs(3);
 
 /// A fault, the requests that get it, and how many of them get it.
 #[derive(Debug, Clone)]
 pub(super) struct Rule {
-    /// The operation, named as in the server's fault rules; `any` for all documents.
+    /// The operation, named as in the server's fault rules; `any` for all operations on
+    /// documents.
     pub(super) operation: &'static str,
     /// The region, by the first label of its host name; `None` for all regions.
     pub(super) region: Option<&'static str>,
+    /// How many requests still get the fault.
     pub(super) remaining: u32,
     pub(super) fault: Fault,
 }
@@ -88,8 +90,10 @@ impl Fault {
 /// One request and its real outcome.
 #[derive(Debug, Clone)]
 pub(super) struct Exchange {
+    /// The id of the worker's operation; `None` for reads of metadata and of witnesses.
     pub(super) operation: Option<u32>,
     pub(super) name: &'static str,
+    /// The first label of the host name.
     pub(super) region: String,
     pub(super) at: Instant,
     /// Whether the service applied the request; `None` while it is in progress.
@@ -104,7 +108,7 @@ pub(super) struct Exchange {
 pub(super) enum Seen {
     /// Nothing yet.
     Nothing,
-    /// The driver stopped waiting.
+    /// The driver cancelled the request.
     GaveUp,
     /// An answer with this status and sub-status.
     Answer(u16, u32),

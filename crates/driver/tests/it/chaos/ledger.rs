@@ -17,11 +17,13 @@ pub(super) struct Record {
     pub(super) id: u32,
     pub(super) kind: &'static str,
     pub(super) is_write: bool,
-    /// The document's name and its new value, for reports.
+    /// The document's name: partition and id.
     pub(super) document: String,
+    /// For reports: the value that is written, or the least value that a read must see.
     pub(super) value: u64,
     pub(super) began: Instant,
     pub(super) timeout: Duration,
+    /// The phase in which the operation began.
     pub(super) phase: u32,
     /// `None` while the operation is in progress.
     pub(super) end: Option<End>,
@@ -62,7 +64,7 @@ impl Reported {
 pub(super) const CHAOS: u32 = 0;
 /// The second phase: faults have stopped, and the driver recovers from them.
 pub(super) const AFTERMATH: u32 = 1;
-/// The third phase: every operation must succeed.
+/// The third phase: an operation may fail only because of the state of the data.
 pub(super) const LIVE: u32 = 2;
 /// The end: workers stop.
 pub(super) const STOP: u32 = 3;

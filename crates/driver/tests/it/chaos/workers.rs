@@ -43,7 +43,7 @@ pub(super) struct Worker {
     ledger: Arc<Ledger>,
     rng: fastrand::Rng,
     partition: &'static str,
-    /// Whether operations have short timeouts.
+    /// Whether half of the operations have short timeouts, as in rough runs.
     has_short_timeouts: bool,
     /// Whether all regions take writes. Then two writers of one document can both succeed,
     /// each in another region.

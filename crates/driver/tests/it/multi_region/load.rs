@@ -23,6 +23,7 @@ use crate::world::{customer, document};
 pub(super) const KEYS: usize = 24;
 const WRITERS: usize = 6;
 const READERS: usize = 6;
+/// The most containers that a test has one after the other. Each has two epochs.
 const EPOCHS: usize = 4;
 
 /// State that all tasks of the load share.

@@ -52,8 +52,9 @@ const ATTEMPTS_MAX: usize = 1 + 3 + 1 + 5 + 10 + 30 + 8;
 
 /// The longest that an operation can wait in total. The sums, in seconds: failovers
 /// 1.75, sessions 2.5, moving write regions 5, status 449 24.4 (30 when the service asks
-/// for its waits), new metadata 7.1. With the worst jitter, all but the waits after 449
-/// take a quarter longer.
+/// for its waits), new metadata 7.1. With the worst jitter, the waits for failovers,
+/// sessions and new metadata take a quarter longer. The waits that a service may ask for
+/// after failovers are not included.
 const WAIT_MAX: Duration = Duration::from_secs(50);
 
 /// Evaluates attempts until the operation ends.
