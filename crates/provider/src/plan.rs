@@ -73,7 +73,8 @@ const LAYOUTS: [BatchLayout; 3] = [
 /// applied.
 const RECENT_NONCES_MAX: usize = 8;
 
-/// The arguments of an ack: everything that the runtime passes at the end of a turn.
+/// What the runtime passes at the end of a turn, with the clock offset and the retention of
+/// the provider.
 pub(crate) struct TurnAck {
     /// The number of the execution that the turn belongs to.
     pub(crate) execution: u64,

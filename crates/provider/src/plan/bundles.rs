@@ -22,6 +22,8 @@ pub(super) struct PackedTurn<'a> {
 }
 
 impl PackedTurn<'_> {
+    /// The id of the document with this prefix and number. The id of a staged document
+    /// contains the staging id.
     fn document_id(&self, prefix: &str, n: usize) -> String {
         let suffix = self.staging_id.map_or_else(String::new, |staging_id| format!(":{staging_id}"));
         format!("{prefix}:{:x}:{n}{suffix}", self.commit_number)

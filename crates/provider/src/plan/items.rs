@@ -69,8 +69,8 @@ pub(crate) fn message_document(
 }
 
 /// Converts the due time of a timer to the provider's clock, which is `offset_ms`
-/// milliseconds ahead of the runtime's clock. A timer that is due by then is visible at once.
-/// Other messages are not changed.
+/// milliseconds ahead of the runtime's clock. If the converted time has passed, the timer is
+/// visible at once. Other messages are not changed.
 pub(super) fn convert_timer_to_provider_clock(
     message: &mut Message,
     item: &WorkItem,
@@ -121,6 +121,7 @@ fn needs_dedup(item: &WorkItem) -> bool {
     }
 }
 
+/// The document id of an activity, from its execution and the event that scheduled it.
 pub(crate) fn activity_id(execution: u64, event: u64) -> String {
     format!("a:{execution}:{event}")
 }

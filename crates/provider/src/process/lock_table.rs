@@ -67,6 +67,7 @@ pub(crate) struct LockTable<T> {
 
 #[derive(Debug)]
 struct HeldLock<T> {
+    /// When the lock was added to the table.
     since: Instant,
     held: Arc<tokio::sync::Mutex<T>>,
 }

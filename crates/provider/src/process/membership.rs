@@ -38,8 +38,8 @@ pub(crate) struct Membership {
     pub(crate) fetching_begins: Arc<Notify>,
     /// The newest view.
     pub(crate) view: Mutex<Arc<View>>,
-    /// When the heartbeats were last read; `None` before the first time. Who has this lock
-    /// reads them next.
+    /// When a task last began to read the heartbeats; `None` before the first time. A task
+    /// holds this mutex while it reads them.
     pub(crate) view_read_at: tokio::sync::Mutex<Option<Instant>>,
 }
 

@@ -21,6 +21,7 @@ struct OwnerSessions {
 }
 
 impl SessionTable {
+    /// Whether no worker of this process is known to own a session.
     pub(crate) fn is_empty(&self) -> bool {
         lock(&self.owners).values().all(|owned| owned.names.is_empty())
     }

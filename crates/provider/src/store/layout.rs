@@ -43,6 +43,7 @@ pub(crate) enum Layout {
     UnfinishedMigration,
 }
 
+/// Detects the layout by the indexed paths of the container, then by its documents.
 pub(crate) async fn detect(
     container: &Container,
     properties: &ContainerProperties,

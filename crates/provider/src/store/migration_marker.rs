@@ -19,6 +19,7 @@ const DONE: &str = "done";
 /// id would still be another one.
 const PARTITION_KEY: u64 = 0;
 
+/// The marker document.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Marker {
@@ -32,6 +33,7 @@ pub(crate) struct Marker {
 }
 
 impl Marker {
+    /// The marker of a migration that begins. `source` is `database/container`.
     pub(crate) fn copying(source: &str) -> Marker {
         Marker {
             id: MARKER_TYPE.to_owned(),

@@ -60,6 +60,7 @@ struct Lru {
     order: BTreeMap<u64, String>,
     /// Counts all uses of the cache.
     uses: u64,
+    /// Estimated bytes of all entries.
     bytes: u64,
     /// The value of [`EXTERNAL_WRITES`] for which the entries are valid.
     external_writes: u64,

@@ -36,6 +36,7 @@ pub(crate) async fn run(store: &Store, options: &ListOptions) -> Result<ListPage
     Ok(ListPage { instances: page.items, continuation })
 }
 
+/// The query for these options, without page size and continuation.
 fn query(options: &ListOptions) -> Query {
     let mut filters: Vec<(&str, &str, Value)> = Vec::new();
     let mut filter = |text, name, value: Option<Value>| {

@@ -53,6 +53,8 @@ pub(crate) async fn run(core: &Core, instance: &str, options: &PruneOptions) -> 
     Ok(result)
 }
 
+/// Whether the execution does not run and, if `completed_before` is set, ended before that
+/// time.
 fn is_prunable(execution: &Execution, options: &PruneOptions) -> bool {
     let is_old =
         options.completed_before.is_none_or(|before| execution.completed_at.is_some_and(|at| at < before));

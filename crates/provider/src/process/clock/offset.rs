@@ -61,6 +61,7 @@ impl OffsetEstimate {
 }
 
 impl Bounds {
+    /// The bounds that one response gives.
     fn of(ResponseDate { date, received_ms, elapsed }: ResponseDate) -> Self {
         let signed = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX / 4);
         let (date, received) = (signed(date.saturating_mul(1000)), signed(received_ms));
@@ -72,7 +73,8 @@ impl Bounds {
         }
     }
 
-    /// The intersection; `None` if it is empty.
+    /// The intersection of these bounds, widened by the drift since, with newer ones; `None`
+    /// if it is empty.
     fn narrowed(self, newer: Bounds) -> Option<Bounds> {
         let drift = i64::try_from(newer.at_ms.saturating_sub(self.at_ms) / DRIFT_PARTS).unwrap_or(0);
         let least = newer.least.max(self.least.saturating_sub(drift));

@@ -178,6 +178,7 @@ impl InstanceHints {
         self.order.first().into_iter().chain(open).min()
     }
 
+    /// Whether hints about this instance can be kept.
     fn has_room(&self, instance: &str) -> bool {
         self.instances.len() < INSTANCES_MAX || self.instances.contains_key(instance)
     }

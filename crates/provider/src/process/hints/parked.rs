@@ -88,10 +88,12 @@ struct Group {
     parked_at: Instant,
 }
 
+/// An instance that is parked for one reason.
 #[derive(Debug, Clone, Copy)]
 struct ParkedInstance {
     /// When the pause ends.
     until: Instant,
+    /// The length of the pause.
     pause: Duration,
     /// For an instance without a start: the latest enqueue time of the messages that were
     /// read, or the time of the read if there were more messages. Otherwise zero.

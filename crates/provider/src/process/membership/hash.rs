@@ -14,11 +14,13 @@ pub(super) fn score(process_id: &str, slot: usize) -> u64 {
     mix(fnv(process_id.as_bytes()) ^ (slot as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
 }
 
+/// FNV-1a with 64 bits.
 fn fnv(bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01B3);
     bytes.iter().fold(0xCBF2_9CE4_8422_2325, step)
 }
 
+/// The finalizer of splitmix64.
 fn mix(mut value: u64) -> u64 {
     value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

@@ -83,10 +83,12 @@ impl View {
 }
 
 impl View {
+    /// Since when this process owns the slot of an instance; `None` if it does not.
     pub(super) fn owned_since(&self, instance: &str) -> Option<Stamp> {
         self.owned.get(slot_of(instance)).copied().flatten()
     }
 
+    /// Whether no other process fetches instances.
     pub(super) fn is_alone(&self) -> bool {
         !self.others().any(|roles| roles.fetches_orchestrations)
     }

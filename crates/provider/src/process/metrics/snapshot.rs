@@ -92,8 +92,8 @@ impl Latency {
         Duration::from_micros(self.total_us.checked_div(self.count).unwrap_or(0))
     }
 
-    /// An upper bound of a quantile, 0.5 for the median: at most twice the quantile. Zero
-    /// without durations.
+    /// An upper bound of a quantile, 0.5 for the median: at most twice the quantile, or a
+    /// microsecond. Zero without durations.
     pub fn quantile(&self, part: f64) -> Duration {
         let rank = (part.clamp(0.0, 1.0) * self.count as f64).ceil().max(1.0) as u64;
         let mut seen = 0;

@@ -71,6 +71,8 @@ struct KnownMessages {
 }
 
 impl KnownMessages {
+    /// Records a message that is visible from `due` on. If too many are recorded, the next
+    /// turn reads instead.
     fn add_not_held(&mut self, due: Stamp) {
         if self.not_held.len() < DUE_MAX {
             self.not_held.insert(due);
@@ -250,16 +252,20 @@ impl InstanceHint {
         self.messages.turns_unread = is_left_out.then(|| self.messages.turns_unread.unwrap_or(0));
     }
 
+    /// Adds a due time, unless there are too many.
     fn insert_due(&mut self, due: Stamp) {
         if self.due.len() < DUE_MAX {
             self.due.insert(due);
         }
     }
 
+    /// Whether the message belongs to the turn that is under way, or to the one that did not
+    /// end with a commit.
     fn is_attempted(&self, id: &str) -> bool {
         self.unfinished.as_ref().is_some_and(|attempts| attempts.contains_key(id))
     }
 
+    /// Removes the end of the lock from the due times.
     fn remove_lock_due(&mut self) {
         if let Phase::Locked { until, .. } = self.phase {
             self.due.remove(&until);
