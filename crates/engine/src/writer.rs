@@ -66,6 +66,7 @@ enum Writer {
 }
 
 impl Writer {
+    /// Starts the writer thread if the store is durable.
     fn start(shared: &Arc<Shared>) -> std::io::Result<Self> {
         if !shared.store.is_durable() {
             return Ok(Writer::Inline { waiting: Mutex::default(), running: Mutex::new(()) });
@@ -150,6 +151,7 @@ fn box_job<T: Send + 'static>(
     })
 }
 
+/// The writer thread: commits group after group until the queue is closed and empty.
 fn run_thread(shared: &Shared, mut jobs: mpsc::Receiver<Job>) {
     while let Some(first) = jobs.blocking_recv() {
         let rest = std::iter::from_fn(|| jobs.try_recv().ok());

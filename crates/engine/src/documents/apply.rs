@@ -182,6 +182,7 @@ struct NewVersion {
     text: Bytes,
 }
 
+/// Stores another region's version of a document over `old`, the version here.
 fn put(
     write: &mut ItemWrite<'_, '_>,
     id: &str,
@@ -227,6 +228,7 @@ fn put(
     Ok(())
 }
 
+/// Removes the document if it is here, and writes a tombstone in any case.
 fn delete(
     write: &mut ItemWrite<'_, '_>,
     id: &str,

@@ -124,6 +124,7 @@ impl SystemMembers {
         );
     }
 
+    /// Sets the members in a document: over those that it has, or at its end.
     fn set_in(&self, mut document: Object) -> Value {
         document.set("_rid", self.rid.as_str().into());
         document.set("_self", self.self_link.as_str().into());

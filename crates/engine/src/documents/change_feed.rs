@@ -128,6 +128,7 @@ impl PageBuilder<'_> {
     }
 }
 
+/// Adds the latest versions of the documents written after the LSN `after`.
 fn collect_latest(
     view: &dyn View,
     container: &Container,
@@ -170,6 +171,8 @@ fn segment_of(container: &Container, request: &FeedRequest) -> Result<SegmentId,
     container.range(request.range).map(|range| range.segment).ok_or_else(Refusal::range_gone)
 }
 
+/// Whether the feed contains a document: it is not expired, in the range of keys of the
+/// request, and not older than the start of the request.
 fn is_wanted(document: &StoredDocument, request: &FeedRequest, default_ttl: Option<i64>, now: u64) -> bool {
     let is_recent = match request.start {
         FeedStart::Since(time) => document.timestamp >= time,
@@ -192,6 +195,7 @@ fn with_lsn(document: &StoredDocument) -> Bytes {
     Bytes::from(out)
 }
 
+/// Adds the logged versions and deletes after the LSN `after`.
 fn collect_versions(
     view: &dyn View,
     container: &Container,

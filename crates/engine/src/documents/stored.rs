@@ -39,6 +39,7 @@ pub(crate) struct StoredDocument {
     pub text: Bytes,
 }
 
+/// The bytes of the head: its numbers, and the length of the effective partition key.
 const HEAD_BYTES: usize = 8 + 8 + 8 + 8 + 8 + 8 + 4 + 4 + 2;
 
 impl StoredDocument {

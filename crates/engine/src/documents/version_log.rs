@@ -48,6 +48,7 @@ pub(crate) fn split_record(record: &[u8]) -> Option<(&[u8], &[u8])> {
     record.get(2..)?.split_at_checked(length)
 }
 
+/// The feed item of a change. `old` is the version before it, `new` the version after it.
 fn feed_item(
     operation: FeedOperation,
     old: Option<&StoredDocument>,

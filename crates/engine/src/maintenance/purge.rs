@@ -7,6 +7,7 @@ use crate::replication;
 use crate::transaction::Transaction;
 use crate::writer::StoreHandle;
 
+/// Removes all keys of deleted containers, in small jobs.
 pub(super) async fn purge_deleted_containers(store: &StoreHandle) -> Result<(), Refusal> {
     while let Some(number) = first_container(store, &keys::pending_purge_prefix())? {
         store.write(move |transaction| purge_next(transaction, number)).await?;
@@ -30,6 +31,7 @@ fn purge_next(transaction: &mut Transaction<'_>, number: ContainerNumber) -> Res
     Ok(())
 }
 
+/// Removes the tombstones that are past their retention, in small jobs.
 pub(super) async fn purge_tombstones(store: &StoreHandle) -> Result<(), Refusal> {
     loop {
         let now = store.clock().seconds();

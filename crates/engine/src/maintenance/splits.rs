@@ -34,6 +34,8 @@ pub(crate) fn oversized_partitions(store: &StoreHandle, bytes_max: u64) -> Vec<(
     found
 }
 
+/// Splits each partition that is too large, once. A failure is logged, and the next
+/// partition is tried.
 pub(super) async fn split_oversized(store: &StoreHandle, bytes_max: u64) {
     for (container, range) in oversized_partitions(store, bytes_max) {
         let parent = Arc::clone(&container);

@@ -29,8 +29,11 @@ impl DocumentKey<'_> {
 
 /// Reads and writes tombstones in a transaction.
 pub(crate) trait Tombstones {
+    /// The version of a document's delete; `None` if it has no tombstone.
     fn tombstone(&self, document: DocumentKey<'_>) -> Result<Option<Version>, Refusal>;
+    /// Writes a tombstone, over an older one if there is one.
     fn put_tombstone(&mut self, document: DocumentKey<'_>, version: Version);
+    /// Removes a tombstone. `version` is the version that it holds.
     fn remove_tombstone(&mut self, document: DocumentKey<'_>, version: Version);
 }
 

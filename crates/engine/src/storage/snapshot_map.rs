@@ -115,6 +115,7 @@ impl<V: Clone> SnapshotMap<V> {
     }
 }
 
+/// The index of the key among the entries of a leaf, or the index at which it belongs.
 fn find<V>(entries: &[(Key, V)], key: &[u8]) -> Result<usize, usize> {
     entries.binary_search_by(|(entry, _)| entry[..].cmp(key))
 }
@@ -310,6 +311,7 @@ impl<'a, V> Range<'a, V> {
         }
     }
 
+    /// Whether the key is within the bound at which the cursor ends.
     fn is_before_end(&self, key: &[u8]) -> bool {
         match (self.far, self.direction) {
             (Bound::Unbounded, _) => true,

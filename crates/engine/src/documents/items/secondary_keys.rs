@@ -16,6 +16,7 @@ use crate::keys;
 use crate::refusal::Refusal;
 
 impl ItemWrite<'_, '_> {
+    /// The LSN and ordinal of the next change of this write.
     pub(crate) fn next_stamp(&mut self) -> WriteStamp {
         self.stamps.next(&mut self.state, self.target.range.id, self.transaction.replica)
     }
@@ -134,6 +135,7 @@ impl ItemWrite<'_, '_> {
         Ok(())
     }
 
+    /// Releases the unique keys of the old version, if there is one.
     fn release_old_unique_keys(&mut self, rid: u64, old: Option<&StoredDocument>) -> Result<(), Refusal> {
         match old {
             Some(old) if !self.target.container.unique_keys.is_empty() => {

@@ -35,6 +35,7 @@ pub(super) struct Written {
 }
 
 impl ItemWrite<'_, '_> {
+    /// Stores a new document. An expired document with its id is removed first.
     pub(super) fn create(&mut self, body: NewBody) -> Result<Written, Refusal> {
         self.check_key(&body)?;
         match lookup_any(self.transaction, self.target, &body.id)? {
@@ -128,6 +129,7 @@ impl ItemWrite<'_, '_> {
             .ok_or_else(|| Refusal::no_such_document().with_charge(charge::NOT_FOUND_DELETE))
     }
 
+    /// Refuses the write if the etag of the document does not meet the preconditions.
     fn check_preconditions(&self, old: &StoredDocument) -> Result<(), Refusal> {
         let etag = old.etag();
         let Precondition { if_match, if_none_match } = self.precondition;

@@ -128,6 +128,7 @@ impl DeferredWrites {
 }
 
 impl Deferred {
+    /// Defers an operation. Fails if redb writes more than [`DEFERRED_BYTES_MAX`].
     fn push(&mut self, operation: Operation) -> Result<(), io::Error> {
         match &operation {
             Operation::SetLen(len) => self.len = *len,

@@ -55,6 +55,7 @@ impl RealDirectory {
         Ok(RealDirectory(directory.to_path_buf()))
     }
 
+    /// Opens a file for reading and writing. With `create` a missing file is created.
     fn file(&self, name: &str, create: bool) -> io::Result<Box<dyn StorageBackend>> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(create).truncate(false);

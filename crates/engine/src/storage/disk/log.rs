@@ -96,6 +96,8 @@ impl Log {
         Ok(())
     }
 
+    /// The file to which records are appended. Creates it if it does not exist, and makes
+    /// its name durable.
     fn current_file(&mut self) -> io::Result<&mut LogFile> {
         let slot = &mut self.files[self.current];
         match slot {

@@ -19,6 +19,7 @@ use crate::storage::Write;
 /// all.
 pub(super) const SECTOR_BYTES: usize = 512;
 
+/// The first bytes of every record.
 const MAGIC: [u8; 4] = *b"phl1";
 const HEADER_BYTES: usize = 32;
 /// The checksum covers everything after it: the record from this offset up to the
