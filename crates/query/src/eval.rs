@@ -3,8 +3,8 @@
 //! Undefined is `None`. An operator with an undefined operand has an undefined
 //! result, unless the operator's rules say otherwise. Logic is three-valued, and only
 //! `true` passes a filter. Values are borrowed from the document or the program where
-//! possible. Copies of values, and text that must be built, are charged to the budget
-//! of the [`Context`] first, so that no statement can use unbounded memory.
+//! possible. Rows, copies of values, and text that is built are charged to the budget
+//! of the [`Context`] first, which limits the time and memory of a statement.
 
 mod operators;
 mod select;

@@ -1,9 +1,9 @@
 //! The bound tree of a statement, ready for evaluation.
 //!
 //! A name is a number of hops: how many frames the evaluation walks outwards to its
-//! value. Parameters, and expressions of constants only, are constants, except
-//! subqueries and expressions that exceed the binder's budget. The tree does not refer
-//! to the text of the statement.
+//! value. Parameters are constants, and so are most expressions of constants only
+//! (`bind::fold` has the exceptions). The tree does not refer to the text of the
+//! statement.
 
 use perihelion_model::json::Value;
 

@@ -5,9 +5,10 @@
 //! `(SELECT VALUE [x, x] …)` double a value at every level, REPLACE makes text longer.
 //! Two counters bound the work. Steps are spent on rows, on array elements, on text
 //! that is searched or compared with a pattern, and on compiling a pattern. Bytes are
-//! spent on values that are built. Both counters are renewed for every document, and
-//! once more before the rows of the groups are built. The binder has a budget of its
-//! own, for all constants of a statement.
+//! spent on copies of values and on text that is built; numbers, booleans and the names
+//! of members cost none. Both counters are renewed for every document, and once more
+//! before the rows of the groups are built. The binder has a budget of its own, for all
+//! constants of a statement.
 
 use std::cell::Cell;
 
@@ -19,7 +20,7 @@ use crate::error::{Evaluated, EvaluationError};
 /// All steps together take about a second, if the expressions per row are short.
 const STEPS_MAX: u64 = 10_000_000;
 
-/// Bytes of values built per document: 32 documents of the largest size.
+/// Bytes of copies and text per document: 32 documents of the largest size.
 const BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// The size of a value without its text and children.

@@ -128,7 +128,7 @@ fn statements_that_multiply_rows_or_text_run_out_of_budget() {
             other => panic!("{}: {:?}", &query[..query.len().min(80)], other.map(|rows| rows.len())),
         }
     }
-    // The parser refuses this one, because it is nested too deeply.
+    // The parser refuses this one, because a second FROM follows the first.
     assert!(run(&doubling, "[]", std::slice::from_ref(&wide)).is_err());
 }
 

@@ -127,7 +127,7 @@ struct Run<'b> {
     options: RunOptions,
     /// How often the merge was resumed from a token.
     resumed: u32,
-    /// How often a range was split or ranges were merged.
+    /// How often a split or a merge of ranges was tried.
     moved: u32,
 }
 
