@@ -23,7 +23,7 @@ pub(crate) trait Queue {
     /// The result of `begin_wait`. It exists while the fetch waits.
     type WaitGuard;
 
-    /// Notified when hints change.
+    /// Notified when the hints may have new work.
     fn wake(&self) -> &Notify;
 
     /// Locks the first work in the hints that this fetch can get, or takes work that is

@@ -200,8 +200,8 @@ pub(crate) async fn whole_text(
     }
 }
 
-/// The key-value pairs that the current execution started with. The runtime applies the
-/// changes of the execution itself, from the history.
+/// The key-value pairs as the last execution that has ended left them. The runtime applies
+/// the changes of the current execution itself, from the history.
 pub(crate) async fn kv_snapshot(store: &Store, state: &State) -> Result<HashMap<String, KvEntry>, Failure> {
     let values = state.kv.iter().map(|(key, value)| (key.clone(), value));
     let texts = whole_kv(store, &state.instance_id, values).await?;
@@ -226,8 +226,8 @@ async fn whole_kv<'v>(
     whole.collect()
 }
 
-/// The current key-value pairs: those that the current execution started with, and its
-/// changes (`kv_delta`) applied to them.
+/// The current key-value pairs: those that earlier executions left (`kv`), with the changes
+/// of the current execution (`kv_delta`) applied to them.
 pub(crate) fn current_kv(state: State) -> BTreeMap<String, KvValue> {
     let mut values = state.kv;
     for (key, value) in state.kv_delta {

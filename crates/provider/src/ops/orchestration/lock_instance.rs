@@ -40,7 +40,7 @@ pub(crate) struct LockRequest<'a> {
     pub(crate) identity: Identity,
     /// The history of the current execution, or the reason why the turn cannot have it.
     pub(crate) history: Result<Arc<Vec<Event>>, String>,
-    /// The key-value pairs that the current execution started with.
+    /// The key-value pairs as the last execution that has ended left them.
     pub(crate) kv_snapshot: HashMap<String, KvEntry>,
     pub(crate) messages: Vec<(Message, WorkItem)>,
     /// There may be more messages than this turn takes.
