@@ -23,10 +23,10 @@ use crate::store::{ConflictBudget, SharedDocument, Store, decode_row, retry_unti
 /// The most attempts of a claim or a renewal, when other writers change the session.
 const ATTEMPTS_MAX: usize = 8;
 
-/// The longest wait of a fetch without a session while this process owns sessions.
-/// The runtime fetches without a session when its session limit is reached. When a
-/// session ends, no hint wakes the fetch. The activities of the owned sessions are for
-/// this process only, so it must fetch again soon, with a session.
+/// The longest wait of a fetch without a session while this process owns sessions, or
+/// `long_poll_threshold` if that is longer. The runtime fetches without a session when its
+/// session limit is reached. When a session ends, no hint wakes the fetch. Only this process
+/// takes activities of the sessions it owns, so it must fetch again soon, with a session.
 const AT_LIMIT_WAIT: Duration = Duration::from_secs(1);
 
 /// The poll timeout of a fetch, shortened at the session limit. A fetch without a session

@@ -24,8 +24,9 @@ use crate::process::clock::HybridClock;
 use crate::process::hints::{Hints, ReadyActivity};
 use crate::store::{RETRY_FOR, Store, retry_until};
 
-/// The direct dispatch of one plan's activities. `promises` has one entry per activity,
-/// in order; it is empty when no activity is dispatched.
+/// The direct dispatch of one plan's activities. `promises` has one entry per activity, in
+/// order, `None` for an activity that is not dispatched. It is empty if dispatch is off or
+/// the activities were handed over.
 pub(crate) struct DirectDispatch<'a> {
     store: &'a Store,
     clock: &'a HybridClock,

@@ -22,8 +22,8 @@ use crate::plan::{COMMIT_BYTES_MAX, TurnPlan};
 use crate::process::clock::HybridClock;
 use crate::store::{Store, batch_without_content, retry_until};
 
-/// How long staged documents are kept for their commit: longer than locks last. A turn with a
-/// longer lock is staged again.
+/// How long staged documents are kept for their commit: longer than a lock usually lasts. If
+/// the commit of a turn comes later, the turn is staged again.
 const STAGED_KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
 
 /// The garbage record of staged documents. The commit deletes it under its etag.

@@ -17,7 +17,7 @@ use crate::process::interest::Interest;
 use crate::timing::UNFINISHED_REPORTED_FOR;
 
 /// The most instances, and the most sessions of other workers, that a query excludes. Rows
-/// of further ones are returned, and the hints ignore them.
+/// of further ones are returned, but no fetch takes them.
 const EXCLUDED_MAX: usize = 256;
 
 /// Members that are returned for activities only. With `_etag` and the members of all rows

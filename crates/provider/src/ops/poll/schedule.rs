@@ -14,7 +14,8 @@ use crate::sync::lock;
 use crate::timing::{POLL_INTERVAL_MAX, POLL_INTERVAL_MIN};
 
 /// A poll that finds nothing multiplies the interval by this, up to
-/// [`POLL_INTERVAL_MAX`]. So the pause between two polls is less than two seconds.
+/// [`POLL_INTERVAL_MAX`]. So while a fetch waits, the pause between two polls is less than
+/// two seconds.
 const INTERVAL_GROWTH: f64 = 2.0;
 
 /// Decides when the next poll is due. Polls are numbered from 1.
