@@ -37,8 +37,8 @@ const STUCK_INTERVALS_MAX: u32 = 32;
 /// The most documents of one round.
 const ROWS_MAX: usize = 64;
 
-/// Runs a round per `interval`, fewer while there is nothing to do, until the provider is
-/// dropped.
+/// Runs one round per `interval` until the provider is dropped: fewer while passes find or
+/// finish nothing, more while polls wake the reconciler.
 pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
     let interval = interval.max(INTERVAL_LEAST);
     let Some(repair_signal) = core.upgrade().map(|core| Arc::clone(&core.repair_signal)) else { return };

@@ -3,11 +3,12 @@
 //!
 //! First, each instance is marked: the id of the deletion is written into its state, under
 //! the state's etag. No turn of a marked instance can commit. The deletion takes effect
-//! when the coordinator becomes `Committed`; any process that finds it then finishes it. A
-//! deletion is aborted by its own process if a mark or a check fails, and by
-//! any process if it is older than `deletion_timeout` and not committed: first the
-//! coordinator becomes `Aborted`, then the marks are cleared. A mark whose coordinator is
-//! gone is cleared by any process that finds it, once the deletion is that old.
+//! when the coordinator becomes `Committed`; any process that finds it then finishes it.
+//!
+//! A deletion is aborted by its own process if a mark or a check fails, and by any process
+//! if it is older than `deletion_timeout` and not committed: first the coordinator becomes
+//! `Aborted`, then the marks are cleared. A mark whose coordinator is gone is cleared by any
+//! process that finds it, once the deletion is that old.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -33,8 +34,8 @@ use crate::store::{
 const COORDINATORS_KEY: u64 = 1;
 
 /// Marks all instances, checks for children again, commits, and finishes. After the commit
-/// a failure is only logged: the reconciler finishes the deletion, and its counts are not
-/// in `result`.
+/// a failure is only logged: the reconciler finishes the deletion, and `result` lacks what
+/// it deletes.
 pub(super) async fn delete(
     core: &Core,
     set: &BTreeSet<&str>,
