@@ -106,7 +106,8 @@ pub(crate) struct ServeArgs {
 
     /// Answer GET / without a signature, as the emulator image does. Some test
     /// containers wait for that [default: off]
-    #[arg(long, env = "PERIHELION_OPEN_ACCOUNT", hide_env_values = true)]
+    #[arg(long, action = ArgAction::SetTrue, value_parser = FalseyValueParser::new())]
+    #[arg(env = "PERIHELION_OPEN_ACCOUNT", hide_env_values = true)]
     pub(crate) open_account: bool,
 
     /// Serve on a second port too: the emulator image answers health checks on

@@ -17,8 +17,7 @@ const DEFAULT_HOST: &str = "127.0.0.1";
 /// The subdirectory of a data directory with its certificates.
 const TLS_DIRECTORY: &str = "tls";
 
-/// The most bytes that are read of a key file. It holds one short line; if the file is longer,
-/// the rest is ignored.
+/// The most bytes of a key file. It holds one short line; a longer file is refused.
 const KEY_FILE_BYTES_MAX: u64 = 4096;
 
 /// The command that starts the server.
@@ -130,7 +129,11 @@ fn master_key(key: Option<&str>, file: Option<&Path>) -> Result<MasterKey, Failu
 fn read_key_file(path: &Path) -> std::io::Result<String> {
     use std::io::Read;
     let mut text = String::new();
-    std::fs::File::open(path)?.take(KEY_FILE_BYTES_MAX).read_to_string(&mut text)?;
+    std::fs::File::open(path)?.take(KEY_FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > KEY_FILE_BYTES_MAX {
+        let why = format!("it has more than {KEY_FILE_BYTES_MAX} bytes; a key file holds one key in base64");
+        return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, why));
+    }
     Ok(text)
 }
 

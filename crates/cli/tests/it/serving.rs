@@ -105,6 +105,14 @@ fn a_key_file_is_read_and_shown_only_on_request() {
 }
 
 #[test]
+fn the_account_document_is_open_when_the_variable_is_set_to_1() {
+    let scratch = ScratchDirectory::new();
+    let mut command = command(&scratch, &["dev", "--port", "0"]);
+    let server = RunningServer::start(command.env("PERIHELION_OPEN_ACCOUNT", "1"));
+    assert!(get(server.connect(), "/").starts_with("HTTP/1.1 200 "));
+}
+
+#[test]
 fn variables_and_arguments_of_the_emulator_image_are_accepted() {
     let scratch = ScratchDirectory::new();
     let arguments = ["server", "--enable-explorer", "false", "--protocol", "https", "--log-level", "error"];

@@ -38,6 +38,14 @@ fn an_invalid_key_is_refused_and_not_repeated() {
 }
 
 #[test]
+fn a_key_file_that_is_too_long_is_refused_and_not_cut() {
+    let scratch = ScratchDirectory::new();
+    let file = scratch.path().join("key");
+    std::fs::write(&file, "QUJD".repeat(2000)).expect("a key file");
+    check(&["dev", "--key-file", &file.display().to_string()], &["4096 bytes", "--key-file"]);
+}
+
+#[test]
 fn the_well_known_key_is_refused_on_an_address_that_other_machines_reach() {
     check(&["dev", "--host", "0.0.0.0"], &["well-known key", "--allow-well-known-key", "--key-file"]);
     check(&["server", "--host", "::"], &["well-known key"]);
