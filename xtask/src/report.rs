@@ -24,7 +24,8 @@ fn write_failures(report: &mut String, outcome: &PartOutcome) {
     for failure in outcome.failures.iter().take(NAMED_FAILURES_MAX) {
         let _infallible = writeln!(report, "  {failure}");
     }
-    let unnamed = outcome.tally.failed.saturating_sub(outcome.failures.len() as u64);
+    let named = outcome.failures.len().min(NAMED_FAILURES_MAX) as u64;
+    let unnamed = outcome.tally.failed.saturating_sub(named);
     if unnamed > 0 {
         let _infallible = writeln!(report, "  and {unnamed} more, see above");
     }

@@ -86,7 +86,8 @@ impl Graph {
         let mut came_from: BTreeMap<&String, &String> = BTreeMap::new();
         let mut waiting = VecDeque::from([from]);
         while let Some(module) = waiting.pop_front() {
-            for next in self.arrows.get(module)?.keys() {
+            // A module that uses no other one has no entry.
+            for next in self.arrows.get(module).into_iter().flat_map(BTreeMap::keys) {
                 if next == to {
                     let mut way = vec![to, module];
                     while let Some(before) = way.last().and_then(|module| came_from.get(*module).copied()) {
@@ -134,6 +135,16 @@ mod tests {
         let cycles = graph(&[("a", "b"), ("b", "c"), ("c", "a"), ("d", "a")]).cycles();
         let expected = "3 modules use each other: a b c; a -> b (a.rs); b -> c (b.rs); c -> a (c.rs)";
         assert_eq!(cycles, [expected]);
+    }
+
+    #[test]
+    fn a_cycle_is_found_beside_a_module_that_uses_none() {
+        let mut graph = Graph::default();
+        for (from, to) in [("m", "lib"), ("m", "z"), ("z", "lib"), ("z", "m")] {
+            graph.add_module(from);
+            graph.add_arrow(from, to, &format!("{from}.rs"));
+        }
+        assert_eq!(graph.cycles(), ["2 modules use each other: m z; m -> z (m.rs); z -> m (z.rs)"]);
     }
 
     #[test]
