@@ -152,7 +152,8 @@ impl<T> ChangeFeed<T> {
 
 impl<T: DeserializeOwned> ChangeFeed<T> {
     /// The next page, from any part of the container. `None` when all changes up
-    /// to now were returned; the caller decides when to call again. A call that
+    /// to now were returned; the caller decides when to call again. (After a call that
+    /// failed or was dropped, `None` is for the time of that call.) A call that
     /// returns `None` costs about 1 RU per physical partition. After an error the
     /// next call continues at the same position.
     pub async fn next_page(&mut self) -> Result<Option<ChangePage<T>>, Error> {

@@ -1,8 +1,9 @@
 //! The query plan, by which a client runs a statement on every partition and merges
 //! the results.
 //!
-//! Plans are the same as the service's, character by character, because clients send
-//! the rewritten statement back and read the other members by name. [`rewrite`] makes
+//! Plans have the members and texts of the service's plans, character by character,
+//! because clients send the rewritten statement back and read the other members by
+//! name. The list of partition keys may be longer than the service's. [`rewrite`] makes
 //! the statement for one partition, [`features`] lists the features that the client
 //! must support, [`keys`] finds the partition keys that can hold a result.
 

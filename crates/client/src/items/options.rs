@@ -20,8 +20,9 @@ use crate::Etag;
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ItemOptions {
-    /// The etag that the document must have; otherwise the operation fails with
-    /// 412, [`Error::is_precondition_failed`](crate::Error::is_precondition_failed).
+    /// The etag that the document must have. If it has another one, the operation fails
+    /// with 412,
+    /// [`Error::is_precondition_failed`](crate::Error::is_precondition_failed).
     pub if_match: Option<Etag>,
     /// A value that only this write stores: see [`ItemOptions::with_witness`].
     pub witness: Option<Witness>,

@@ -26,7 +26,7 @@ impl<T> Page<T> {
     /// [`Query::with_continuation`](crate::Query::with_continuation). `None` at the end
     /// of the result. Also `None` for results that the client merges and cannot resume:
     /// aggregates, groups, and DISTINCT unless it is sorted by the distinct value. A
-    /// page with a token may still be the last one, because no rows may follow.
+    /// page with a token can be the last one, when only pages without rows follow.
     pub fn continuation(&self) -> Option<&str> {
         self.continuation.as_deref()
     }
