@@ -45,8 +45,8 @@ pub struct OperationOptions {
     /// The time for one request (default 6 s; metadata 65 s).
     pub attempt_timeout: Option<Duration>,
     /// Regions that this operation must not use. Exceptions: a write goes to the only
-    /// write region even if that is excluded; if all regions are excluded, a read goes to
-    /// the account's own endpoint; a read of a witness ignores exclusions.
+    /// write region even if that is excluded; if all regions are excluded, other
+    /// operations go to the account's own endpoint; a read of a witness ignores exclusions.
     pub excluded_regions: Option<Vec<Region>>,
     /// Whether and when a second region is asked as well (default dynamic).
     pub hedging: Option<Hedging>,

@@ -16,9 +16,9 @@
 //! count), and `DEBUG` otherwise. `INFO` and `WARN` events have the diagnostics as JSON.
 //! The requests for metadata that the driver makes for itself are not reported.
 //!
-//! The handles of a metric are cached for each series, so that recording its metrics
-//! allocates nothing once the series exists. A recorder must therefore be installed
-//! before the driver is opened.
+//! The handles of a metric are cached for each series, so that recording allocates
+//! nothing once the series exists. A recorder must therefore be installed before the
+//! driver is opened.
 
 mod event;
 mod series;

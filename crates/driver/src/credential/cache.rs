@@ -132,6 +132,7 @@ impl TokenCache {
         is_old_enough
     }
 
+    /// The token of a scope, which is added at its first use.
     fn scope_token(&self, scope: &str) -> Arc<ScopeToken> {
         let find = |scopes: &[Arc<ScopeToken>]| {
             scopes.iter().find(|scope_token| scope_token.scope == scope).cloned()
@@ -254,6 +255,7 @@ impl CachedToken {
         })
     }
 
+    /// Whether the token can be used at this time, by tokio's clock and by the wall clock.
     fn age(&self, now: Instant, unix_seconds: u64) -> TokenAge {
         if now >= self.expires_at || unix_seconds >= self.expires_on {
             TokenAge::Expired

@@ -213,7 +213,8 @@ impl RangeProgress {
 
 /// Whether a token, without its range id, is ahead of the known progress. The token is
 /// parsed and compared in one pass, without a copy. A token that cannot be parsed is
-/// not ahead.
+/// not ahead. A token that names a region of which nothing is known is ahead, unless its
+/// version is older.
 fn is_ahead(token: &str, known: &Progress) -> bool {
     let (head, regions) = match token.match_indices('#').nth(1) {
         Some((end, _)) => (&token[..end], Some(&token[end + 1..])),

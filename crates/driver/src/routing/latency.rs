@@ -9,7 +9,7 @@
 //! is being emptied may be lost.
 //!
 //! Counts of two uses of a slice are not mixed, unless a thread is paused inside
-//! `record` for half a minute.
+//! `record` for about half a minute.
 //!
 //! A region that becomes slow must not raise the threshold by itself, so [`threshold`]
 //! uses the fastest region. While the first region works, it gets all traffic, and only
@@ -221,6 +221,8 @@ impl Slice {
         }
     }
 
+    /// Counts one request in the bucket. The slice is emptied first if its counts are of an
+    /// earlier time than `number`; a request of an earlier time than the slice is dropped.
     fn record(&self, number: u64, bucket: usize) {
         let found = self.number.load(Ordering::Acquire);
         if found != number && !self.reuse(found, number) {

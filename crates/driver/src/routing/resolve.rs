@@ -47,8 +47,8 @@ pub(crate) struct RouteRequest<'a> {
     pub(crate) excluded_regions: &'a [Region],
     /// Regions of earlier attempts of this operation.
     pub(crate) tried_regions: &'a [Region],
-    /// The region that the last verdict asks for; `None` when there is no wish, as for
-    /// most first attempts.
+    /// The region that the last verdict asks for; `None` for most first attempts, which
+    /// go to the best region.
     pub(crate) route_to: Option<RouteTo>,
     /// The region of the last attempt; `None` for the first attempt.
     pub(crate) last_region: Option<&'a Region>,

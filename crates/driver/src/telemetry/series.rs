@@ -32,6 +32,7 @@ pub(super) struct MetricHandles {
     pub(super) throttles: Counter,
 }
 
+/// The metric handles of all series of one driver.
 pub(super) struct SeriesCache {
     host: String,
     port: u16,

@@ -73,6 +73,7 @@ impl Connector {
         }
     }
 
+    /// Opens one connection, however long it takes.
     async fn open_unbounded(
         &self,
         endpoint: &Endpoint,

@@ -55,6 +55,7 @@ impl HttpTransport {
         })
     }
 
+    /// The connections to an endpoint, which is added at its first use.
     fn connections(&self, endpoint: &Endpoint) -> Result<Arc<Connections>, Failure> {
         if let Some(connections) = find(&self.endpoints.load(), endpoint) {
             return Ok(connections);

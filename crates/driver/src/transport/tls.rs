@@ -49,9 +49,12 @@ impl std::error::Error for BadHttpOptions {}
 /// The TLS configurations of one transport.
 pub(super) struct Tls {
     provider: Arc<CryptoProvider>,
+    /// The authorities of the options.
     own_roots: Vec<CertificateDer<'static>>,
     accepts_unknown_loopback: bool,
+    /// The configuration that verifies certificates.
     verifying: OnceCell<Arc<ClientConfig>>,
+    /// The configuration that accepts any certificate.
     accepting: OnceLock<Arc<ClientConfig>>,
 }
 
@@ -102,6 +105,7 @@ impl Tls {
         Ok((stream, if is_http2 { NegotiatedProtocol::Http2 } else { NegotiatedProtocol::Http1 }))
     }
 
+    /// The configuration for an endpoint; `is_local` says that it is on this machine.
     async fn config(&self, is_local: bool) -> Result<Arc<ClientConfig>, String> {
         if self.accepts_unknown_loopback && is_local {
             return Ok(Arc::clone(self.accepting.get_or_init(|| self.accepting_config())));

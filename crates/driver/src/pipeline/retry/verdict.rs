@@ -59,7 +59,7 @@ pub(crate) struct Limits {
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Budgets {
     spent: [Spent; Budget::ALL.len()],
-    /// An earlier attempt of this write may have been applied. Never set for a read.
+    /// An earlier attempt of this write may have been applied. Ignored for a read.
     pub(crate) is_ambiguous: bool,
 }
 

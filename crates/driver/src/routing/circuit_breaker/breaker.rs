@@ -102,8 +102,9 @@ impl UsageState {
         if is_recent { self } else { UsageState::default() }
     }
 
-    /// Whether the state is removed: its counts are older than `reset`, or it is open and
-    /// nobody has probed for [`STALE_AFTER_RESETS`] times `reset`.
+    /// Whether the state is too old to keep: the breaker is closed and the last count is
+    /// older than `reset`, or the breaker is open and its probe has been due for
+    /// [`STALE_AFTER_RESETS`] times `reset`.
     pub(super) fn is_stale(&self, reset: Duration, now: Instant) -> bool {
         match (self.open, self.last) {
             (Some(open), _) => {
