@@ -1,11 +1,11 @@
 //! Splitting a physical partition in two.
 //!
-//! A split changes only the catalog: the children share their parent's segment
-//! and read only their own effective keys, so a split is one small commit, no matter
-//! how large the partition is. The children continue the parent's LSN, so a
-//! continuation or session token of the parent is valid for both. Requests that
-//! name the parent are refused with `PARTITION_KEY_RANGE_GONE`. The cost: a scan
-//! of a child passes over its sibling's documents, as before the split.
+//! A split changes only the catalog and the counters: the children share their parent's
+//! segment and read only their own effective keys, so a split is one small commit, no
+//! matter how large the partition is. The children continue the parent's LSN, so a
+//! continuation or session token of the parent is valid for both. Requests that name
+//! the parent are refused with `PARTITION_KEY_RANGE_GONE`. The cost: a scan of a child
+//! passes over its sibling's documents, as before the split.
 
 use std::sync::Arc;
 
