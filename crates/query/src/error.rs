@@ -23,7 +23,7 @@ pub(crate) type Evaluated<T> = Result<T, EvaluationError>;
 
 impl EvaluationError {
     /// The JSON that the service embeds in its error message. Unlike a compile
-    /// error it has a numeric code and no location.
+    /// error it has no location, and a numeric code or none.
     pub fn to_json(&self) -> Value {
         let mut members = vec![("severity".to_owned(), Value::from("Error"))];
         if *self == EvaluationError::NotRepresentable {

@@ -197,7 +197,7 @@ impl Program {
         self.select.grouping.is_some()
     }
 
-    /// Whether an aggregate function is called.
+    /// Whether an aggregate function is called, subqueries aside.
     pub fn has_aggregates(&self) -> bool {
         self.select.grouping.as_ref().is_some_and(|grouping| !grouping.aggregates.is_empty())
     }

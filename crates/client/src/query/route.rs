@@ -74,9 +74,9 @@ fn is_merged(query: &Query, parsed: Option<&ParsedQuery>) -> bool {
     }
 }
 
-/// Decides how to run a query over the whole container whose first page the service
-/// refused. When the refusal says that the query needs a plan, the client merges the
-/// results. Other errors are returned unchanged.
+/// Decides how to run a query whose first page the service refused. When the refusal
+/// says that the query needs a plan, which happens only to queries over the whole
+/// container, the client merges the results. Other errors are returned unchanged.
 pub(super) async fn reroute(
     container: &ContainerHandle,
     query: &Query,

@@ -23,7 +23,9 @@ pub struct MergePlan {
     /// The name of the member with the count of distinct values; empty for VALUE.
     /// `None` when the statement does not count them.
     pub(super) distinct_count: Option<String>,
+    /// Empty when the partitions run the query unchanged.
     rewritten_query: String,
+    /// The effective keys that can hold a result.
     ranges: Vec<QueryRange>,
 }
 
