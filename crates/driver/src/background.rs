@@ -1,6 +1,6 @@
-//! The driver's background task. It refreshes the account, probes unavailable
-//! endpoints and removes stale circuit breakers. While it sleeps it has only a weak
-//! reference to the driver's core. It is aborted when the last driver is dropped.
+//! The driver's background task. It refreshes the account, probes unavailable endpoints
+//! and removes stale circuit breakers. While it sleeps it has only a weak reference to
+//! the driver's core. It is aborted when the last driver is dropped.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;

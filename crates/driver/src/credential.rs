@@ -102,8 +102,8 @@ impl Credential {
     }
 
     /// Whether it is the published key of the emulators. A
-    /// [`ConnectionString`](crate::ConnectionString) with that key accepts any certificate
-    /// of a loopback host, unless it says otherwise.
+    /// [`ConnectionString`](crate::ConnectionString) with that key accepts any
+    /// certificate of a loopback host, unless it says otherwise.
     pub fn is_emulator(&self) -> bool {
         match &self.0 {
             AuthMethod::Key(key) => key.is_emulator_key(),

@@ -121,7 +121,7 @@ impl Error {
         self.0.kind
     }
 
-    /// The status of the service's refusal; `None` when the error is not a refusal.
+    /// The status of the answer that became this error; `None` when there is none.
     pub fn status(&self) -> Option<Status> {
         self.0.status
     }
@@ -131,12 +131,12 @@ impl Error {
         &self.0.message
     }
 
-    /// The body of the service's refusal; empty when the error is not a refusal.
+    /// The body of the answer that became this error; empty when there is none.
     pub fn body(&self) -> &Bytes {
         &self.0.body
     }
 
-    /// The headers of the service's refusal; empty when the error is not a refusal.
+    /// The headers of the answer that became this error; empty when there is none.
     pub fn headers(&self) -> &HeaderMap {
         &self.0.headers
     }

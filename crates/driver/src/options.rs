@@ -57,7 +57,8 @@ pub struct OperationOptions {
     /// Retries after a region was unavailable, in the next region or, if there is no
     /// other, in the same one (default 3).
     pub failovers_max: Option<u32>,
-    /// Retries when a region does not have the writes of the session yet (default 5, or the number of regions if that is more and all take writes).
+    /// Retries when a region does not have the writes of the session yet (default 5, or
+    /// the number of regions if that is more and all take writes).
     pub session_retries_max: Option<u32>,
     /// Retries of a throttled request in one attempt (default 18; metadata 9).
     pub throttle_retries_max: Option<u32>,

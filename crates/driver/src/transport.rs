@@ -1,9 +1,9 @@
 //! Transports: how requests are sent.
 //!
 //! [`HttpTransport`] is the default: HTTP/2 or HTTP/1.1, over TLS except where the
-//! endpoint is `http://`. An application may
-//! have a transport of its own, and a program that embeds the database uses the
-//! server's in-process transport; both are [`AnyTransport::Foreign`].
+//! endpoint is `http://`. An application may have a transport of its own, and a program
+//! that embeds the database uses the server's in-process transport; both are
+//! [`AnyTransport::Foreign`].
 //!
 //! - `http`: the default transport; keeps deadlines and chooses a connection
 //! - `connections`: the connections to one endpoint

@@ -21,8 +21,8 @@ use crate::routing::ranges::RangeMap;
 const RANGE_PAGES_MAX: usize = 1000;
 
 /// The least time between any read of the metadata and a read by [`try_refresh`]. A
-/// session token may name a range that the feed does not list yet; without a pause, every operation
-/// would read the feed.
+/// session token may name a range that the feed does not list yet; without a pause,
+/// every operation would read the feed.
 const REFRESH_PAUSE: Duration = Duration::from_millis(500);
 
 /// How long a read of the metadata by [`try_refresh`] may delay an operation.

@@ -13,12 +13,11 @@
 //! | `AZURE_COSMOS_PPCB_ENABLED` | [`CircuitBreakerOptions::enabled`] | `true`, `false` |
 //! | `AZURE_COSMOS_ENDPOINT_UNAVAILABLE_TTL_MS` | [`TopologyOptions::unavailable_for`] | milliseconds above 0 |
 //!
-//! Case does not matter in a value, `1` and `0` mean `true` and `false`, and an
-//! empty variable counts as not set. `AZURE_COSMOS_HEDGING_ENABLED=false` wins over a
-//! threshold. Options in code win over the environment; the
-//! last two variables apply when code left the option at its default. A value that
-//! cannot be parsed is an error that names the variable, so that a mistake is
-//! noticed.
+//! Case does not matter in a value, `1` and `0` mean `true` and `false`, and an empty
+//! variable counts as not set. `AZURE_COSMOS_HEDGING_ENABLED=false` wins over a
+//! threshold. Options in code win over the environment; the last two variables apply
+//! when code left the option at its default. A value that cannot be parsed is an error
+//! that names the variable, so that a mistake is noticed.
 //!
 //! [`CircuitBreakerOptions::enabled`]: crate::options::CircuitBreakerOptions::enabled
 //! [`TopologyOptions::unavailable_for`]: crate::options::TopologyOptions::unavailable_for

@@ -38,11 +38,11 @@ pub(super) fn complete_as_gone(result: AttemptResult, state: &mut State) -> Resu
     Ok(Response { status, body: bytes::Bytes::new(), ..response })
 }
 
-/// Reads the witness of a write that ended in `failure` but may have been applied.
-/// If the witness is found, the answer to this read becomes the answer to the write.
-/// If the write was `refused` and its witness is absent, the caller gets the refusal:
-/// the condition of the write no longer holds, so an earlier attempt that is still
-/// under way cannot be applied either.
+/// Reads the witness of a write that ended in `failure` but may have been applied. If
+/// the witness is found, the answer to this read becomes the answer to the write. If
+/// the write was `refused` and its witness is absent, the caller gets the refusal: the
+/// condition of the write no longer holds, so an earlier attempt that is still under
+/// way cannot be applied either.
 pub(super) async fn resolve_ambiguity(
     core: &Core,
     call: Call<'_>,

@@ -3,10 +3,10 @@
 //!
 //! A leg whose outcome would be retried is not final: the other leg is awaited. A
 //! refused write is not final either, because the other leg may have been applied, and
-//! may be the reason of the refusal. If the alternate leg's read of metadata is refused,
-//! this is not final, because the metadata may not have been replicated yet. When a leg
-//! is final, the other leg is cancelled by dropping it; if it has answered by then, its
-//! charge is reported.
+//! may be the reason of the refusal. If the alternate leg's read of metadata is
+//! refused, this is not final, because the metadata may not have been replicated yet.
+//! When a leg is final, the other leg is cancelled by dropping it; if it has answered
+//! by then, its charge is reported.
 
 use std::pin::pin;
 

@@ -1,8 +1,8 @@
 //! The account's regions: the order in which to use them, and which of their
 //! endpoints are unavailable.
 //!
-//! An [`Account`] is a snapshot. Reading the account document, and marking an
-//! endpoint as unavailable or available, return the next snapshot. A region keeps its
+//! An [`Account`] is a snapshot. Reading the account document, and marking an endpoint
+//! as unavailable or available, return the next snapshot. A region keeps its
 //! [`Location`], and so its latencies, from snapshot to snapshot as long as its
 //! endpoint stays the same.
 //!
@@ -109,8 +109,9 @@ impl Account {
     /// The account after its document (the answer to `GET /`) was read. Preferred
     /// regions come first in their order, the others follow in the order of the
     /// document. An account with one write region keeps the document's order of the
-    /// locations for writes. Unknown members are ignored. Endpoints that still exist keep their
-    /// latencies and stay unavailable if they were.
+    /// locations for writes. Unknown members are ignored. Endpoints that still exist
+    /// keep their latencies and stay unavailable if they were. A region that begins to
+    /// take writes becomes available for writes.
     pub(crate) fn from_properties(
         body: &[u8],
         preferred: &[Region],

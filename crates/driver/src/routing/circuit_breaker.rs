@@ -2,12 +2,13 @@
 //! physical partition of one container in one region out of use. Some seconds later a
 //! single request may probe the partition.
 //!
-//! [`Breakers`] is a snapshot. It has breakers only for partitions with failures or lost
-//! hedges, so it is empty while everything works. A change returns the next snapshot, or `None`
-//! when nothing changes and nothing has to be published: in an outage, the breaker is
-//! already open for most failures. Reads and writes of a partition are counted
-//! separately, because a region may refuse one and serve the other. The key contains
-//! the container's `_rid`, because every container has a range "0".
+//! [`Breakers`] is a snapshot. It has breakers only for partitions with failures or
+//! lost hedges, so it is empty while everything works. A change returns the next
+//! snapshot, or `None` when nothing changes and nothing has to be published: in an
+//! outage, the breaker is already open for most failures. Reads and writes of a
+//! partition are counted separately, because a region may refuse one and serve the
+//! other. The key contains the container's `_rid`, because ranges of different
+//! containers have the same ids.
 //!
 //! What always holds: breakers are sorted by partition, there are at most
 //! [`BREAKERS_MAX`], and each has counted a failure or a lost hedge.

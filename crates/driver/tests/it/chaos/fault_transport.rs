@@ -2,9 +2,10 @@
 //! faults and records every request.
 //!
 //! It sends the request to the in-process service, unless the fault prevents that, and
-//! then decides what the driver sees of the answer. So it knows for every write whether it was applied. A request that the
-//! driver cancels continues, as on a real network. A fault is a rule with a count.
-//! Nothing is random here, so that a seed can be replayed.
+//! then decides what the driver sees of the answer. So it knows for every write whether
+//! it was applied. A request that the driver cancels continues, as on a real network. A
+//! fault is a rule with a count. Nothing is random here, so that a seed can be
+//! replayed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
