@@ -241,22 +241,29 @@ impl Regions {
         Ok(())
     }
 
-    /// Runs the maintenance of one region: that of its engine and, with several
-    /// regions, splits (in the catalog region) and the removal of outbox entries that
-    /// all other regions have applied.
+    /// Runs the maintenance of one region: with several regions, the removal of outbox
+    /// entries that all other regions have applied; then the maintenance of its engine
+    /// and, in the catalog region, splits.
     async fn maintain_region(self: &Arc<Self>, region: usize) -> Result<(), Refusal> {
         let engine = &self.engines[region];
-        engine.maintain().await?;
         if self.engines.len() == 1 {
-            return Ok(());
+            return engine.maintain().await;
         }
+        // First, because the engine cannot remove expired documents while the outbox is
+        // full: that is a write too.
+        self.trim_outbox(region).await?;
+        engine.maintain().await?;
         if region == CATALOG_REGION {
             self.split_oversized().await;
         }
+        Ok(())
+    }
+
+    async fn trim_outbox(&self, region: usize) -> Result<(), Refusal> {
         let others = self.links[region].iter().enumerate().filter(|(to, _)| *to != region);
         let applied_everywhere = others.map(|(_, link)| *link.applied.borrow()).min().unwrap_or(0);
         // A call removes a limited number of entries.
-        while engine.trim_outbox(applied_everywhere).await? < applied_everywhere {}
+        while self.engines[region].trim_outbox(applied_everywhere).await? < applied_everywhere {}
         Ok(())
     }
 

@@ -119,8 +119,9 @@ impl Page {
     /// Ends the page. `has_more` says whether a row did not fit; there is a next page only
     /// then, and only if TOP and LIMIT allow it.
     pub(super) fn finish(mut self, has_more: bool) -> PageRows {
-        self.state.pages += 1;
-        self.state.rows += self.rows as u64;
+        // A continuation that the client made up may have any numbers.
+        self.state.pages = self.state.pages.saturating_add(1);
+        self.state.rows = self.state.rows.saturating_add(self.rows as u64);
         let continues = has_more && !self.is_exhausted();
         PageRows {
             text: self.text,
@@ -249,7 +250,10 @@ fn merge(context: &Context<'_>, continuation: Continuation) -> Result<PageRows, 
     let mut page = Page::new(context, continuation);
     // One row more than the page can have shows whether there is a next page.
     let wanted = page.rows_max.saturating_add(1).saturating_add(page.state.skip as usize);
-    let wanted = page.state.take.map_or(wanted, |take| wanted.min((take + page.state.skip) as usize + 1));
+    let wanted = page
+        .state
+        .take
+        .map_or(wanted, |take| wanted.min((take.saturating_add(page.state.skip) as usize).saturating_add(1)));
     let mut smallest: BTreeMap<SortKey, (RangeId, Output)> = BTreeMap::new();
     for range in &sources::scan_ranges(context.container, &context.request.scope) {
         page.documents += context.collect_smallest(range, resume.as_ref(), wanted, &mut smallest)?;

@@ -258,6 +258,31 @@ async fn a_subquery_over_all_documents_is_evaluated_before_the_outer_query() {
     world.stop().await;
 }
 
+/// A client can send any numbers in a continuation token; the server answers.
+#[tokio::test]
+async fn a_continuation_with_the_greatest_numbers_is_answered() {
+    let world = with_documents(PLAIN_CONTAINER, 3, |n| format!(r#"{{"id":"{n}","pk":"a","n":{n}}}"#)).await;
+    let page = |token: Option<&str>| {
+        let call = query("SELECT VALUE c.n FROM c ORDER BY c.n OFFSET 0 LIMIT 9")
+            .header("x-ms-documentdb-partitionkey", r#"["a"]"#)
+            .header("x-ms-max-item-count", "1");
+        token.map_or(call.clone(), |token| call.header("x-ms-continuation", token))
+    };
+    let first = world.send(page(None)).await;
+    let token = first.header("x-ms-continuation").expect("there are more rows").to_owned();
+    let numbers = ["SKP", "TAK", "RT", "TRC"];
+    let found: Vec<_> = numbers.into_iter().filter(|name| token.contains(&format!("{name}:"))).collect();
+    assert!(found.contains(&"SKP") && found.contains(&"TAK"), "{token}");
+    for name in found {
+        let (before, rest) = token.split_once(&format!("{name}:")).expect("it was found");
+        let after = rest.trim_start_matches(|letter: char| letter.is_ascii_digit());
+        let forged = format!("{before}{name}:{}{after}", u64::MAX);
+        let answer = world.send(page(Some(&forged))).await;
+        assert!([200, 400].contains(&answer.status), "{forged}: {}", answer.text());
+    }
+    world.stop().await;
+}
+
 /// The sizes of the bodies of a query's pages.
 async fn page_sizes(world: &World, text: &str) -> Vec<usize> {
     let (mut sizes, mut continuation) = (Vec::new(), None::<String>);
