@@ -57,6 +57,8 @@ names! {
     INDEXING_DIRECTIVE = "x-ms-indexing-directive";
     PRE_TRIGGER_INCLUDE = "x-ms-documentdb-pre-trigger-include";
     POST_TRIGGER_INCLUDE = "x-ms-documentdb-post-trigger-include";
+
+    // Consistency, routing, formats, and what the client says about itself.
     CONSISTENCY_LEVEL = "x-ms-consistency-level";
     SESSION_TOKEN = "x-ms-session-token";
     ALLOW_TENTATIVE_WRITES = "x-ms-cosmos-allow-tentative-writes";

@@ -88,12 +88,12 @@ async fn write(
     }
 }
 
-/// Whether an activity that is gone was completed under this lock: the answer of the ack
-/// was lost, and the completion was consumed since, or there was none. Only a deletion of
-/// the instance could have removed the activity otherwise: a cancellation leaves a tombstone,
-/// and other workers take the activity only after the lock has expired. False if the
-/// incarnation that scheduled the activity is gone, or is unknown because the activity was
-/// enqueued outside a turn.
+/// Whether an earlier attempt of this ack has deleted the activity, and only its answer was
+/// lost. That is so if the activity is gone and the instance was not deleted, because nothing
+/// else removes an activity under a lock: a cancellation leaves a tombstone, and other workers
+/// take the activity only after the lock has expired. The completion is no proof: it may have
+/// been consumed, or the ack had none. False if the incarnation that scheduled the activity
+/// is gone, or is unknown because the activity was enqueued outside a turn.
 async fn was_completed(store: &Store, token: &LockToken) -> Result<bool, Failure> {
     if store.find::<serde_json::Value>(&token.instance, &token.id).await?.is_some() {
         return Ok(false);
@@ -119,9 +119,9 @@ fn garbage_of(clock: &HybridClock, held: &LockedActivity) -> Option<Garbage> {
     Some(Garbage { parts: vec![parts], ..blank })
 }
 
-/// Does the work after the batch: hints, session and garbage. When the answer was lost, the
-/// completion may have been consumed in the meantime. Then the hint does not have the
-/// completion, and the next turn reads the instance.
+/// Does the work after the batch: hints, session and garbage. After a lost answer the hint
+/// gets only the time of the completion, not the completion itself, because that may have
+/// been consumed in the meantime. So the next turn reads the instance.
 async fn finish(
     core: &Core,
     token: &LockToken,

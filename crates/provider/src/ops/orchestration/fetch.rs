@@ -122,6 +122,7 @@ impl<'a> TakenHint<'a> {
             Claim::Lost => pause(LOST_PAUSE),
             Claim::Deleting => pause(DELETING_PAUSE),
             Claim::Unreadable => pause(UNREADABLE_PAUSE),
+            // No message that was enqueued up to `last_seen` is the start.
             Claim::Unstarted(last_seen) => {
                 let now = Stamp::at_ms(now_ms);
                 queue.with(|hints| hints.park_unstarted(instance, last_seen, now, Instant::now()));

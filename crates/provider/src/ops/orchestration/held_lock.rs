@@ -29,7 +29,7 @@ pub(crate) async fn find(
 /// Reads the state again after another writer changed it. The lock holds if it is
 /// still in the state; or, for a lock that was never written, if no process has
 /// committed or locked since. A deletion of the instance ends the lock. If the lock is lost,
-/// gives it up. The end of the lock that this process knows does not change.
+/// gives it up. `held.until` stays as it is, even if the state has another end of the lock.
 pub(crate) async fn refresh(
     core: &Core,
     token: &LockToken,

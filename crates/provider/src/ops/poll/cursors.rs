@@ -1,18 +1,19 @@
-//! Cursors: where the next poll begins in each partition. A poll reads rows in the order of
-//! their `visibleAt`. Some rows stay at the head of that order, because this process knows
+//! Cursors: where the next poll begins in each physical partition ("partition" below). A
+//! poll reads rows in the order of their `visibleAt`. Some rows stay at the head of that order, because this process knows
 //! them and does not take them now: for example, their instance is locked by another
 //! process, needs another version, or has not started. If these rows fill less than a page,
 //! every poll reads them again. If they fill pages, a cursor records how far they reach:
 //!
-//! - When a poll stopped before the end of the partition, the next polls begin at the
-//!   cursor, until one of them records known rows again.
-//! - When a poll reached the end, polls skip the known rows for 30 seconds, except rows
-//!   whose stamp is so recent that they may be new work.
+//! - A poll that stops before the end of the partition leaves its scan unfinished. The next
+//!   polls begin at the cursor, until one of them reads another full page of known rows. At
+//!   the end of the partition they also read the head, if it was not read for 30 seconds.
+//! - If no scan is unfinished, polls skip the known rows until 30 seconds after the head was
+//!   read, except rows whose stamp is so recent that they may be new work.
 //!
 //! Invariants: a poll with another query begins at the head, because it may see other
-//! rows. A poll for a fetch that looks once skips no rows: it begins at the head, or
-//! finishes an unfinished scan and then reads the head, unless it finds work or reads
-//! its last page before that.
+//! rows. A poll for a fetch that looks once (`is_eager`) does not skip the head for 30
+//! seconds: it begins there, or it first finishes an unfinished scan and then reads the
+//! head. It ends earlier only if it finds work, or has read as many pages as a poll may.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -24,8 +25,8 @@ use super::query::PollQuery;
 use crate::documents::stamp::Stamp;
 use crate::timing::SKEW_MAX;
 
-/// How long known rows at the head of a partition are skipped, counted from the last read
-/// of the head.
+/// How long known rows at the head of a partition are skipped, counted from the last poll
+/// that read a full page of them at the head.
 const HEAD_SKIPPED_FOR: Duration = Duration::from_secs(30);
 
 /// How far the stamp of new work can be in the past. Writers stamp work [`SKEW_MAX`] in the
@@ -47,7 +48,7 @@ pub(super) struct Cursors {
 struct Cursor {
     /// All rows before this stamp were known when they were read.
     known_until: Stamp,
-    /// When the head was last read.
+    /// When a full page of known rows was last read at the head.
     read_at: Instant,
     /// A poll stopped before the end of the partition, and no known rows were recorded since.
     is_scan_unfinished: bool,
@@ -142,17 +143,18 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_may_be_new_are_never_skipped() {
+    fn rows_that_may_be_new_are_skipped_only_by_an_unfinished_scan() {
         let (mut cursors, range, begun) = cursors();
         cursors.record_known_page(&range, Stamp(0), ago(1), begun);
         assert_eq!(cursors.start_of_scan(&range, NOW, begun, false), ago(4));
-        // Such rows are skipped only if the last poll read them and stopped behind them.
+        // An unfinished scan continues behind them: an earlier poll has read them.
         cursors.record_unfinished_scan(&range);
         assert_eq!(cursors.start_of_scan(&range, NOW, begun, false), ago(1));
         cursors.record_known_page(&range, ago(1), ago(1), begun);
+        cursors.record_unfinished_scan(&range);
         assert!(
-            cursors.start_of_scan(&range, NOW, begun, false) > Stamp(0),
-            "rows with the same stamp do not stop it"
+            cursors.start_of_scan(&range, NOW, begun, false) > ago(1),
+            "a page whose rows all have the same stamp is not read again"
         );
     }
 
