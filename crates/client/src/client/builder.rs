@@ -103,7 +103,14 @@ impl ClientBuilder {
                 ));
             }
         };
-        let accepts_any = connection_string.as_ref().is_some_and(|parsed| parsed.accepts_any_certificate);
+        // A connection string decides for the key that it contains, a credential that was
+        // given by its own method decides itself.
+        let accepts_any = match (&credential, &connection_string) {
+            (None, parsed) => parsed.as_ref().is_some_and(|parsed| parsed.accepts_any_certificate),
+            (Some(given), parsed) => {
+                given.is_emulator() || parsed.as_ref().is_some_and(|parsed| parsed.accepts_any_certificate)
+            }
+        };
         let credential = credential.or(connection_string.map(|parsed| parsed.credential));
         let credential = match (credential, &transport) {
             (Some(credential), _) => credential,
@@ -116,7 +123,7 @@ impl ClientBuilder {
                 ));
             }
         };
-        if accepts_any || credential.is_emulator() {
+        if accepts_any {
             http = http.with_accept_unknown_loopback_certificates(true);
         }
         if credential.is_emulator() {

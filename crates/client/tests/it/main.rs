@@ -1,10 +1,10 @@
 //! The client's integration tests. The scenarios run unchanged on the engine in
-//! this process, on our server over TLS, and on the live account in
-//! `PERIHELION_LIVE_CONNECTION_STRING`, if there is one. `examples` runs the programs
-//! in `examples/`. The other tests use the engine in this process, most of them with
+//! this process, on our server over TLS, and, with `--ignored`, on the live account in
+//! `PERIHELION_LIVE_CONNECTION_STRING`. `examples` runs the programs in `examples/`. The other tests use the engine in this process, most of them with
 //! faults or counters. All tests are one binary, so that only one is linked.
 
 mod account;
+mod certificates;
 mod change_feeds;
 mod examples;
 mod futures;
