@@ -38,8 +38,8 @@ const PARALLEL_MAX: usize = 16;
 /// How often one call may refresh the list of partitions.
 const REFRESHES_MAX: u32 = 5;
 
-/// The most pages of one chunk's query. A chunk has at most a hundred documents of at
-/// most 2 MB, so a query with more pages does not end.
+/// The most pages of one chunk's query. A chunk has at most a hundred documents, so even
+/// with many empty pages a query ends long before this.
 const PAGES_MAX: usize = 1000;
 
 /// The documents of a read-many call, in the order of the caller.
@@ -85,13 +85,20 @@ pub(crate) async fn read_many<T: DeserializeOwned>(
             pending.spawn(fetch(container.clone(), Arc::clone(&metadata), chunk, options.clone()));
         }
         let Some(received) = pending.join_next().await else { return Ok(many) };
-        let (chunk, outcome) =
-            received.map_err(|_| Error::input("the task of a read-many request was cancelled"))?;
+        let (chunk, sent_with, outcome) = received.map_err(|_| {
+            Error::input("the task of a read-many request panicked, or the runtime is shutting down")
+        })?;
         match outcome {
             Ok(fetched) => add_documents(&mut many, &chunk, &fetched)?,
-            Err(error) if is_partition_gone(&error) && refreshes < REFRESHES_MAX => {
-                refreshes += 1;
-                metadata = container.refresh_metadata(&metadata).await?;
+            Err(error) if is_partition_gone(&error) => {
+                // Another chunk of the same partition may have refreshed the list already.
+                if Arc::ptr_eq(&sent_with, &metadata) {
+                    if refreshes == REFRESHES_MAX {
+                        return Err(error);
+                    }
+                    refreshes += 1;
+                    metadata = container.refresh_metadata(&metadata).await?;
+                }
                 waiting.extend(chunks(chunk.wanted, &metadata)?);
             }
             Err(error) => return Err(error),
@@ -115,17 +122,18 @@ impl ChunkResponse {
     }
 }
 
+/// Reads a chunk. Also returns the metadata that the chunk was made with.
 async fn fetch(
     container: ContainerHandle,
     metadata: Arc<ContainerMetadata>,
     chunk: Chunk,
     options: OperationOptions,
-) -> (Chunk, Result<ChunkResponse, Error>) {
+) -> (Chunk, Arc<ContainerMetadata>, Result<ChunkResponse, Error>) {
     let outcome = match chunk.wanted.as_slice() {
         [only] => read_one(&container, only, &options).await,
         several => query(&container, &metadata, &chunk.range_id, several, &options).await,
     };
-    (chunk, outcome)
+    (chunk, metadata, outcome)
 }
 
 async fn read_one(

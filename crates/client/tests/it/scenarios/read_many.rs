@@ -83,12 +83,14 @@ async fn same_ids_and_odd_keys(account: &TestAccount) {
 
 async fn across_a_split(account: &TestAccount) {
     let container = account.database.container("many");
-    let requested = || (0..64).map(|n| (format!("key-{}", n % 16), format!("id-{n}")));
+    // Most of them do not exist. They need more requests than the list of partitions may
+    // be refreshed, all of which meet the split.
+    let requested = || (0..4000).map(|n| (format!("key-{}", n % 16), format!("id-{n}")));
     let before = container.read_many::<Document>(requested()).await.unwrap();
     if !account.split(&container).await {
         return;
     }
     let after = container.read_many::<Document>(requested()).await.unwrap();
     assert_eq!(before.items, after.items);
-    assert!(after.items.iter().all(Option::is_some));
+    assert_eq!(after.items.iter().filter(|item| item.is_some()).count(), 64);
 }
