@@ -19,13 +19,7 @@ const PAGES_MAX: usize = 1000;
 /// A page of a feed. The member with the list is named after the resource type.
 #[derive(Deserialize)]
 pub(crate) struct Page<T> {
-    #[serde(
-        alias = "Databases",
-        alias = "DocumentCollections",
-        alias = "Documents",
-        alias = "Offers",
-        alias = "PartitionKeyRanges"
-    )]
+    #[serde(alias = "Databases", alias = "DocumentCollections", alias = "Documents", alias = "Offers")]
     pub(crate) items: Vec<T>,
 }
 
@@ -47,5 +41,8 @@ pub(crate) async fn collect<T: DeserializeOwned>(
         let Some(continuation) = response.headers.get(&headers::CONTINUATION) else { return Ok(all) };
         operation.headers.insert(headers::CONTINUATION, continuation.clone());
     }
-    Err(Error::answer(format!("a list of {} resources does not end after {PAGES_MAX} pages", all.len())))
+    Err(Error::answer(format!(
+        "a list does not end: {PAGES_MAX} pages with {} resources were read",
+        all.len()
+    )))
 }

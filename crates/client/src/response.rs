@@ -69,7 +69,7 @@ impl Receipt {
     }
 }
 
-/// A document that was read.
+/// A document that was read, or the document in the response to a write.
 #[derive(Debug, Clone)]
 pub struct Item<T> {
     /// The document.

@@ -106,12 +106,12 @@ async fn migrate(typed: MigrateArgs) -> Result<(), Failure> {
     };
     let report = migration.run(progress).await.map_err(|error| Failure::runtime(error.message))?;
     if !report.failed.is_empty() {
-        return Err(cannot_move(&report));
+        return Err(cannot_move(&report, is_dry));
     }
     let result = match (report.was_done, is_dry) {
         (true, _) => format!("nothing to do: an earlier run has filled {target}\n"),
         (false, true) => format!("would move {}\n", summary(&report)),
-        (false, false) => format!("moved {}; open {target} now\n", summary(&report)),
+        (false, false) => format!("moved {}; from now on use {target} in your programs\n", summary(&report)),
     };
     print(&result)
 }
@@ -131,7 +131,7 @@ async fn connect(typed: &MigrateArgs) -> Result<Client, Failure> {
             ));
         }
     };
-    connected.map_err(|error| Failure::runtime(format!("cannot reach the account: {error}")))
+    connected.map_err(|error| Failure::runtime(format!("cannot connect to the account: {error}")))
 }
 
 fn summary(report: &MigrationReport) -> String {
@@ -146,7 +146,7 @@ fn summary(report: &MigrationReport) -> String {
 }
 
 /// Names the instances that cannot be moved, and what to do about them.
-fn cannot_move(report: &MigrationReport) -> Failure {
+fn cannot_move(report: &MigrationReport, is_dry: bool) -> Failure {
     let named = report
         .failed
         .iter()
@@ -157,8 +157,12 @@ fn cannot_move(report: &MigrationReport) -> Failure {
         0 => String::new(),
         more => format!("\n  and {more} more"),
     };
+    let others = match is_dry {
+        true => "This was a dry run: nothing was moved.",
+        false => "The other instances are moved, except those named with --leave.",
+    };
     Failure::runtime(format!(
-        "{} instances cannot be moved:{named}{more}\nAll other instances are moved. Repair these in the old \
+        "{} instances cannot be moved:{named}{more}\n{others} Repair these in the old \
          container, or name each with --leave to go without it, then run this command again",
         report.failed.len()
     ))

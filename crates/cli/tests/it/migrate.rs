@@ -52,7 +52,7 @@ fn a_container_is_moved_once_and_never_while_it_is_in_use() {
     check(&run(&[]), 1, "", "is in use");
     let sum = "16 instances with 101 events, 7 messages and 44 activities";
     check(&run(&["--dry-run", "--force"]), 0, &format!("would move {sum}"), "");
-    check(&run(&["--force"]), 0, &format!("moved {sum}; open shop/new now"), "");
+    check(&run(&["--force"]), 0, &format!("moved {sum}; from now on use shop/new in your programs"), "");
     check(&run(&["--force"]), 0, "nothing to do", "");
 }
 
@@ -65,6 +65,6 @@ fn wrong_usage_and_failures_have_different_exit_codes() {
     let secret = "c2VjcmV0IGtleSBvZiBtaW5l";
     let server = RunningServer::start(&mut command(&ScratchDirectory::new(), &["dev", "--port", "0"]));
     let wrong_key = migrate(&format!("http://127.0.0.1:{}", server.port()), secret, &[]);
-    check(&wrong_key, 1, "", "cannot reach the account");
+    check(&wrong_key, 1, "", "cannot connect to the account");
     assert!(!text(&wrong_key.stderr).contains(secret), "an error must not repeat the key");
 }

@@ -41,6 +41,7 @@ impl TestAccount {
                 strict_gateway: true,
                 ..AccountOptions::default()
             },
+            // Not the emulators' key, so that the client checks the certificate.
             keys: own_keys(),
             management: true,
             ..ServerOptions::default()
@@ -69,8 +70,8 @@ impl TestAccount {
         self.database.create_container(&properties).await.expect("the container is created")
     }
 
-    /// Splits the first partition of a container. Returns `false` on a live account,
-    /// where a test cannot split partitions.
+    /// Splits the first physical partition of a container. Returns `false` on a live
+    /// account, where a test cannot split one.
     pub(crate) async fn split(&self, container: &Container) -> bool {
         match &self.host {
             Host::InProcess(server) | Host::Tls(server) => {

@@ -97,7 +97,7 @@ async fn a_witness_shows_that_a_write_was_applied() {
 }
 
 #[tokio::test]
-async fn a_write_without_its_witness_is_reported_as_refused() {
+async fn a_write_whose_witness_is_not_found_is_reported_as_refused() {
     let (world, container) = world().await;
     container.create("k", &document("1", "theirs")).await.unwrap();
     // The first attempt does not arrive. The second attempt finds the other writer's

@@ -113,7 +113,7 @@ impl ActivityQueue<'_> {
             id: activity.id.clone(),
         };
         let attempts = activity.attempt_count;
-        // The activity is offered again when the lock expires.
+        // A worker gets this offer only after `visible_at`, the end of the lock.
         hints.activities.with(|hints| hints.offer((activity.clone(), etag.clone())));
         let held = LockedActivity {
             until: lock_table::deadline(activity.visible_at.ms(), clock.now_ms()),
@@ -183,7 +183,7 @@ pub(super) async fn lock(
     };
     let nonce = nonce();
     activity.attempt_count = activity.attempt_count.saturating_add(1);
-    let expired = activity.lock_nonce.replace(nonce.clone());
+    let expired_nonce = activity.lock_nonce.replace(nonce.clone());
     // The lease begins now, not when the fetch began.
     activity.visible_at = Stamp::at_ms(deadline_ms(core.clock.now_ms(), lock_timeout));
     let options = without_content().with_witness(activity.id.as_str(), "/lock", nonce.as_str());
@@ -194,7 +194,8 @@ pub(super) async fn lock(
         }
         return Ok(None);
     };
-    if expired.is_some_and(|nonce| core.activity_locks.get(&nonce).is_none()) {
+    // A lock that is not in the table of this process was another process's.
+    if expired_nonce.is_some_and(|expired| core.activity_locks.get(&expired).is_none()) {
         core.metrics.count_steal();
     }
     Ok(Some(LockedWorkItem { activity, etag, nonce, item }))

@@ -23,10 +23,12 @@ use crate::store::{ConflictBudget, SharedDocument, Store, decode_row, retry_unti
 /// The most attempts of a claim or a renewal, when other writers change the session.
 const ATTEMPTS_MAX: usize = 8;
 
-/// The longest wait of a fetch without a session while this process owns sessions, or
-/// `long_poll_threshold` if that is longer. The runtime fetches without a session when its
-/// session limit is reached. When a session ends, no hint wakes the fetch. Only this process
-/// takes activities of the sessions it owns, so it must fetch again soon, with a session.
+/// The longest wait of a fetch at the session limit, or `long_poll_threshold` if that is
+/// longer. When as many sessions as the runtime allows have running activities, the runtime
+/// fetches without a session config. Such a fetch takes no activity of a session, not even of
+/// a session that this process owns, and other processes may not take these. No hint wakes
+/// the fetch when the runtime is below its limit again. So it ends soon, and the runtime
+/// fetches again, with a session config.
 const AT_LIMIT_WAIT: Duration = Duration::from_secs(1);
 
 /// The poll timeout of a fetch, shortened at the session limit. A fetch without a session
@@ -148,8 +150,8 @@ pub(crate) async fn renew(
     failed.map_or(Ok(count), Err)
 }
 
-/// Reads the sessions of owners that this process does not know completely, once
-/// each: an owner may have had sessions before its process restarted.
+/// Reads the stored sessions of each owner whose sessions this process does not know
+/// completely, once per owner: an owner may have had sessions before its process restarted.
 async fn add_stored_sessions(store: &Store, sessions: &SessionTable, owners: &[&str]) -> Result<(), Failure> {
     let owners: Vec<&str> = owners.iter().copied().filter(|owner| !sessions.is_complete(owner)).collect();
     if owners.is_empty() {
@@ -234,9 +236,9 @@ async fn read_session(store: &Store, key: u64, id: &str) -> Result<Option<Versio
     }
 }
 
-/// Writes a session: replaces it under `etag`, or creates it without one. `None` when another
-/// writer was faster. After an ambiguous failure the document is read: if it equals
-/// `session`, the write was applied.
+/// Writes a session: replaces it under `etag`, or creates it without one. `None` when it was
+/// not written and the caller should read it again: another writer was faster, or the failure
+/// was ambiguous and the document, read after it, does not equal `session`.
 async fn write_session(
     store: &Store,
     session: &Session,

@@ -1,8 +1,9 @@
 //! `ack_orchestration_item`: load, plan, commit, deliver.
 //!
-//! Invariant: requests that fail with a transient failure are retried until the lock is
-//! about to expire, because the runtime would fail the workflow. When an answer was lost,
-//! the state is read to find out whether the commit was applied.
+//! Invariant: up to the commit, requests that fail with a transient failure are retried until
+//! the lock is about to expire. If the ack returned the failure, the runtime would retry only
+//! briefly and then fail the workflow. When an answer was lost, the state is read to find out
+//! whether the commit was applied.
 
 use std::sync::Arc;
 
@@ -26,18 +27,19 @@ use crate::process::lock_table::LockedInstance;
 use crate::store::state_cache::Snapshot;
 use crate::store::{ConflictBudget, SharedDocument, Store, retry_until};
 
-/// The most plans of one turn. A turn is planned again when the commit failed because another
-/// writer changed the state or a bundle, and the lock still holds. Few writers do that:
-/// appended events, renewals by another process, deletions that were given up, and the
-/// unpacking of a bundle.
-const REPLANS_MAX: usize = 16;
+/// The most plans of one turn, including the first. A turn is planned again when the commit
+/// was stale and the lock still holds: another writer changed the state, a bundle or the
+/// document of a past execution, or the reconciler gave up the staged documents. This is rare:
+/// such writers append events, renew the lock from another process, unpack a bundle, or mark
+/// the instance for a deletion and clear the mark again when the deletion is aborted.
+const PLANS_MAX: usize = 16;
 
 pub(crate) async fn run(core: &Core, token: &str, ack: TurnAck) -> Result<(), Failure> {
     let (token, held) = held_lock::find(core, token).await?;
     let mut held = held.lock().await;
     token_lock::check_not_expired(held.until)?;
     let nonce = nonce();
-    let mut budget = ConflictBudget::new(SharedDocument::State(&token.instance), REPLANS_MAX);
+    let mut budget = ConflictBudget::new(SharedDocument::State(&token.instance), PLANS_MAX);
     let committed = loop {
         budget.spend()?;
         if let Some(committed) = commit_turn(core, &token, &mut held, &ack, &nonce).await? {
@@ -125,7 +127,7 @@ async fn open_bundles(store: &Store, state: &State) -> Result<Vec<Versioned<Bund
 /// recent commits.
 async fn is_applied(store: &Store, token: &LockToken, nonce: &str) -> Result<bool, Failure> {
     let state = store.state(&token.instance).await?;
-    Ok(state.is_some_and(|state| state.value.recent_nonces.iter().any(|ack| ack == nonce)))
+    Ok(state.is_some_and(|state| state.value.recent_nonces.iter().any(|recent| recent == nonce)))
 }
 
 /// Does the work after a commit: hints, dispatch, bundles, outboxes and garbage. What fails
@@ -177,8 +179,8 @@ async fn finish_turn(
     }
 }
 
-/// Puts the new state with its history into the cache, for the next turn and for reads. If
-/// the etag of the state or the history is not known, only removes the old state.
+/// Puts the new state with its history into the cache, for the next turn and for reads. Only
+/// removes the old state if the history is not known, or the etag of the new state is not.
 fn cache_state(
     store: &Store,
     held: &mut LockedInstance,

@@ -36,7 +36,7 @@ pub(crate) struct DirectDispatch<'a> {
     leases_begin_ms: AtomicU64,
 }
 
-/// The waiting worker that gets an activity, and the lock of the activity.
+/// The waiting worker to which an activity is promised, and the lock of the activity.
 #[derive(Debug, Clone)]
 struct Promise {
     /// The number of the worker in the hints.
@@ -90,8 +90,8 @@ impl<'a> DirectDispatch<'a> {
         activities
     }
 
-    /// Hands promised activities to their workers after the commit, and offers the others to
-    /// all workers of this process.
+    /// After the commit, makes promised activities ready for the workers of this process, and
+    /// offers the others to them to lock.
     pub(crate) async fn hand_over(mut self, activities: Vec<Activity>, etags: Vec<Option<Etag>>) {
         let promises = std::mem::take(&mut self.promises);
         let leases_begin_ms = self.leases_begin_ms.load(Ordering::Relaxed);
