@@ -99,7 +99,7 @@ impl Writer {
     }
 
     /// Completes the queued jobs and waits for the last commit. Without a thread no job
-    /// is queued: the task that submitted it has run it.
+    /// is left: a task that was submitting a job has run it.
     fn stop(self) {
         if let Writer::Thread { queue, thread } = self {
             drop(queue);

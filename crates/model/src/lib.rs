@@ -1,4 +1,4 @@
-//! The data types that all crates share: JSON values, resource ids, partition
+//! The data types that server and client share: JSON values, resource ids, partition
 //! keys and their hashes, session tokens, etags, UUIDs, calendar dates. No I/O and no
 //! clock.
 

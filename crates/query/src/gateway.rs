@@ -16,7 +16,7 @@ pub enum GatewayVerdict {
     /// results.
     NeedsPlan,
     /// 400: "Cross partition query only supports `VALUE <AggregateFunc>` for
-    /// aggregates." Also for that form with GROUP BY.
+    /// aggregates." With GROUP BY, `VALUE <AggregateFunc>` gets this answer too.
     AggregateNotValue,
 }
 
@@ -36,6 +36,8 @@ pub(crate) fn gateway_verdict(select: &Select) -> GatewayVerdict {
         || select.top.is_some()
         || select.order_by.is_some()
         || select.window.is_some()
+        // A subquery in FROM that needs the documents of all partitions, such as one with
+        // DISTINCT.
         || staged_source(select).is_some();
     if needs_plan { GatewayVerdict::NeedsPlan } else { GatewayVerdict::Served }
 }

@@ -87,7 +87,7 @@ pub(crate) async fn a_deleted_parent_still_starts_its_detached_orchestrations(wo
     Ok(())
 }
 
-/// The delivery succeeds, and its deletion from the outbox is refused. So the
+/// The message is delivered, but deleting it from the outbox is refused. So the
 /// reconciler delivers again, after the child has finished and was deleted.
 pub(crate) async fn a_finished_and_deleted_child_is_not_started_again(world: World) -> Outcome {
     let provider = world.provider_without_reconciler().await?;
@@ -107,6 +107,8 @@ pub(crate) async fn a_finished_and_deleted_child_is_not_started_again(world: Wor
     Ok(())
 }
 
+/// Both deliveries right after the commits fail, so the reconciler has to deliver. The
+/// published 0.1.10 cannot deliver to an instance whose name has a line break.
 pub(crate) async fn a_message_that_cannot_be_delivered_does_not_stop_others(world: World) -> Outcome {
     let mut provider = world.provider_with_fast_reconciler().await?;
     provider.set_outbox_fault_injector(OutboxFaultInjector::fail_next(2));
@@ -123,12 +125,12 @@ pub(crate) async fn a_message_that_cannot_be_delivered_does_not_stop_others(worl
         ensure!(false, "the parent did not become ready");
         return Ok(());
     };
-    // The activity moves the message to another position in the outbox than the
-    // first one had; at the same position the two would collide in 0.1.10.
+    // The activity gives the message another position in the outbox than the message of
+    // turn 1 had: at the same position the two would collide in the published 0.1.10.
     let (activities, messages) = (vec![activity("parent", 9)], vec![start("plain")]);
     let turn = Turn { activities, messages, ..Turn::of("parent", 2) };
     let acked = ack(&provider, &taken.token, turn).await;
-    ensure!(acked.is_ok(), "the message never arrived: {acked:?}");
+    ensure!(acked.is_ok(), "turn 2 was not committed, so its message never arrived: {acked:?}");
     let plain = poll_for(QUIET * 2, async || {
         let found = fetch_now(&provider, LOCK).await?;
         Ok::<_, duroxide::providers::ProviderError>(found.filter(|found| found.item.instance == "plain"))

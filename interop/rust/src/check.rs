@@ -10,7 +10,7 @@ use azure_data_cosmos::CosmosStatus;
 
 use crate::world::World;
 
-/// A check that takes longer hangs. The slowest takes a few seconds.
+/// A check that takes longer than this is considered hung. The slowest takes a few seconds.
 const CHECK_LIMIT: Duration = Duration::from_secs(90);
 
 pub(crate) use perihelion_interop_common::Problem;

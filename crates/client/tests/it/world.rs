@@ -1,4 +1,4 @@
-//! `World`: a client of the engine in this process. The engine refuses the
+//! `World`: a client of a server in this process. The server refuses the
 //! cross-partition queries that the real gateway refuses.
 
 use std::ops::Deref;
@@ -24,6 +24,7 @@ impl Deref for World {
 }
 
 impl World {
+    /// Every new container has `partitions` physical partitions.
     pub(crate) async fn new(partitions: u32) -> World {
         let options = EmbeddedOptions::default().with_partitions(partitions).with_strict_gateway(true);
         let server = TestServer::in_process(options).await;

@@ -162,7 +162,7 @@ impl Breakers {
             Some(open) if !open.is_probe_outcome(now) => return None,
             Some(_) => state = UsageState { open: Some(opened), last: Some(now), ..state },
             None => {
-                state = state.counting_from(now, self.options.counter_reset);
+                state = state.if_recent(now, self.options.counter_reset);
                 state.last = Some(now);
                 state.open = count(&mut state).then_some(opened);
             }

@@ -18,7 +18,7 @@ pub(super) fn plain_length(bytes: &[u8]) -> usize {
     for (index, word) in words.iter().enumerate() {
         let special = special_bytes(u64::from_le_bytes(*word));
         if special != 0 {
-            return index * WIDTH + special.trailing_zeros() as usize / WIDTH;
+            return index * WIDTH + special.trailing_zeros() as usize / u8::BITS as usize;
         }
     }
     let plain = rest.iter().position(|byte| is_special(*byte)).unwrap_or(rest.len());

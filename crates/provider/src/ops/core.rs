@@ -44,6 +44,7 @@ pub(crate) struct Core {
     pub(crate) queue_depths: CountCache<QueueDepths>,
     pub(crate) hints: Hints,
     pub(crate) poller: Poller,
+    /// Numbers the messages that this process enqueues.
     pub(crate) sequencer: Sequencer,
     pub(crate) membership: Membership,
     pub(crate) instance_locks: LockTable<LockedInstance>,
@@ -114,7 +115,8 @@ impl Core {
         *lock(&self.outbox_faults) = Some(injector);
     }
 
-    /// Whether a test wants this delivery to fail.
+    /// Whether a test wants the delivery that begins now to fail. Each call counts as one
+    /// delivery.
     pub(crate) fn should_delivery_fail(&self) -> bool {
         lock(&self.outbox_faults).as_ref().is_some_and(OutboxFaultInjector::should_fail)
     }

@@ -41,8 +41,8 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
 const SPATIAL: &str = "spatial functions are not supported yet";
 const VECTOR: &str = "vector search is not supported yet";
 
-/// Cases for which the file has narrower `ranges` than our plan, which is for every
-/// partition: description, reason.
+/// Cases for which our plan asks every partition and the file has narrower `ranges`:
+/// description, reason.
 const WIDER_RANGES: &[(&str, &str)] = &[
     ("ABS", "function calls are not inverted"),
     ("_TRY_ARRAY_CONTAINS", "function calls are not inverted"),
@@ -162,8 +162,9 @@ fn range_text(key: &[Value]) -> String {
     format!("[{point},{point}]")
 }
 
-/// Compares errors. The recorded statements were indented, those in the file are not,
-/// so all locations may differ by the same number.
+/// Compares errors. The service planned indented statements. Most statements in the file
+/// have lost their indentation, and then all locations in the file's error are higher than
+/// ours by the same number.
 fn compare_error(error: &PlanError, wanted: &Value, query: &str) -> Option<String> {
     let found = match error {
         PlanError::Invalid(diagnostics) => {
@@ -184,8 +185,8 @@ fn compare_error(error: &PlanError, wanted: &Value, query: &str) -> Option<Strin
     (wanted != found).then(|| format!("error\n  wanted {wanted}\n  found  {found}"))
 }
 
-/// The plans in the table of `docs/cosmos.md`, and Microsoft's plan for an ordered
-/// DISTINCT.
+/// Some rows of the table of rewritten queries in `docs/cosmos.md`, and DISTINCT with
+/// OFFSET LIMIT, which is not in the table.
 #[test]
 fn rewritten_statements_are_as_recorded() {
     let rewritten = |query: &str| {

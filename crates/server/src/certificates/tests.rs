@@ -1,5 +1,6 @@
-//! Tests that certificates are reused, renewed and private. Each test has its own
-//! directory among the temporary files and removes it at the end.
+//! Tests that certificates are reused and renewed and that their keys are private.
+//! A test that stores certificates has its own directory among the temporary files;
+//! the directory is removed at the end.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -46,7 +47,7 @@ fn verify(certificates: &Certificates, name: &str, now: SystemTime) -> Result<()
 }
 
 #[test]
-fn a_client_that_trusts_the_ca_accepts_every_local_name() {
+fn a_client_that_trusts_the_ca_accepts_every_name_of_the_certificate() {
     let now = SystemTime::now();
     let names = Names::local_and(["cosmos.internal", "0.0.0.0", "10.1.2.3"]);
     let certificates = Certificates::load_or_create(None, &names, now).expect("certificates");
@@ -146,7 +147,7 @@ fn without_a_usable_directory_certificates_are_in_memory() {
 }
 
 #[test]
-fn two_first_starts_at_once_agree_on_one_ca() {
+fn first_starts_at_the_same_time_agree_on_one_ca() {
     let scratch = Scratch::new("race");
     let now = SystemTime::now();
     let authorities: Vec<String> = std::thread::scope(|scope| {
@@ -171,6 +172,7 @@ fn an_invalid_certificate_name_is_an_error_that_says_what_to_check() {
     assert!(error.to_string().contains("additional names"), "{error}");
 }
 
+/// One day below the 398 days that platforms accept.
 #[test]
 fn a_leaf_certificate_is_valid_for_at_most_397_days() {
     assert!(LEAF_LIFE + BACKDATED <= Duration::from_secs(397 * 24 * 60 * 60));

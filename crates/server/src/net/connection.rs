@@ -36,6 +36,7 @@ const ALPN_HTTP2: &[u8] = b"h2";
 pub(super) struct Shared<H> {
     pub(super) handler: Arc<H>,
     pub(super) limits: Arc<Limits>,
+    /// The body bytes that all requests of the listener may hold together.
     pub(super) budget: Arc<Budget>,
     pub(super) tls: Option<TlsAcceptor>,
 }
@@ -122,12 +123,13 @@ where
         .pipeline_flush(false)
         .half_close(false);
     let service = service_fn(move |request| serve(Arc::clone(&context), request));
-    let (stream, slot) = TrackedStream::new(stream, Arc::clone(&state));
+    // When hyper drops the stream, it moves into `dropped_stream`.
+    let (stream, dropped_stream) = TrackedStream::new(stream, Arc::clone(&state));
     drive(builder.serve_connection(TokioIo::new(stream), service), &state).await;
     if state.is_lingering()
-        && let Some(stream) = slot.take()
+        && let Some(stream) = dropped_stream.take()
     {
-        // The response is written. A peer that closes earlier loses nothing.
+        // The response has been written, so an error or a timeout here loses nothing.
         let _ = tokio::time::timeout(LINGER_TIMEOUT, linger(stream)).await;
     }
 }

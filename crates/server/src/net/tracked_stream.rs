@@ -1,9 +1,9 @@
-//! `TrackedStream`: the stream under an HTTP/1.1 connection. It reports
-//! arriving bytes to the connection's state, and it can outlive the connection.
+//! `TrackedStream`: wraps the stream of an HTTP/1.1 connection and reports arriving
+//! bytes to the connection's state.
 //!
-//! hyper owns the stream and drops it with the connection. After a rejected
-//! request the stream is needed a little longer, for an orderly close, so on
-//! drop it moves into a [`StreamSlot`] that the connection's task holds.
+//! hyper owns the `TrackedStream` and drops it with the connection. After a rejected
+//! request the inner stream is needed a little longer, for an orderly close. So the
+//! drop moves it into a [`StreamSlot`] that the connection's task holds.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;

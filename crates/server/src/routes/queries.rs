@@ -41,6 +41,7 @@ pub(super) fn serve(service: &RegionService, call: &Call) -> Result<Answer, Refu
     }
     let request = QueryRequest {
         program,
+        // An empty list means all ranges.
         scope: scope.unwrap_or(QueryScope::Ranges(Vec::new())),
         rows_max: call.page_rows()?,
         continuation: call.continuation(),
@@ -65,6 +66,7 @@ pub(super) fn read_feed(service: &RegionService, call: &Call) -> Result<Answer, 
     let statement = Statement { query, parameters: Parameters::none() };
     let request = QueryRequest {
         program: compile(service, &statement)?,
+        // An empty list means all ranges.
         scope: scope(call, &container)?.unwrap_or(QueryScope::Ranges(Vec::new())),
         rows_max: call.page_rows()?,
         continuation: call.continuation(),

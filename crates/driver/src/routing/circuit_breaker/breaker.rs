@@ -95,16 +95,16 @@ impl UsageState {
         self.open.map_or(Gate::Closed, |open| open.gate(now))
     }
 
-    /// The counters to continue from: failures that are too far apart are not
-    /// consecutive.
-    pub(super) fn counting_from(self, now: Instant, reset: Duration) -> UsageState {
+    /// The same state if its last count is more recent than `reset`; else a state without
+    /// counts, because failures or hedge losses that far apart are not consecutive.
+    pub(super) fn if_recent(self, now: Instant, reset: Duration) -> UsageState {
         let is_recent = self.last.is_some_and(|last| now.saturating_duration_since(last) < reset);
         if is_recent { self } else { UsageState::default() }
     }
 
     /// Whether the state is too old to keep: the breaker is closed and the last count is
-    /// older than `reset`, or the breaker is open and its probe has been due for
-    /// [`STALE_AFTER_RESETS`] times `reset`.
+    /// older than `reset`, or the breaker is open, its probe has been due for
+    /// [`STALE_AFTER_RESETS`] times `reset`, and no request is probing.
     pub(super) fn is_stale(&self, reset: Duration, now: Instant) -> bool {
         match (self.open, self.last) {
             (Some(open), _) => {

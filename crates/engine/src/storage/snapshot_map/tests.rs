@@ -1,5 +1,5 @@
-//! The tree against `BTreeMap`, with its shape checked after every change.
-//! Scans and snapshots are covered once for all stores in `tests/it`.
+//! The tree against `BTreeMap`, with its shape checked again and again. Scans within
+//! bounds, and the snapshots of all stores, are tested in `tests/it`.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::*;
 const EVERYTHING: KeyRange<'static> = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded };
 
 /// Walks the tree, asserts the invariants of `snapshot_map.rs`, and returns the
-/// depth.
+/// depth: the number of levels above the leaves.
 fn check_shape<V>(node: &Node<V>, is_root: bool, low: &[u8], high: Option<&[u8]>) -> usize {
     assert!(node.len() <= NODE_MAX);
     assert!(is_root || node.len() > 0);
@@ -81,7 +81,7 @@ fn keys_in_order_fill_their_nodes() {
         map.insert(&key.to_be_bytes(), ());
     }
     let depth = check_shape(&map.root, true, &[], None);
-    assert_eq!(depth, 2, "100,000 keys fit two levels of full nodes");
+    assert_eq!(depth, 2, "100,000 keys fit in full leaves below two levels of full inner nodes");
     for key in 0..count {
         map.remove(&key.to_be_bytes());
     }
@@ -106,7 +106,7 @@ fn keys_are_found_while_their_neighbours_are_purged() {
                 let high = (*low + random.below(1200)).min(*next);
                 for kind in [0x10u8, 0x12, 0x13] {
                     for number in *low..high {
-                        let key = purge_key(kind, container, number);
+                        let key = container_key(kind, container, number);
                         map.remove(&key);
                         model.remove(&key);
                     }
@@ -116,7 +116,7 @@ fn keys_are_found_while_their_neighbours_are_purged() {
                 let high = *next + random.below(150);
                 for kind in [0x10u8, 0x12, 0x13] {
                     for number in *next..high {
-                        let key = purge_key(kind, container, number);
+                        let key = container_key(kind, container, number);
                         map.insert(&key, ());
                         model.insert(key, ());
                     }
@@ -131,7 +131,7 @@ fn keys_are_found_while_their_neighbours_are_purged() {
     }
 }
 
-fn purge_key(kind: u8, container: u64, number: u64) -> Bytes {
+fn container_key(kind: u8, container: u64, number: u64) -> Bytes {
     let mut key = vec![kind, container as u8];
     key.extend_from_slice(&number.to_be_bytes());
     Bytes::from(key)

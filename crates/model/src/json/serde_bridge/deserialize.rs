@@ -1,4 +1,4 @@
-//! `Deserialize` for JSON values: building a [`Value`] from any serde source.
+//! `Deserialize` for JSON values: building a [`Value`] from any self-describing format.
 
 use std::fmt;
 
