@@ -17,7 +17,7 @@ pub(crate) enum Part {
 
 impl Part {
     /// In running order: checks of the source, then tests in Rust, then the suites that start
-    /// a server.
+    /// a server. Those without a build run beside the others of them.
     pub(crate) const ALL: [Self; 11] = [
         Self::House,
         Self::Fmt,

@@ -154,11 +154,13 @@ fn clippy(checkout: &Checkout) -> Result<Vec<Step>, String> {
     // The default build is without azure_core; the adapter for it is checked
     // here.
     let workspace = "clippy --workspace --all-targets --features duroxide-cdb/azure-core -- -D warnings";
-    // In the product's directory, for the dependencies that both have.
-    let bench = "clippy --locked --manifest-path bench/Cargo.toml --target-dir target --workspace --all-targets -- -D warnings";
+    let bench = "clippy --locked --manifest-path bench/Cargo.toml --workspace --all-targets -- -D warnings";
     let step = |words: &str| {
         let words: Vec<&str> = words.split(' ').collect();
-        Step { runner: Runner::ExitCode, is_needed: false, ..build_step(checkout, &words) }
+        let mut step = build_step(checkout, &words);
+        // The benchmarks too, for the dependencies that they share with the product.
+        step.command.env("CARGO_TARGET_DIR", checkout.target());
+        Step { runner: Runner::ExitCode, is_needed: false, ..step }
     };
     Ok([workspace, bench].map(step).into())
 }

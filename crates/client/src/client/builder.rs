@@ -105,12 +105,8 @@ impl ClientBuilder {
         };
         // A connection string decides for the key that it contains, a credential that was
         // given by its own method decides itself.
-        let accepts_any = match (&credential, &connection_string) {
-            (None, parsed) => parsed.as_ref().is_some_and(|parsed| parsed.accepts_any_certificate),
-            (Some(given), parsed) => {
-                given.is_emulator() || parsed.as_ref().is_some_and(|parsed| parsed.accepts_any_certificate)
-            }
-        };
+        let accepts_any = credential.as_ref().is_some_and(Credential::is_emulator)
+            || connection_string.as_ref().is_some_and(|parsed| parsed.accepts_any_certificate);
         let credential = credential.or(connection_string.map(|parsed| parsed.credential));
         let credential = match (credential, &transport) {
             (Some(credential), _) => credential,
