@@ -10,7 +10,7 @@ use perihelion_model::json::Value;
 use crate::diagnostic::Span;
 
 /// The greatest height of a tree. Printer, binder, evaluator and destructor
-/// recurse over it and must fit the 2 MiB stack of a worker thread even in a
+/// recurse over the tree and must fit the 2 MiB stack of a worker thread even in a
 /// debug build. A chain of `AND` or `OR` counts once, whatever its length.
 pub(crate) const HEIGHT_MAX: u16 = 128;
 
@@ -126,7 +126,7 @@ pub(crate) struct Window {
     pub(crate) limit: Count,
 }
 
-/// A scalar expression. Its height is one more than that of its highest part.
+/// A scalar expression. Its height is one more than the height of its highest part.
 #[derive(Debug, Clone)]
 pub(crate) struct Expr {
     pub(crate) kind: ExprKind,
@@ -171,7 +171,7 @@ pub(crate) enum ExprKind {
     Object(Vec<(String, Expr)>),
     Call {
         name: Name,
-        udf: bool,
+        is_udf: bool,
         arguments: Vec<Expr>,
     },
     Subquery(SubqueryKind, Box<Select>),
@@ -242,9 +242,9 @@ pub(crate) enum BinaryOperator {
 }
 
 impl BinaryOperator {
-    /// Whether the result can be a number that JSON cannot represent. The bit operators
-    /// return integers of 32 bits.
-    pub(crate) fn computes_numbers(self) -> bool {
+    /// Whether the result can be infinity or NaN, which JSON cannot represent. The bit
+    /// operators return integers of 32 bits.
+    pub(crate) fn can_compute_non_finite(self) -> bool {
         matches!(
             self,
             BinaryOperator::Add
@@ -288,7 +288,7 @@ impl Expr {
 }
 
 impl ExprKind {
-    /// One more than the highest direct part.
+    /// One more than the height of the highest direct part.
     fn height(&self) -> u16 {
         let list = |items: &[Expr]| items.iter().map(|item| item.height).max().unwrap_or(0);
         let parts = match self {
@@ -309,8 +309,8 @@ impl ExprKind {
 }
 
 impl Select {
-    /// Sets the height from the parts. The parser calls it once, at the end of
-    /// the select.
+    /// Sets the height from the parts. The parser calls this function once, at the end
+    /// of the select.
     pub(crate) fn with_height(mut self) -> Self {
         let mut highest = self.filter.as_ref().map_or(0, |filter| filter.height);
         let mut include = |height: u16| highest = highest.max(height);

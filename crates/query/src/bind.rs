@@ -1,9 +1,14 @@
 //! The binder turns the syntax tree into the bound tree: it resolves names,
 //! substitutes parameters, folds constants and checks the semantic rules.
 //!
-//! The scope has one entry per frame of the evaluation. A name is resolved to a
-//! number of hops: how many frames the evaluation walks outwards to its value. All
+//! The evaluation holds every bound value in a frame: the document, the value of each
+//! source of FROM, and a group. The scope has one entry per frame. A name is resolved to
+//! a number of hops: how many frames the evaluation walks outwards to its value. All
 //! errors of a statement are collected, in the order of the text within each clause.
+//!
+//! A subquery in FROM that needs all documents at once is an *inner stage* ([`stage`]).
+//! The inner stage runs first, and the outer statement reads its rows in place of
+//! documents.
 
 mod expression;
 mod fold;
@@ -26,12 +31,13 @@ use crate::parameters::{Now, Parameters};
 pub(crate) struct Bound {
     pub(crate) select: SelectNode,
     /// The number of frames from the innermost source of FROM outwards to the source
-    /// that binds the document itself, as in `FROM c`, or a row of the inner stage.
-    /// `None` when no source does.
+    /// whose value is the whole document (`FROM c`) or a whole row of the inner stage.
+    /// `None` when there is no such source.
     pub(crate) document_hops: Option<usize>,
     /// Whether the statement or an inner stage has arithmetic, a function call or an
-    /// aggregate. Only then can it compute a number that JSON cannot represent.
-    pub(crate) computes_numbers: bool,
+    /// aggregate. Only such a statement can compute infinity or NaN, which JSON cannot
+    /// represent.
+    pub(crate) can_compute_non_finite: bool,
     /// The inner stage, whose rows take the place of the documents.
     pub(crate) inner: Option<Box<Bound>>,
 }
@@ -66,12 +72,12 @@ pub(crate) fn bind(
         is_staged: staged.is_some(),
         diagnostics,
         document_hops: None,
-        computes_numbers: inner.as_ref().is_some_and(|inner| inner.computes_numbers),
+        can_compute_non_finite: inner.as_ref().is_some_and(|inner| inner.can_compute_non_finite),
     };
     let select = binder.statement(select);
     if binder.diagnostics.is_empty() {
-        let Binder { document_hops, computes_numbers, .. } = binder;
-        Ok(Bound { select, document_hops, computes_numbers, inner })
+        let Binder { document_hops, can_compute_non_finite, .. } = binder;
+        Ok(Bound { select, document_hops, can_compute_non_finite, inner })
     } else {
         Err(binder.diagnostics)
     }
@@ -90,7 +96,7 @@ struct Binder<'q> {
     is_staged: bool,
     diagnostics: Vec<Diagnostic>,
     document_hops: Option<usize>,
-    computes_numbers: bool,
+    can_compute_non_finite: bool,
 }
 
 /// One entry of the scope. Each entry corresponds to one frame of the evaluation.
@@ -98,11 +104,11 @@ enum ScopeEntry<'q> {
     /// The document, which has no name, or the value of one source of FROM.
     Value {
         name: Option<&'q str>,
-        /// Whether this is a source of FROM that binds the document itself, as in
-        /// `FROM c`, or a row of the inner stage.
+        /// True for a source of FROM whose value is the whole document (`FROM c`) or a
+        /// whole row of the inner stage.
         binds_document: bool,
     },
-    /// A group: it takes the place of the sources of its select.
+    /// A group. It takes the place of the sources of its select.
     Group(GroupScope<'q>),
 }
 

@@ -2,8 +2,8 @@
 //!
 //! A diagnostic has the service's code, the service's message and a location
 //! in character offsets (end exclusive). Clients and people match on all
-//! three, so codes and messages are the service's own where they are known. Those of
-//! limits (`SC3000`) are ours.
+//! three, so codes and messages are the service's own where they are known. The code
+//! for an exceeded limit (`SC3000`) and its messages are ours.
 
 use perihelion_model::json::{Number, Value, object};
 
@@ -20,9 +20,9 @@ pub struct Diagnostic {
     pub end: usize,
 }
 
-/// A location in the statement, in byte offsets. They are converted to
+/// A location in the statement, in byte offsets. Byte offsets are converted to
 /// character offsets only when a diagnostic is made, so that valid statements
-/// do not pay for it.
+/// do not pay for the conversion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Span {
     pub(crate) start: u32,
@@ -34,7 +34,8 @@ impl Span {
         Span { start: start as u32, end: end as u32 }
     }
 
-    /// The span from the start of this one to the end of the other.
+    /// The span from the start of `self` to the end of `self` or `other`, whichever is
+    /// later.
     pub(crate) fn to(self, other: Span) -> Span {
         Span { start: self.start, end: other.end.max(self.end) }
     }

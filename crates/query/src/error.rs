@@ -8,8 +8,8 @@ pub enum EvaluationError {
     /// The output holds a number that JSON cannot represent: infinity or NaN.
     /// The service responds with 400 and code 4001, and charges for the query.
     NotRepresentable,
-    /// One document, or the rows of the groups, took more steps or bytes than the budget
-    /// allows, or the groups take too much memory.
+    /// One document took more steps or bytes than the budget allows, or the rows of the
+    /// groups did, or the groups take too much memory.
     TooMuchWork,
     /// The statement calls a user-defined function, which this crate cannot run.
     UnknownUdf(String),
@@ -22,8 +22,8 @@ const NOT_REPRESENTABLE_CODE: i64 = 4001;
 pub(crate) type Evaluated<T> = Result<T, EvaluationError>;
 
 impl EvaluationError {
-    /// The JSON that the service embeds in its error message. Unlike a compile
-    /// error it has no location, and a numeric code or none.
+    /// The JSON that the service embeds in its error message. Unlike the JSON of a
+    /// compile error, it has no location. Its code is a number, or is left out.
     pub fn to_json(&self) -> Value {
         let mut members = vec![("severity".to_owned(), Value::from("Error"))];
         if *self == EvaluationError::NotRepresentable {

@@ -21,17 +21,17 @@ pub enum GatewayVerdict {
 }
 
 pub(crate) fn gateway_verdict(select: &Select) -> GatewayVerdict {
-    let (aggregates, value_aggregate) = match &select.selection {
+    let (has_aggregate, is_value_aggregate) = match &select.selection {
         Selection::Star(_) => (false, false),
         Selection::List(items) => (items.iter().any(|item| contains_aggregate(&item.expr)), false),
         Selection::Value(expr) => (contains_aggregate(expr), aggregate_call(expr).is_some()),
     };
-    let grouped = select.group_by.is_some();
-    if aggregates && (grouped || !value_aggregate) {
+    let has_group_by = select.group_by.is_some();
+    if has_aggregate && (has_group_by || !is_value_aggregate) {
         return GatewayVerdict::AggregateNotValue;
     }
-    let needs_plan = aggregates
-        || grouped
+    let needs_plan = has_aggregate
+        || has_group_by
         || select.distinct
         || select.top.is_some()
         || select.order_by.is_some()

@@ -2,8 +2,8 @@
 //!
 //! Tokens are small (a kind and two byte offsets) and do not own text. A character
 //! that does not start a token becomes an `Invalid` token and not an error. The
-//! parser reports it when it reaches that token, so that the error is about the first
-//! mistake of the statement, as in the service.
+//! parser reports an `Invalid` token when it reaches the token. So the error is about
+//! the first mistake of the statement, as in the service.
 
 use crate::diagnostic::Span;
 
@@ -275,8 +275,9 @@ fn is_word_start(byte: u8) -> bool {
 /// case.
 const KEYWORD_LENGTH_MAX: usize = 9;
 
-/// The keyword in any letter case, except the constants and `udf`, which the
-/// service accepts in lower case only.
+/// The keyword that the word is, if it is one. Letter case does not matter, except for
+/// `udf` and the constants (`false`, `null`, `true`, `undefined`): the service accepts
+/// these in lower case only.
 fn keyword(word: &str) -> Option<Keyword> {
     match word {
         "false" => return Some(Keyword::False),

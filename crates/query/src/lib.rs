@@ -42,8 +42,8 @@
 //! ```
 //!
 //! The value `undefined` is `Option::None` throughout. No input makes this
-//! crate panic: text is bounded in length and nesting, evaluation in steps and
-//! bytes.
+//! crate panic: a statement is bounded in length and nesting, and its evaluation
+//! is bounded in steps and bytes.
 
 #![warn(missing_docs)]
 

@@ -110,9 +110,9 @@ pub(crate) struct SelectNode {
 /// One source of FROM; each binds one frame.
 #[derive(Debug)]
 pub(crate) enum SourceNode {
-    /// The value itself, when it is defined.
+    /// The value itself, when the value is defined.
     Value(Node),
-    /// Each element, when it is an array.
+    /// Each element of the value, when the value is an array.
     Elements(Node),
     /// Each row of a subquery.
     Rows(Box<SelectNode>),

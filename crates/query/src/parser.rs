@@ -153,7 +153,8 @@ impl Parser<'_> {
         Diagnostic::new(code, message, self.text, token.span)
     }
 
-    /// Parses a part one level deeper, within the limit.
+    /// Parses a part one level deeper, or returns an error when that is deeper than
+    /// [`NESTING_MAX`].
     fn nested<T>(&mut self, part: impl FnOnce(&mut Self) -> Parse<T>) -> Parse<T> {
         if self.nesting >= NESTING_MAX {
             return Err(self.too_deep(self.span()));
@@ -170,10 +171,10 @@ impl Parser<'_> {
     }
 
     fn too_deep(&self, span: Span) -> Diagnostic {
-        self.limit("The query is nested too deeply.", span)
+        self.limit_exceeded("The query is nested too deeply.", span)
     }
 
-    fn limit(&self, message: &str, span: Span) -> Diagnostic {
+    fn limit_exceeded(&self, message: &str, span: Span) -> Diagnostic {
         Diagnostic::new(LIMIT_CODE, message, self.text, span)
     }
 }

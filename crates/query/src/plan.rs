@@ -41,7 +41,7 @@ pub struct QueryPlan {
     /// The function of `VALUE AGG(x)`. Empty for a select list, whose functions are in
     /// `alias_types`.
     aggregates: Vec<&'static str>,
-    alias_types: Vec<(String, Option<&'static str>)>,
+    alias_types: AliasTypes,
     /// Empty when the statement needs no rewrite.
     rewritten_query: String,
     has_select_value: bool,
@@ -93,8 +93,9 @@ pub enum PlanError {
     UnsupportedFeatures(Vec<&'static str>),
 }
 
-/// Plans a statement. `supported_features` is the header of that name, the
-/// paths are those of the container's partition key (`/a/b`).
+/// Plans a statement. `supported_features` is the request header with the features that
+/// the client can merge. `partition_key_paths` are the paths of the container's
+/// partition key, such as `/a/b`.
 pub fn plan(
     query: &Query,
     parameters: &Parameters,
@@ -106,19 +107,19 @@ pub fn plan(
     let bound = bind(&query.text, select, parameters, Now::from_unix_ticks(0)).map_err(PlanError::Invalid)?;
     let shape = ProjectionShape::of(select)?;
     features::check(select, &shape, supported_features)?;
-    let partition_keys = keys::filter(&bound, partition_key_paths);
+    let partition_keys = keys::possible_keys(&bound, partition_key_paths);
     Ok(QueryPlan::new(select, &bound.select, &shape, partition_keys))
 }
 
-/// The partition keys that can hold a result of a statement, whether or not it
-/// has a plan. The paths are those of the container's partition key.
+/// The partition keys that can hold a result of a statement, whether or not the statement
+/// has a plan. `partition_key_paths` are the paths of the container's partition key.
 pub fn partition_keys(
     query: &Query,
     parameters: &Parameters,
     partition_key_paths: &[&str],
 ) -> Result<PartitionKeyFilter, Vec<Diagnostic>> {
     let bound = bind(&query.text, &query.select, parameters, Now::from_unix_ticks(0))?;
-    Ok(keys::filter(&bound, partition_key_paths))
+    Ok(keys::possible_keys(&bound, partition_key_paths))
 }
 
 /// How the select list combines aggregates and group keys.
@@ -204,7 +205,7 @@ impl QueryPlan {
         }
     }
 
-    /// The statement to send to each partition; empty when it is the original one.
+    /// The statement to send to each partition; empty when the original statement is sent.
     pub fn rewritten_query(&self) -> &str {
         &self.rewritten_query
     }
@@ -256,20 +257,20 @@ impl PlanError {
     /// The part of the service's message that says what is wrong.
     pub fn message(&self) -> String {
         match self {
-            PlanError::Invalid(diagnostics) => body(errors_to_json(diagnostics)),
+            PlanError::Invalid(diagnostics) => body_text(errors_to_json(diagnostics)),
             PlanError::Composition => {
-                errors("Compositions of aggregates and other expressions are not allowed.")
+                errors_text("Compositions of aggregates and other expressions are not allowed.")
             }
             PlanError::UnsupportedFeatures(missing) => features::message(missing),
         }
     }
 }
 
-fn errors(text: &str) -> String {
-    body(object([("Errors", Value::Array(vec![text.into()]))]))
+fn errors_text(text: &str) -> String {
+    body_text(object([("Errors", Value::Array(vec![text.into()]))]))
 }
 
-fn body(value: Value) -> String {
+fn body_text(value: Value) -> String {
     to_text(&value, Style::Query)
 }
 

@@ -231,8 +231,8 @@ pub(crate) fn print_expr(out: &mut String, expr: &Expr) {
             });
             out.push('}');
         }
-        ExprKind::Call { name, udf, arguments } => {
-            out.push_str(if *udf { "udf." } else { "" });
+        ExprKind::Call { name, is_udf, arguments } => {
+            out.push_str(if *is_udf { "udf." } else { "" });
             out.push_str(&name.text);
             out.push('(');
             print_list(out, arguments);

@@ -52,7 +52,7 @@ pub struct Program {
     reads_no_document: bool,
     /// Whether the statement has arithmetic, a function call or an aggregate. Only then
     /// can its output have a number that JSON cannot represent.
-    computes_numbers: bool,
+    can_compute_non_finite: bool,
     verdict: GatewayVerdict,
 }
 
@@ -90,7 +90,7 @@ impl Program {
     fn from_bound(bound: Bound, now: Now, verdict: GatewayVerdict) -> Self {
         let inner = bound.inner.map(|inner| {
             // The rows of an inner stage are not output, so their numbers need no check.
-            Box::new(Program { computes_numbers: false, ..Program::from_bound(*inner, now, verdict) })
+            Box::new(Program { can_compute_non_finite: false, ..Program::from_bound(*inner, now, verdict) })
         });
         // Only the innermost stage reads documents.
         let hops = bound.document_hops.filter(|_| inner.is_none());
@@ -109,7 +109,7 @@ impl Program {
                 Some(inner) => inner.reads_no_document,
                 None => bound.select.sources.is_empty(),
             },
-            computes_numbers: bound.computes_numbers,
+            can_compute_non_finite: bound.can_compute_non_finite,
             verdict,
             select: bound.select,
             inner,
@@ -311,7 +311,7 @@ impl Program {
     /// Checks that JSON can represent the output.
     fn check_output(&self, output: Option<&Value>) -> Result<(), EvaluationError> {
         match output {
-            Some(value) if self.computes_numbers && !is_representable(value) => {
+            Some(value) if self.can_compute_non_finite && !is_representable(value) => {
                 Err(EvaluationError::NotRepresentable)
             }
             _ => Ok(()),

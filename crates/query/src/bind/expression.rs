@@ -1,4 +1,4 @@
-//! Binding scalar expressions.
+//! Binding scalar expressions. A method is named after the expression that it binds.
 
 use perihelion_model::json::Value;
 
@@ -24,7 +24,7 @@ impl<'q> Binder<'q> {
             ExprKind::Identifier(_) | ExprKind::Member(..) | ExprKind::Index(..) => self.path(expr, expr),
             ExprKind::Unary(operator, operand) => Node::Unary(*operator, self.boxed(operand)),
             ExprKind::Binary(operator, left, right) => {
-                self.computes_numbers |= operator.computes_numbers();
+                self.can_compute_non_finite |= operator.can_compute_non_finite();
                 Node::Binary(*operator, self.boxed(left), self.boxed(right))
             }
             ExprKind::Logical(operator, operands) => Node::Logical(*operator, self.list(operands)),
@@ -50,7 +50,7 @@ impl<'q> Binder<'q> {
             ExprKind::Object(members) => {
                 Node::Object(members.iter().map(|(name, value)| (name.clone(), self.expr(value))).collect())
             }
-            ExprKind::Call { name, udf, arguments } => self.call(expr, name, *udf, arguments),
+            ExprKind::Call { name, is_udf, arguments } => self.call(expr, name, *is_udf, arguments),
             ExprKind::Subquery(kind, select) => Node::Subquery(*kind, Box::new(self.select(select, false))),
         };
         self.fold(node)
@@ -144,8 +144,8 @@ impl<'q> Binder<'q> {
         Node::UNDEFINED
     }
 
-    fn call(&mut self, expr: &'q Expr, name: &'q Name, udf: bool, arguments: &'q [Expr]) -> Node {
-        if udf {
+    fn call(&mut self, expr: &'q Expr, name: &'q Name, is_udf: bool, arguments: &'q [Expr]) -> Node {
+        if is_udf {
             self.list(arguments);
             return Node::Udf(name.text.clone());
         }
@@ -168,7 +168,7 @@ impl<'q> Binder<'q> {
             );
             return Node::UNDEFINED;
         }
-        self.computes_numbers = true;
+        self.can_compute_non_finite = true;
         let arguments = self.list(arguments);
         if function.is_regex_match() {
             regex_node(function, arguments)
@@ -215,7 +215,7 @@ impl<'q> Binder<'q> {
             self.report("SC2100", message, expr.span);
             return Node::UNDEFINED;
         };
-        self.computes_numbers = true;
+        self.can_compute_non_finite = true;
         let start = self.scope.len();
         self.scope.append(&mut group.sources);
         let argument = self.expr(argument);

@@ -1,5 +1,5 @@
-//! Tests for grouping: whether an expression calls an aggregate, whether a select has
-//! groups, and whether two expressions are equal.
+//! Questions about grouping: whether an expression calls an aggregate, whether a select
+//! has groups, and whether two expressions are equal.
 
 use perihelion_model::json::Value;
 
@@ -19,7 +19,7 @@ pub(super) fn contains_subquery(expr: &Expr) -> bool {
 /// The function and arguments, when the expression is an aggregate call.
 pub(crate) fn aggregate_call(expr: &Expr) -> Option<(AggregateFunction, &[Expr])> {
     match &expr.kind {
-        ExprKind::Call { name, udf: false, arguments } => {
+        ExprKind::Call { name, is_udf: false, arguments } => {
             AggregateFunction::by_name(&name.text).map(|function| (function, arguments.as_slice()))
         }
         _ => None,
@@ -75,7 +75,7 @@ pub(crate) fn same_expr(a: &Expr, b: &Expr) -> bool {
         | (K::In { negated: a, .. }, K::In { negated: b, .. }) => a == b,
         (K::Like { negated: a, escape: e, .. }, K::Like { negated: b, escape: f, .. }) => a == b && e == f,
         (K::Object(a), K::Object(b)) => a.iter().map(|(n, _)| n).eq(b.iter().map(|(n, _)| n)),
-        (K::Call { name: a, udf: u, .. }, K::Call { name: b, udf: v, .. }) => {
+        (K::Call { name: a, is_udf: u, .. }, K::Call { name: b, is_udf: v, .. }) => {
             u == v && a.text.eq_ignore_ascii_case(&b.text)
         }
         _ => false,

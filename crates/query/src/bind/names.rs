@@ -1,4 +1,4 @@
-//! The names of select-list items and of sources, also of those without an alias.
+//! The names of select-list items and of sources, with or without an alias.
 
 use perihelion_model::json::Value;
 
@@ -11,7 +11,7 @@ pub(crate) fn select_names(items: &[SelectItem]) -> Vec<String> {
     items
         .iter()
         .map(|item| {
-            match item.alias.as_ref().map(|alias| alias.text.as_str()).or_else(|| inferred(&item.expr)) {
+            match item.alias.as_ref().map(|alias| alias.text.as_str()).or_else(|| inferred_name(&item.expr)) {
                 Some(name) => name.to_owned(),
                 None => {
                     unnamed += 1;
@@ -22,7 +22,7 @@ pub(crate) fn select_names(items: &[SelectItem]) -> Vec<String> {
         .collect()
 }
 
-fn inferred(expr: &Expr) -> Option<&str> {
+fn inferred_name(expr: &Expr) -> Option<&str> {
     match &expr.kind {
         ExprKind::Identifier(name) => Some(name),
         ExprKind::Member(_, name) => Some(&name.text),

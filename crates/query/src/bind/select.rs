@@ -1,4 +1,4 @@
-//! Binding a select and its clauses.
+//! Binding a select and its clauses. A method is named after the clause that it binds.
 
 use perihelion_model::json::Value;
 
@@ -10,7 +10,7 @@ use crate::diagnostic::Span;
 use crate::node::{Grouping, Node, OrderNode, Output, SelectNode, SourceNode, Step};
 
 /// The index of the document's entry in the scope.
-const DOCUMENT: usize = 0;
+const DOCUMENT_INDEX: usize = 0;
 
 impl<'q> Binder<'q> {
     pub(super) fn statement(&mut self, select: &'q Select) -> SelectNode {
@@ -22,7 +22,7 @@ impl<'q> Binder<'q> {
     pub(super) fn select(&mut self, select: &'q Select, reads_container: bool) -> SelectNode {
         let start = self.scope.len();
         let sources = self.sources(select, reads_container);
-        if reads_container && start == DOCUMENT + 1 {
+        if reads_container && start == DOCUMENT_INDEX + 1 {
             self.document_hops = self.find_document();
         }
         let filter = select.filter.as_ref().map(|filter| self.expr(filter));
@@ -73,7 +73,7 @@ impl<'q> Binder<'q> {
         let node = match source.collection() {
             Collection::Subquery { .. } if reads_container && self.is_staged => {
                 binds_document = true;
-                SourceNode::Value(Node::Path { hops: self.hops(DOCUMENT), steps: Vec::new() })
+                SourceNode::Value(Node::Path { hops: self.hops(DOCUMENT_INDEX), steps: Vec::new() })
             }
             Collection::Subquery { select, .. } => {
                 SourceNode::Rows(Box::new(self.select(select, reads_container)))
@@ -81,7 +81,7 @@ impl<'q> Binder<'q> {
             Collection::Path { root, steps } => {
                 let path = self.collection_path(root, steps, reads_container);
                 binds_document =
-                    reads_container && steps.is_empty() && !iterates && self.scope.len() == DOCUMENT + 1;
+                    reads_container && steps.is_empty() && !iterates && self.scope.len() == DOCUMENT_INDEX + 1;
                 if iterates { SourceNode::Elements(path) } else { SourceNode::Value(path) }
             }
         };
@@ -91,7 +91,7 @@ impl<'q> Binder<'q> {
 
     fn collection_path(&mut self, root: &'q Name, steps: &'q [PathStep], reads_container: bool) -> Node {
         let base = if reads_container {
-            Node::Path { hops: self.hops(DOCUMENT), steps: Vec::new() }
+            Node::Path { hops: self.hops(DOCUMENT_INDEX), steps: Vec::new() }
         } else {
             self.identifier(&root.text, root.span, None)
         };
@@ -128,7 +128,8 @@ impl<'q> Binder<'q> {
         let keys: &'q [Expr] = select.group_by.as_ref().map_or(&[], Vec::as_slice);
         let key_nodes = keys.iter().map(|key| self.expr(key)).collect();
         if keys.is_empty() {
-            // The only group needs no order. The clause is bound to check it.
+            // All rows are one group, which needs no order. ORDER BY is bound only to
+            // report its errors.
             self.order(select.order_by.as_ref());
         }
         let sources = self.scope.split_off(start);

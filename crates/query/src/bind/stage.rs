@@ -4,16 +4,17 @@
 //! `FROM (SELECT VALUE c.x FROM c)` depends on one document at a time and is
 //! bound like any other source. With DISTINCT, groups, ORDER BY, TOP or OFFSET
 //! the subquery needs all documents: it becomes a statement of its own, and
-//! the outer statement reads its rows in place of documents. So does a subquery
-//! without FROM, because it reads no document. (Microsoft's SDK does
-//! the same: azure-cosmos-dotnet-v3 pull request 2079 extracts the DISTINCT of
+//! the outer statement reads its rows in place of documents. A subquery without
+//! FROM becomes a statement of its own too, because it reads no document.
+//! (Microsoft's SDK also separates such a subquery: azure-cosmos-dotnet-v3 pull
+//! request 2079 extracts the DISTINCT of
 //! `SELECT VALUE COUNT(1) FROM (SELECT DISTINCT …)` and counts its rows.)
 
 use super::group::is_grouped;
 use crate::ast::{Collection, Select};
 
-/// The subquery in FROM that has to run before the select. Only the first source can be
-/// one.
+/// The subquery in FROM that has to run before the select. Only the first source of FROM
+/// can be such a subquery.
 pub(crate) fn staged_source(select: &Select) -> Option<&Select> {
     let Collection::Subquery { select: inner, .. } = select.from.as_ref()?.first.collection() else {
         return None;

@@ -1,4 +1,5 @@
-//! Parsing the clauses of a select, in their fixed order.
+//! Parsing the clauses of a select, in their fixed order. A method is named after the
+//! clause that it parses.
 
 use super::{JOINS_MAX, Parse, Parser};
 use crate::ast::{
@@ -9,26 +10,26 @@ use crate::diagnostic::{Diagnostic, Span};
 use crate::lexer::{Keyword, Symbol, TokenKind};
 
 /// The largest number that may be written after `TOP`, `OFFSET` and `LIMIT`.
-/// Parameters are not limited by it.
+/// The value of a parameter may be larger.
 const COUNT_MAX: u64 = u32::MAX as u64;
 
 /// The most expressions in GROUP BY. Every part of the select list is compared with
 /// each of them, so more would take too much time.
 const GROUP_KEYS_MAX: usize = 64;
 
-/// The service's error for a number that is too large or not an integer. It depends on
-/// the clause.
-struct CountRule {
+/// The service's error for a number that is too large or not an integer. Each clause
+/// has its own error.
+struct CountError {
     code: &'static str,
     message: &'static str,
 }
 
-const TOP: CountRule =
-    CountRule { code: "SC2060", message: "The count value provided for a TOP clause must be an integer." };
-const LIMIT: CountRule =
-    CountRule { code: "SC2061", message: "The LIMIT count value exceeds the maximum allowed value." };
-const OFFSET: CountRule =
-    CountRule { code: "SC2062", message: "The OFFSET count value exceeds the maximum allowed value." };
+const TOP: CountError =
+    CountError { code: "SC2060", message: "The count value provided for a TOP clause must be an integer." };
+const LIMIT: CountError =
+    CountError { code: "SC2061", message: "The LIMIT count value exceeds the maximum allowed value." };
+const OFFSET: CountError =
+    CountError { code: "SC2062", message: "The OFFSET count value exceeds the maximum allowed value." };
 
 impl Parser<'_> {
     pub(super) fn select(&mut self) -> Parse<Box<Select>> {
@@ -98,7 +99,7 @@ impl Parser<'_> {
             let span = self.advance().span;
             self.joins += 1;
             if self.joins > JOINS_MAX {
-                return Err(self.limit("The query exceeded the maximum number of joins.", span));
+                return Err(self.limit_exceeded("The query exceeded the maximum number of joins.", span));
             }
             joins.push(self.source()?);
         }
@@ -166,7 +167,7 @@ impl Parser<'_> {
         self.expect_keyword(Keyword::By)?;
         let keys = self.expressions()?;
         match keys.get(GROUP_KEYS_MAX) {
-            Some(key) => Err(self.limit("The query groups by too many expressions.", key.span)),
+            Some(key) => Err(self.limit_exceeded("The query groups by too many expressions.", key.span)),
             None => Ok(Some(keys)),
         }
     }
@@ -218,7 +219,7 @@ impl Parser<'_> {
         Ok(Some(Window { offset, limit }))
     }
 
-    fn count(&mut self, rule: &CountRule) -> Parse<Count> {
+    fn count(&mut self, error: &CountError) -> Parse<Count> {
         let span: Span = self.span();
         match self.peek() {
             TokenKind::Parameter => {
@@ -229,7 +230,7 @@ impl Parser<'_> {
                 self.advance();
                 match span.text(self.text).parse() {
                     Ok(value) if value <= COUNT_MAX => Ok(Count::Literal { value }),
-                    _ => Err(Diagnostic::new(rule.code, rule.message, self.text, span)),
+                    _ => Err(Diagnostic::new(error.code, error.message, self.text, span)),
                 }
             }
             _ => Err(self.unexpected()),

@@ -26,7 +26,8 @@ const CONDITIONAL: Power = 2;
 const OR: Power = 3;
 const AND: Power = 4;
 const PREDICATE: Power = 5;
-/// The operands of a predicate: everything that binds more strongly.
+/// The least power inside an operand of a predicate. Every operator that binds more
+/// strongly than a predicate has at least this power.
 const OPERAND: Power = 6;
 
 /// An operator that may follow a complete operand.
@@ -126,15 +127,16 @@ impl Parser<'_> {
         Some(Infix::Binary(operator, power))
     }
 
-    /// `left AND right`: a chain stays one node, however long it is.
+    /// `left AND right`, or `left OR right`. A chain of the same operator stays one node,
+    /// however long the chain is.
     fn logical(&mut self, left: Expr, operator: LogicalOperator, power: Power) -> Parse<Expr> {
         self.advance();
         let right = self.nested(|parser| parser.expression_from(power + 1))?;
         let span = left.span.to(right.span);
         match left.kind {
             ExprKind::Logical(chained, mut operands) if chained == operator => {
-                // The height of the chain is known; computing it again for
-                // every operand would take quadratic time.
+                // `Expr::new` would walk all operands to compute the height. For a chain
+                // that takes quadratic time.
                 let height = left.height.max(right.height.saturating_add(1));
                 operands.push(right);
                 let expr = Expr { kind: ExprKind::Logical(operator, operands), span, height };
@@ -266,8 +268,8 @@ impl Parser<'_> {
 
     /// An identifier, a call, or `ALL`, `FIRST`, `LAST` over a subquery.
     fn word(&mut self) -> Parse<ExprKind> {
-        let calls = self.ahead(1).kind == TokenKind::Symbol(Symbol::OpenParen);
-        if calls && self.ahead(2).kind == TokenKind::Keyword(Keyword::Select) {
+        let is_call = self.ahead(1).kind == TokenKind::Symbol(Symbol::OpenParen);
+        if is_call && self.ahead(2).kind == TokenKind::Keyword(Keyword::Select) {
             let kinds =
                 [("ALL", SubqueryKind::All), ("FIRST", SubqueryKind::First), ("LAST", SubqueryKind::Last)];
             if let Some((_, kind)) = kinds.into_iter().find(|(word, _)| self.at_word(0, word)) {
@@ -276,7 +278,7 @@ impl Parser<'_> {
             }
         }
         let name = self.identifier()?;
-        if calls {
+        if is_call {
             return self.call(name, false);
         }
         Ok(ExprKind::Identifier(name.text))
@@ -310,14 +312,14 @@ impl Parser<'_> {
         Ok(ExprKind::Literal(literal))
     }
 
-    fn call(&mut self, name: Name, udf: bool) -> Parse<ExprKind> {
+    fn call(&mut self, name: Name, is_udf: bool) -> Parse<ExprKind> {
         self.expect_symbol(Symbol::OpenParen)?;
         if self.eat_symbol(Symbol::CloseParen) {
-            return Ok(ExprKind::Call { name, udf, arguments: Vec::new() });
+            return Ok(ExprKind::Call { name, is_udf, arguments: Vec::new() });
         }
         let arguments = self.expressions()?;
         self.expect_symbol(Symbol::CloseParen)?;
-        Ok(ExprKind::Call { name, udf, arguments })
+        Ok(ExprKind::Call { name, is_udf, arguments })
     }
 
     fn subquery(&mut self, kind: SubqueryKind) -> Parse<ExprKind> {

@@ -24,18 +24,18 @@ fn required(select: &Select, shape: &ProjectionShape<'_>) -> Vec<&'static str> {
         }
     };
     let functions = functions(shape);
-    let grouped = select.group_by.is_some();
-    let value = matches!(select.selection, Selection::Value(_));
-    let keys = select.order_by.as_ref().map_or(0, |order_by| order_by.items.len());
+    let has_group_by = select.group_by.is_some();
+    let is_value = matches!(select.selection, Selection::Value(_));
+    let order_keys = select.order_by.as_ref().map_or(0, |order_by| order_by.items.len());
     need(!functions.is_empty(), "Aggregate");
     need(functions.contains(&AggregateFunction::CountIf), "CountIf");
-    need(functions.len() > 1 && !grouped, "MultipleAggregates");
-    need(!functions.is_empty() && !value && !grouped, "NonValueAggregate");
+    need(functions.len() > 1 && !has_group_by, "MultipleAggregates");
+    need(!functions.is_empty() && !is_value && !has_group_by, "NonValueAggregate");
     need(select.distinct, "Distinct");
-    need(grouped, "GroupBy");
+    need(has_group_by, "GroupBy");
     need(select.window.is_some(), "OffsetAndLimit");
-    need(keys == 1, "OrderBy");
-    need(keys > 1, "MultipleOrderBy");
+    need(order_keys == 1, "OrderBy");
+    need(order_keys > 1, "MultipleOrderBy");
     need(select.top.is_some(), "Top");
     required
 }

@@ -25,7 +25,7 @@ pub enum PartitionKeyFilter {
     Keys(Vec<Vec<Value>>),
 }
 
-pub(super) fn filter(bound: &Bound, paths: &[&str]) -> PartitionKeyFilter {
+pub(super) fn possible_keys(bound: &Bound, paths: &[&str]) -> PartitionKeyFilter {
     // Only the innermost stage reads documents. The others read rows, which have no
     // partition key.
     let bound = bound.innermost();

@@ -1,10 +1,11 @@
 //! The rewritten statement, which a client sends to each partition.
 //!
-//! By it a partition returns aggregates as partial results (`AVG` as sum and count),
+//! It makes a partition return aggregates as partial results (`AVG` as sum and count),
 //! and sorted rows and groups with their keys. TOP, OFFSET and LIMIT apply to the
-//! merged rows. With DISTINCT, aggregates or GROUP BY they are left out here. Otherwise
-//! TOP stays, and OFFSET and LIMIT are widened (`OFFSET 1 LIMIT 2` becomes
-//! `OFFSET 0 LIMIT 3`). The text is empty when the statement needs no rewrite.
+//! merged rows. With DISTINCT, aggregates or GROUP BY the rewritten statement has none
+//! of these three clauses. Otherwise TOP stays, and OFFSET and LIMIT are widened
+//! (`OFFSET 1 LIMIT 2` becomes `OFFSET 0 LIMIT 3`). The text is empty when the statement
+//! needs no rewrite.
 
 use perihelion_model::json::print_string;
 
@@ -19,20 +20,20 @@ pub(crate) const FILTER_PLACEHOLDER: &str = "{documentdb-formattableorderbyquery
 
 pub(super) fn rewrite(select: &Select, shape: &ProjectionShape<'_>, counts: Counts) -> String {
     match (shape, &select.order_by) {
-        (ProjectionShape::Plain, Some(order_by)) => ordered(select, order_by, counts),
-        (ProjectionShape::Plain, None) => plain(select, counts),
-        (ProjectionShape::Value { .. } | ProjectionShape::List(_), _) => grouped(select, shape),
+        (ProjectionShape::Plain, Some(order_by)) => rewrite_ordered(select, order_by, counts),
+        (ProjectionShape::Plain, None) => rewrite_plain(select, counts),
+        (ProjectionShape::Value { .. } | ProjectionShape::List(_), _) => rewrite_grouped(select, shape),
     }
 }
 
-/// Rewrites a statement without ORDER BY and groups: necessary only for OFFSET,
-/// and for TOP with DISTINCT.
-fn plain(select: &Select, counts: Counts) -> String {
+/// Rewrites a statement without ORDER BY and without groups. Only OFFSET, and TOP with
+/// DISTINCT, need a rewrite.
+fn rewrite_plain(select: &Select, counts: Counts) -> String {
     if select.window.is_none() && !(select.distinct && select.top.is_some()) {
         return String::new();
     }
     let mut statement = select.clone();
-    statement.window = widened(counts).filter(|_| !select.distinct);
+    statement.window = widened_window(counts).filter(|_| !select.distinct);
     if select.distinct {
         statement.top = None;
     }
@@ -41,14 +42,14 @@ fn plain(select: &Select, counts: Counts) -> String {
     out
 }
 
-/// The OFFSET and LIMIT for one partition. It cannot know which rows to skip,
+/// The OFFSET and LIMIT for one partition. A partition cannot know which rows to skip,
 /// so it returns all rows that may be needed.
-fn widened(counts: Counts) -> Option<Window> {
+fn widened_window(counts: Counts) -> Option<Window> {
     let (offset, limit) = (counts.offset?, counts.limit?);
     Some(Window { offset: Count::literal(0), limit: Count::literal(offset.saturating_add(limit)) })
 }
 
-fn ordered(select: &Select, order_by: &OrderBy, counts: Counts) -> String {
+fn rewrite_ordered(select: &Select, order_by: &OrderBy, counts: Counts) -> String {
     let mut out = "SELECT ".to_owned();
     // Duplicates are removed after the merge, so a partition must return all rows.
     if let Some(top) = counts.top.filter(|_| !select.distinct) {
@@ -63,10 +64,10 @@ fn ordered(select: &Select, order_by: &OrderBy, counts: Counts) -> String {
     out.push_str(" AS payload");
     push_from(&mut out, select);
     out.push_str("\nWHERE ");
-    out.push_str(&filter(select));
+    out.push_str(&ordered_filter(select));
     out.push('\n');
     print_order_by(&mut out, order_by, Layout::Plan);
-    if let Some(window) = widened(counts).filter(|_| !select.distinct) {
+    if let Some(window) = widened_window(counts).filter(|_| !select.distinct) {
         push_window(&mut out, &window);
     }
     out
@@ -93,7 +94,7 @@ fn payload(select: &Select, root: &str) -> String {
 
 /// The filter of an ordered statement: its WHERE, the client's filter, and for
 /// SELECT VALUE the condition that the value is defined.
-fn filter(select: &Select) -> String {
+fn ordered_filter(select: &Select) -> String {
     let mut filter = match &select.filter {
         Some(condition) => format!("({} AND ({FILTER_PLACEHOLDER}))", expr_text(condition)),
         None => format!("({FILTER_PLACEHOLDER})"),
@@ -104,7 +105,7 @@ fn filter(select: &Select) -> String {
     filter
 }
 
-fn grouped(select: &Select, shape: &ProjectionShape<'_>) -> String {
+fn rewrite_grouped(select: &Select, shape: &ProjectionShape<'_>) -> String {
     let mut out = "SELECT ".to_owned();
     if let Some(keys) = &select.group_by {
         out.push_str(&format!("[{}] AS groupByItems, ", items(keys.iter())));
