@@ -1,8 +1,8 @@
 //! The aggregate functions, fed one value at a time.
 //!
 //! Undefined values are ignored. SUM and AVG become undefined once they see a
-//! value that is not a number, MIN and MAX once they see an array or an
-//! object; among primitives MIN and MAX follow the sort order. Without any value
+//! value that is not a number. MIN and MAX become undefined once they see an array
+//! or an object; among primitives they follow the sort order. Without any value
 //! COUNT, COUNTIF and SUM are 0, MAKELIST and MAKESET are empty arrays, and AVG, MIN
 //! and MAX are undefined.
 //!
@@ -183,8 +183,8 @@ impl Total {
         }
     }
 
-    /// Adds the sum of `count` values; without any value it is ignored. The sum is
-    /// `None` when one of these values was not a number.
+    /// Adds the sum of `count` values. A sum of no values is ignored. The sum is `None`
+    /// when one of the values was not a number.
     fn add_partial(&mut self, sum: Option<&Value>, count: i64) {
         match sum {
             _ if count == 0 => {}
@@ -228,9 +228,10 @@ impl Total {
 }
 
 impl Extreme {
-    /// Adds the smallest or largest value of a partition. The count in `item2` tells
-    /// a partition without values, which is ignored, from a partition whose result
-    /// is undefined. Older plans have only `item`.
+    /// Adds the smallest or largest value of a partition. A partition without values is
+    /// ignored. A partition with values whose result is undefined makes the result
+    /// undefined. The count in `item2` distinguishes the two. Older plans have only
+    /// `item`.
     fn add_partial(&mut self, partial: &Value, name: &str, wanted: std::cmp::Ordering) -> Option<()> {
         let (best, count) = match partial.get("item2") {
             Some(detail) => (detail.get(name), detail.get("count")?.as_i64()?),
@@ -251,6 +252,8 @@ impl Extreme {
         }
     }
 
+    /// Adds one value. `wanted` is how a better value compares with the best one so far:
+    /// `Less` for MIN, `Greater` for MAX.
     fn add(&mut self, value: &Value, wanted: std::cmp::Ordering) {
         if matches!(value, Value::Array(_) | Value::Object(_)) {
             self.is_undefined = true;

@@ -98,7 +98,7 @@ pub(crate) enum PathStep {
 #[derive(Debug, Clone)]
 pub(crate) struct OrderBy {
     /// `ORDER BY RANK`
-    pub(crate) rank: bool,
+    pub(crate) is_rank: bool,
     pub(crate) items: Vec<OrderItem>,
 }
 

@@ -53,10 +53,10 @@ fn collect(node: &Node, hops: usize, found: &mut Vec<Conjunct>) {
             operands.iter().for_each(|operand| collect(operand, hops, found));
         }
         Node::Path { .. } => add(found, path_of(node, hops), Condition::Equal(Value::Bool(true))),
-        Node::Binary(operator, left, right) => compare(*operator, left, right, hops, found),
+        Node::Binary(operator, left, right) => add_comparison(*operator, left, right, hops, found),
         Node::Between { value, low, high, negated: false } => {
-            compare(BinaryOperator::GreaterEqual, value, low, hops, found);
-            compare(BinaryOperator::LessEqual, value, high, hops, found);
+            add_comparison(BinaryOperator::GreaterEqual, value, low, hops, found);
+            add_comparison(BinaryOperator::LessEqual, value, high, hops, found);
         }
         Node::In { value, list: InList::Sorted(values), negated: false } => {
             add(found, path_of(value, hops), Condition::In(values.clone()));
@@ -65,7 +65,14 @@ fn collect(node: &Node, hops: usize, found: &mut Vec<Conjunct>) {
     }
 }
 
-fn compare(operator: BinaryOperator, left: &Node, right: &Node, hops: usize, found: &mut Vec<Conjunct>) {
+/// Adds the conjunct of a comparison, if it compares a path with a defined constant.
+fn add_comparison(
+    operator: BinaryOperator,
+    left: &Node,
+    right: &Node,
+    hops: usize,
+    found: &mut Vec<Conjunct>,
+) {
     let (path, constant, operator) = match (left.as_constant(), right.as_constant()) {
         (None, Some(constant)) => (path_of(left, hops), constant, Some(operator)),
         (Some(constant), None) => (path_of(right, hops), constant, mirrored(operator)),

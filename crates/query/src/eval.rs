@@ -1,10 +1,11 @@
 //! Evaluation: the value of an expression for one row.
 //!
-//! Undefined is `None`. An operator with an undefined operand has an undefined
-//! result, unless the operator's rules say otherwise. Logic is three-valued, and only
-//! `true` passes a filter. Values are borrowed from the document or the program where
-//! possible. Rows, copies of values, and text that is built are charged to the budget
-//! of the [`Context`] first, which limits the time and memory of a statement.
+//! An evaluated value is an [`Arg`]: borrowed or owned, and `None` when it is
+//! undefined. An operator with an undefined operand has an undefined result, unless
+//! the operator's rules say otherwise. Logic is three-valued, and only `true` passes
+//! a filter. Values are borrowed from the document or the program where possible.
+//! Rows, copies of values, and text that is built are charged to the budget of the
+//! [`Context`] first, which limits the time and memory of a statement.
 
 mod operators;
 mod select;
@@ -113,11 +114,11 @@ pub(crate) fn evaluate<'e>(node: &'e Node, frame: &Frame<'e>, context: &'e Conte
                 if truth(condition, frame, context)? == Some(true) { consequent } else { alternative };
             return evaluate(branch, frame, context);
         }
-        Node::Array(items) => Some(Cow::Owned(array(items, frame, context)?)),
-        Node::Object(members) => Some(Cow::Owned(object(members, frame, context)?)),
-        Node::Call(function, arguments) => return call(*function, arguments, frame, context),
+        Node::Array(items) => Some(Cow::Owned(build_array(items, frame, context)?)),
+        Node::Object(members) => Some(Cow::Owned(build_object(members, frame, context)?)),
+        Node::Call(function, arguments) => return call_function(*function, arguments, frame, context),
         Node::Udf(name) => return Err(EvaluationError::UnknownUdf(name.clone())),
-        Node::Subquery(kind, select) => return subquery(*kind, select, frame, context),
+        Node::Subquery(kind, select) => return run_subquery(*kind, select, frame, context),
     })
 }
 
@@ -176,8 +177,8 @@ fn step_into<'e>(base: Cow<'e, Value>, step: &Step) -> Arg<'e> {
     }
 }
 
-/// The path step that a computed index (`base[index]`) means; `None` when it is neither
-/// a string nor a non-negative integer.
+/// The path step for the value of an index (`base[index]`). `None` unless the value is a
+/// string or a non-negative integer.
 pub(crate) fn as_step(index: &Value) -> Option<Step> {
     match index {
         Value::String(name) => Some(Step::Name(name.clone())),
@@ -186,8 +187,8 @@ pub(crate) fn as_step(index: &Value) -> Option<Step> {
     }
 }
 
-/// `AND` is false as soon as one operand is, `OR` true as soon as one is;
-/// otherwise one undefined operand makes the result undefined.
+/// `AND` is false if an operand is false. `OR` is true if an operand is true. Otherwise
+/// an undefined operand makes the result undefined.
 fn logical<'e>(
     operator: LogicalOperator,
     operands: &'e [Node],
@@ -195,15 +196,15 @@ fn logical<'e>(
     context: &'e Context,
 ) -> Truth {
     let decisive = operator == LogicalOperator::Or;
-    let mut undefined = false;
+    let mut has_undefined = false;
     for operand in operands {
         match truth(operand, frame, context)? {
             Some(flag) if flag == decisive => return Ok(Some(decisive)),
             Some(_) => {}
-            None => undefined = true,
+            None => has_undefined = true,
         }
     }
-    Ok((!undefined).then_some(!decisive))
+    Ok((!has_undefined).then_some(!decisive))
 }
 
 /// Undefined when the value and a bound cannot be compared, unless the other bound
@@ -227,15 +228,15 @@ fn is_in_list<'e>(value: Arg<'e>, list: &'e InList, frame: &Frame<'e>, context: 
             Ok(Some(found.is_ok()))
         }
         InList::Nodes(nodes) => {
-            let mut undefined = false;
+            let mut has_undefined = false;
             for node in nodes {
                 match evaluate(node, frame, context)? {
                     Some(other) if equal(&value, &other) => return Ok(Some(true)),
                     Some(_) => {}
-                    None => undefined = true,
+                    None => has_undefined = true,
                 }
             }
-            Ok((!undefined).then_some(false))
+            Ok((!has_undefined).then_some(false))
         }
     }
 }
@@ -258,7 +259,7 @@ fn like<'e>(value: Arg<'e>, pattern: &'e Pattern, frame: &Frame<'e>, context: &'
 }
 
 /// Builds an array. Undefined elements are left out, as in the service.
-fn array<'e>(items: &'e [Node], frame: &Frame<'e>, context: &'e Context) -> Evaluated<Value> {
+fn build_array<'e>(items: &'e [Node], frame: &Frame<'e>, context: &'e Context) -> Evaluated<Value> {
     let mut built = Vec::with_capacity(items.len());
     for item in items {
         if let Some(value) = evaluate(item, frame, context)? {
@@ -269,7 +270,7 @@ fn array<'e>(items: &'e [Node], frame: &Frame<'e>, context: &'e Context) -> Eval
 }
 
 /// Builds an object. Undefined members are left out.
-pub(crate) fn object<'e>(
+pub(crate) fn build_object<'e>(
     members: &'e [(String, Node)],
     frame: &Frame<'e>,
     context: &'e Context,
@@ -283,7 +284,7 @@ pub(crate) fn object<'e>(
     Ok(Value::Object(Object::from_members(built)))
 }
 
-fn call<'e>(
+fn call_function<'e>(
     function: Function,
     arguments: &'e [Node],
     frame: &Frame<'e>,
@@ -301,7 +302,7 @@ fn call<'e>(
     Ok(outcome?.map(Cow::Owned))
 }
 
-fn subquery<'e>(
+fn run_subquery<'e>(
     kind: SubqueryKind,
     select: &'e crate::node::SelectNode,
     frame: &Frame<'e>,

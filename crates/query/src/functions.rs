@@ -46,7 +46,8 @@ pub(crate) struct Signature {
 enum Treatment {
     /// Like any other call.
     Ordinary,
-    /// RegexMatch: the binder compiles a pattern if it and its modifiers are constant.
+    /// RegexMatch: the binder compiles a constant pattern if the modifiers are constant
+    /// too.
     RegexMatch,
     /// IS_NULL: the planner treats `IS_NULL(c.pk)` like `c.pk = null`.
     NullTest,
@@ -124,8 +125,8 @@ fn number(arguments: &[Arg<'_>], index: usize) -> Option<Number> {
     }
 }
 
-/// The argument at the index as an integer; a double is truncated, to the nearest i64
-/// if it does not fit. `None` when it is not a number.
+/// The argument at the index as an integer; `None` when it is not a number. A double is
+/// truncated, and a double beyond i64 counts as the nearest i64.
 fn integer(arguments: &[Arg<'_>], index: usize) -> Option<i64> {
     match number(arguments, index)? {
         Number::Int(whole) => Some(whole),

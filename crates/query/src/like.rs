@@ -1,5 +1,5 @@
-//! The patterns of `LIKE`: `%` matches any text, `_` any one character,
-//! `[a-z]` and `[^a-z]` one character of a set.
+//! The patterns of `LIKE`: `%` matches any text, `_` any one character, `[a-z]` one
+//! character of a set, `[^a-z]` one character outside a set.
 //!
 //! The matcher never backtracks further than to the last `%`, so its time is at most
 //! proportional to pattern length times text length. A regular-expression engine

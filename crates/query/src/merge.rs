@@ -5,8 +5,8 @@
 //! the caller reports the outcome ([`Merge::add_page`], [`Merge::range_gone`],
 //! [`Merge::fetch_failed`]). [`Merge::next_row`] returns a row as soon as no
 //! missing page can come before it. [`Merge::next_page`] returns rows in
-//! pages. A caller uses one of the two. [`Merge::token`] is the continuation token
-//! after the last row or page, if there is one.
+//! pages. A caller uses either `next_row` or `next_page`. [`Merge::token`] is the
+//! continuation token after the last row or page, if there is one.
 //!
 //! ```text
 //! plan, ranges ─> Merge ── next_fetches ──> Fetch ─> (network) ─> add_page, range_gone, fetch_failed
@@ -71,7 +71,7 @@ use perihelion_model::json::Value;
 use buffered::Buffered;
 use merge_queue::MergeQueue;
 use plan::RowFormat;
-use range::{Interval, RangeSlice, slices};
+use range::{Interval, RangeSlice, slice_interval};
 use range_reader::{RangeReader, ResumePoint};
 use result_filter::ResultFilter;
 use token::{TokenContents, fingerprint};
@@ -120,8 +120,9 @@ pub struct Fetch {
     pub range_id: String,
     /// Restricts the fetch to these effective keys of the range, from the minimum
     /// (inclusive) to the maximum (exclusive). `None` when the whole range is read.
-    /// A part of a range is read when the query is about a part, and after a merge of
-    /// ranges, when the parts of the new range are read separately.
+    /// A fetch reads a part of a range in two cases: the query is about a part of the
+    /// range, or ranges were merged and the intervals of the old ranges are still read
+    /// separately.
     pub keys: Option<(String, String)>,
     /// The statement to send.
     pub query: Arc<str>,
@@ -171,7 +172,8 @@ pub struct Merge {
     query: Arc<str>,
     fingerprint: u64,
     settings: Settings,
-    /// Every reader that was started. None is removed, so their indexes stay valid.
+    /// Every reader that was started. No reader is removed, so an index of a reader stays
+    /// valid.
     readers: Vec<RangeReader>,
     /// The indexes of the readers in range order. Readers at their end are removed,
     /// except in a sorted query.
@@ -180,14 +182,14 @@ pub struct Merge {
     filter: ResultFilter,
     /// The rows of a buffered query that were not returned yet. Empty until all pages
     /// are merged.
-    finished_rows: VecDeque<Value>,
+    unreturned_rows: VecDeque<Value>,
     /// The rows of the next page of the result, which is not complete yet.
     partial_page: Vec<Value>,
     /// Whether all readers are at their end.
     is_exhausted: bool,
-    /// For sorted queries: how many readers in `sequence` have no row in memory and are
-    /// not at their end.
-    readers_without_rows: usize,
+    /// How many readers in `sequence` have no row in memory and are not at their end. The
+    /// number is kept up to date for sorted queries only.
+    readers_needing_page: usize,
     fetches_in_flight: usize,
 }
 
@@ -228,7 +230,7 @@ impl Merge {
             let range = KeyRange::new("", slice.interval.min.as_str(), slice.interval.max.as_str());
             plan.ranges().iter().any(|wanted| range.overlaps(wanted))
         };
-        let slices = slices(&scope, ranges)?.into_iter().filter(can_hold_result).collect();
+        let slices = slice_interval(&scope, ranges)?.into_iter().filter(can_hold_result).collect();
         Merge::start(plan, query, slices, settings)
     }
 
@@ -250,8 +252,8 @@ impl Merge {
     }
 
     /// Resumes from a token of [`Merge::token`]. The query and its parameters
-    /// must be the same; the ranges may have been split or merged since. Another query
-    /// is refused; other parameters are not noticed.
+    /// must be the same; the ranges may have been split or merged since. The token of
+    /// another query is refused. A change of the parameters is not noticed.
     pub fn resume(
         plan: MergePlan,
         query: &str,
@@ -259,15 +261,15 @@ impl Merge {
         settings: Settings,
         token: &str,
     ) -> Result<Self, MergeError> {
-        let saved = TokenContents::parse(token)?;
+        let contents = TokenContents::parse(token)?;
         let mut merge = Merge::empty(plan, query, settings);
-        if saved.fingerprint != merge.fingerprint {
+        if contents.fingerprint != merge.fingerprint {
             return Err(MergeError::InvalidToken("it belongs to another query"));
         }
-        merge.check_token(&saved)?;
-        merge.filter.restore(saved.skip_left, saved.take_left, saved.last);
-        for (interval, resume_point) in saved.resume_points {
-            for slice in slices(&interval, ranges)? {
+        merge.check_token(&contents)?;
+        merge.filter.restore(contents.skip_left, contents.take_left, contents.last_value);
+        for (interval, resume_point) in contents.resume_points {
+            for slice in slice_interval(&interval, ranges)? {
                 merge.append(slice, resume_point.clone());
             }
         }
@@ -294,26 +296,26 @@ impl Merge {
             sequence: VecDeque::new(),
             mode,
             filter,
-            finished_rows: VecDeque::new(),
+            unreturned_rows: VecDeque::new(),
             partial_page: Vec::new(),
             is_exhausted: false,
-            readers_without_rows: 0,
+            readers_needing_page: 0,
             fetches_in_flight: 0,
         }
     }
 
     /// Checks that a merge with this plan can have made the token.
-    fn check_token(&self, saved: &TokenContents) -> Result<(), MergeError> {
-        let keys = match &self.mode {
+    fn check_token(&self, contents: &TokenContents) -> Result<(), MergeError> {
+        let key_count = match &self.mode {
             Mode::Concatenate => None,
             Mode::Sort(queue) => Some(queue.directions.len()),
             Mode::Buffered(_) => return Err(MergeError::InvalidToken("this query has none")),
         };
         let positions =
-            saved.resume_points.iter().filter_map(|(_, resume_point)| resume_point.position.as_ref());
+            contents.resume_points.iter().filter_map(|(_, resume_point)| resume_point.position.as_ref());
         let fits = self.filter.is_resumable()
-            && self.filter.take_left.is_some() == saved.take_left.is_some()
-            && positions.into_iter().all(|position| Some(position.keys.len()) == keys);
+            && self.filter.take_left.is_some() == contents.take_left.is_some()
+            && positions.into_iter().all(|position| Some(position.keys.len()) == key_count);
         if fits { Ok(()) } else { Err(MergeError::InvalidToken("it does not fit the query")) }
     }
 
@@ -322,6 +324,6 @@ impl Merge {
         let reader = self.readers.len();
         self.readers.push(RangeReader::new(slice, resume_point, self.sequence.len()));
         self.sequence.push_back(reader);
-        self.readers_without_rows += 1;
+        self.readers_needing_page += 1;
     }
 }

@@ -58,7 +58,7 @@ impl Parameters {
         };
         let mut values = HashMap::with_capacity(items.len());
         for item in items {
-            let (name, value) = read(item)?;
+            let (name, value) = read_parameter(item)?;
             if values.contains_key(&name) {
                 return Err(ParameterError::Duplicate(name));
             }
@@ -78,7 +78,7 @@ impl Parameters {
     }
 }
 
-fn read(item: Value) -> Result<(String, Option<Value>), ParameterError> {
+fn read_parameter(item: Value) -> Result<(String, Option<Value>), ParameterError> {
     let Value::Object(mut object) = item else { return Err(ParameterError::Malformed) };
     let Some(Value::String(name)) = object.remove("name") else { return Err(ParameterError::Malformed) };
     if !is_parameter_name(&name) {
@@ -105,12 +105,12 @@ pub struct Now {
 const TICKS_PER_MILLISECOND: i64 = 10_000;
 
 impl Now {
-    /// The time that many milliseconds after 1970-01-01.
+    /// The time that is this many milliseconds after 1970-01-01.
     pub fn from_unix_milliseconds(milliseconds: i64) -> Self {
         Now { ticks: milliseconds.saturating_mul(TICKS_PER_MILLISECOND) }
     }
 
-    /// The time that many ticks (100 ns) after 1970-01-01.
+    /// The time that is this many ticks (100 ns) after 1970-01-01.
     pub fn from_unix_ticks(ticks: i64) -> Self {
         Now { ticks }
     }

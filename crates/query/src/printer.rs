@@ -152,14 +152,14 @@ fn print_collection(out: &mut String, collection: &Collection) {
 }
 
 pub(crate) fn print_order_by(out: &mut String, order_by: &OrderBy, layout: Layout) {
-    out.push_str(if order_by.rank { "ORDER BY RANK " } else { "ORDER BY " });
+    out.push_str(if order_by.is_rank { "ORDER BY RANK " } else { "ORDER BY " });
     print_separated(out, &order_by.items, |out, item| {
         print_expr(out, &item.expr);
-        let written = match layout {
+        let direction = match layout {
             Layout::OneLine => Some(item.direction.unwrap_or(Direction::Ascending)),
             Layout::Plan => item.direction,
         };
-        match written {
+        match direction {
             Some(Direction::Ascending) => out.push_str(" ASC"),
             Some(Direction::Descending) => out.push_str(" DESC"),
             None => {}

@@ -5,8 +5,8 @@
 //! document at a time. Sorting, OFFSET, LIMIT, TOP, DISTINCT and groups span
 //! documents and are up to the caller; [`Program::arrange`] and
 //! [`Accumulator`] do this for rows that fit in memory. A program in stages
-//! has an [inner](Program::inner) program, whose rows take the documents'
-//! place.
+//! has an [inner](Program::inner) program, whose rows take the place of the
+//! documents.
 
 mod accumulator;
 mod distinct;
@@ -48,10 +48,10 @@ pub struct Program {
     /// The directions of `order`.
     directions: Vec<Direction>,
     /// See [`Program::selects_whole_document`].
-    whole_document: bool,
+    selects_whole_document: bool,
     reads_no_document: bool,
     /// Whether the statement has arithmetic, a function call or an aggregate. Only then
-    /// can its output have a number that JSON cannot represent.
+    /// can its output have infinity or NaN, which JSON cannot represent.
     can_compute_non_finite: bool,
     verdict: GatewayVerdict,
 }
@@ -104,7 +104,7 @@ impl Program {
             conjuncts,
             directions: order.iter().map(|key| key.direction).collect(),
             order,
-            whole_document: selects_document(&bound.select, hops),
+            selects_whole_document: selects_document(&bound.select, hops),
             reads_no_document: match &inner {
                 Some(inner) => inner.reads_no_document,
                 None => bound.select.sources.is_empty(),
@@ -218,13 +218,13 @@ impl Program {
     /// `SELECT VALUE c`, no joins), so that the caller may copy its text. See
     /// [`Program::document_keys`].
     pub fn selects_whole_document(&self) -> bool {
-        self.whole_document
+        self.selects_whole_document
     }
 
     /// Whether the rows, before DISTINCT, OFFSET, LIMIT and TOP, are all documents in
     /// any order, so that no document has to be parsed to find them.
     pub fn selects_every_document(&self) -> bool {
-        self.whole_document && self.select.filter.is_none() && self.select.order.is_empty()
+        self.selects_whole_document && self.select.filter.is_none() && self.select.order.is_empty()
     }
 
     /// What the service's gateway does with this statement across partitions.
@@ -262,8 +262,8 @@ impl Program {
         each_row(&self.select, &frame, &context, &mut |_| Ok(false)).map(|visited_all| !visited_all)
     }
 
-    /// The sort keys of a document that matches, `None` for one that does not.
-    /// For programs that select whole documents.
+    /// The sort keys of a document; `None` when the document does not match. For programs
+    /// that select whole documents.
     pub fn document_keys(&self, document: &Value) -> Result<Option<Vec<Option<Value>>>, EvaluationError> {
         let context = self.context();
         let frame = Frame::root(Some(document));
@@ -292,8 +292,8 @@ impl Program {
     pub fn arrange(&self, mut rows: Vec<Row>) -> Vec<Value> {
         rows.sort_by(|a, b| self.compare(a, b));
         let mut distinct = DistinctValues::default();
-        let size = |count: Option<u64>, none: usize| {
-            count.map_or(none, |count| usize::try_from(count).unwrap_or(usize::MAX))
+        let size = |count: Option<u64>, default: usize| {
+            count.map_or(default, |count| usize::try_from(count).unwrap_or(usize::MAX))
         };
         rows.into_iter()
             .filter_map(|row| row.output)

@@ -1,4 +1,4 @@
-//! The patterns of RegexMatch, by the crate `regex-lite`.
+//! Compiles and matches the patterns of RegexMatch, with the crate `regex-lite`.
 //!
 //! `regex-lite` matches every pattern in time linear in the length of the text. The
 //! service's engine supports look-around and back-references, `regex-lite` does not:

@@ -80,8 +80,10 @@ impl<'q> Binder<'q> {
             }
             Collection::Path { root, steps } => {
                 let path = self.collection_path(root, steps, reads_container);
-                binds_document =
-                    reads_container && steps.is_empty() && !iterates && self.scope.len() == DOCUMENT_INDEX + 1;
+                binds_document = reads_container
+                    && steps.is_empty()
+                    && !iterates
+                    && self.scope.len() == DOCUMENT_INDEX + 1;
                 if iterates { SourceNode::Elements(path) } else { SourceNode::Value(path) }
             }
         };

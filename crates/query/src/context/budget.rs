@@ -5,10 +5,10 @@
 //! `(SELECT VALUE [x, x] …)` double a value at every level, REPLACE makes text longer.
 //! Two counters bound the work. Steps are spent on rows, on array elements, on text
 //! that is searched or compared with a pattern, and on compiling a pattern. Bytes are
-//! spent on copies of values and on text that is built; numbers, booleans and the names
-//! of members cost none. Both counters are renewed for every document, and once more
-//! before the rows of the groups are built. The binder has a budget of its own, for all
-//! constants of a statement.
+//! spent on copies of values and on text that is built. A computed number or boolean and
+//! the member names of a new object cost no bytes. Both counters are renewed for every
+//! document, and once more before the rows of the groups are built. The binder has a
+//! budget of its own, for all constants of a statement.
 
 use std::cell::Cell;
 
@@ -58,8 +58,8 @@ impl Budget {
     }
 }
 
-/// Takes the amount from the counter. When less is left, it is an error and the counter
-/// does not change.
+/// Takes the amount from the counter. If the counter is smaller than the amount, the
+/// function returns an error and the counter does not change.
 fn spend(left: &Cell<u64>, amount: u64) -> Evaluated<()> {
     left.set(left.get().checked_sub(amount).ok_or(EvaluationError::TooMuchWork)?);
     Ok(())

@@ -4,8 +4,8 @@
 //! A sum, difference, product or remainder of integers is an integer if it fits i64,
 //! and else a double; the result of a division is always a double. The result of a bit
 //! operator is an integer of 32 bits. A division or remainder by zero, and a result
-//! outside the range of a double, is infinity or NaN. It is refused only if it reaches
-//! the output.
+//! outside the range of a double, is infinity or NaN. Infinity and NaN are refused only
+//! if they reach the output.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -116,7 +116,7 @@ fn arithmetic(operator: BinaryOperator, a: Number, b: Number) -> Number {
 }
 
 /// The operand of a bit operator: the low 32 bits of the integral part, signed, as in
-/// JavaScript. A double beyond i64 counts as the nearest i64.
+/// JavaScript. Unlike in JavaScript, a double beyond i64 counts as the nearest i64.
 fn bits(number: Number) -> i32 {
     match number {
         Number::Int(whole) => whole as i32,

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use perihelion_model::json::Value;
 
-use super::{Binding, Frame, evaluate, object, truth};
+use super::{Binding, Frame, build_object, evaluate, truth};
 use crate::aggregate::{AggregateState, GROUP_BYTES, GROUP_BYTES_MAX};
 use crate::ast::Direction;
 use crate::context::Context;
@@ -32,8 +32,9 @@ pub(crate) fn each_row(
     join(&select.sources, select.filter.as_ref(), frame, context, visit)
 }
 
-/// Binds the first of the sources to each of its values, in a frame of its own, and
-/// then the rest of the sources within that frame. Without sources the frame is a row.
+/// Binds the first source to each of its values, one after the other. Each value has a
+/// frame of its own, within which the remaining sources are bound. When no sources
+/// remain, the frame is a row.
 fn join(
     sources: &[SourceNode],
     filter: Option<&Node>,
@@ -82,11 +83,11 @@ fn bind_each(
     Ok(true)
 }
 
-/// The projection of one row; `None` when it is undefined.
+/// The projection of one row; `None` when the projected value is undefined.
 pub(crate) fn output_of(output: &Output, frame: &Frame<'_>, context: &Context) -> Evaluated<Option<Value>> {
     match output {
         Output::Value(node) => evaluate(node, frame, context)?.map(|value| context.own(value)).transpose(),
-        Output::Object(members) => object(members, frame, context).map(Some),
+        Output::Object(members) => build_object(members, frame, context).map(Some),
     }
 }
 
@@ -105,15 +106,15 @@ pub(crate) fn order_keys(
 /// A projected row and its sort keys.
 pub(crate) type KeyedRow = (Option<Value>, Vec<Option<Value>>);
 
-/// At most `wanted` values of a select, after DISTINCT, ORDER BY, OFFSET, LIMIT and
-/// TOP. Without ORDER BY and groups it stops reading when it has enough rows.
+/// At most `values_max` values of a select, after DISTINCT, ORDER BY, OFFSET, LIMIT and
+/// TOP. A select without ORDER BY and without groups reads only as many rows as it needs.
 pub(crate) fn values_of(
     select: &SelectNode,
     frame: &Frame<'_>,
     context: &Context,
-    wanted: usize,
+    values_max: usize,
 ) -> Evaluated<Vec<Value>> {
-    let rows_needed = rows_needed(select, wanted);
+    let rows_needed = rows_needed(select, values_max);
     let mut seen = std::collections::HashSet::new();
     let mut rows: Vec<KeyedRow> = Vec::new();
     // Adds a row if it is defined and, for DISTINCT, new; returns the number of rows.
@@ -138,16 +139,16 @@ pub(crate) fn values_of(
         })?;
     }
     sort_rows(&mut rows, &select.order);
-    Ok(window(select, rows.into_iter().filter_map(|(value, _)| value)).take(wanted).collect())
+    Ok(window(select, rows.into_iter().filter_map(|(value, _)| value)).take(values_max).collect())
 }
 
 /// How many rows, after DISTINCT, are needed for the result. A sort needs all rows.
-fn rows_needed(select: &SelectNode, wanted: usize) -> usize {
+fn rows_needed(select: &SelectNode, values_max: usize) -> usize {
     if !select.order.is_empty() {
         return usize::MAX;
     }
     let offset = select.offset.unwrap_or(0);
-    let count = select.limit.unwrap_or(u64::MAX).min(select.top.unwrap_or(u64::MAX)).min(wanted as u64);
+    let count = select.limit.unwrap_or(u64::MAX).min(select.top.unwrap_or(u64::MAX)).min(values_max as u64);
     usize::try_from(offset.saturating_add(count)).unwrap_or(usize::MAX)
 }
 
@@ -191,7 +192,7 @@ impl GroupTable {
         // Aggregates without GROUP BY have one group, even without any row.
         if grouping.keys.is_empty() {
             table.indexes.insert(Vec::new(), 0);
-            table.groups.push(GroupState { keys: Vec::new(), states: states(grouping) });
+            table.groups.push(GroupState { keys: Vec::new(), states: new_states(grouping) });
         }
         table
     }
@@ -229,7 +230,7 @@ impl GroupTable {
         self.bytes += key.len() * 2 + GROUP_BYTES;
         let index = self.groups.len();
         let keys = keys.into_iter().map(|key| key.map(|key| context.own(key)).transpose());
-        self.groups.push(GroupState { keys: keys.collect::<Evaluated<_>>()?, states: states(grouping) });
+        self.groups.push(GroupState { keys: keys.collect::<Evaluated<_>>()?, states: new_states(grouping) });
         self.indexes.insert(key, index);
         Ok(index)
     }
@@ -239,7 +240,7 @@ impl GroupTable {
     }
 }
 
-fn states(grouping: &Grouping) -> Vec<AggregateState> {
+fn new_states(grouping: &Grouping) -> Vec<AggregateState> {
     grouping.aggregates.iter().map(|aggregate| AggregateState::new(aggregate.function)).collect()
 }
 

@@ -43,16 +43,16 @@ fn concat(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     copied_all(context, arrays.into_iter().flatten())
 }
 
-/// ARRAY_CONTAINS. The third argument is optional: with `true` an object also matches
-/// when it has more members than the wanted object, also in nested objects.
+/// ARRAY_CONTAINS. The third argument is optional: with `true` an object may have more
+/// members than the wanted object, and so may the objects nested in it.
 fn contains(arguments: &[Arg<'_>], context: &Context) -> Outcome {
-    let (Some(items), Some(wanted), Some(partial)) =
+    let (Some(items), Some(wanted), Some(is_partial)) =
         (array(arguments, 0), value(arguments, 1), flag(arguments, 2))
     else {
         return Ok(None);
     };
     context.budget.spend_steps(items.len() as u64)?;
-    let found = items.iter().any(|item| if partial { covers(item, wanted) } else { equal(item, wanted) });
+    let found = items.iter().any(|item| if is_partial { covers(item, wanted) } else { equal(item, wanted) });
     Ok(Some(Value::Bool(found)))
 }
 
@@ -71,14 +71,14 @@ fn covers(item: &Value, wanted: &Value) -> bool {
     }
 }
 
-/// ARRAY_CONTAINS_ALL (`all`) and ARRAY_CONTAINS_ANY.
-fn contains_many(arguments: &[Arg<'_>], context: &Context, all: bool) -> Outcome {
+/// ARRAY_CONTAINS_ALL (if `needs_all`) and ARRAY_CONTAINS_ANY.
+fn contains_many(arguments: &[Arg<'_>], context: &Context, needs_all: bool) -> Outcome {
     let Some(items) = array(arguments, 0) else { return Ok(None) };
     let wanted: Option<Vec<&Value>> = (1..arguments.len()).map(|index| value(arguments, index)).collect();
     let Some(wanted) = wanted else { return Ok(None) };
     context.budget.spend_steps((items.len() as u64).saturating_mul(wanted.len() as u64))?;
     let has = |wanted: &&Value| items.iter().any(|item| equal(item, wanted));
-    let found = if all { wanted.iter().all(has) } else { wanted.iter().any(has) };
+    let found = if needs_all { wanted.iter().all(has) } else { wanted.iter().any(has) };
     Ok(Some(Value::Bool(found)))
 }
 
@@ -130,30 +130,30 @@ fn object_to_array(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     Ok(Some(Value::Array(items)))
 }
 
-/// The intersection (`common`) or the union of two arrays, without duplicates.
-fn combine(arguments: &[Arg<'_>], context: &Context, common: bool) -> Outcome {
+/// The intersection (if `only_common`) or the union of two arrays, without duplicates.
+fn combine(arguments: &[Arg<'_>], context: &Context, only_common: bool) -> Outcome {
     let (Some(a), Some(b)) = (array(arguments, 0), array(arguments, 1)) else { return Ok(None) };
-    let keys_of_b = keys(b, context)?;
-    let rest = if common { &[] } else { b };
+    let keys_of_b = canonical_keys(b, context)?;
+    let rest = if only_common { &[] } else { b };
     let mut seen = HashSet::new();
     let combined =
-        a.iter().filter(|item| !common || keys_of_b.contains(&canonical_key(Some(item)))).chain(rest);
+        a.iter().filter(|item| !only_common || keys_of_b.contains(&canonical_key(Some(item)))).chain(rest);
     copied_all(context, combined.filter(|item| seen.insert(canonical_key(Some(item)))))
 }
 
 fn difference(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     let (Some(a), Some(b)) = (array(arguments, 0), array(arguments, 1)) else { return Ok(None) };
-    let mut seen = keys(b, context)?;
+    let mut seen = canonical_keys(b, context)?;
     copied_all(context, a.iter().filter(|item| seen.insert(canonical_key(Some(item)))))
 }
 
 fn set_equal(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     let (Some(a), Some(b)) = (array(arguments, 0), array(arguments, 1)) else { return Ok(None) };
-    Ok(Some(Value::Bool(keys(a, context)? == keys(b, context)?)))
+    Ok(Some(Value::Bool(canonical_keys(a, context)? == canonical_keys(b, context)?)))
 }
 
-/// The canonical keys of the items.
-fn keys(items: &[Value], context: &Context) -> Evaluated<HashSet<Vec<u8>>> {
+/// The canonical keys of the items. Equal items have the same key.
+fn canonical_keys(items: &[Value], context: &Context) -> Evaluated<HashSet<Vec<u8>>> {
     items
         .iter()
         .map(|item| {

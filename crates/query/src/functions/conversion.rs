@@ -7,11 +7,11 @@ use crate::context::Context;
 
 pub(super) const FUNCTIONS: &[Signature] = &[
     function("ToString", 1, 1, to_string),
-    function("StringToArray", 1, 1, |a, c| parsed(a, c, |v| matches!(v, Value::Array(_)))),
-    function("StringToBoolean", 1, 1, |a, c| parsed(a, c, |v| matches!(v, Value::Bool(_)))),
-    function("StringToNull", 1, 1, |a, c| parsed(a, c, |v| matches!(v, Value::Null))),
-    function("StringToNumber", 1, 1, |a, c| parsed(a, c, |v| matches!(v, Value::Number(_)))),
-    function("StringToObject", 1, 1, |a, c| parsed(a, c, |v| matches!(v, Value::Object(_)))),
+    function("StringToArray", 1, 1, |a, c| parse_json(a, c, |v| matches!(v, Value::Array(_)))),
+    function("StringToBoolean", 1, 1, |a, c| parse_json(a, c, |v| matches!(v, Value::Bool(_)))),
+    function("StringToNull", 1, 1, |a, c| parse_json(a, c, |v| matches!(v, Value::Null))),
+    function("StringToNumber", 1, 1, |a, c| parse_json(a, c, |v| matches!(v, Value::Number(_)))),
+    function("StringToObject", 1, 1, |a, c| parse_json(a, c, |v| matches!(v, Value::Object(_)))),
 ];
 
 /// About the most bytes of memory that a value takes per byte of its text, for the
@@ -34,7 +34,7 @@ fn to_string(arguments: &[Arg<'_>], context: &Context) -> Outcome {
 
 /// Parses JSON text, which may have white space around it. Undefined if the text is not
 /// JSON or the value does not have the wanted type.
-fn parsed(arguments: &[Arg<'_>], context: &Context, wanted: fn(&Value) -> bool) -> Outcome {
+fn parse_json(arguments: &[Arg<'_>], context: &Context, wanted: fn(&Value) -> bool) -> Outcome {
     let Some(text) = text(arguments, 0) else { return Ok(None) };
     context.budget.spend_bytes(text.len().saturating_mul(BYTES_PER_TEXT_BYTE))?;
     Ok(parse_str(text.trim()).ok().filter(wanted))

@@ -266,7 +266,8 @@ fn bin(arguments: &[Arg<'_>], _: &Context) -> Outcome {
         let width = size.checked_mul(months_per_unit)?;
         let months = (month_number(ticks)? - month_number(origin)?).div_euclid(width).checked_mul(width)?;
         let start = add_months(origin, months)?;
-        // A time before the start of its month's bin falls into the bin before.
+        // The bin of the month can start later in the month than the time. Then the time
+        // falls into the bin before.
         if start <= ticks { Some(start) } else { add_months(origin, months.checked_sub(width)?) }
     };
     let start = match unit {
@@ -280,7 +281,7 @@ fn bin(arguments: &[Arg<'_>], _: &Context) -> Outcome {
     start.map_or(Ok(None), date_time_text)
 }
 
-/// The start of a bin of `size` nanoseconds, rounded down to a tick of 100.
+/// The start of a bin of `size` nanoseconds, rounded down to a tick (100 ns).
 fn nanoseconds_bin(ticks: i64, origin: i64, size: i64) -> Option<i64> {
     let (elapsed, size) = (i128::from(ticks - origin) * 100, i128::from(size));
     let start = (elapsed.div_euclid(size) * size).div_euclid(100);

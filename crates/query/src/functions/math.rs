@@ -114,7 +114,7 @@ fn power(arguments: &[Arg<'_>], _: &Context) -> Outcome {
 }
 
 /// ROUND. Halves are rounded away from zero. The optional second argument is the number
-/// of digits after the decimal point; a negative one rounds before the point.
+/// of digits after the decimal point; a negative number rounds digits before the point.
 fn round(arguments: &[Arg<'_>], _: &Context) -> Outcome {
     if arguments.len() < 2 {
         return of_integer_or_double(arguments, Some, f64::round);

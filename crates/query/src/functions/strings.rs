@@ -8,10 +8,10 @@ use crate::regex;
 
 pub(super) const FUNCTIONS: &[Signature] = &[
     function("CONCAT", 2, MANY, concat),
-    function("CONTAINS", 2, 3, |a, c| search(a, c, |text, part| text.contains(part))),
-    function("STARTSWITH", 2, 3, |a, c| search(a, c, |text, part| text.starts_with(part))),
-    function("ENDSWITH", 2, 3, |a, c| search(a, c, |text, part| text.ends_with(part))),
-    function("STRINGEQUALS", 2, 3, |a, c| search(a, c, |text, part| text == part)),
+    function("CONTAINS", 2, 3, |a, c| compare_texts(a, c, |text, part| text.contains(part))),
+    function("STARTSWITH", 2, 3, |a, c| compare_texts(a, c, |text, part| text.starts_with(part))),
+    function("ENDSWITH", 2, 3, |a, c| compare_texts(a, c, |text, part| text.ends_with(part))),
+    function("STRINGEQUALS", 2, 3, |a, c| compare_texts(a, c, |text, part| text == part)),
     function("INDEX_OF", 2, 3, index_of),
     function("LEFT", 2, 2, left),
     function("LENGTH", 1, 1, length),
@@ -47,24 +47,25 @@ fn concat(arguments: &[Arg<'_>], context: &Context) -> Outcome {
 
 /// Applies `matches` to the first two arguments. The third argument is optional: with
 /// `true` letter case is ignored.
-fn search(arguments: &[Arg<'_>], context: &Context, matches: fn(&str, &str) -> bool) -> Outcome {
+fn compare_texts(arguments: &[Arg<'_>], context: &Context, matches: fn(&str, &str) -> bool) -> Outcome {
     let (Some(whole), Some(part), Some(ignore_case)) =
         (text(arguments, 0), text(arguments, 1), flag(arguments, 2))
     else {
         return Ok(None);
     };
     context.budget.spend_steps(1 + whole.len() as u64 / 16)?;
-    let found = if ignore_case {
+    let is_match = if ignore_case {
         context.budget.spend_bytes(whole.len() + part.len())?;
         matches(&whole.to_lowercase(), &part.to_lowercase())
     } else {
         matches(whole, part)
     };
-    Ok(Some(Value::Bool(found)))
+    Ok(Some(Value::Bool(is_match)))
 }
 
 /// INDEX_OF: the index of the first occurrence, -1 if there is none. The search starts
-/// at the index in the optional third argument; a negative one is undefined.
+/// at the index in the optional third argument. With a negative index the result is
+/// undefined.
 fn index_of(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     let (Some(whole), Some(part)) = (text(arguments, 0), text(arguments, 1)) else { return Ok(None) };
     let start = if arguments.len() > 2 { integer(arguments, 2) } else { Some(0) };
@@ -110,8 +111,8 @@ fn map_text(arguments: &[Arg<'_>], context: &Context, change: fn(&str) -> String
 }
 
 /// Removes white space, or the characters of the second argument, from the start of
-/// the text (if `start`) and from its end (if `end`).
-fn trim(arguments: &[Arg<'_>], context: &Context, start: bool, end: bool) -> Outcome {
+/// the text (if `at_start`) and from its end (if `at_end`).
+fn trim(arguments: &[Arg<'_>], context: &Context, at_start: bool, at_end: bool) -> Outcome {
     let Some(mut rest) = text(arguments, 0) else { return Ok(None) };
     let set: Option<Vec<char>> = match arguments.len() {
         0 | 1 => None,
@@ -120,12 +121,12 @@ fn trim(arguments: &[Arg<'_>], context: &Context, start: bool, end: bool) -> Out
             None => return Ok(None),
         },
     };
-    let trimmed = |c: char| set.as_ref().map_or(c.is_whitespace(), |set| set.contains(&c));
-    if start {
-        rest = rest.trim_start_matches(trimmed);
+    let is_trimmed = |c: char| set.as_ref().map_or(c.is_whitespace(), |set| set.contains(&c));
+    if at_start {
+        rest = rest.trim_start_matches(is_trimmed);
     }
-    if end {
-        rest = rest.trim_end_matches(trimmed);
+    if at_end {
+        rest = rest.trim_end_matches(is_trimmed);
     }
     context.budget.spend_bytes(rest.len())?;
     string(rest)

@@ -55,12 +55,12 @@ impl Buffered {
     }
 
     fn new(kind: BufferKind) -> Self {
-        Buffered { merged: kind.buffer(), kind, buffers: HashMap::new() }
+        Buffered { merged: kind.new_buffer(), kind, buffers: HashMap::new() }
     }
 
     /// Adds a page of a range to its buffer.
     pub(super) fn add(&mut self, reader: usize, page: Vec<Value>) -> Result<(), MergeError> {
-        let buffer = self.buffers.entry(reader).or_insert_with(|| self.kind.buffer());
+        let buffer = self.buffers.entry(reader).or_insert_with(|| self.kind.new_buffer());
         match (&self.kind, buffer) {
             (BufferKind::Groups(grouping), Buffer::Groups(groups)) => {
                 page.into_iter().try_for_each(|row| groups.add(grouping, row))
@@ -99,7 +99,7 @@ impl Buffered {
 
     /// The merged rows, after every range was closed. The buffer is empty afterwards.
     pub(super) fn finish(&mut self) -> Vec<Value> {
-        match (&self.kind, std::mem::replace(&mut self.merged, self.kind.buffer())) {
+        match (&self.kind, std::mem::replace(&mut self.merged, self.kind.new_buffer())) {
             (BufferKind::Groups(grouping), Buffer::Groups(merged)) => merged.finish(grouping),
             (BufferKind::Sorted { directions, .. }, Buffer::Rows(mut merged)) => {
                 merged.sort_by(|a, b| compare_order(&a.keys, &b.keys, directions));
@@ -113,7 +113,7 @@ impl Buffered {
 }
 
 impl BufferKind {
-    fn buffer(&self) -> Buffer {
+    fn new_buffer(&self) -> Buffer {
         match self {
             BufferKind::Groups(_) => Buffer::Groups(Groups::default()),
             BufferKind::Sorted { .. } => Buffer::Rows(Vec::new()),

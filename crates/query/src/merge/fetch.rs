@@ -2,23 +2,23 @@
 
 use perihelion_model::json::Value;
 
-use super::range::{KeyRange, slices};
+use super::range::{KeyRange, slice_interval};
 use super::range_reader::{RangeReader, ResumePoint};
 use super::{Fetch, FetchId, Merge, MergeError, Mode, rows};
 
-/// About the most rows that the pages in memory may have together. When rows are
-/// concatenated and that many are in memory, only the page that is needed next is
-/// fetched. In a sorted query with many ranges the pages are smaller. It does not limit
-/// buffered queries.
+/// About the most rows that the pages in memory may have together. When the limit is
+/// reached and rows are concatenated, only the page that is needed next is fetched. In a
+/// sorted query with many ranges, smaller pages are requested. Buffered queries are not
+/// limited.
 const ROWS_IN_MEMORY_MAX: usize = 100_000;
 
 /// The fewest rows to request per fetch of a buffered query. Such a query needs all
 /// rows before it returns the first, so small pages for the caller need not cause many
 /// requests. A page of the service has this many rows by default.
-const BUFFERED_PAGE_ROWS: usize = 1000;
+const BUFFERED_PAGE_ROWS_MIN: usize = 1000;
 
-/// How often a range and its parents together may be gone before the merge fails:
-/// more often than the partitions of the largest container were split.
+/// How often a range and its parents together may be reported gone before the merge
+/// fails. Even in the largest container a range has been split fewer times.
 const TIMES_GONE_MAX: u32 = 32;
 
 impl Merge {
@@ -44,10 +44,10 @@ impl Merge {
         let chosen: Vec<usize> = considered.filter(needs_fetch).take(fetches_allowed).copied().collect();
         let page_rows = self.rows_per_fetch();
         self.fetches_in_flight += chosen.len();
-        chosen.into_iter().map(|reader| self.fetch(reader, page_rows)).collect()
+        chosen.into_iter().map(|reader| self.start_fetch(reader, page_rows)).collect()
     }
 
-    fn fetch(&mut self, reader: usize, page_rows: usize) -> Fetch {
+    fn start_fetch(&mut self, reader: usize, page_rows: usize) -> Fetch {
         let id = FetchId(reader);
         let query = self.query.clone();
         let reader = &mut self.readers[reader];
@@ -66,7 +66,7 @@ impl Merge {
     /// The most rows to request in one fetch.
     fn rows_per_fetch(&self) -> usize {
         let rows = match self.mode {
-            Mode::Buffered(_) => return self.settings.page_rows.max(BUFFERED_PAGE_ROWS),
+            Mode::Buffered(_) => return self.settings.page_rows.max(BUFFERED_PAGE_ROWS_MIN),
             Mode::Concatenate => self.settings.page_rows,
             Mode::Sort(_) => self.settings.page_rows.min(ROWS_IN_MEMORY_MAX / self.sequence.len().max(1)),
         };
@@ -74,7 +74,7 @@ impl Merge {
         rows.min(wanted.unwrap_or(usize::MAX)).max(1)
     }
 
-    /// Reports the page of a fetch. Without a continuation it is the last page
+    /// Reports the page of a fetch. A page without a continuation is the last page
     /// of the range. After an error [`Merge::next_fetches`] returns the fetch again.
     pub fn add_page(
         &mut self,
@@ -89,11 +89,12 @@ impl Merge {
                 reader.add_page(rows.into_iter().map(rows::plain).collect(), continuation, &[]);
             }
             Mode::Sort(queue) => {
-                let keys = queue.directions.len();
-                let rows = rows.into_iter().map(|row| rows::ordered(row, keys)).collect::<Result<_, _>>()?;
+                let key_count = queue.directions.len();
+                let rows = rows.into_iter().map(|row| rows::ordered(row, key_count));
+                let rows = rows.collect::<Result<_, _>>()?;
                 reader.add_page(rows, continuation, &queue.directions);
                 if !reader.needs_page() {
-                    self.readers_without_rows -= 1;
+                    self.readers_needing_page -= 1;
                 }
                 queue.push(&self.readers, id);
             }
@@ -116,11 +117,11 @@ impl Merge {
         if times_gone > TIMES_GONE_MAX {
             return Err(MergeError::GoneTooOften { min: interval.min, max: interval.max });
         }
-        let slices = slices(&interval, ranges)?;
+        let slices = slice_interval(&interval, ranges)?;
         let resume_point = self.resume_point_of_successors(id);
         let position = self.sequence.iter().position(|other| *other == id).unwrap_or(self.sequence.len());
         self.sequence.remove(position);
-        self.readers_without_rows += slices.len() - 1;
+        self.readers_needing_page += slices.len() - 1;
         for (offset, slice) in slices.into_iter().enumerate() {
             self.sequence.insert(position + offset, self.readers.len());
             self.readers.push(RangeReader::new(slice, resume_point.clone(), 0).with_times_gone(times_gone));

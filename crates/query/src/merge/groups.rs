@@ -42,7 +42,7 @@ impl Groups {
         let Groups { groups, bytes, .. } = self;
         let Some(values) = groups.get_mut(index) else { return Ok(()) };
         for (index, value) in values.iter_mut().enumerate() {
-            *bytes += value.add(partial_of(&grouping.projection, index, &mut payload))?;
+            *bytes += value.add(take_partial(&grouping.projection, index, &mut payload))?;
         }
         self.check_bytes()
     }
@@ -106,8 +106,8 @@ fn key_and_payload(grouping: &GroupFormat, row: Value) -> Result<(Vec<u8>, Optio
     Ok((key, row.remove("payload")))
 }
 
-/// Takes the part of the payload for the value of a group at the index.
-fn partial_of(projection: &Projection, index: usize, payload: &mut Option<Value>) -> Option<Value> {
+/// Takes from a row's payload the partial result for the value of the group at `index`.
+fn take_partial(projection: &Projection, index: usize, payload: &mut Option<Value>) -> Option<Value> {
     match (projection, payload) {
         (Projection::Value(Some(_)), Some(Value::Array(parts))) => parts.pop(),
         (Projection::Value(_), payload) => payload.take(),
@@ -129,6 +129,7 @@ fn empty_values(projection: &Projection) -> Vec<GroupValue> {
 }
 
 impl GroupValue {
+    /// Adds the partial result of one row. Returns about how many bytes the value grew by.
     fn add(&mut self, partial: Option<Value>) -> Result<usize, MergeError> {
         match self {
             GroupValue::Shared(Some(_)) => Ok(0),
@@ -142,6 +143,8 @@ impl GroupValue {
         }
     }
 
+    /// Adds the value of the same group in another range. Returns about how many bytes the
+    /// value grew by.
     fn merge(&mut self, more: GroupValue) -> usize {
         match (self, more) {
             (GroupValue::Aggregate(state), GroupValue::Aggregate(more)) => state.merge(more),

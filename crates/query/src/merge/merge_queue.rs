@@ -13,7 +13,8 @@ use crate::order::compare_order;
 #[derive(Debug)]
 pub(super) struct MergeQueue {
     pub(super) directions: Vec<Direction>,
-    /// The readers with a row in memory. The reader whose row comes first is the last.
+    /// The readers with a row in memory, in reverse order: the reader whose row comes
+    /// first in the result is the last element.
     readers: Vec<usize>,
 }
 
@@ -27,7 +28,7 @@ impl MergeQueue {
         self.readers.pop()
     }
 
-    /// Adds a reader by its first row, if it has one in memory.
+    /// Adds a reader at the place of its first row, if the reader has a row in memory.
     pub(super) fn push(&mut self, readers: &[RangeReader], reader: usize) {
         let Some(row) = readers[reader].first_row() else { return };
         let position = self.readers.partition_point(|other| {

@@ -20,7 +20,7 @@ impl Merge {
     /// [`NextRow::Pending`] call [`Merge::next_fetches`] again.
     pub fn next_row(&mut self) -> Result<NextRow, MergeError> {
         loop {
-            if let Some(row) = self.finished_rows.pop_front() {
+            if let Some(row) = self.unreturned_rows.pop_front() {
                 return Ok(NextRow::Row(row));
             }
             if self.is_done() {
@@ -64,14 +64,14 @@ impl Merge {
     }
 
     fn advance_sorted(&mut self) -> Advance {
-        if self.readers_without_rows > 0 {
+        if self.readers_needing_page > 0 {
             return Advance::Pending;
         }
         let Mode::Sort(queue) = &mut self.mode else { return Advance::Exhausted };
         let Some(first) = queue.pop() else { return Advance::Exhausted };
         let row = self.readers[first].take_row(&queue.directions);
         queue.push(&self.readers, first);
-        self.readers_without_rows += usize::from(self.readers[first].needs_page());
+        self.readers_needing_page += usize::from(self.readers[first].needs_page());
         Advance::Row(row.flatten())
     }
 
@@ -85,16 +85,16 @@ impl Merge {
             self.sequence.pop_front();
         }
         for row in buffered.finish() {
-            self.finished_rows.extend(self.filter.accept(row)?);
+            self.unreturned_rows.extend(self.filter.accept(row)?);
         }
         Ok(Advance::Exhausted)
     }
 
-    /// The next page. When rows are concatenated, it has the rows of one page of the
-    /// service. (If DISTINCT drops the last row of that page, and the next page is in
-    /// memory already, it also has the rows of the next page.) When rows are sorted or
-    /// buffered, it has [`Settings::page_rows`](super::Settings::page_rows) rows; the
-    /// last page may have fewer.
+    /// The next page of the result. When rows are sorted or buffered, a page has
+    /// [`Settings::page_rows`](super::Settings::page_rows) rows; the last page may have
+    /// fewer. When rows are concatenated, a page has the rows of one page of the service.
+    /// There is one exception: if DISTINCT drops the last row of a page of the service,
+    /// and the next page of the service is in memory already, both become one page.
     pub fn next_page(&mut self) -> Result<NextPage, MergeError> {
         loop {
             match self.next_row()? {
@@ -130,7 +130,7 @@ impl Merge {
 
     /// Whether [`Merge::next_row`] has returned every row of the result.
     pub fn is_done(&self) -> bool {
-        self.finished_rows.is_empty() && (self.is_exhausted || self.filter.is_full())
+        self.unreturned_rows.is_empty() && (self.is_exhausted || self.filter.is_full())
     }
 
     /// The continuation token after the row or page that was returned last.
@@ -156,13 +156,13 @@ impl Merge {
         if resume_points.is_empty() {
             return MergeToken::Finished;
         }
-        let saved = TokenContents {
+        let contents = TokenContents {
             fingerprint: self.fingerprint,
             skip_left: self.filter.skip_left,
             take_left: self.filter.take_left,
-            last: self.filter.last_value().cloned(),
+            last_value: self.filter.last_value().cloned(),
             resume_points,
         };
-        MergeToken::Resume(saved.print())
+        MergeToken::Resume(contents.print())
     }
 }

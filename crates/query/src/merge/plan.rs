@@ -21,8 +21,8 @@ pub struct MergePlan {
     /// The smaller of TOP and LIMIT.
     pub(super) take: Option<u64>,
     /// The name of the member with the count of distinct values; empty for VALUE.
-    /// `None` when the statement does not count them.
-    pub(super) distinct_count: Option<String>,
+    /// `None` when the statement does not count distinct values.
+    pub(super) distinct_count_alias: Option<String>,
     /// Empty when the partitions run the query unchanged.
     rewritten_query: String,
     /// The effective keys that can hold a result.
@@ -34,8 +34,8 @@ pub struct MergePlan {
 pub(super) enum RowFormat {
     /// Rows of the result.
     Plain,
-    /// Rows with their sort keys. With `is_streaming` each partition returns
-    /// them sorted.
+    /// Rows with their sort keys. With `is_streaming` each partition returns its rows
+    /// sorted.
     Ordered { directions: Vec<Direction>, is_streaming: bool },
     /// Partial groups.
     Groups(GroupFormat),
@@ -74,7 +74,7 @@ impl MergePlan {
             distinct: DistinctType::None,
             offset: 0,
             take: None,
-            distinct_count: None,
+            distinct_count_alias: None,
             rewritten_query: String::new(),
             ranges: vec![QueryRange::full()],
         }
@@ -100,7 +100,7 @@ impl MergePlan {
             (Some(top), Some(limit)) => Some(top.min(limit)),
             (top, limit) => top.or(limit),
         };
-        plan.distinct_count = member(info, "dCountInfo")
+        plan.distinct_count_alias = member(info, "dCountInfo")
             .map(|count| member(count, "dCountAlias").and_then(Value::as_str).unwrap_or("").to_owned());
         plan.rewritten_query =
             member(info, "rewrittenQuery").and_then(Value::as_str).unwrap_or("").to_owned();
@@ -148,7 +148,7 @@ fn read_distinct(info: &Value) -> Result<DistinctType, MergeError> {
 }
 
 fn read_format(info: &Value) -> Result<RowFormat, MergeError> {
-    let directions = list(info, "orderBy")?.iter().map(read_direction).collect::<Result<Vec<_>, _>>()?;
+    let directions = read_list(info, "orderBy")?.iter().map(read_direction).collect::<Result<Vec<_>, _>>()?;
     match (read_grouping(info)?, directions.is_empty()) {
         (Some(_), false) => Err(MergeError::Unsupported("ORDER BY over aggregates".to_owned())),
         (Some(grouping), true) => Ok(RowFormat::Groups(grouping)),
@@ -166,9 +166,9 @@ fn read_direction(direction: &Value) -> Result<Direction, MergeError> {
 }
 
 fn read_grouping(info: &Value) -> Result<Option<GroupFormat>, MergeError> {
-    let has_keys = !list(info, "groupByExpressions")?.is_empty();
-    let aggregates = list(info, "aggregates")?.iter().map(read_function).collect::<Result<Vec<_>, _>>()?;
-    let names = list(info, "groupByAliases")?;
+    let has_keys = !read_list(info, "groupByExpressions")?.is_empty();
+    let aggregates = read_list(info, "aggregates")?.iter().map(read_function).collect::<Result<Vec<_>, _>>()?;
+    let names = read_list(info, "groupByAliases")?;
     if !names.is_empty() {
         let types = member(info, "groupByAliasToAggregateType");
         let item = |name: &Value| {
@@ -194,7 +194,7 @@ fn read_function(name: &Value) -> Result<AggregateFunction, MergeError> {
         .ok_or_else(|| MergeError::Unsupported(format!("the aggregate '{name}'")))
 }
 
-fn list<'v>(info: &'v Value, name: &str) -> Result<&'v [Value], MergeError> {
+fn read_list<'v>(info: &'v Value, name: &str) -> Result<&'v [Value], MergeError> {
     match member(info, name) {
         None => Ok(&[]),
         Some(Value::Array(items)) => Ok(items),

@@ -29,8 +29,8 @@ pub(super) struct RowPosition {
 #[derive(Debug, Default)]
 pub(super) struct PositionTracker {
     /// The position to resume from. An earlier merge, or the reader of a range that was
-    /// split or merged, has taken the rows before it. They are dropped when they are
-    /// read again.
+    /// split or merged, has taken the rows before this position. Such rows are dropped
+    /// when they are read again.
     inherited: Option<RowPosition>,
     /// Whether a row after the inherited position was read, so that no more rows have
     /// to be dropped. `inherited` is still needed until the end of the page.
@@ -126,8 +126,8 @@ impl PositionTracker {
         Ok(Some(position))
     }
 
-    /// The position for the ranges that replace a range between two pages: rows before
-    /// it may be read again.
+    /// Returns the inherited position, for the ranges that replace a range between two
+    /// pages. These ranges may return rows before the position again.
     pub(super) fn into_position(self) -> Option<RowPosition> {
         self.inherited
     }

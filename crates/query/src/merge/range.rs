@@ -62,9 +62,13 @@ impl RangeSlice {
 }
 
 /// Divides an interval among the ranges that hold it now. Ranges outside the
-/// interval are ignored. The others must cover it without a gap, and each must add
-/// keys: when the ranges before it have all its keys, the list is out of date.
-pub(super) fn slices(interval: &Interval, ranges: &[KeyRange]) -> Result<Vec<RangeSlice>, MergeError> {
+/// interval are ignored. The other ranges must cover the interval without a gap.
+/// A range whose keys all belong to the ranges before it is an error too, because
+/// such a list of ranges is out of date.
+pub(super) fn slice_interval(
+    interval: &Interval,
+    ranges: &[KeyRange],
+) -> Result<Vec<RangeSlice>, MergeError> {
     let overlaps = |range: &&KeyRange| range.min < interval.max && interval.min < range.max;
     let mut overlapping: Vec<&KeyRange> = ranges.iter().filter(overlaps).collect();
     overlapping.sort_by(|a, b| a.min.cmp(&b.min));

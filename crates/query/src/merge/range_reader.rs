@@ -2,8 +2,8 @@
 //! next one.
 //!
 //! A reader has either one page in memory or at most one fetch in flight. So when the
-//! range of a fetch is gone, the reader has no rows in memory, and the ranges that
-//! replace it are read from its position.
+//! range of a fetch is gone, the reader has no rows in memory. The ranges that replace
+//! the range are then read from the position of the reader.
 
 use std::collections::VecDeque;
 
@@ -18,8 +18,8 @@ use crate::ast::Direction;
 #[derive(Debug)]
 pub(super) struct RangeReader {
     pub(super) slice: RangeSlice,
-    /// The continuation before the current page, or before the next one when
-    /// there is no current page.
+    /// The continuation with which the current page was fetched. Without a current page:
+    /// the continuation for the next fetch.
     page_start: Option<String>,
     /// The continuation after the current page.
     page_end: PageEnd,
@@ -31,7 +31,7 @@ pub(super) struct RangeReader {
     pub(super) rank: usize,
     /// Whether rows were taken from the current page.
     is_page_begun: bool,
-    /// How often the range and its parents together were gone.
+    /// How often the range and its parents together were reported gone.
     pub(super) times_gone: u32,
 }
 
@@ -67,7 +67,7 @@ impl RangeReader {
         }
     }
 
-    /// Sets how often the range and its parents were gone.
+    /// Sets how often the range and its parents were reported gone.
     pub(super) fn with_times_gone(self, times_gone: u32) -> Self {
         RangeReader { times_gone, ..self }
     }
@@ -128,8 +128,8 @@ impl RangeReader {
         }
     }
 
-    /// The point from which another reader can read the rest. Without sort keys there is
-    /// one only between two pages.
+    /// The point from which another reader can read the rest. Without sort keys such a
+    /// point exists only between two pages.
     pub(super) fn resume_point(&self, directions: &[Direction]) -> Result<ResumePoint, NoPosition> {
         if self.is_page_begun && directions.is_empty() {
             return Err(NoPosition);
@@ -138,8 +138,8 @@ impl RangeReader {
         Ok(ResumePoint { continuation: self.page_start.clone(), position })
     }
 
-    /// Ends the reader between two pages. Returns the point from which the ranges that
-    /// replace its range are read.
+    /// Ends the reader, which must be between two pages. Returns the point from which the
+    /// ranges that replace its range are read.
     pub(super) fn finish(&mut self) -> ResumePoint {
         self.page_end = PageEnd::EndOfRange;
         let tracker = std::mem::take(&mut self.tracker);

@@ -21,7 +21,7 @@ pub(super) struct ResultFilter {
     pub(super) skip_left: u64,
     /// How many rows TOP or LIMIT still allows; `None` without either.
     pub(super) take_left: Option<u64>,
-    counter: Option<RowCounter>,
+    counter: Option<DistinctCounter>,
 }
 
 /// How repeated values are recognized.
@@ -33,11 +33,11 @@ enum Distinct {
     Ordered(Option<Value>),
 }
 
-/// Counts the rows instead of returning them.
+/// Counts the rows that DISTINCT leaves. They are not returned.
 #[derive(Debug)]
-struct RowCounter {
+struct DistinctCounter {
     /// The name of the count in the result; empty for VALUE.
-    name: String,
+    alias: String,
     rows: u64,
 }
 
@@ -51,7 +51,7 @@ impl ResultFilter {
             },
             skip_left: plan.offset,
             take_left: plan.take,
-            counter: plan.distinct_count.clone().map(|name| RowCounter { name, rows: 0 }),
+            counter: plan.distinct_count_alias.clone().map(|alias| DistinctCounter { alias, rows: 0 }),
         }
     }
 
@@ -60,8 +60,8 @@ impl ResultFilter {
         self.take_left == Some(0)
     }
 
-    /// How many more merged rows are needed; `None` without TOP and LIMIT, and with
-    /// DISTINCT, when the number is not known before.
+    /// How many more merged rows are needed. `None` when the number is not known: without
+    /// TOP and LIMIT, or with DISTINCT.
     pub(super) fn rows_wanted(&self) -> Option<u64> {
         let is_distinct = !matches!(self.distinct, Distinct::None);
         self.take_left.filter(|_| !is_distinct).map(|take| take.saturating_add(self.skip_left))
@@ -94,8 +94,8 @@ impl ResultFilter {
         }
     }
 
-    /// Returns the merged row if it is a row of the result. A row that is counted is
-    /// not.
+    /// Returns the merged row if it is a row of the result. If the statement counts
+    /// distinct rows, the row is counted and not returned.
     pub(super) fn accept(&mut self, row: Value) -> Result<Option<Value>, MergeError> {
         if self.is_full() || !self.is_new(&row)? {
             return Ok(None);
@@ -142,9 +142,9 @@ impl ResultFilter {
             return None;
         }
         let rows = Value::from(counter.rows);
-        match counter.name.is_empty() {
+        match counter.alias.is_empty() {
             true => Some(rows),
-            false => Some(Value::Object(Object::from_members(vec![(counter.name, rows)]))),
+            false => Some(Value::Object(Object::from_members(vec![(counter.alias, rows)]))),
         }
     }
 }

@@ -8,8 +8,8 @@ use super::MergeError;
 /// A row of a page, while it is merged.
 #[derive(Debug)]
 pub(super) struct MergeRow {
-    /// The document's `_rid`; `None` for rows without sort keys, and for rows of a
-    /// statement that returns none.
+    /// The document's `_rid`. `None` for rows without sort keys, and when the statement
+    /// returns no `_rid`.
     pub(super) rid: Option<String>,
     pub(super) keys: Vec<Option<Value>>,
     /// The row of the result; `None` when it is undefined.
@@ -22,14 +22,14 @@ pub(super) fn plain(row: Value) -> MergeRow {
 }
 
 /// A row with its sort keys; a key without a value is undefined.
-pub(super) fn ordered(row: Value, keys: usize) -> Result<MergeRow, MergeError> {
+pub(super) fn ordered(row: Value, key_count: usize) -> Result<MergeRow, MergeError> {
     let Value::Object(mut row) = row else {
         return Err(MergeError::UnexpectedRow("a sorted row is not an object"));
     };
     let Some(Value::Array(items)) = row.remove("orderByItems") else {
         return Err(MergeError::UnexpectedRow("a sorted row has no orderByItems"));
     };
-    if items.len() != keys {
+    if items.len() != key_count {
         return Err(MergeError::UnexpectedRow("orderByItems does not have one item for each sort key"));
     }
     let key = |item: Value| match item {

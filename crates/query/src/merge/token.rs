@@ -2,8 +2,8 @@
 //!
 //! The text is JSON with a version. It has intervals of effective keys and not range
 //! ids, so that it stays valid after splits and merges of ranges. For each interval
-//! that is not at its end it has the continuation of its page, and for a sorted query
-//! the position within the page. The token may come from outside the program, so the
+//! that is not at its end, the token has the continuation of the page, and for a sorted
+//! query the position within the page. The token may come from outside the program, so the
 //! form of all its parts is checked.
 
 use perihelion_model::json::{Object, Style, Value, object, parse_str, to_text};
@@ -26,7 +26,7 @@ pub(super) struct TokenContents {
     /// How many rows TOP or LIMIT still allows; `None` without either.
     pub(super) take_left: Option<u64>,
     /// The last value of an ordered DISTINCT.
-    pub(super) last: Option<Value>,
+    pub(super) last_value: Option<Value>,
     /// The intervals that are not at their end, in the order of their keys.
     pub(super) resume_points: Vec<(Interval, ResumePoint)>,
 }
@@ -41,7 +41,7 @@ pub(super) fn fingerprint(texts: [&str; 2]) -> u64 {
 
 impl TokenContents {
     pub(super) fn print(&self) -> String {
-        let resume_points = joined(&self.resume_points);
+        let resume_points = join_unread(&self.resume_points);
         let mut token = object([
             ("perihelion", VERSION.into()),
             ("query", format!("{:016x}", self.fingerprint).into()),
@@ -49,7 +49,7 @@ impl TokenContents {
             ("take", self.take_left.map_or(Value::Null, Value::from)),
             ("ranges", Value::Array(resume_points.iter().map(print_resume_point).collect())),
         ]);
-        if let (Value::Object(members), Some(last)) = (&mut token, &self.last) {
+        if let (Value::Object(members), Some(last)) = (&mut token, &self.last_value) {
             members.set("last", last.clone());
         }
         to_text(&token, Style::Point)
@@ -60,13 +60,13 @@ impl TokenContents {
         if token.get("perihelion").and_then(Value::as_i64) != Some(VERSION) {
             return Err(MergeError::InvalidToken("another program or version wrote it"));
         }
-        read(&token).ok_or(MergeError::InvalidToken("a part is missing or has the wrong form"))
+        read_contents(&token).ok_or(MergeError::InvalidToken("a part is missing or has the wrong form"))
     }
 }
 
-/// Joins neighbouring intervals of which no row was returned. So a token for a thousand
-/// ranges, of which only the first was begun, has two intervals.
-fn joined(resume_points: &[(Interval, ResumePoint)]) -> Vec<(Interval, ResumePoint)> {
+/// Joins neighbouring intervals of which no row was returned. So the token has two
+/// intervals when the first of a thousand ranges was begun and no other.
+fn join_unread(resume_points: &[(Interval, ResumePoint)]) -> Vec<(Interval, ResumePoint)> {
     let mut joined: Vec<(Interval, ResumePoint)> = Vec::new();
     for (interval, resume_point) in resume_points {
         match joined.last_mut() {
@@ -101,7 +101,7 @@ fn print_resume_point((interval, resume_point): &(Interval, ResumePoint)) -> Val
     Value::Object(members)
 }
 
-fn read(token: &Value) -> Option<TokenContents> {
+fn read_contents(token: &Value) -> Option<TokenContents> {
     let resume_points = token.get("ranges")?.as_array()?.iter().map(read_resume_point);
     let resume_points = resume_points.collect::<Option<Vec<_>>>()?;
     let mut neighbours = resume_points.iter().zip(resume_points.iter().skip(1));
@@ -115,7 +115,7 @@ fn read(token: &Value) -> Option<TokenContents> {
             Value::Null => None,
             take => Some(count(take)?),
         },
-        last: token.get("last").cloned(),
+        last_value: token.get("last").cloned(),
         resume_points,
     })
 }

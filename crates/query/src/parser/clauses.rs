@@ -178,24 +178,24 @@ impl Parser<'_> {
         }
         self.expect_keyword(Keyword::By)?;
         // RANK is not a reserved word: in `ORDER BY rank` it is an identifier.
-        let rank = self.at_word(0, "RANK") && self.ahead(1).kind == TokenKind::Identifier;
-        if rank {
+        let is_rank = self.at_word(0, "RANK") && self.ahead(1).kind == TokenKind::Identifier;
+        if is_rank {
             self.advance();
         }
-        let mut items = vec![self.order_item(rank)?];
+        let mut items = vec![self.order_item(is_rank)?];
         while self.eat_symbol(Symbol::Comma) {
-            items.push(self.order_item(rank)?);
+            items.push(self.order_item(is_rank)?);
         }
-        Ok(Some(OrderBy { rank, items }))
+        Ok(Some(OrderBy { is_rank, items }))
     }
 
     /// One key of ORDER BY; after `RANK` only function calls are allowed.
-    fn order_item(&mut self, rank: bool) -> Parse<OrderItem> {
-        if rank && self.ahead(1).kind != TokenKind::Symbol(Symbol::OpenParen) {
+    fn order_item(&mut self, is_rank: bool) -> Parse<OrderItem> {
+        if is_rank && self.ahead(1).kind != TokenKind::Symbol(Symbol::OpenParen) {
             return Err(self.unexpected());
         }
         let expr = self.expression()?;
-        if rank && !matches!(expr.kind, ExprKind::Call { .. }) {
+        if is_rank && !matches!(expr.kind, ExprKind::Call { .. }) {
             return Err(self.unexpected());
         }
         let direction = match self.peek() {
