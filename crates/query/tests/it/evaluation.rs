@@ -327,8 +327,8 @@ fn aggregates_follow_the_mixed_type_rules() {
     check_all("SELECT VALUE MAX(c.n) FROM c", r#"[{"n":{}}]"#, "[]");
     check_all("SELECT VALUE MIN(c.n) FROM c", r#"[{"n":false},{"n":true},{"n":0}]"#, "[false]");
     check_all("SELECT VALUE SUM(c.n) FROM c", "[{}]", "[0]");
-    for undefined in ["AVG", "MIN", "MAX"] {
-        check_all(&format!("SELECT VALUE {undefined}(c.n) FROM c"), "[{}]", "[]");
+    for function in ["AVG", "MIN", "MAX"] {
+        check_all(&format!("SELECT VALUE {function}(c.n) FROM c"), "[{}]", "[]");
     }
     check_all("SELECT COUNT(1), SUM(c.n) AS s, AVG(c.n) AS a FROM c", "[]", r#"[{"$1":0,"s":0}]"#);
     let numbers = r#"[{"n":3},{"n":1},{},{"n":2.5}]"#;

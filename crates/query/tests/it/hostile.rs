@@ -39,8 +39,8 @@ fn deep_nesting_is_refused_before_the_stack_overflows() {
             for depth in [90, 150, deep] {
                 let query =
                     format!("SELECT VALUE {}{middle}{} FROM c", open.repeat(depth), close.repeat(depth));
-                // A statement may be refused. An accepted one is printed, planned and run,
-                // and must not overflow the stack.
+                // A statement may be refused. An accepted statement is printed, planned and
+                // run, which must not overflow the stack.
                 if let Ok(query) = parse(&query) {
                     let _ = query.normal_form();
                     let _ = plan(&query, &Parameters::none(), None, &["/pk"]);

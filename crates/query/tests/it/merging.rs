@@ -1,6 +1,7 @@
-//! Merges compared with a model: the merged result is the result of the statement over
-//! all documents at once, whatever the ranges, the sizes and order of pages, the splits
-//! and merges of ranges, and the rows after which the merge is stopped and resumed.
+//! Merges compared with a model: the merged result must equal the result of the statement
+//! over all documents at once. The ranges, the sizes of pages and the order of fetches are
+//! random. So are the splits and merges of ranges, and the rows after which a merge is
+//! stopped and resumed.
 
 mod backend;
 mod random;
@@ -114,7 +115,7 @@ struct RunOptions {
     /// The merge is stopped, and resumed from its token.
     stops: bool,
     /// The result is read row by row, and not in pages.
-    by_row: bool,
+    is_by_row: bool,
 }
 
 /// One merge of a statement over a backend, with random pages, failures, splits and stops.
@@ -174,7 +175,7 @@ impl<'b> Run<'b> {
     }
 
     fn next(&mut self, merge: &mut Merge, out: &mut Vec<Value>) -> Progress {
-        if self.options.by_row {
+        if self.options.is_by_row {
             return match merge.next_row().unwrap() {
                 NextRow::Row(row) => {
                     out.push(row);
@@ -276,8 +277,8 @@ fn assert_same(found: &[Value], wanted: &[Value], comparison: Comparison, case: 
     assert_eq!(texts(found), texts(wanted), "{case}");
 }
 
-/// Runs a statement once for a seed; returns how often it was resumed and
-/// how often ranges moved.
+/// Runs a statement once for a seed; returns how often the merge was resumed and how often
+/// a split or a merge of ranges was tried.
 fn check(query: &str, plan: &Value, options: RunOptions, seed: u64) -> (u32, u32) {
     let mut random = RandomDocuments::new(seed);
     let count = random.below(60);
@@ -313,29 +314,29 @@ fn check_all_statements(options: RunOptions) -> (u32, u32) {
 
 #[test]
 fn a_merged_result_is_the_result_over_all_documents() {
-    check_all_statements(RunOptions { moves_ranges: false, stops: false, by_row: true });
-    check_all_statements(RunOptions { moves_ranges: false, stops: false, by_row: false });
+    check_all_statements(RunOptions { moves_ranges: false, stops: false, is_by_row: true });
+    check_all_statements(RunOptions { moves_ranges: false, stops: false, is_by_row: false });
 }
 
 #[test]
 fn stopping_and_resuming_loses_and_repeats_no_row() {
-    let (resumed, _) = check_all_statements(RunOptions { moves_ranges: false, stops: true, by_row: true });
+    let (resumed, _) = check_all_statements(RunOptions { moves_ranges: false, stops: true, is_by_row: true });
     assert!(resumed > 100, "{resumed}");
-    let (resumed, _) = check_all_statements(RunOptions { moves_ranges: false, stops: true, by_row: false });
+    let (resumed, _) = check_all_statements(RunOptions { moves_ranges: false, stops: true, is_by_row: false });
     assert!(resumed > 100, "{resumed}");
 }
 
 #[test]
 fn splits_and_merges_of_ranges_do_not_change_the_result() {
-    let (_, moved) = check_all_statements(RunOptions { moves_ranges: true, stops: false, by_row: true });
+    let (_, moved) = check_all_statements(RunOptions { moves_ranges: true, stops: false, is_by_row: true });
     assert!(moved > 500, "{moved}");
-    let (resumed, moved) = check_all_statements(RunOptions { moves_ranges: true, stops: true, by_row: true });
+    let (resumed, moved) = check_all_statements(RunOptions { moves_ranges: true, stops: true, is_by_row: true });
     assert!(resumed > 100 && moved > 500, "{resumed} {moved}");
-    check_all_statements(RunOptions { moves_ranges: true, stops: true, by_row: false });
+    check_all_statements(RunOptions { moves_ranges: true, stops: true, is_by_row: false });
 }
 
-/// A partition may return rows with equal keys in any order. Also with splits and
-/// merges of ranges every row is returned once, in the order of the keys.
+/// A partition may return rows with equal keys in any order. Even when ranges are split
+/// and merged, every row is returned once and in the order of the keys.
 #[test]
 fn equal_keys_may_come_in_any_order() {
     for query in [
@@ -350,7 +351,7 @@ fn equal_keys_may_come_in_any_order() {
             let mut backend = Backend::new(documents, parameters(), 3, &mut random);
             backend.has_reversed_ties = random.one_in(2);
             let wanted = expected(query, &backend);
-            let options = RunOptions { moves_ranges: true, stops: true, by_row: true };
+            let options = RunOptions { moves_ranges: true, stops: true, is_by_row: true };
             let mut run = Run::new(&mut backend, random, query, plan.clone(), options);
             let found = run.result();
             let keys = |rows: &[Value]| {
@@ -380,7 +381,7 @@ fn results_are_merged_by_the_plans_of_the_conformance_file() {
         merged += 1;
         for seed in 0..rounds() {
             for moves_ranges in [false, true] {
-                check(query, &plan, RunOptions { moves_ranges, stops: true, by_row: true }, seed);
+                check(query, &plan, RunOptions { moves_ranges, stops: true, is_by_row: true }, seed);
             }
         }
     }
@@ -388,7 +389,8 @@ fn results_are_merged_by_the_plans_of_the_conformance_file() {
     assert!(merged >= 60, "{merged}");
 }
 
-/// A statement that reads no document is for one range only.
+/// Whether the plan is for one range only, because the statement reads no document. The
+/// file writes this range as `[[],[]]`.
 fn is_point(case: &Value) -> bool {
     case.get("ranges").and_then(Value::as_array).and_then(|ranges| ranges.first()?.as_str())
         == Some("[[],[]]")

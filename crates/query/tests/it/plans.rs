@@ -58,9 +58,9 @@ fn every_plan_equals_the_plan_in_the_conformance_file() {
     let (mut passed, mut failures) = (0, Vec::new());
     for case in &cases {
         let (group, name) = (text(case, "group"), text(case, "description"));
-        let excepted = EXCEPTIONS.iter().any(|(g, n, _)| (*g, *n) == (group, name));
+        let is_excepted = EXCEPTIONS.iter().any(|(g, n, _)| (*g, *n) == (group, name));
         let difference = compare(case, &parameters);
-        match (difference, excepted) {
+        match (difference, is_excepted) {
             (None, false) => passed += 1,
             (Some(_), true) => {}
             (None, true) => failures.push(format!("{group} / {name} passes: remove it from EXCEPTIONS")),
@@ -140,8 +140,8 @@ fn types_in_plan(info: &Value) -> String {
     types.join(",")
 }
 
-/// Compares the ranges. When a plan has several, the file has only the last, so our
-/// list must contain the range of the file.
+/// Compares the ranges. When a plan has several ranges, the file has only the last one.
+/// So our list must contain the range of the file.
 fn compare_ranges(case: &Value, plan: &QueryPlan) -> Option<String> {
     let name = text(case, "description");
     if WIDER_RANGES.iter().any(|(wider, _)| *wider == name) {

@@ -51,17 +51,17 @@ fn difference(case: &Value) -> Option<String> {
     let (wanted, found) = if let Some(error) = expect.get("error") {
         refusal(case, error, query, parameters)
     } else if let Some(exact) = expect.get("exact") {
-        (to_text(exact, Style::Query), planned(case, query))
+        (to_text(exact, Style::Query), plan_text(case, query))
     } else {
         let documents = expect.get("shape")?.get("Documents")?;
-        let rows = run(query, &to_text(&parameters, Style::Query), &setup(case)).ok()?;
+        let rows = run(query, &to_text(&parameters, Style::Query), &setup_documents(case)).ok()?;
         (to_text(documents, Style::Query), to_text(&Value::Array(rows), Style::Query))
     };
     (wanted != found).then(|| format!("\n  wanted {wanted}\n  found  {found}"))
 }
 
 /// The documents of the case's setup.
-fn setup(case: &Value) -> Vec<Value> {
+fn setup_documents(case: &Value) -> Vec<Value> {
     let steps = case.get("setup").and_then(Value::as_array).unwrap_or(&[]);
     let count = |step: &Value, member| step.get(member).and_then(Value::as_i64).unwrap_or(0);
     let seeded: i64 = steps.iter().map(|step| count(step, "partitions") * count(step, "per_partition")).sum();
@@ -78,7 +78,7 @@ fn setup(case: &Value) -> Vec<Value> {
 }
 
 /// Our plan for the statement, or the error, as text.
-fn planned(case: &Value, query: &str) -> String {
+fn plan_text(case: &Value, query: &str) -> String {
     let headers = case.get("request").and_then(|request| request.get("headers"));
     let features = headers.and_then(|headers| headers.get("x-ms-cosmos-supported-query-features"));
     let query = parse(query).expect("a good statement");
@@ -88,7 +88,7 @@ fn planned(case: &Value, query: &str) -> String {
     }
 }
 
-/// The recorded error and ours.
+/// Returns the recorded error and our error.
 fn refusal(case: &Value, error: &Value, query: &str, parameters: Value) -> (String, String) {
     if let Some(embedded) = error.get("embedded_errors") {
         let wanted = format!(r#"{{"errors":{}}}"#, to_text(embedded, Style::Query));
@@ -111,7 +111,7 @@ fn refusal(case: &Value, error: &Value, query: &str, parameters: Value) -> (Stri
     }
     let found = match Parameters::from_json(parameters) {
         Err(error) => error.to_string(),
-        Ok(_) if text(case, "id").starts_with("plan-") => planned(case, query),
+        Ok(_) if text(case, "id").starts_with("plan-") => plan_text(case, query),
         Ok(_) => match verdict(query) {
             GatewayVerdict::AggregateNotValue => {
                 r#"{"Errors":["Cross partition query only supports 'VALUE <AggregateFunc>' for aggregates."]}"#.to_owned()

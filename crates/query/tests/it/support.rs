@@ -7,7 +7,7 @@ use perihelion_query::{Diagnostic, EvaluationError, Now, Parameters, compile, pa
 /// 2020-09-13T12:26:40Z, so that the date functions have fixed results.
 pub(crate) const NOW_MILLISECONDS: i64 = 1_600_000_000_000;
 
-/// All features that the planner can require, as the header of a plan request.
+/// The header of a plan request in which the client lists every feature.
 pub(crate) const ALL_FEATURES: &str = "Aggregate, CompositeAggregate, CountIf, Distinct, GroupBy, \
     MultipleOrderBy, MultipleAggregates, OffsetAndLimit, OrderBy, Top, NonValueAggregate, DCount, \
     NonStreamingOrderBy";

@@ -28,7 +28,7 @@ pub(super) struct Backend {
     pub(super) parameters: Parameters,
     /// Whether rows with equal keys come in descending `_rid` order.
     pub(super) has_reversed_ties: bool,
-    /// Whether the groups of a page are those of its documents only.
+    /// Whether a page has the groups of its own documents only, as in the service.
     pub(super) has_partial_groups: bool,
     ranges_created: u32,
 }
@@ -38,7 +38,7 @@ pub(super) struct Gone;
 
 type Page = (Vec<Value>, Option<String>);
 
-/// The `_rid` of a document, the index of a row of it, and the row.
+/// The `_rid` of a document, the index of one of its rows, and the row.
 type IndexedRow = (u64, usize, Row);
 
 impl Backend {
@@ -98,8 +98,8 @@ impl Backend {
         assert!(range.min <= min && max <= range.max && min < max, "{fetch:?} of {range:?}");
         let query = parse(&fetch.query).unwrap_or_else(|errors| panic!("{}: {errors:?}", fetch.query));
         let program = compile(&query, &self.parameters, now()).expect("it compiles");
-        let held = |document: &&Document| min <= document.effective_key && document.effective_key < max;
-        let mut documents: Vec<&Document> = self.documents.iter().filter(held).collect();
+        let is_in_interval = |document: &&Document| min <= document.effective_key && document.effective_key < max;
+        let mut documents: Vec<&Document> = self.documents.iter().filter(is_in_interval).collect();
         documents.sort_by_key(|document| document.rid);
         let rows_max = 1 + random.below(fetch.page_rows as u64) as usize;
         // The service sometimes returns an empty page with a continuation.
@@ -119,8 +119,9 @@ impl Backend {
         Ok((rows.collect(), next))
     }
 
-    /// A page of rows. Its continuation is `rid/row/count`: the last document, the index
-    /// of the last row of it, and how many rows all pages so far had.
+    /// A page of rows. Its continuation is `rid/row/count`: the document of the last row,
+    /// the index of this row among the rows of the document, and how many rows all pages
+    /// so far had.
     fn by_document(
         &self,
         program: &Program,
@@ -135,7 +136,8 @@ impl Backend {
             let after: Vec<u64> =
                 after.split('/').map(|part| part.parse().expect("the backend wrote it")).collect();
             taken = after[2] as usize;
-            // The range with the last row of the page before may have been split since.
+            // The range may have been split since the page before. So the last row of that
+            // page is looked up among all documents.
             let last = self.documents.iter().filter(|document| document.rid == after[0]).collect::<Vec<_>>();
             let last = indexed_rows(program, &last).into_iter().find(|row| row.1 == after[1] as usize);
             let last = last.expect("documents do not change");
@@ -171,7 +173,8 @@ fn indexed_rows(program: &Program, documents: &[&Document]) -> Vec<IndexedRow> {
     all
 }
 
-/// A page of groups or distinct values. Its continuation is their number so far.
+/// A page of groups or distinct values. Its continuation is the number of groups or
+/// values in all pages so far.
 fn by_count(program: &Program, documents: &[&Document], after: Option<&str>, rows_max: usize) -> Page {
     let values: Vec<Value> = documents.iter().map(|document| document.value.clone()).collect();
     let all = program.run(&values).expect("it runs");

@@ -5,7 +5,7 @@ use perihelion_testkit::Random;
 
 use super::backend::Document;
 
-/// A generator of documents; the same seed gives the same documents.
+/// A generator of random numbers and documents. The same seed gives the same sequence.
 pub(super) struct RandomDocuments(Random);
 
 impl RandomDocuments {
@@ -23,7 +23,8 @@ impl RandomDocuments {
         self.0.one_in(times)
     }
 
-    /// A value of any type from a small set, so that equal values are frequent.
+    /// A value from a small set, so that equal values are frequent. With
+    /// `has_collections` arrays and objects are possible too.
     fn mixed(&mut self, has_collections: bool) -> Option<Value> {
         Some(match self.below(if has_collections { 11 } else { 9 }) {
             0 => return None,

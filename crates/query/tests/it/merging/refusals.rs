@@ -7,7 +7,7 @@ fn ranges() -> [KeyRange; 2] {
     [KeyRange::new("0", "", "80"), KeyRange::new("1", "80", "FF")]
 }
 
-fn sorted(query: &str) -> Merge {
+fn sorted_merge(query: &str) -> Merge {
     let plan = MergePlan::parse(r#"{"queryInfo":{"orderBy":["Ascending"]}}"#).unwrap();
     Merge::new(plan, query, &ranges(), Settings::default()).unwrap()
 }
@@ -67,10 +67,10 @@ fn only_ranges_that_can_hold_a_result_are_fetched() {
         r#"{"queryRanges":[{"min":"3A","max":"3A","isMinInclusive":true,"isMaxInclusive":true}]}"#,
     );
     let plan = plan.unwrap();
-    let held = |range: &KeyRange| plan.ranges().iter().any(|wanted| range.overlaps(wanted));
-    assert_eq!(ranges().map(|range| held(&range)), [true, false]);
-    assert!(!held(&KeyRange::new("2", "", "3A")));
-    assert!(held(&KeyRange::new("3", "3A", "3B")));
+    let can_hold_result = |range: &KeyRange| plan.ranges().iter().any(|wanted| range.overlaps(wanted));
+    assert_eq!(ranges().map(|range| can_hold_result(&range)), [true, false]);
+    assert!(!can_hold_result(&KeyRange::new("2", "", "3A")));
+    assert!(can_hold_result(&KeyRange::new("3", "3A", "3B")));
     let mut merge = Merge::within(plan, "q", ("", "FF"), &ranges(), Settings::default()).unwrap();
     let fetched: Vec<_> =
         merge.next_fetches().into_iter().map(|fetch| (fetch.range_id, fetch.keys)).collect();
@@ -91,7 +91,7 @@ fn a_row_that_does_not_have_the_form_of_the_plan_is_an_error() {
     for row in
         ["1", "{}", r#"{"orderByItems":[]}"#, r#"{"orderByItems":[{"item":1},{"item":2}],"payload":1}"#]
     {
-        let mut merge = sorted("q");
+        let mut merge = sorted_merge("q");
         let fetch = merge.next_fetches().remove(0);
         let error = merge.add_page(fetch.id, vec![parse_str(row).unwrap()], None).expect_err(row);
         assert!(matches!(error, MergeError::UnexpectedRow(_)), "{error}");
@@ -109,7 +109,7 @@ fn a_row_that_does_not_have_the_form_of_the_plan_is_an_error() {
 
 #[test]
 fn a_page_without_a_fetch_is_an_error() {
-    let mut merge = sorted("q");
+    let mut merge = sorted_merge("q");
     let fetch = merge.next_fetches().remove(0);
     merge.add_page(fetch.id, Vec::new(), None).unwrap();
     assert_eq!(merge.add_page(fetch.id, Vec::new(), None), Err(MergeError::UnknownFetch));
@@ -118,7 +118,7 @@ fn a_page_without_a_fetch_is_an_error() {
 
 #[test]
 fn ranges_with_a_gap_cannot_replace_a_range_that_is_gone() {
-    let mut merge = sorted("q");
+    let mut merge = sorted_merge("q");
     let fetch = merge.next_fetches().remove(0);
     let error = merge.range_gone(fetch.id, &[KeyRange::new("2", "", "20"), KeyRange::new("3", "30", "80")]);
     assert_eq!(error, Err(MergeError::RangesDoNotCover { min: String::new(), max: "80".to_owned() }));
@@ -126,7 +126,7 @@ fn ranges_with_a_gap_cannot_replace_a_range_that_is_gone() {
 
 #[test]
 fn a_range_that_is_always_gone_ends_the_query() {
-    let mut merge = sorted("q");
+    let mut merge = sorted_merge("q");
     let mut gone = 0;
     let error = loop {
         let fetch = merge
@@ -145,7 +145,7 @@ fn a_range_that_is_always_gone_ends_the_query() {
 
 #[test]
 fn a_token_of_another_query_or_a_damaged_token_is_refused() {
-    let mut merge = sorted("SELECT * FROM c ORDER BY c.n");
+    let mut merge = sorted_merge("SELECT * FROM c ORDER BY c.n");
     for (fetch, item) in merge.next_fetches().into_iter().zip([r#"{"item":1}"#, "{}"]) {
         let row = parse_str(&format!(r#"{{"_rid":"A","orderByItems":[{item}],"payload":"y"}}"#)).unwrap();
         merge.add_page(fetch.id, vec![row.clone(), row], Some("more".to_owned())).unwrap();
@@ -159,21 +159,21 @@ fn a_token_of_another_query_or_a_damaged_token_is_refused() {
     const PLAN: &str = r#"{"queryInfo":{"orderBy":["Ascending"]}}"#;
     const QUERY: &str = "SELECT * FROM c ORDER BY c.n";
     assert_eq!(resume(QUERY, PLAN, &token), Ok(()));
-    let is_refused = |query: &str, plan: &str, token: &str| {
+    let assert_refused = |query: &str, plan: &str, token: &str| {
         let error = resume(query, plan, token).expect_err(token);
         assert!(matches!(error, MergeError::InvalidToken(_)), "{error}");
     };
-    is_refused("SELECT * FROM c ORDER BY c.m", PLAN, &token);
-    is_refused(QUERY, r#"{"queryInfo":{"aggregates":["Count"]}}"#, &token);
-    is_refused(QUERY, r#"{"queryInfo":{"orderBy":["Ascending"],"top":3}}"#, &token);
-    is_refused(QUERY, PLAN, "");
-    is_refused(QUERY, PLAN, &token.replace("\"perihelion\":1", "\"perihelion\":2"));
+    assert_refused("SELECT * FROM c ORDER BY c.m", PLAN, &token);
+    assert_refused(QUERY, r#"{"queryInfo":{"aggregates":["Count"]}}"#, &token);
+    assert_refused(QUERY, r#"{"queryInfo":{"orderBy":["Ascending"],"top":3}}"#, &token);
+    assert_refused(QUERY, PLAN, "");
+    assert_refused(QUERY, PLAN, &token.replace("\"perihelion\":1", "\"perihelion\":2"));
     // A token that is cut short or lacks a member is refused.
     for end in (0..token.len()).filter(|end| token.is_char_boundary(*end)) {
-        is_refused(QUERY, PLAN, &token[..end]);
+        assert_refused(QUERY, PLAN, &token[..end]);
     }
     for name in ["query", "skip", "take", "ranges", "min", "max", "taken"] {
-        is_refused(QUERY, PLAN, &token.replace(&format!("\"{name}\""), "\"other\""));
+        assert_refused(QUERY, PLAN, &token.replace(&format!("\"{name}\""), "\"other\""));
     }
 }
 
