@@ -13,8 +13,8 @@ pub fn etag(counter: u64, seconds: u64) -> String {
     format!("\"{b2:02x}{b1:02x}{b0:02x}{b3:02x}-{high:04x}-0100-0000-{:08x}0000\"", seconds as u32)
 }
 
-/// Whether a precondition header matches this etag. `*` matches any; quotes may
-/// be missing, because some callers remove them.
+/// Whether a precondition header matches this etag. `*` matches every etag. The quotes in
+/// the header may be missing, because some callers remove them.
 pub fn matches(condition: &str, etag: &str) -> bool {
     let condition = condition.trim();
     condition == "*" || condition == etag || condition == etag.trim_matches('"')

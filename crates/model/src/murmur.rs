@@ -25,7 +25,7 @@ pub(crate) fn hash_32(data: &[u8], seed: u32) -> u32 {
     h ^ (h >> 16)
 }
 
-/// The 128-bit hash as two halves, the low one first.
+/// The 128-bit hash as two halves, the low half first.
 pub(crate) fn hash_128(data: &[u8]) -> (u64, u64) {
     const C1: u64 = 0x87c3_7b91_1142_53d5;
     const C2: u64 = 0x4cf5_ad43_2745_937f;

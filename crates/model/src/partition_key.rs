@@ -16,7 +16,7 @@ pub const LEVELS_MAX: usize = 3;
 /// The partition key definition of a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartitionKeyDefinition {
-    /// One path for a plain key, up to three for a hierarchical one.
+    /// One path for a plain key, up to three for a hierarchical key.
     pub paths: Vec<KeyPath>,
     /// Plain or hierarchical.
     pub kind: KeyKind,
@@ -36,7 +36,7 @@ pub enum KeyKind {
 /// The versions of the partition key hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HashVersion {
-    /// Hashes a value, but of a string only the first 100 characters, to 32 bits.
+    /// Hashes a value to 32 bits. Of a string, only the first 100 characters are hashed.
     V1,
     /// Hashes the whole value to 128 bits, of which the top two are cleared.
     V2,
@@ -51,8 +51,8 @@ pub struct KeyPath {
     pub steps: Vec<String>,
 }
 
-/// A partition key: at most [`LEVELS_MAX`] values, fewer than the definition's
-/// levels when it is a prefix of a hierarchical key.
+/// A partition key: at most [`LEVELS_MAX`] values. A prefix of a hierarchical key has
+/// fewer values than the definition has levels.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct PartitionKey {
     /// One value per level.
@@ -142,8 +142,8 @@ impl PartitionKeyDefinition {
         key.values.len() < self.paths.len()
     }
 
-    /// The effective partition key of a key, or the beginning of it for a prefix of a
-    /// key.
+    /// The effective partition key of a key. For a prefix of a key, the beginning that all
+    /// effective keys with this prefix have.
     pub fn effective(&self, key: &PartitionKey) -> EffectiveKey {
         match (self.kind, self.version) {
             (KeyKind::Hash, HashVersion::V1) => effective_v1(&key.values),
@@ -151,7 +151,8 @@ impl PartitionKeyDefinition {
         }
     }
 
-    /// The range of all effective keys that a key, or a prefix of one, can have.
+    /// The range of the effective keys of a key. For a prefix of a key, the range of the
+    /// effective keys of all keys with this prefix.
     pub fn effective_range(&self, key: &PartitionKey) -> EffectiveRange {
         let min = self.effective(key);
         let max = if self.is_prefix(key) {
@@ -190,9 +191,9 @@ impl PartitionKey {
         Value::Array(self.values.iter().map(KeyValue::to_json).collect())
     }
 
-    /// A hash of sixteen bytes per level, the same for equal keys of either hash
-    /// version. The engine distinguishes logical partitions by it, because long
-    /// keys collide in version 1 of the service's hash.
+    /// A hash of sixteen bytes per level, the same for both versions of the service's
+    /// hash. The engine distinguishes logical partitions by it, because long keys collide
+    /// in version 1 of the service's hash.
     pub fn logical_hash(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(16 * self.values.len());
         for value in &self.values {

@@ -1,9 +1,9 @@
 //! Resource ids (`_rid`): nested binary ids in base64 with `-` for `/`.
 //!
-//! The id of a database has 4 bytes. The id of a container has 8 bytes: those of the
-//! database, then 4 with the top bit set, by which SDKs distinguish a container from
-//! a user. The id of a resource in a container has 16 bytes: those of the container,
-//! then a little-endian counter whose top nibble is the type of the resource.
+//! The id of a database has 4 bytes. The id of a container has 8 bytes: the id of the
+//! database, then 4 bytes with the top bit set. By this bit SDKs distinguish a container
+//! from a user. The id of a resource in a container has 16 bytes: the id of the
+//! container, then a little-endian counter whose top nibble is the type of the resource.
 //! `docs/cosmos.md` has the details (resources).
 
 use base64::Engine as _;
@@ -14,7 +14,7 @@ use base64::engine::general_purpose::{GeneralPurpose, PAD};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DatabaseRid(pub u32);
 
-/// The id of a container, with that of its database.
+/// The id of a container, with the id of its database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContainerRid {
     /// The database of the container.

@@ -51,8 +51,8 @@ pub fn print(range: u32, lsn: u64) -> String {
     format!("{range}:-1#{lsn}")
 }
 
-/// Parses the tokens of several ranges, joined by commas. `None` when any part is not a
-/// token, or when there are too many.
+/// Parses the tokens of several ranges, joined by commas. `None` when a part is not a
+/// token, or when there are more than 4,096 tokens.
 pub fn parse(text: &str) -> Option<Vec<SessionToken>> {
     let parts: Vec<&str> = split(text).collect();
     if parts.len() > TOKENS_MAX {
@@ -107,7 +107,7 @@ impl Progress {
         Some(progress)
     }
 
-    /// The LSN of one region; `None` when the token has none for it.
+    /// The LSN of one region; `None` when the token has no LSN for this region.
     pub fn of_region(&self, region: u32) -> Option<i64> {
         self.regions.iter().find(|entry| entry.region == region).map(|entry| entry.lsn)
     }
@@ -124,8 +124,8 @@ impl Progress {
             })
     }
 
-    /// Adds what `other` includes. The set of regions becomes that of the later version,
-    /// as in the SDKs. With the same version, it becomes the union of both sets.
+    /// Adds what `other` includes. The set of regions becomes the set of the later version,
+    /// as in the SDKs. If the versions are the same, it becomes the union of both sets.
     pub fn merge(&mut self, other: &Progress) {
         if other.version > self.version {
             let earlier = std::mem::replace(self, other.clone());
@@ -142,7 +142,7 @@ impl Progress {
         self.raise_regions(other);
     }
 
-    /// Raises the LSN of each region that is in both.
+    /// Raises the LSN of each region that both have.
     fn raise_regions(&mut self, other: &Progress) {
         for ours in &mut self.regions {
             ours.lsn = ours.lsn.max(other.of_region(ours.region).unwrap_or(ours.lsn));

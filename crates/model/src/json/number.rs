@@ -2,7 +2,8 @@
 
 use std::cmp::Ordering;
 
-/// A finite number: an integer of up to 64 bits, exact, or a double.
+/// A number: an integer of up to 64 bits, exact, or a double. Every number in a document
+/// is finite. Only queries compute with infinity and NaN, as values of `Double`.
 ///
 /// `Uint` holds only integers that do not fit into `Int`, so `Int` and `Uint` never hold
 /// the same integer.
@@ -36,7 +37,7 @@ impl Number {
         }
     }
 
-    /// The integer, when the number has no fraction and fits.
+    /// The integer, when the number has no fraction and fits an i64.
     pub fn as_i64(self) -> Option<i64> {
         match self {
             Number::Int(value) => Some(value),

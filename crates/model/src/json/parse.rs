@@ -51,6 +51,7 @@ pub fn parse_str(text: &str) -> Result<Value, ParseError> {
 struct Parser<'a> {
     text: &'a str,
     bytes: &'a [u8],
+    /// The offset of the next byte to read.
     at: usize,
 }
 
@@ -174,10 +175,10 @@ impl Parser<'_> {
 
     fn escaped_string(&mut self, start: usize) -> ParseResult<String> {
         let mut out = self.text[start..self.at].to_owned();
-        let mut plain = self.at;
+        let mut plain_start = self.at;
         loop {
             self.at += plain_length(&self.bytes[self.at..]);
-            out.push_str(&self.text[plain..self.at]);
+            out.push_str(&self.text[plain_start..self.at]);
             match self.peek() {
                 Some(b'"') => {
                     self.at += 1;
@@ -186,7 +187,7 @@ impl Parser<'_> {
                 Some(b'\\') => {
                     self.at += 1;
                     out.push(self.escape()?);
-                    plain = self.at;
+                    plain_start = self.at;
                 }
                 Some(_) => return self.fail("a control character in a string"),
                 None => return self.fail("the text ends inside a string"),
@@ -215,7 +216,7 @@ impl Parser<'_> {
     }
 
     fn unicode_escape(&mut self) -> ParseResult<char> {
-        let first = self.hex4()?;
+        let first = self.four_hex_digits()?;
         if !(0xD800..=0xDBFF).contains(&first) {
             return Ok(char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER));
         }
@@ -224,7 +225,7 @@ impl Parser<'_> {
         }
         let rewind = self.at;
         self.at += 2;
-        let second = self.hex4()?;
+        let second = self.four_hex_digits()?;
         if !(0xDC00..=0xDFFF).contains(&second) {
             self.at = rewind;
             return Ok(char::REPLACEMENT_CHARACTER);
@@ -233,7 +234,7 @@ impl Parser<'_> {
         Ok(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER))
     }
 
-    fn hex4(&mut self) -> ParseResult<u32> {
+    fn four_hex_digits(&mut self) -> ParseResult<u32> {
         let mut code = 0;
         for _ in 0..4 {
             let Some(digit) = self.peek().and_then(|byte| (byte as char).to_digit(16)) else {
@@ -245,7 +246,7 @@ impl Parser<'_> {
         Ok(code)
     }
 
-    fn digits(&mut self) -> ParseResult<()> {
+    fn skip_digits(&mut self) -> ParseResult<()> {
         if !matches!(self.peek(), Some(b'0'..=b'9')) {
             return self.fail("expected a digit");
         }
@@ -266,13 +267,13 @@ impl Parser<'_> {
                 return self.fail("a number with a leading zero");
             }
         } else {
-            self.digits()?;
+            self.skip_digits()?;
         }
         let mut is_integer = true;
         if self.peek() == Some(b'.') {
             is_integer = false;
             self.at += 1;
-            self.digits()?;
+            self.skip_digits()?;
         }
         if matches!(self.peek(), Some(b'e' | b'E')) {
             is_integer = false;
@@ -280,7 +281,7 @@ impl Parser<'_> {
             if matches!(self.peek(), Some(b'+' | b'-')) {
                 self.at += 1;
             }
-            self.digits()?;
+            self.skip_digits()?;
         }
         let text = &self.text[start..self.at];
         if is_integer {

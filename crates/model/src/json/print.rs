@@ -99,14 +99,16 @@ pub fn print_number(out: &mut String, number: Number, style: Style) {
     };
 }
 
-/// Integral doubles below this have at most 15 digits and are printed as integers.
+/// Integral doubles whose magnitude is below this have at most 15 digits and are printed
+/// as integers.
 const INTEGER_FORM_BELOW: f64 = 1e15;
 
-/// Integral doubles below this are printed as integers too, if 15 digits do not
-/// suffice for them.
+/// Integral doubles whose magnitude is below this are printed as integers too, if 15
+/// digits do not suffice for them.
 const LONG_INTEGER_FORM_BELOW: f64 = 1e17;
 
-/// The integer as which a double is printed: without fraction and exponent.
+/// The integer as which a double is printed; `None` when the double is printed with a
+/// fraction or an exponent.
 pub(super) fn printed_integer(value: f64) -> Option<i64> {
     let is_integer = value.fract() == 0.0
         && (value.abs() < INTEGER_FORM_BELOW
@@ -114,8 +116,8 @@ pub(super) fn printed_integer(value: f64) -> Option<i64> {
     is_integer.then_some(value as i64)
 }
 
-/// A double in scientific form with 15 significant digits, if they suffice to read it
-/// back.
+/// A double in scientific form with 15 significant digits; `None` when these do not parse
+/// to the same double.
 fn with_15_digits(value: f64) -> Option<String> {
     let text = format!("{value:.14e}");
     (text.parse() == Ok(value)).then_some(text)

@@ -1,6 +1,6 @@
 //! Finds the end of the plain part of a JSON string, eight bytes at a time. Documents
 //! are mostly strings, and the parser and the printer have to check every byte of
-//! them.
+//! these strings.
 
 /// The lowest bit of each byte.
 const LOW_BITS: u64 = 0x0101_0101_0101_0101;
@@ -11,8 +11,8 @@ const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
 /// The number of bytes that are checked at once.
 const WIDTH: usize = 8;
 
-/// The number of bytes before the first one that has to be escaped: a quote, a
-/// backslash or a control character.
+/// The number of bytes before the first special byte. Special bytes have to be escaped:
+/// quotes, backslashes and control characters.
 pub(super) fn plain_length(bytes: &[u8]) -> usize {
     let (words, rest) = bytes.as_chunks::<WIDTH>();
     for (index, word) in words.iter().enumerate() {
@@ -29,9 +29,10 @@ fn is_special(byte: u8) -> bool {
     byte < 0x20 || byte == b'"' || byte == b'\\'
 }
 
-/// A word with the highest bit set in each special byte. The subtraction borrows
-/// from higher bytes, so the bit can also be set in a plain byte above a special
-/// one, but never below it: the lowest bit set is always right.
+/// A word with the highest bit set in each special byte. The subtraction borrows from
+/// higher bytes, so the bit can also be set in a plain byte above a special byte, but
+/// never in a plain byte below the first special byte. So the lowest set bit always
+/// belongs to a special byte.
 fn special_bytes(word: u64) -> u64 {
     let below = |word: u64, limit: u64| word.wrapping_sub(LOW_BITS * limit) & !word;
     let equal = |byte: u8| below(word ^ (LOW_BITS * u64::from(byte)), 1);
@@ -52,7 +53,7 @@ mod tests {
                     for special in (0..0x20).chain([b'"', b'\\']) {
                         let mut bytes = plain.clone();
                         bytes[at] = special;
-                        // The bytes after it must not matter.
+                        // The bytes after the special byte must not matter.
                         bytes[at + 1..].iter_mut().step_by(3).for_each(|byte| *byte = b'"');
                         assert_eq!(
                             plain_length(&bytes),

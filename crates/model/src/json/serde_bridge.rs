@@ -1,5 +1,5 @@
 //! The bridge between JSON values and serde. A [`Value`] is a `Deserializer`, so that
-//! it becomes a caller's type without being printed and parsed again. It also
+//! it becomes a caller's type without being printed and parsed again. A [`Value`] also
 //! implements `Serialize` and `Deserialize`, so that other formats can write and
 //! build it.
 //!
@@ -19,8 +19,8 @@ use super::print::printed_integer;
 use super::{Number, Object, Value};
 
 impl Number {
-    /// The number as the service prints it: a double without a fraction and
-    /// exponent is an integer.
+    /// The number as the service prints it: a double that is printed without fraction and
+    /// exponent becomes an integer.
     fn as_printed(self) -> Number {
         match self {
             Number::Double(value) => printed_integer(value).map_or(self, Number::Int),

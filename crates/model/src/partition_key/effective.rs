@@ -68,12 +68,11 @@ impl KeyValue {
         }
     }
 
-    /// Appends the value in a form whose bytes sort as the values do. Of a string with
-    /// more than 100 bytes, only the first 101 are appended. A version 1 key is the
-    /// hash in this form, as a number, and then the value.
+    /// Appends the value in a form whose bytes sort as the values do. A version 1 key
+    /// begins with the hash as a number in this form. The values follow in this form.
     fn write_ordered(&self, out: &mut Vec<u8>) {
-        // As the service does: a string of up to 100 bytes ends with a zero byte; of a
-        // longer one the first 101 bytes are written, without a zero byte.
+        // As in the service, a string of up to 100 bytes ends with a zero byte. Of a longer
+        // string only the first 101 bytes are written, without a zero byte.
         const WHOLE_STRING_BYTES_MAX: usize = 100;
         out.push(self.type_byte());
         match self {
@@ -92,9 +91,9 @@ impl KeyValue {
     }
 }
 
-/// Appends a double. Its bits are first changed so that they sort as the numbers do;
-/// then come the first eight bits, and groups of seven. The last bit of each group's
-/// byte says whether another group follows.
+/// Appends a double. Its bits are first changed so that they sort as the numbers do.
+/// The first byte has the first eight bits. Every further byte has a group of seven bits,
+/// and its last bit says whether another group follows.
 fn write_ordered_double(out: &mut Vec<u8>, value: f64) {
     const SIGN: u64 = 1 << 63;
     let bits = value.to_bits();
@@ -153,7 +152,7 @@ impl EffectiveKey {
         self.0.iter().map(|byte| format!("{byte:02X}")).collect()
     }
 
-    /// The next key: this one with a zero byte appended.
+    /// The next key: this key with a zero byte appended.
     pub(super) fn successor(&self) -> Self {
         let mut next = self.clone();
         next.0.push(0);
@@ -197,15 +196,16 @@ impl EffectiveRange {
             }
             HashVersion::V1 => {
                 let (low, high) = (self.min.as_v1_hash(0.0), self.max.as_v1_hash(4_294_967_296.0));
-                let at = (low + (high - low) / f64::from(parts) * f64::from(part)).floor();
+                let hash = (low + (high - low) / f64::from(parts) * f64::from(part)).floor();
                 let mut out = Vec::new();
-                KeyValue::Number(at).write_ordered(&mut out);
+                KeyValue::Number(hash).write_ordered(&mut out);
                 EffectiveKey(out)
             }
         }
     }
 
-    /// The middle of the range, where it can be split; `None` when it is too narrow.
+    /// The middle of the range, where the range can be split; `None` when the range is too
+    /// narrow.
     pub fn middle(&self, version: HashVersion) -> Option<EffectiveKey> {
         let middle = self.bound_of_part(1, 2, version);
         (self.min < middle && middle < self.max).then_some(middle)

@@ -61,20 +61,20 @@ fn hashes_equal_those_of_the_conformance_file() {
                 value => vec![KeyValue::from_json(&value).unwrap()],
             },
         };
-        let (mut first, mut second) = (Vec::new(), Vec::new());
+        let (mut hashes_v1, mut hashes_v2) = (Vec::new(), Vec::new());
         for value in &values {
             let mut bytes = Vec::new();
             value.truncated().write_for_hash(&mut bytes, None);
-            first.extend_from_slice(&u128::from(murmur::hash_32(&bytes, 0)).to_be_bytes());
+            hashes_v1.extend_from_slice(&u128::from(murmur::hash_32(&bytes, 0)).to_be_bytes());
             let mut bytes = Vec::new();
             value.write_for_hash(&mut bytes, None);
             let (low, high) = murmur::hash_128(&bytes);
-            second.extend_from_slice(&high.to_be_bytes());
-            second.extend_from_slice(&low.to_be_bytes());
+            hashes_v2.extend_from_slice(&high.to_be_bytes());
+            hashes_v2.extend_from_slice(&low.to_be_bytes());
         }
         let dashed = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02X}")).collect::<Vec<_>>().join("-");
-        assert_eq!(dashed(&first), case.get("PartitionKeyHashV1").unwrap().as_str().unwrap(), "{text}");
-        assert_eq!(dashed(&second), case.get("PartitionKeyHashV2").unwrap().as_str().unwrap(), "{text}");
+        assert_eq!(dashed(&hashes_v1), case.get("PartitionKeyHashV1").unwrap().as_str().unwrap(), "{text}");
+        assert_eq!(dashed(&hashes_v2), case.get("PartitionKeyHashV2").unwrap().as_str().unwrap(), "{text}");
     }
 }
 

@@ -115,7 +115,7 @@ struct RunOptions {
     /// The merge is stopped, and resumed from its token.
     stops: bool,
     /// The result is read row by row, and not in pages.
-    is_by_row: bool,
+    by_row: bool,
 }
 
 /// One merge of a statement over a backend, with random pages, failures, splits and stops.
@@ -175,7 +175,7 @@ impl<'b> Run<'b> {
     }
 
     fn next(&mut self, merge: &mut Merge, out: &mut Vec<Value>) -> Progress {
-        if self.options.is_by_row {
+        if self.options.by_row {
             return match merge.next_row().unwrap() {
                 NextRow::Row(row) => {
                     out.push(row);
@@ -314,25 +314,25 @@ fn check_all_statements(options: RunOptions) -> (u32, u32) {
 
 #[test]
 fn a_merged_result_is_the_result_over_all_documents() {
-    check_all_statements(RunOptions { moves_ranges: false, stops: false, is_by_row: true });
-    check_all_statements(RunOptions { moves_ranges: false, stops: false, is_by_row: false });
+    check_all_statements(RunOptions { moves_ranges: false, stops: false, by_row: true });
+    check_all_statements(RunOptions { moves_ranges: false, stops: false, by_row: false });
 }
 
 #[test]
 fn stopping_and_resuming_loses_and_repeats_no_row() {
-    let (resumed, _) = check_all_statements(RunOptions { moves_ranges: false, stops: true, is_by_row: true });
+    let (resumed, _) = check_all_statements(RunOptions { moves_ranges: false, stops: true, by_row: true });
     assert!(resumed > 100, "{resumed}");
-    let (resumed, _) = check_all_statements(RunOptions { moves_ranges: false, stops: true, is_by_row: false });
+    let (resumed, _) = check_all_statements(RunOptions { moves_ranges: false, stops: true, by_row: false });
     assert!(resumed > 100, "{resumed}");
 }
 
 #[test]
 fn splits_and_merges_of_ranges_do_not_change_the_result() {
-    let (_, moved) = check_all_statements(RunOptions { moves_ranges: true, stops: false, is_by_row: true });
+    let (_, moved) = check_all_statements(RunOptions { moves_ranges: true, stops: false, by_row: true });
     assert!(moved > 500, "{moved}");
-    let (resumed, moved) = check_all_statements(RunOptions { moves_ranges: true, stops: true, is_by_row: true });
+    let (resumed, moved) = check_all_statements(RunOptions { moves_ranges: true, stops: true, by_row: true });
     assert!(resumed > 100 && moved > 500, "{resumed} {moved}");
-    check_all_statements(RunOptions { moves_ranges: true, stops: true, is_by_row: false });
+    check_all_statements(RunOptions { moves_ranges: true, stops: true, by_row: false });
 }
 
 /// A partition may return rows with equal keys in any order. Even when ranges are split
@@ -351,7 +351,7 @@ fn equal_keys_may_come_in_any_order() {
             let mut backend = Backend::new(documents, parameters(), 3, &mut random);
             backend.has_reversed_ties = random.one_in(2);
             let wanted = expected(query, &backend);
-            let options = RunOptions { moves_ranges: true, stops: true, is_by_row: true };
+            let options = RunOptions { moves_ranges: true, stops: true, by_row: true };
             let mut run = Run::new(&mut backend, random, query, plan.clone(), options);
             let found = run.result();
             let keys = |rows: &[Value]| {
@@ -381,7 +381,7 @@ fn results_are_merged_by_the_plans_of_the_conformance_file() {
         merged += 1;
         for seed in 0..rounds() {
             for moves_ranges in [false, true] {
-                check(query, &plan, RunOptions { moves_ranges, stops: true, is_by_row: true }, seed);
+                check(query, &plan, RunOptions { moves_ranges, stops: true, by_row: true }, seed);
             }
         }
     }

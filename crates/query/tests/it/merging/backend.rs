@@ -98,8 +98,8 @@ impl Backend {
         assert!(range.min <= min && max <= range.max && min < max, "{fetch:?} of {range:?}");
         let query = parse(&fetch.query).unwrap_or_else(|errors| panic!("{}: {errors:?}", fetch.query));
         let program = compile(&query, &self.parameters, now()).expect("it compiles");
-        let is_in_interval = |document: &&Document| min <= document.effective_key && document.effective_key < max;
-        let mut documents: Vec<&Document> = self.documents.iter().filter(is_in_interval).collect();
+        let is_held = |document: &&Document| min <= document.effective_key && document.effective_key < max;
+        let mut documents: Vec<&Document> = self.documents.iter().filter(is_held).collect();
         documents.sort_by_key(|document| document.rid);
         let rows_max = 1 + random.below(fetch.page_rows as u64) as usize;
         // The service sometimes returns an empty page with a continuation.
