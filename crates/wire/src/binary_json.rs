@@ -18,17 +18,18 @@ pub use encode::encode;
 
 use perihelion_model::json::Value;
 
-/// The most arrays and objects around a value. The text parser has a smaller limit,
-/// which a document that must be readable as text has to respect too.
+/// The most arrays and objects around a value. The text parser has a smaller limit. A
+/// document that must be readable as text has to respect that limit too.
 pub const BINARY_DEPTH_MAX: usize = 256;
 
-/// The memory in bytes that any buffer may take by values that have no bytes of their
-/// own: references to strings, and empty rows of uniform arrays. A document has at most
-/// 2 MiB and a page little more, so valid buffers stay far below.
+/// References to strings and empty rows of uniform arrays have few or no bytes in the
+/// buffer, but take memory when they are decoded. This is the memory, in bytes, that they
+/// may take in every buffer, however short. A document has at most 2 MiB and a page little
+/// more, so valid buffers stay far below the limit.
 pub const EXPANSION_BYTES_MIN: usize = 8 * 1024 * 1024;
 
-/// The memory that a large buffer may take by such values, as a multiple of its length.
-/// The higher of the two limits applies.
+/// The memory that references and empty rows may take in a large buffer, as a multiple of
+/// its length. The higher of this limit and [`EXPANSION_BYTES_MIN`] applies.
 pub const EXPANSION_FACTOR: usize = 16;
 
 /// Whether a body is binary JSON. UTF-8 text cannot begin with the format byte.
@@ -36,8 +37,8 @@ pub fn is_binary(body: &[u8]) -> bool {
     body.first() == Some(&marker::FORMAT)
 }
 
-/// How many containers a value nests: 0 for a scalar. The function recurses;
-/// values come from parsers that bound their depth.
+/// How many arrays and objects a value nests: 0 for a scalar. The function recurses,
+/// because values come from parsers that bound their depth.
 pub fn depth(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),

@@ -1,7 +1,7 @@
 //! Dates in headers, by RFC 1123: `Thu, 27 Apr 2017 00:51:12 GMT`.
 //!
 //! Only this form is accepted, from 1970 on, with the right weekday and the zone GMT.
-//! Spaces around it are ignored. Letter case is ignored, because some clients send the
+//! Spaces around the date are ignored. Letter case is ignored, because some clients send the
 //! lower-case date that they signed. A date is a number of whole seconds since 1970.
 
 use perihelion_model::calendar::{date_of, days_in_month, days_since_1970};
@@ -44,8 +44,8 @@ pub fn parse(text: &str) -> Option<u64> {
     Some((days * SECONDS_PER_DAY + hour * 3600 + minute * 60 + second).unsigned_abs())
 }
 
-/// The header text of a number of seconds since 1970. Times after the year 9999 print
-/// its last second.
+/// The header text of a number of seconds since 1970. A time after the year 9999 is
+/// printed as the last second of that year.
 pub fn format(unix_seconds: u64) -> String {
     let seconds = unix_seconds.min(SECONDS_MAX).cast_signed();
     let (days, second_of_day) = (seconds / SECONDS_PER_DAY, seconds % SECONDS_PER_DAY);

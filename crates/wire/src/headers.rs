@@ -1,7 +1,7 @@
 //! The names of the headers that the service and its clients exchange.
 //!
-//! They are constants, so that a misspelt name does not compile. Names are in
-//! lower case, as `http` requires and HTTP/2 sends them. Where clients use two
+//! The names are constants, so that a misspelt name does not compile. They are in lower
+//! case, as the crate `http` and HTTP/2 require. Where clients use two
 //! spellings, both are here and the comment says which client sends which.
 
 use http::HeaderName;
@@ -43,7 +43,7 @@ names! {
     IF_NONE_MATCH = "if-none-match";
     IF_MODIFIED_SINCE = "if-modified-since";
     /// `Incremental feed` or `Full-Fidelity Feed`: the request reads a change feed.
-    /// Clients send the first one also when they read the ranges of a container.
+    /// Clients send `Incremental feed` also when they read the ranges of a container.
     A_IM = "a-im";
     /// The intended method, when the client can only send POST.
     HTTP_METHOD_OVERRIDE = "x-http-method";

@@ -1,6 +1,6 @@
 //! The protocol between a client and the service: header names, statuses,
 //! resource paths, signatures, dates, patches, binary JSON, and the transport
-//! trait. The client and the server share it. No I/O and no clock: apart from the
+//! trait. The client and the server share this crate. No I/O and no clock: apart from the
 //! transport trait, everything here is a function of its arguments, so that every rule
 //! can be tested with data.
 

@@ -18,8 +18,8 @@ use apply::{InsertMode, Node, increment, insert, move_node, remove, replace};
 /// The service's limit on operations in one patch.
 pub const OPERATIONS_MAX: usize = 10;
 
-/// The properties that a patch cannot change: those that the service writes itself, and
-/// `id`.
+/// The properties that a patch cannot change: `id`, and the properties that the service
+/// writes itself.
 const SYSTEM_PROPERTIES: [&str; 6] = ["id", "_rid", "_self", "_etag", "_attachments", "_ts"];
 
 /// A parsed patch.
@@ -101,9 +101,9 @@ impl Patch {
         })
     }
 
-    /// Applies the operations in order. The document includes its system
-    /// properties in stored order. After an error it may be partly changed: the
-    /// caller passes a copy and drops it.
+    /// Applies the operations in order. The document includes its system properties in
+    /// stored order. After an error the document may be partly changed, so the caller
+    /// passes a copy and drops the copy.
     pub fn apply(&self, document: &mut Object) -> Result<(), PatchError> {
         for (index, operation) in self.operations.iter().enumerate() {
             operation

@@ -9,9 +9,9 @@
 
 use std::borrow::Cow;
 
-/// The longest path that is parsed. An item id has at most 1,023 bytes, each of
-/// the names before it 255 characters of up to four bytes, and percent-encoding
-/// makes all of it three times as long: about 9 KiB, so this limit leaves room.
+/// The longest path that is parsed. An item id has at most 1,023 bytes. Each of the two
+/// names before the id has at most 255 characters of up to four bytes. Percent-encoding
+/// makes the path three times as long: about 9 KiB, so this limit leaves room.
 pub const PATH_BYTES_MAX: usize = 16 * 1024;
 
 /// The longest decoded segment, in bytes: the service's limit on an item id.
@@ -103,7 +103,7 @@ pub fn parse(path: &str) -> Result<Resource, BadPath> {
         return Ok(Resource::Account);
     }
     let mut segments = Vec::with_capacity(SEGMENTS_MAX);
-    for segment in trimmed(path)?.split('/') {
+    for segment in trim_slashes(path)?.split('/') {
         if segments.len() == SEGMENTS_MAX {
             return Err(BadPath);
         }
@@ -117,7 +117,7 @@ pub fn parse(path: &str) -> Result<Resource, BadPath> {
 const SEGMENTS_MAX: usize = 8;
 
 /// The path without its leading slash and one trailing slash.
-fn trimmed(path: &str) -> Result<&str, BadPath> {
+fn trim_slashes(path: &str) -> Result<&str, BadPath> {
     let rest = path.strip_prefix('/').ok_or(BadPath)?;
     Ok(rest.strip_suffix('/').unwrap_or(rest))
 }
@@ -236,10 +236,9 @@ impl Resource {
             || matches!(self, Resource::PartitionKeyDelete { .. } | Resource::DistributedTransactions)
     }
 
-    /// The link that a client signs: that of the resource, or of a feed's
-    /// parent (empty if the parent is the account). Names keep their letter case. For a
-    /// resource addressed by `_rid`, and for an offer, the link is only the last id, in
-    /// lower case.
+    /// The link that a client signs: the link of the resource, or of a feed's parent
+    /// (empty if the parent is the account). Names keep their letter case. For a resource
+    /// addressed by `_rid`, and for an offer, the link is only the last id, in lower case.
     pub fn signing_link(&self) -> String {
         let segments = self.segments();
         let signed = self.signed_segments(&segments);
@@ -249,10 +248,13 @@ impl Resource {
         }
     }
 
-    /// Every link that a known client may sign for this path, the most likely
-    /// first: the link by names; the path as sent, still percent-encoded; for `_rid`s
-    /// the last id (Python, Rust, .NET) or the whole link (JavaScript), as sent and in
-    /// lower case. `path` is the path as sent, from which this resource was parsed.
+    /// Every link that a known client may sign for this path. The first one is
+    /// [`Resource::signing_link`], the most likely. `path` is the path as sent, from which
+    /// this resource was parsed.
+    ///
+    /// A path of names may be signed decoded, or as sent, still percent-encoded. For a path
+    /// of `_rid`s, clients sign the last id (Python, Rust, .NET) or the whole link
+    /// (JavaScript), as sent or in lower case.
     pub fn signing_links(&self, path: &str) -> Vec<String> {
         let segments = self.segments();
         let signed = self.signed_segments(&segments);
@@ -263,7 +265,7 @@ impl Resource {
             }
         };
         add(signed.join("/"));
-        let raw: Vec<&str> = trimmed(path).unwrap_or_default().split('/').take(signed.len()).collect();
+        let raw: Vec<&str> = trim_slashes(path).unwrap_or_default().split('/').take(signed.len()).collect();
         if raw.len() == signed.len() {
             add(raw.join("/"));
         }
@@ -274,7 +276,7 @@ impl Resource {
         links
     }
 
-    /// The segments that are signed: those of the resource, or of a feed's parent.
+    /// The segments that are signed: the segments of the resource, or of a feed's parent.
     fn signed_segments<'a, 's>(&self, segments: &'s [&'a str]) -> &'s [&'a str] {
         match self {
             Resource::DistributedTransactions => &[],
@@ -284,8 +286,8 @@ impl Resource {
         }
     }
 
-    /// Whether the path consists of `_rid`s. The service decides it by the
-    /// database: a `_rid` of four bytes is eight characters of base64. An offer is
+    /// Whether the path consists of `_rid`s. The service decides this by the segment of
+    /// the database: a `_rid` of four bytes is eight characters of base64. An offer is
     /// always addressed by its `_rid`.
     fn is_by_rid(&self) -> bool {
         match self {

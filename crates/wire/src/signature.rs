@@ -23,13 +23,13 @@ pub const EMULATOR_KEY: &str =
 /// kilobytes; the server limits all headers together to 64 KiB.
 pub const AUTHORIZATION_BYTES_MAX: usize = 32 * 1024;
 
-/// An account's master key. Its bytes are cleared on drop; the state of the HMAC, which
-/// is derived from them, is not.
+/// An account's master key. Its bytes are cleared on drop. The state of the HMAC, which is
+/// derived from these bytes, is not cleared.
 #[derive(Clone)]
 pub struct MasterKey {
     bytes: Vec<u8>,
     /// The HMAC initialised with the key; every signature starts from a copy.
-    keyed: Hmac<Sha256>,
+    keyed_mac: Hmac<Sha256>,
 }
 
 /// The text is not a master key: it must be base64 with padding, not empty.
@@ -72,8 +72,8 @@ impl MasterKey {
     pub fn from_base64(text: &str) -> Result<Self, BadKey> {
         match STANDARD.decode(text) {
             Ok(bytes) if !bytes.is_empty() => {
-                let keyed = Hmac::new_from_slice(&bytes).map_err(|_| BadKey)?;
-                Ok(MasterKey { bytes, keyed })
+                let keyed_mac = Hmac::new_from_slice(&bytes).map_err(|_| BadKey)?;
+                Ok(MasterKey { bytes, keyed_mac })
             }
             _ => Err(BadKey),
         }
@@ -106,9 +106,9 @@ impl MasterKey {
         format!("type%3Dmaster%26ver%3D1.0%26sig%3D{escaped}")
     }
 
-    /// The Authorization value with the signature of one request, as a header
-    /// marked sensitive. It allocates only the header, for a client that signs
-    /// every request. The date is the `x-ms-date` header in lower case.
+    /// The Authorization value with the signature of one request, as a header marked
+    /// sensitive. For a client that signs every request: only the header is allocated. The
+    /// date is the `x-ms-date` header in lower case.
     pub fn authorization_header(
         &self,
         verb: &str,
@@ -117,7 +117,7 @@ impl MasterKey {
         date_in_lower_case: &str,
     ) -> HeaderValue {
         debug_assert!(!date_in_lower_case.bytes().any(|byte| byte.is_ascii_uppercase()));
-        let mut mac = self.keyed.clone();
+        let mut mac = self.keyed_mac.clone();
         update_in_lower_case(&mut mac, verb);
         mac.update(b"\n");
         update_in_lower_case(&mut mac, resource_type);
@@ -150,7 +150,7 @@ impl MasterKey {
     }
 
     fn mac(&self, text: &str) -> Hmac<Sha256> {
-        let mut mac = self.keyed.clone();
+        let mut mac = self.keyed_mac.clone();
         mac.update(text.as_bytes());
         mac
     }

@@ -27,14 +27,14 @@ statuses! {
     CREATED = 201 / 0;
     /// The operation succeeded and the response has no body: a delete.
     NO_CONTENT = 204 / 0;
-    /// An operation of a batch was refused. Nothing of an atomic batch was applied; the
-    /// other operations of a bulk request may have been.
+    /// An operation of a batch was refused. Nothing of an atomic batch was applied. Of a
+    /// bulk request, the other operations may have been applied.
     MULTI_STATUS = 207 / 0;
     /// The resource still has the etag of `If-None-Match`.
     NOT_MODIFIED = 304 / 0;
     /// The body or a header is not acceptable.
     BAD_REQUEST = 400 / 0;
-    /// The partition key in the header differs from the document's.
+    /// The partition key in the header differs from the key in the document.
     PARTITION_KEY_MISMATCH = 400 / 1001;
     /// The gateway does not run this query across partitions; the client has
     /// to fetch a query plan and merge the partitions' results itself.
@@ -79,12 +79,12 @@ statuses! {
     TOO_LARGE = 413 / 0;
     /// The request URL is longer than the server accepts.
     URI_TOO_LONG = 414 / 0;
-    /// This operation of a batch was not tried, or was undone, because another one
+    /// This operation of a batch was not tried, or was undone, because another operation
     /// failed.
     FAILED_DEPENDENCY = 424 / 0;
     /// The request rate is too large.
     TOO_MANY_REQUESTS = 429 / 3200;
-    /// The replica is out of resources; another region may have some.
+    /// The replica is out of resources; another region may have resources.
     SYSTEM_RESOURCE_UNAVAILABLE = 429 / 3092;
     /// The request has more or longer headers than the server accepts.
     HEADERS_TOO_LARGE = 431 / 0;

@@ -32,7 +32,7 @@ pub struct Request {
     /// The body; may be empty.
     pub body: Bytes,
     /// The time by which the transport must return. An instant of tokio's clock
-    /// (`tokio::time::Instant::into_std`), so that it can be virtual.
+    /// (`tokio::time::Instant::into_std`), so that the time can be virtual.
     pub deadline: Instant,
 }
 
@@ -69,8 +69,8 @@ impl<T: Transport> DynTransport for T {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Sent {
     /// The service has not processed the request: no byte was handed to a connection, or
-    /// the peer declared the request unprocessed (REFUSED_STREAM, or a stream after
-    /// the last one of a GOAWAY).
+    /// the peer declared the request unprocessed (REFUSED_STREAM, or a stream after the
+    /// last stream of a GOAWAY).
     No,
     /// The whole request was sent.
     Yes,

@@ -1,9 +1,32 @@
 //! Decoding binary JSON.
 //!
 //! The decoder is one recursive reader over one buffer. `Reader::end` is the end of
-//! the innermost container with a declared length. No read goes past it, so a child
+//! the innermost container with a declared length. No read goes past `end`, so a child
 //! cannot be larger than its parent. Only a reference reads elsewhere: its string may be
 //! anywhere in the buffer.
+//!
+//! Markers, in hexadecimal:
+//!
+//! | marker | value |
+//! |---|---|
+//! | 00 to 1F | the integers 0 to 31 |
+//! | 20 to 3F | a system string |
+//! | 40 to 67 | a string of a dictionary, not supported |
+//! | 71 to 74 | base64 text, standard (71, 72) or for URLs (73, 74) |
+//! | 75 to 77 | a GUID as text: lower case, upper case, lower case in quotes |
+//! | 78 to 7A | characters of four bits each: lower hex, upper hex, date and time |
+//! | 7B to 7F | packed characters of 4, 5, 6, 7 and 7 bits |
+//! | 80 to BF | a UTF-8 string of 0 to 63 bytes |
+//! | C0 to C2 | a UTF-8 string with a length of 1, 2 or 4 bytes |
+//! | C3 to C6 | a reference to a string, with an offset of 1 to 4 bytes |
+//! | C7 to CF, D7 to DC | a number |
+//! | D0 to D2 | null, false, true |
+//! | D3 | a GUID |
+//! | DD to DF | binary data with a length of 1, 2 or 4 bytes |
+//! | E0, E1 | an array without items, with one item |
+//! | E2 to E7 | an array with a length (E2 to E4), or with a length and a count (E5 to E7) |
+//! | E8 to EF | an object, in the same eight forms as an array |
+//! | F0 to F3 | a uniform array (F0, F1), or an array of uniform arrays (F2, F3) |
 
 use perihelion_model::json::{Number, Object, Value};
 
@@ -60,25 +83,25 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
-    fn array<const N: usize>(&mut self) -> Decoded<[u8; N]> {
+    fn take_bytes<const N: usize>(&mut self) -> Decoded<[u8; N]> {
         let mut bytes = [0; N];
         bytes.copy_from_slice(self.take(N)?);
         Ok(bytes)
     }
 
     fn byte(&mut self) -> Decoded<u8> {
-        self.array::<1>().map(|[byte]| byte)
+        self.take_bytes::<1>().map(|[byte]| byte)
     }
 
     fn unsigned(&mut self, width: Width) -> Decoded<usize> {
         Ok(match width {
             Width::One => self.byte()?.into(),
-            Width::Two => u16::from_le_bytes(self.array()?).into(),
+            Width::Two => u16::from_le_bytes(self.take_bytes()?).into(),
             Width::Three => {
-                let [a, b, c] = self.array()?;
+                let [a, b, c] = self.take_bytes()?;
                 u32::from_le_bytes([a, b, c, 0]) as usize
             }
-            Width::Four => u32::from_le_bytes(self.array()?) as usize,
+            Width::Four => u32::from_le_bytes(self.take_bytes()?) as usize,
         })
     }
 
@@ -117,7 +140,7 @@ impl<'a> Reader<'a> {
             marker::NULL => Ok(Value::Null),
             marker::FALSE => Ok(Value::Bool(false)),
             marker::TRUE => Ok(Value::Bool(true)),
-            0xD3 => Ok(Value::String(text::guid_value(&self.array()?))),
+            0xD3 => Ok(Value::String(text::guid_value(&self.take_bytes()?))),
             0xDD => self.binary(Width::One),
             0xDE => self.binary(Width::Two),
             0xDF => self.binary(Width::Four),
@@ -153,9 +176,9 @@ impl<'a> Reader<'a> {
             0x72 => self.base64(Width::Two, false),
             0x73 => self.base64(Width::One, true),
             0x74 => self.base64(Width::Two, true),
-            0x75 => Ok(text::guid_text(&self.array()?, text::LOWER_HEX)),
-            0x76 => Ok(text::guid_text(&self.array()?, text::UPPER_HEX)),
-            0x77 => Ok(format!("\"{}\"", text::guid_text(&self.array()?, text::LOWER_HEX))),
+            0x75 => Ok(text::guid_text(&self.take_bytes()?, text::LOWER_HEX)),
+            0x76 => Ok(text::guid_text(&self.take_bytes()?, text::UPPER_HEX)),
+            0x77 => Ok(format!("\"{}\"", text::guid_text(&self.take_bytes()?, text::LOWER_HEX))),
             0x78 => self.nibbles(text::LOWER_HEX),
             0x79 => self.nibbles(text::UPPER_HEX),
             0x7A => self.nibbles(text::DATE_TIME),
@@ -221,7 +244,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a string elsewhere in the buffer, which must not be a reference.
+    /// Reads a reference: the offset of a string elsewhere in the buffer. That string must
+    /// not be a reference.
     fn reference(&mut self, width: Width) -> Decoded<String> {
         let target = self.unsigned(width)?;
         let Some(&marker) = self.buffer.get(target) else {
@@ -237,19 +261,19 @@ impl<'a> Reader<'a> {
 
     fn number(&mut self, marker: u8) -> Decoded<Number> {
         let number = match marker {
-            0xC7 => Number::from_u64(u64::from_le_bytes(self.array()?)),
+            0xC7 => Number::from_u64(u64::from_le_bytes(self.take_bytes()?)),
             0xC8 | 0xD7 => Number::Int(self.byte()?.into()),
-            0xC9 | 0xD9 => Number::Int(i16::from_le_bytes(self.array()?).into()),
-            0xCA | 0xDA => Number::Int(i32::from_le_bytes(self.array()?).into()),
-            0xCB | 0xDB => Number::Int(i64::from_le_bytes(self.array()?)),
-            0xD8 => Number::Int(i8::from_le_bytes(self.array()?).into()),
-            0xDC => Number::Int(u32::from_le_bytes(self.array()?).into()),
+            0xC9 | 0xD9 => Number::Int(i16::from_le_bytes(self.take_bytes()?).into()),
+            0xCA | 0xDA => Number::Int(i32::from_le_bytes(self.take_bytes()?).into()),
+            0xCB | 0xDB => Number::Int(i64::from_le_bytes(self.take_bytes()?)),
+            0xD8 => Number::Int(i8::from_le_bytes(self.take_bytes()?).into()),
+            0xDC => Number::Int(u32::from_le_bytes(self.take_bytes()?).into()),
             0xCD => {
-                let value = f32::from_le_bytes(self.array()?);
+                let value = f32::from_le_bytes(self.take_bytes()?);
                 return self.double(value.into());
             }
             0xCC | 0xCE => {
-                let value = f64::from_le_bytes(self.array()?);
+                let value = f64::from_le_bytes(self.take_bytes()?);
                 return self.double(value);
             }
             _ => return self.fail("a number that JSON cannot carry"),
@@ -301,8 +325,8 @@ impl<'a> Reader<'a> {
         Ok((name, self.value(depth + 1)?))
     }
 
-    /// Reads the items of an array or object with a declared length. Forms 0 to
-    /// 2 have a length of 1, 2 and 4 bytes, forms 3 to 5 a count as well.
+    /// Reads the items of an array or object with a declared length. Forms 0 to 2 have a
+    /// length of 1, 2 or 4 bytes. Forms 3 to 5 also have a count of the same width.
     fn contents(&mut self, form: u8, mut read_item: impl FnMut(&mut Self) -> Decoded<()>) -> Decoded<()> {
         let width = match form % 3 {
             0 => Width::One,
@@ -315,19 +339,19 @@ impl<'a> Reader<'a> {
             return self.fail("a container runs past its end");
         }
         let outer_end = std::mem::replace(&mut self.end, self.at + length);
-        let mut read = 0;
+        let mut items_read = 0;
         while self.at < self.end {
             read_item(self)?;
-            read += 1;
+            items_read += 1;
         }
         self.end = outer_end;
-        if count.is_some_and(|count| count != read) {
+        if count.is_some_and(|count| count != items_read) {
             return self.fail("a container's count differs from its items");
         }
         Ok(())
     }
 
-    /// Reads a uniform array: numbers of one type, without a marker each.
+    /// Reads a uniform array: numbers of one type. The marker of the type is written once.
     fn uniform(&mut self, width: Width) -> Decoded<Value> {
         let item = self.item_type()?;
         let count = self.unsigned(width)?;

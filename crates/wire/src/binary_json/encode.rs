@@ -1,4 +1,4 @@
-//! Encodes binary JSON as the official SDK does. It uses no system strings,
+//! Encodes binary JSON as the official SDK does. The encoder uses no system strings,
 //! references or packed text. Containers always have a length and a count, in the
 //! narrowest fields that fit.
 //!
@@ -20,8 +20,8 @@ pub fn encode(value: &Value) -> Vec<u8> {
     out
 }
 
-/// The number of bytes of the value; appends the length of the contents of
-/// each container, in the order of the walk.
+/// The number of bytes of the value. Appends to `lengths` the length of the contents of
+/// each container, in the order in which both passes visit the containers.
 fn measure(value: &Value, lengths: &mut Vec<usize>) -> usize {
     match value {
         Value::Null | Value::Bool(_) => 1,
@@ -36,10 +36,13 @@ fn measure(value: &Value, lengths: &mut Vec<usize>) -> usize {
     }
 }
 
-fn measure_container(lengths: &mut Vec<usize>, contents: impl FnOnce(&mut Vec<usize>) -> usize) -> usize {
+fn measure_container(
+    lengths: &mut Vec<usize>,
+    measure_contents: impl FnOnce(&mut Vec<usize>) -> usize,
+) -> usize {
     let index = lengths.len();
     lengths.push(0);
-    let length = contents(lengths);
+    let length = measure_contents(lengths);
     lengths[index] = length;
     1 + 2 * field_bytes(length) + length
 }
@@ -58,8 +61,8 @@ fn measure_string(text: &str) -> usize {
     }
 }
 
-/// The bytes of the narrowest field for a length. A count has a field of the
-/// same size, because it is never larger than the length.
+/// The number of bytes of the narrowest field for a length. The count of a container has
+/// a field of the same size, because a count is never larger than the length.
 fn field_bytes(length: usize) -> usize {
     match length {
         0..=0xFF => 1,
@@ -120,12 +123,14 @@ fn write_string(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(text.as_bytes());
 }
 
-fn write_header(narrowest: u8, length: usize, count: usize, out: &mut Vec<u8>) {
+/// Writes marker, length and count of a container. `narrowest_marker` is the marker for
+/// fields of 1 byte.
+fn write_header(narrowest_marker: u8, length: usize, count: usize, out: &mut Vec<u8>) {
     let bytes = field_bytes(length);
     out.push(match bytes {
-        1 => narrowest,
-        2 => narrowest + 1,
-        _ => narrowest + 2,
+        1 => narrowest_marker,
+        2 => narrowest_marker + 1,
+        _ => narrowest_marker + 2,
     });
     write_field(length, bytes, out);
     write_field(count, bytes, out);

@@ -6,10 +6,11 @@ pub(super) const FORMAT: u8 = 0x80;
 /// Markers up to this one are the integers from 0 to 31.
 pub(super) const INTEGER_LAST: u8 = 0x1F;
 pub(super) const SYSTEM_STRING_FIRST: u8 = 0x20;
-/// The marker of a short string is this plus its number of bytes.
+/// The marker of a short string is this constant plus the number of bytes of the string.
 pub(super) const SHORT_STRING_FIRST: u8 = 0x80;
 pub(super) const SHORT_STRING_BYTES_MAX: usize = 63;
-/// A string whose length takes 1, 2 or 4 bytes.
+/// A string with a length of 1 byte. The next two markers are for lengths of 2 and 4
+/// bytes.
 pub(super) const STRING_1: u8 = 0xC0;
 pub(super) const STRING_2: u8 = 0xC1;
 pub(super) const STRING_4: u8 = 0xC2;

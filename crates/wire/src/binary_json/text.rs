@@ -19,8 +19,8 @@ pub(super) struct Base64Padding {
 }
 
 impl Base64Padding {
-    /// Reads the padding byte: 0 to 2 mean that many `=`; `FF`, `FE` and `FD`
-    /// mean that 0 to 2 were left off.
+    /// Reads the padding byte. 0 to 2 mean that the text ends with so many `=`. `FF`, `FE`
+    /// and `FD` mean that 0, 1 or 2 `=` were left off.
     pub(super) fn from_byte(byte: u8) -> Option<Self> {
         match byte {
             0..=2 => Some(Base64Padding { characters: byte.into(), is_written: true }),
@@ -90,8 +90,9 @@ pub(super) fn packed_bytes(characters: usize, bits: u32) -> usize {
     (characters * bits as usize).div_ceil(8)
 }
 
-/// Characters packed in a little-endian stream of bits, lowest bit first; each has
-/// `bits` bits and is `base` plus their value. `None` when a character is not ASCII.
+/// Characters packed in a little-endian stream of bits, lowest bit first. Each character
+/// takes `bits` bits; its code is `base` plus the value of these bits. `None` when a
+/// character is not ASCII.
 pub(super) fn packed(raw: &[u8], characters: usize, bits: u32, base: u8) -> Option<String> {
     let mut text = String::with_capacity(characters);
     let (mut window, mut filled) = (0_u32, 0);
