@@ -230,8 +230,8 @@ impl Total {
 impl Extreme {
     /// Adds the smallest or largest value of a partition. A partition without values is
     /// ignored. A partition with values whose result is undefined makes the result
-    /// undefined. The count in `item2` distinguishes the two. Older plans have only
-    /// `item`.
+    /// undefined. The count in `item2` distinguishes the two cases. Older plans have
+    /// only `item`.
     fn add_partial(&mut self, partial: &Value, name: &str, wanted: std::cmp::Ordering) -> Option<()> {
         let (best, count) = match partial.get("item2") {
             Some(detail) => (detail.get(name), detail.get("count")?.as_i64()?),

@@ -146,7 +146,7 @@ pub(crate) enum ExprKind {
     Index(Box<Expr>, Box<Expr>),
     Unary(UnaryOperator, Box<Expr>),
     Binary(BinaryOperator, Box<Expr>, Box<Expr>),
-    /// `a AND b AND c`, evaluated from the left; at least two operands.
+    /// `a AND b AND c` or `a OR b OR c`, evaluated from the left; at least two operands.
     Logical(LogicalOperator, Vec<Expr>),
     Between {
         value: Box<Expr>,
@@ -177,7 +177,7 @@ pub(crate) enum ExprKind {
     Subquery(SubqueryKind, Box<Select>),
 }
 
-/// The word before the parentheses of a subquery.
+/// The kind of a subquery, by the word before its parentheses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SubqueryKind {
     /// `(SELECT …)`

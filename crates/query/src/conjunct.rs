@@ -1,9 +1,9 @@
 //! Conjuncts: the conditions of WHERE in a form that an index can use.
 //!
 //! A conjunct compares a fixed path of the document with a constant. It is the whole
-//! WHERE clause, or one of the conditions that AND joins at its top. A BETWEEN gives up
-//! to two conjuncts, and a path alone means `= true`. Conditions of another form give
-//! none. An engine may ignore conjuncts, because the whole WHERE clause is evaluated on
+//! WHERE clause, or one of the conditions that AND joins at its top. A BETWEEN becomes at
+//! most two conjuncts. A path alone means `= true`. A condition of another form is not a
+//! conjunct. An engine may ignore conjuncts, because the whole WHERE clause is evaluated on
 //! every document that it reads.
 
 use perihelion_model::json::Value;
@@ -34,8 +34,7 @@ pub enum Condition {
     Greater(Value),
     /// `>= value`
     GreaterOrEqual(Value),
-    /// `IN (values)`; the values are sorted. No document matches when there
-    /// are none.
+    /// `IN (values)`; the values are sorted. If the list is empty, no document matches.
     In(Vec<Value>),
 }
 

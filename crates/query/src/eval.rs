@@ -164,6 +164,7 @@ pub(crate) fn follow<'e>(value: &'e Value, steps: &[Step]) -> Option<&'e Value> 
     })
 }
 
+/// Follows one step into a value; `None` when the step does not exist.
 fn step_into<'e>(base: Cow<'e, Value>, step: &Step) -> Arg<'e> {
     match base {
         Cow::Borrowed(base) => follow(base, std::slice::from_ref(step)).map(Cow::Borrowed),
@@ -308,9 +309,9 @@ fn run_subquery<'e>(
     frame: &Frame<'e>,
     context: &'e Context,
 ) -> Evaluated<Arg<'e>> {
-    // EXISTS reads up to the first row, the other kinds read all rows.
-    let rows_wanted = if kind == SubqueryKind::Exists { 1 } else { usize::MAX };
-    let mut values = values_of(select, frame, context, rows_wanted)?;
+    // EXISTS needs one value, the other kinds need all values.
+    let values_max = if kind == SubqueryKind::Exists { 1 } else { usize::MAX };
+    let mut values = values_of(select, frame, context, values_max)?;
     let value = match kind {
         SubqueryKind::Scalar | SubqueryKind::First => (!values.is_empty()).then(|| values.swap_remove(0)),
         SubqueryKind::Last => values.pop(),

@@ -4,7 +4,7 @@
 //! [`Merge`] does no I/O. [`Merge::next_fetches`] says which pages to fetch;
 //! the caller reports the outcome ([`Merge::add_page`], [`Merge::range_gone`],
 //! [`Merge::fetch_failed`]). [`Merge::next_row`] returns a row as soon as no
-//! missing page can come before it. [`Merge::next_page`] returns rows in
+//! missing page can have an earlier row. [`Merge::next_page`] returns rows in
 //! pages. A caller uses either `next_row` or `next_page`. [`Merge::token`] is the
 //! continuation token after the last row or page, if there is one.
 //!
@@ -111,7 +111,7 @@ impl Settings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FetchId(usize);
 
-/// A page to fetch. The parameters are those of the query.
+/// A page to fetch. The caller sends the parameters of the query with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fetch {
     /// Identifies the fetch.
@@ -319,7 +319,7 @@ impl Merge {
         if fits { Ok(()) } else { Err(MergeError::InvalidToken("it does not fit the query")) }
     }
 
-    /// Adds a reader after the others.
+    /// Adds a reader after the other readers.
     fn append(&mut self, slice: RangeSlice, resume_point: ResumePoint) {
         let reader = self.readers.len();
         self.readers.push(RangeReader::new(slice, resume_point, self.sequence.len()));

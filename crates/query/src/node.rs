@@ -63,7 +63,7 @@ pub(crate) enum Node {
         negated: bool,
     },
     /// RegexMatch with a constant pattern and constant modifiers. The pattern is `None`
-    /// when it is invalid; then the result is undefined.
+    /// when it cannot be compiled; then the result is undefined.
     Regex {
         value: Box<Node>,
         pattern: Option<regex_lite::Regex>,

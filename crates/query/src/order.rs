@@ -121,6 +121,7 @@ pub fn canonical_key(value: Option<&Value>) -> Vec<u8> {
     key
 }
 
+/// Appends the key of a value; see [`canonical_key`].
 pub(crate) fn write_key(key: &mut Vec<u8>, value: Option<&Value>) {
     key.push(rank(value));
     match value {

@@ -77,7 +77,7 @@ impl<'q> Binder<'q> {
         None
     }
 
-    /// Binds an expression that is a path or the base of one. `whole` is the entire
+    /// Binds an expression that is a path or the base of a path. `whole` is the entire
     /// path, for error messages.
     fn path(&mut self, expr: &'q Expr, whole: &'q Expr) -> Node {
         if let Some(key) = self.group_key(expr) {

@@ -139,7 +139,7 @@ pub(crate) fn values_of(
         })?;
     }
     sort_rows(&mut rows, &select.order);
-    Ok(window(select, rows.into_iter().filter_map(|(value, _)| value)).take(values_max).collect())
+    Ok(apply_window(select, rows.into_iter().filter_map(|(value, _)| value)).take(values_max).collect())
 }
 
 /// How many rows, after DISTINCT, are needed for the result. A sort needs all rows.
@@ -161,7 +161,7 @@ pub(crate) fn sort_rows(rows: &mut [KeyedRow], order: &[OrderNode]) {
 }
 
 /// Applies OFFSET, LIMIT and TOP.
-fn window(select: &SelectNode, values: impl Iterator<Item = Value>) -> impl Iterator<Item = Value> {
+fn apply_window(select: &SelectNode, values: impl Iterator<Item = Value>) -> impl Iterator<Item = Value> {
     let size = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
     values
         .skip(size(select.offset.unwrap_or(0)))

@@ -75,7 +75,8 @@ impl Merge {
     }
 
     /// Reports the page of a fetch. A page without a continuation is the last page
-    /// of the range. After an error [`Merge::next_fetches`] returns the fetch again.
+    /// of the range. When the rows are refused, [`Merge::next_fetches`] returns the fetch
+    /// again.
     pub fn add_page(
         &mut self,
         fetch: FetchId,

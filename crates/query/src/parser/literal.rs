@@ -6,20 +6,20 @@ use super::{Parse, Parser};
 use crate::diagnostic::{Diagnostic, Span};
 
 impl Parser<'_> {
-    /// Parses the current number token; `negative` when a minus is directly before
-    /// it. An integer that fits i64 is exact, every other number is a double, as in
+    /// Parses the current number token. `is_negative` when a minus is directly before the
+    /// token. An integer that fits i64 is exact, every other number is a double, as in
     /// the service's queries.
-    pub(super) fn number(&mut self, negative: bool) -> Parse<Value> {
+    pub(super) fn number(&mut self, is_negative: bool) -> Parse<Value> {
         let span = self.advance().span;
         let digits = span.text(self.text);
         if digits.bytes().all(|byte| byte.is_ascii_digit()) {
-            let sign = if negative { "-" } else { "" };
+            let sign = if is_negative { "-" } else { "" };
             if let Ok(whole) = format!("{sign}{digits}").parse::<i64>() {
                 return Ok(Value::Number(Number::Int(whole)));
             }
         }
         let magnitude: f64 = digits.parse().map_err(|_| self.invalid_number(span))?;
-        Number::from_f64(if negative { -magnitude } else { magnitude })
+        Number::from_f64(if is_negative { -magnitude } else { magnitude })
             .map(Value::Number)
             .ok_or_else(|| self.invalid_number(span))
     }
@@ -44,7 +44,7 @@ impl Parser<'_> {
     }
 }
 
-/// Resolves escapes; `None` when one is unknown or incomplete. Half of a surrogate pair
+/// Resolves escapes; `None` when an escape is unknown or incomplete. Half of a surrogate pair
 /// becomes U+FFFD, as in documents.
 fn unescape(inner: &str) -> Option<String> {
     let mut out = String::with_capacity(inner.len());
@@ -69,8 +69,9 @@ fn unescape(inner: &str) -> Option<String> {
     Some(out)
 }
 
-/// Parses the four digits after `\u`, and the second half of a surrogate pair when it
-/// follows. Appends the character to `out` and returns the rest of the text.
+/// Parses the four digits after `\u`. When these are the first half of a surrogate pair and
+/// the second half follows, parses the second half too. Appends the character to `out` and
+/// returns the rest of the text.
 fn unicode<'a>(rest: &'a str, out: &mut String) -> Option<&'a str> {
     let (unit, rest) = four_hex_digits(rest)?;
     let pair = match rest.strip_prefix("\\u").and_then(four_hex_digits) {

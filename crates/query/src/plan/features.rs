@@ -11,19 +11,19 @@ pub(super) fn check(
     supported: Option<&str>,
 ) -> Result<(), PlanError> {
     let supported: Vec<&str> = supported.unwrap_or("").split(',').map(str::trim).collect();
-    let mut missing = required(select, shape);
+    let mut missing = required_features(select, shape);
     missing.retain(|feature| !supported.iter().any(|known| known.eq_ignore_ascii_case(feature)));
     if missing.is_empty() { Ok(()) } else { Err(PlanError::UnsupportedFeatures(missing)) }
 }
 
-fn required(select: &Select, shape: &ProjectionShape<'_>) -> Vec<&'static str> {
+fn required_features(select: &Select, shape: &ProjectionShape<'_>) -> Vec<&'static str> {
     let mut required = Vec::new();
     let mut need = |is_needed: bool, feature: &'static str| {
         if is_needed {
             required.push(feature);
         }
     };
-    let functions = functions(shape);
+    let functions = aggregate_functions(shape);
     let has_group_by = select.group_by.is_some();
     let is_value = matches!(select.selection, Selection::Value(_));
     let order_keys = select.order_by.as_ref().map_or(0, |order_by| order_by.items.len());
@@ -40,7 +40,7 @@ fn required(select: &Select, shape: &ProjectionShape<'_>) -> Vec<&'static str> {
     required
 }
 
-fn functions(shape: &ProjectionShape<'_>) -> Vec<AggregateFunction> {
+fn aggregate_functions(shape: &ProjectionShape<'_>) -> Vec<AggregateFunction> {
     match shape {
         ProjectionShape::Plain => Vec::new(),
         ProjectionShape::Value { aggregate, .. } => aggregate.iter().map(|(function, _)| *function).collect(),

@@ -25,8 +25,10 @@ pub enum PartitionKeyFilter {
     Keys(Vec<Vec<Value>>),
 }
 
+/// The partition keys that can hold a result of a statement. `paths` are the paths of the
+/// container's partition key.
 pub(super) fn possible_keys(bound: &Bound, paths: &[&str]) -> PartitionKeyFilter {
-    // Only the innermost stage reads documents. The others read rows, which have no
+    // Only the innermost stage reads documents. The other stages read rows, which have no
     // partition key.
     let bound = bound.innermost();
     if bound.select.sources.is_empty() {

@@ -81,6 +81,7 @@ fn push_window(out: &mut String, window: &Window) {
     }
 }
 
+/// The expression for the row of the result, which the partition returns as `payload`.
 fn payload(select: &Select, root: &str) -> String {
     match &select.selection {
         Selection::Star(_) => root.to_owned(),
@@ -147,7 +148,7 @@ fn list_payload(list: &[ListItem<'_>]) -> String {
     }))
 }
 
-/// The partial result of an aggregate.
+/// The expression for the partial result of an aggregate.
 fn partial_result(function: AggregateFunction, argument: &Expr) -> String {
     let x = expr_text(argument);
     match function {
@@ -168,11 +169,13 @@ fn partial_result(function: AggregateFunction, argument: &Expr) -> String {
     }
 }
 
+/// The expressions for sort keys or group keys: `{"item": a}, {"item": b}`.
 fn items<'q>(exprs: impl Iterator<Item = &'q Expr>) -> String {
     let items: Vec<String> = exprs.map(|expr| format!(r#"{{"item": {}}}"#, expr_text(expr))).collect();
     items.join(", ")
 }
 
+/// The expression for an object with these members.
 fn members<'a>(members: impl Iterator<Item = (&'a str, String)>) -> String {
     let members: Vec<String> = members
         .map(|(name, value)| {
