@@ -22,7 +22,8 @@ use crate::context::Context;
 use crate::error::Evaluated;
 use crate::number::as_query_number;
 
-/// An evaluated argument; `None` is undefined.
+/// The value of an expression, such as an argument: borrowed or owned; `None` is
+/// undefined.
 pub(crate) type Arg<'e> = Option<Cow<'e, Value>>;
 
 /// The result of a function; `None` is undefined.

@@ -94,7 +94,8 @@ fn slice(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     copied_all(context, items.get(start as usize..end as usize).unwrap_or(&[]).iter())
 }
 
-/// CHOOSE. The first choice has number 1; a number without a choice is undefined.
+/// CHOOSE. The first choice has number 1. For a number without a choice the result is
+/// undefined.
 fn choose(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     let Some(number) = integer(arguments, 0) else { return Ok(None) };
     let Ok(index) = usize::try_from(number) else { return Ok(None) };

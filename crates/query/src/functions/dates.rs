@@ -2,7 +2,7 @@
 //!
 //! Texts are ISO 8601 in UTC, `YYYY-MM-DDThh:mm:ss.fffffffZ`. The code computes
 //! with ticks, units of 100 ns since 1970. The calendar is the proleptic
-//! Gregorian one, years 1 to 9999.
+//! Gregorian calendar, years 1 to 9999.
 
 use perihelion_model::calendar::{date_of, days_in_month, days_since_1970};
 use perihelion_model::json::Value;
@@ -248,8 +248,8 @@ fn part(arguments: &[Arg<'_>], _: &Context) -> Outcome {
     Ok(Some(part.into()))
 }
 
-/// DateTimeBin: the start of the bin that the time falls into. A bin has as many units
-/// as the third argument says, or one. Bins count from 1970, or from the time in the
+/// DateTimeBin: the start of the bin that the time falls into. The third argument is the
+/// number of units of a bin, by default one. Bins count from 1970, or from the time in the
 /// fourth argument.
 fn bin(arguments: &[Arg<'_>], _: &Context) -> Outcome {
     let size = if arguments.len() > 2 { integer(arguments, 2) } else { Some(1) };

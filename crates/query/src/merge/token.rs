@@ -3,8 +3,8 @@
 //! The text is JSON with a version. It has intervals of effective keys and not range
 //! ids, so that it stays valid after splits and merges of ranges. For each interval
 //! that is not at its end, the token has the continuation of the page, and for a sorted
-//! query the position within the page. The token may come from outside the program, so the
-//! form of all its parts is checked.
+//! query the position within the page. The token may come from outside the program, so
+//! the form of all its parts is checked.
 
 use perihelion_model::json::{Object, Style, Value, object, parse_str, to_text};
 
@@ -64,8 +64,8 @@ impl TokenContents {
     }
 }
 
-/// Joins neighbouring intervals of which no row was returned. So the token has two
-/// intervals when the first of a thousand ranges was begun and no other.
+/// Joins neighbouring intervals of which no row was returned. If only the first of a
+/// thousand ranges was begun, the token has two intervals.
 fn join_unread(resume_points: &[(Interval, ResumePoint)]) -> Vec<(Interval, ResumePoint)> {
     let mut joined: Vec<(Interval, ResumePoint)> = Vec::new();
     for (interval, resume_point) in resume_points {

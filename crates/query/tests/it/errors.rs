@@ -88,7 +88,7 @@ fn counts_must_be_non_negative_integers_in_range() {
 }
 
 #[test]
-fn parameter_lists_are_checked() {
+fn malformed_parameter_lists_are_refused() {
     let refused = |list: &str| Parameters::from_json(json(list)).expect_err(list).to_string();
     assert_eq!(
         refused(r#"[{"name":"p","value":1}]"#),

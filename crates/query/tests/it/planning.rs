@@ -60,7 +60,7 @@ fn conjuncts_are_conditions_that_every_result_satisfies() {
 }
 
 #[test]
-fn a_program_knows_its_clauses() {
+fn a_program_reports_its_clauses() {
     let ordered = program("SELECT TOP 5 c.id FROM c ORDER BY c.a.b DESC, LOWER(c.s)");
     assert_eq!(ordered.top(), Some(5));
     assert_eq!(ordered.directions(), [Direction::Descending, Direction::Ascending]);
