@@ -73,7 +73,7 @@ impl PositionTracker {
                 if position.ties[tie].1 == 0 {
                     position.ties.swap_remove(tie);
                 }
-                // The dropped row counts as taken from the current page, so that the next token
+                // The row counts as taken from the current page, so that the next token
                 // still has it.
                 self.record_taken(row.rid, row.keys, directions);
                 None

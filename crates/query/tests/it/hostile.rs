@@ -129,7 +129,7 @@ fn statements_that_multiply_rows_or_text_run_out_of_budget() {
             other => panic!("{}: {:?}", &query[..query.len().min(80)], other.map(|rows| rows.len())),
         }
     }
-    // The parser refuses this one, because a second FROM follows the first.
+    // The parser refuses this statement, because a second FROM follows the first.
     assert!(run(&doubling, "[]", std::slice::from_ref(&wide)).is_err());
 }
 

@@ -1,5 +1,5 @@
 //! Tests of the query language, against the service's recorded behaviour and
-//! with tables of small cases. One binary, so that it links once.
+//! with tables of small cases. All tests are in one binary, so that it is linked once.
 
 mod errors;
 mod evaluation;
