@@ -43,13 +43,13 @@ async fn run(weak: Weak<Core>) {
             let deadline = now + core.settings().metadata().timeout;
             core.account().refresh(&*core, topology, None, deadline).await;
         }
-        if now.duration_since(stale_removed_at) >= topology.breaker_options().failback_interval {
+        if now.duration_since(stale_removed_at) >= topology.breaker_options().cleanup_interval {
             stale_removed_at = now;
             topology.update_breakers(|breakers| breakers.remove_stale(now));
         }
         probe_unavailable(&core).await;
         let next = (refreshed_at + topology.options().refresh_interval)
-            .min(stale_removed_at + topology.breaker_options().failback_interval);
+            .min(stale_removed_at + topology.breaker_options().cleanup_interval);
         wait(core, next).await;
     }
 }

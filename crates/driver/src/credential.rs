@@ -132,11 +132,11 @@ impl Credential {
         }
     }
 
-    /// The service has refused (401) a request that was sent at `sent_at`. Discards the
-    /// access token of that request, which may have been revoked or have expired by the
-    /// service's clock; a token that was new at that time is kept. Returns whether a
-    /// request with another token may succeed. Always false without access tokens.
-    pub(crate) fn replace_refused_token(&self, scope: &str, sent_at: Instant) -> bool {
+    /// Discards the access token of a request that was sent at `sent_at` and that the
+    /// service has refused (401): the token may have been revoked, or have expired by the
+    /// service's clock. A token that was new at `sent_at` is kept. Returns whether a request
+    /// with another token may succeed; always false for keys and resource tokens.
+    pub(crate) fn discard_refused_token(&self, scope: &str, sent_at: Instant) -> bool {
         match &self.0 {
             AuthMethod::Tokens(cache) => cache.discard_refused(scope, sent_at),
             AuthMethod::Key(_) | AuthMethod::ResourceToken(_) => false,

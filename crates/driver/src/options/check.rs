@@ -60,7 +60,7 @@ pub(super) fn driver_options(options: &DriverOptions) -> Result<(), Error> {
     for (name, time) in [
         ("circuit_breaker.counter_reset", breaker.counter_reset),
         ("circuit_breaker.probe_after", breaker.probe_after),
-        ("circuit_breaker.failback_interval", breaker.failback_interval),
+        ("circuit_breaker.cleanup_interval", breaker.cleanup_interval),
         ("topology.refresh_interval", topology.refresh_interval),
         ("topology.refresh_pause", topology.refresh_pause),
         ("topology.unavailable_for", topology.unavailable_for),

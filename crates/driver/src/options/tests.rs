@@ -180,7 +180,7 @@ fn bad_options_are_refused_with_advice() {
         (breaker(breakers().with_hedge_losses(0)), "circuit_breaker.hedge_losses"),
         (breaker(breakers().with_counter_reset(zero)), "circuit_breaker.counter_reset is zero"),
         (breaker(breakers().with_probe_after(zero)), "circuit_breaker.probe_after is zero"),
-        (breaker(breakers().with_failback_interval(zero)), "circuit_breaker.failback_interval is zero"),
+        (breaker(breakers().with_cleanup_interval(zero)), "circuit_breaker.cleanup_interval is zero"),
         (topology(topologies().with_refresh_interval(zero)), "topology.refresh_interval is zero"),
         (topology(topologies().with_refresh_pause(zero)), "topology.refresh_pause is zero"),
         (topology(topologies().with_unavailable_for(zero)), "topology.unavailable_for is zero"),

@@ -60,7 +60,7 @@ const SHORT_ATTEMPT: Duration = Duration::from_millis(500);
 pub(crate) async fn attempt(core: &Core, inputs: AttemptInputs<'_>) -> Result<Leg, Error> {
     let begun = Instant::now();
     let mut budget = throttle_budget(&inputs);
-    let mut is_token_replaced = false;
+    let mut is_token_changed = false;
     let mut throttles = Throttles::default();
     let (result, is_cut_short, activity_id) = loop {
         let activity_id = random::activity_id();
@@ -68,9 +68,9 @@ pub(crate) async fn attempt(core: &Core, inputs: AttemptInputs<'_>) -> Result<Le
         let sent_at = Instant::now();
         let allowed = inputs.settings.attempt_timeout.min(inputs.deadline.saturating_duration_since(sent_at));
         let result = send(core, &inputs, headers, sent_at + allowed).await;
-        if !is_token_replaced && is_unauthorized(&result) {
-            is_token_replaced = core.credential().replace_refused_token(core.token_scope(), sent_at);
-            if is_token_replaced {
+        if !is_token_changed && is_unauthorized(&result) {
+            is_token_changed = core.credential().discard_refused_token(core.token_scope(), sent_at);
+            if is_token_changed {
                 tracing::info!("the service refused the access token; trying once with another");
                 continue;
             }

@@ -101,7 +101,7 @@ impl Connections {
                 OpenedConnection::Http1 => {}
             }
         }
-        self.lease_http1(progress).await
+        self.take_idle_or_open(progress).await
     }
 
     /// Removes a connection that takes no more requests. The next request opens another
@@ -113,9 +113,10 @@ impl Connections {
         }
     }
 
-    /// A connection to an endpoint that spoke HTTP/1.1 last: an idle one of the pool, or a
-    /// new one. If TLS now negotiates HTTP/2, all further requests use that connection.
-    async fn lease_http1(&self, progress: &mut Progress) -> Result<Lease<'_>, Failure> {
+    /// A connection to an endpoint whose last connection was HTTP/1.1: an idle connection of
+    /// the pool, or a new one. If TLS now negotiates HTTP/2, all further requests use the new
+    /// connection.
+    async fn take_idle_or_open(&self, progress: &mut Progress) -> Result<Lease<'_>, Failure> {
         *progress = Progress::Queued;
         let permit = self.http1.permit().await;
         *progress = Progress::Connecting;

@@ -29,9 +29,9 @@ use crate::routing::resolve::RouteTo;
 const UNAVAILABLE_BACKOFF: Backoff =
     Backoff { first: Duration::from_millis(250), longest: Duration::from_secs(4) };
 
-/// Retries in the same region when a connection did not take the request. If the request
-/// is not taken again, the operation fails over.
-const RECONNECTS_MAX: u32 = 1;
+/// Retries in the same region when a connection did not take the request, so that the
+/// request was not sent. After these retries, the operation fails over.
+const UNSENT_RETRIES_MAX: u32 = 1;
 
 /// The waits for replication to bring the writes of the session, which takes tens of
 /// milliseconds between regions. They begin once every region that may have those
@@ -113,7 +113,7 @@ impl Evaluation {
             Action::Retry(policy) => self.retry(policy),
             Action::RetrySession => self.retry_session(),
             Action::RetryWith => self.retry_with(),
-            Action::Reconnect => self.reconnect(),
+            Action::RetryUnsent => self.retry_unsent(),
             Action::FailOver => self.fail_over(),
         }
     }
@@ -209,14 +209,14 @@ impl Evaluation {
         self.try_again(Budget::RetryWith, after, RouteTo::Same, Context::Retry)
     }
 
-    /// A connection that does not take a request says nothing about its endpoint, so the
-    /// first retry goes to the same region. A connection that was closing is replaced by
-    /// then.
-    fn reconnect(self) -> Verdict {
-        if self.budgets.spent(Budget::Reconnect).retries >= RECONNECTS_MAX {
+    /// Retries a request that was not sent, because the connection did not take it. This
+    /// says nothing about the endpoint, so the first retry goes to the same region. If the
+    /// connection was closing, the retry uses a new connection.
+    fn retry_unsent(self) -> Verdict {
+        if self.budgets.spent(Budget::Unsent).retries >= UNSENT_RETRIES_MAX {
             return self.fail_over();
         }
-        self.try_again(Budget::Reconnect, Duration::ZERO, RouteTo::Same, Context::Retry)
+        self.try_again(Budget::Unsent, Duration::ZERO, RouteTo::Same, Context::Retry)
     }
 
     /// Retries in the next region, without a wait as long as there are regions that

@@ -175,9 +175,9 @@ pub(super) enum Action {
     /// Retry in the same region after the wait that the service asks for, or else after a
     /// short wait.
     RetryWith,
-    /// Retry once in the same region, over a new connection if the old one is closing.
-    /// Then fail over.
-    Reconnect,
+    /// Retry a request that was not sent: once in the same region, over a new connection if
+    /// the old one is closing. Then fail over.
+    RetryUnsent,
     /// Go to the next region, at once until every region was tried, then after a wait.
     /// With one region, wait and retry there.
     FailOver,
@@ -214,8 +214,9 @@ macro_rules! budgets {
 budgets! {
     /// Retries after unavailability.
     Failover,
-    /// Retries in the same region after a connection did not take the request.
-    Reconnect,
+    /// Retries in the same region of a request that was not sent, because the connection did
+    /// not take it.
+    Unsent,
     /// Retries when the region did not have the writes of the session yet.
     Session,
     /// Retries after 403/3 and 403/1008.
@@ -327,7 +328,7 @@ pub(super) fn rule(finding: Finding, profile: OperationProfile, regions: Regions
         Finding::Unreachable => {
             Rule::new(Action::FailOver, Effects::one(Effect::EndpointFailed { needs_confirmation: false }))
         }
-        Finding::ConnectionUnusable => Rule::new(Action::Reconnect, Effects::NONE),
+        Finding::ConnectionUnusable => Rule::new(Action::RetryUnsent, Effects::NONE),
     }
 }
 

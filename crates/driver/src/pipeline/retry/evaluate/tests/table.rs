@@ -38,7 +38,7 @@ const FRESH: &str = "
     408/0 408/1                                             | failover    ambiguous       failover?     failover?     failover?
     500/0 500/1 500/5411 501/0 502/0 504/0 505/0 511/0 599/0| failover    ambiguous       failover?     failover?     failover?
     no-connect no-tls                                       | failover    failover        failover      failover      failover
-    no-closed no-protocol no-timeout                        | reconnect   reconnect       reconnect     reconnect     reconnect
+    no-closed no-protocol no-timeout                        | unsent      unsent          unsent        unsent        unsent
     yes-connect yes-tls yes-closed yes-protocol yes-timeout | failover    ambiguous       failover?     failover?     failover?
     unknown-connect unknown-tls unknown-closed              | failover    ambiguous       failover?     failover?     failover?
     unknown-protocol unknown-timeout                        | failover    ambiguous       failover?     failover?     failover?
@@ -69,7 +69,7 @@ const AMBIGUOUS: &str = "
     408/0 408/1                                             | failover    ambiguous       failover?     failover?     failover?
     500/0 500/1 500/5411 501/0 502/0 504/0 505/0 511/0 599/0| failover    ambiguous       failover?     failover?     failover?
     no-connect no-tls                                       | failover    ambiguous       failover?     failover?     failover?
-    no-closed no-protocol no-timeout                        | reconnect   ambiguous       reconnect?    reconnect?    reconnect?
+    no-closed no-protocol no-timeout                        | unsent      ambiguous       unsent?       unsent?       unsent?
     yes-connect yes-tls yes-closed yes-protocol yes-timeout | failover    ambiguous       failover?     failover?     failover?
     unknown-connect unknown-tls unknown-closed              | failover    ambiguous       failover?     failover?     failover?
     unknown-protocol unknown-timeout                        | failover    ambiguous       failover?     failover?     failover?
@@ -154,7 +154,7 @@ const WORDS: &str = "
     reroute    | same:rerouted:0    same:rerouted:0 same:rerouted:0 same:rerouted:0  same:rerouted:0 same:rerouted:0
     retry-with | same:retry:12.5    same:retry:12.5 same:retry:12.5 same:retry:12.5  same:retry:12.5 same:retry:12.5
     failover   | same:retry:250     next:failover:0 next:failover:0 same:retry:250   next:failover:0 next:failover:0
-    reconnect  | same:retry:0       same:retry:0    same:retry:0    same:retry:0     same:retry:0    same:retry:0
+    unsent     | same:retry:0       same:retry:0    same:retry:0    same:retry:0     same:retry:0    same:retry:0
 ";
 
 /// The effects of a read, of a write where one region takes writes, and of a write
@@ -210,7 +210,7 @@ fn read(table: &'static str) -> BTreeMap<&'static str, Vec<&'static str>> {
 fn histories() -> [(&'static str, Budgets); 4] {
     let spent = [
         (Budget::Failover, 3, 0),
-        (Budget::Reconnect, 1, 0),
+        (Budget::Unsent, 1, 0),
         (Budget::Session, 5, 0),
         (Budget::Forbidden, 10, 5),
         (Budget::RetryWith, 30, 30),
@@ -237,7 +237,7 @@ fn budget(action: &str) -> Budget {
         "session" => Budget::Session,
         "reroute" => Budget::Reroute,
         "failover" => Budget::Failover,
-        "reconnect" => Budget::Reconnect,
+        "unsent" => Budget::Unsent,
         other => panic!("{other} is not a retry"),
     }
 }
