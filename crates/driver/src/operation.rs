@@ -144,7 +144,7 @@ pub enum Scope {
     Range(Arc<str>),
     /// A part of one physical partition.
     Slice(Arc<str>, EffectiveRange),
-    /// All partitions. The gateway of the service runs the query on each.
+    /// All partitions. The gateway of the service runs the query on each partition.
     Everywhere,
 }
 
@@ -244,7 +244,7 @@ impl Operation {
 }
 
 impl KeyScope {
-    /// Makes the header of a key.
+    /// The scope of a key. Makes the header of the key.
     pub fn new(key: PartitionKey) -> Self {
         let text = perihelion_model::json::to_text(&key.to_json(), perihelion_model::json::Style::Point);
         let header =

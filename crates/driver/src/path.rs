@@ -1,4 +1,4 @@
-//! Paths of resources, built from names.
+//! Builds the paths of resources from names.
 
 use std::borrow::Cow;
 use std::fmt::Write;

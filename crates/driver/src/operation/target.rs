@@ -1,6 +1,6 @@
 //! The resource of an operation: the path that is sent, and the resource link that
-//! is signed. Both are built from names. The link of one document is its path without
-//! the first slash when no name has to be escaped.
+//! is signed. Path and link are built from names. When no name has to be escaped, the
+//! link of a document is its path without the first slash.
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ pub struct Target {
     /// The path, percent-encoded.
     pub path: PathAndQuery,
     /// The resource link that is signed: the path without its first slash and
-    /// without escapes, or the link of the parent when the path is a feed. For one
-    /// offer it is the id in lower case.
+    /// without escapes, or the link of the parent when the path is a feed. The link of
+    /// one offer is its id in lower case.
     pub link: Link,
     /// The container, for operations on its documents and ranges.
     pub container: Option<Arc<Container>>,
@@ -39,40 +39,40 @@ pub enum Link {
 impl Target {
     /// The account: `/`.
     pub fn account() -> Self {
-        Target::text(ResourceKind::Account, PathAndQuery::from_static("/"), "")
+        Target::with_link(ResourceKind::Account, PathAndQuery::from_static("/"), "")
     }
 
     /// The feed of databases.
     pub fn databases() -> Self {
-        Target::text(ResourceKind::Database, PathAndQuery::from_static("/dbs"), "")
+        Target::with_link(ResourceKind::Database, PathAndQuery::from_static("/dbs"), "")
     }
 
     /// One database.
     pub fn database(database: &str) -> Self {
         let path = path(format!("/dbs/{}", encode(database)));
-        Target::text(ResourceKind::Database, path, &format!("dbs/{database}"))
+        Target::with_link(ResourceKind::Database, path, &format!("dbs/{database}"))
     }
 
     /// The feed of a database's containers.
     pub fn containers(database: &str) -> Self {
         let path = path(format!("/dbs/{}/colls", encode(database)));
-        Target::text(ResourceKind::Container, path, &format!("dbs/{database}"))
+        Target::with_link(ResourceKind::Container, path, &format!("dbs/{database}"))
     }
 
     /// A container itself.
     pub fn container(container: &Container) -> Self {
-        Target::text(ResourceKind::Container, path(container.path()), container.link())
+        Target::with_link(ResourceKind::Container, path(container.path()), container.link())
     }
 
     /// The feed of all offers.
     pub fn offers() -> Self {
-        Target::text(ResourceKind::Offer, PathAndQuery::from_static("/offers"), "")
+        Target::with_link(ResourceKind::Offer, PathAndQuery::from_static("/offers"), "")
     }
 
-    /// One offer, signed by its id alone in lower case.
+    /// One offer. Only its id is signed, in lower case.
     pub fn offer(id: &str) -> Self {
         let path = path(format!("/offers/{}", encode(id)));
-        Target::text(ResourceKind::Offer, path, &id.to_ascii_lowercase())
+        Target::with_link(ResourceKind::Offer, path, &id.to_ascii_lowercase())
     }
 
     /// The feed of a container's documents, for creates, upserts, queries, batches and
@@ -110,7 +110,7 @@ impl Target {
         }
     }
 
-    fn text(kind: ResourceKind, path: PathAndQuery, link: &str) -> Self {
+    fn with_link(kind: ResourceKind, path: PathAndQuery, link: &str) -> Self {
         Target { kind, path, link: Link::Text(link.into()), container: None }
     }
 

@@ -42,7 +42,7 @@ pub(super) fn operation_options(options: &OperationOptions) -> Result<(), Error>
     {
         return refuse("session_token is not a session token: pass on what Response::session_token gave");
     }
-    regions("excluded_regions", options.excluded_regions.as_deref().unwrap_or_default())
+    check_region_names("excluded_regions", options.excluded_regions.as_deref().unwrap_or_default())
 }
 
 /// Refuses options of drivers that cannot be used.
@@ -77,11 +77,11 @@ pub(super) fn driver_options(options: &DriverOptions) -> Result<(), Error> {
     if options.token_scope.as_ref().is_some_and(|scope| scope.trim().is_empty()) {
         return refuse("token_scope is empty: write one such as https://cosmos.azure.com/.default");
     }
-    regions("preferred_regions", &options.preferred_regions)?;
+    check_region_names("preferred_regions", &options.preferred_regions)?;
     operation_options(&options.operation)
 }
 
-fn regions(name: &str, regions: &[Region]) -> Result<(), Error> {
+fn check_region_names(name: &str, regions: &[Region]) -> Result<(), Error> {
     match regions.iter().any(|region| region.name().is_empty()) {
         true => refuse(format!("{name} holds an empty name: write names such as \"West US\"")),
         false => Ok(()),

@@ -38,8 +38,8 @@ pub struct CircuitBreakerOptions {
     pub read_failures: u32,
     /// The number of consecutive failed writes that open a breaker (default 5).
     pub write_failures: u32,
-    /// The number of consecutive hedges won by another region that open a breaker
-    /// (default 5).
+    /// The number of consecutive lost hedges that open a breaker (default 5). A region loses
+    /// a hedge when another region, which was asked later, wins.
     pub hedge_losses: u32,
     /// Failures further apart than this are not consecutive (default 5 min).
     pub counter_reset: Duration,
@@ -151,14 +151,14 @@ impl CircuitBreakerOptions {
         self
     }
 
-    /// Sets the number of consecutive hedges won by another region that open a
-    /// breaker.
+    /// Sets the number of consecutive lost hedges that open a breaker.
     pub fn with_hedge_losses(mut self, count: u32) -> Self {
         self.hedge_losses = count;
         self
     }
 
-    /// Sets the time after which failures are not consecutive.
+    /// Sets the time after which the counts start again: failures further apart than this
+    /// are not consecutive.
     pub fn with_counter_reset(mut self, window: Duration) -> Self {
         self.counter_reset = window;
         self

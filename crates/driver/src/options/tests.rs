@@ -112,14 +112,14 @@ fn the_nearest_layer_wins_for_every_option() {
 #[test]
 fn operations_without_options_share_one_settings() {
     let driver = nothing().with_failovers_max(1);
-    let layers = Layers::new(&Environment::default(), &driver).unwrap();
-    let first = layers.settings(&nothing(), true).unwrap();
-    assert!(Arc::ptr_eq(&first, &layers.settings(&nothing(), true).unwrap()));
-    assert!(!Arc::ptr_eq(&first, &layers.settings(&nothing(), false).unwrap()));
+    let layers = OptionLayers::new(&Environment::default(), &driver).unwrap();
+    let first = layers.settings_for(&nothing(), true).unwrap();
+    assert!(Arc::ptr_eq(&first, &layers.settings_for(&nothing(), true).unwrap()));
+    assert!(!Arc::ptr_eq(&first, &layers.settings_for(&nothing(), false).unwrap()));
     assert_eq!(first.failovers_max, 1);
-    let own = layers.settings(&nothing().with_timeout(SECOND), true).unwrap();
+    let own = layers.settings_for(&nothing().with_timeout(SECOND), true).unwrap();
     assert_eq!((own.timeout, own.failovers_max), (SECOND, 1));
-    assert!(layers.settings(&nothing().with_timeout(Duration::ZERO), true).is_err());
+    assert!(layers.settings_for(&nothing().with_timeout(Duration::ZERO), true).is_err());
 }
 
 #[test]
@@ -142,8 +142,8 @@ fn the_longest_duration_is_cut_to_a_time_that_clocks_can_hold() {
         .with_attempt_timeout(Duration::MAX)
         .with_throttle_wait_max(Duration::MAX)
         .with_hedging(Hedging::Fixed(Duration::MAX));
-    let layers = Layers::new(&Environment::default(), &options).unwrap();
-    let settings = layers.settings(&nothing(), true).unwrap();
+    let layers = OptionLayers::new(&Environment::default(), &options).unwrap();
+    let settings = layers.settings_for(&nothing(), true).unwrap();
     let Hedging::Fixed(threshold) = settings.hedging else { panic!("{:?}", settings.hedging) };
     for time in [settings.timeout, settings.attempt_timeout, settings.throttle_wait_max, threshold] {
         assert!(std::time::Instant::now().checked_add(time).is_some(), "{time:?}");

@@ -45,7 +45,7 @@ pub(super) async fn apply(
         match effect {
             Effect::RefreshAccount => {
                 let suspect = Some(&evaluated.route.location.endpoint);
-                core.account().refresh(core, core.topology(), suspect, state.deadline).await;
+                core.account_reader().refresh(core, core.topology(), suspect, state.deadline).await;
             }
             Effect::RefreshRanges => refresh_ranges(core, evaluated, state.deadline).await,
             Effect::DiscardMetadata => discard_metadata(evaluated),

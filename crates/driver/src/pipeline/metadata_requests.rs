@@ -54,7 +54,7 @@ impl MetadataRequests for Core {
 }
 
 async fn run_metadata(core: &Core, operation: Operation, deadline: Instant) -> Result<Response, Error> {
-    let settings = core.settings().metadata();
+    let settings = core.option_layers().metadata_settings();
     run(core, Call { operation: &operation, settings, deadline, route_to: None }).await
 }
 
@@ -62,7 +62,7 @@ async fn read_account(core: &Core, location: &Location, deadline: Instant) -> Re
     let operation = Operation::new(Verb::Read, Target::account(), Scope::Unpartitioned, Bytes::new());
     let inputs = AttemptInputs {
         operation: &operation,
-        settings: core.settings().metadata(),
+        settings: core.option_layers().metadata_settings(),
         header_inputs: &HeaderInputs::default(),
         location,
         context: Context::Initial,

@@ -29,7 +29,7 @@ pub(crate) struct Topology {
     breaker_options: CircuitBreakerOptions,
     /// Wakes the background task when an endpoint was marked unavailable, so that the
     /// task will probe the endpoint.
-    pub(crate) endpoint_marked: Arc<Notify>,
+    pub(crate) marked_unavailable: Arc<Notify>,
 }
 
 impl Topology {
@@ -43,7 +43,7 @@ impl Topology {
             breakers: ArcSwap::from_pointee(Breakers::new(breaker_options.clone())),
             options,
             breaker_options,
-            endpoint_marked: Arc::default(),
+            marked_unavailable: Arc::default(),
         }
     }
 
@@ -77,7 +77,7 @@ impl Topology {
     pub(crate) fn endpoint_failed(&self, endpoint: &Endpoint, usage: Usage, now: Instant) {
         let period = self.options.unavailable_for;
         self.account.rcu(|account| account.mark_unavailable(endpoint, usage, now, period));
-        self.endpoint_marked.notify_one();
+        self.marked_unavailable.notify_one();
     }
 
     /// A probe has failed: the endpoint stays unavailable for another period, for the
