@@ -32,7 +32,7 @@ pub(super) fn complete(result: AttemptResult, state: &State) -> Result<Response,
 /// earlier attempt may have deleted it. The answer has status 204, no body, and the
 /// headers of the 404.
 pub(super) fn complete_as_gone(result: AttemptResult, state: &mut State) -> Result<Response, Error> {
-    state.diagnostics.resolved = Some(Resolution::AlreadyGone);
+    state.diagnostics.resolution = Some(Resolution::AlreadyGone);
     let response = complete(result, state)?;
     let status = Status::new(StatusCode::NO_CONTENT.as_u16(), 0);
     Ok(Response { status, body: bytes::Bytes::new(), ..response })
@@ -53,7 +53,7 @@ pub(super) async fn resolve_ambiguity(
     let Some(witness) = &call.operation.witness else { return Err(failure.into_ambiguous()) };
     match read_back(core, call, witness).await {
         Evidence::Applied(response) => {
-            state.diagnostics.resolved = Some(Resolution::Witnessed);
+            state.diagnostics.resolution = Some(Resolution::Witnessed);
             Ok(response)
         }
         Evidence::Absent(diagnostics) if refused => Err(failure.with_diagnostics(diagnostics)),

@@ -23,11 +23,11 @@ use crate::response::Response;
 use crate::routing::account::Location;
 
 impl MetadataRequests for Core {
-    fn account<'a>(&'a self, location: &'a Location, deadline: Instant) -> MetadataRequest<'a, Bytes> {
+    fn read_account<'a>(&'a self, location: &'a Location, deadline: Instant) -> MetadataRequest<'a, Bytes> {
         Box::pin(read_account(self, location, deadline))
     }
 
-    fn container<'a>(
+    fn read_container<'a>(
         &'a self,
         container: &'a Arc<Container>,
         deadline: Instant,
@@ -37,7 +37,7 @@ impl MetadataRequests for Core {
         Box::pin(run_metadata(self, read, deadline))
     }
 
-    fn ranges<'a>(
+    fn read_ranges<'a>(
         &'a self,
         container: &'a Arc<Container>,
         etag: Option<HeaderValue>,

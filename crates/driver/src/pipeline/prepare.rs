@@ -175,6 +175,6 @@ fn session_token(
     let sessions = &metadata?.sessions;
     match range {
         Some(range) => sessions.header_for(range),
-        None => sessions.compound(),
+        None => sessions.header_for_all_ranges(),
     }
 }
