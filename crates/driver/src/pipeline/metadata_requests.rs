@@ -66,7 +66,7 @@ async fn read_account(core: &Core, location: &Location, deadline: Instant) -> Re
         header_inputs: &HeaderInputs::default(),
         location,
         context: Context::Initial,
-        started: Instant::now(),
+        operation_started_at: Instant::now(),
         deadline,
     };
     let Leg { result, record, .. } = attempt(core, inputs).await?;

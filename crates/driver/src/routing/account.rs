@@ -55,9 +55,9 @@ pub(crate) struct Account {
     /// The default consistency of reads.
     pub(crate) consistency: Consistency,
     /// The endpoint that the user has configured. The service's DNS resolves this endpoint
-    /// to the write region. The account document is read from this endpoint first.
-    /// Operations use it when the account names no write region, or when their options
-    /// exclude all regions.
+    /// to the write region. The account document is read from this endpoint or from those of
+    /// the regions. Operations use this endpoint when the account names no write region, or
+    /// when their options exclude all regions.
     pub(crate) configured_location: Arc<Location>,
     /// Whether the service asks clients not to hedge.
     pub(crate) is_hedging_disabled: bool,

@@ -4,8 +4,8 @@
 //!
 //! [`Breakers`] is a snapshot. It has breakers only for partitions with failures or
 //! lost hedges, so it is empty while everything works. A method that changes the breakers
-//! returns the next snapshot, or `None` when nothing changes. Nothing changes at most
-//! failures in an outage, because the breaker is open already. Reads and writes of a
+//! returns the next snapshot, or `None` when nothing changes. In an outage, most failures
+//! change nothing, because the breaker is open already. Reads and writes of a
 //! partition are counted separately, because a region may refuse writes and serve reads.
 //! The key contains the container's `_rid`, because ranges of different containers have
 //! the same ids.

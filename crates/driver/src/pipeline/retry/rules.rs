@@ -36,9 +36,9 @@ use super::verdict::{OperationProfile, Regions};
 use crate::diagnostics::Context;
 use crate::routing::resolve::RouteTo;
 
-/// What the end of an attempt means. After a finding that does not say "A write may
-/// have been applied", a write was certainly not applied, except after
-/// [`Finding::Done`].
+/// What the end of an attempt means. A write was applied after [`Finding::Done`], and may
+/// have been applied after the findings that say "A write may have been applied". After
+/// the other findings, a write was certainly not applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Finding {
     /// The service did what was asked, or (304) the resource has not changed.
@@ -62,7 +62,7 @@ pub(super) enum Finding {
     AccountUnknown,
     /// This region has not yet applied the writes of the session.
     SessionNotAvailable,
-    /// The container was deleted, or recreated.
+    /// The container, which the service calls the owner, was deleted or recreated.
     OwnerGone,
     /// The container was recreated.
     ContainerReplaced,
@@ -148,7 +148,7 @@ pub(super) fn finding_for_failure(failure: &Failure) -> Finding {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rule {
     pub(super) action: Action,
-    /// A write may have been applied.
+    /// Whether a write was applied, or may have been.
     pub(super) may_have_applied: bool,
     pub(super) effects: Effects,
 }
@@ -228,7 +228,7 @@ budgets! {
 }
 
 /// Retries while a write region moves, which takes seconds. The first retry does not
-/// wait: in most cases the move is over and only this client did not know of it.
+/// wait: in most cases the move is over, and only this client did not know of the move.
 /// After 10 retries or 5 s of waiting the region's refusal is final.
 const FORBIDDEN_POLICY: RetryPolicy = RetryPolicy {
     budget: Budget::Forbidden,
@@ -253,8 +253,8 @@ const REROUTE_POLICY: RetryPolicy = RetryPolicy {
     context: Context::Rerouted,
 };
 
-/// One retry shows whether the container was recreated or deleted. It is counted together
-/// with the retries of [`REROUTE_POLICY`].
+/// One retry shows whether the container was recreated or deleted. The retry is counted
+/// together with the retries of [`REROUTE_POLICY`].
 const OWNER_GONE_POLICY: RetryPolicy = RetryPolicy { retries_max: 1, ..REROUTE_POLICY };
 
 /// The rule for a finding.
@@ -262,10 +262,10 @@ const OWNER_GONE_POLICY: RetryPolicy = RetryPolicy { retries_max: 1, ..REROUTE_P
 /// Effects follow from the finding, not from the action: the failure of a partition
 /// counts, whether or not this operation has a retry left. An effect needs
 /// confirmation by another region where the request may be at fault and not the
-/// region. The effects of writes also need it in an account with one write region:
-/// the other regions refuse writes, so avoiding the only write region would help no
-/// operation.
-pub(super) fn rule(finding: Finding, profile: OperationProfile, regions: Regions) -> Rule {
+/// region. In an account with one write region, the effects of writes also need
+/// confirmation: the other regions refuse writes, so avoiding the only write region
+/// would help no operation.
+pub(super) fn rule_for(finding: Finding, profile: OperationProfile, regions: Regions) -> Rule {
     let is_single_region_write = !profile.verb.is_read() && !regions.is_multi_write;
     match finding {
         Finding::Done => Rule {
@@ -280,15 +280,15 @@ pub(super) fn rule(finding: Finding, profile: OperationProfile, regions: Regions
         // The region works; it only does not take writes.
         Finding::WriteForbidden if is_single_region_write => Rule::new(
             Action::Retry(FORBIDDEN_POLICY),
-            Effects::account_and(Effect::EndpointFailed { needs_confirmation: true }),
+            Effects::refresh_account_and(Effect::EndpointFailed { needs_confirmation: true }),
         ),
         Finding::WriteForbidden => {
             Rule::new(Action::Retry(FORBIDDEN_POLICY), Effects::one(Effect::RefreshAccount))
         }
-        // If another region knows the account, this one is of no use.
+        // If another region knows the account, this region is of no use.
         Finding::AccountUnknown => Rule::new(
             Action::Retry(FORBIDDEN_POLICY),
-            Effects::account_and(Effect::EndpointFailed { needs_confirmation: true }),
+            Effects::refresh_account_and(Effect::EndpointFailed { needs_confirmation: true }),
         ),
         Finding::SessionNotAvailable => Rule::new(Action::RetrySession, Effects::NONE),
         Finding::OwnerGone if profile.is_data_plane => {
@@ -309,7 +309,7 @@ pub(super) fn rule(finding: Finding, profile: OperationProfile, regions: Regions
         {
             Rule::ambiguous(
                 Action::FailOver,
-                Effects::account_and(Effect::PartitionFailed { needs_confirmation: true }),
+                Effects::refresh_account_and(Effect::PartitionFailed { needs_confirmation: true }),
             )
         }
         Finding::ServiceUnavailable | Finding::AnswerLost if is_single_region_write => {
@@ -323,7 +323,7 @@ pub(super) fn rule(finding: Finding, profile: OperationProfile, regions: Regions
         // A write region that is down may have been replaced by another one.
         Finding::Unreachable if is_single_region_write => Rule::new(
             Action::FailOver,
-            Effects::account_and(Effect::EndpointFailed { needs_confirmation: true }),
+            Effects::refresh_account_and(Effect::EndpointFailed { needs_confirmation: true }),
         ),
         Finding::Unreachable => {
             Rule::new(Action::FailOver, Effects::one(Effect::EndpointFailed { needs_confirmation: false }))

@@ -250,8 +250,8 @@ fn verdict(cell: &str, meaning: &str, budgets: Budgets, profile: OperationProfil
         "deleted" => Verdict::CompleteAsGone,
         "abort" => Verdict::Abort,
         "read-back" | "read-back!" if !profile.has_witness => Verdict::AbortAmbiguous,
-        "read-back" => Verdict::ReadBack { refused: false },
-        "read-back!" => Verdict::ReadBack { refused: true },
+        "read-back" => Verdict::ReadBack { is_refusal_final: false },
+        "read-back!" => Verdict::ReadBack { is_refusal_final: true },
         retry => {
             let [region, context, after] = retry.split(':').collect::<Vec<_>>().try_into().unwrap();
             let after = millis(after);
