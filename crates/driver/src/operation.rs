@@ -219,7 +219,7 @@ impl Operation {
         self
     }
 
-    /// Adds a header. It replaces one of the same name.
+    /// Adds a header. It replaces a header of the same name.
     pub fn with_header(mut self, name: http::HeaderName, value: HeaderValue) -> Self {
         self.headers.insert(name, value);
         self

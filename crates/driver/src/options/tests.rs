@@ -36,8 +36,8 @@ fn defaults_differ_between_documents_and_metadata() {
     assert_eq!(metadata, expected);
 }
 
-/// The name of an option, how to set it to the value of a number, and how to read that
-/// number from the settings.
+/// The name of an option, how to set the option to the value that stands for a number, and
+/// how to read that number from the settings.
 type Case = (&'static str, fn(OperationOptions, u32) -> OperationOptions, fn(&Settings) -> u32);
 
 const CASES: [Case; 11] = [
@@ -97,14 +97,14 @@ fn the_nearest_layer_wins_for_every_option() {
         let (environment, driver, operation) = (set(nothing(), 1), set(nothing(), 2), set(nothing(), 3));
         assert!(!operation.is_default(), "{name}");
         for is_data_plane in [true, false] {
-            let shown = |environment, driver, operation| {
+            let number_of = |environment, driver, operation| {
                 get(&settings::resolve(environment, driver, operation, is_data_plane))
             };
             let expected = |number: u32| if name == "content_on_write" && number != 2 { 0 } else { number };
-            assert_eq!(shown(&environment, &none, &none), expected(1), "{name}");
-            assert_eq!(shown(&environment, &driver, &none), expected(2), "{name}");
-            assert_eq!(shown(&environment, &driver, &operation), expected(3), "{name}");
-            assert_eq!(shown(&none, &none, &operation), expected(3), "{name}");
+            assert_eq!(number_of(&environment, &none, &none), expected(1), "{name}");
+            assert_eq!(number_of(&environment, &driver, &none), expected(2), "{name}");
+            assert_eq!(number_of(&environment, &driver, &operation), expected(3), "{name}");
+            assert_eq!(number_of(&none, &none, &operation), expected(3), "{name}");
         }
     }
 }

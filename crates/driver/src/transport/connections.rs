@@ -7,9 +7,9 @@
 //! cancelled. Once the endpoint is known to speak only HTTP/1.1, a request opens a
 //! connection itself if the pool has no idle one.
 //!
-//! What always holds: at most one such task runs at a time; an HTTP/2 connection that
-//! takes no more requests is retired by the first request that notices, and is not used
-//! again.
+//! What always holds: at most one attempt to connect runs as a task at a time; an HTTP/2
+//! connection that takes no more requests is retired by the first request that notices,
+//! and is not used again.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,11 +31,11 @@ pub(super) struct Connections {
     /// The `host` header of HTTP/1.1.
     pub(super) host: HeaderValue,
     connector: Arc<Connector>,
-    /// Set when a connection was opened, and cleared by [`Connections::retire`].
+    /// Set when an HTTP/2 connection was opened, and cleared by [`Connections::retire`].
     http2: ArcSwapOption<Http2Connection>,
     http1: Arc<Http1Pool>,
-    /// Whether the last connection was HTTP/1.1, and no attempt to open another one has
-    /// failed since.
+    /// Whether the last connection that was opened is HTTP/1.1, and no attempt to open
+    /// another connection has failed since.
     is_http1: AtomicBool,
     /// The attempt to connect that is in progress, or whose outcome no request has
     /// published yet.
@@ -105,7 +105,7 @@ impl Connections {
     }
 
     /// Removes a connection that takes no more requests. The next request opens another
-    /// one.
+    /// connection.
     pub(super) fn retire(&self, connection: &Arc<Http2Connection>) {
         let current = self.http2.load();
         if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, connection)) {
@@ -118,17 +118,17 @@ impl Connections {
     /// connection.
     async fn take_idle_or_open(&self, progress: &mut Progress) -> Result<Lease<'_>, Failure> {
         *progress = Progress::Queued;
-        let permit = self.http1.permit().await;
+        let permit = self.http1.acquire_permit().await;
         *progress = Progress::Connecting;
-        if let Some(connection) = permit.idle().await {
-            return Ok(Lease::Http1(permit.with(connection)));
+        if let Some(connection) = permit.take_idle().await {
+            return Ok(Lease::Http1(permit.lease(connection)));
         }
         let opened = self.connector.open(&self.endpoint, KnownProtocol::Http1).await.inspect_err(|_| {
             // The next server at this address may speak HTTP/2.
             self.is_http1.store(false, Ordering::Relaxed);
         })?;
         match opened {
-            NewConnection::Http1(connection) => Ok(Lease::Http1(permit.with(connection))),
+            NewConnection::Http1(connection) => Ok(Lease::Http1(permit.lease(connection))),
             NewConnection::Http2(connection) => {
                 let connection = Arc::new(connection);
                 self.http2.store(Some(Arc::clone(&connection)));
@@ -214,7 +214,7 @@ async fn connect(
     let opened = connector.open(&endpoint, KnownProtocol::Unknown).await.map(|connection| match connection {
         NewConnection::Http2(connection) => OpenedConnection::Http2(Arc::new(connection)),
         NewConnection::Http1(connection) => {
-            pool.keep(connection);
+            pool.add_idle(connection);
             OpenedConnection::Http1
         }
     });

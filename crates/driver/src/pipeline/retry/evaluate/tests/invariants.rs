@@ -53,7 +53,7 @@ fn endings() -> impl Iterator<Item = EndingText> {
     codes.flat_map(|code| SUBS.map(|sub| EndingText::Status(Status::new(code, sub)))).chain(failures())
 }
 
-/// Calls `check` for all inputs.
+/// Calls `check` for all inputs. Returns the number of calls.
 fn for_all(
     mut check: impl FnMut(OperationProfile, &EndingText, Regions, Budgets, Verdict, Vec<Effect>),
 ) -> usize {
@@ -180,12 +180,12 @@ fn effects_do_not_contradict_each_other() {
         let has_failed = effects.iter().any(|effect| matches!(effect, Effect::PartitionFailed { .. }));
         assert!(!(has_failed && has(Effect::PartitionSucceeded)), "{ending_text:?}");
         assert!(!(has_failed && is_complete), "{ending_text:?}");
-        let is_bound = !profile.verb.is_read() && !regions.is_multi_write;
+        let is_single_region_write = !profile.verb.is_read() && !regions.is_multi_write;
         let marks_at_once = has(Effect::EndpointFailed { needs_confirmation: false })
             || has(Effect::PartitionFailed { needs_confirmation: false });
         assert!(
-            !(is_bound && marks_at_once),
-            "the only write region is not marked unconfirmed: {ending_text:?}"
+            !(is_single_region_write && marks_at_once),
+            "the only write region is not marked without confirmation: {ending_text:?}"
         );
     });
 }
