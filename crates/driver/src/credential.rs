@@ -96,7 +96,7 @@ impl Credential {
         header.map(|header| Credential(AuthMethod::ResourceToken(header))).ok_or_else(bad)
     }
 
-    /// Entra ID, with tokens of this source.
+    /// Entra ID authentication with tokens of this source.
     pub fn token_source(source: Arc<dyn TokenSource>) -> Self {
         Credential(AuthMethod::Tokens(Arc::new(TokenCache::new(source))))
     }

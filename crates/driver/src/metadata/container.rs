@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::sessions::Sessions;
 use crate::error::Error;
-use crate::path::{encode, path};
+use crate::path::{percent_encode, to_path};
 use crate::routing::ranges::RangeMap;
 
 /// A container by name, and its current metadata.
@@ -71,11 +71,11 @@ pub struct ContainerMetadata {
 impl Container {
     /// A container whose metadata has not been read.
     pub(crate) fn new(database: &str, name: &str) -> Arc<Self> {
-        let container_path = format!("/dbs/{}/colls/{}", encode(database), encode(name));
+        let container_path = format!("/dbs/{}/colls/{}", percent_encode(database), percent_encode(name));
         Arc::new(Container {
             database: database.to_owned(),
             name: name.to_owned(),
-            items_path: path(format!("{container_path}/docs")),
+            items_path: to_path(format!("{container_path}/docs")),
             path: container_path,
             link: format!("dbs/{database}/colls/{name}"),
             metadata: ArcSwapOption::empty(),

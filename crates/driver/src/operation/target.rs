@@ -8,7 +8,7 @@ use http::uri::PathAndQuery;
 
 use super::ResourceKind;
 use crate::metadata::Container;
-use crate::path::{encode, path};
+use crate::path::{percent_encode, to_path};
 
 /// The resource of an operation.
 #[derive(Debug, Clone)]
@@ -49,19 +49,19 @@ impl Target {
 
     /// One database.
     pub fn database(database: &str) -> Self {
-        let path = path(format!("/dbs/{}", encode(database)));
+        let path = to_path(format!("/dbs/{}", percent_encode(database)));
         Target::with_link(ResourceKind::Database, path, &format!("dbs/{database}"))
     }
 
     /// The feed of a database's containers.
     pub fn containers(database: &str) -> Self {
-        let path = path(format!("/dbs/{}/colls", encode(database)));
+        let path = to_path(format!("/dbs/{}/colls", percent_encode(database)));
         Target::with_link(ResourceKind::Container, path, &format!("dbs/{database}"))
     }
 
     /// A container itself.
     pub fn container(container: &Container) -> Self {
-        Target::with_link(ResourceKind::Container, path(container.path()), container.link())
+        Target::with_link(ResourceKind::Container, to_path(container.path()), container.link())
     }
 
     /// The feed of all offers.
@@ -71,7 +71,7 @@ impl Target {
 
     /// One offer. Only its id is signed, in lower case.
     pub fn offer(id: &str) -> Self {
-        let path = path(format!("/offers/{}", encode(id)));
+        let path = to_path(format!("/offers/{}", percent_encode(id)));
         Target::with_link(ResourceKind::Offer, path, &id.to_ascii_lowercase())
     }
 
@@ -88,7 +88,7 @@ impl Target {
 
     /// One document.
     pub fn item(container: &Arc<Container>, id: &str) -> Self {
-        let encoded = encode(id);
+        let encoded = percent_encode(id);
         let prefix = container.items_path().as_str();
         let mut text = String::with_capacity(prefix.len() + 1 + encoded.len());
         text.push_str(prefix);
@@ -97,14 +97,14 @@ impl Target {
         let is_plain = matches!(encoded, std::borrow::Cow::Borrowed(_)) && container.is_plain();
         let link =
             if is_plain { Link::Path } else { Link::Text(format!("{}/docs/{id}", container.link()).into()) };
-        Target { kind: ResourceKind::Item, path: path(text), link, container: Some(Arc::clone(container)) }
+        Target { kind: ResourceKind::Item, path: to_path(text), link, container: Some(Arc::clone(container)) }
     }
 
     /// The feed of a container's partition key ranges.
     pub fn ranges(container: &Arc<Container>) -> Self {
         Target {
             kind: ResourceKind::Range,
-            path: path(format!("{}/pkranges", container.path())),
+            path: to_path(format!("{}/pkranges", container.path())),
             link: Link::Container,
             container: Some(Arc::clone(container)),
         }

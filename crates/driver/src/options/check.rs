@@ -14,7 +14,7 @@ use crate::region::Region;
 /// would overflow.
 pub(super) const TIME_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Refuses options of operations that cannot be used.
+/// Refuses an operation's options if they cannot be used.
 pub(super) fn operation_options(options: &OperationOptions) -> Result<(), Error> {
     for (name, time) in [("timeout", options.timeout), ("attempt_timeout", options.attempt_timeout)] {
         if time.is_some_and(|time| time.is_zero()) {
@@ -45,7 +45,7 @@ pub(super) fn operation_options(options: &OperationOptions) -> Result<(), Error>
     check_region_names("excluded_regions", options.excluded_regions.as_deref().unwrap_or_default())
 }
 
-/// Refuses options of drivers that cannot be used.
+/// Refuses a driver's options if they cannot be used.
 pub(super) fn driver_options(options: &DriverOptions) -> Result<(), Error> {
     let (breaker, topology) = (&options.circuit_breaker, &options.topology);
     for (name, count) in [

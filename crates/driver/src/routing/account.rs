@@ -8,7 +8,7 @@
 //!
 //! What always holds: there is at least one location to read from and one to write
 //! to; no list has a region twice; an endpoint that was marked unavailable stays
-//! unavailable until a probe has succeeded, until the account does not have it any more,
+//! unavailable until a probe has succeeded, until the account no longer has the endpoint,
 //! or, for writes, until its region begins to take writes.
 
 use std::sync::Arc;
@@ -111,8 +111,8 @@ impl Account {
     /// regions come first in their order, the others follow in the order of the
     /// document. An account with one write region keeps the document's order of the
     /// locations for writes. Unknown members are ignored. Endpoints that still exist
-    /// keep their latencies and stay unavailable if they were. A region that begins to
-    /// take writes becomes available for writes.
+    /// keep their latencies, and stay unavailable if they were unavailable. A region that
+    /// begins to take writes becomes available for writes.
     pub(crate) fn from_properties(
         body: &[u8],
         preferred: &[Region],

@@ -96,8 +96,8 @@ impl Breakers {
         self.count_event(key, now, sample, |state| increment(&mut state.failures) >= failures_max)
     }
 
-    /// This region lost a hedge: another region was asked later, and its leg won.
-    /// `sample` is as in [`Breakers::failed`].
+    /// This region lost a hedge: another region was asked later, and its leg won. `sample`
+    /// (0 to 1) spreads the probes of partitions whose breakers opened at the same time.
     pub(crate) fn hedge_lost(&self, key: BreakerKey<'_>, now: Instant, sample: f64) -> Option<Breakers> {
         let losses_max = self.options.hedge_losses;
         self.count_event(key, now, sample, |state| increment(&mut state.hedge_losses) >= losses_max)

@@ -49,7 +49,7 @@ impl std::error::Error for BadHttpOptions {}
 /// The TLS configurations of one transport.
 pub(super) struct Tls {
     provider: Arc<CryptoProvider>,
-    /// The authorities of the options.
+    /// The authorities that the options name, besides the system's.
     own_roots: Vec<CertificateDer<'static>>,
     accepts_unknown_loopback: bool,
     /// The configuration that verifies certificates.
@@ -70,6 +70,8 @@ impl Tls {
                 "the CA holds no certificate: it should be PEM with -----BEGIN CERTIFICATE-----",
             ));
         }
+        // This store only checks the certificates. `verifying_config` makes the store that is
+        // used.
         let mut checked = RootCertStore::empty();
         for root in &own_roots {
             checked

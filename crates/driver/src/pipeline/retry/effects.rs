@@ -16,8 +16,8 @@ pub(crate) enum Effect {
     /// applied only when another region has answered this operation: that shows that
     /// the endpoint was at fault, and not the request.
     EndpointFailed { needs_confirmation: bool },
-    /// Count a failure of this partition in this region. `needs_confirmation` is as in
-    /// [`Effect::EndpointFailed`].
+    /// Count a failure of this partition in this region. With `needs_confirmation`, the
+    /// failure is counted only when another region has answered this operation.
     PartitionFailed { needs_confirmation: bool },
     /// Record that this partition works in this region.
     PartitionSucceeded,

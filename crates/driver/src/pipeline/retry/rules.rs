@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | 429 (not 429/3092) | retries in the same region after the wait that the service asks for, within the attempt (`throttle`) | 18 retries, 270 s; metadata 9, 30 s; in each attempt |
 //! | 429/3092, 410 | goes to the next region, at once until every region was tried, then after a wait; with one region, waits and retries there | 3 failovers |
-//! | 503, 408, other 5xx | goes to the next region, with the same waits as after 410; a write only if it may be repeated | 3 failovers |
+//! | 503, 408, other 5xx | goes to the next region, at once until every region was tried, then after a wait; with one region, waits and retries there; a write only if it may be repeated | 3 failovers |
 //! | 403/3, 403/1008 | reads the account again (at most every 5 s) and goes to the next region | 10 retries, 5 s of waiting |
 //! | 404/1002 | goes to the write region; where all regions take writes, to the next one; then waits for replication, 100 ms doubling | 5 retries; where all regions take writes, as many as there are regions, if that is more |
 //! | 449 | retries in the same region after the wait that the service asks for, or else 10 ms doubling to 1 s | 30 retries, 30 s |
