@@ -103,7 +103,7 @@ impl Credential {
 
     /// Whether this is the published key of the emulators. A
     /// [`ConnectionString`](crate::ConnectionString) with that key accepts any
-    /// certificate of a loopback host, unless it says otherwise.
+    /// certificate of a loopback host, unless the string says otherwise.
     pub fn is_emulator(&self) -> bool {
         match &self.0 {
             AuthMethod::Key(key) => key.is_emulator_key(),

@@ -36,8 +36,8 @@ pub struct Diagnostics {
     omitted: u32,
     omitted_charge: f64,
     pub(crate) elapsed: Duration,
-    /// How it was found out that an ambiguous write was applied; `None` when there was
-    /// no such write.
+    /// How the driver found out that an ambiguous write was applied; `None` in all other
+    /// cases.
     pub(crate) resolution: Option<Resolution>,
 }
 
@@ -121,7 +121,7 @@ pub enum Outcome {
     Abandoned,
 }
 
-/// How it was found out that a write whose answer was lost was applied.
+/// How the driver found out that a write whose answer was lost was applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resolution {
     /// The witness of the write was found.
@@ -163,8 +163,8 @@ impl Diagnostics {
         charges.fold(self.omitted_charge, |sum, charge| sum + charge)
     }
 
-    /// How it was found out that an ambiguous write was applied; `None` when there was
-    /// no such write.
+    /// How the driver found out that an ambiguous write was applied; `None` in all other
+    /// cases.
     pub fn resolution(&self) -> Option<Resolution> {
         self.resolution
     }

@@ -62,9 +62,9 @@ impl Driver {
         Ok(Driver { core, _background: background, observer: None })
     }
 
-    /// A driver that shares its connections and metadata with this one, and
-    /// reports each operation that is run on it or its clones to `observer`. The
-    /// observer replaces this driver's observer, if it has one.
+    /// A new driver that shares connections and metadata with this driver. The new driver
+    /// and its clones report each operation that they run to `observer`, and not to the
+    /// observer of this driver.
     pub fn with_observer(&self, observer: Arc<dyn Observer>) -> Driver {
         Driver { observer: Some(observer), ..self.clone() }
     }

@@ -179,7 +179,7 @@ pub enum Idempotency {
 /// partition then has `value` at `pointer`.
 ///
 /// Later writes must keep the value. A member that the next writer overwrites
-/// cannot be a witness: if both writes were applied, the first one would be reported
+/// cannot be a witness: if both writes were applied, the first write would be reported
 /// as refused or as ambiguous.
 #[derive(Debug, Clone)]
 pub struct Witness {

@@ -196,7 +196,8 @@ impl ScopeToken {
         if last_failure.as_ref().is_some_and(|failed| failed.at.elapsed() < RENEWAL_PAUSE) {
             return;
         }
-        // The task has a weak reference only, so that dropping `self` aborts it.
+        // The task has only a weak reference to `self`, so that `self` can be dropped, which
+        // aborts the task.
         let (scope_token, source) = (Arc::downgrade(self), Arc::clone(source));
         let scope = self.scope.clone();
         let mut renewal = self.renewal.lock().unwrap_or_else(PoisonError::into_inner);
@@ -245,7 +246,7 @@ impl CachedToken {
         let header = secret::encoded_header("type%3Daad%26ver%3D1.0%26sig%3D", token.secret.reveal())
             .filter(|_| !token.secret.reveal().is_empty())
             .ok_or("is empty, or longer than the service accepts")?;
-        // This also renews a token that never expires.
+        // The lifetime is limited, so that a token that never expires is renewed too.
         let lifetime = lifetime.min(LIFETIME_MAX);
         Ok(CachedToken {
             header,

@@ -16,7 +16,7 @@ use crate::diagnostics::{Attempt, Diagnostics, Resolution};
 use crate::error::{Error, ErrorKind};
 use crate::response::Response;
 
-/// The answer for the caller.
+/// The answer for the caller; an error if there is no answer.
 pub(super) fn complete(result: AttemptResult, state: &State) -> Result<Response, Error> {
     match result {
         Ok(response) => {

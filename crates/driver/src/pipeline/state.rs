@@ -1,6 +1,6 @@
 //! The state of an operation from its first attempt to its last. `run`, `send` and
-//! `finish` write it. `apply` adds the names of effects to its diagnostics, and stores
-//! the effects that need confirmation.
+//! `finish` write the state. `apply` adds the names of effects to its diagnostics, and
+//! stores the effects that need confirmation.
 
 use std::sync::Arc;
 
@@ -96,8 +96,9 @@ pub(super) fn profile_of(operation: &Operation) -> OperationProfile {
     }
 }
 
-/// The physical partition that an operation goes to, when there is exactly one. A prefix
-/// of a hierarchical key has none, unless the container has only one range.
+/// The physical partition that an operation goes to; `None` when there may be several, or
+/// when the known ranges do not contain it. A prefix of a hierarchical key may belong to
+/// several partitions, unless the container has only one.
 pub(super) fn find_range<'k>(scope: &Scope, metadata: &'k ContainerMetadata) -> Option<&'k Range> {
     match scope {
         Scope::Unpartitioned | Scope::Everywhere => metadata.ranges.only(),

@@ -140,8 +140,8 @@ impl Account {
                     .chain(&write_locations)
                     .any(|location| location.endpoint == *endpoint)
         };
-        // A region that has become the write region is no longer avoided because it
-        // refused writes before.
+        // A region may be avoided because it refused writes. Once the region takes writes, it
+        // is no longer avoided for writes.
         let is_new_write_region = |avoided: &UnavailableEndpoint| {
             let contains = |locations: &[Arc<Location>]| {
                 locations.iter().any(|location| location.endpoint == avoided.endpoint)

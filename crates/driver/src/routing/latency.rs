@@ -91,9 +91,10 @@ pub(crate) struct LatencyWindow {
     usual: [CachedPercentile; 2],
 }
 
-/// How long to wait for the first region before the second one is asked as well:
-/// the P99 of the fastest of `locations`, within the bounds and within 50 to 4000 ms. If
-/// only one of them was measured, [`RISE_UNCONFIRMED_MAX`] limits the threshold.
+/// How long to wait for the first region before the second region is asked as well: the
+/// P99 of the fastest of `locations`, kept within `min` and `max` and within 50 to 4000 ms.
+/// If only one of several locations was measured, [`RISE_UNCONFIRMED_MAX`] limits the
+/// threshold.
 pub(crate) fn threshold(
     locations: &[&Arc<Location>],
     min: Duration,
@@ -249,8 +250,9 @@ impl Slice {
     }
 }
 
-/// A percentile and its tick in one word, so that both are read together: tick + 1
-/// in the upper half, microseconds (0: unknown) in the lower.
+/// A percentile and its tick, which is the number of the time interval that the percentile
+/// belongs to. Both are in one word, so that they are read together: tick + 1 in the upper
+/// half, microseconds (0: unknown) in the lower half.
 #[derive(Debug, Default)]
 struct CachedPercentile(AtomicU64);
 

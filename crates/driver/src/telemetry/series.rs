@@ -25,7 +25,8 @@ pub(super) struct MetricHandles {
     pub(super) duration: Histogram,
     pub(super) request_charge: Histogram,
     pub(super) returned_rows: Histogram,
-    // The counters have no label for the outcome, so series share them.
+    // The counters have no label for the outcome, so series that differ only in their outcome
+    // share them.
     pub(super) attempts: Counter,
     pub(super) hedges: Counter,
     pub(super) failovers: Counter,

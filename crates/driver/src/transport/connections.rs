@@ -1,5 +1,5 @@
-//! The connections to one endpoint: one HTTP/2 connection, or a pool of HTTP/1.1
-//! ones, and the attempt to connect that is in progress.
+//! The connections to one endpoint: one HTTP/2 connection or a pool of HTTP/1.1
+//! connections, and the attempt to connect that is in progress.
 //!
 //! A request uses the HTTP/2 connection without a lock. If there is no connection, the
 //! request waits for the attempt to connect that is in progress, or starts one. The
@@ -181,8 +181,8 @@ impl Connections {
         Err(outcome)
     }
 
-    /// Publishes the outcome of an attempt to connect. All waiting requests call this;
-    /// the first call publishes, the others do nothing.
+    /// Publishes the outcome of an attempt to connect. All waiting requests call this
+    /// function. The first call publishes the outcome, the other calls do nothing.
     fn publish_outcome(
         &self,
         outcome: &watch::Receiver<ConnectOutcome>,

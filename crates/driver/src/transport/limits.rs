@@ -31,13 +31,13 @@ pub(super) const STREAMS_MAX: usize = 1000;
 /// reset, which does no harm.
 pub(super) const RESETS_REMEMBERED_MAX: usize = 4096;
 
-/// How long a reset stream is remembered: longer than a server usually takes to
-/// answer, so that late answers are expected.
+/// How long a reset stream is remembered: longer than a server usually takes to answer, so
+/// that most late answers are ignored.
 pub(super) const RESETS_REMEMBERED_FOR: Duration = Duration::from_secs(30);
 
-/// The number of connections that are tried for one request. The first one may be
-/// closing, and the second one is new. While a server restarts, a new connection may
-/// close at once, so a third one is tried before the request fails.
+/// The number of connections that are tried for one request. The first connection may be
+/// closing, and the second connection is new. While a server restarts, a new connection
+/// may close at once, so a third connection is tried before the request fails.
 pub(super) const CONNECTIONS_TRIED_MAX: u32 = 3;
 
 /// The most endpoints that a transport has connections to. An account has one endpoint

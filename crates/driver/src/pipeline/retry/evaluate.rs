@@ -48,8 +48,8 @@ const SESSION_RETRIES_USUAL: u32 = 5;
 /// The waits while another write of the same document is in progress.
 const RETRY_WITH_BACKOFF: Backoff =
     Backoff { first: Duration::from_millis(10), longest: Duration::from_secs(1) };
-/// The longest random time that is added to each of these waits, so that two writers
-/// that failed at the same time do not retry at the same time.
+/// The longest random time that is added to each wait of [`RETRY_WITH_BACKOFF`], so that
+/// two writers that failed at the same time do not retry at the same time.
 const RETRY_WITH_SALT_MAX: Duration = Duration::from_millis(5);
 /// Retries while another write of the same document is in progress. If the service
 /// does not ask for other waits, these retries wait about 24 s in all, so this count is
@@ -199,8 +199,8 @@ impl Evaluation {
         self.try_again(Budget::Session, after, route_to, Context::SessionRetry)
     }
 
-    /// Retries in the same region. A wait that would exceed the limit is not shortened;
-    /// it ends the operation.
+    /// Retries in the same region after 449. A wait that would exceed the limit is not
+    /// shortened, but ends the operation.
     fn retry_with(self) -> Verdict {
         let spent = self.budgets.spent(Budget::RetryWith);
         let salt = RETRY_WITH_SALT_MAX.mul_f64(backoff::valid_sample(self.jitter));

@@ -18,8 +18,8 @@
 //! | anything else | ends, and the caller gets the answer | |
 //!
 //! In an account with one write region, a write has only that region to go to. After a
-//! 403/3 or 403/1008 it tries the other regions too, because the write region may have
-//! moved.
+//! 403/3 or 403/1008 the write tries the other regions too, because the write region may
+//! have moved.
 //!
 //! To add a rule, name the status in `perihelion_wire::status` and edit this
 //! file. No match here has a wildcard arm, so the compiler reports every place that
@@ -161,7 +161,8 @@ pub(super) enum Action {
     /// Give the caller the answer, unless an earlier attempt of the refused batch may
     /// have been applied.
     CompleteBatch,
-    /// End: the resource does not exist. For a repeated delete this is a success.
+    /// End: the resource does not exist. For an idempotent delete this is a success if an
+    /// earlier attempt may have been applied.
     EndNotFound,
     /// End: the state of the data refuses the write.
     EndRefused,

@@ -47,7 +47,8 @@ pub(super) struct UsageState {
 pub(super) struct OpenState {
     /// When one request may probe.
     pub(super) probe_from: Instant,
-    /// A request is probing, and no other request may probe before this time.
+    /// Until when the request that has claimed the probe is the only one that may probe;
+    /// `None` when no request has claimed the probe.
     pub(super) claimed_until: Option<Instant>,
 }
 
