@@ -40,8 +40,8 @@ use crate::error::StartError;
 /// The region in which the catalog changes: the first of the list.
 const CATALOG_REGION: usize = 0;
 
-/// The name of the stored value that holds the name of the write region. It is in the
-/// store of the catalog region.
+/// The name under which the store of the catalog region holds the name of the write
+/// region.
 const WRITE_REGION_VALUE_NAME: &str = "write-region";
 
 /// How often maintenance searches for expired documents and full partitions.
