@@ -1,6 +1,7 @@
-//! The driver's background task. It refreshes the account, probes unavailable endpoints
-//! and removes stale circuit breakers. While it sleeps it has only a weak reference to
-//! the driver's core. It is aborted when the last driver is dropped.
+//! The driver's background task. The task refreshes the account, probes unavailable
+//! endpoints and removes stale circuit breakers. While the task sleeps, it has only a
+//! weak reference to the driver's core. The task is aborted when the last clone of the
+//! driver is dropped.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,11 +13,10 @@ use crate::core::Core;
 use crate::metadata;
 use crate::routing::account::Location;
 
-/// How often the task checks which unavailable endpoints are due for a probe, while
-/// there are any.
+/// While an endpoint is unavailable, the task checks this often whether a probe is due.
 const PROBE_PAUSE: Duration = Duration::from_millis(500);
 
-/// Aborts the task when the last driver is dropped.
+/// The handle of the task. Dropping the handle aborts the task.
 #[derive(Debug)]
 pub(crate) struct Background(JoinHandle<()>);
 
@@ -33,29 +33,30 @@ pub(crate) fn start(core: &Arc<Core>) -> Background {
 
 async fn run(weak: Weak<Core>) {
     let mut refreshed_at = Instant::now();
-    let mut stale_removed_at = Instant::now();
+    let mut breakers_cleaned_at = Instant::now();
     loop {
         let Some(core) = weak.upgrade() else { return };
         let topology = core.topology();
         let now = Instant::now();
         if now.duration_since(refreshed_at) >= topology.options().refresh_interval {
             refreshed_at = now;
-            let deadline = now + core.settings().metadata().timeout;
-            core.account().refresh(&*core, topology, None, deadline).await;
+            let deadline = now + core.option_layers().metadata_settings().timeout;
+            core.account_reader().refresh(&*core, topology, None, deadline).await;
         }
-        if now.duration_since(stale_removed_at) >= topology.breaker_options().failback_interval {
-            stale_removed_at = now;
+        if now.duration_since(breakers_cleaned_at) >= topology.breaker_options().cleanup_interval {
+            breakers_cleaned_at = now;
             topology.update_breakers(|breakers| breakers.remove_stale(now));
         }
         probe_unavailable(&core).await;
-        let next = (refreshed_at + topology.options().refresh_interval)
-            .min(stale_removed_at + topology.breaker_options().failback_interval);
-        wait(core, next).await;
+        let next_due = (refreshed_at + topology.options().refresh_interval)
+            .min(breakers_cleaned_at + topology.breaker_options().cleanup_interval);
+        wait(core, next_due).await;
     }
 }
 
-/// Probes the unavailable endpoints that are due, one after the other. An endpoint
-/// that the account does not have any more is no longer avoided.
+/// Probes the unavailable endpoints whose probes are due, one after the other. An
+/// endpoint that the account does not have any more is not probed, and is no longer
+/// marked unavailable.
 async fn probe_unavailable(core: &Core) {
     let account = core.topology().snapshot().account;
     for endpoint in account.due_for_probe(Instant::now()) {
@@ -76,16 +77,17 @@ async fn probe_unavailable(core: &Core) {
     }
 }
 
-/// Sleeps until `next`, or for [`PROBE_PAUSE`] when endpoints are unavailable, or
-/// until an endpoint is marked unavailable. The core is released meanwhile.
-async fn wait(core: Arc<Core>, next: Instant) {
+/// Sleeps until `next_due`, or until an endpoint is marked unavailable. If an endpoint is
+/// unavailable already, the sleep is at most [`PROBE_PAUSE`]. The core is released
+/// meanwhile.
+async fn wait(core: Arc<Core>, next_due: Instant) {
     let topology = core.topology();
     let has_unavailable_endpoint = topology.snapshot().account.has_unavailable_endpoint();
-    let until = if has_unavailable_endpoint { next.min(Instant::now() + PROBE_PAUSE) } else { next };
-    let endpoint_marked = Arc::clone(&topology.endpoint_marked);
+    let until = if has_unavailable_endpoint { next_due.min(Instant::now() + PROBE_PAUSE) } else { next_due };
+    let marked_unavailable = Arc::clone(&topology.marked_unavailable);
     drop(core);
     tokio::select! {
         () = tokio::time::sleep_until(until) => {}
-        () = endpoint_marked.notified() => {}
+        () = marked_unavailable.notified() => {}
     }
 }

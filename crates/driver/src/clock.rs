@@ -1,5 +1,5 @@
-//! The wall clock. Only this file of the driver reads it, for the date that is
-//! sent with each request and for the lifetime of tokens. All waits use tokio's
+//! The wall clock. Only this file of the driver reads the wall clock: for the date that
+//! is sent with each request, and for the lifetime of tokens. All waits use tokio's
 //! clock.
 
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use arc_swap::ArcSwap;
 use http::HeaderValue;
 
-/// The current date as a header. It is formatted when the second has changed since the
-/// last request.
+/// The current date as a header. The date is formatted again only when the second has
+/// changed since the last request.
 #[derive(Debug)]
 pub(crate) struct DateHeader {
     current: ArcSwap<FormattedDate>,

@@ -32,9 +32,10 @@ pub struct ConnectionString {
     pub endpoint: Endpoint,
     /// The account's key.
     pub credential: Credential,
-    /// Whether any certificate of this server is accepted. That is possible only for a
-    /// loopback host: with `DisableServerCertificateValidation=true`, or, if the string
-    /// does not set that, with the emulators' published key.
+    /// Whether any certificate of the server is accepted. Always false when the host is not
+    /// loopback. For a loopback host, this is the value of
+    /// `DisableServerCertificateValidation`. If the string does not have that name, this is
+    /// true for the emulators' published key and false for other keys.
     pub accepts_any_certificate: bool,
 }
 
@@ -56,14 +57,15 @@ impl ConnectionString {
         let credential = Credential::key(key).map_err(|_| {
             Error::input("the connection string's AccountKey must be standard base64 with padding")
         })?;
-        let asked = parts.accepts_any_certificate.map(parse_boolean).transpose()?;
-        if asked == Some(true) && endpoint.is_tls() && !endpoint.is_loopback() {
+        let disables_validation = parts.disables_validation.map(parse_boolean).transpose()?;
+        if disables_validation == Some(true) && endpoint.is_tls() && !endpoint.is_loopback() {
             return Err(Error::input(
                 "DisableServerCertificateValidation is only for a server on this machine: leave it out, and \
                  install the other machine's certificate here",
             ));
         }
-        let accepts_any_certificate = endpoint.is_loopback() && asked.unwrap_or(credential.is_emulator());
+        let accepts_any_certificate =
+            endpoint.is_loopback() && disables_validation.unwrap_or(credential.is_emulator());
         Ok(ConnectionString { endpoint, credential, accepts_any_certificate })
     }
 }
@@ -76,12 +78,13 @@ impl FromStr for ConnectionString {
     }
 }
 
-/// The values of the known names.
+/// The values of the known names, not parsed yet.
 #[derive(Default)]
 struct Parts<'a> {
     endpoint: Option<&'a str>,
     key: Option<&'a str>,
-    accepts_any_certificate: Option<&'a str>,
+    /// `DisableServerCertificateValidation`.
+    disables_validation: Option<&'a str>,
 }
 
 impl<'a> Parts<'a> {
@@ -101,7 +104,7 @@ impl<'a> Parts<'a> {
                 }
                 name if name.eq_ignore_ascii_case("AccountKey") => (&mut parts.key, "AccountKey"),
                 name if name.eq_ignore_ascii_case(DISABLE_VALIDATION) => {
-                    (&mut parts.accepts_any_certificate, DISABLE_VALIDATION)
+                    (&mut parts.disables_validation, DISABLE_VALIDATION)
                 }
                 _ => continue,
             };

@@ -1,5 +1,5 @@
 //! The core of a driver: the state that all its operations share. The pipeline
-//! and the background task work on it; [`Driver`](crate::Driver) owns it.
+//! and the background task use the core; [`Driver`](crate::Driver) owns it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,7 @@ use crate::clock::DateHeader;
 use crate::credential::{Credential, scope_of};
 use crate::error::Error;
 use crate::metadata::{AccountReader, Container};
-use crate::options::{DriverOptions, Environment, Layers};
+use crate::options::{DriverOptions, Environment, OptionLayers};
 use crate::routing::account::Account;
 use crate::routing::topology::Topology;
 use crate::telemetry::Telemetry;
@@ -29,8 +29,8 @@ pub(crate) struct Core {
     transport: AnyTransport,
     credential: Credential,
     topology: Topology,
-    settings: Layers,
-    account: AccountReader,
+    option_layers: OptionLayers,
+    account_reader: AccountReader,
     containers: Mutex<HashMap<(String, String), Arc<Container>>>,
     date: DateHeader,
     user_agent: HeaderValue,
@@ -50,24 +50,24 @@ impl Core {
         let agent = options
             .user_agent
             .as_deref()
-            .map_or(USER_AGENT.to_owned(), |more| format!("{USER_AGENT} {more}"));
+            .map_or(USER_AGENT.to_owned(), |suffix| format!("{USER_AGENT} {suffix}"));
         let user_agent = HeaderValue::from_str(&agent)
             .map_err(|_| Error::input(format!("the user agent {agent:?} is not printable ASCII")))?;
         Ok(Core {
             transport,
             credential,
-            settings: Layers::new(environment, &options.operation)?,
+            option_layers: OptionLayers::new(environment, &options.operation)?,
             telemetry: Telemetry::new(&endpoint),
             token_scope: scope_of(&endpoint, options.token_scope.as_deref()),
             topology: Topology::new(Account::bootstrap(endpoint), options.topology, options.circuit_breaker),
-            account: AccountReader::new(options.preferred_regions),
+            account_reader: AccountReader::new(options.preferred_regions),
             containers: Mutex::default(),
             date: DateHeader::new(),
             user_agent,
         })
     }
 
-    /// The container of this name. All handles of one name share its metadata, unless
+    /// The container of this name. All handles of one container share its metadata, unless
     /// [`CONTAINERS_MAX`] other containers were asked for before.
     pub(crate) fn container(&self, database: &str, name: &str) -> Arc<Container> {
         let mut containers = self.containers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -94,12 +94,12 @@ impl Core {
         &self.topology
     }
 
-    pub(crate) fn settings(&self) -> &Layers {
-        &self.settings
+    pub(crate) fn option_layers(&self) -> &OptionLayers {
+        &self.option_layers
     }
 
-    pub(crate) fn account(&self) -> &AccountReader {
-        &self.account
+    pub(crate) fn account_reader(&self) -> &AccountReader {
+        &self.account_reader
     }
 
     pub(crate) fn date(&self) -> &DateHeader {

@@ -3,7 +3,7 @@
 //! A [`Credential`] is a master key that signs each request, a resource token,
 //! or a [`TokenSource`] whose tokens are cached until shortly before they
 //! expire. What always holds: no secret appears in `Debug` or in an error,
-//! headers that carry one are marked sensitive, and the memory of secrets that
+//! headers that carry a secret are marked sensitive, and the memory of secrets that
 //! are kept longer than a request is cleared when they are dropped.
 
 #[cfg(feature = "azure-core")]
@@ -42,10 +42,10 @@ enum AuthMethod {
 
 /// A source of Entra ID access tokens: an application, a managed identity, a user.
 ///
-/// The driver asks for a token only when it has none, when its current one expires
-/// within minutes, or when the service has refused the current one. It never asks twice
-/// at the same time for one scope, and waits a bounded time. It may drop the future at
-/// any time.
+/// The driver asks for a token only when it has none, when its current token expires
+/// within minutes, or when the service has refused the current token. The driver never
+/// asks twice at the same time for one scope, and waits a bounded time. The driver may
+/// drop the future at any time.
 pub trait TokenSource: Send + Sync {
     /// A token for the scope, such as `https://account.documents.azure.com/.default`.
     fn token<'a>(&'a self, scope: &'a str) -> TokenFuture<'a>;
@@ -59,7 +59,7 @@ pub type TokenFuture<'a> = Pin<Box<dyn Future<Output = Result<AccessToken, Error
 pub struct AccessToken {
     /// The token itself.
     pub secret: Secret,
-    /// When the service stops accepting it.
+    /// When the service stops accepting the token.
     pub expires_on: SystemTime,
 }
 
@@ -96,14 +96,14 @@ impl Credential {
         header.map(|header| Credential(AuthMethod::ResourceToken(header))).ok_or_else(bad)
     }
 
-    /// Entra ID, with tokens of this source.
+    /// Entra ID authentication with tokens of this source.
     pub fn token_source(source: Arc<dyn TokenSource>) -> Self {
         Credential(AuthMethod::Tokens(Arc::new(TokenCache::new(source))))
     }
 
-    /// Whether it is the published key of the emulators. A
+    /// Whether this is the published key of the emulators. A
     /// [`ConnectionString`](crate::ConnectionString) with that key accepts any
-    /// certificate of a loopback host, unless it says otherwise.
+    /// certificate of a loopback host, unless the string says otherwise.
     pub fn is_emulator(&self) -> bool {
         match &self.0 {
             AuthMethod::Key(key) => key.is_emulator_key(),
@@ -111,9 +111,9 @@ impl Credential {
         }
     }
 
-    /// The Authorization header of one request. `date` is the request's `x-ms-date`, in
-    /// lower case; `scope` comes from [`scope_of`]. It waits only when an access token
-    /// must be fetched.
+    /// The Authorization header of one request. `link` is the resource link that is signed,
+    /// `date` is the request's `x-ms-date` in lower case, and `scope` comes from
+    /// [`scope_of`]. The call waits only when an access token must be fetched.
     pub(crate) async fn authorize(
         &self,
         method: &Method,
@@ -132,11 +132,11 @@ impl Credential {
         }
     }
 
-    /// The service has refused (401) a request that was sent at `sent_at`. Discards the
-    /// access token of that request, which may have been revoked or have expired by the
-    /// service's clock; a token that was new at that time is kept. Returns whether a
-    /// request with another token may succeed. Always false without access tokens.
-    pub(crate) fn replace_refused_token(&self, scope: &str, sent_at: Instant) -> bool {
+    /// Discards the access token of a request that was sent at `sent_at` and that the
+    /// service has refused (401): the token may have been revoked, or have expired by the
+    /// service's clock. A token that was new at `sent_at` is kept. Returns whether a request
+    /// with another token may succeed; always false for keys and resource tokens.
+    pub(crate) fn discard_refused_token(&self, scope: &str, sent_at: Instant) -> bool {
         match &self.0 {
             AuthMethod::Tokens(cache) => cache.discard_refused(scope, sent_at),
             AuthMethod::Key(_) | AuthMethod::ResourceToken(_) => false,

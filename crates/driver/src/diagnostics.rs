@@ -22,9 +22,9 @@ pub(crate) use json::failure_name;
 
 use crate::region::Region;
 
-/// The most attempts that are recorded; of further ones only the number and the charge
-/// are. With the default limits, an operation makes more attempts only if it uses up
-/// several retry budgets.
+/// The most attempts that are recorded. Of further attempts, only the number and the sum of
+/// the charges are recorded. With the default limits, an operation makes more attempts only
+/// if it uses up several retry budgets.
 const ATTEMPTS_MAX: usize = 40;
 
 /// What happened during one operation.
@@ -32,27 +32,29 @@ const ATTEMPTS_MAX: usize = 40;
 pub struct Diagnostics {
     first: Option<Attempt>,
     further: Vec<Attempt>,
+    /// The number of attempts that are not recorded.
     omitted: u32,
     omitted_charge: f64,
     pub(crate) elapsed: Duration,
-    /// How it was found out that an ambiguous write was applied.
-    pub(crate) resolved: Option<Resolution>,
+    /// How the driver found out that an ambiguous write was applied; `None` in all other
+    /// cases.
+    pub(crate) resolution: Option<Resolution>,
 }
 
 /// One attempt on one route.
 #[derive(Debug, Clone)]
 pub struct Attempt {
-    /// Why it was made.
+    /// Why the attempt was made.
     pub context: Context,
-    /// The region it went to.
+    /// The region that the attempt went to.
     pub region: Region,
-    /// The endpoint it went to.
+    /// The endpoint that the attempt went to.
     pub endpoint: Endpoint,
-    /// When it started, counted from the start of the operation.
+    /// When the attempt started, counted from the start of the operation.
     pub started_after: Duration,
-    /// How long it took, throttle waits included.
+    /// How long the attempt took, throttle waits included.
     pub elapsed: Duration,
-    /// How it ended.
+    /// How the attempt ended.
     pub outcome: Outcome,
     /// The request units of the attempt, including those of throttled answers; `None`
     /// when the service did not state them.
@@ -62,9 +64,8 @@ pub struct Attempt {
     pub activity_id: Option<HeaderValue>,
     /// How often the service throttled the attempt.
     pub throttled: u32,
-    /// The names of the changes to state that operations share, which followed from the
-    /// attempt. A change that another region had to confirm is named even if that did not
-    /// happen.
+    /// The names of the attempt's effects: changes to state that all operations share. An
+    /// effect that another region must confirm is named even if no region confirmed it.
     pub effects: Vec<&'static str>,
 }
 
@@ -120,7 +121,7 @@ pub enum Outcome {
     Abandoned,
 }
 
-/// How it was found out that a write whose answer was lost was applied.
+/// How the driver found out that a write whose answer was lost was applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resolution {
     /// The witness of the write was found.
@@ -162,10 +163,10 @@ impl Diagnostics {
         charges.fold(self.omitted_charge, |sum, charge| sum + charge)
     }
 
-    /// How it was found out that an ambiguous write was applied; `None` when there was
-    /// no such write.
+    /// How the driver found out that an ambiguous write was applied; `None` in all other
+    /// cases.
     pub fn resolution(&self) -> Option<Resolution> {
-        self.resolved
+        self.resolution
     }
 
     /// The regions that were asked, each once, in the order they were first asked.
@@ -199,7 +200,7 @@ impl Diagnostics {
         serde_json::to_string(self).expect("names are strings and nothing else can fail")
     }
 
-    /// The diagnostics of a single attempt.
+    /// The diagnostics of an operation with a single attempt.
     pub(crate) fn of(attempt: Attempt) -> Self {
         let elapsed = attempt.elapsed;
         Diagnostics { first: Some(attempt), elapsed, ..Diagnostics::default() }

@@ -55,22 +55,22 @@ impl Driver {
         let environment = Environment::of_process()?;
         let options = options.resolved(&environment)?;
         let core = Arc::new(Core::new(endpoint, credential, transport.into(), options, &environment)?);
-        let deadline = Instant::now() + core.settings().metadata().timeout;
-        core.account().read(&*core, core.topology(), None, deadline).await?;
-        core.account().warn_of_unknown_regions(core.topology());
+        let deadline = Instant::now() + core.option_layers().metadata_settings().timeout;
+        core.account_reader().read(&*core, core.topology(), None, deadline).await?;
+        core.account_reader().warn_of_unknown_regions(core.topology());
         let background = Arc::new(background::start(&core));
         Ok(Driver { core, _background: background, observer: None })
     }
 
-    /// A driver that shares its connections and metadata with this one, and
-    /// reports each operation that is run on it or its clones to `observer`. The
-    /// observer replaces this driver's observer, if it has one.
+    /// A new driver that shares connections and metadata with this driver. The new driver
+    /// and its clones report each operation that they run to `observer`, and not to the
+    /// observer of this driver.
     pub fn with_observer(&self, observer: Arc<dyn Observer>) -> Driver {
         Driver { observer: Some(observer), ..self.clone() }
     }
 
-    /// The container of this name. Nothing is sent. All handles of one name share
-    /// its metadata, as long as fewer than 10,000 other containers were asked for.
+    /// The container of this name. No request is sent. All handles of one container
+    /// share its metadata, unless 10,000 other containers were asked for before.
     pub fn container(&self, database: &str, name: &str) -> Arc<Container> {
         self.core.container(database, name)
     }
@@ -81,7 +81,7 @@ impl Driver {
         operation: &Operation,
         options: &OperationOptions,
     ) -> Result<Response, Error> {
-        let settings = self.core.settings().settings(options, operation.is_data_plane())?;
+        let settings = self.core.option_layers().settings_for(options, operation.is_data_plane())?;
         let deadline = Instant::now() + settings.timeout;
         let call = Call { operation, settings: &settings, deadline, route_to: None };
         let result = run(&self.core, call).await;
@@ -92,8 +92,8 @@ impl Driver {
         result
     }
 
-    /// The metadata of a container. It is read at first use, and cached until it is
-    /// found to be out of date.
+    /// The metadata of a container. The metadata is read at first use, and cached until
+    /// it is found to be out of date.
     pub async fn metadata(&self, container: &Arc<Container>) -> Result<Arc<ContainerMetadata>, Error> {
         match container.metadata() {
             Some(metadata) => Ok(metadata),
@@ -122,7 +122,7 @@ impl Driver {
     }
 
     fn metadata_deadline(&self) -> Instant {
-        Instant::now() + self.core.settings().metadata().timeout
+        Instant::now() + self.core.option_layers().metadata_settings().timeout
     }
 }
 

@@ -47,9 +47,9 @@ pub enum ErrorKind {
     Answer,
 }
 
-/// How many bytes of a refusal's body become the message, when the body is not the
-/// service's JSON.
-const BODY_SHOWN_MAX: usize = 512;
+/// When the body of a refusal is not the service's JSON, at most this many bytes of it
+/// become the message.
+const BODY_SHOWN_BYTES_MAX: usize = 512;
 
 impl Error {
     /// An error of kind [`ErrorKind::Input`].
@@ -147,7 +147,8 @@ impl Error {
     }
 
     /// The index of the batch operation that the service refused, from zero. Because
-    /// of it, no operation of the batch was applied. `None` for every other error.
+    /// of this refusal, no operation of the batch was applied. `None` for every other
+    /// error.
     pub fn operation_index(&self) -> Option<usize> {
         self.0.operation_index
     }
@@ -190,9 +191,9 @@ impl Error {
     }
 
     /// Whether the same operation may succeed when it is tried again later: the
-    /// service or the network is at fault, and not the request. The driver's own
-    /// retries are used up by then. An ambiguous write is transient too, but it may have
-    /// been applied already.
+    /// service or the network is at fault, and not the request. The driver has used up
+    /// its own retries. An ambiguous write is transient too, but it may have been applied
+    /// already.
     pub fn is_transient(&self) -> bool {
         match self.0.kind {
             ErrorKind::Transport | ErrorKind::Timeout | ErrorKind::Ambiguous => true,
@@ -219,7 +220,7 @@ fn service_message(body: &[u8]) -> String {
     }
     match serde_json::from_slice::<ErrorBody>(body) {
         Ok(error) => error.message,
-        Err(_) => String::from_utf8_lossy(&body[..body.len().min(BODY_SHOWN_MAX)]).into_owned(),
+        Err(_) => String::from_utf8_lossy(&body[..body.len().min(BODY_SHOWN_BYTES_MAX)]).into_owned(),
     }
 }
 

@@ -38,10 +38,10 @@ pub(crate) type MetadataRequest<'a, T> = Pin<Box<dyn Future<Output = Result<T, E
 /// The requests that read metadata.
 pub(crate) trait MetadataRequests: Sync {
     /// Reads the account document from one location, in one attempt.
-    fn account<'a>(&'a self, location: &'a Location, deadline: Instant) -> MetadataRequest<'a, Bytes>;
+    fn read_account<'a>(&'a self, location: &'a Location, deadline: Instant) -> MetadataRequest<'a, Bytes>;
 
     /// Reads the properties of a container.
-    fn container<'a>(
+    fn read_container<'a>(
         &'a self,
         container: &'a Arc<Container>,
         deadline: Instant,
@@ -49,7 +49,7 @@ pub(crate) trait MetadataRequests: Sync {
 
     /// Reads one page of a container's partition key ranges: the page after
     /// `etag`, or the first one.
-    fn ranges<'a>(
+    fn read_ranges<'a>(
         &'a self,
         container: &'a Arc<Container>,
         etag: Option<HeaderValue>,

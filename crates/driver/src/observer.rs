@@ -15,8 +15,8 @@ use crate::response::Response;
 /// [`Driver::with_observer`](crate::Driver::with_observer).
 pub trait Observer: Send + Sync + 'static {
     /// Called once for each operation, in the caller's task, before the caller gets
-    /// the answer. It must not block. It is not called for an operation whose options
-    /// are refused, or whose future is dropped before it ends.
+    /// the answer. An implementation must not block. There is no call for an operation
+    /// whose options are refused, or whose future is dropped before it ends.
     fn ended(&self, operation: &EndedOperation<'_>);
 }
 

@@ -144,7 +144,7 @@ pub enum Scope {
     Range(Arc<str>),
     /// A part of one physical partition.
     Slice(Arc<str>, EffectiveRange),
-    /// All partitions. The gateway of the service runs the query on each.
+    /// All partitions. The gateway of the service runs the query on each partition.
     Everywhere,
 }
 
@@ -179,7 +179,7 @@ pub enum Idempotency {
 /// partition then has `value` at `pointer`.
 ///
 /// Later writes must keep the value. A member that the next writer overwrites
-/// cannot be a witness: if both writes were applied, the first one would be reported
+/// cannot be a witness: if both writes were applied, the first write would be reported
 /// as refused or as ambiguous.
 #[derive(Debug, Clone)]
 pub struct Witness {
@@ -219,7 +219,7 @@ impl Operation {
         self
     }
 
-    /// Adds a header. It replaces one of the same name.
+    /// Adds a header. It replaces a header of the same name.
     pub fn with_header(mut self, name: http::HeaderName, value: HeaderValue) -> Self {
         self.headers.insert(name, value);
         self
@@ -244,7 +244,7 @@ impl Operation {
 }
 
 impl KeyScope {
-    /// Makes the header of a key.
+    /// The scope of a key. Makes the header of the key.
     pub fn new(key: PartitionKey) -> Self {
         let text = perihelion_model::json::to_text(&key.to_json(), perihelion_model::json::Style::Point);
         let header =

@@ -1,11 +1,11 @@
-//! Options: plain structs that users set. Those of a driver are resolved once, those of
-//! operations once per operation.
+//! Options: plain structs that users set. The options of a driver are resolved once, the
+//! options of an operation once per operation.
 //!
-//! Three layers hold the same [`OperationOptions`]: the environment, the driver
-//! and the operation. A value of the operation wins over the driver's, and the
-//! driver's over the environment's. `Settings` is the result, with a value for
-//! every field. Operations without options of their own share one `Settings` for
-//! documents and one for metadata.
+//! There are [`OperationOptions`] in three layers: the environment, the driver and the
+//! operation. A value of the operation wins over the driver's value, and the driver's
+//! value over the environment's. `Settings` is the result, with a value for every field.
+//! Operations without options of their own share one `Settings` for documents and one
+//! for metadata.
 
 mod check;
 mod driver;
@@ -21,7 +21,7 @@ use crate::region::Region;
 
 pub use driver::{CircuitBreakerOptions, DriverOptions, TopologyOptions};
 pub use environment::Environment;
-pub(crate) use settings::{Layers, Settings};
+pub(crate) use settings::{OptionLayers, Settings};
 
 /// Options of one operation, or defaults for all operations of a driver. A field that
 /// is `None` takes its value from the next layer: the driver, then the environment,
@@ -44,9 +44,10 @@ pub struct OperationOptions {
     pub timeout: Option<Duration>,
     /// The time for one request (default 6 s; metadata 65 s).
     pub attempt_timeout: Option<Duration>,
-    /// Regions that this operation must not use. Exceptions: a write goes to the only
-    /// write region even if that is excluded; if all regions are excluded, other
-    /// operations go to the account's own endpoint; a read of a witness ignores exclusions.
+    /// Regions that this operation must not use. There are three exceptions. A write goes
+    /// to the only write region even if that region is excluded. If all regions are
+    /// excluded, other operations go to the account's own endpoint. The driver's read of a
+    /// witness ignores exclusions.
     pub excluded_regions: Option<Vec<Region>>,
     /// Whether and when a second region is asked as well (default dynamic).
     pub hedging: Option<Hedging>,
@@ -57,8 +58,8 @@ pub struct OperationOptions {
     /// Retries after a region was unavailable, in the next region or, if there is no
     /// other, in the same one (default 3).
     pub failovers_max: Option<u32>,
-    /// Retries when a region does not have the writes of the session yet (default 5, or
-    /// the number of regions if that is more and all take writes).
+    /// Retries when a region does not have the writes of the session yet (default 5; where
+    /// all regions take writes, the number of regions if that is more).
     pub session_retries_max: Option<u32>,
     /// Retries of a throttled request in one attempt (default 18; metadata 9).
     pub throttle_retries_max: Option<u32>,
@@ -162,11 +163,11 @@ pub enum Hedging {
 }
 
 impl Hedging {
-    /// The lowest dynamic threshold. Below it, the ordinary variance of a region
-    /// that works would double its requests.
+    /// The lowest dynamic threshold. With a lower one, the ordinary variance of a region
+    /// that works would cause many needless hedges.
     pub const DYNAMIC_MIN: Duration = Duration::from_millis(50);
-    /// The highest dynamic threshold. Above it, the first region's own timeout is
-    /// near.
+    /// The highest dynamic threshold. With a higher one, the first region's request would
+    /// soon time out anyway.
     pub const DYNAMIC_MAX: Duration = Duration::from_millis(4000);
 
     /// The default: dynamic, within the widest bounds.

@@ -1,5 +1,5 @@
-//! Region names. The service writes `West US`, users also `westus`; both name the
-//! same region.
+//! Region names. The service writes `West US`. Users may write `westus` for the same
+//! region.
 
 use std::fmt;
 use std::sync::Arc;

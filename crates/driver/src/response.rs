@@ -37,8 +37,8 @@ impl Response {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// Request units of this answer alone, 0 when it states none; [`Diagnostics::charge`]
-    /// sums all attempts.
+    /// The request units of this answer alone; 0 when the answer does not state them.
+    /// [`Diagnostics::charge`] sums all attempts.
     pub fn charge(&self) -> f64 {
         charge(&self.headers).unwrap_or(0.0)
     }

@@ -9,12 +9,17 @@
 //! | `azure.cosmosdb.client.active_instance.count` | gauge | drivers |
 //! | `perihelion.driver.attempts`, `.hedges`, `.failovers`, `.throttles` | counters | |
 //!
-//! There is one event per operation, with the target `perihelion_driver`. Its level
-//! is `WARN` when the operation failed, but `DEBUG` when the service gave an expected
-//! refusal (not found, conflict, precondition). After a success it is `INFO` when the
-//! operation was slow or was retried (repeats of throttled requests and hedges do not
-//! count), and `DEBUG` otherwise. `INFO` and `WARN` events have the diagnostics as JSON.
-//! The requests for metadata that the driver makes for itself are not reported.
+//! There is one event per operation, with the target `perihelion_driver`. The level of
+//! the event is
+//!
+//! - `WARN` when the operation failed, except with an expected refusal,
+//! - `INFO` when the operation succeeded but was slow or was retried (repeats of throttled
+//!   requests and hedges do not count as retries),
+//! - `DEBUG` otherwise: after other successes and after expected refusals (not found,
+//!   conflict, precondition failed).
+//!
+//! `INFO` and `WARN` events have the diagnostics as JSON. The requests for metadata that
+//! the driver makes for itself are not reported.
 //!
 //! The handles of a metric are cached for each series, so that recording allocates
 //! nothing once the series exists. A recorder must therefore be installed before the
@@ -51,7 +56,7 @@ const HEDGES: &str = "perihelion.driver.hedges";
 const FAILOVERS: &str = "perihelion.driver.failovers";
 const THROTTLES: &str = "perihelion.driver.throttles";
 
-/// One driver's telemetry. The driver counts as an active instance while this
+/// One driver's telemetry. The driver counts as an active instance as long as its telemetry
 /// exists.
 pub(crate) struct Telemetry {
     host: String,
@@ -74,7 +79,7 @@ struct Report<'a> {
     /// `None` when the operation succeeded or the service refused it.
     error_kind: Option<&'static str>,
     diagnostics: &'a Diagnostics,
-    /// Whether operations with this verb return pages.
+    /// Whether operations with this verb return pages of rows.
     returns_rows: bool,
     /// How many rows this page has; `None` when the answer does not say.
     returned_rows: Option<u64>,

@@ -40,9 +40,9 @@ use crate::error::StartError;
 /// The region in which the catalog changes: the first of the list.
 const CATALOG_REGION: usize = 0;
 
-/// The name of the stored value that holds the name of the write region. It is in the
-/// store of the catalog region.
-const WRITE_REGION_VALUE: &str = "write-region";
+/// The name under which the store of the catalog region holds the name of the write
+/// region.
+const WRITE_REGION_VALUE_NAME: &str = "write-region";
 
 /// How often maintenance searches for expired documents and full partitions.
 const MAINTENANCE_PAUSE: Duration = Duration::from_secs(1);
@@ -103,7 +103,7 @@ impl Regions {
             layout::check_owners(&engines, &names).await?;
         }
         let write_region =
-            engines[CATALOG_REGION].named_value(WRITE_REGION_VALUE).map_err(StartError::refused)?;
+            engines[CATALOG_REGION].named_value(WRITE_REGION_VALUE_NAME).map_err(StartError::refused)?;
         let write_region = write_region.and_then(|name| names.find(&name)).unwrap_or(CATALOG_REGION);
         let topology = Topology::new(names.len(), write_region, is_multi_write, delay);
         let mut links = Vec::new();

@@ -14,7 +14,7 @@ use super::{AccessToken, Credential, TokenFuture, TokenSource};
 use crate::error::Error;
 
 impl Credential {
-    /// Entra ID, with a credential of `azure_core` or `azure_identity`.
+    /// Entra ID authentication with a credential of `azure_core` or `azure_identity`.
     pub fn azure(credential: Arc<dyn TokenCredential>) -> Self {
         Credential::token_source(Arc::new(AzureTokenSource(credential)))
     }

@@ -2,10 +2,10 @@
 //!
 //! Requests read the current token without a lock. The first request that finds the
 //! token valid but due for renewal starts one renewal in the background, and uses the
-//! current token. Only when there is no valid token do requests wait, all for the same
-//! fetch, and they share its failure. What always holds: there is at most one fetch per
+//! current token. Requests wait only when there is no valid token. They all wait for the
+//! same fetch, and share its failure. What always holds: there is at most one fetch per
 //! scope at a time, every wait is bounded, a valid token stays in use when its renewal
-//! fails, and renewals end with the cache.
+//! fails, and a renewal is aborted when its cache is dropped.
 //!
 //! The lifetime of a token is measured by tokio's clock and by the wall clock, because
 //! tokio's clock may stand still while a machine sleeps.
@@ -22,8 +22,9 @@ use super::{AccessToken, TokenSource, secret};
 use crate::clock::unix_seconds;
 use crate::error::Error;
 
-/// How long before its expiry a token is renewed, or half its lifetime if that is
-/// shorter. This is long enough to outlast a short outage of the token service.
+/// A token is renewed this long before its expiry, because the token service may have a
+/// short outage. A token that lives less than ten minutes is renewed after half its
+/// lifetime.
 const RENEW_BEFORE_EXPIRY: Duration = Duration::from_secs(5 * 60);
 /// A token this close to its expiry is not sent: the request may arrive after the
 /// expiry, or the server's clock may be ahead.
@@ -54,9 +55,9 @@ pub(super) struct TokenCache {
 struct ScopeToken {
     scope: String,
     token: ArcSwapOption<CachedToken>,
-    /// The latest failure; `None` after a success. The task that fetches a token holds the
-    /// lock.
-    fetching: Arc<tokio::sync::Mutex<Option<FetchFailure>>>,
+    /// The task that fetches a token holds this lock. The lock guards the latest failure;
+    /// `None` after a success.
+    fetch_lock: Arc<tokio::sync::Mutex<Option<FetchFailure>>>,
     /// At most one renewal task. It is aborted when this struct is dropped.
     renewal: Mutex<JoinSet<()>>,
 }
@@ -68,8 +69,8 @@ struct CachedToken {
     /// From this time on the token is not sent: [`EXPIRY_MARGIN`] before its expiry, or
     /// [`LIFETIME_MAX`] after it was obtained.
     expires_at: Instant,
-    /// The same time by the wall clock, in seconds since 1970.
-    expires_on: u64,
+    /// The time of `expires_at` by the wall clock, in seconds since 1970.
+    expires_at_unix_seconds: u64,
 }
 
 struct FetchFailure {
@@ -132,7 +133,7 @@ impl TokenCache {
         is_old_enough
     }
 
-    /// The token of a scope, which is added at its first use.
+    /// The token of a scope. A scope is added at its first use.
     fn scope_token(&self, scope: &str) -> Arc<ScopeToken> {
         let find = |scopes: &[Arc<ScopeToken>]| {
             scopes.iter().find(|scope_token| scope_token.scope == scope).cloned()
@@ -157,7 +158,7 @@ impl ScopeToken {
         ScopeToken {
             scope: scope.to_owned(),
             token: ArcSwapOption::empty(),
-            fetching: Arc::default(),
+            fetch_lock: Arc::default(),
             renewal: Mutex::new(JoinSet::new()),
         }
     }
@@ -165,7 +166,7 @@ impl ScopeToken {
     /// Waits for the token that another request is fetching, or fetches one.
     async fn fetch(&self, source: &dyn TokenSource) -> Result<HeaderValue, Error> {
         let requested_at = Instant::now();
-        let mut last_failure = self.fetching.lock().await;
+        let mut last_failure = self.fetch_lock.lock().await;
         if let Some(cached) = self.token.load().as_deref()
             && cached.age(Instant::now(), unix_seconds()) != TokenAge::Expired
         {
@@ -188,14 +189,15 @@ impl ScopeToken {
         }
     }
 
-    /// Starts the renewal, unless a fetch is running, or one has failed within
+    /// Starts the renewal, unless a fetch is running, or the latest fetch has failed within
     /// [`RENEWAL_PAUSE`].
     fn renew(self: &Arc<Self>, source: &Arc<dyn TokenSource>) {
-        let Ok(mut last_failure) = Arc::clone(&self.fetching).try_lock_owned() else { return };
+        let Ok(mut last_failure) = Arc::clone(&self.fetch_lock).try_lock_owned() else { return };
         if last_failure.as_ref().is_some_and(|failed| failed.at.elapsed() < RENEWAL_PAUSE) {
             return;
         }
-        // The task has a weak reference only, so that dropping `self` aborts it.
+        // The task has only a weak reference to `self`, so that `self` can be dropped, which
+        // aborts the task.
         let (scope_token, source) = (Arc::downgrade(self), Arc::clone(source));
         let scope = self.scope.clone();
         let mut renewal = self.renewal.lock().unwrap_or_else(PoisonError::into_inner);
@@ -244,20 +246,20 @@ impl CachedToken {
         let header = secret::encoded_header("type%3Daad%26ver%3D1.0%26sig%3D", token.secret.reveal())
             .filter(|_| !token.secret.reveal().is_empty())
             .ok_or("is empty, or longer than the service accepts")?;
-        // A token that never expires is renewed like the others.
+        // The lifetime is limited, so that a token that never expires is renewed too.
         let lifetime = lifetime.min(LIFETIME_MAX);
         Ok(CachedToken {
             header,
             obtained_at: now,
             renew_at: now + lifetime - RENEW_BEFORE_EXPIRY.min(lifetime / 2),
             expires_at: now + lifetime,
-            expires_on: unix_seconds + lifetime.as_secs(),
+            expires_at_unix_seconds: unix_seconds + lifetime.as_secs(),
         })
     }
 
     /// Whether the token can be used at this time, by tokio's clock and by the wall clock.
     fn age(&self, now: Instant, unix_seconds: u64) -> TokenAge {
-        if now >= self.expires_at || unix_seconds >= self.expires_on {
+        if now >= self.expires_at || unix_seconds >= self.expires_at_unix_seconds {
             TokenAge::Expired
         } else if now >= self.renew_at {
             TokenAge::RenewalDue

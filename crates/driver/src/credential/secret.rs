@@ -1,7 +1,8 @@
 //! Secret text: it is not printed, and its memory is cleared when it is dropped.
 //!
-//! A header that is made here owns its text in the same way. Requests share the header
-//! of a cached token without copies, and the memory is cleared after the last of them.
+//! The memory of a header that is made here is cleared in the same way. Requests share the
+//! header of a cached token without copies, and its memory is cleared when the last
+//! request has dropped it.
 
 use std::fmt;
 

@@ -51,7 +51,7 @@ impl Serialize for Diagnostics {
             elapsed_ms: milliseconds(self.elapsed),
             charge: self.charge(),
             regions: self.regions().into_iter().map(|region| region.name()).collect(),
-            resolution: self.resolved.map(|resolution| resolution.name()),
+            resolution: self.resolution.map(|resolution| resolution.name()),
             attempts: self.attempts().map(attempt_json).collect(),
             omitted_attempts: Some(self.omitted).filter(|count| *count > 0),
         }

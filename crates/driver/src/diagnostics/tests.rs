@@ -46,7 +46,7 @@ fn eventful() -> Diagnostics {
         charge: Some(1.0),
         ..attempt(Context::ReadBack, "East US", 20_000, answered(404, 1002))
     });
-    diagnostics.resolved = Some(Resolution::Witnessed);
+    diagnostics.resolution = Some(Resolution::Witnessed);
     diagnostics
 }
 

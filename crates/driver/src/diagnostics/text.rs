@@ -18,7 +18,7 @@ impl fmt::Display for Diagnostics {
         if self.omitted > 0 {
             write!(f, "; and {} more", self.omitted)?;
         }
-        if let Some(resolution) = self.resolved {
+        if let Some(resolution) = self.resolution {
             write!(f, "; resolved: {}", resolution.name())?;
         }
         Ok(())

@@ -21,15 +21,15 @@ const ACCOUNT_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct AccountReader {
     preferred_regions: Vec<Region>,
-    /// When the last refresh ended, even if it failed; `None` before the first one. The
-    /// read when the driver opens does not count. The task that refreshes the account
-    /// holds the lock.
-    last_read: tokio::sync::Mutex<Option<Instant>>,
+    /// When the last refresh ended, even if it failed; `None` before the first refresh.
+    /// Opening the driver reads the account too, but does not count as a refresh. The task
+    /// that refreshes the account holds the lock.
+    last_refresh_at: tokio::sync::Mutex<Option<Instant>>,
 }
 
 impl AccountReader {
     pub(crate) fn new(preferred_regions: Vec<Region>) -> Self {
-        AccountReader { preferred_regions, last_read: tokio::sync::Mutex::default() }
+        AccountReader { preferred_regions, last_refresh_at: tokio::sync::Mutex::default() }
     }
 
     /// Reads the account from the first location that answers with success. Unavailable
@@ -45,7 +45,7 @@ impl AccountReader {
         let mut first_error = None;
         for location in account.locations_to_ask(&self.preferred_regions, suspect) {
             let deadline = deadline.min(Instant::now() + ACCOUNT_ATTEMPT_TIMEOUT);
-            match requests.account(&location, deadline).await {
+            match requests.read_account(&location, deadline).await {
                 Ok(body) => return self.publish(topology, &body),
                 // The other regions will refuse the credential as well.
                 Err(error) if error.status().is_some_and(|status| status.code == UNAUTHORIZED.code) => {
@@ -59,9 +59,9 @@ impl AccountReader {
         Err(first_error.unwrap_or_else(|| Error::answer("the account has no endpoint")))
     }
 
-    /// Reads the account again, unless a refresh has ended within the refresh pause. After
-    /// a failure the known regions stay in use. If the caller is cancelled, or its
-    /// deadline passes before the account was read, the next caller reads the account.
+    /// Reads the account again, unless the last refresh ended less than the refresh pause
+    /// ago. After a failure the known regions stay in use. If the caller is cancelled, or
+    /// its deadline passes before the account was read, the next caller reads the account.
     pub(crate) async fn refresh(
         &self,
         requests: &impl MetadataRequests,
@@ -69,17 +69,18 @@ impl AccountReader {
         suspect: Option<&Endpoint>,
         deadline: Instant,
     ) {
-        let Ok(mut last_read) = tokio::time::timeout_at(deadline, self.last_read.lock()).await else {
+        let Ok(mut last_refresh_at) = tokio::time::timeout_at(deadline, self.last_refresh_at.lock()).await
+        else {
             return;
         };
         let pause = topology.options().refresh_pause;
-        if last_read.is_some_and(|last| last.elapsed() < pause) {
+        if last_refresh_at.is_some_and(|last| last.elapsed() < pause) {
             return;
         }
         let result = self.read(requests, topology, suspect, deadline).await;
         let now = Instant::now();
         if result.is_ok() || now < deadline {
-            *last_read = Some(now);
+            *last_refresh_at = Some(now);
         }
         if let Err(error) = result {
             tracing::warn!(
@@ -90,7 +91,8 @@ impl AccountReader {
     }
 
     /// Logs preferred regions that the account does not have: most of them are spelling
-    /// mistakes. They are not an error, because an account gains and loses regions.
+    /// mistakes. An unknown region is not an error, because an account gains and loses
+    /// regions.
     pub(crate) fn warn_of_unknown_regions(&self, topology: &Topology) {
         let account = topology.snapshot().account;
         let is_unknown =
@@ -102,6 +104,7 @@ impl AccountReader {
         }
     }
 
+    /// Parses the account document and publishes the account in the topology.
     fn publish(&self, topology: &Topology, body: &Bytes) -> Result<(), Error> {
         topology
             .update_account(|previous| Account::from_properties(body, &self.preferred_regions, previous))
@@ -114,5 +117,5 @@ impl AccountReader {
 
 /// Whether a location answers a read of the account with success.
 pub(crate) async fn probe(requests: &impl MetadataRequests, location: &Location) -> bool {
-    requests.account(location, Instant::now() + ACCOUNT_ATTEMPT_TIMEOUT).await.is_ok()
+    requests.read_account(location, Instant::now() + ACCOUNT_ATTEMPT_TIMEOUT).await.is_ok()
 }

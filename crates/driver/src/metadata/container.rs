@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::sessions::Sessions;
 use crate::error::Error;
-use crate::path::{encode, path};
+use crate::path::{percent_encode, to_path};
 use crate::routing::ranges::RangeMap;
 
 /// A container by name, and its current metadata.
@@ -45,7 +45,7 @@ pub struct Container {
 /// The result of the last read of a container's metadata.
 #[derive(Debug)]
 pub(crate) struct LastRefresh {
-    pub(crate) ended: Instant,
+    pub(crate) ended_at: Instant,
     /// `None` when the metadata was read.
     pub(crate) failure: Option<Error>,
 }
@@ -54,7 +54,7 @@ pub(crate) struct LastRefresh {
 #[derive(Debug, Clone)]
 pub struct ContainerMetadata {
     /// The container's `_rid`. A container that is created later under the same
-    /// name has another one.
+    /// name has another `_rid`.
     pub rid: Arc<str>,
     /// The `_rid` as a header (`x-ms-cosmos-intended-collection-rid`).
     pub(crate) rid_header: HeaderValue,
@@ -71,11 +71,11 @@ pub struct ContainerMetadata {
 impl Container {
     /// A container whose metadata has not been read.
     pub(crate) fn new(database: &str, name: &str) -> Arc<Self> {
-        let container_path = format!("/dbs/{}/colls/{}", encode(database), encode(name));
+        let container_path = format!("/dbs/{}/colls/{}", percent_encode(database), percent_encode(name));
         Arc::new(Container {
             database: database.to_owned(),
             name: name.to_owned(),
-            items_path: path(format!("{container_path}/docs")),
+            items_path: to_path(format!("{container_path}/docs")),
             path: container_path,
             link: format!("dbs/{database}/colls/{name}"),
             metadata: ArcSwapOption::empty(),
@@ -120,15 +120,16 @@ impl Container {
         self.metadata.load_full()
     }
 
-    /// The sessions of the container with this `_rid`: the known ones, or new ones.
+    /// The sessions of the container with this `_rid`: the known sessions if the `_rid` is
+    /// still the same, or else empty ones.
     pub(crate) fn sessions_of(&self, rid: &str) -> Arc<Sessions> {
         let earlier = self.metadata().or_else(|| self.discarded.load_full());
         let same = earlier.filter(|metadata| *metadata.rid == *rid);
         same.map_or_else(Arc::default, |metadata| Arc::clone(&metadata.sessions))
     }
 
-    /// Records the session token of an answer, and whether the token names a
-    /// range that is not in `metadata`, the metadata that the request was made with.
+    /// Records the session token of an answer, and whether the token names a range that
+    /// is not in `metadata`. The request was made with `metadata`.
     pub(crate) fn record_session_token(&self, token: &str, metadata: &ContainerMetadata) {
         metadata.sessions.record(token, Some(&metadata.ranges));
         let is_unknown =

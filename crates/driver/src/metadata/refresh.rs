@@ -1,6 +1,6 @@
-//! Reads a container's metadata: its `_rid`, partition key and ranges. One task reads
-//! it; other tasks that need the same container wait for the result, except in
-//! [`try_refresh`].
+//! Reads a container's metadata: its `_rid`, partition key and ranges. One task at a time
+//! reads the metadata of a container. Other tasks that need it wait for the result, except
+//! in [`try_refresh`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,8 @@ use super::container::{Container, ContainerMetadata, LastRefresh};
 use crate::error::{Error, ErrorKind};
 use crate::routing::ranges::RangeMap;
 
-/// The most pages of one feed of partition key ranges. A page has hundreds of ranges.
+/// The most pages that are read of one feed of partition key ranges. A page has hundreds
+/// of ranges.
 const RANGE_PAGES_MAX: usize = 1000;
 
 /// The least time between any read of the metadata and a read by [`try_refresh`]. A
@@ -72,7 +73,7 @@ pub(crate) async fn try_refresh(
 ) -> Arc<ContainerMetadata> {
     let now = Instant::now();
     let Ok(mut last_refresh) = container.last_refresh.try_lock() else { return current };
-    if last_refresh.as_ref().is_some_and(|last| now.duration_since(last.ended) < REFRESH_PAUSE) {
+    if last_refresh.as_ref().is_some_and(|last| now.duration_since(last.ended_at) < REFRESH_PAUSE) {
         return current;
     }
     let deadline = deadline.min(now + REFRESH_WAIT_MAX);
@@ -89,14 +90,16 @@ async fn fetch_or_share_failure(
     requested_at: Instant,
     deadline: Instant,
 ) -> Result<Arc<ContainerMetadata>, Error> {
-    let failure =
-        last_refresh.as_ref().filter(|last| last.ended > requested_at).and_then(|last| last.failure.as_ref());
+    let failure = last_refresh
+        .as_ref()
+        .filter(|last| last.ended_at > requested_at)
+        .and_then(|last| last.failure.as_ref());
     // A timeout of the other task is not shared: this task may have a later deadline.
     if let Some(failure) = failure.filter(|failure| !failure.is_timeout()) {
         return Err(failure.clone());
     }
     let result = fetch(requests, container, deadline).await;
-    *last_refresh = Some(LastRefresh { ended: Instant::now(), failure: result.as_ref().err().cloned() });
+    *last_refresh = Some(LastRefresh { ended_at: Instant::now(), failure: result.as_ref().err().cloned() });
     result
 }
 
@@ -107,8 +110,8 @@ async fn fetch(
     container: &Arc<Container>,
     deadline: Instant,
 ) -> Result<Arc<ContainerMetadata>, Error> {
-    let response = requests.container(container, deadline).await?;
-    let (rid, partition_key) = properties(&response.body).ok_or_else(|| {
+    let response = requests.read_container(container, deadline).await?;
+    let (rid, partition_key) = parse_properties(&response.body).ok_or_else(|| {
         Error::answer(format!("the properties of container {:?} cannot be read", container.name()))
     })?;
     let ranges = fetch_ranges(requests, container, deadline).await?;
@@ -131,7 +134,7 @@ async fn fetch_ranges(
     let mut bodies = Vec::new();
     let mut etag: Option<HeaderValue> = None;
     while bodies.len() < RANGE_PAGES_MAX {
-        let response = requests.ranges(container, etag.take(), deadline).await?;
+        let response = requests.read_ranges(container, etag.take(), deadline).await?;
         if response.status.code == http::StatusCode::NOT_MODIFIED.as_u16() {
             break;
         }
@@ -163,8 +166,8 @@ async fn lock(
     })
 }
 
-/// `_rid` and `partitionKey` of a container's properties.
-fn properties(body: &[u8]) -> Option<(String, PartitionKeyDefinition)> {
+/// Parses `_rid` and `partitionKey` of a container's properties.
+fn parse_properties(body: &[u8]) -> Option<(String, PartitionKeyDefinition)> {
     let text = std::str::from_utf8(body).ok()?;
     let value = json::parse_str(text).ok()?;
     let rid = value.get("_rid")?.as_str()?.to_owned();

@@ -7,7 +7,7 @@
 //! than the known progress; such a token changes nothing and allocates nothing.
 //!
 //! What always holds: the progress of a range never goes back, and a request to a
-//! range that replaced others asks for at least the progress of those others.
+//! range that replaced its parents asks for at least the progress of the parents.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use perihelion_model::session_token::{self, Progress};
 use crate::routing::ranges::{Range, RangeMap};
 
 /// The most ranges in one map. Tokens of further ranges are ignored, so these ranges are
-/// read without session consistency. Few containers have as many.
+/// read without session consistency. Few containers have that many ranges.
 const RANGES_MAX: usize = 4096;
 
 /// The longest session token of several ranges, in bytes. HTTP servers commonly refuse
@@ -35,9 +35,9 @@ pub(crate) struct Sessions {
 
 impl Sessions {
     /// Records the session token of an answer, which may name several ranges. Parts
-    /// that cannot be parsed are ignored. With `ranges`, a token that adds a range also
-    /// passes the progress of ranges that were split or merged on to those that replaced
-    /// them.
+    /// that cannot be parsed are ignored. With `ranges`, the container's ranges, a token that
+    /// adds a range has a second effect: the ranges that replaced split or merged ranges
+    /// inherit their progress.
     pub(crate) fn record(&self, token: &str, ranges: Option<&RangeMap>) {
         let map = self.map.load();
         if session_token::split(token).any(|part| map.is_newer(part)) {
@@ -45,8 +45,8 @@ impl Sessions {
         }
     }
 
-    /// The token to send with a request to `range`; `None` when no progress of it is
-    /// known.
+    /// The token to send with a request to `range`; `None` when no progress of the range
+    /// is known.
     pub(crate) fn header_for(&self, range: &Range) -> Option<HeaderValue> {
         let map = self.map.load();
         let own = map.find(&range.id);
@@ -66,7 +66,7 @@ impl Sessions {
     }
 
     /// The token to send with a request to all ranges; `None` when no progress is known.
-    pub(crate) fn compound(&self) -> Option<HeaderValue> {
+    pub(crate) fn header_for_all_ranges(&self) -> Option<HeaderValue> {
         let map = self.map.load();
         if let [only] = map.ranges.as_slice() {
             return Some(only.header.clone());
@@ -133,7 +133,7 @@ impl SessionMap {
     }
 
     /// Whether one part of a session token (one range) is ahead of the known progress.
-    /// A part that equals the known one is recognized without parsing.
+    /// A part that equals the known token is recognized without parsing.
     fn is_newer(&self, part: &str) -> bool {
         let Some((range, token)) = part.split_once(':') else { return false };
         match self.find(range) {
@@ -216,21 +216,22 @@ impl RangeProgress {
 /// not ahead. A token that names a region of which nothing is known is ahead, unless its
 /// version is older.
 fn is_ahead(token: &str, known: &Progress) -> bool {
+    // The form is `version#lsn#region=lsn#region=lsn`. The head is `version#lsn`.
     let (head, regions) = match token.match_indices('#').nth(1) {
         Some((end, _)) => (&token[..end], Some(&token[end + 1..])),
         None => (token, None),
     };
     let Some(head) = Progress::parse(head) else { return false };
-    let mut is_more = !known.covers(&head);
+    let mut is_token_ahead = !known.covers(&head);
     for group in regions.into_iter().flat_map(|regions| regions.split('#')) {
         let Some((region, lsn)) = group.split_once('=') else { return false };
         let (Ok(region), Ok(lsn)) = (region.parse(), lsn.parse::<i64>()) else { return false };
-        is_more |= match known.of_region(region) {
+        is_token_ahead |= match known.of_region(region) {
             Some(known) => known < lsn,
             None => known.version <= head.version,
         };
     }
-    is_more
+    is_token_ahead
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The resource of an operation: the path that is sent, and the resource link that
-//! is signed. Both are built from names. The link of one document is its path without
-//! the first slash when no name has to be escaped.
+//! is signed. Path and link are built from names. When no name has to be escaped, the
+//! link of a document is its path without the first slash.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use http::uri::PathAndQuery;
 
 use super::ResourceKind;
 use crate::metadata::Container;
-use crate::path::{encode, path};
+use crate::path::{percent_encode, to_path};
 
 /// The resource of an operation.
 #[derive(Debug, Clone)]
@@ -18,8 +18,8 @@ pub struct Target {
     /// The path, percent-encoded.
     pub path: PathAndQuery,
     /// The resource link that is signed: the path without its first slash and
-    /// without escapes, or the link of the parent when the path is a feed. For one
-    /// offer it is the id in lower case.
+    /// without escapes, or the link of the parent when the path is a feed. The link of
+    /// one offer is its id in lower case.
     pub link: Link,
     /// The container, for operations on its documents and ranges.
     pub container: Option<Arc<Container>>,
@@ -39,40 +39,40 @@ pub enum Link {
 impl Target {
     /// The account: `/`.
     pub fn account() -> Self {
-        Target::text(ResourceKind::Account, PathAndQuery::from_static("/"), "")
+        Target::with_link(ResourceKind::Account, PathAndQuery::from_static("/"), "")
     }
 
     /// The feed of databases.
     pub fn databases() -> Self {
-        Target::text(ResourceKind::Database, PathAndQuery::from_static("/dbs"), "")
+        Target::with_link(ResourceKind::Database, PathAndQuery::from_static("/dbs"), "")
     }
 
     /// One database.
     pub fn database(database: &str) -> Self {
-        let path = path(format!("/dbs/{}", encode(database)));
-        Target::text(ResourceKind::Database, path, &format!("dbs/{database}"))
+        let path = to_path(format!("/dbs/{}", percent_encode(database)));
+        Target::with_link(ResourceKind::Database, path, &format!("dbs/{database}"))
     }
 
     /// The feed of a database's containers.
     pub fn containers(database: &str) -> Self {
-        let path = path(format!("/dbs/{}/colls", encode(database)));
-        Target::text(ResourceKind::Container, path, &format!("dbs/{database}"))
+        let path = to_path(format!("/dbs/{}/colls", percent_encode(database)));
+        Target::with_link(ResourceKind::Container, path, &format!("dbs/{database}"))
     }
 
     /// A container itself.
     pub fn container(container: &Container) -> Self {
-        Target::text(ResourceKind::Container, path(container.path()), container.link())
+        Target::with_link(ResourceKind::Container, to_path(container.path()), container.link())
     }
 
     /// The feed of all offers.
     pub fn offers() -> Self {
-        Target::text(ResourceKind::Offer, PathAndQuery::from_static("/offers"), "")
+        Target::with_link(ResourceKind::Offer, PathAndQuery::from_static("/offers"), "")
     }
 
-    /// One offer, signed by its id alone in lower case.
+    /// One offer. Only its id is signed, in lower case.
     pub fn offer(id: &str) -> Self {
-        let path = path(format!("/offers/{}", encode(id)));
-        Target::text(ResourceKind::Offer, path, &id.to_ascii_lowercase())
+        let path = to_path(format!("/offers/{}", percent_encode(id)));
+        Target::with_link(ResourceKind::Offer, path, &id.to_ascii_lowercase())
     }
 
     /// The feed of a container's documents, for creates, upserts, queries, batches and
@@ -88,7 +88,7 @@ impl Target {
 
     /// One document.
     pub fn item(container: &Arc<Container>, id: &str) -> Self {
-        let encoded = encode(id);
+        let encoded = percent_encode(id);
         let prefix = container.items_path().as_str();
         let mut text = String::with_capacity(prefix.len() + 1 + encoded.len());
         text.push_str(prefix);
@@ -97,20 +97,20 @@ impl Target {
         let is_plain = matches!(encoded, std::borrow::Cow::Borrowed(_)) && container.is_plain();
         let link =
             if is_plain { Link::Path } else { Link::Text(format!("{}/docs/{id}", container.link()).into()) };
-        Target { kind: ResourceKind::Item, path: path(text), link, container: Some(Arc::clone(container)) }
+        Target { kind: ResourceKind::Item, path: to_path(text), link, container: Some(Arc::clone(container)) }
     }
 
     /// The feed of a container's partition key ranges.
     pub fn ranges(container: &Arc<Container>) -> Self {
         Target {
             kind: ResourceKind::Range,
-            path: path(format!("{}/pkranges", container.path())),
+            path: to_path(format!("{}/pkranges", container.path())),
             link: Link::Container,
             container: Some(Arc::clone(container)),
         }
     }
 
-    fn text(kind: ResourceKind, path: PathAndQuery, link: &str) -> Self {
+    fn with_link(kind: ResourceKind, path: PathAndQuery, link: &str) -> Self {
         Target { kind, path, link: Link::Text(link.into()), container: None }
     }
 

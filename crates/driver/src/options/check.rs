@@ -14,7 +14,7 @@ use crate::region::Region;
 /// would overflow.
 pub(super) const TIME_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// Refuses options of operations that cannot be used.
+/// Refuses an operation's options if they cannot be used.
 pub(super) fn operation_options(options: &OperationOptions) -> Result<(), Error> {
     for (name, time) in [("timeout", options.timeout), ("attempt_timeout", options.attempt_timeout)] {
         if time.is_some_and(|time| time.is_zero()) {
@@ -42,10 +42,10 @@ pub(super) fn operation_options(options: &OperationOptions) -> Result<(), Error>
     {
         return refuse("session_token is not a session token: pass on what Response::session_token gave");
     }
-    regions("excluded_regions", options.excluded_regions.as_deref().unwrap_or_default())
+    check_region_names("excluded_regions", options.excluded_regions.as_deref().unwrap_or_default())
 }
 
-/// Refuses options of drivers that cannot be used.
+/// Refuses a driver's options if they cannot be used.
 pub(super) fn driver_options(options: &DriverOptions) -> Result<(), Error> {
     let (breaker, topology) = (&options.circuit_breaker, &options.topology);
     for (name, count) in [
@@ -60,7 +60,7 @@ pub(super) fn driver_options(options: &DriverOptions) -> Result<(), Error> {
     for (name, time) in [
         ("circuit_breaker.counter_reset", breaker.counter_reset),
         ("circuit_breaker.probe_after", breaker.probe_after),
-        ("circuit_breaker.failback_interval", breaker.failback_interval),
+        ("circuit_breaker.cleanup_interval", breaker.cleanup_interval),
         ("topology.refresh_interval", topology.refresh_interval),
         ("topology.refresh_pause", topology.refresh_pause),
         ("topology.unavailable_for", topology.unavailable_for),
@@ -77,11 +77,11 @@ pub(super) fn driver_options(options: &DriverOptions) -> Result<(), Error> {
     if options.token_scope.as_ref().is_some_and(|scope| scope.trim().is_empty()) {
         return refuse("token_scope is empty: write one such as https://cosmos.azure.com/.default");
     }
-    regions("preferred_regions", &options.preferred_regions)?;
+    check_region_names("preferred_regions", &options.preferred_regions)?;
     operation_options(&options.operation)
 }
 
-fn regions(name: &str, regions: &[Region]) -> Result<(), Error> {
+fn check_region_names(name: &str, regions: &[Region]) -> Result<(), Error> {
     match regions.iter().any(|region| region.name().is_empty()) {
         true => refuse(format!("{name} holds an empty name: write names such as \"West US\"")),
         false => Ok(()),

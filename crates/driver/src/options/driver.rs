@@ -38,16 +38,17 @@ pub struct CircuitBreakerOptions {
     pub read_failures: u32,
     /// The number of consecutive failed writes that open a breaker (default 5).
     pub write_failures: u32,
-    /// The number of consecutive hedges won by another region that open a breaker
-    /// (default 5).
+    /// The number of consecutive lost hedges that open a breaker (default 5). A region loses
+    /// a hedge when another region, which was asked later, wins.
     pub hedge_losses: u32,
     /// Failures further apart than this are not consecutive (default 5 min).
     pub counter_reset: Duration,
     /// How long a breaker stays open before one request may probe (default 5 s). Up to
     /// half of this time is added at random.
     pub probe_after: Duration,
-    /// How often old breakers are removed (default 300 s).
-    pub failback_interval: Duration,
+    /// How often breakers that are no longer needed are removed (default 300 s): those whose
+    /// counts are too old, and open ones whose partition no longer gets requests.
+    pub cleanup_interval: Duration,
 }
 
 /// How the account's regions are kept up to date.
@@ -120,7 +121,7 @@ impl DriverOptions {
         for time in [
             &mut self.circuit_breaker.counter_reset,
             &mut self.circuit_breaker.probe_after,
-            &mut self.circuit_breaker.failback_interval,
+            &mut self.circuit_breaker.cleanup_interval,
             &mut self.topology.refresh_interval,
             &mut self.topology.refresh_pause,
             &mut self.topology.unavailable_for,
@@ -150,14 +151,14 @@ impl CircuitBreakerOptions {
         self
     }
 
-    /// Sets the number of consecutive hedges won by another region that open a
-    /// breaker.
+    /// Sets the number of consecutive lost hedges that open a breaker.
     pub fn with_hedge_losses(mut self, count: u32) -> Self {
         self.hedge_losses = count;
         self
     }
 
-    /// Sets the time after which failures are not consecutive.
+    /// Sets the time after which the counts start again: failures further apart than this
+    /// are not consecutive.
     pub fn with_counter_reset(mut self, window: Duration) -> Self {
         self.counter_reset = window;
         self
@@ -169,9 +170,9 @@ impl CircuitBreakerOptions {
         self
     }
 
-    /// Sets how often old breakers are removed.
-    pub fn with_failback_interval(mut self, interval: Duration) -> Self {
-        self.failback_interval = interval;
+    /// Sets how often breakers that are no longer needed are removed.
+    pub fn with_cleanup_interval(mut self, interval: Duration) -> Self {
+        self.cleanup_interval = interval;
         self
     }
 }
@@ -205,7 +206,7 @@ impl Default for CircuitBreakerOptions {
             hedge_losses: 5,
             counter_reset: Duration::from_secs(300),
             probe_after: Duration::from_secs(5),
-            failback_interval: Duration::from_secs(300),
+            cleanup_interval: Duration::from_secs(300),
         }
     }
 }

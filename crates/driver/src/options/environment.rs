@@ -4,7 +4,7 @@
 //! | variable | sets | written as |
 //! |---|---|---|
 //! | `AZURE_COSMOS_HEDGING_ENABLED` | [`OperationOptions::hedging`]: dynamic, or off | `true`, `false` |
-//! | `AZURE_COSMOS_HEDGING_THRESHOLD_MS` | [`OperationOptions::hedging`]: fixed at this | milliseconds above 0 |
+//! | `AZURE_COSMOS_HEDGING_THRESHOLD_MS` | [`OperationOptions::hedging`]: fixed | milliseconds above 0 |
 //! | `AZURE_COSMOS_MAX_FAILOVER_RETRY_COUNT` | [`OperationOptions::failovers_max`] | a count |
 //! | `AZURE_COSMOS_MAX_SESSION_RETRY_COUNT` | [`OperationOptions::session_retries_max`] | a count |
 //! | `AZURE_COSMOS_MAX_THROTTLE_RETRY_COUNT` | [`OperationOptions::throttle_retries_max`] | a count |
@@ -30,8 +30,8 @@ use std::time::Duration;
 use super::{Hedging, OperationOptions, ReadConsistency};
 use crate::error::Error;
 
-/// How many characters of a value an error repeats.
-const VALUE_SHOWN_MAX: usize = 64;
+/// How many characters of a value an error repeats at most.
+const VALUE_SHOWN_CHARS_MAX: usize = 64;
 
 /// The options that environment variables set.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -54,10 +54,10 @@ impl Environment {
     /// Reads an environment in which `lookup` returns the value of a variable.
     pub fn read(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, Error> {
         let get = |name: &'static str| Variable::new(name, lookup(name));
-        let hedges = get("AZURE_COSMOS_HEDGING_ENABLED").boolean()?;
-        let hedges_after = get("AZURE_COSMOS_HEDGING_THRESHOLD_MS").milliseconds()?;
+        let is_hedging_enabled = get("AZURE_COSMOS_HEDGING_ENABLED").boolean()?;
+        let hedging_threshold = get("AZURE_COSMOS_HEDGING_THRESHOLD_MS").milliseconds()?;
         let operation = OperationOptions {
-            hedging: match (hedges, hedges_after) {
+            hedging: match (is_hedging_enabled, hedging_threshold) {
                 (Some(false), _) => Some(Hedging::Off),
                 (_, Some(threshold)) => Some(Hedging::Fixed(threshold)),
                 (Some(true), None) => Some(Hedging::dynamic()),
@@ -78,9 +78,10 @@ impl Environment {
     }
 }
 
-/// One variable; `None` when it is not set, or empty.
+/// One variable.
 struct Variable {
     name: &'static str,
+    /// `None` when the variable is not set, or empty.
     value: Option<String>,
 }
 
@@ -109,8 +110,8 @@ impl Variable {
     }
 
     fn consistency(self) -> Result<Option<ReadConsistency>, Error> {
-        let expected = "write Default, Eventual, Session, LatestCommitted or GlobalStrong";
-        self.parse(expected, |value| match value.to_ascii_lowercase().as_str() {
+        let advice = "write Default, Eventual, Session, LatestCommitted or GlobalStrong";
+        self.parse(advice, |value| match value.to_ascii_lowercase().as_str() {
             "default" => Some(ReadConsistency::Account),
             "eventual" => Some(ReadConsistency::Eventual),
             "session" => Some(ReadConsistency::Session),
@@ -120,11 +121,12 @@ impl Variable {
         })
     }
 
-    fn parse<T>(self, expected: &str, read: impl Fn(&str) -> Option<T>) -> Result<Option<T>, Error> {
+    /// Parses the value with `read`. When `read` returns `None`, the error ends with `advice`.
+    fn parse<T>(self, advice: &str, read: impl Fn(&str) -> Option<T>) -> Result<Option<T>, Error> {
         let Some(value) = self.value else { return Ok(None) };
         read(&value).map(Some).ok_or_else(|| {
-            let shown: String = value.chars().take(VALUE_SHOWN_MAX).collect();
-            Error::input(format!("the environment variable {} is {shown:?}: {expected}", self.name))
+            let shown: String = value.chars().take(VALUE_SHOWN_CHARS_MAX).collect();
+            Error::input(format!("the environment variable {} is {shown:?}: {advice}", self.name))
         })
     }
 }

@@ -58,24 +58,24 @@ const METADATA_DEFAULTS: Defaults = Defaults {
 /// Retries after a region was unavailable; the same number as in Microsoft's driver.
 const FAILOVERS_MAX: u32 = 3;
 
-/// The layers that all operations of a driver share, and the settings of
+/// The layers of options that all operations of a driver share, and the settings of
 /// operations without options of their own.
 #[derive(Debug)]
-pub(crate) struct Layers {
+pub(crate) struct OptionLayers {
     environment: OperationOptions,
     driver: OperationOptions,
     data: Arc<Settings>,
     metadata: Arc<Settings>,
 }
 
-impl Layers {
+impl OptionLayers {
     /// Checks and combines the layers of one driver.
     pub(crate) fn new(environment: &Environment, driver: &OperationOptions) -> Result<Self, Error> {
         let environment = environment.operation.clone();
         check::operation_options(&environment)?;
         check::operation_options(driver)?;
         let nothing = OperationOptions::default();
-        Ok(Layers {
+        Ok(OptionLayers {
             data: Arc::new(resolve(&environment, driver, &nothing, true)),
             metadata: Arc::new(resolve(&environment, driver, &nothing, false)),
             driver: driver.clone(),
@@ -84,13 +84,13 @@ impl Layers {
     }
 
     /// The settings of the metadata requests that the driver makes for itself.
-    pub(crate) fn metadata(&self) -> &Settings {
+    pub(crate) fn metadata_settings(&self) -> &Settings {
         &self.metadata
     }
 
-    /// The settings of one operation. It allocates only if the operation has options of
-    /// its own.
-    pub(crate) fn settings(
+    /// The settings of one operation. Allocates only if the operation has options of its
+    /// own.
+    pub(crate) fn settings_for(
         &self,
         operation: &OperationOptions,
         is_data_plane: bool,
@@ -138,7 +138,7 @@ pub(crate) fn resolve(
 }
 
 /// Limits a dynamic threshold to the widest bounds that are allowed, and a fixed
-/// one to the longest time.
+/// threshold to the longest time.
 fn within_bounds(hedging: Hedging) -> Hedging {
     let clamp = |time: Duration| time.clamp(Hedging::DYNAMIC_MIN, Hedging::DYNAMIC_MAX);
     match hedging {

@@ -36,8 +36,8 @@ fn defaults_differ_between_documents_and_metadata() {
     assert_eq!(metadata, expected);
 }
 
-/// The name of an option, how to set it to the value of a number, and how to read that
-/// number from the settings.
+/// The name of an option, how to set the option to the value that stands for a number, and
+/// how to read that number from the settings.
 type Case = (&'static str, fn(OperationOptions, u32) -> OperationOptions, fn(&Settings) -> u32);
 
 const CASES: [Case; 11] = [
@@ -97,14 +97,14 @@ fn the_nearest_layer_wins_for_every_option() {
         let (environment, driver, operation) = (set(nothing(), 1), set(nothing(), 2), set(nothing(), 3));
         assert!(!operation.is_default(), "{name}");
         for is_data_plane in [true, false] {
-            let shown = |environment, driver, operation| {
+            let number_of = |environment, driver, operation| {
                 get(&settings::resolve(environment, driver, operation, is_data_plane))
             };
             let expected = |number: u32| if name == "content_on_write" && number != 2 { 0 } else { number };
-            assert_eq!(shown(&environment, &none, &none), expected(1), "{name}");
-            assert_eq!(shown(&environment, &driver, &none), expected(2), "{name}");
-            assert_eq!(shown(&environment, &driver, &operation), expected(3), "{name}");
-            assert_eq!(shown(&none, &none, &operation), expected(3), "{name}");
+            assert_eq!(number_of(&environment, &none, &none), expected(1), "{name}");
+            assert_eq!(number_of(&environment, &driver, &none), expected(2), "{name}");
+            assert_eq!(number_of(&environment, &driver, &operation), expected(3), "{name}");
+            assert_eq!(number_of(&none, &none, &operation), expected(3), "{name}");
         }
     }
 }
@@ -112,14 +112,14 @@ fn the_nearest_layer_wins_for_every_option() {
 #[test]
 fn operations_without_options_share_one_settings() {
     let driver = nothing().with_failovers_max(1);
-    let layers = Layers::new(&Environment::default(), &driver).unwrap();
-    let first = layers.settings(&nothing(), true).unwrap();
-    assert!(Arc::ptr_eq(&first, &layers.settings(&nothing(), true).unwrap()));
-    assert!(!Arc::ptr_eq(&first, &layers.settings(&nothing(), false).unwrap()));
+    let layers = OptionLayers::new(&Environment::default(), &driver).unwrap();
+    let first = layers.settings_for(&nothing(), true).unwrap();
+    assert!(Arc::ptr_eq(&first, &layers.settings_for(&nothing(), true).unwrap()));
+    assert!(!Arc::ptr_eq(&first, &layers.settings_for(&nothing(), false).unwrap()));
     assert_eq!(first.failovers_max, 1);
-    let own = layers.settings(&nothing().with_timeout(SECOND), true).unwrap();
+    let own = layers.settings_for(&nothing().with_timeout(SECOND), true).unwrap();
     assert_eq!((own.timeout, own.failovers_max), (SECOND, 1));
-    assert!(layers.settings(&nothing().with_timeout(Duration::ZERO), true).is_err());
+    assert!(layers.settings_for(&nothing().with_timeout(Duration::ZERO), true).is_err());
 }
 
 #[test]
@@ -142,8 +142,8 @@ fn the_longest_duration_is_cut_to_a_time_that_clocks_can_hold() {
         .with_attempt_timeout(Duration::MAX)
         .with_throttle_wait_max(Duration::MAX)
         .with_hedging(Hedging::Fixed(Duration::MAX));
-    let layers = Layers::new(&Environment::default(), &options).unwrap();
-    let settings = layers.settings(&nothing(), true).unwrap();
+    let layers = OptionLayers::new(&Environment::default(), &options).unwrap();
+    let settings = layers.settings_for(&nothing(), true).unwrap();
     let Hedging::Fixed(threshold) = settings.hedging else { panic!("{:?}", settings.hedging) };
     for time in [settings.timeout, settings.attempt_timeout, settings.throttle_wait_max, threshold] {
         assert!(std::time::Instant::now().checked_add(time).is_some(), "{time:?}");
@@ -180,7 +180,7 @@ fn bad_options_are_refused_with_advice() {
         (breaker(breakers().with_hedge_losses(0)), "circuit_breaker.hedge_losses"),
         (breaker(breakers().with_counter_reset(zero)), "circuit_breaker.counter_reset is zero"),
         (breaker(breakers().with_probe_after(zero)), "circuit_breaker.probe_after is zero"),
-        (breaker(breakers().with_failback_interval(zero)), "circuit_breaker.failback_interval is zero"),
+        (breaker(breakers().with_cleanup_interval(zero)), "circuit_breaker.cleanup_interval is zero"),
         (topology(topologies().with_refresh_interval(zero)), "topology.refresh_interval is zero"),
         (topology(topologies().with_refresh_pause(zero)), "topology.refresh_pause is zero"),
         (topology(topologies().with_unavailable_for(zero)), "topology.unavailable_for is zero"),

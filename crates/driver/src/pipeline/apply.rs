@@ -25,7 +25,7 @@ pub(super) struct EvaluatedAttempt<'a> {
 }
 
 /// What an operation uses a region for: reads or writes.
-pub(super) fn usage(operation: &Operation) -> Usage {
+pub(super) fn usage_of(operation: &Operation) -> Usage {
     if operation.verb.is_read() { Usage::Read } else { Usage::Write }
 }
 
@@ -45,7 +45,7 @@ pub(super) async fn apply(
         match effect {
             Effect::RefreshAccount => {
                 let suspect = Some(&evaluated.route.location.endpoint);
-                core.account().refresh(core, core.topology(), suspect, state.deadline).await;
+                core.account_reader().refresh(core, core.topology(), suspect, state.deadline).await;
             }
             Effect::RefreshRanges => refresh_ranges(core, evaluated, state.deadline).await,
             Effect::DiscardMetadata => discard_metadata(evaluated),
@@ -54,9 +54,9 @@ pub(super) async fn apply(
     }
 }
 
-/// Applies the effects that change the health of endpoints and partitions. They need
-/// no request, so the losing leg of a hedge can have them without delaying the
-/// operation; its other effects are dropped.
+/// Applies the effects that change the health of endpoints and partitions. These effects
+/// need no request, so those of the losing leg of a hedge are applied too, without a delay
+/// for the operation. The other effects of the losing leg are dropped.
 pub(super) fn apply_health_updates(
     core: &Core,
     effects: Effects,
@@ -70,7 +70,7 @@ pub(super) fn apply_health_updates(
         match effect {
             Effect::EndpointFailed { needs_confirmation: true }
             | Effect::PartitionFailed { needs_confirmation: true } => {
-                state.unconfirmed.push((effect, evaluated.route.clone()));
+                state.unconfirmed_effects.push((effect, evaluated.route.clone()));
             }
             Effect::EndpointFailed { needs_confirmation: false }
             | Effect::PartitionFailed { needs_confirmation: false }
@@ -80,11 +80,11 @@ pub(super) fn apply_health_updates(
     }
 }
 
-/// Applies the effects that needed confirmation: another region has answered without
-/// a failure, so the regions that failed are at fault, and not the request. Effects on
-/// the region that has answered now are dropped.
+/// Applies the effects that needed confirmation. Another region has answered without a
+/// failure, which shows that the regions that failed are at fault, and not the request.
+/// Effects on the region that has answered now are dropped.
 pub(super) fn confirm(core: &Core, evaluated: &EvaluatedAttempt<'_>, state: &mut State) {
-    for (effect, route) in std::mem::take(&mut state.unconfirmed) {
+    for (effect, route) in std::mem::take(&mut state.unconfirmed_effects) {
         if route.location.region != evaluated.route.location.region {
             update_health(core, effect, &route, evaluated);
         }
@@ -94,7 +94,7 @@ pub(super) fn confirm(core: &Core, evaluated: &EvaluatedAttempt<'_>, state: &mut
 /// Marks the endpoint of the route as failed, or reports a failure or a success to
 /// the circuit breaker of the partition.
 fn update_health(core: &Core, effect: Effect, route: &Route, evaluated: &EvaluatedAttempt<'_>) {
-    let (now, usage, topology) = (Instant::now(), usage(evaluated.operation), core.topology());
+    let (now, usage, topology) = (Instant::now(), usage_of(evaluated.operation), core.topology());
     let region = &route.location.region;
     let key = evaluated.partition.map(|partition| BreakerKey { partition, region, usage });
     match (effect, key) {

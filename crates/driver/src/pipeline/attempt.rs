@@ -32,7 +32,7 @@ pub(crate) struct AttemptInputs<'a> {
     pub(crate) location: &'a Location,
     pub(crate) context: Context,
     /// When the operation began.
-    pub(crate) started: Instant,
+    pub(crate) operation_started_at: Instant,
     /// The deadline of the whole operation.
     pub(crate) deadline: Instant,
 }
@@ -45,22 +45,23 @@ pub(crate) type AttemptResult = Result<Response, Failure>;
 pub(crate) struct Leg {
     pub(crate) result: AttemptResult,
     pub(crate) record: Attempt,
-    /// The caller left the attempt too little time: its failure says nothing about
-    /// the region.
+    /// Whether the caller's timeouts left the attempt too little time. Then its failure says
+    /// nothing about the region.
     pub(crate) is_cut_short: bool,
 }
 
-/// An attempt whose last request had less time than this, and used it up without an
-/// answer, does not count against its region. This is enough time for a round trip
-/// across a continent and a slow query.
+/// If the last request of an attempt had less time than this, and got no answer in that
+/// time, the failure does not count against the region. This is enough time for a round
+/// trip across a continent and a slow query.
 const SHORT_ATTEMPT: Duration = Duration::from_millis(500);
 
 /// Makes one attempt. The result is an error only if the credential gives no
 /// Authorization header before the deadline; `retry` evaluates every other outcome.
 pub(crate) async fn attempt(core: &Core, inputs: AttemptInputs<'_>) -> Result<Leg, Error> {
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let mut budget = throttle_budget(&inputs);
-    let mut is_token_replaced = false;
+    // Whether a request was sent again, because its access token was refused.
+    let mut is_token_changed = false;
     let mut throttles = Throttles::default();
     let (result, is_cut_short, activity_id) = loop {
         let activity_id = random::activity_id();
@@ -68,9 +69,9 @@ pub(crate) async fn attempt(core: &Core, inputs: AttemptInputs<'_>) -> Result<Le
         let sent_at = Instant::now();
         let allowed = inputs.settings.attempt_timeout.min(inputs.deadline.saturating_duration_since(sent_at));
         let result = send(core, &inputs, headers, sent_at + allowed).await;
-        if !is_token_replaced && is_unauthorized(&result) {
-            is_token_replaced = core.credential().replace_refused_token(core.token_scope(), sent_at);
-            if is_token_replaced {
+        if !is_token_changed && is_unauthorized(&result) {
+            is_token_changed = core.credential().discard_refused_token(core.token_scope(), sent_at);
+            if is_token_changed {
                 tracing::info!("the service refused the access token; trying once with another");
                 continue;
             }
@@ -84,14 +85,14 @@ pub(crate) async fn attempt(core: &Core, inputs: AttemptInputs<'_>) -> Result<Le
         let time_left = inputs.deadline.saturating_duration_since(Instant::now());
         match throttle::judge(budget, retry_after, random::sample(), time_left) {
             ThrottleVerdict::GiveUp(_) => break (result, false, activity_id),
-            ThrottleVerdict::RetryAfter { wait, budget: left } => {
-                budget = left;
+            ThrottleVerdict::RetryAfter { wait, budget: remaining } => {
+                budget = remaining;
                 throttles.add_charge(&result);
                 tokio::time::sleep(wait).await;
             }
         }
     };
-    let record = record(&inputs, begun, &result, throttles, activity_id);
+    let record = attempt_record(&inputs, started_at, &result, throttles, activity_id);
     Ok(Leg { result, record, is_cut_short })
 }
 
@@ -112,14 +113,14 @@ impl Throttles {
 }
 
 /// Records the latency of the region, which decides when to hedge. Only operations
-/// that may be hedged count, and of their outcomes only success, 404 and 304: a request
+/// that may be hedged count. Of their outcomes, only success, 404 and 304 count: a request
 /// that is refused at once must not make the region look fast.
 fn record_latency(inputs: &AttemptInputs<'_>, result: &AttemptResult, sent_at: Instant) {
-    let is_answer = result.as_ref().is_ok_and(|response| {
+    let is_measured = result.as_ref().is_ok_and(|response| {
         response.status().is_success()
             || matches!(response.status(), StatusCode::NOT_FOUND | StatusCode::NOT_MODIFIED)
     });
-    if is_answer && hedge::is_eligible(inputs.operation, inputs.header_inputs.is_multi_write) {
+    if is_measured && hedge::is_eligible(inputs.operation, inputs.header_inputs.is_multi_write) {
         inputs.location.latency.record(sent_at, sent_at.elapsed());
     }
 }
@@ -193,9 +194,9 @@ pub(crate) fn status_of(response: &Response) -> Status {
     Status::new(response.status().as_u16(), sub.unwrap_or(0))
 }
 
-fn record(
+fn attempt_record(
     inputs: &AttemptInputs<'_>,
-    begun: Instant,
+    started_at: Instant,
     result: &AttemptResult,
     throttles: Throttles,
     activity_id: ActivityId,
@@ -216,8 +217,8 @@ fn record(
         context: inputs.context,
         region: inputs.location.region.clone(),
         endpoint: inputs.location.endpoint.clone(),
-        started_after: begun.duration_since(inputs.started),
-        elapsed: begun.elapsed(),
+        started_after: started_at.duration_since(inputs.operation_started_at),
+        elapsed: started_at.elapsed(),
         outcome,
         charge: sum(throttles.charge, charge),
         activity_id,
@@ -233,13 +234,13 @@ fn sum(one: Option<f64>, other: Option<f64>) -> Option<f64> {
 
 impl AttemptInputs<'_> {
     /// The record of an attempt that was cancelled because the other leg won.
-    pub(crate) fn abandoned(&self, begun: Instant) -> Attempt {
+    pub(crate) fn abandoned_record(&self, started_at: Instant) -> Attempt {
         Attempt {
             context: self.context,
             region: self.location.region.clone(),
             endpoint: self.location.endpoint.clone(),
-            started_after: begun.duration_since(self.started),
-            elapsed: begun.elapsed(),
+            started_after: started_at.duration_since(self.operation_started_at),
+            elapsed: started_at.elapsed(),
             outcome: Outcome::Abandoned,
             charge: None,
             activity_id: None,

@@ -7,8 +7,8 @@ use perihelion_wire::headers;
 use crate::operation::{Operation, ResourceKind, Scope, Verb};
 use crate::options::{ReadConsistency, Settings};
 
-/// The REST version: the first with hierarchical partition keys, and the one
-/// that Microsoft's SDKs send.
+/// The version of the REST API. It is the first version with hierarchical partition keys,
+/// and the version that Microsoft's SDKs send.
 const VERSION: HeaderValue = HeaderValue::from_static("2020-07-15");
 const TRUE: HeaderValue = HeaderValue::from_static("True");
 const FALSE: HeaderValue = HeaderValue::from_static("False");
@@ -30,11 +30,11 @@ pub(crate) struct HeaderInputs {
     pub(crate) container_rid: Option<HeaderValue>,
     /// The session token: the answer must include the writes that it covers.
     pub(crate) session_token: Option<HeaderValue>,
-    /// Every region takes writes.
+    /// Whether every region takes writes.
     pub(crate) is_multi_write: bool,
-    /// The answer must come from the write region, which the service's header calls
+    /// Whether the answer must come from the write region, which the service's header calls
     /// the hub region.
-    pub(crate) write_region_only: bool,
+    pub(crate) is_write_region_only: bool,
 }
 
 /// The headers of one attempt, unsigned. The operation's own headers replace others of
@@ -132,7 +132,7 @@ fn insert_document_headers(
     }
     if operation.verb.is_read() {
         insert_consistency_header(map, settings.read_consistency);
-        if header_inputs.write_region_only {
+        if header_inputs.is_write_region_only {
             map.insert(headers::HUB_REGION_PROCESSING_ONLY, TRUE);
         }
         return;

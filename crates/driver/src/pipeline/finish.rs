@@ -16,7 +16,7 @@ use crate::diagnostics::{Attempt, Diagnostics, Resolution};
 use crate::error::{Error, ErrorKind};
 use crate::response::Response;
 
-/// The answer for the caller.
+/// The answer for the caller; an error if there is no answer.
 pub(super) fn complete(result: AttemptResult, state: &State) -> Result<Response, Error> {
     match result {
         Ok(response) => {
@@ -24,7 +24,7 @@ pub(super) fn complete(result: AttemptResult, state: &State) -> Result<Response,
             let (parts, body) = response.into_parts();
             Ok(Response { status, headers: parts.headers, body, diagnostics: Diagnostics::default() })
         }
-        Err(_) => Err(failure(result, state)),
+        Err(_) => Err(error_of(result, state)),
     }
 }
 
@@ -32,7 +32,7 @@ pub(super) fn complete(result: AttemptResult, state: &State) -> Result<Response,
 /// earlier attempt may have deleted it. The answer has status 204, no body, and the
 /// headers of the 404.
 pub(super) fn complete_as_gone(result: AttemptResult, state: &mut State) -> Result<Response, Error> {
-    state.diagnostics.resolved = Some(Resolution::AlreadyGone);
+    state.diagnostics.resolution = Some(Resolution::AlreadyGone);
     let response = complete(result, state)?;
     let status = Status::new(StatusCode::NO_CONTENT.as_u16(), 0);
     Ok(Response { status, body: bytes::Bytes::new(), ..response })
@@ -40,23 +40,23 @@ pub(super) fn complete_as_gone(result: AttemptResult, state: &mut State) -> Resu
 
 /// Reads the witness of a write that ended in `failure` but may have been applied. If
 /// the witness is found, the answer to this read becomes the answer to the write. If
-/// the write was `refused` and its witness is absent, the caller gets the refusal: the
+/// the witness is absent and `is_refusal_final` is set, the caller gets the refusal: the
 /// condition of the write no longer holds, so an earlier attempt that is still under
-/// way cannot be applied either.
+/// way cannot be applied either. In all other cases the write is ambiguous.
 pub(super) async fn resolve_ambiguity(
     core: &Core,
     call: Call<'_>,
     failure: Error,
-    refused: bool,
+    is_refusal_final: bool,
     state: &mut State,
 ) -> Result<Response, Error> {
     let Some(witness) = &call.operation.witness else { return Err(failure.into_ambiguous()) };
     match read_back(core, call, witness).await {
         Evidence::Applied(response) => {
-            state.diagnostics.resolved = Some(Resolution::Witnessed);
+            state.diagnostics.resolution = Some(Resolution::Witnessed);
             Ok(response)
         }
-        Evidence::Absent(diagnostics) if refused => Err(failure.with_diagnostics(diagnostics)),
+        Evidence::Absent(diagnostics) if is_refusal_final => Err(failure.with_diagnostics(diagnostics)),
         Evidence::Absent(diagnostics) | Evidence::Inconclusive(diagnostics) => {
             Err(failure.with_diagnostics(diagnostics).into_ambiguous())
         }
@@ -66,7 +66,7 @@ pub(super) async fn resolve_ambiguity(
 /// The error when a retry is not made, because it cannot succeed or would come after
 /// the deadline.
 pub(super) fn give_up(result: AttemptResult, state: &State, budgets: Budgets) -> Error {
-    keep_ambiguity(failure(result, state), budgets)
+    keep_ambiguity(error_of(result, state), budgets)
 }
 
 /// Makes an error ambiguous if an earlier attempt of the write may have been applied:
@@ -77,7 +77,7 @@ pub(super) fn keep_ambiguity(error: Error, budgets: Budgets) -> Error {
 
 /// The error for the caller: the service's refusal, or the reason why there is no
 /// answer. Without an answer, the error is a timeout once the deadline has passed.
-pub(super) fn failure(result: AttemptResult, state: &State) -> Error {
+pub(super) fn error_of(result: AttemptResult, state: &State) -> Error {
     match result {
         Ok(response) => {
             let status = status_of(&response);
@@ -91,12 +91,13 @@ pub(super) fn failure(result: AttemptResult, state: &State) -> Error {
     }
 }
 
-/// Appends to an operation's own attempts (`own`) those of the last step before its end
-/// (`inner`): the read of a witness, or the failed read of its container's metadata.
+/// Appends the attempts of an operation's last step (`inner`) to the operation's own
+/// attempts (`own`). The last step is the read of a witness, or the failed read of the
+/// container's metadata.
 pub(super) fn append_attempts(mut own: Diagnostics, inner: Diagnostics) -> Diagnostics {
-    let begun = own.elapsed.saturating_sub(inner.elapsed);
+    let inner_started_after = own.elapsed.saturating_sub(inner.elapsed);
     for attempt in inner.into_attempts() {
-        own.record(Attempt { started_after: begun + attempt.started_after, ..attempt });
+        own.record(Attempt { started_after: inner_started_after + attempt.started_after, ..attempt });
     }
     own
 }

@@ -2,11 +2,11 @@
 //! the threshold, the alternate leg asks another region. The first final answer wins.
 //!
 //! A leg whose outcome would be retried is not final: the other leg is awaited. A
-//! refused write is not final either, because the other leg may have been applied, and
-//! may be the reason of the refusal. If the alternate leg's read of metadata is
-//! refused, this is not final, because the metadata may not have been replicated yet.
-//! When a leg is final, the other leg is cancelled by dropping it; if it has answered
-//! by then, its charge is reported.
+//! refused write is not final, because the other leg may have been applied, and may be
+//! the reason for the refusal. A read of metadata that the alternate region refuses is
+//! not final, because the metadata may not have been replicated to that region yet. When
+//! a leg is final, the other leg is dropped, which cancels it. If the other leg has
+//! answered by then, its charge is reported.
 
 use std::pin::pin;
 
@@ -45,10 +45,10 @@ pub(crate) enum Winner {
     Alternate,
 }
 
-/// Whether an operation may be hedged. Reads, queries and change feeds of documents may
-/// be, except queries of all partitions; so may reads of one container and of its
-/// ranges. Where every region takes writes, idempotent upserts, replaces, deletes and
-/// patches of documents may be, too.
+/// Whether an operation may be hedged. These operations may: reads, queries and change feeds
+/// of documents, except queries of all partitions; reads of one container and of its ranges;
+/// and, where every region takes writes, idempotent upserts, replaces, deletes and patches of
+/// documents.
 pub(crate) fn is_eligible(operation: &Operation, is_multi_write: bool) -> bool {
     match (operation.target.kind, operation.verb) {
         (ResourceKind::Item, Verb::Read | Verb::ChangeFeed) => true,
@@ -78,7 +78,7 @@ pub(crate) async fn race(
     threshold_at: Instant,
     is_final: impl Fn(&Leg, Winner) -> bool,
 ) -> Result<Race, Error> {
-    let primary_begun = Instant::now();
+    let primary_started_at = Instant::now();
     let mut primary_attempt = pin!(attempt(core, primary));
     tokio::select! {
         biased;
@@ -86,21 +86,25 @@ pub(crate) async fn race(
         () = tokio::time::sleep_until(threshold_at) => {}
     }
     let alternate = AttemptInputs { context: Context::Hedge, ..alternate };
-    let alternate_begun = Instant::now();
+    let alternate_started_at = Instant::now();
     // This future is boxed, so that the usual case, without an alternate leg, stays small.
     let mut alternate_attempt = Box::pin(attempt(core, alternate));
     tokio::select! {
         biased;
         leg = &mut primary_attempt => match leg {
             Ok(leg) if is_final(&leg, Winner::Primary) => {
-                let loser = cancel(alternate_attempt, || cancelled_alternate(&alternate, alternate_begun, &leg)).await;
+                let loser = cancel(alternate_attempt, || {
+                    record_cancelled_alternate(&alternate, alternate_started_at, &leg)
+                })
+                .await;
                 Ok(Race { leg, winner: Winner::Primary, loser: Some(loser) })
             }
             early => choose_leg(early, alternate_attempt.await, Winner::Alternate, is_final),
         },
         leg = &mut alternate_attempt => match leg {
             Ok(leg) if is_final(&leg, Winner::Alternate) => {
-                let loser = cancel(primary_attempt, || cancelled_primary(&primary, primary_begun)).await;
+                let loser =
+                    cancel(primary_attempt, || record_cancelled_primary(&primary, primary_started_at)).await;
                 Ok(Race { leg, winner: Winner::Alternate, loser: Some(loser) })
             }
             early => choose_leg(early, primary_attempt.await, Winner::Primary, is_final),
@@ -132,8 +136,8 @@ fn choose_leg(
     }
 }
 
-/// Cancels the loser. If it has ended by now, its leg is returned, or else the record
-/// that `abandoned` makes.
+/// Cancels the loser. If the loser has ended by now, its leg is returned. Otherwise the
+/// record that `abandoned` makes is returned.
 async fn cancel(
     loser: impl Future<Output = Result<Leg, Error>>,
     abandoned: impl FnOnce() -> Attempt,
@@ -146,18 +150,18 @@ async fn cancel(
     }
 }
 
-/// The record of an alternate leg that was cancelled. Its latency is not known, so
-/// the latency of the primary leg is recorded for its region. As long as hedges lose,
-/// the threshold rises in this way, until no more hedges are sent.
-fn cancelled_alternate(alternate: &AttemptInputs<'_>, begun: Instant, primary: &Leg) -> Attempt {
-    alternate.location.latency.record(begun, primary.record.elapsed);
-    alternate.abandoned(begun)
+/// Makes the record of an alternate leg that was cancelled. The latency of the alternate
+/// region is not known, so the latency of the primary leg is recorded for that region. As
+/// long as hedges lose, the threshold rises in this way, until no more hedges are sent.
+fn record_cancelled_alternate(alternate: &AttemptInputs<'_>, started_at: Instant, primary: &Leg) -> Attempt {
+    alternate.location.latency.record(started_at, primary.record.elapsed);
+    alternate.abandoned_record(started_at)
 }
 
-/// The record of a primary leg that was cancelled. The time until then is recorded as
-/// the latency of its region; otherwise only fast answers of the region would be
-/// recorded.
-fn cancelled_primary(primary: &AttemptInputs<'_>, begun: Instant) -> Attempt {
-    primary.location.latency.record(begun, begun.elapsed());
-    primary.abandoned(begun)
+/// Makes the record of a primary leg that was cancelled. The time until it was cancelled is
+/// recorded as the latency of its region. Otherwise only fast answers of the region would
+/// be recorded.
+fn record_cancelled_primary(primary: &AttemptInputs<'_>, started_at: Instant) -> Attempt {
+    primary.location.latency.record(started_at, started_at.elapsed());
+    primary.abandoned_record(started_at)
 }

@@ -6,7 +6,7 @@ use perihelion_wire::status::Status;
 use super::attempt::{AttemptResult, status_of};
 use super::prepare::Prepared;
 use super::retry::{Budgets, Effects, Ending, Limits, Regions, Verdict, evaluate};
-use super::state::profile;
+use super::state::profile_of;
 use crate::operation::{Operation, Verb};
 use crate::response::retry_after;
 
@@ -21,9 +21,9 @@ pub(super) fn judge(
     let limits =
         Limits { failovers_max: settings.failovers_max, session_retries_max: settings.session_retries_max };
     evaluate(
-        profile(operation),
-        ending(operation, &budgets, result),
-        regions(prepared),
+        profile_of(operation),
+        ending_of(operation, &budgets, result),
+        regions_of(prepared),
         limits,
         budgets,
         jitter,
@@ -31,9 +31,13 @@ pub(super) fn judge(
 }
 
 /// How an attempt ended. The service refuses a batch with 207. When an earlier
-/// attempt of the batch may have been applied, the ending has the status of the
-/// refused operation inside the batch instead, if the body names one.
-pub(super) fn ending<'l>(operation: &Operation, budgets: &Budgets, result: &'l AttemptResult) -> Ending<'l> {
+/// attempt of the batch may have been applied, the ending does not have the status 207,
+/// but the status of the refused operation inside the batch, if the body names one.
+pub(super) fn ending_of<'l>(
+    operation: &Operation,
+    budgets: &Budgets,
+    result: &'l AttemptResult,
+) -> Ending<'l> {
     match result {
         Err(failure) => Ending::Failed(failure),
         Ok(response) => {
@@ -46,8 +50,8 @@ pub(super) fn ending<'l>(operation: &Operation, budgets: &Budgets, result: &'l A
     }
 }
 
-/// The status of the operation because of which a batch was refused. The other
-/// operations of the batch have the status 424.
+/// The status of the operation that made the service refuse a batch. The other operations
+/// of the batch have the status 424.
 fn batch_refusal(body: &[u8]) -> Option<Status> {
     #[derive(serde::Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -62,7 +66,7 @@ fn batch_refusal(body: &[u8]) -> Option<Status> {
 }
 
 /// The regions that the operation may use, by the snapshot of the attempt.
-pub(super) fn regions(prepared: &Prepared<'_>) -> Regions {
+pub(super) fn regions_of(prepared: &Prepared<'_>) -> Regions {
     let has_breaker = prepared.partition.as_ref().is_some_and(|partition| {
         prepared.snapshot.breakers.has_breaker(partition, &prepared.route.location.region)
     });

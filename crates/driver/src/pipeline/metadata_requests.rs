@@ -23,11 +23,11 @@ use crate::response::Response;
 use crate::routing::account::Location;
 
 impl MetadataRequests for Core {
-    fn account<'a>(&'a self, location: &'a Location, deadline: Instant) -> MetadataRequest<'a, Bytes> {
+    fn read_account<'a>(&'a self, location: &'a Location, deadline: Instant) -> MetadataRequest<'a, Bytes> {
         Box::pin(read_account(self, location, deadline))
     }
 
-    fn container<'a>(
+    fn read_container<'a>(
         &'a self,
         container: &'a Arc<Container>,
         deadline: Instant,
@@ -37,7 +37,7 @@ impl MetadataRequests for Core {
         Box::pin(run_metadata(self, read, deadline))
     }
 
-    fn ranges<'a>(
+    fn read_ranges<'a>(
         &'a self,
         container: &'a Arc<Container>,
         etag: Option<HeaderValue>,
@@ -54,7 +54,7 @@ impl MetadataRequests for Core {
 }
 
 async fn run_metadata(core: &Core, operation: Operation, deadline: Instant) -> Result<Response, Error> {
-    let settings = core.settings().metadata();
+    let settings = core.option_layers().metadata_settings();
     run(core, Call { operation: &operation, settings, deadline, route_to: None }).await
 }
 
@@ -62,11 +62,11 @@ async fn read_account(core: &Core, location: &Location, deadline: Instant) -> Re
     let operation = Operation::new(Verb::Read, Target::account(), Scope::Unpartitioned, Bytes::new());
     let inputs = AttemptInputs {
         operation: &operation,
-        settings: core.settings().metadata(),
+        settings: core.option_layers().metadata_settings(),
         header_inputs: &HeaderInputs::default(),
         location,
         context: Context::Initial,
-        started: Instant::now(),
+        operation_started_at: Instant::now(),
         deadline,
     };
     let Leg { result, record, .. } = attempt(core, inputs).await?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::HeaderValue;
 use tokio::time::Instant;
 
-use super::apply::usage;
+use super::apply::usage_of;
 use super::build::HeaderInputs;
 use super::state::{State, find_range};
 use crate::core::Core;
@@ -44,7 +44,7 @@ pub(super) struct Prepared<'a> {
     pub(super) header_inputs: HeaderInputs,
 }
 
-/// Prepares an attempt. It sends requests only if metadata must be read.
+/// Prepares an attempt. Requests are sent only if metadata must be read.
 pub(super) async fn prepare<'a>(core: &Core, call: Call<'a>, state: &State) -> Result<Prepared<'a>, Error> {
     let operation = call.operation;
     let (metadata, has_unknown_range) = match &operation.target.container {
@@ -62,25 +62,25 @@ pub(super) async fn prepare<'a>(core: &Core, call: Call<'a>, state: &State) -> R
     let (snapshot, route) = pick_route(core, call, partition.as_ref(), state);
     let session_range = range.filter(|_| !has_unknown_range);
     // A retry sends the same session token as the attempt before, unless the metadata
-    // was read again. Writes that other operations have made since are not covered by
-    // the token: a read that asked for the latest writes at each attempt would never
-    // catch up with busy writers.
+    // was read again. The token does not cover writes that other operations have made
+    // since: a read that asked for the latest writes at each attempt would never catch up
+    // with busy writers.
     let session_token = match &state.requested_session {
         Some(requested) if requested.is_for(metadata.as_deref(), session_range) => requested.token.clone(),
-        Some(_) | None => session_token(call, &snapshot, metadata.as_deref(), session_range),
+        Some(_) | None => choose_session_token(call, &snapshot, metadata.as_deref(), session_range),
     };
     let session_range = session_range.map(|range| Arc::clone(&range.id));
     let header_inputs = HeaderInputs {
         container_rid: metadata.as_ref().map(|metadata| metadata.rid_header.clone()),
         session_token,
         is_multi_write: snapshot.account.is_multi_write,
-        write_region_only: state.route_to == Some(RouteTo::WriteRegion) && operation.verb.is_read(),
+        is_write_region_only: state.route_to == Some(RouteTo::WriteRegion) && operation.verb.is_read(),
     };
     Ok(Prepared { call, metadata, partition, session_range, snapshot, route, header_inputs })
 }
 
-/// The metadata of a container. It is read at first use, and again when a session
-/// token has named a range that the metadata does not contain.
+/// The metadata of a container. The metadata is read at first use, and again when a
+/// session token has named a range that the metadata does not contain.
 async fn current_metadata(
     core: &Core,
     container: &Arc<Container>,
@@ -110,7 +110,7 @@ fn pick_route(
     let snapshot = core.topology().snapshot();
     let route = resolve(&route_request(&snapshot, call, partition, state));
     let Some(partition) = partition.filter(|_| route.is_probe) else { return (snapshot, route) };
-    let key = BreakerKey { partition, region: &route.location.region, usage: usage(call.operation) };
+    let key = BreakerKey { partition, region: &route.location.region, usage: usage_of(call.operation) };
     if core.topology().claim_probe(key, Instant::now()) {
         return (snapshot, route);
     }
@@ -127,7 +127,7 @@ pub(super) fn route_request<'a>(
     state: &'a State,
 ) -> RouteRequest<'a> {
     RouteRequest {
-        usage: usage(call.operation),
+        usage: usage_of(call.operation),
         account: &snapshot.account,
         breakers: &snapshot.breakers,
         partition,
@@ -139,19 +139,18 @@ pub(super) fn route_request<'a>(
     }
 }
 
-/// The region that the last verdict asks for. But when the account has a new write
-/// region since the last attempt, a write goes to the new region, whatever the
-/// verdict says.
+/// The region that the last verdict asks for. There is one exception: when the account has
+/// a new write region since the last attempt, a write goes to the new write region.
 fn next_region(account: &Account, operation: &Operation, state: &State) -> Option<RouteTo> {
     let has_moved = state.write_region.as_ref().zip(account.only_write_region()).is_some_and(|(a, b)| a != b);
     if has_moved && !operation.verb.is_read() { Some(RouteTo::WriteRegion) } else { state.route_to }
 }
 
-/// The session token of the request; `None` for none. Only operations on documents have
-/// one, and query plans never do. A token in the options is always sent. Otherwise, with
-/// session consistency, reads send the driver's own token; writes send it only where all
-/// regions take writes.
-fn session_token(
+/// The session token of the request; `None` when the request has none. Only operations on
+/// documents have a session token, except query plans. A token in the options is always
+/// sent. Otherwise only operations with session consistency send the driver's own token:
+/// all reads, and writes where all regions take writes.
+fn choose_session_token(
     call: Call<'_>,
     snapshot: &Snapshot,
     metadata: Option<&ContainerMetadata>,
@@ -175,6 +174,6 @@ fn session_token(
     let sessions = &metadata?.sessions;
     match range {
         Some(range) => sessions.header_for(range),
-        None => sessions.compound(),
+        None => sessions.header_for_all_ranges(),
     }
 }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::apply::{self, EvaluatedAttempt};
 use super::attempt::{AttemptResult, Leg, status_of};
 use super::finish::{
-    append_attempts, complete, complete_as_gone, failure, give_up, keep_ambiguity, resolve_ambiguity,
+    append_attempts, complete, complete_as_gone, error_of, give_up, keep_ambiguity, resolve_ambiguity,
 };
 use super::judge::judge;
 use super::prepare::{Call, Prepared, prepare};
@@ -23,11 +23,11 @@ use crate::response::Response;
 
 /// Runs an operation until it has an answer or an error.
 pub(crate) async fn run(core: &Core, call: Call<'_>) -> Result<Response, Error> {
-    let started = Instant::now();
-    let mut state = State::new(started, call.deadline, call.route_to);
+    let started_at = Instant::now();
+    let mut state = State::new(started_at, call.deadline, call.route_to);
     let result = run_attempts(core, call, &mut state).await;
     let mut diagnostics = std::mem::take(&mut state.diagnostics);
-    diagnostics.elapsed = started.elapsed();
+    diagnostics.elapsed = started_at.elapsed();
     match result {
         Ok(response) => {
             Ok(Response { diagnostics: append_attempts(diagnostics, response.diagnostics), ..response })
@@ -63,13 +63,13 @@ async fn run_attempts(core: &Core, call: Call<'_>, state: &mut State) -> Result<
         match verdict {
             Verdict::Complete => return complete(result, state),
             Verdict::CompleteAsGone => return complete_as_gone(result, state),
-            Verdict::Abort => return Err(failure(result, state)),
-            Verdict::AbortAmbiguous => return Err(failure(result, state).into_ambiguous()),
-            Verdict::ReadBack { refused } => {
-                return resolve_ambiguity(core, call, failure(result, state), refused, state).await;
+            Verdict::Abort => return Err(error_of(result, state)),
+            Verdict::AbortAmbiguous => return Err(error_of(result, state).into_ambiguous()),
+            Verdict::ReadBack { is_refusal_final } => {
+                return resolve_ambiguity(core, call, error_of(result, state), is_refusal_final, state).await;
             }
             Verdict::Retry { after, route_to, context, budgets } => {
-                if cannot_succeed(&prepared, &result) || Instant::now() + after >= call.deadline {
+                if is_range_gone(&prepared, &result) || Instant::now() + after >= call.deadline {
                     return Err(give_up(result, state, budgets));
                 }
                 state.tried_regions.push(prepared.route.location.region.clone());
@@ -106,10 +106,10 @@ fn record_session_token(prepared: &Prepared<'_>, result: &AttemptResult) {
     }
 }
 
-/// Whether a retry cannot succeed: the answer is 410, and the operation names a range
-/// that is not among the known ranges, because it was split or merged. The caller must
-/// send other operations to the ranges that replace it.
-fn cannot_succeed(prepared: &Prepared<'_>, result: &AttemptResult) -> bool {
+/// Whether the operation names a range that was split or merged: the answer is 410, and
+/// the range is not among the known ranges. A retry cannot succeed. The caller must send
+/// other operations to the ranges that replaced this range.
+fn is_range_gone(prepared: &Prepared<'_>, result: &AttemptResult) -> bool {
     let operation = prepared.call.operation;
     let (Scope::Range(id) | Scope::Slice(id, _)) = &operation.scope else { return false };
     result.as_ref().is_ok_and(|response| response.status() == StatusCode::GONE)

@@ -3,13 +3,13 @@
 
 use tokio::time::Instant;
 
-use super::apply::{self, EvaluatedAttempt, usage};
+use super::apply::{self, EvaluatedAttempt, usage_of};
 use super::attempt::{AttemptInputs, Leg, attempt};
 use super::hedge::{self, Loser, Race, Winner};
-use super::judge::{ending, judge, regions};
+use super::judge::{ending_of, judge, regions_of};
 use super::prepare::{Prepared, route_request};
 use super::retry::{Verdict, may_have_applied};
-use super::state::{State, profile};
+use super::state::{State, profile_of};
 use crate::core::Core;
 use crate::error::Error;
 use crate::options::Hedging;
@@ -28,10 +28,10 @@ pub(super) async fn send(core: &Core, prepared: &mut Prepared<'_>, state: &mut S
         header_inputs: &prepared.header_inputs,
         location: &prepared.route.location,
         context: state.context,
-        started: state.started,
+        operation_started_at: state.started_at,
         deadline: state.deadline,
     };
-    let Some((alternate_route, threshold_at)) = hedge_plan(prepared, state) else {
+    let Some((alternate_route, threshold_at)) = plan_hedge(prepared, state) else {
         return attempt(core, primary).await;
     };
     let alternate = AttemptInputs { location: &alternate_route.location, ..primary };
@@ -48,9 +48,9 @@ pub(super) async fn send(core: &Core, prepared: &mut Prepared<'_>, state: &mut S
     Ok(leg)
 }
 
-/// The region of the alternate leg, and when this leg begins; `None` if the attempt
-/// is not hedged. Only the first attempt of an operation is hedged.
-fn hedge_plan(prepared: &Prepared<'_>, state: &State) -> Option<(Route, Instant)> {
+/// The route of the alternate leg, and when this leg begins; `None` if the attempt is not
+/// hedged. Only the first attempt of an operation is hedged.
+fn plan_hedge(prepared: &Prepared<'_>, state: &State) -> Option<(Route, Instant)> {
     let (account, call) = (&prepared.snapshot.account, prepared.call);
     let is_first = state.last_region.is_none() && state.route_to.is_none();
     if !is_first
@@ -96,7 +96,7 @@ fn is_final(prepared: &Prepared<'_>, state: &State, leg: &Leg, winner: Winner) -
 /// Reports to the breaker of the primary region whether that region won.
 fn record_race(core: &Core, prepared: &Prepared<'_>, winner: Winner) {
     let Some(partition) = &prepared.partition else { return };
-    let usage = usage(prepared.call.operation);
+    let usage = usage_of(prepared.call.operation);
     let key = BreakerKey { partition, region: &prepared.route.location.region, usage };
     match winner {
         Winner::Unhedged => {}
@@ -121,9 +121,9 @@ fn record_loser(core: &Core, prepared: &Prepared<'_>, route: &Route, loser: Lose
         }
     };
     let (_, effects) = judge(prepared, &leg.result, state.budgets, random::sample());
-    let ending = ending(operation, &state.budgets, &leg.result);
+    let ending = ending_of(operation, &state.budgets, &leg.result);
     state.budgets.is_ambiguous |=
-        !operation.verb.is_read() && may_have_applied(profile(operation), ending, regions(prepared));
+        !operation.verb.is_read() && may_have_applied(profile_of(operation), ending, regions_of(prepared));
     state.diagnostics.record(leg.record);
     state.tried_regions.push(route.location.region.clone());
     if !leg.is_cut_short {

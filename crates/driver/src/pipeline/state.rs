@@ -1,6 +1,6 @@
 //! The state of an operation from its first attempt to its last. `run`, `send` and
-//! `finish` write it. `apply` adds the names of effects to its diagnostics, and stores
-//! the effects that need confirmation.
+//! `finish` write the state. `apply` adds the names of effects to its diagnostics, and
+//! stores the effects that need confirmation.
 
 use std::sync::Arc;
 
@@ -19,15 +19,15 @@ use super::retry::{Budgets, Effect, OperationProfile};
 /// The state of one operation.
 #[derive(Debug)]
 pub(super) struct State {
-    pub(super) started: Instant,
+    pub(super) started_at: Instant,
     pub(super) deadline: Instant,
     pub(super) budgets: Budgets,
     /// Why the next attempt is made.
     pub(super) context: Context,
     /// The region for the next attempt; `None` leaves the choice to the routing.
     pub(super) route_to: Option<RouteTo>,
-    /// Regions of earlier attempts. Of a hedge, the losing region is included only if
-    /// its leg has ended.
+    /// Regions of earlier attempts. The losing region of a hedge is included only if its
+    /// leg has ended.
     pub(super) tried_regions: Vec<Region>,
     /// The region of the last attempt; `None` before the first retry.
     pub(super) last_region: Option<Region>,
@@ -38,16 +38,16 @@ pub(super) struct State {
     pub(super) requested_session: Option<RequestedSession>,
     /// Effects that are applied when another region has answered this operation, each
     /// with the route of its attempt.
-    pub(super) unconfirmed: Vec<(Effect, Route)>,
+    pub(super) unconfirmed_effects: Vec<(Effect, Route)>,
     pub(super) diagnostics: Diagnostics,
 }
 
 impl State {
-    pub(super) fn new(started: Instant, deadline: Instant, route_to: Option<RouteTo>) -> Self {
+    pub(super) fn new(started_at: Instant, deadline: Instant, route_to: Option<RouteTo>) -> Self {
         // Only the read of a witness begins with a given region.
         let context = if route_to.is_some() { Context::ReadBack } else { Context::Initial };
         State {
-            started,
+            started_at,
             deadline,
             budgets: Budgets::default(),
             context,
@@ -56,24 +56,26 @@ impl State {
             last_region: None,
             write_region: None,
             requested_session: None,
-            unconfirmed: Vec::new(),
+            unconfirmed_effects: Vec::new(),
             diagnostics: Diagnostics::default(),
         }
     }
 }
 
-/// The session token that an attempt sent (`None`: it sent none), with the container's
-/// metadata and the range that the token was made for (`None`: all ranges).
+/// The session token that an attempt sent, with the container's metadata and the range that
+/// the token was made for.
 #[derive(Debug)]
 pub(super) struct RequestedSession {
     pub(super) metadata: Option<Arc<ContainerMetadata>>,
+    /// `None` when the token was made for all ranges.
     pub(super) range: Option<Arc<str>>,
+    /// `None` when the attempt sent no token.
     pub(super) token: Option<HeaderValue>,
 }
 
 impl RequestedSession {
-    /// Whether the token was made for this range, and from this very metadata: metadata
-    /// that was read again does not count as the same.
+    /// Whether the token was made for this range and from this very metadata. Metadata that
+    /// was read again does not count as the same.
     pub(super) fn is_for(&self, metadata: Option<&ContainerMetadata>, range: Option<&Range>) -> bool {
         let is_same_container = match (self.metadata.as_deref(), metadata) {
             (Some(requested), Some(metadata)) => std::ptr::eq(requested, metadata),
@@ -85,7 +87,7 @@ impl RequestedSession {
 }
 
 /// The properties of an operation that matter for its retries.
-pub(super) fn profile(operation: &Operation) -> OperationProfile {
+pub(super) fn profile_of(operation: &Operation) -> OperationProfile {
     OperationProfile {
         verb: operation.verb,
         idempotency: operation.idempotency,
@@ -94,8 +96,9 @@ pub(super) fn profile(operation: &Operation) -> OperationProfile {
     }
 }
 
-/// The physical partition that an operation goes to, when there is exactly one. A prefix
-/// of a hierarchical key has none, unless the container has only one range.
+/// The physical partition that an operation goes to; `None` when there may be several, or
+/// when the known ranges do not contain it. A prefix of a hierarchical key may belong to
+/// several partitions, unless the container has only one.
 pub(super) fn find_range<'k>(scope: &Scope, metadata: &'k ContainerMetadata) -> Option<&'k Range> {
     match scope {
         Scope::Unpartitioned | Scope::Everywhere => metadata.ranges.only(),

@@ -8,7 +8,7 @@
 //!
 //! What always holds: there is at least one location to read from and one to write
 //! to; no list has a region twice; an endpoint that was marked unavailable stays
-//! unavailable until a probe has succeeded, until the account does not have it any more,
+//! unavailable until a probe has succeeded, until the account no longer has the endpoint,
 //! or, for writes, until its region begins to take writes.
 
 use std::sync::Arc;
@@ -46,17 +46,18 @@ pub(crate) struct Account {
     pub(crate) generation: u64,
     /// Locations for reads, best first.
     pub(crate) read_locations: Vec<Arc<Location>>,
-    /// Locations for writes. With `is_multi_write`, the preferred ones come first;
-    /// otherwise the first one is the write region. If the account document names none,
-    /// this is the configured location.
+    /// Locations for writes. With `is_multi_write`, the preferred regions come first.
+    /// Otherwise the first location is the write region. If the account document names no
+    /// location for writes, the configured location is the only one.
     pub(crate) write_locations: Vec<Arc<Location>>,
     /// Whether every region takes writes.
     pub(crate) is_multi_write: bool,
     /// The default consistency of reads.
     pub(crate) consistency: Consistency,
-    /// The endpoint that the user has configured. The service's DNS resolves it to the
-    /// write region. The account document is read from it. Operations use it when the
-    /// account names no write region, or when their options exclude all regions.
+    /// The endpoint that the user has configured. The service's DNS resolves this endpoint
+    /// to the write region. The account document is read from this endpoint or from those of
+    /// the regions. Operations use this endpoint when the account names no write region, or
+    /// when their options exclude all regions.
     pub(crate) configured_location: Arc<Location>,
     /// Whether the service asks clients not to hedge.
     pub(crate) is_hedging_disabled: bool,
@@ -110,8 +111,8 @@ impl Account {
     /// regions come first in their order, the others follow in the order of the
     /// document. An account with one write region keeps the document's order of the
     /// locations for writes. Unknown members are ignored. Endpoints that still exist
-    /// keep their latencies and stay unavailable if they were. A region that begins to
-    /// take writes becomes available for writes.
+    /// keep their latencies, and stay unavailable if they were unavailable. A region that
+    /// begins to take writes becomes available for writes.
     pub(crate) fn from_properties(
         body: &[u8],
         preferred: &[Region],
@@ -120,11 +121,11 @@ impl Account {
         let document: AccountDocument = serde_json::from_slice(body)
             .map_err(|error| format!("the account document cannot be read: {error}"))?;
         let is_multi_write = document.enable_multiple_write_locations.unwrap_or(false);
-        let mut readable = locations(document.readable_locations, previous);
+        let mut readable = parse_locations(document.readable_locations, previous);
         if readable.is_empty() {
             return Err("the account document names no region to read from".to_owned());
         }
-        let mut writable = locations(document.writable_locations, previous);
+        let mut writable = parse_locations(document.writable_locations, previous);
         use_configured_loopback(&mut readable, &mut writable, previous);
         let read_locations = sorted_by_preference(readable, preferred);
         let mut write_locations =
@@ -139,8 +140,8 @@ impl Account {
                     .chain(&write_locations)
                     .any(|location| location.endpoint == *endpoint)
         };
-        // A region that has become the write region is no longer avoided because it
-        // refused writes before.
+        // A region may be avoided because it refused writes. Once the region takes writes, it
+        // is no longer avoided for writes.
         let is_new_write_region = |avoided: &UnavailableEndpoint| {
             let contains = |locations: &[Arc<Location>]| {
                 locations.iter().any(|location| location.endpoint == avoided.endpoint)
@@ -157,7 +158,7 @@ impl Account {
             generation: previous.generation + 1,
             unavailable: unavailable.cloned().collect(),
             is_multi_write,
-            consistency: consistency(document.user_consistency_policy),
+            consistency: parse_consistency(document.user_consistency_policy),
             configured_location: Arc::clone(&previous.configured_location),
             is_hedging_disabled: document.disable_cross_regional_hedging.unwrap_or(false),
             read_locations,
@@ -293,22 +294,22 @@ struct ConsistencyPolicy {
 
 /// The locations of a list, in its order, each region once. A region whose endpoint
 /// cannot be parsed is left out.
-fn locations(documents: Option<Vec<LocationDocument>>, previous: &Account) -> Vec<Arc<Location>> {
+fn parse_locations(documents: Option<Vec<LocationDocument>>, previous: &Account) -> Vec<Arc<Location>> {
     let mut locations: Vec<Arc<Location>> = Vec::new();
     for document in documents.unwrap_or_default().into_iter().take(REGIONS_MAX) {
         let region = Region::new(&document.name);
         let Ok(endpoint) = Endpoint::parse(&document.database_account_endpoint) else { continue };
         if locations.iter().all(|location| location.region != region) {
-            locations.push(previous.location(region, endpoint));
+            locations.push(previous.known_or_new_location(region, endpoint));
         }
     }
     locations
 }
 
 impl Account {
-    /// The location of a region: the existing one, if its endpoint is the same, or a
+    /// The location of a region: the known location if its endpoint is the same, or else a
     /// new one.
-    fn location(&self, region: Region, endpoint: Endpoint) -> Arc<Location> {
+    fn known_or_new_location(&self, region: Region, endpoint: Endpoint) -> Arc<Location> {
         let known = self.read_locations.iter().chain(&self.write_locations);
         let known = known.chain(std::iter::once(&self.configured_location));
         let mut known = known.filter(|location| location.region == region && location.endpoint == endpoint);
@@ -341,13 +342,14 @@ fn use_configured_loopback(
     let configured = &previous.configured_location.endpoint;
     let [only] = readable else { return };
     if configured.is_loopback() && only.endpoint != *configured {
-        *only = previous.location(only.region.clone(), configured.clone());
+        *only = previous.known_or_new_location(only.region.clone(), configured.clone());
         let same = writable.iter_mut().filter(|location| location.region == only.region);
         same.for_each(|location| *location = Arc::clone(only));
     }
 }
 
-/// Sorts the preferred regions first, in their order; the others keep their order.
+/// The preferred regions first, in the order of `preferred`. The other regions follow in
+/// the order that they had.
 fn sorted_by_preference(mut locations: Vec<Arc<Location>>, preferred: &[Region]) -> Vec<Arc<Location>> {
     let rank = |location: &Arc<Location>| {
         preferred.iter().position(|region| *region == location.region).unwrap_or(preferred.len())
@@ -358,7 +360,7 @@ fn sorted_by_preference(mut locations: Vec<Arc<Location>>, preferred: &[Region])
 
 /// The account's consistency. An unknown or missing level counts as session: requests
 /// then carry session tokens, which the service ignores at other levels.
-fn consistency(policy: Option<ConsistencyPolicy>) -> Consistency {
+fn parse_consistency(policy: Option<ConsistencyPolicy>) -> Consistency {
     let level = policy.and_then(|policy| policy.default_consistency_level).unwrap_or_default();
     match level.as_str() {
         "Strong" => Consistency::Strong,

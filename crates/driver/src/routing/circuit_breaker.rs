@@ -3,12 +3,12 @@
 //! single request may probe the partition.
 //!
 //! [`Breakers`] is a snapshot. It has breakers only for partitions with failures or
-//! lost hedges, so it is empty while everything works. A change returns the next
-//! snapshot, or `None` when nothing changes and nothing has to be published: in an
-//! outage, the breaker is already open for most failures. Reads and writes of a
-//! partition are counted separately, because a region may refuse one and serve the
-//! other. The key contains the container's `_rid`, because ranges of different
-//! containers have the same ids.
+//! lost hedges, so it is empty while everything works. A method that changes the breakers
+//! returns the next snapshot, or `None` when nothing changes. In an outage, most failures
+//! change nothing, because the breaker is open already. Reads and writes of a
+//! partition are counted separately, because a region may refuse writes and serve reads.
+//! The key contains the container's `_rid`, because ranges of different containers have
+//! the same ids.
 //!
 //! What always holds: breakers are sorted by partition, there are at most
 //! [`BREAKERS_MAX`], and each has counted a failure or a lost hedge.
@@ -49,11 +49,11 @@ pub(crate) struct BreakerKey<'a> {
 /// Whether a breaker lets requests pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Gate {
-    /// Requests may pass.
+    /// The breaker is closed: requests may pass.
     Closed,
-    /// Requests should go to another region.
+    /// The breaker is open: requests should go to another region.
     Open,
-    /// One request may pass as a probe.
+    /// The breaker is open, but one request may pass as a probe.
     ProbeDue,
 }
 
@@ -96,8 +96,8 @@ impl Breakers {
         self.count_event(key, now, sample, |state| increment(&mut state.failures) >= failures_max)
     }
 
-    /// This region lost a hedge: another region was asked later, and its leg won.
-    /// `sample` is as in [`Breakers::failed`].
+    /// This region lost a hedge: another region was asked later, and its leg won. `sample`
+    /// (0 to 1) spreads the probes of partitions whose breakers opened at the same time.
     pub(crate) fn hedge_lost(&self, key: BreakerKey<'_>, now: Instant, sample: f64) -> Option<Breakers> {
         let losses_max = self.options.hedge_losses;
         self.count_event(key, now, sample, |state| increment(&mut state.hedge_losses) >= losses_max)
@@ -108,7 +108,11 @@ impl Breakers {
     pub(crate) fn hedge_won(&self, key: BreakerKey<'_>) -> Option<Breakers> {
         let state = self.state(key);
         let is_counting = state.failures > 0 || state.open.is_some();
-        let next = UsageState { hedge_losses: 0, last: state.last.filter(|_| is_counting), ..state };
+        let next = UsageState {
+            hedge_losses: 0,
+            last_event_at: state.last_event_at.filter(|_| is_counting),
+            ..state
+        };
         self.with_state(key, next)
     }
 
@@ -126,7 +130,7 @@ impl Breakers {
     }
 
     /// Removes counts that are too old, and open breakers of partitions that no longer
-    /// get requests, such as those that were split or deleted.
+    /// get requests, such as partitions that were split or deleted.
     pub(crate) fn remove_stale(&self, now: Instant) -> Option<Breakers> {
         let is_stale = |state: &UsageState| state.is_stale(self.options.counter_reset, now);
         if !self.breakers.iter().any(|breaker| is_stale(&breaker.read) || is_stale(&breaker.write)) {
@@ -157,13 +161,13 @@ impl Breakers {
             return None;
         }
         let mut state = self.state(key);
-        let opened = OpenState { probe_from: now + self.pause(sample), claimed_until: None };
+        let opened = OpenState { probe_from: now + self.probe_delay(sample), claimed_until: None };
         match state.open {
             Some(open) if !open.is_probe_outcome(now) => return None,
-            Some(_) => state = UsageState { open: Some(opened), last: Some(now), ..state },
+            Some(_) => state = UsageState { open: Some(opened), last_event_at: Some(now), ..state },
             None => {
                 state = state.if_recent(now, self.options.counter_reset);
-                state.last = Some(now);
+                state.last_event_at = Some(now);
                 state.open = count(&mut state).then_some(opened);
             }
         }
@@ -172,7 +176,7 @@ impl Breakers {
 
     /// The time until the next probe: `probe_after`, plus up to half of it as jitter.
     /// `sample` is from 0 to 1.
-    fn pause(&self, sample: f64) -> Duration {
+    fn probe_delay(&self, sample: f64) -> Duration {
         self.options.probe_after + self.options.probe_after.mul_f64(sample.clamp(0.0, 1.0) / 2.0)
     }
 
@@ -210,14 +214,17 @@ impl Breakers {
         Some(next)
     }
 
-    /// When the snapshot is full, removes the oldest breaker: a closed one, if
-    /// there is one.
+    /// When the snapshot is full, removes the oldest closed breaker, or the oldest open
+    /// breaker if none is closed.
     fn make_room(&mut self) {
         if self.breakers.len() < BREAKERS_MAX {
             return;
         }
-        let oldest =
-            self.breakers.iter().enumerate().min_by_key(|(_, breaker)| (breaker.is_open(), breaker.last()));
+        let oldest = self
+            .breakers
+            .iter()
+            .enumerate()
+            .min_by_key(|(_, breaker)| (breaker.is_open(), breaker.last_event_at()));
         if let Some((index, _)) = oldest {
             self.breakers.remove(index);
         }

@@ -12,9 +12,9 @@
 //! `record` for about half a minute.
 //!
 //! A region that becomes slow must not raise the threshold by itself, so [`threshold`]
-//! uses the fastest region. While the first region works, it gets all traffic, and only
-//! that region is measured; then its usual percentile, once it is known, limits the
-//! threshold.
+//! uses the fastest region. While the first region works, it gets all traffic, and no
+//! other region is measured. Then the usual percentile of the first region limits the
+//! threshold, once it is known.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -49,7 +49,7 @@ const USUAL_SLICES: u64 = 30;
 
 /// When no other region was measured, the threshold rises to at most this many times
 /// the usual percentile. Slower requests are hedged, and the hedges measure the other
-/// regions. If those are slow too, the threshold rises further.
+/// regions. If the other regions are slow too, the threshold rises further.
 const RISE_UNCONFIRMED_MAX: u32 = 2;
 
 /// How long a computed percentile is used before it is computed again.
@@ -60,8 +60,8 @@ const PERCENTILE_CACHED_FOR: Duration = Duration::from_millis(100);
 const STEPS_PER_OCTAVE: usize = 1 << STEP_BITS;
 const STEP_BITS: u32 = 4;
 
-/// The first bucket begins at 2^6 us = 64 us, and also has what is faster: hardly
-/// anything over a network.
+/// The first bucket begins at 2^6 us = 64 us. It also counts faster requests, which are
+/// rare over a network.
 const FIRST_OCTAVE: u32 = 6;
 
 /// The last bucket begins at 2^23 us = 8.4 s, beyond every threshold.
@@ -72,16 +72,16 @@ const BUCKETS: usize = (LAST_OCTAVE - FIRST_OCTAVE) as usize * STEPS_PER_OCTAVE 
 /// The threshold when no region has had enough recent requests.
 const THRESHOLD_UNKNOWN: Duration = Duration::from_secs(1);
 
-/// The shortest threshold; shorter ones that were measured or set are raised to it.
+/// The shortest threshold. Shorter thresholds that were measured or set are raised to it.
 const THRESHOLD_FLOOR: Duration = Duration::from_millis(50);
 
-/// The longest threshold; longer ones that were measured or set are lowered to it.
+/// The longest threshold. Longer thresholds that were measured or set are lowered to it.
 const THRESHOLD_CEILING: Duration = Duration::from_millis(4000);
 
 /// Recent latencies of one region.
 #[derive(Debug)]
 pub(crate) struct LatencyWindow {
-    /// Slices are numbered from the first request on.
+    /// When slice 0 begins: at the first request.
     origin: OnceLock<Instant>,
     slices: [Slice; SLICE_COUNT],
     /// The latest percentile; a tick is [`PERCENTILE_CACHED_FOR`].
@@ -91,17 +91,18 @@ pub(crate) struct LatencyWindow {
     usual: [CachedPercentile; 2],
 }
 
-/// How long to wait for the first region before the second one is asked as well:
-/// the P99 of the fastest of `locations`, within the bounds and within 50 to 4000 ms. If
-/// only one of them was measured, [`RISE_UNCONFIRMED_MAX`] limits the threshold.
+/// How long to wait for the first region before the second region is asked as well: the
+/// P99 of the fastest of `locations`, kept within `min` and `max` and within 50 to 4000 ms.
+/// If only one of several locations was measured, [`RISE_UNCONFIRMED_MAX`] limits the
+/// threshold.
 pub(crate) fn threshold(
     locations: &[&Arc<Location>],
     min: Duration,
     max: Duration,
     now: Instant,
 ) -> Duration {
-    let measured = |location: &&&Arc<Location>| location.latency.p99(now).is_some();
-    let is_only_measured = locations.len() > 1 && locations.iter().filter(measured).count() == 1;
+    let is_measured = |location: &&&Arc<Location>| location.latency.p99(now).is_some();
+    let is_only_measured = locations.len() > 1 && locations.iter().filter(is_measured).count() == 1;
     let fastest =
         locations.iter().filter_map(|location| location.latency.threshold(is_only_measured, now)).min();
     let floor = min.clamp(THRESHOLD_FLOOR, THRESHOLD_CEILING);
@@ -133,13 +134,13 @@ impl LatencyWindow {
             (now.saturating_duration_since(origin).as_millis() / PERCENTILE_CACHED_FOR.as_millis()) as u32;
         match self.current.get(tick) {
             Some(percentile) => percentile,
-            None => self.current.put(tick, self.compute(slice_number(origin, now))),
+            None => self.current.put(tick, self.compute_p99(slice_number(origin, now))),
         }
     }
 
-    /// The threshold that follows from this region: its P99. When no other region was
-    /// measured, at most [`RISE_UNCONFIRMED_MAX`] times the usual percentile, if that is
-    /// known.
+    /// The threshold that follows from this region: its P99. If `is_only_measured` (no other
+    /// region was measured), the threshold is at most [`RISE_UNCONFIRMED_MAX`] times the
+    /// usual percentile, once that is known.
     fn threshold(&self, is_only_measured: bool, now: Instant) -> Option<Duration> {
         let p99 = self.p99(now)?;
         let period = slice_number(*self.origin.get()?, now) / USUAL_SLICES;
@@ -148,9 +149,10 @@ impl LatencyWindow {
         Some(usual.filter(|_| is_only_measured).map_or(p99, |usual| p99.min(usual * RISE_UNCONFIRMED_MAX)))
     }
 
-    /// Takes the percentile over the newest slices. If it is of enough requests
-    /// ([`SAMPLES_TRUSTED`]) and the least of its period, stores it as the usual one.
-    fn compute(&self, newest: u64) -> Option<Duration> {
+    /// Takes the P99 over the newest slices; `newest` is the number of the newest one. A P99
+    /// of at least [`SAMPLES_TRUSTED`] requests that is the least of its period is stored as
+    /// the usual percentile.
+    fn compute_p99(&self, newest: u64) -> Option<Duration> {
         let mut used: [Option<&Slice>; SLICE_COUNT] = [None; SLICE_COUNT];
         let mut count: u32 = 0;
         for (age, slot) in used.iter_mut().enumerate() {
@@ -173,7 +175,7 @@ impl LatencyWindow {
         p99
     }
 
-    /// A slice, unless it was reused for another time.
+    /// The slice with this number, unless it was reused for another number.
     fn slice(&self, number: u64) -> Option<&Slice> {
         let slice = &self.slices[number as usize % SLICE_COUNT];
         (slice.number.load(Ordering::Acquire) == number).then_some(slice)
@@ -200,7 +202,7 @@ fn percentile(slices: &[Option<&Slice>], count: u32) -> Option<Duration> {
 /// The counts of one slice of time.
 #[derive(Debug)]
 struct Slice {
-    /// Which slice since the origin these counts belong to.
+    /// The number of the slice since the origin, or [`UNUSED`], or [`EMPTYING`].
     number: AtomicU64,
     count: AtomicU32,
     buckets: [AtomicU32; BUCKETS],
@@ -221,8 +223,9 @@ impl Slice {
         }
     }
 
-    /// Counts one request in the bucket. The slice is emptied first if its counts are of an
-    /// earlier time than `number`; a request of an earlier time than the slice is dropped.
+    /// Counts one request in the bucket. If the counts of the slice have an earlier number
+    /// than `number`, the slice is emptied first. If they have a later number, the request is
+    /// not counted.
     fn record(&self, number: u64, bucket: usize) {
         let found = self.number.load(Ordering::Acquire);
         if found != number && !self.reuse(found, number) {
@@ -232,8 +235,8 @@ impl Slice {
         self.count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Empties the slice for its next use. Returns false when another task does so
-    /// at the same time, or a later use has begun.
+    /// Empties the slice, which has the number `found`, for its next use as `number`. Returns
+    /// false when another task empties it at the same time, or a later use has begun.
     fn reuse(&self, found: u64, number: u64) -> bool {
         let is_older = found == UNUSED || found < number;
         let is_ours = is_older
@@ -247,8 +250,9 @@ impl Slice {
     }
 }
 
-/// A percentile and its tick in one word, so that both are read together: tick + 1
-/// in the upper half, microseconds (0: unknown) in the lower.
+/// A percentile and its tick, which is the number of the time interval that the percentile
+/// belongs to. Both are in one word, so that they are read together: tick + 1 in the upper
+/// half, microseconds (0: unknown) in the lower half.
 #[derive(Debug, Default)]
 struct CachedPercentile(AtomicU64);
 

@@ -1,10 +1,10 @@
 //! The physical partitions of a container.
 //!
-//! A [`RangeMap`] is made from the whole feed of partition key ranges. A feed that
-//! leaves a key without a partition, or gives it two, is refused: it was read
-//! during a split and must be read again. What always holds for a map that is not
-//! empty: its ranges are sorted, the first begins at the lowest key, each begins
-//! where the one before ends, and the last ends at the highest key.
+//! A [`RangeMap`] is made from the whole feed of partition key ranges. A feed in which a
+//! key has no partition, or two partitions, is refused: the feed was read during a split
+//! or a merge, and must be read again. What always holds for a map that is not empty: its
+//! ranges are sorted, the first range begins at the lowest key, each further range begins
+//! where the range before it ends, and the last range ends at the highest key.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -40,8 +40,8 @@ struct SharedRanges {
 }
 
 impl RangeMap {
-    /// Reads the pages of `GET .../pkranges`. Ranges that were replaced by others are
-    /// left out. If a range is listed twice, the later one counts.
+    /// Parses the pages of `GET .../pkranges`. Ranges that were replaced by others are
+    /// left out. If a range is listed twice, the later entry counts.
     pub(crate) fn from_feed(bodies: &[Bytes]) -> Result<RangeMap, String> {
         let mut ranges: HashMap<Arc<str>, Range> = HashMap::new();
         for body in bodies {
@@ -80,7 +80,7 @@ impl RangeMap {
         sorted[from.min(to)..to].iter()
     }
 
-    /// The range of a container that has exactly one.
+    /// The range of a container that has exactly one range; `None` for other containers.
     pub fn only(&self) -> Option<&Range> {
         let mut ranges = self.iter();
         ranges.next().filter(|_| ranges.next().is_none())
@@ -148,6 +148,7 @@ impl RangeDocument {
     }
 }
 
+/// Checks that each key is in exactly one range.
 fn check_coverage(sorted: &[Range]) -> Result<(), String> {
     let whole = EffectiveRange::whole();
     let mut covered_to = whole.min;

@@ -2,9 +2,9 @@
 //! preference, exclusions, unavailable endpoints, circuit breakers and the
 //! regions tried before.
 //!
-//! [`resolve`] always finds a route. Among the regions that were not tried yet, those
-//! that are known to fail come last. If the operation may use no region, the route is
-//! the configured endpoint. It allocates nothing.
+//! [`resolve`] always finds a route, and allocates nothing. Among the regions that were
+//! not tried yet, those that are known to fail come last. If the operation may use no
+//! region, the route is the configured endpoint.
 
 use std::sync::Arc;
 
@@ -19,9 +19,11 @@ use crate::region::Region;
 pub(crate) enum RouteTo {
     /// The region just tried.
     Same,
-    /// The best region that was not tried yet. Once all were tried, the next one in order.
+    /// The best region that was not tried yet. Once all regions were tried, the next region
+    /// in order.
     Next,
-    /// A region that takes writes. If only one does, it has seen every write.
+    /// A region that takes writes. If only one region takes writes, it has seen every
+    /// write.
     WriteRegion,
 }
 
@@ -72,8 +74,9 @@ pub(crate) fn resolve(request: &RouteRequest<'_>) -> Route {
     Route { location: Arc::clone(location), candidates, is_probe: request.gate(location) == Gate::ProbeDue }
 }
 
-/// The second region for a hedge: one that the operation may use and has not
-/// tried, that is available and has no open breaker. `None` when there is none.
+/// The second region for a hedge. The operation may use this region and has not tried it,
+/// and the region is available and has no open breaker. `None` when there is no such
+/// region.
 pub(crate) fn alternate(request: &RouteRequest<'_>, primary: &Route) -> Option<Route> {
     let mut others = request.candidates().filter(|location| {
         location.region != primary.location.region
@@ -86,10 +89,10 @@ pub(crate) fn alternate(request: &RouteRequest<'_>, primary: &Route) -> Option<R
     Some(Route { location, candidates: primary.candidates, is_probe: false })
 }
 
-/// The rank of a region: the smallest one is chosen. Regions that were not tried yet
-/// come first. Among equals, regions without a known failure come first, then the
-/// order of preference decides. Once all regions were tried, the order begins after
-/// the region that was tried last.
+/// The rank of a region: the region with the smallest rank is chosen. Regions that were
+/// not tried yet come first. Among equals, regions without a known failure come first,
+/// then the order of preference decides. Once all regions were tried, the order begins
+/// after the region that was tried last.
 type Rank = (bool, bool, bool, usize);
 
 impl<'a> RouteRequest<'a> {
@@ -98,7 +101,7 @@ impl<'a> RouteRequest<'a> {
         let account = self.account;
         let (first, rest): (&[Arc<Location>], &[Arc<Location>]) = match self.usage {
             Usage::Read => (&account.read_locations, &[]),
-            // An only write region may have moved before the account document says
+            // The only write region may have moved before the account document says
             // so. Then the other regions are asked one after the other.
             Usage::Write if self.is_looking_for_write_region() => {
                 (&account.write_locations, &account.read_locations)
@@ -115,8 +118,8 @@ impl<'a> RouteRequest<'a> {
         !self.account.is_multi_write && self.route_to == Some(RouteTo::Next)
     }
 
-    /// Whether exclusions are ignored, as for a write when the only write region is
-    /// excluded: no other region could take the write.
+    /// Whether exclusions are ignored. They are for a write when the only write region is
+    /// excluded, because no other region could take the write.
     fn ignores_exclusions(&self) -> bool {
         let is_excluded = |location: &Arc<Location>| self.excluded_regions.contains(&location.region);
         self.usage == Usage::Write
@@ -150,7 +153,8 @@ impl<'a> RouteRequest<'a> {
     fn rank(&self, index: usize, location: &Arc<Location>) -> Rank {
         let is_tried = self.is_tried(location);
         let is_failing = !self.is_available(location) || self.gate(location) == Gate::Open;
-        // Regions that were tried are tried again in a circle, which goes on after the last one.
+        // Regions that were tried are tried again in a circle. The circle continues after the
+        // region of the last attempt.
         let last_index = || self.candidates().position(|location| Some(&location.region) == self.last_region);
         let is_up_to_last = is_tried && last_index().is_some_and(|last| index <= last);
         (is_tried, is_failing, is_up_to_last, index)

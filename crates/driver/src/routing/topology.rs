@@ -1,6 +1,7 @@
-//! The topology: the shared state of routing. It holds two snapshots, which are
-//! replaced whole and read without a lock. Every method that changes one is a
-//! read-copy-update with a pure transition from `account` or `circuit_breaker`.
+//! The topology: the shared state of routing. It holds two snapshots, the account and the
+//! circuit breakers, which are replaced whole and read without a lock. Every method that
+//! changes a snapshot is a read-copy-update with a pure function of `account` or
+//! `circuit_breaker`.
 
 use std::sync::Arc;
 
@@ -29,7 +30,7 @@ pub(crate) struct Topology {
     breaker_options: CircuitBreakerOptions,
     /// Wakes the background task when an endpoint was marked unavailable, so that the
     /// task will probe the endpoint.
-    pub(crate) endpoint_marked: Arc<Notify>,
+    pub(crate) marked_unavailable: Arc<Notify>,
 }
 
 impl Topology {
@@ -43,7 +44,7 @@ impl Topology {
             breakers: ArcSwap::from_pointee(Breakers::new(breaker_options.clone())),
             options,
             breaker_options,
-            endpoint_marked: Arc::default(),
+            marked_unavailable: Arc::default(),
         }
     }
 
@@ -59,29 +60,30 @@ impl Topology {
         &self.breaker_options
     }
 
-    /// Replaces the account by the one that `read` returns for the current one. After an
-    /// error the current account stays.
-    pub(crate) fn update_account<E>(&self, read: impl Fn(&Account) -> Result<Account, E>) -> Result<(), E> {
-        let mut failed = None;
-        self.account.rcu(|account| match read(account) {
+    /// Replaces the current account by the account that `next` makes of it. After an error
+    /// the current account stays.
+    pub(crate) fn update_account<E>(&self, next: impl Fn(&Account) -> Result<Account, E>) -> Result<(), E> {
+        let mut failure = None;
+        self.account.rcu(|account| match next(account) {
             Ok(next) => Arc::new(next),
             Err(error) => {
-                failed = Some(error);
+                failure = Some(error);
                 Arc::clone(account)
             }
         });
-        failed.map_or(Ok(()), Err)
+        failure.map_or(Ok(()), Err)
     }
 
-    /// An endpoint has failed: it is avoided for `usage` until a probe has succeeded.
+    /// Marks an endpoint that has failed: it is avoided for `usage` until a probe has
+    /// succeeded.
     pub(crate) fn endpoint_failed(&self, endpoint: &Endpoint, usage: Usage, now: Instant) {
         let period = self.options.unavailable_for;
         self.account.rcu(|account| account.mark_unavailable(endpoint, usage, now, period));
-        self.endpoint_marked.notify_one();
+        self.marked_unavailable.notify_one();
     }
 
-    /// A probe has failed: the endpoint stays unavailable for another period, for the
-    /// usages for which it was.
+    /// Records that a probe has failed: for each usage for which the endpoint is
+    /// unavailable, it stays unavailable for another period.
     pub(crate) fn endpoint_still_failing(&self, endpoint: &Endpoint, now: Instant) {
         let period = self.options.unavailable_for;
         for usage in [Usage::Read, Usage::Write] {
@@ -92,7 +94,7 @@ impl Topology {
         }
     }
 
-    /// A probe has succeeded: the endpoint is used again.
+    /// Records that a probe has succeeded: the endpoint is used again.
     pub(crate) fn endpoint_answered(&self, endpoint: &Endpoint) {
         self.account.rcu(|account| account.mark_available(endpoint));
     }
@@ -109,8 +111,8 @@ impl Topology {
         is_claimed
     }
 
-    /// Replaces the breakers by those that `change` returns. When it returns `None`, or
-    /// when circuit breakers are off, they stay.
+    /// Replaces the breakers by those that `change` returns. When `change` returns `None`,
+    /// or when circuit breakers are off, the breakers stay as they are.
     pub(crate) fn update_breakers(&self, change: impl Fn(&Breakers) -> Option<Breakers>) {
         if self.breaker_options.enabled {
             self.breakers.rcu(|breakers| change(breakers).map_or_else(|| Arc::clone(breakers), Arc::new));

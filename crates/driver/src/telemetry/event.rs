@@ -1,5 +1,5 @@
-//! The `tracing` event of an operation. Its fields are computed only if a subscriber is
-//! interested in its level.
+//! The `tracing` event of an operation. The fields of the event are computed only if a
+//! subscriber is interested in its level.
 
 use tracing::Level;
 

@@ -1,9 +1,9 @@
 //! Metric handles, one set per series (operation, container, outcome).
 //!
 //! A lookup takes no lock and allocates nothing: sets are found by a hash of the
-//! series' identity, and the whole table is replaced when a series is added, which
-//! is rare. A table has at most [`SERIES_MAX`] sets, or a few more when tasks add series
-//! at the same time; further series are counted in one set that is labelled as overflow.
+//! series' identity. When a series is added, which is rare, the whole table is replaced.
+//! A table has at most [`SERIES_MAX`] sets, or a few more when tasks add series at the
+//! same time. Further series are counted in one set that is labelled as overflow.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -25,7 +25,8 @@ pub(super) struct MetricHandles {
     pub(super) duration: Histogram,
     pub(super) request_charge: Histogram,
     pub(super) returned_rows: Histogram,
-    // The counters have no label for the outcome, so series share them.
+    // The counters have no label for the outcome, so series that differ only in their outcome
+    // share them.
     pub(super) attempts: Counter,
     pub(super) hedges: Counter,
     pub(super) failovers: Counter,
@@ -36,7 +37,7 @@ pub(super) struct MetricHandles {
 pub(super) struct SeriesCache {
     host: String,
     port: u16,
-    hashes: RandomState,
+    hasher: RandomState,
     table: ArcSwap<HashMap<u64, Arc<Series>>>,
     overflow: MetricHandles,
 }
@@ -65,7 +66,7 @@ impl SeriesCache {
         SeriesCache {
             host: host.to_owned(),
             port,
-            hashes: RandomState::new(),
+            hasher: RandomState::new(),
             table: ArcSwap::default(),
             overflow: MetricHandles::new(labels.clone(), labels, true),
         }
@@ -73,7 +74,7 @@ impl SeriesCache {
 
     /// Uses the handles of the series that an operation belongs to.
     pub(super) fn with(&self, report: &Report<'_>, use_handles: impl FnOnce(&MetricHandles)) {
-        let hash = self.hashes.hash_one((
+        let hash = self.hasher.hash_one((
             report.operation,
             report.database,
             report.container,

@@ -11,7 +11,7 @@ use crate::diagnostics::Attempt;
 use crate::metadata::Container;
 use crate::operation::{Scope, Target};
 use crate::region::Region;
-use capture::{Events, Recorded};
+use capture::{Events, MemoryRecorder};
 use tracing::Level;
 
 fn account() -> Endpoint {
@@ -84,7 +84,7 @@ const SERVER: &str = "server.address=shop.documents.azure.com,server.port=443";
 
 #[test]
 fn metrics_have_the_names_and_labels_of_the_conventions() {
-    let recorder = Recorded::default();
+    let recorder = MemoryRecorder::default();
     metrics::with_local_recorder(&recorder, || {
         let telemetry = Telemetry::new(&account());
         let instances = format!("{ACTIVE_INSTANCES}{{{SERVER}}}");
@@ -129,7 +129,7 @@ fn metrics_have_the_names_and_labels_of_the_conventions() {
 
 #[test]
 fn attempts_hedges_failovers_and_throttles_are_counted() {
-    let recorder = Recorded::default();
+    let recorder = MemoryRecorder::default();
     metrics::with_local_recorder(&recorder, || {
         let telemetry = Telemetry::new(&account());
         let attempts = [
@@ -151,7 +151,7 @@ fn attempts_hedges_failovers_and_throttles_are_counted() {
 
 #[test]
 fn handles_are_made_once_per_series_and_series_are_bounded() {
-    let recorder = Recorded::default();
+    let recorder = MemoryRecorder::default();
     metrics::with_local_recorder(&recorder, || {
         let telemetry = Telemetry::new(&account());
         telemetry.record(&operation(Verb::Read), &plain_success());

@@ -8,7 +8,7 @@ use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Sent};
 
 use super::limits::BODY_BYTES_MAX;
 
-/// The error for a body that is longer than the limit, or is announced to be.
+/// The error for a body that is longer than the limit, or that the headers announce to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TooLong;
 
@@ -22,25 +22,25 @@ impl TooLong {
 /// A body of which parts have arrived.
 #[derive(Debug)]
 pub(super) struct BodyCollector {
-    /// The length by the headers in bytes; 0 when they do not name it.
-    announced: usize,
+    /// The length of the body as the headers name it; 0 when they do not name it.
+    announced_bytes: usize,
     /// The only part so far; empty once there are several parts.
     first: Bytes,
-    /// All parts so far; empty until there are several.
+    /// All parts so far; empty until there are several parts.
     joined: BytesMut,
 }
 
 impl BodyCollector {
-    /// The body of an answer with these headers.
+    /// An empty body of an answer with these headers.
     pub(super) fn new(headers: &HeaderMap) -> Result<Self, TooLong> {
         let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok());
-        let announced = match length.map(str::parse::<u64>) {
+        let announced_bytes = match length.map(str::parse::<u64>) {
             Some(Ok(length)) if length > BODY_BYTES_MAX as u64 => return Err(TooLong),
             Some(Ok(length)) => length as usize,
             // The HTTP libraries refuse a length that is not well-formed.
             Some(Err(_)) | None => 0,
         };
-        Ok(BodyCollector { announced, first: Bytes::new(), joined: BytesMut::new() })
+        Ok(BodyCollector { announced_bytes, first: Bytes::new(), joined: BytesMut::new() })
     }
 
     /// Adds a part.
@@ -54,7 +54,7 @@ impl BodyCollector {
             return Ok(());
         }
         if self.joined.is_empty() {
-            self.joined.reserve(self.announced.max(length + part.len()));
+            self.joined.reserve(self.announced_bytes.max(length + part.len()));
             self.joined.extend_from_slice(&std::mem::take(&mut self.first));
         }
         self.joined.extend_from_slice(&part);

@@ -1,7 +1,7 @@
 //! Opens one connection to an endpoint and finds out its protocol.
 //!
-//! With TLS, ALPN negotiates the protocol. Without TLS, the driver begins in HTTP/2;
-//! if the peer does not answer in HTTP/2, the driver opens another connection for
+//! With TLS, ALPN negotiates the protocol. Without TLS, the driver begins in HTTP/2.
+//! If the peer does not answer in HTTP/2, the driver opens another connection for
 //! HTTP/1.1. All this happens within the connect timeout, and no part of a request
 //! is sent.
 

@@ -1,5 +1,5 @@
-//! The connections to one endpoint: one HTTP/2 connection, or a pool of HTTP/1.1
-//! ones, and the attempt to connect that is in progress.
+//! The connections to one endpoint: one HTTP/2 connection or a pool of HTTP/1.1
+//! connections, and the attempt to connect that is in progress.
 //!
 //! A request uses the HTTP/2 connection without a lock. If there is no connection, the
 //! request waits for the attempt to connect that is in progress, or starts one. The
@@ -7,9 +7,9 @@
 //! cancelled. Once the endpoint is known to speak only HTTP/1.1, a request opens a
 //! connection itself if the pool has no idle one.
 //!
-//! What always holds: at most one such task runs at a time; an HTTP/2 connection that
-//! takes no more requests is retired by the first request that notices, and is not used
-//! again.
+//! What always holds: at most one attempt to connect runs as a task at a time; an HTTP/2
+//! connection that takes no more requests is retired by the first request that notices,
+//! and is not used again.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,11 +31,11 @@ pub(super) struct Connections {
     /// The `host` header of HTTP/1.1.
     pub(super) host: HeaderValue,
     connector: Arc<Connector>,
-    /// Set when a connection was opened, and cleared by [`Connections::retire`].
+    /// Set when an HTTP/2 connection was opened, and cleared by [`Connections::retire`].
     http2: ArcSwapOption<Http2Connection>,
     http1: Arc<Http1Pool>,
-    /// Whether the last connection was HTTP/1.1, and no attempt to open another one has
-    /// failed since.
+    /// Whether the last connection that was opened is HTTP/1.1, and no attempt to open
+    /// another connection has failed since.
     is_http1: AtomicBool,
     /// The attempt to connect that is in progress, or whose outcome no request has
     /// published yet.
@@ -101,11 +101,11 @@ impl Connections {
                 OpenedConnection::Http1 => {}
             }
         }
-        self.lease_http1(progress).await
+        self.take_idle_or_open(progress).await
     }
 
     /// Removes a connection that takes no more requests. The next request opens another
-    /// one.
+    /// connection.
     pub(super) fn retire(&self, connection: &Arc<Http2Connection>) {
         let current = self.http2.load();
         if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, connection)) {
@@ -113,21 +113,22 @@ impl Connections {
         }
     }
 
-    /// A connection to an endpoint that spoke HTTP/1.1 last: an idle one of the pool, or a
-    /// new one. If TLS now negotiates HTTP/2, all further requests use that connection.
-    async fn lease_http1(&self, progress: &mut Progress) -> Result<Lease<'_>, Failure> {
+    /// A connection to an endpoint whose last connection was HTTP/1.1: an idle connection of
+    /// the pool, or a new one. If TLS now negotiates HTTP/2, all further requests use the new
+    /// connection.
+    async fn take_idle_or_open(&self, progress: &mut Progress) -> Result<Lease<'_>, Failure> {
         *progress = Progress::Queued;
-        let permit = self.http1.permit().await;
+        let permit = self.http1.acquire_permit().await;
         *progress = Progress::Connecting;
-        if let Some(connection) = permit.idle().await {
-            return Ok(Lease::Http1(permit.with(connection)));
+        if let Some(connection) = permit.take_idle().await {
+            return Ok(Lease::Http1(permit.lease(connection)));
         }
         let opened = self.connector.open(&self.endpoint, KnownProtocol::Http1).await.inspect_err(|_| {
             // The next server at this address may speak HTTP/2.
             self.is_http1.store(false, Ordering::Relaxed);
         })?;
         match opened {
-            NewConnection::Http1(connection) => Ok(Lease::Http1(permit.with(connection))),
+            NewConnection::Http1(connection) => Ok(Lease::Http1(permit.lease(connection))),
             NewConnection::Http2(connection) => {
                 let connection = Arc::new(connection);
                 self.http2.store(Some(Arc::clone(&connection)));
@@ -180,8 +181,8 @@ impl Connections {
         Err(outcome)
     }
 
-    /// Publishes the outcome of an attempt to connect. All waiting requests call this;
-    /// the first call publishes, the others do nothing.
+    /// Publishes the outcome of an attempt to connect. All waiting requests call this
+    /// function. The first call publishes the outcome, the other calls do nothing.
     fn publish_outcome(
         &self,
         outcome: &watch::Receiver<ConnectOutcome>,
@@ -213,7 +214,7 @@ async fn connect(
     let opened = connector.open(&endpoint, KnownProtocol::Unknown).await.map(|connection| match connection {
         NewConnection::Http2(connection) => OpenedConnection::Http2(Arc::new(connection)),
         NewConnection::Http1(connection) => {
-            pool.keep(connection);
+            pool.add_idle(connection);
             OpenedConnection::Http1
         }
     });

@@ -1,6 +1,6 @@
 //! Resolves a host name and opens a TCP connection to one of its addresses. Each
-//! address is tried a short time after the one before (RFC 8305), or at once when an
-//! address has failed; the first connection wins.
+//! address is tried a short time after the address before it (RFC 8305), or at once when
+//! an address has failed. The first connection wins.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,20 +14,20 @@ use super::limits::{ADDRESS_STAGGER, ADDRESSES_MAX, TCP_KEEPALIVE_AFTER, TCP_KEE
 
 /// Opens a TCP connection to the endpoint. Dropping the future ends all attempts.
 pub(super) async fn dial(endpoint: &Endpoint) -> Result<TcpStream, Failure> {
-    let failed = |text: String| Failure::new(FailureKind::Connect, Sent::No, text);
+    let failure = |text: String| Failure::new(FailureKind::Connect, Sent::No, text);
     let addresses = tokio::net::lookup_host((endpoint.host(), endpoint.port()))
         .await
-        .map_err(|error| failed(format!("{endpoint}: the name could not be resolved: {error}")))?;
+        .map_err(|error| failure(format!("{endpoint}: the name could not be resolved: {error}")))?;
     let addresses: Vec<SocketAddr> = addresses.take(ADDRESSES_MAX).collect();
     let stream = connect_first(&addresses)
         .await
-        .map_err(|error| failed(format!("{endpoint}: no connection: {error}")))?;
+        .map_err(|error| failure(format!("{endpoint}: no connection: {error}")))?;
     set_socket_options(&stream);
     Ok(stream)
 }
 
-/// Connects to the address that answers first. The next address is tried when one has
-/// failed, or when none has answered within [`ADDRESS_STAGGER`].
+/// Connects to the address that answers first. The next address is tried when an address
+/// has failed, or when no address has answered within [`ADDRESS_STAGGER`].
 async fn connect_first(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
     if let [address] = addresses {
         return TcpStream::connect(*address).await;

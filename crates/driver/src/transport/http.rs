@@ -1,10 +1,10 @@
 //! The default transport: HTTP over its own connections.
 //!
-//! It keeps one HTTP/2 connection per endpoint, or a pool of HTTP/1.1 connections
-//! where the endpoint does not speak HTTP/2. What always holds: a request has an
-//! answer or a failure by its deadline; a failure says [`Sent::No`] only if the
-//! request was not sent, or the server declared that it did not process it; connections
-//! and their tasks end with the transport.
+//! The transport keeps one HTTP/2 connection per endpoint, or a pool of HTTP/1.1
+//! connections where the endpoint does not speak HTTP/2. What always holds: a request has
+//! an answer or a failure by its deadline; a failure says [`Sent::No`] only if the request
+//! was not sent, or the server declared that it did not process the request; connections
+//! and their tasks end when the transport is dropped.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,9 +25,9 @@ use super::options::HttpOptions;
 use super::progress::Progress;
 use super::tls::BadHttpOptions;
 
-/// Sends requests over HTTP/2 and HTTP/1.1. It can be created without a runtime. A
-/// connection belongs to the runtime of the request that opened it, and is closed
-/// when the transport is dropped.
+/// Sends requests over HTTP/2 and HTTP/1.1. The transport can be created without a
+/// runtime. A connection belongs to the runtime of the request that opened it, and is
+/// closed when the transport is dropped.
 pub struct HttpTransport {
     connector: Arc<Connector>,
     /// The connections of each endpoint. The list is short and is replaced whole.
@@ -45,8 +45,8 @@ struct RequestParts {
 }
 
 impl HttpTransport {
-    /// A transport without connections. It fails when the options have a CA that is
-    /// not a certificate.
+    /// A transport without connections. The result is an error when the options have a CA
+    /// that is not a certificate.
     pub fn new(options: HttpOptions) -> Result<Self, BadHttpOptions> {
         Ok(HttpTransport {
             connector: Arc::new(Connector::new(options)?),
@@ -55,7 +55,7 @@ impl HttpTransport {
         })
     }
 
-    /// The connections to an endpoint, which is added at its first use.
+    /// The connections to an endpoint. An endpoint is added at its first use.
     fn connections(&self, endpoint: &Endpoint) -> Result<Arc<Connections>, Failure> {
         if let Some(connections) = find(&self.endpoints.load(), endpoint) {
             return Ok(connections);
@@ -78,8 +78,9 @@ impl HttpTransport {
     }
 
     /// Sends the request on the first connection that takes it. Once a connection has
-    /// taken the request, it is not sent again here: the caller decides about retries.
-    async fn send_within(
+    /// taken the request, the request is not sent again here: the caller decides about
+    /// retries.
+    async fn send_on_connection(
         &self,
         endpoint: &Endpoint,
         mut parts: RequestParts,
@@ -159,13 +160,13 @@ impl Transport for HttpTransport {
         let deadline = Instant::from_std(deadline);
         if deadline <= Instant::now() {
             // Not `Connecting`: the endpoint is not at fault.
-            return Err(Progress::Queued.timed_out(&endpoint));
+            return Err(Progress::Queued.timeout_failure(&endpoint));
         }
         let parts = RequestParts { method, target, headers, body };
-        let sending = self.send_within(&endpoint, parts, &mut progress);
+        let sending = self.send_on_connection(&endpoint, parts, &mut progress);
         match time::timeout_at(deadline, sending).await {
             Ok(done) => done,
-            Err(_) => Err(progress.timed_out(&endpoint)),
+            Err(_) => Err(progress.timeout_failure(&endpoint)),
         }
     }
 }

@@ -1,6 +1,6 @@
-//! HTTP/1.1 connections. Each carries one request at a time, and their number is
-//! limited. When an answer was read to its end, its connection stays open for the
-//! next request.
+//! HTTP/1.1 connections. Each connection carries one request at a time, and the number of
+//! connections is limited. When an answer was read to its end, its connection stays open
+//! for the next request.
 //!
 //! What always holds: a request holds a permit as long as it uses a connection, so
 //! there are never more connections in use than permits; permits are given in the
@@ -57,14 +57,14 @@ pub(super) struct Http1Pool {
     connections_max: usize,
 }
 
-/// The right to hold one connection.
+/// The right to use one connection.
 pub(super) struct ConnectionPermit<'a> {
     pool: &'a Http1Pool,
     _permit: SemaphorePermit<'a>,
 }
 
-/// A connection in use by one request. If it is dropped before the answer was read to
-/// its end, the connection is closed.
+/// A connection in use by one request. If the lease is dropped before the answer was read
+/// to its end, the connection is closed.
 pub(super) struct Http1Lease<'a> {
     permit: ConnectionPermit<'a>,
     connection: Http1Connection,
@@ -77,31 +77,32 @@ impl Http1Pool {
     }
 
     /// Waits for the right to use one connection.
-    pub(super) async fn permit(&self) -> ConnectionPermit<'_> {
+    pub(super) async fn acquire_permit(&self) -> ConnectionPermit<'_> {
         let permit = self.permits.acquire().await.expect("the semaphore is never closed");
         ConnectionPermit { pool: self, _permit: permit }
     }
 
-    /// Adds an idle connection to the pool, unless it is closed or the pool is full.
-    pub(super) fn keep(&self, connection: Http1Connection) {
+    /// Adds an idle connection to the pool, unless the connection is closed or the pool is
+    /// full.
+    pub(super) fn add_idle(&self, connection: Http1Connection) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < self.connections_max && !connection.sender.is_closed() {
             idle.push(connection);
         }
     }
 
-    fn take(&self) -> Option<Http1Connection> {
+    fn pop_idle(&self) -> Option<Http1Connection> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         idle.pop()
     }
 }
 
 impl<'a> ConnectionPermit<'a> {
-    /// The most recently used idle connection that is still open; `None` when there is
-    /// none.
-    pub(super) async fn idle(&self) -> Option<Http1Connection> {
+    /// Takes the most recently used idle connection that is still open; `None` when there
+    /// is none.
+    pub(super) async fn take_idle(&self) -> Option<Http1Connection> {
         // The loop ends, because each idle connection is taken once.
-        while let Some(mut connection) = self.pool.take() {
+        while let Some(mut connection) = self.pool.pop_idle() {
             if connection.sender.ready().await.is_ok() {
                 return Some(connection);
             }
@@ -109,8 +110,8 @@ impl<'a> ConnectionPermit<'a> {
         None
     }
 
-    /// Uses the connection.
-    pub(super) fn with(self, connection: Http1Connection) -> Http1Lease<'a> {
+    /// Uses the permit for this connection.
+    pub(super) fn lease(self, connection: Http1Connection) -> Http1Lease<'a> {
         Http1Lease { permit: self, connection }
     }
 }
@@ -146,7 +147,7 @@ impl Http1Lease<'_> {
         *progress = Progress::Answering;
         let (head, body) = answer.into_parts();
         let body = read_body(endpoint, &head.headers, body).await?;
-        self.permit.pool.keep(self.connection);
+        self.permit.pool.add_idle(self.connection);
         Ok(Http1Delivery::Answered(Response::from_parts(head, body)))
     }
 }

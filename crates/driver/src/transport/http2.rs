@@ -1,15 +1,15 @@
 //! One HTTP/2 connection: the task that drives it, and the requests on it.
 //!
-//! It uses `h2` directly instead of hyper's client, for two reasons. First, retries
-//! depend on whether a request was sent, and `h2` reports this exactly: a stream that
-//! ends with the peer's GOAWAY was not processed. hyper does not distinguish this from
-//! a connection that began to close. Second, a request needs no task, no channel and
-//! no copy of its body: its future waits on its own stream.
+//! This module uses `h2` directly instead of hyper's client, for two reasons. First,
+//! retries depend on whether a request was sent, and `h2` reports this exactly: a request
+//! whose stream ends with the peer's GOAWAY was not processed. hyper reports the same error
+//! for any connection that began to close. Second, with `h2` a request needs no task, no
+//! channel and no copy of its body: its future waits on its own stream.
 //!
 //! What always holds: dropping a request's future resets its stream and does not
-//! affect the connection; dropping the connection ends its task; no more streams are
-//! opened than the peer allows, once it has said how many. A request that waits for a
-//! stream has not been sent.
+//! affect the connection; dropping the connection ends its task; once the peer has said how
+//! many streams it allows, no streams beyond that number are opened. A request that waits
+//! for a stream has not been sent.
 
 use std::future::{pending, poll_fn};
 use std::sync::Arc;
@@ -27,8 +27,8 @@ use tokio::time;
 
 use super::body::BodyCollector;
 use super::limits::{
-    CONNECTION_WINDOW, HEADER_BYTES_MAX, RESETS_REMEMBERED_FOR, RESETS_REMEMBERED_MAX, STREAM_WINDOW,
-    STREAMS_AT_FIRST, STREAMS_MAX,
+    CONNECTION_WINDOW_BYTES, HEADER_BYTES_MAX, RESETS_REMEMBERED_FOR, RESETS_REMEMBERED_MAX,
+    STREAM_WINDOW_BYTES, STREAMS_AT_FIRST, STREAMS_MAX,
 };
 use super::options::HttpOptions;
 use super::progress::Progress;
@@ -37,6 +37,7 @@ use super::task::AbortOnDrop;
 /// A connection that requests share.
 pub(super) struct Http2Connection {
     sender: SendRequest<Bytes>,
+    /// One permit for each stream that may be open. Closed when the connection ends.
     streams: Arc<Semaphore>,
     _task: AbortOnDrop,
 }
@@ -67,7 +68,8 @@ pub(super) enum Http2Support {
 
 impl Http2Connection {
     /// Makes the HTTP/2 handshake and starts the task that drives the connection.
-    /// With [`Http2Support::Assumed`] it fails when the peer answers in another protocol.
+    /// With [`Http2Support::Assumed`], the result is an error when the peer answers in
+    /// another protocol.
     pub(super) async fn open<T>(
         io: T,
         options: &HttpOptions,
@@ -77,8 +79,8 @@ impl Http2Connection {
         T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let (sender, mut connection) = h2::client::Builder::new()
-            .initial_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW)
+            .initial_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .max_header_list_size(HEADER_BYTES_MAX)
             .initial_max_send_streams(STREAMS_AT_FIRST)
             .max_concurrent_reset_streams(RESETS_REMEMBERED_MAX)
@@ -231,8 +233,8 @@ where
     }
 }
 
-/// The connection's task. It ends with the connection, or when a ping is not
-/// answered.
+/// The connection's task. The task ends when the connection ends, or when a ping is not
+/// answered. Then dropping `_streams` closes the semaphore.
 async fn drive<T>(connection: Connection<T, Bytes>, pinging: impl Future<Output = ()>, _streams: CloseOnDrop)
 where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,

@@ -11,33 +11,33 @@ pub(super) const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
 pub(super) const HEADER_BYTES_MAX: u32 = 128 * 1024;
 
 /// The flow-control window of a stream: a whole page of 4 MB.
-pub(super) const STREAM_WINDOW: u32 = 4 * 1024 * 1024;
+pub(super) const STREAM_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
 
 /// The flow-control window of a connection: several pages at the same time.
-pub(super) const CONNECTION_WINDOW: u32 = 16 * 1024 * 1024;
+pub(super) const CONNECTION_WINDOW_BYTES: u32 = 16 * 1024 * 1024;
 
 /// The number of streams before the peer has said how many it allows. The service
 /// allows 20, and a refused stream costs a round trip.
 pub(super) const STREAMS_AT_FIRST: usize = 20;
 
 /// The most streams on one connection, even if the peer allows more. With more
-/// streams, the connection's task is the bottleneck. A request that waits for a
-/// stream has certainly not been sent; for a request that waits inside `h2`, this is
-/// not known.
+/// streams, the connection's task is the bottleneck. Further requests wait for a stream
+/// before `h2` gets them. Such a request has certainly not been sent. Of a request that
+/// waits inside `h2`, it is not known whether it was sent.
 pub(super) const STREAMS_MAX: usize = 1000;
 
 /// The number of reset streams that are remembered, so that their late frames are
-/// ignored. A late frame of another stream is answered with a reset, which does no
-/// harm.
+/// ignored. A late frame of a stream that is no longer remembered is answered with a
+/// reset, which does no harm.
 pub(super) const RESETS_REMEMBERED_MAX: usize = 4096;
 
-/// How long a reset stream is remembered: longer than a server usually takes to
-/// answer, so that late answers are expected.
+/// How long a reset stream is remembered: longer than a server usually takes to answer, so
+/// that most late answers are ignored.
 pub(super) const RESETS_REMEMBERED_FOR: Duration = Duration::from_secs(30);
 
-/// The number of connections that are tried for one request. The first one may be
-/// closing, and the second one is new. While a server restarts, a new connection may
-/// close at once, so a third one is tried before the request fails.
+/// The number of connections that are tried for one request. The first connection may be
+/// closing, and the second connection is new. While a server restarts, a new connection
+/// may close at once, so a third connection is tried before the request fails.
 pub(super) const CONNECTIONS_TRIED_MAX: u32 = 3;
 
 /// The most endpoints that a transport has connections to. An account has one endpoint

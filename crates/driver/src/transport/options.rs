@@ -12,8 +12,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const PING_INTERVAL: Duration = Duration::from_secs(1);
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The default number of HTTP/1.1 connections to one endpoint. Each carries one request
-/// at a time.
+/// The default number of HTTP/1.1 connections to one endpoint. Each connection carries one
+/// request at a time.
 const HTTP1_CONNECTIONS_MAX: usize = 64;
 
 /// Options of [`HttpTransport`](super::HttpTransport).
@@ -23,8 +23,8 @@ pub struct HttpOptions {
     /// The time for name resolution, TCP, TLS and the HTTP handshake together (default
     /// 5 s).
     pub connect_timeout: Duration,
-    /// The time between HTTP/2 pings, also while idle (default 1 s). With `None`, a
-    /// connection is pinged only once, when it was opened.
+    /// The time between HTTP/2 pings, also while the connection is idle (default 1 s). With
+    /// `None`, a connection is pinged only once, when it was opened.
     pub ping_interval: Option<Duration>,
     /// How long to wait for the answer to a ping before the connection is closed
     /// (default 2 s).
@@ -95,8 +95,9 @@ impl HttpOptions {
         self
     }
 
-    /// Accepts any certificate of a server on this machine: local emulators have
-    /// one that no authority has signed. Other hosts are verified regardless.
+    /// Sets whether any certificate of a server on this machine is accepted: local
+    /// emulators have a certificate that no authority has signed. Other hosts are verified
+    /// regardless.
     pub fn with_accept_unknown_loopback_certificates(mut self, accept: bool) -> Self {
         self.accept_unknown_loopback_certificates = accept;
         self

@@ -3,8 +3,9 @@
 
 use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Sent};
 
-/// The stage that a request has reached. Set by the code that sends it, read when the
-/// deadline passes. Over HTTP/1.1, `Queued` comes before `Connecting`.
+/// The stage that a request has reached. The code that sends the request sets the stage,
+/// and the stage is read when the deadline passes. Over HTTP/1.1, `Queued` comes before
+/// `Connecting`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Progress {
     /// The request waits for a connection to be opened.
@@ -12,7 +13,8 @@ pub(super) enum Progress {
     /// The request waits for a stream of the HTTP/2 connection, or for its turn to use an
     /// HTTP/1.1 connection.
     Queued,
-    /// The connection has taken the request. How much of it was sent is not known.
+    /// The connection has taken the request. It is not known how much of the request was
+    /// sent.
     Accepted,
     /// The head of the answer has arrived.
     Answering,
@@ -29,7 +31,7 @@ impl Progress {
     }
 
     /// The failure of a request whose deadline passed at this stage.
-    pub(super) fn timed_out(self, endpoint: &Endpoint) -> Failure {
+    pub(super) fn timeout_failure(self, endpoint: &Endpoint) -> Failure {
         let (kind, doing) = match self {
             // A slow connect may be the fault of the endpoint. A long wait for a free
             // connection or stream is not.

@@ -1,11 +1,11 @@
 //! TLS: the handshake, and which certificates are trusted.
 //!
-//! There are two configurations, each made on first use. One verifies against
-//! the system's roots and those of the options. The other accepts any
-//! certificate; it is used only for an endpoint on this machine, and only when
-//! the options allow it. The choice is made while connecting, by the endpoint's
-//! host name and by the address that was connected to, so a name that resolves
-//! to a remote host is always verified.
+//! There are two configurations, each made on first use. The verifying configuration
+//! trusts the system's roots and the authorities of the options. The accepting
+//! configuration accepts any certificate. It is used only for an endpoint on this
+//! machine, and only when the options allow it. The choice is made while connecting, by
+//! the endpoint's host name and by the address that was connected to. So the certificate
+//! of a remote host is always verified, even if its name looks local.
 
 use std::fmt;
 use std::io;
@@ -49,7 +49,7 @@ impl std::error::Error for BadHttpOptions {}
 /// The TLS configurations of one transport.
 pub(super) struct Tls {
     provider: Arc<CryptoProvider>,
-    /// The authorities of the options.
+    /// The authorities that the options name, besides the system's.
     own_roots: Vec<CertificateDer<'static>>,
     accepts_unknown_loopback: bool,
     /// The configuration that verifies certificates.
@@ -70,6 +70,8 @@ impl Tls {
                 "the CA holds no certificate: it should be PEM with -----BEGIN CERTIFICATE-----",
             ));
         }
+        // This store only checks the certificates. `verifying_config` makes the store that is
+        // used.
         let mut checked = RootCertStore::empty();
         for root in &own_roots {
             checked
@@ -105,7 +107,8 @@ impl Tls {
         Ok((stream, if is_http2 { NegotiatedProtocol::Http2 } else { NegotiatedProtocol::Http1 }))
     }
 
-    /// The configuration for an endpoint; `is_local` says that it is on this machine.
+    /// The configuration for an endpoint; `is_local` says whether the endpoint is on this
+    /// machine.
     async fn config(&self, is_local: bool) -> Result<Arc<ClientConfig>, String> {
         if self.accepts_unknown_loopback && is_local {
             return Ok(Arc::clone(self.accepting.get_or_init(|| self.accepting_config())));

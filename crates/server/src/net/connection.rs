@@ -49,7 +49,7 @@ pub(super) async fn run<H: Handler>(
     remote: SocketAddr,
 ) {
     let peer = |scheme| Peer { scheme, remote };
-    let Some((protocol, stream)) = detect_protocol(stream, shared.limits.first_byte_timeout).await else {
+    let Some((protocol, stream)) = detect_protocol(stream, shared.limits.first_request_timeout).await else {
         return;
     };
     match protocol {
@@ -75,7 +75,7 @@ where
         Some(true) => serve_http2(stream, shared.context(state, peer)).await,
         Some(false) => serve_http1(stream, shared.context(state, peer)).await,
         // Without ALPN the first bytes inside TLS tell the version.
-        None => match detect_protocol(stream, shared.limits.first_byte_timeout).await {
+        None => match detect_protocol(stream, shared.limits.first_request_timeout).await {
             Some((Protocol::Http2, stream)) => serve_http2(stream, shared.context(state, peer)).await,
             Some((Protocol::Http1, stream)) => serve_http1(stream, shared.context(state, peer)).await,
             Some((Protocol::Tls, _)) | None => (),

@@ -32,7 +32,7 @@ pub(super) const BUFFER_BYTES: usize = 128 * 1024;
 
 /// How long a client may stay silent after connecting. Pools and browsers
 /// connect ahead of need, so this is not as short as the header timeout.
-const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(30);
+const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A handshake is two round trips and a signature.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -99,7 +99,7 @@ pub struct Limits {
     pub uri_bytes: usize,
     /// Longest time from connecting to the first request. An HTTP/1.1 header block
     /// that has begun in this time then has `header_timeout`.
-    pub first_byte_timeout: Duration,
+    pub first_request_timeout: Duration,
     /// Longest time for a TLS handshake.
     pub handshake_timeout: Duration,
     /// Longest time from the first byte of an HTTP/1.1 header block to its last.
@@ -125,7 +125,7 @@ impl Default for Limits {
             header_bytes: HEADER_BYTES,
             headers: HEADERS,
             uri_bytes: URI_BYTES,
-            first_byte_timeout: FIRST_BYTE_TIMEOUT,
+            first_request_timeout: FIRST_REQUEST_TIMEOUT,
             handshake_timeout: HANDSHAKE_TIMEOUT,
             header_timeout: HEADER_TIMEOUT,
             body_timeout: BODY_TIMEOUT,

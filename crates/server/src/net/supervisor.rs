@@ -60,7 +60,7 @@ impl IdleTracker {
             return if now - since >= limits.header_timeout { Directive::Close } else { Directive::Serve };
         }
         self.header_pending_since = None;
-        let timeout = if self.events == 0 { limits.first_byte_timeout } else { limits.idle_timeout };
+        let timeout = if self.events == 0 { limits.first_request_timeout } else { limits.idle_timeout };
         if now - self.idle_since < timeout {
             return Directive::Serve;
         }
@@ -139,7 +139,7 @@ impl Drop for Registration {
 fn tick(limits: &Limits) -> Duration {
     let shortest = limits
         .header_timeout
-        .min(limits.first_byte_timeout)
+        .min(limits.first_request_timeout)
         .min(limits.idle_timeout)
         .min(limits.close_timeout);
     (shortest / TICKS_PER_TIMEOUT).max(TICK_MIN)
@@ -153,7 +153,7 @@ mod tests {
 
     fn limits() -> Limits {
         Limits {
-            first_byte_timeout: Duration::from_secs(3),
+            first_request_timeout: Duration::from_secs(3),
             header_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(60),
             close_timeout: Duration::from_secs(5),

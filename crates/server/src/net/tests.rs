@@ -260,7 +260,7 @@ async fn a_connection_with_a_slow_header_block_is_closed_while_others_are_served
 
 #[tokio::test]
 async fn silent_connections_are_closed_before_and_after_the_handshake() {
-    let limits = Limits { first_byte_timeout: SOON, close_timeout: SOON, ..Limits::default() };
+    let limits = Limits { first_request_timeout: SOON, close_timeout: SOON, ..Limits::default() };
     let fixture = Fixture::start(limits).await;
     assert_eq!(exchange(fixture.connect().await, b"").await, "");
     assert_eq!(exchange(fixture.connect().await, b"PRI * HT").await, "");

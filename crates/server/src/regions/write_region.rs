@@ -11,7 +11,7 @@ use std::time::Duration;
 use perihelion_engine::{Refusal, Role};
 use perihelion_wire::status;
 
-use super::{CATALOG_REGION, Regions, WRITE_REGION_VALUE, role};
+use super::{CATALOG_REGION, Regions, WRITE_REGION_VALUE_NAME, role};
 
 /// The default timeout of management requests that wait for replication: for the new
 /// write region to catch up, or for all regions.
@@ -58,7 +58,7 @@ impl Regions {
             }
         }
         if let Err(refusal) =
-            self.engines[CATALOG_REGION].set_named_value(WRITE_REGION_VALUE, self.names.name(to)).await
+            self.engines[CATALOG_REGION].set_named_value(WRITE_REGION_VALUE_NAME, self.names.name(to)).await
         {
             self.engines[from].set_role(role(&topology, from)).await?;
             return Err(refusal);

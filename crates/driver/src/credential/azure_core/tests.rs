@@ -14,7 +14,7 @@ use crate::error::ErrorKind;
 #[derive(Debug, Default)]
 struct Identity {
     is_signed_out: bool,
-    asked: Mutex<Vec<String>>,
+    asked_scopes: Mutex<Vec<String>>,
 }
 
 impl TokenCredential for Identity {
@@ -30,7 +30,7 @@ impl TokenCredential for Identity {
         'life3: 'out,
         Self: 'out,
     {
-        self.asked.lock().unwrap().extend(scopes.iter().map(|scope| (*scope).to_owned()));
+        self.asked_scopes.lock().unwrap().extend(scopes.iter().map(|scope| (*scope).to_owned()));
         let outcome = match self.is_signed_out {
             true => Err(AzureError::with_message(AzureErrorKind::Credential, "run `az login`")),
             false => {
@@ -55,7 +55,7 @@ async fn a_token_of_azure_core_is_fetched_once_and_cached() {
         assert_eq!(header, "type%3Daad%26ver%3D1.0%26sig%3Dheader.body.sign");
         assert!(header.is_sensitive());
     }
-    assert_eq!(*identity.asked.lock().unwrap(), ["https://shop/.default"]);
+    assert_eq!(*identity.asked_scopes.lock().unwrap(), ["https://shop/.default"]);
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use crate::credential::TokenFuture;
 #[derive(Default)]
 struct Scripted {
     script: Mutex<VecDeque<Step>>,
-    asked: Mutex<Vec<String>>,
+    asked_scopes: Mutex<Vec<String>>,
 }
 
 #[derive(Clone, Copy)]
@@ -28,18 +28,21 @@ enum Step {
 
 impl Scripted {
     fn new(script: impl IntoIterator<Item = Step>) -> Arc<Self> {
-        Arc::new(Scripted { script: Mutex::new(script.into_iter().collect()), asked: Mutex::default() })
+        Arc::new(Scripted {
+            script: Mutex::new(script.into_iter().collect()),
+            asked_scopes: Mutex::default(),
+        })
     }
 
-    fn count(&self) -> usize {
-        self.asked.lock().unwrap().len()
+    fn fetch_count(&self) -> usize {
+        self.asked_scopes.lock().unwrap().len()
     }
 }
 
 impl TokenSource for Scripted {
     fn token<'a>(&'a self, scope: &'a str) -> TokenFuture<'a> {
         let number = {
-            let mut asked = self.asked.lock().unwrap();
+            let mut asked = self.asked_scopes.lock().unwrap();
             asked.push(scope.to_owned());
             asked.len()
         };
@@ -101,7 +104,7 @@ async fn many_requests_share_one_fetch_and_the_token_is_cached() {
     }
     advance(3000).await;
     assert_eq!(fetch_token(&cache).await.unwrap(), "token-1");
-    assert_eq!(source.count(), 1);
+    assert_eq!(source.fetch_count(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -111,7 +114,7 @@ async fn waiting_requests_share_a_failure_that_is_not_cached() {
     for token in twenty_requests(&cache).await {
         assert_eq!(token.unwrap_err(), "no identity");
     }
-    assert_eq!(source.count(), 1);
+    assert_eq!(source.fetch_count(), 1);
     advance(1).await;
     assert_eq!(fetch_token(&cache).await.unwrap(), "token-2");
 }
@@ -126,7 +129,7 @@ async fn a_token_due_for_renewal_stays_in_use_until_it_is_renewed() {
         assert_eq!(fetch_token(&cache).await.unwrap(), "token-1");
         advance(1).await;
     }
-    assert_eq!(source.count(), 2, "all requests share one renewal");
+    assert_eq!(source.fetch_count(), 2, "all requests share one renewal");
     advance(5).await;
     assert_eq!(fetch_token(&cache).await.unwrap(), "token-2");
 }
@@ -141,12 +144,12 @@ async fn a_failed_renewal_keeps_the_valid_token_and_is_tried_again_after_a_pause
         advance(seconds).await;
         assert_eq!(fetch_token(&cache).await.unwrap(), "token-1");
         run_ready_tasks().await;
-        assert_eq!(source.count(), 2, "after {seconds} more seconds");
+        assert_eq!(source.fetch_count(), 2, "after {seconds} more seconds");
     }
     advance(2).await;
     assert_eq!(fetch_token(&cache).await.unwrap(), "token-1");
     run_ready_tasks().await;
-    assert_eq!(source.count(), 3, "the pause is over");
+    assert_eq!(source.fetch_count(), 3, "the pause is over");
     // The third fetch never ends. The fourth one begins after its timeout and a pause.
     advance(31).await;
     advance(31).await;
@@ -186,7 +189,7 @@ async fn a_renewal_ends_with_its_cache() {
     advance(3400).await;
     fetch_token(&cache).await.unwrap();
     run_ready_tasks().await;
-    assert_eq!((source.count(), Arc::strong_count(&source)), (2, 3));
+    assert_eq!((source.fetch_count(), Arc::strong_count(&source)), (2, 3));
     drop(cache);
     run_ready_tasks().await;
     assert_eq!(Arc::strong_count(&source), 1, "the renewal task dropped its source");
@@ -199,7 +202,7 @@ async fn each_scope_has_its_token_and_scopes_are_bounded() {
     let first = cache.header("a").await.unwrap();
     assert_ne!(first, cache.header("b").await.unwrap());
     assert_eq!(first, cache.header("a").await.unwrap());
-    assert_eq!(*source.asked.lock().unwrap(), ["a", "b"]);
+    assert_eq!(*source.asked_scopes.lock().unwrap(), ["a", "b"]);
     for number in 0..SCOPES_MAX {
         cache.header(&number.to_string()).await.unwrap();
     }

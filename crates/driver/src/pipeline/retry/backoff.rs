@@ -1,5 +1,5 @@
-//! Backoff: the waits before retries. A wait doubles with each retry, up to a
-//! longest wait. Jitter makes it up to a quarter shorter or longer, so that clients
+//! Backoff: the waits before retries. The wait doubles with each retry, up to a
+//! longest wait. Jitter makes a wait up to a quarter shorter or longer, so that clients
 //! that failed at the same time do not retry at the same time.
 //!
 //! What always holds: a wait is at most five quarters of the longest wait.
@@ -30,7 +30,7 @@ impl Backoff {
     }
 
     /// The wait before retry `number` when the first `immediate` retries do not
-    /// wait. The retry after those waits for `first`.
+    /// wait. The first retry that waits, waits for `first`.
     pub(crate) fn wait_after(self, immediate: u32, number: u32, jitter: f64) -> Duration {
         match number.checked_sub(immediate) {
             Some(number) => self.wait(number, jitter),

@@ -16,8 +16,8 @@ pub(crate) enum Effect {
     /// applied only when another region has answered this operation: that shows that
     /// the endpoint was at fault, and not the request.
     EndpointFailed { needs_confirmation: bool },
-    /// Count a failure of this partition in this region. `needs_confirmation` is as in
-    /// [`Effect::EndpointFailed`].
+    /// Count a failure of this partition in this region. With `needs_confirmation`, the
+    /// failure is counted only when another region has answered this operation.
     PartitionFailed { needs_confirmation: bool },
     /// Record that this partition works in this region.
     PartitionSucceeded,
@@ -56,8 +56,9 @@ impl Effect {
 /// The most effects of one attempt.
 const EFFECTS_MAX: usize = 2;
 
-/// The effects of one attempt. `apply` begins with those that change health. They are
-/// stored inline, so that an operation that succeeds allocates nothing for them.
+/// The effects of one attempt. `apply` begins with the effects that change health. All
+/// effects are stored inline, so that an operation that succeeds allocates nothing for
+/// them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Effects([Option<Effect>; EFFECTS_MAX]);
 
@@ -68,18 +69,18 @@ impl Effects {
         Effects([Some(effect), None])
     }
 
-    /// Reads the account again, and applies `effect`.
-    pub(super) const fn account_and(effect: Effect) -> Self {
+    /// [`Effect::RefreshAccount`] and `effect`.
+    pub(super) const fn refresh_account_and(effect: Effect) -> Self {
         Effects([Some(Effect::RefreshAccount), Some(effect)])
     }
 
-    /// The partition itself has answered. If it has a breaker, the breaker resets its
-    /// counters and closes.
+    /// The effects when the partition itself has answered. If the partition has a breaker,
+    /// the breaker resets its counters and closes.
     pub(super) const fn partition_answered(regions: Regions) -> Self {
         if regions.has_breaker { Effects::one(Effect::PartitionSucceeded) } else { Effects::NONE }
     }
 
-    /// The partition has failed. Operations on metadata have no partition.
+    /// The effects when the partition has failed. Operations on metadata have no partition.
     pub(super) const fn partition_failed(profile: OperationProfile, needs_confirmation: bool) -> Self {
         if profile.is_data_plane {
             Effects::one(Effect::PartitionFailed { needs_confirmation })

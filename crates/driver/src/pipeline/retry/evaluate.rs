@@ -29,27 +29,27 @@ use crate::routing::resolve::RouteTo;
 const UNAVAILABLE_BACKOFF: Backoff =
     Backoff { first: Duration::from_millis(250), longest: Duration::from_secs(4) };
 
-/// Retries in the same region when a connection did not take the request. If the request
-/// is not taken again, the operation fails over.
-const RECONNECTS_MAX: u32 = 1;
+/// Retries in the same region when a connection did not take the request, so that the
+/// request was not sent. After these retries, the operation fails over.
+const UNSENT_RETRIES_MAX: u32 = 1;
 
 /// The waits for replication to bring the writes of the session, which takes tens of
 /// milliseconds between regions. They begin once every region that may have those
 /// writes was asked.
 const SESSION_BACKOFF: Backoff =
     Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(1) };
-/// Retries of an operation whose session a region does not have yet. One retry goes to
-/// the write region (or one to each other region, where all take writes). The other
-/// retries wait for replication: with one write region 1.5 s in all, with a single region
-/// 2.5 s, which is longer than the usual delay between regions. Where three or more
-/// regions take writes, fewer retries are left to wait.
+/// Retries of an operation when a region does not have the writes of its session yet. One
+/// retry goes to the write region, or, where all regions take writes, one to each other
+/// region. The other retries wait for replication: 1.5 s in all with one write region,
+/// 2.5 s in an account with a single region. Both are longer than the usual delay between
+/// regions. Where three or more regions take writes, fewer retries are left to wait.
 const SESSION_RETRIES_USUAL: u32 = 5;
 
 /// The waits while another write of the same document is in progress.
 const RETRY_WITH_BACKOFF: Backoff =
     Backoff { first: Duration::from_millis(10), longest: Duration::from_secs(1) };
-/// The longest random time that is added to each of these waits, so that two writers
-/// that failed at the same time do not retry at the same time.
+/// The longest random time that is added to each wait of [`RETRY_WITH_BACKOFF`], so that
+/// two writers that failed at the same time do not retry at the same time.
 const RETRY_WITH_SALT_MAX: Duration = Duration::from_millis(5);
 /// Retries while another write of the same document is in progress. If the service
 /// does not ask for other waits, these retries wait about 24 s in all, so this count is
@@ -66,7 +66,7 @@ pub(crate) fn evaluate(
     budgets: Budgets,
     jitter: f64,
 ) -> (Verdict, Effects) {
-    let rule = rules::rule(finding(ending), profile, regions);
+    let rule = rules::rule_for(finding_for(ending), profile, regions);
     let is_ambiguous = (budgets.is_ambiguous || rule.may_have_applied) && !profile.verb.is_read();
     let budgets = budgets.with_ambiguity(is_ambiguous);
     let retry_after = match ending {
@@ -79,10 +79,10 @@ pub(crate) fn evaluate(
 
 /// Whether a write whose attempt ended in this way was applied, or may have been.
 pub(crate) fn may_have_applied(profile: OperationProfile, ending: Ending<'_>, regions: Regions) -> bool {
-    rules::rule(finding(ending), profile, regions).may_have_applied
+    rules::rule_for(finding_for(ending), profile, regions).may_have_applied
 }
 
-fn finding(ending: Ending<'_>) -> Finding {
+fn finding_for(ending: Ending<'_>) -> Finding {
     match ending {
         Ending::Answered { status, .. } => rules::finding_for_status(status),
         Ending::Failed(failure) => rules::finding_for_failure(failure),
@@ -113,7 +113,7 @@ impl Evaluation {
             Action::Retry(policy) => self.retry(policy),
             Action::RetrySession => self.retry_session(),
             Action::RetryWith => self.retry_with(),
-            Action::Reconnect => self.reconnect(),
+            Action::RetryUnsent => self.retry_unsent(),
             Action::FailOver => self.fail_over(),
         }
     }
@@ -126,11 +126,11 @@ impl Evaluation {
     /// Ends a write that the service refused because of the state of the data. If an
     /// earlier attempt may have been applied, that attempt may have caused this state.
     ///
-    /// A condition that no longer holds (the id exists, the etag has changed) also
-    /// keeps an earlier attempt that is still under way from being applied later. So
-    /// if the witness is absent, the refusal is final. It is not final if the write
-    /// has no condition, or if the earlier attempt may have gone to another write
-    /// region, where the condition was checked against other data.
+    /// An earlier attempt may still be under way. A condition that no longer holds (the id
+    /// exists, the etag has changed) keeps that attempt from being applied too. So if the
+    /// witness is absent, the refusal is final. The refusal is not final if the write has no
+    /// condition, or if the earlier attempt may have gone to another write region, where the
+    /// condition was checked against other data.
     fn end_refused(self) -> Verdict {
         if !self.budgets.is_ambiguous {
             return Verdict::Abort;
@@ -143,8 +143,12 @@ impl Evaluation {
     }
 
     /// Ends an ambiguous write: its witness is read, if it has one.
-    fn read_back(self, refused: bool) -> Verdict {
-        if self.profile.has_witness { Verdict::ReadBack { refused } } else { Verdict::AbortAmbiguous }
+    fn read_back(self, is_refusal_final: bool) -> Verdict {
+        if self.profile.has_witness {
+            Verdict::ReadBack { is_refusal_final }
+        } else {
+            Verdict::AbortAmbiguous
+        }
     }
 
     fn complete_batch(self) -> Verdict {
@@ -178,7 +182,7 @@ impl Evaluation {
 
     /// Retries in a region that may have the writes of the session: in the write
     /// region, or, where all regions take writes, in each other region. Further retries
-    /// wait before they go there again.
+    /// wait before they ask the same regions again.
     fn retry_session(self) -> Verdict {
         let other_regions = self.other_regions();
         let (route_to, other_region_retries) = match (self.regions.is_multi_write, other_regions) {
@@ -195,8 +199,8 @@ impl Evaluation {
         self.try_again(Budget::Session, after, route_to, Context::SessionRetry)
     }
 
-    /// Retries in the same region. A wait that would exceed the limit is not shortened;
-    /// it ends the operation.
+    /// Retries in the same region after 449. A wait that would exceed the limit is not
+    /// shortened, but ends the operation.
     fn retry_with(self) -> Verdict {
         let spent = self.budgets.spent(Budget::RetryWith);
         let salt = RETRY_WITH_SALT_MAX.mul_f64(backoff::valid_sample(self.jitter));
@@ -209,19 +213,20 @@ impl Evaluation {
         self.try_again(Budget::RetryWith, after, RouteTo::Same, Context::Retry)
     }
 
-    /// A connection that does not take a request says nothing about its endpoint, so the
-    /// first retry goes to the same region. A connection that was closing is replaced by
-    /// then.
-    fn reconnect(self) -> Verdict {
-        if self.budgets.spent(Budget::Reconnect).retries >= RECONNECTS_MAX {
+    /// Retries a request that was not sent, because the connection did not take it. This
+    /// says nothing about the endpoint, so the first retry goes to the same region. If the
+    /// connection was closing, the retry uses a new connection.
+    fn retry_unsent(self) -> Verdict {
+        if self.budgets.spent(Budget::Unsent).retries >= UNSENT_RETRIES_MAX {
             return self.fail_over();
         }
-        self.try_again(Budget::Reconnect, Duration::ZERO, RouteTo::Same, Context::Retry)
+        self.try_again(Budget::Unsent, Duration::ZERO, RouteTo::Same, Context::Retry)
     }
 
     /// Retries in the next region, without a wait as long as there are regions that
-    /// were not tried. With only one region, it retries there after the wait that the
-    /// service asks for (at most the longest backoff), or else after the backoff.
+    /// were not tried. With only one region, the retry goes to the same region after the
+    /// wait that the service asks for (at most the longest backoff), or else after the
+    /// backoff.
     fn fail_over(self) -> Verdict {
         let retries = self.budgets.spent(Budget::Failover).retries;
         if retries >= self.limits.failovers_max {

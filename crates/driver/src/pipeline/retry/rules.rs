@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | 429 (not 429/3092) | retries in the same region after the wait that the service asks for, within the attempt (`throttle`) | 18 retries, 270 s; metadata 9, 30 s; in each attempt |
 //! | 429/3092, 410 | goes to the next region, at once until every region was tried, then after a wait; with one region, waits and retries there | 3 failovers |
-//! | 503, 408, other 5xx | goes to the next region, with the same waits as after 410; a write only if it may be repeated | 3 failovers |
+//! | 503, 408, other 5xx | goes to the next region, at once until every region was tried, then after a wait; with one region, waits and retries there; a write only if it may be repeated | 3 failovers |
 //! | 403/3, 403/1008 | reads the account again (at most every 5 s) and goes to the next region | 10 retries, 5 s of waiting |
 //! | 404/1002 | goes to the write region; where all regions take writes, to the next one; then waits for replication, 100 ms doubling | 5 retries; where all regions take writes, as many as there are regions, if that is more |
 //! | 449 | retries in the same region after the wait that the service asks for, or else 10 ms doubling to 1 s | 30 retries, 30 s |
@@ -18,8 +18,8 @@
 //! | anything else | ends, and the caller gets the answer | |
 //!
 //! In an account with one write region, a write has only that region to go to. After a
-//! 403/3 or 403/1008 it tries the other regions too, because the write region may have
-//! moved.
+//! 403/3 or 403/1008 the write tries the other regions too, because the write region may
+//! have moved.
 //!
 //! To add a rule, name the status in `perihelion_wire::status` and edit this
 //! file. No match here has a wildcard arm, so the compiler reports every place that
@@ -36,9 +36,9 @@ use super::verdict::{OperationProfile, Regions};
 use crate::diagnostics::Context;
 use crate::routing::resolve::RouteTo;
 
-/// What the end of an attempt means. After a finding that does not say "A write may
-/// have been applied", a write was certainly not applied, except after
-/// [`Finding::Done`].
+/// What the end of an attempt means. A write was applied after [`Finding::Done`], and may
+/// have been applied after the findings that say "A write may have been applied". After
+/// the other findings, a write was certainly not applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Finding {
     /// The service did what was asked, or (304) the resource has not changed.
@@ -62,7 +62,7 @@ pub(super) enum Finding {
     AccountUnknown,
     /// This region has not yet applied the writes of the session.
     SessionNotAvailable,
-    /// The container was deleted, or recreated.
+    /// The container, which the service calls the owner, was deleted or recreated.
     OwnerGone,
     /// The container was recreated.
     ContainerReplaced,
@@ -148,7 +148,7 @@ pub(super) fn finding_for_failure(failure: &Failure) -> Finding {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rule {
     pub(super) action: Action,
-    /// A write may have been applied.
+    /// Whether a write was applied, or may have been.
     pub(super) may_have_applied: bool,
     pub(super) effects: Effects,
 }
@@ -161,7 +161,8 @@ pub(super) enum Action {
     /// Give the caller the answer, unless an earlier attempt of the refused batch may
     /// have been applied.
     CompleteBatch,
-    /// End: the resource does not exist. For a repeated delete this is a success.
+    /// End: the resource does not exist. For an idempotent delete this is a success if an
+    /// earlier attempt may have been applied.
     EndNotFound,
     /// End: the state of the data refuses the write.
     EndRefused,
@@ -175,9 +176,9 @@ pub(super) enum Action {
     /// Retry in the same region after the wait that the service asks for, or else after a
     /// short wait.
     RetryWith,
-    /// Retry once in the same region, over a new connection if the old one is closing.
-    /// Then fail over.
-    Reconnect,
+    /// Retry a request that was not sent: once in the same region, over a new connection if
+    /// the old one is closing. Then fail over.
+    RetryUnsent,
     /// Go to the next region, at once until every region was tried, then after a wait.
     /// With one region, wait and retry there.
     FailOver,
@@ -214,8 +215,9 @@ macro_rules! budgets {
 budgets! {
     /// Retries after unavailability.
     Failover,
-    /// Retries in the same region after a connection did not take the request.
-    Reconnect,
+    /// Retries in the same region of a request that was not sent, because the connection did
+    /// not take it.
+    Unsent,
     /// Retries when the region did not have the writes of the session yet.
     Session,
     /// Retries after 403/3 and 403/1008.
@@ -227,7 +229,7 @@ budgets! {
 }
 
 /// Retries while a write region moves, which takes seconds. The first retry does not
-/// wait: in most cases the move is over and only this client did not know of it.
+/// wait: in most cases the move is over, and only this client did not know of the move.
 /// After 10 retries or 5 s of waiting the region's refusal is final.
 const FORBIDDEN_POLICY: RetryPolicy = RetryPolicy {
     budget: Budget::Forbidden,
@@ -252,8 +254,8 @@ const REROUTE_POLICY: RetryPolicy = RetryPolicy {
     context: Context::Rerouted,
 };
 
-/// One retry shows whether the container was recreated or deleted. It is counted together
-/// with the retries of [`REROUTE_POLICY`].
+/// One retry shows whether the container was recreated or deleted. The retry is counted
+/// together with the retries of [`REROUTE_POLICY`].
 const OWNER_GONE_POLICY: RetryPolicy = RetryPolicy { retries_max: 1, ..REROUTE_POLICY };
 
 /// The rule for a finding.
@@ -261,10 +263,10 @@ const OWNER_GONE_POLICY: RetryPolicy = RetryPolicy { retries_max: 1, ..REROUTE_P
 /// Effects follow from the finding, not from the action: the failure of a partition
 /// counts, whether or not this operation has a retry left. An effect needs
 /// confirmation by another region where the request may be at fault and not the
-/// region. The effects of writes also need it in an account with one write region:
-/// the other regions refuse writes, so avoiding the only write region would help no
-/// operation.
-pub(super) fn rule(finding: Finding, profile: OperationProfile, regions: Regions) -> Rule {
+/// region. In an account with one write region, the effects of writes also need
+/// confirmation: the other regions refuse writes, so avoiding the only write region
+/// would help no operation.
+pub(super) fn rule_for(finding: Finding, profile: OperationProfile, regions: Regions) -> Rule {
     let is_single_region_write = !profile.verb.is_read() && !regions.is_multi_write;
     match finding {
         Finding::Done => Rule {
@@ -279,15 +281,15 @@ pub(super) fn rule(finding: Finding, profile: OperationProfile, regions: Regions
         // The region works; it only does not take writes.
         Finding::WriteForbidden if is_single_region_write => Rule::new(
             Action::Retry(FORBIDDEN_POLICY),
-            Effects::account_and(Effect::EndpointFailed { needs_confirmation: true }),
+            Effects::refresh_account_and(Effect::EndpointFailed { needs_confirmation: true }),
         ),
         Finding::WriteForbidden => {
             Rule::new(Action::Retry(FORBIDDEN_POLICY), Effects::one(Effect::RefreshAccount))
         }
-        // If another region knows the account, this one is of no use.
+        // If another region knows the account, this region is of no use.
         Finding::AccountUnknown => Rule::new(
             Action::Retry(FORBIDDEN_POLICY),
-            Effects::account_and(Effect::EndpointFailed { needs_confirmation: true }),
+            Effects::refresh_account_and(Effect::EndpointFailed { needs_confirmation: true }),
         ),
         Finding::SessionNotAvailable => Rule::new(Action::RetrySession, Effects::NONE),
         Finding::OwnerGone if profile.is_data_plane => {
@@ -308,7 +310,7 @@ pub(super) fn rule(finding: Finding, profile: OperationProfile, regions: Regions
         {
             Rule::ambiguous(
                 Action::FailOver,
-                Effects::account_and(Effect::PartitionFailed { needs_confirmation: true }),
+                Effects::refresh_account_and(Effect::PartitionFailed { needs_confirmation: true }),
             )
         }
         Finding::ServiceUnavailable | Finding::AnswerLost if is_single_region_write => {
@@ -322,12 +324,12 @@ pub(super) fn rule(finding: Finding, profile: OperationProfile, regions: Regions
         // A write region that is down may have been replaced by another one.
         Finding::Unreachable if is_single_region_write => Rule::new(
             Action::FailOver,
-            Effects::account_and(Effect::EndpointFailed { needs_confirmation: true }),
+            Effects::refresh_account_and(Effect::EndpointFailed { needs_confirmation: true }),
         ),
         Finding::Unreachable => {
             Rule::new(Action::FailOver, Effects::one(Effect::EndpointFailed { needs_confirmation: false }))
         }
-        Finding::ConnectionUnusable => Rule::new(Action::Reconnect, Effects::NONE),
+        Finding::ConnectionUnusable => Rule::new(Action::RetryUnsent, Effects::NONE),
     }
 }
 

@@ -80,10 +80,10 @@ pub(crate) fn is_throttle(status: Status) -> bool {
     }
 }
 
-/// Decides about a throttled request. The wait that the service asks for wins over
-/// the backoff. A backoff is shortened to the longest single wait. Any other wait that
-/// would exceed the budget or the deadline is not shortened; it ends the retries.
-/// `jitter` is a sample from 0 to 1, `time_left` is the time until the operation's
+/// Decides whether a throttled request is sent again, and when. The wait that the service
+/// asks for wins over the backoff. A backoff is shortened to the longest single wait. Any
+/// other wait that would exceed the budget or the deadline is not shortened, but ends the
+/// retries. `jitter` is a sample from 0 to 1, `time_left` is the time until the operation's
 /// deadline.
 pub(crate) fn judge(
     budget: ThrottleBudget,

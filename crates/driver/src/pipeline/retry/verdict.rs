@@ -1,8 +1,8 @@
 //! The inputs of an evaluation and its result.
 //!
-//! [`Limits`] are fixed for an operation; [`Budgets`] are what it has spent. Only the
-//! evaluation counts retries and waits. `send` also sets `is_ambiguous`, when the
-//! losing leg of a hedged write may have been applied.
+//! [`Limits`] are fixed for an operation. [`Budgets`] are the retries and waits that the
+//! operation has spent. Only the evaluation counts retries and waits. `is_ambiguous` is
+//! also set by `send`, when the losing leg of a hedged write may have been applied.
 
 use std::time::Duration;
 
@@ -41,9 +41,10 @@ pub(crate) struct Regions {
     /// The number of regions that the operation may use, the one just tried
     /// included; at least 1.
     pub(crate) candidates: u32,
-    /// Every region takes writes.
+    /// Whether every region takes writes.
     pub(crate) is_multi_write: bool,
-    /// A circuit breaker has counted failures of the partition and region just tried.
+    /// Whether a circuit breaker has counted failures or lost hedges of the partition and
+    /// region just tried.
     pub(crate) has_breaker: bool,
 }
 
@@ -59,7 +60,7 @@ pub(crate) struct Limits {
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Budgets {
     spent: [Spent; Budget::ALL.len()],
-    /// An earlier attempt of this write may have been applied. Ignored for a read.
+    /// Whether an earlier attempt of this write may have been applied. Ignored for a read.
     pub(crate) is_ambiguous: bool,
 }
 
@@ -100,15 +101,15 @@ impl Budgets {
 pub(crate) enum Verdict {
     /// Give the caller the answer.
     Complete,
-    /// Report a delete as done, though the answer is 404: an earlier attempt of it may
-    /// have deleted the document.
+    /// Report a delete as done, though the answer is 404: an earlier attempt of this delete
+    /// may have deleted the document.
     CompleteAsGone,
-    /// Try again.
+    /// Try again after the wait `after`. `budgets` includes this retry.
     Retry { after: Duration, route_to: RouteTo, context: Context, budgets: Budgets },
     /// Read the witness to find out whether the write was applied. If the witness is
-    /// absent and `refused` is set, the caller gets the refusal. If the witness is
-    /// absent and `refused` is not set, the write is ambiguous.
-    ReadBack { refused: bool },
+    /// absent and `is_refusal_final` is set, the caller gets the refusal. If the witness is
+    /// absent and `is_refusal_final` is not set, the write is ambiguous.
+    ReadBack { is_refusal_final: bool },
     /// Give the caller the failure as it is.
     Abort,
     /// Tell the caller that the write may or may not have been applied.

@@ -197,8 +197,8 @@ fn reading_the_account_again_keeps_endpoints_unavailable() {
     );
 }
 
-/// A defect: the write region moved from West to East and, within the minute for which
-/// a region that refuses writes is avoided, back to West. Writes then tried every region
+/// This was a defect. The write region moved from West to East, and back to West within the
+/// minute for which a region that refuses writes is avoided. Writes then tried every region
 /// except West, the write region.
 #[test]
 fn a_region_that_becomes_the_write_region_is_no_longer_avoided_for_writes() {

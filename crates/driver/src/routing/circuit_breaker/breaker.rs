@@ -26,8 +26,8 @@ pub(super) struct Breaker {
     pub(super) write: UsageState,
 }
 
-/// The counters of one usage (reads or writes), and whether the breaker is open for
-/// it.
+/// The counters of one usage (reads or writes), and whether the breaker is open for this
+/// usage.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct UsageState {
     /// Failures since the last success, counted while the breaker is closed.
@@ -37,7 +37,7 @@ pub(super) struct UsageState {
     pub(super) hedge_losses: u32,
     /// When the last failure or hedge loss was counted, or the last probe failed; `None`
     /// when nothing is counted and the breaker is closed.
-    pub(super) last: Option<Instant>,
+    pub(super) last_event_at: Option<Instant>,
     /// `None` when the breaker is closed.
     pub(super) open: Option<OpenState>,
 }
@@ -47,7 +47,8 @@ pub(super) struct UsageState {
 pub(super) struct OpenState {
     /// When one request may probe.
     pub(super) probe_from: Instant,
-    /// A request is probing, and no other request may probe before this time.
+    /// Until when the request that has claimed the probe is the only one that may probe;
+    /// `None` when no request has claimed the probe.
     pub(super) claimed_until: Option<Instant>,
 }
 
@@ -84,9 +85,9 @@ impl Breaker {
         self.read.open.is_some() || self.write.open.is_some()
     }
 
-    /// The later `last` of reads and of writes.
-    pub(super) fn last(&self) -> Option<Instant> {
-        self.read.last.max(self.write.last)
+    /// The later `last_event_at` of reads and of writes.
+    pub(super) fn last_event_at(&self) -> Option<Instant> {
+        self.read.last_event_at.max(self.write.last_event_at)
     }
 }
 
@@ -98,7 +99,7 @@ impl UsageState {
     /// The same state if its last count is more recent than `reset`; else a state without
     /// counts, because failures or hedge losses that far apart are not consecutive.
     pub(super) fn if_recent(self, now: Instant, reset: Duration) -> UsageState {
-        let is_recent = self.last.is_some_and(|last| now.saturating_duration_since(last) < reset);
+        let is_recent = self.last_event_at.is_some_and(|last| now.saturating_duration_since(last) < reset);
         if is_recent { self } else { UsageState::default() }
     }
 
@@ -106,7 +107,7 @@ impl UsageState {
     /// older than `reset`, or the breaker is open, its probe has been due for
     /// [`STALE_AFTER_RESETS`] times `reset`, and no request is probing.
     pub(super) fn is_stale(&self, reset: Duration, now: Instant) -> bool {
-        match (self.open, self.last) {
+        match (self.open, self.last_event_at) {
             (Some(open), _) => {
                 now.saturating_duration_since(open.probe_from) >= reset * STALE_AFTER_RESETS
                     && open.gate(now) == Gate::ProbeDue

@@ -25,10 +25,12 @@ impl PartitionInRegion {
     }
 }
 
+/// Range 0 of the first container, in West US.
 fn first() -> PartitionInRegion {
     PartitionInRegion::new("rid1", "0", WEST)
 }
 
+/// Range 0 of the second container, in West US.
 fn second() -> PartitionInRegion {
     PartitionInRegion::new("rid2", "0", WEST)
 }
@@ -47,12 +49,17 @@ fn seconds(count: u64) -> Duration {
 enum Step {
     /// A request fails.
     Fails(Usage),
+    /// A request succeeds.
     Works(Usage),
+    /// West US loses a hedge.
     LosesHedge(Usage),
+    /// West US wins a hedge.
     WinsHedge(Usage),
+    /// A request claims the probe.
     Claims(Usage),
     /// Waits for this many seconds.
     Waits(u64),
+    /// Removes breakers that are no longer needed.
     RemovesStale,
     /// Checks the gates of reads and of writes.
     Has(Gate, Gate),

@@ -82,12 +82,12 @@ fn old_requests_do_not_count() {
 fn a_slice_holds_nothing_of_its_earlier_use() {
     let (window, now) = (LatencyWindow::new(), Instant::now());
     (0..50).for_each(|_| window.record(now, millis(900)));
-    let round = now + SLICE_LENGTH * SLICE_COUNT as u32;
-    (0..50).for_each(|_| window.record(round, millis(5)));
-    assert!(window.p99(round).unwrap() < millis(6));
+    let next_use = now + SLICE_LENGTH * SLICE_COUNT as u32;
+    (0..50).for_each(|_| window.record(next_use, millis(5)));
+    assert!(window.p99(next_use).unwrap() < millis(6));
     // A late answer does not empty the slice again.
     window.record(now, millis(900));
-    assert!(window.p99(round + PERCENTILE_CACHED_FOR).unwrap() < millis(6));
+    assert!(window.p99(next_use + PERCENTILE_CACHED_FOR).unwrap() < millis(6));
 }
 
 #[test]
@@ -121,8 +121,8 @@ fn a_slow_primary_cannot_raise_its_own_threshold() {
     assert!((millis(300)..millis(320)).contains(&threshold(&both, MIN, MAX, now)));
 }
 
-/// Writes are not hedged. So they keep measuring the slow first region, while no other
-/// region is measured.
+/// While no other region is measured, the usual percentile of the first region limits the
+/// threshold.
 #[test]
 fn a_slow_region_that_is_measured_alone_cannot_raise_its_threshold() {
     let (west, east, start) = (location("West US"), location("East US"), Instant::now());
@@ -141,7 +141,8 @@ fn a_slow_region_that_is_measured_alone_cannot_raise_its_threshold() {
         threshold(&[&west], MIN, MAX, now) >= millis(300),
         "with one region its own latency is the threshold"
     );
-    // The hedges that this causes find the other region as slow: the threshold follows.
+    // The requests that are hedged measure the other region, which is as slow: the threshold
+    // follows.
     let measured = traffic(&[(&west, 300), (&east, 320)], now, Duration::from_secs(2));
     assert!((millis(300)..millis(320)).contains(&threshold(&both, MIN, MAX, measured)));
     // A latency that stays becomes the usual one.

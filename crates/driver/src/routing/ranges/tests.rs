@@ -2,6 +2,8 @@ use perihelion_model::partition_key::HashVersion;
 
 use super::*;
 
+/// A page of the feed. An entry has the id of a range, its lowest key, the first key beyond
+/// it, and the ids of its parents.
 fn page(entries: &[(&str, &str, &str, &[&str])]) -> Bytes {
     let entries: Vec<serde_json::Value> = entries
         .iter()
@@ -49,7 +51,7 @@ fn ranges_that_were_replaced_are_left_out() {
 }
 
 #[test]
-fn a_merged_range_is_the_child_of_both() {
+fn a_merged_range_is_a_child_of_both_parents() {
     let feed = page(&[("0", "", "20", &[]), ("1", "20", "FF", &[]), ("2", "", "FF", &["0", "1"])]);
     let map = RangeMap::from_feed(&[feed]).unwrap();
     assert_eq!(ids(map.iter()), ["2"]);

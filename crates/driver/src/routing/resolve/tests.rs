@@ -17,7 +17,9 @@ fn partition(container: &str) -> Partition {
 #[derive(Debug, Clone, Default)]
 struct RouteCase {
     regions: &'static str,
+    /// Whether all regions take writes, and not only the first one.
     multi_write: bool,
+    /// Whether the operation is a write.
     write: bool,
     excluded: &'static str,
     unavailable: &'static str,

@@ -13,13 +13,13 @@ use tracing::{Level, span};
 
 /// A metrics recorder that stores every value of every series, in order.
 #[derive(Default)]
-pub(super) struct Recorded {
+pub(super) struct MemoryRecorder {
     values: Arc<Mutex<BTreeMap<String, Vec<f64>>>>,
     described: Mutex<HashSet<String>>,
     registrations: Mutex<usize>,
 }
 
-impl Recorded {
+impl MemoryRecorder {
     /// The values of a series, written `name{label=value,...}`.
     pub(super) fn values(&self, series: &str) -> Vec<f64> {
         self.values.lock().unwrap().get(series).cloned().unwrap_or_default()
@@ -44,7 +44,8 @@ impl Recorded {
         *self.registrations.lock().unwrap()
     }
 
-    fn series(&self, key: &Key) -> Arc<Series> {
+    /// The series of a handle. Counts one registration.
+    fn register(&self, key: &Key) -> Arc<Series> {
         *self.registrations.lock().unwrap() += 1;
         let labels: Vec<String> =
             key.labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
@@ -94,7 +95,7 @@ impl HistogramFn for Series {
     }
 }
 
-impl Recorder for Recorded {
+impl Recorder for MemoryRecorder {
     fn describe_counter(&self, key: KeyName, _: Option<Unit>, _: SharedString) {
         self.described.lock().unwrap().insert(key.as_str().to_owned());
     }
@@ -108,15 +109,15 @@ impl Recorder for Recorded {
     }
 
     fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
-        Counter::from_arc(self.series(key))
+        Counter::from_arc(self.register(key))
     }
 
     fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
-        Gauge::from_arc(self.series(key))
+        Gauge::from_arc(self.register(key))
     }
 
     fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
-        Histogram::from_arc(self.series(key))
+        Histogram::from_arc(self.register(key))
     }
 }
 

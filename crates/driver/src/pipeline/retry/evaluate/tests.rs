@@ -90,10 +90,12 @@ impl EndingText {
         EndingText::Failure(Failure::new(kind.unwrap().1, sent.unwrap().1, text))
     }
 
+    /// The ending when the service asks for no wait.
     fn ending(&self) -> Ending<'_> {
         self.hinted(None)
     }
 
+    /// The ending when the service asks for the wait `retry_after`.
     fn hinted(&self, retry_after: Option<Duration>) -> Ending<'_> {
         match self {
             EndingText::Status(status) => Ending::Answered { status: *status, retry_after },

@@ -24,10 +24,10 @@ fn waits_until_give_up(
     let mut waits = Vec::new();
     loop {
         match judge(budget, hint, jitter, LONG) {
-            ThrottleVerdict::RetryAfter { wait, budget: left } => {
-                assert_eq!(left.retries, budget.retries + 1);
+            ThrottleVerdict::RetryAfter { wait, budget: remaining } => {
+                assert_eq!(remaining.retries, budget.retries + 1);
                 waits.push(wait);
-                budget = left;
+                budget = remaining;
             }
             ThrottleVerdict::GiveUp(why) => return (waits, why),
         }

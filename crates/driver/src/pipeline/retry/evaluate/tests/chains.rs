@@ -46,8 +46,8 @@ const CHAINS: &str = "
     404/0           delete         one 1 |                           | Abort
 ";
 
-/// The most attempts that an operation can make: the first, 3 failovers, 1
-/// reconnect, 5 session retries, 10 after 403, 30 after 449, 8 with new metadata.
+/// The most attempts that an operation can make: the first, 3 failovers, 1 retry of an
+/// unsent request, 5 session retries, 10 after 403, 30 after 449, 8 with new metadata.
 const ATTEMPTS_MAX: usize = 1 + 3 + 1 + 5 + 10 + 30 + 8;
 
 /// The longest that an operation can wait in total. The sums, in seconds: failovers
@@ -57,7 +57,8 @@ const ATTEMPTS_MAX: usize = 1 + 3 + 1 + 5 + 10 + 30 + 8;
 /// after failovers are not included.
 const WAIT_MAX: Duration = Duration::from_secs(50);
 
-/// Evaluates attempts until the operation ends.
+/// Evaluates attempts until the operation ends. Returns the waits between the attempts, the
+/// last verdict, and the budgets at the end.
 fn follow<'a>(
     profile: OperationProfile,
     regions: Regions,
@@ -257,7 +258,10 @@ fn the_limits_of_the_options_are_kept() {
         evaluate(profile(kind, true), ending_text.ending(), regions(3, false), limits, budgets, MIDDLE).0
     };
     assert_eq!(verdict("read", none, Budgets::default()), Verdict::Abort);
-    assert_eq!(verdict("idempotent", none, Budgets::default()), Verdict::ReadBack { refused: false });
+    assert_eq!(
+        verdict("idempotent", none, Budgets::default()),
+        Verdict::ReadBack { is_refusal_final: false }
+    );
     let behind = EndingText::read("404/1002");
     for (candidates, is_multi_write) in [(1, false), (3, false), (1, true), (3, true)] {
         let regions = regions(candidates, is_multi_write);

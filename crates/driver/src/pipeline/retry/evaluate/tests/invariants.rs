@@ -5,7 +5,7 @@ use crate::pipeline::retry::rules::{self, Finding};
 use crate::pipeline::retry::throttle;
 
 /// Sub-statuses with a meaning, and some without.
-const SUBS: [u32; 21] = [
+const SUB_STATUSES: [u32; 21] = [
     0,
     1,
     2,
@@ -50,10 +50,12 @@ fn failures() -> Vec<EndingText> {
 /// Every code that HTTP libraries let through, and the edges of the type.
 fn endings() -> impl Iterator<Item = EndingText> {
     let codes = (0..=1000).chain([u16::MAX]);
-    codes.flat_map(|code| SUBS.map(|sub| EndingText::Status(Status::new(code, sub)))).chain(failures())
+    codes
+        .flat_map(|code| SUB_STATUSES.map(|sub| EndingText::Status(Status::new(code, sub))))
+        .chain(failures())
 }
 
-/// Calls `check` for all inputs.
+/// Calls `check` for all inputs. Returns the number of calls.
 fn for_all(
     mut check: impl FnMut(OperationProfile, &EndingText, Regions, Budgets, Verdict, Vec<Effect>),
 ) -> usize {
@@ -164,7 +166,7 @@ fn only_success_completes_and_success_always_completes_a_read() {
         assert!(is_complete || !(is_success && is_clear), "{ending_text:?}");
     });
     println!("{cases} cases of each invariant");
-    assert_eq!(cases, (1002 * SUBS.len() + 15) * 5 * 4 * 4);
+    assert_eq!(cases, (1002 * SUB_STATUSES.len() + 15) * 5 * 4 * 4);
 }
 
 #[test]
@@ -180,12 +182,12 @@ fn effects_do_not_contradict_each_other() {
         let has_failed = effects.iter().any(|effect| matches!(effect, Effect::PartitionFailed { .. }));
         assert!(!(has_failed && has(Effect::PartitionSucceeded)), "{ending_text:?}");
         assert!(!(has_failed && is_complete), "{ending_text:?}");
-        let is_bound = !profile.verb.is_read() && !regions.is_multi_write;
+        let is_single_region_write = !profile.verb.is_read() && !regions.is_multi_write;
         let marks_at_once = has(Effect::EndpointFailed { needs_confirmation: false })
             || has(Effect::PartitionFailed { needs_confirmation: false });
         assert!(
-            !(is_bound && marks_at_once),
-            "the only write region is not marked unconfirmed: {ending_text:?}"
+            !(is_single_region_write && marks_at_once),
+            "the only write region is not marked without confirmation: {ending_text:?}"
         );
     });
 }
@@ -194,7 +196,7 @@ fn effects_do_not_contradict_each_other() {
 fn every_status_has_a_finding_that_agrees_with_is_throttle() {
     let mut throttles = 0;
     for code in 0..=u16::MAX {
-        for sub in SUBS {
+        for sub in SUB_STATUSES {
             let status = Status::new(code, sub);
             let finding = rules::finding_for_status(status);
             let is_done = finding == Finding::Done || finding == Finding::BatchRefused;
@@ -205,7 +207,7 @@ fn every_status_has_a_finding_that_agrees_with_is_throttle() {
             assert_eq!(finding == Finding::UnexpectedStatus, is_outside, "{status}");
         }
     }
-    assert_eq!(throttles as usize, SUBS.len() - 1, "all of 429 but 3092");
+    assert_eq!(throttles as usize, SUB_STATUSES.len() - 1, "all of 429 but 3092");
 }
 
 #[test]

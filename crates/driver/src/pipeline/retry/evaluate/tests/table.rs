@@ -4,7 +4,7 @@
 //! A line of the four action tables has the actions after some endings: for a read,
 //! for a write that is not idempotent, for a conditional write, for an idempotent
 //! write, and for an idempotent delete. `?` after an action means that the write is
-//! ambiguous from then on. [`WORDS`] has the verdict for each action in one, two or
+//! ambiguous from then on. [`VERDICTS`] has the verdict for each action in one, two or
 //! three regions, and [`EFFECTS`] has the effects.
 
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ const FRESH: &str = "
     408/0 408/1                                             | failover    ambiguous       failover?     failover?     failover?
     500/0 500/1 500/5411 501/0 502/0 504/0 505/0 511/0 599/0| failover    ambiguous       failover?     failover?     failover?
     no-connect no-tls                                       | failover    failover        failover      failover      failover
-    no-closed no-protocol no-timeout                        | reconnect   reconnect       reconnect     reconnect     reconnect
+    no-closed no-protocol no-timeout                        | unsent      unsent          unsent        unsent        unsent
     yes-connect yes-tls yes-closed yes-protocol yes-timeout | failover    ambiguous       failover?     failover?     failover?
     unknown-connect unknown-tls unknown-closed              | failover    ambiguous       failover?     failover?     failover?
     unknown-protocol unknown-timeout                        | failover    ambiguous       failover?     failover?     failover?
@@ -69,7 +69,7 @@ const AMBIGUOUS: &str = "
     408/0 408/1                                             | failover    ambiguous       failover?     failover?     failover?
     500/0 500/1 500/5411 501/0 502/0 504/0 505/0 511/0 599/0| failover    ambiguous       failover?     failover?     failover?
     no-connect no-tls                                       | failover    ambiguous       failover?     failover?     failover?
-    no-closed no-protocol no-timeout                        | reconnect   ambiguous       reconnect?    reconnect?    reconnect?
+    no-closed no-protocol no-timeout                        | unsent      ambiguous       unsent?       unsent?       unsent?
     yes-connect yes-tls yes-closed yes-protocol yes-timeout | failover    ambiguous       failover?     failover?     failover?
     unknown-connect unknown-tls unknown-closed              | failover    ambiguous       failover?     failover?     failover?
     unknown-protocol unknown-timeout                        | failover    ambiguous       failover?     failover?     failover?
@@ -142,8 +142,8 @@ const SPENT_AMBIGUOUS: &str = "
 /// context and milliseconds to wait. `read-back` reads the witness, and `read-back!`
 /// does so after a refusal, which the caller gets if the witness is absent. Without a
 /// witness, both report the write as ambiguous.
-const WORDS: &str = "
-    word       | one/1              one/2           one/3           all/1            all/2           all/3
+const VERDICTS: &str = "
+    action     | one/1              one/2           one/3           all/1            all/2           all/3
     done       | complete           complete        complete        complete         complete        complete
     deleted    | deleted            deleted         deleted         deleted          deleted         deleted
     abort      | abort              abort           abort           abort            abort           abort
@@ -154,7 +154,7 @@ const WORDS: &str = "
     reroute    | same:rerouted:0    same:rerouted:0 same:rerouted:0 same:rerouted:0  same:rerouted:0 same:rerouted:0
     retry-with | same:retry:12.5    same:retry:12.5 same:retry:12.5 same:retry:12.5  same:retry:12.5 same:retry:12.5
     failover   | same:retry:250     next:failover:0 next:failover:0 same:retry:250   next:failover:0 next:failover:0
-    reconnect  | same:retry:0       same:retry:0    same:retry:0    same:retry:0     same:retry:0    same:retry:0
+    unsent     | same:retry:0       same:retry:0    same:retry:0    same:retry:0     same:retry:0    same:retry:0
 ";
 
 /// The effects of a read, of a write where one region takes writes, and of a write
@@ -193,7 +193,7 @@ const EFFECTS: &str = "
 ";
 
 /// The rows of a table by each word of the first column.
-fn read(table: &'static str) -> BTreeMap<&'static str, Vec<&'static str>> {
+fn parse_table(table: &'static str) -> BTreeMap<&'static str, Vec<&'static str>> {
     let mut rows = BTreeMap::new();
     for line in table.lines().skip(2).filter(|line| !line.trim().is_empty()) {
         let (keys, cells) = line.split_once('|').unwrap();
@@ -210,7 +210,7 @@ fn read(table: &'static str) -> BTreeMap<&'static str, Vec<&'static str>> {
 fn histories() -> [(&'static str, Budgets); 4] {
     let spent = [
         (Budget::Failover, 3, 0),
-        (Budget::Reconnect, 1, 0),
+        (Budget::Unsent, 1, 0),
         (Budget::Session, 5, 0),
         (Budget::Forbidden, 10, 5),
         (Budget::RetryWith, 30, 30),
@@ -237,7 +237,7 @@ fn budget(action: &str) -> Budget {
         "session" => Budget::Session,
         "reroute" => Budget::Reroute,
         "failover" => Budget::Failover,
-        "reconnect" => Budget::Reconnect,
+        "unsent" => Budget::Unsent,
         other => panic!("{other} is not a retry"),
     }
 }
@@ -250,8 +250,8 @@ fn verdict(cell: &str, meaning: &str, budgets: Budgets, profile: OperationProfil
         "deleted" => Verdict::CompleteAsGone,
         "abort" => Verdict::Abort,
         "read-back" | "read-back!" if !profile.has_witness => Verdict::AbortAmbiguous,
-        "read-back" => Verdict::ReadBack { refused: false },
-        "read-back!" => Verdict::ReadBack { refused: true },
+        "read-back" => Verdict::ReadBack { is_refusal_final: false },
+        "read-back!" => Verdict::ReadBack { is_refusal_final: true },
         retry => {
             let [region, context, after] = retry.split(':').collect::<Vec<_>>().try_into().unwrap();
             let after = millis(after);
@@ -313,10 +313,10 @@ fn other_inputs(plane: &str) -> Vec<(Regions, bool, bool)> {
 
 #[test]
 fn every_ending_is_judged_as_the_tables_say() {
-    let (words, effect_rows) = (read(WORDS), read(EFFECTS));
+    let (verdict_rows, effect_rows) = (parse_table(VERDICTS), parse_table(EFFECTS));
     let mut cells = 0;
     for (table, budgets) in histories() {
-        let rows = read(table);
+        let rows = parse_table(table);
         assert!(rows.keys().eq(effect_rows.keys()), "every table has every ending");
         for (key, row) in rows {
             let (name, plane) = key.split_once('@').unwrap_or((key, ""));
@@ -324,11 +324,11 @@ fn every_ending_is_judged_as_the_tables_say() {
             let other_inputs = other_inputs(plane);
             for (column, kind) in KINDS.into_iter().enumerate() {
                 let cell = row[column];
-                let meanings = &words[cell.trim_end_matches('?')];
+                let meanings = &verdict_rows[cell.trim_end_matches('?')];
                 for (verb, idempotency) in profiles(kind) {
                     for (regions, is_data_plane, has_witness) in other_inputs.iter().copied() {
                         let profile = OperationProfile { verb, idempotency, has_witness, is_data_plane };
-                        let word_column =
+                        let verdict_column =
                             regions.candidates as usize - 1 + 3 * usize::from(regions.is_multi_write);
                         let effect_column =
                             if verb.is_read() { 0 } else { 1 + usize::from(regions.is_multi_write) };
@@ -336,7 +336,7 @@ fn every_ending_is_judged_as_the_tables_say() {
 
                         let (found, changes) =
                             evaluate(profile, ending_text.ending(), regions, LIMITS, budgets, MIDDLE);
-                        let expected = verdict(cell, meanings[word_column], budgets, profile);
+                        let expected = verdict(cell, meanings[verdict_column], budgets, profile);
                         assert_eq!(found, expected, "{key} after {budgets:?}: {profile:?} in {regions:?}");
                         let expected = effects(effect_cell, regions.has_breaker);
                         assert!(changes.into_iter().eq(expected), "{key}: {profile:?} in {regions:?}");
