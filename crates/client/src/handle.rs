@@ -1,6 +1,6 @@
-//! `ContainerHandle`: the driver, and the container's name and metadata in it.
-//! Every operation on a container takes one. [`Container`](crate::Container) is the
-//! public type around it.
+//! `ContainerHandle`: a container's name, and the driver that caches the container's
+//! metadata. Every operation on a container takes a handle. The public type
+//! [`Container`](crate::Container) wraps a handle.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ impl ContainerHandle {
         &self.driver
     }
 
-    /// The container as the driver knows it, for targets of operations.
+    /// The driver's own handle of the container, for targets of operations.
     pub(crate) fn inner(&self) -> &Arc<Container> {
         &self.inner
     }
@@ -73,9 +73,9 @@ impl std::fmt::Debug for ContainerHandle {
     }
 }
 
-/// Whether the service refused a request with 410, which means that its physical
-/// partition was split, merged or moved. The sub-status does not matter. The request
-/// must be sent to the partitions that the container has now.
-pub(crate) fn is_partition_gone(error: &Error) -> bool {
+/// Whether the service refused a request with 410, whatever the sub-status is. A 410
+/// means that the physical partition of the request was split, merged or moved. The
+/// request must be sent again, to the partitions that the container has now.
+pub(crate) fn is_status_gone(error: &Error) -> bool {
     error.status().is_some_and(|status| status.code == status::GONE.code)
 }

@@ -1,7 +1,9 @@
 //! Operations on one document, one function each; the methods of
-//! [`Container`](crate::Container) call them. The driver knows by verb and etag whether
-//! an operation may be repeated. Only for a patch it has to be told, because that
-//! depends on the body, which the driver does not parse.
+//! [`Container`](crate::Container) call them.
+//!
+//! When a response is lost, the driver repeats an operation only if that is safe. The
+//! driver knows this from the verb and the etag. For a patch it depends on the body,
+//! which the driver does not parse, so [`patch`] tells the driver.
 
 mod options;
 

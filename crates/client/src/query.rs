@@ -62,7 +62,9 @@ pub struct QueryFeed<T> {
 enum Execution {
     /// Not decided yet: no page was requested.
     Unsent,
+    /// By the service alone.
     Direct(Direct),
+    /// On each physical partition, with a merge by the client.
     Merged(Box<Merged>),
 }
 
@@ -85,8 +87,9 @@ impl<T> QueryFeed<T> {
 impl<T: DeserializeOwned> QueryFeed<T> {
     /// The next page, which is never empty; `None` after the last one. After a failed
     /// request the next call continues at the same row. When a row cannot be parsed as
-    /// `T`, the call fails, and if the client merges the query, the rows of that page
-    /// are lost. Dropping the future of a call loses no rows.
+    /// `T`, the call fails. If the client merges the query, the rows of that page are
+    /// then lost; otherwise the next call requests the page again. Dropping the future of
+    /// a call loses no rows.
     pub async fn next_page(&mut self) -> Result<Option<Page<T>>, Error> {
         let QueryFeed { container, query, execution, .. } = self;
         loop {

@@ -27,7 +27,7 @@ use tokio::task::JoinSet;
 
 use crate::Error;
 use crate::feed;
-use crate::handle::{ContainerHandle, is_partition_gone};
+use crate::handle::{ContainerHandle, is_status_gone};
 use crate::response::decode;
 use plan::{Chunk, WantedDocument, chunks};
 
@@ -82,17 +82,17 @@ pub(crate) async fn read_many<T: DeserializeOwned>(
         while pending.len() < PARALLEL_MAX
             && let Some(chunk) = waiting.pop_front()
         {
-            pending.spawn(fetch(container.clone(), Arc::clone(&metadata), chunk, options.clone()));
+            pending.spawn(fetch_chunk(container.clone(), Arc::clone(&metadata), chunk, options.clone()));
         }
         let Some(received) = pending.join_next().await else { return Ok(many) };
-        let (chunk, sent_with, outcome) = received.map_err(|_| {
+        let (chunk, chunk_metadata, outcome) = received.map_err(|_| {
             Error::input("the task of a read-many request panicked, or the runtime is shutting down")
         })?;
         match outcome {
             Ok(fetched) => add_documents(&mut many, &chunk, &fetched)?,
-            Err(error) if is_partition_gone(&error) => {
+            Err(error) if is_status_gone(&error) => {
                 // Another chunk of the same partition may have refreshed the list already.
-                if Arc::ptr_eq(&sent_with, &metadata) {
+                if Arc::ptr_eq(&chunk_metadata, &metadata) {
                     if refreshes == REFRESHES_MAX {
                         return Err(error);
                     }
@@ -123,7 +123,7 @@ impl ChunkResponse {
 }
 
 /// Reads a chunk. Also returns the metadata that the chunk was made with.
-async fn fetch(
+async fn fetch_chunk(
     container: ContainerHandle,
     metadata: Arc<ContainerMetadata>,
     chunk: Chunk,
@@ -131,7 +131,7 @@ async fn fetch(
 ) -> (Chunk, Arc<ContainerMetadata>, Result<ChunkResponse, Error>) {
     let outcome = match chunk.wanted.as_slice() {
         [only] => read_one(&container, only, &options).await,
-        several => query(&container, &metadata, &chunk.range_id, several, &options).await,
+        several => query_several(&container, &metadata, &chunk.range_id, several, &options).await,
     };
     (chunk, metadata, outcome)
 }
@@ -155,7 +155,7 @@ async fn read_one(
     Ok(fetched)
 }
 
-async fn query(
+async fn query_several(
     container: &ContainerHandle,
     metadata: &ContainerMetadata,
     range_id: &Arc<str>,

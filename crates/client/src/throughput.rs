@@ -1,7 +1,7 @@
 //! Reads and changes the provisioned throughput of databases and containers.
 //!
 //! The service keeps throughput in *offers*: resources that refer to the database
-//! or container by its `_rid`. The public interface does not show them.
+//! or container by its `_rid`. The public interface does not show offers.
 
 use bytes::Bytes;
 use http::HeaderValue;
@@ -20,11 +20,11 @@ use crate::response::{decode, encode};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Throughput {
-    /// A fixed number, in steps of 100, at least 400.
+    /// A fixed number: a multiple of 100, at least 400.
     Manual(u32),
-    /// Between a tenth of the maximum and the maximum, in steps of 1000.
+    /// The service scales between a tenth of the maximum and the maximum.
     Autoscale {
-        /// The maximum.
+        /// The maximum: a multiple of 1000.
         max: u32,
     },
 }
@@ -87,8 +87,8 @@ struct OfferContent {
     other: Map<String, Value>,
 }
 
-/// The throughput of the resource with this `_rid`; `None` when it has none of its
-/// own.
+/// The throughput of the resource with this `_rid`; `None` when the resource has no
+/// throughput of its own.
 pub(crate) async fn read(driver: &Driver, rid: &str) -> Result<Option<ProvisionedThroughput>, Error> {
     match find(driver, rid).await? {
         None => Ok(None),
@@ -102,9 +102,9 @@ pub(crate) async fn read(driver: &Driver, rid: &str) -> Result<Option<Provisione
 }
 
 /// Changes the throughput of the resource with this `_rid`, which must have its own
-/// throughput. A change between manual and autoscale takes two requests: the first
-/// migrates the offer, with a value that the service chooses, the second sets the
-/// wanted value. The second is left out when the service has chosen that value.
+/// throughput. A change between manual and autoscale takes up to two requests. The first
+/// one migrates the offer, and the service chooses its new throughput. The second one
+/// sets the wanted throughput, unless the service has chosen it already.
 pub(crate) async fn replace(
     driver: &Driver,
     rid: &str,

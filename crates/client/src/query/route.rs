@@ -33,8 +33,8 @@ use crate::{Error, FeedRange};
 /// begin with it.
 const MERGE_TOKEN_PREFIX: &str = "{\"perihelion\":";
 
-/// Decides how to run a query of which this feed has not requested a page yet. A
-/// query with a continuation token is run in the way that produced the token.
+/// Decides how to run a query before its feed requests the first page. A query with a
+/// continuation token is run in the way that produced the token.
 pub(super) async fn route(container: &ContainerHandle, query: &Query) -> Result<Execution, Error> {
     let metadata = container.metadata().await?;
     let parsed = ParsedQuery::of(query);
@@ -113,8 +113,8 @@ async fn fetch_plan(container: &ContainerHandle, query: &Query) -> Result<MergeP
     MergePlan::parse(text).map_err(|error| client_error(error).with_diagnostics(response.diagnostics))
 }
 
-/// The plan in a refusal: `None` when it contains none, an error when the plan cannot
-/// be read.
+/// The plan in a refusal: `None` when the refusal contains no plan, an error when the
+/// plan cannot be read.
 fn plan_in_refusal(error: &Error) -> Option<Result<MergePlan, Error>> {
     let body = json::parse(error.body()).ok()?;
     let text = body.get("additionalErrorInfo")?.as_str()?;

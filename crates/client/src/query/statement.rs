@@ -7,7 +7,7 @@ use perihelion_driver::OperationOptions;
 use perihelion_model::partition_key::PartitionKey;
 use serde::Serialize;
 
-use crate::response::{encode, unwritable};
+use crate::response::{encode, encode_error};
 use crate::{Error, FeedRange};
 
 /// A query: a statement, its parameters, and how to run it.
@@ -85,7 +85,7 @@ impl Query {
         name: impl Into<String>,
         value: &T,
     ) -> Result<Self, Error> {
-        let value = serde_json::to_value(value).map_err(|error| unwritable::<T>(&error))?;
+        let value = serde_json::to_value(value).map_err(|error| encode_error::<T>(&error))?;
         Ok(self.with_parameter(name, value))
     }
 
@@ -113,9 +113,8 @@ impl Query {
     /// Sets how many partitions the client queries at the same time, at least 1. The
     /// default is one when the partitions are read one after the other, so that no
     /// unnecessary page is fetched, and eight when the first row needs all partitions.
-    /// With more than one, the client also queries the partitions itself where the
-    /// service could answer a query over the whole container alone. A query of one
-    /// whole partition key is not affected.
+    /// With more than one, the client queries the partitions itself even if the service
+    /// alone could answer the query. A query of one whole partition key is not affected.
     pub fn with_parallel_max(mut self, parallel_max: usize) -> Self {
         self.parallel_max = Some(parallel_max.max(1));
         self
