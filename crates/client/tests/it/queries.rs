@@ -43,7 +43,8 @@ fn order(number: u64) -> Value {
     order
 }
 
-/// A permutation of 0.5, 1.5 and so on.
+/// The total of an order. The totals of all orders are a permutation of 0.5, 1.5 and so
+/// on.
 fn total(number: u64) -> f64 {
     ((number * 77) % ORDERS) as f64 + 0.5
 }
@@ -65,6 +66,7 @@ fn expected(statement: &str) -> Vec<Value> {
         .collect()
 }
 
+/// The rows as sorted texts, to compare two results whose order may differ.
 fn sorted(mut rows: Vec<Value>) -> Vec<String> {
     let mut texts: Vec<String> = rows.drain(..).map(|row| canonical(&row).to_string()).collect();
     texts.sort();
@@ -180,7 +182,8 @@ async fn a_filter_on_one_partition_key_queries_only_that_partition() {
     assert_eq!(sorted(rows), sorted(expected("SELECT VALUE c.total FROM c WHERE c.customer = 'customer-3'")));
     // Three pages of two, and no plan.
     assert_eq!((world.requests("query").await, world.requests("query_plan").await), (3, 0));
-    // A statement that cannot be planned across partitions runs within one.
+    // The service has no plan for this statement across partitions, but answers it within
+    // one partition.
     let composed =
         "SELECT VALUE ROUND(AVG(c.total)) FROM c WHERE c.customer IN ('customer-3') AND c.total > 0";
     let mean: Vec<f64> = orders.query(composed).collect().await.unwrap();
@@ -194,7 +197,7 @@ async fn a_query_ends_with_an_error_when_its_container_is_created_again() {
     let (world, orders) = world().await;
     let mut feed = orders.query::<Value>(Query::new("SELECT * FROM c ORDER BY c.total").with_max_items(5));
     assert!(feed.next_page().await.unwrap().is_some());
-    world.delete(&orders).await;
+    world.delete_container(&orders).await;
     world.container("orders", r#"{"paths":["/customer"],"kind":"Hash","version":2}"#).await;
     let error = loop {
         match feed.next_page().await {
@@ -272,8 +275,8 @@ async fn a_prefix_of_a_hierarchical_key_finds_all_documents_below_it() {
     assert_eq!(events.query::<u64>(query).collect().await.unwrap(), [7]);
 }
 
-/// Reads page by page, each with a new feed, and calls `between` after each
-/// page.
+/// Reads a query page by page. Each page is read by a new feed, which gets only the
+/// continuation token of the page before. Calls `between` after each page but the last.
 async fn page_by_page(orders: &Container, query: Query, mut between: impl AsyncFnMut(usize)) -> Vec<Value> {
     let mut rows: Vec<Value> = Vec::new();
     let mut token: Option<String> = None;
@@ -434,7 +437,7 @@ async fn errors_name_the_cause() {
         assert_eq!(error.kind(), kind, "{error}");
     }
 
-    world.delete(&orders).await;
+    world.delete_container(&orders).await;
     let error = orders.query::<Value>("SELECT * FROM c ORDER BY c.id").collect().await.unwrap_err();
     assert!(error.is_not_found(), "{error}");
 }
