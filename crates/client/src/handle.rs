@@ -73,9 +73,9 @@ impl std::fmt::Debug for ContainerHandle {
     }
 }
 
-/// Whether the service refused a request with 410, whatever the sub-status is. A 410
-/// means that the physical partition of the request was split, merged or moved. The
-/// request must be sent again, to the partitions that the container has now.
+/// Whether the service refused a request with 410, whatever the sub-status is. Usually
+/// the physical partition of the request was split, merged or moved. The request must
+/// be sent again, to the partitions that the container has now.
 pub(crate) fn is_status_gone(error: &Error) -> bool {
     error.status().is_some_and(|status| status.code == status::GONE.code)
 }

@@ -42,8 +42,8 @@ struct PendingFetch {
     response: Pin<Box<dyn Future<Output = Result<Response, Error>> + Send>>,
 }
 
-/// A request that was refused with 410: its physical partition was split, merged or
-/// moved.
+/// A request that was refused with 410, usually because its physical partition was
+/// split, merged or moved.
 struct RefusedFetch {
     id: FetchId,
     range_id: Arc<str>,

@@ -1,4 +1,4 @@
-//! Workers: each repeats one kind of operation until the run stops, and records the
+//! Workers. A worker repeats one kind of operation until the run stops, and records the
 //! results in the ledger.
 //!
 //! A document has one writer, except `swap` and `contest-*`, for which two writers
@@ -88,7 +88,7 @@ pub(super) fn start(
 }
 
 /// An operation, and what the ledger records about it.
-struct Planned {
+struct PlannedOperation {
     kind: &'static str,
     document: String,
     value: u64,
@@ -115,9 +115,9 @@ impl Worker {
     }
 
     /// Runs an operation and records it.
-    async fn run(&mut self, planned: Planned) -> Result<Response, Error> {
+    async fn run(&mut self, planned: PlannedOperation) -> Result<Response, Error> {
         let (id, timeout) = (self.ledger.next_id(), self.timeout());
-        let Planned { kind, document, value, operation } = planned;
+        let PlannedOperation { kind, document, value, operation } = planned;
         self.ledger.begin(Record {
             id,
             kind,
@@ -145,6 +145,7 @@ impl Worker {
         format!("{}/{id}", self.partition)
     }
 
+    /// An operation on a document of the worker's partition.
     fn item(&self, verb: Verb, id: &str, body: String) -> Operation {
         let target = match verb {
             Verb::Create | Verb::Upsert | Verb::Batch => Target::items(&self.orders),
@@ -153,10 +154,12 @@ impl Worker {
         Operation::new(verb, target, customer(self.partition), Bytes::from(body))
     }
 
-    fn plan(&self, kind: &'static str, id: &str, value: u64, operation: Operation) -> Planned {
-        Planned { kind, document: self.name(id), value, operation }
+    /// An operation on the document `id`, with what the ledger records about it.
+    fn plan(&self, kind: &'static str, id: &str, value: u64, operation: Operation) -> PlannedOperation {
+        PlannedOperation { kind, document: self.name(id), value, operation }
     }
 
+    /// Reads a document for a writer.
     async fn fetch(&mut self, id: &str) -> Result<Response, Error> {
         let read = self.item(Verb::Read, id, String::new());
         self.run(self.plan("fetch", id, 0, read)).await

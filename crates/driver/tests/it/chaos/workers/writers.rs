@@ -68,8 +68,8 @@ impl Worker {
     }
 
     /// Compare and swap, in competition with another worker. Each swap adds a member to
-    /// the document that stays, so that the document shows in the end which swaps were
-    /// applied.
+    /// the document, and no swap removes one. So the document shows at the end which swaps
+    /// were applied.
     pub(super) async fn swap(mut self) {
         while !self.is_stopped() {
             if let Ok(response) = self.fetch("swap").await {
@@ -109,8 +109,9 @@ impl Worker {
     }
 
     /// Deletes its document and creates it again. After a successful delete, the create
-    /// must not be refused, and the other way round.
+    /// must not be refused. After a successful create, the delete must not be refused.
     pub(super) async fn cycle(mut self) {
+        // `None` when it is not known whether the document exists.
         let mut exists = Some(true);
         while !self.is_stopped() {
             exists = match exists {
@@ -207,14 +208,16 @@ impl Worker {
         }
     }
 
-    /// Records an acknowledged write of a document for which two workers compete. Where all
-    /// regions take writes, the other worker's write may win later, so nothing is recorded.
+    /// Raises the floor of a document for which two workers compete, if the write was
+    /// acknowledged. Where all regions take writes, the floor stays, because the other
+    /// worker's write may win later.
     fn acknowledge_contested(&self, id: &str, n: u64, result: &Result<Response, Error>) {
         if !self.is_multi_write {
             self.acknowledge(id, n, result);
         }
     }
 
+    /// Raises the floor of a document if the write was acknowledged.
     fn acknowledge(&self, id: &str, n: u64, result: &Result<Response, Error>) {
         if result.is_ok() {
             self.ledger.raise_floor(&self.name(id), n);
