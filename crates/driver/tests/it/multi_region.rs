@@ -15,8 +15,8 @@ use perihelion_server::{AccountOptions, ServerOptions};
 use perihelion_testkit::regions::{EAST, NORTH, WEST, all_but, three_regions};
 use perihelion_testkit::{TestServer, driver};
 
-/// Three regions, a driver, and the container `orders`. It dereferences to its
-/// server, which has methods for faults and outages.
+/// Three regions, a driver, and the container `orders`. A `MultiRegion` dereferences to
+/// its server, which has methods for faults and outages.
 pub(crate) struct MultiRegion {
     server: TestServer,
     pub(crate) driver: Driver,
