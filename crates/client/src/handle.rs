@@ -13,20 +13,20 @@ use crate::feed_range::FeedRange;
 #[derive(Clone)]
 pub(crate) struct ContainerHandle {
     driver: Driver,
-    inner: Arc<Container>,
+    driver_container: Arc<Container>,
 }
 
 impl ContainerHandle {
     pub(crate) fn new(driver: &Driver, database: &str, name: &str) -> Self {
-        ContainerHandle { driver: driver.clone(), inner: driver.container(database, name) }
+        ContainerHandle { driver: driver.clone(), driver_container: driver.container(database, name) }
     }
 
     pub(crate) fn name(&self) -> &str {
-        self.inner.name()
+        self.driver_container.name()
     }
 
     pub(crate) fn database_name(&self) -> &str {
-        self.inner.database()
+        self.driver_container.database()
     }
 
     pub(crate) fn driver(&self) -> &Driver {
@@ -34,8 +34,8 @@ impl ContainerHandle {
     }
 
     /// The driver's own handle of the container, for targets of operations.
-    pub(crate) fn inner(&self) -> &Arc<Container> {
-        &self.inner
+    pub(crate) fn driver_container(&self) -> &Arc<Container> {
+        &self.driver_container
     }
 
     pub(crate) async fn execute(
@@ -48,7 +48,7 @@ impl ContainerHandle {
 
     /// Partition key, physical partitions and `_rid`, from the driver's cache.
     pub(crate) async fn metadata(&self) -> Result<Arc<ContainerMetadata>, Error> {
-        self.driver.metadata(&self.inner).await
+        self.driver.metadata(&self.driver_container).await
     }
 
     /// Reads the metadata again unless another caller has replaced `stale`. Returns the
@@ -57,7 +57,7 @@ impl ContainerHandle {
         &self,
         stale: &Arc<ContainerMetadata>,
     ) -> Result<Arc<ContainerMetadata>, Error> {
-        self.driver.refresh_metadata(&self.inner, stale).await
+        self.driver.refresh_metadata(&self.driver_container, stale).await
     }
 
     /// One range for each physical partition that the container has now.

@@ -99,7 +99,7 @@ fn check_partition_key(existing: &ContainerProperties, wanted: &ContainerPropert
 }
 
 pub(crate) async fn read_container(container: &ContainerHandle) -> Result<ContainerProperties, Error> {
-    let operation = operation_without_body(Verb::Read, Target::container(container.inner()));
+    let operation = operation_without_body(Verb::Read, Target::container(container.driver_container()));
     let response = send(container.driver(), &operation).await?;
     decode(&response.body, &format_args!("container `{}`", container.name()))
 }
@@ -115,7 +115,7 @@ pub(crate) async fn replace_container(
             container.name()
         )));
     }
-    let target = Target::container(container.inner());
+    let target = Target::container(container.driver_container());
     let mut operation = Operation::new(Verb::Replace, target, Scope::Unpartitioned, encode(properties)?);
     if let Some(etag) = &properties.etag {
         operation = operation.with_if_match(etag.header());
@@ -125,21 +125,20 @@ pub(crate) async fn replace_container(
 }
 
 pub(crate) async fn delete_container(container: &ContainerHandle) -> Result<(), Error> {
-    send(container.driver(), &operation_without_body(Verb::Delete, Target::container(container.inner())))
-        .await
-        .map(drop)
+    let operation = operation_without_body(Verb::Delete, Target::container(container.driver_container()));
+    send(container.driver(), &operation).await.map(drop)
 }
 
 /// Asks the service to delete all documents of a partition key. The request is
 /// signed like a request to the container, as in the official SDKs.
 pub(crate) async fn delete_partition(container: &ContainerHandle, key: PartitionKey) -> Result<(), Error> {
-    let inner = container.inner();
-    let path = format!("{}/operations/partitionkeydelete", inner.path());
+    let driver_container = container.driver_container();
+    let path = format!("{}/operations/partitionkeydelete", driver_container.path());
     let path = path.parse().map_err(|_| Error::input("the container's name is not a path"))?;
     let target = Target {
         kind: ResourceKind::Container,
         path,
-        link: Link::Text(inner.link().into()),
+        link: Link::Text(driver_container.link().into()),
         container: None,
     };
     let operation = Operation::new(Verb::Create, target, Scope::Key(KeyScope::new(key)), Bytes::new())

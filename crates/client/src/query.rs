@@ -94,10 +94,10 @@ impl<T: DeserializeOwned> QueryFeed<T> {
         let QueryFeed { container, query, execution, .. } = self;
         loop {
             match execution {
-                Execution::Unsent => *execution = route::route(container, query).await?,
+                Execution::Unsent => *execution = route::decide(container, query).await?,
                 Execution::Direct(direct) => match direct.next_page(container, query).await {
                     Err(error) if direct.is_at_first_page() => {
-                        *execution = route::reroute(container, query, error).await?;
+                        *execution = route::decide_after_refusal(container, query, error).await?;
                     }
                     outcome => return outcome,
                 },

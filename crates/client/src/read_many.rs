@@ -141,7 +141,7 @@ async fn read_one(
     wanted: &WantedDocument,
     options: &OperationOptions,
 ) -> Result<ChunkResponse, Error> {
-    let target = Target::item(container.inner(), &wanted.id);
+    let target = Target::item(container.driver_container(), &wanted.id);
     let scope = Scope::Key(KeyScope::new(wanted.key.clone()));
     let operation = Operation::new(Verb::Read, target, scope, Bytes::new());
     let mut fetched = ChunkResponse::default();
@@ -163,7 +163,7 @@ async fn query_several(
     options: &OperationOptions,
 ) -> Result<ChunkResponse, Error> {
     let body = statement::body(wanted, &metadata.partition_key)?;
-    let target = Target::items(container.inner());
+    let target = Target::items(container.driver_container());
     let mut operation = Operation::new(Verb::Query, target, Scope::Range(Arc::clone(range_id)), body);
     let mut fetched = ChunkResponse::default();
     while fetched.requests < PAGES_MAX {

@@ -90,7 +90,7 @@ struct OfferContent {
 /// The throughput of the resource with this `_rid`; `None` when the resource has no
 /// throughput of its own.
 pub(crate) async fn read(driver: &Driver, rid: &str) -> Result<Option<ProvisionedThroughput>, Error> {
-    match find(driver, rid).await? {
+    match find_offer(driver, rid).await? {
         None => Ok(None),
         // Only a point read of the offer says whether a change is pending.
         Some(offer) => {
@@ -110,7 +110,7 @@ pub(crate) async fn replace(
     rid: &str,
     wanted: Throughput,
 ) -> Result<ProvisionedThroughput, Error> {
-    let mut offer = find(driver, rid).await?.ok_or_else(|| {
+    let mut offer = find_offer(driver, rid).await?.ok_or_else(|| {
         Error::input(
             "the resource has no throughput of its own: it shares the database's, or the account is serverless",
         )
@@ -127,12 +127,12 @@ pub(crate) async fn replace(
         }
         offer = migrated;
     }
-    offer.content.set(wanted);
+    offer.content.set_throughput(wanted);
     send(driver, replace_operation(&offer)?).await.map(|(_, provisioned)| provisioned)
 }
 
 /// The offer of the resource with this `_rid`.
-async fn find(driver: &Driver, rid: &str) -> Result<Option<Offer>, Error> {
+async fn find_offer(driver: &Driver, rid: &str) -> Result<Option<Offer>, Error> {
     let query = json!({
         "query": "SELECT * FROM root WHERE root.offerResourceId = @rid",
         "parameters": [{"name": "@rid", "value": rid}],
@@ -173,7 +173,7 @@ impl Offer {
 }
 
 impl OfferContent {
-    fn set(&mut self, wanted: Throughput) {
+    fn set_throughput(&mut self, wanted: Throughput) {
         match wanted {
             Throughput::Manual(units) => {
                 self.offer_throughput = Some(i64::from(units));
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn a_change_keeps_the_other_members_of_an_offer() {
         let mut offer = offer(r#"{"offerThroughput":400,"offerIsRUPerMinuteThroughputEnabled":false}"#);
-        offer.content.set(Throughput::autoscale(5000));
+        offer.content.set_throughput(Throughput::autoscale(5000));
         assert_eq!(
             serde_json::to_value(&offer).unwrap(),
             json!({"id": "x", "offerVersion": "V2", "content": {

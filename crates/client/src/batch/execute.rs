@@ -25,7 +25,7 @@ pub(crate) async fn execute(container: &ContainerHandle, batch: Batch) -> Result
     body.push(b']');
     let scope = Scope::Key(KeyScope::new(key));
     let mut operation =
-        Operation::new(Verb::Batch, Target::items(container.inner()), scope, Bytes::from(body))
+        Operation::new(Verb::Batch, Target::items(container.driver_container()), scope, Bytes::from(body))
             .with_idempotency(idempotency);
     if let Some(witness) = witness {
         operation = operation.with_witness(witness);

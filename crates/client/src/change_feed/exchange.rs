@@ -42,7 +42,7 @@ pub(super) async fn fetch<T: DeserializeOwned>(
     let scope = cursor
         .scope(metadata)
         .ok_or_else(|| Error::input("the partitions of the change feed's range have changed"))?;
-    let target = Target::items(container.inner());
+    let target = Target::items(container.driver_container());
     let mut operation = Operation::new(Verb::ChangeFeed, target, scope, Bytes::new());
     if mode == Mode::All {
         operation = operation

@@ -35,7 +35,7 @@ const MERGE_TOKEN_PREFIX: &str = "{\"perihelion\":";
 
 /// Decides how to run a query before its feed requests the first page. A query with a
 /// continuation token is run in the way that produced the token.
-pub(super) async fn route(container: &ContainerHandle, query: &Query) -> Result<Execution, Error> {
+pub(super) async fn decide(container: &ContainerHandle, query: &Query) -> Result<Execution, Error> {
     let metadata = container.metadata().await?;
     let parsed = ParsedQuery::of(query);
     let range = match &query.scope {
@@ -43,11 +43,11 @@ pub(super) async fn route(container: &ContainerHandle, query: &Query) -> Result<
         QueryScope::Partition(key) if metadata.partition_key.is_prefix(key) => {
             FeedRange::of(&metadata.partition_key.effective_range(key))
         }
-        QueryScope::Partition(key) => return direct(query, Scope::Key(KeyScope::new(key.clone()))),
+        QueryScope::Partition(key) => return direct_execution(query, Scope::Key(KeyScope::new(key.clone()))),
         QueryScope::Everywhere => match parsed.as_ref().and_then(|parsed| parsed.only_key(&metadata)) {
-            Some(key) => return direct(query, Scope::Key(KeyScope::new(key))),
+            Some(key) => return direct_execution(query, Scope::Key(KeyScope::new(key))),
             None if query.is_unplanned || is_merged(query, parsed.as_ref()) => FeedRange::whole(),
-            None => return direct(query, Scope::Everywhere),
+            None => return direct_execution(query, Scope::Everywhere),
         },
     };
     let plan = match parsed.map(|parsed| parsed.verdict) {
@@ -57,7 +57,7 @@ pub(super) async fn route(container: &ContainerHandle, query: &Query) -> Result<
             fetch_plan(container, query).await?
         }
     };
-    merged(query, plan, &range, &metadata)
+    merged_execution(query, plan, &range, &metadata)
 }
 
 /// Whether the client merges a query over the whole container. `parsed` is `None`
@@ -77,7 +77,7 @@ fn is_merged(query: &Query, parsed: Option<&ParsedQuery>) -> bool {
 /// Decides how to run a query whose first page the service refused. When the refusal
 /// says that the query needs a plan, which happens only to queries over the whole
 /// container, the client merges the results. Other errors are returned unchanged.
-pub(super) async fn reroute(
+pub(super) async fn decide_after_refusal(
     container: &ContainerHandle,
     query: &Query,
     error: Error,
@@ -90,14 +90,14 @@ pub(super) async fn reroute(
         Some(plan) => plan?,
         None => fetch_plan(container, query).await?,
     };
-    merged(query, plan, &FeedRange::whole(), &metadata)
+    merged_execution(query, plan, &FeedRange::whole(), &metadata)
 }
 
-fn direct(query: &Query, scope: Scope) -> Result<Execution, Error> {
+fn direct_execution(query: &Query, scope: Scope) -> Result<Execution, Error> {
     Direct::new(query, scope).map(Execution::Direct)
 }
 
-fn merged(
+fn merged_execution(
     query: &Query,
     plan: MergePlan,
     range: &FeedRange,

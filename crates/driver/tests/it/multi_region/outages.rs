@@ -24,7 +24,7 @@ async fn take_offline(regions: &MultiRegion, region: &str, mode: &str) {
 }
 
 #[tokio::test]
-async fn a_read_region_goes_offline_and_comes_back() {
+async fn a_read_region_that_goes_offline_fails_no_operation() {
     for mode in ["drop", "refuse"] {
         let regions = MultiRegion::new().await;
         let load = Load::start(&regions);
@@ -75,7 +75,7 @@ async fn assert_knows_ranges(regions: &MultiRegion, ranges: usize) {
 }
 
 #[tokio::test]
-async fn the_write_region_is_offline_for_a_moment() {
+async fn a_short_outage_of_the_write_region_fails_no_operation() {
     let regions = MultiRegion::new().await;
     let load = Load::start(&regions);
     load.continue_for(OPERATIONS_BETWEEN_EVENTS).await;
@@ -88,7 +88,7 @@ async fn the_write_region_is_offline_for_a_moment() {
 }
 
 #[tokio::test]
-async fn one_of_several_write_regions_goes_offline_and_comes_back() {
+async fn an_outage_of_one_of_several_write_regions_fails_no_operation() {
     let regions = MultiRegion::with_multi_write().await;
     let load = Load::start(&regions);
     load.continue_for(OPERATIONS_BETWEEN_EVENTS).await;
@@ -101,7 +101,7 @@ async fn one_of_several_write_regions_goes_offline_and_comes_back() {
 }
 
 #[tokio::test]
-async fn the_write_region_moves() {
+async fn a_move_of_the_write_region_fails_no_operation() {
     let regions = MultiRegion::new().await;
     let load = Load::start(&regions);
     load.continue_for(OPERATIONS_BETWEEN_EVENTS).await;
@@ -115,7 +115,7 @@ async fn the_write_region_moves() {
 }
 
 #[tokio::test]
-async fn a_region_answers_slowly() {
+async fn a_slow_region_fails_no_operation() {
     let regions = MultiRegion::new().await;
     let load = Load::start(&regions);
     load.continue_for(OPERATIONS_BETWEEN_EVENTS).await;
@@ -128,7 +128,7 @@ async fn a_region_answers_slowly() {
 }
 
 #[tokio::test]
-async fn a_region_is_cut_off_from_replication() {
+async fn a_region_without_replication_fails_no_operation() {
     let regions = MultiRegion::new().await;
     let load = Load::start(&regions);
     load.continue_for(OPERATIONS_BETWEEN_EVENTS).await;
@@ -141,7 +141,7 @@ async fn a_region_is_cut_off_from_replication() {
 }
 
 #[tokio::test]
-async fn partitions_split() {
+async fn splits_of_partitions_fail_no_operation() {
     let regions = MultiRegion::new().await;
     let load = Load::start(&regions);
     for range in ["0", "1", "2"] {
@@ -155,7 +155,7 @@ async fn partitions_split() {
 }
 
 #[tokio::test]
-async fn a_container_is_deleted_and_created_again() {
+async fn a_container_that_is_created_again_fails_no_operation() {
     let regions = MultiRegion::new().await;
     let other = regions.other_driver().await;
     let load = Load::start(&regions);
