@@ -47,7 +47,7 @@ use crate::{Error, Etag};
 /// # }
 /// ```
 ///
-/// Later operations see what earlier ones did.
+/// An operation sees the changes of the operations before it.
 #[derive(Debug, Clone)]
 pub struct Batch {
     key: PartitionKey,
@@ -221,7 +221,7 @@ impl Batch {
     }
 
     /// Whether the batch may be sent again when its response is lost. One guarded
-    /// operation guards all of them, because all are applied or none.
+    /// operation guards the whole batch, because all operations are applied or none.
     fn idempotency(&self) -> Idempotency {
         match (self.is_guarded, self.is_idempotent) {
             (true, _) => Idempotency::Conditional,

@@ -369,7 +369,7 @@ impl Container {
     }
 
     /// The change feed with all versions and deletes, from now on or from a token.
-    /// It needs an account with continuous backup. See [`ChangeFeed`].
+    /// The account must have continuous backup. See [`ChangeFeed`].
     pub fn all_changes<T: DeserializeOwned>(&self, options: ChangeFeedOptions) -> ChangeFeed<Change<T>> {
         ChangeFeed::new(&self.handle, change_feed::Mode::All, options)
     }

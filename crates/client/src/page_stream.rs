@@ -16,7 +16,7 @@ pub(crate) trait PageFeed<P>: Send + 'static {
     fn next_page(&mut self) -> impl Future<Output = Result<Option<P>, Error>> + Send;
 }
 
-/// The future of the next page. It owns the feed and returns it with the page.
+/// The future of the next page. It owns the feed, and returns the feed with the page.
 type PendingPage<F, P> = Pin<Box<dyn Future<Output = (Box<F>, Result<Option<P>, Error>)> + Send>>;
 
 /// The pages of a feed. The stream ends after the last page, or after the first

@@ -1,8 +1,8 @@
 //! Properties of databases and containers.
 //!
 //! Unknown members of a container, of its indexing policy and of an index path are kept.
-//! So they are not lost when a caller reads properties, changes one of them and writes
-//! the properties back. Unknown members of other parts are lost.
+//! So a caller who reads properties, changes one of them and writes the properties back
+//! does not lose these members. Unknown members of other parts are lost.
 
 mod indexing;
 mod partition_key;

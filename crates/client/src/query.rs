@@ -6,11 +6,10 @@
 //! queries of one whole partition key, and most queries over the whole container that
 //! need no merging (`direct`). Any other query runs on each physical partition of its
 //! scope, and the client merges the rows (`merged`). For ORDER BY, TOP, OFFSET LIMIT,
-//! DISTINCT, aggregates and GROUP BY it merges them by the service's query plan.
+//! DISTINCT, aggregates and GROUP BY the client follows the service's query plan.
 //!
-//! No request is sent before the caller asks for the first page, at most
-//! `parallel_max` requests are under way at the same time, and none outlives the
-//! feed.
+//! No request is sent before the caller asks for the first page. At most `parallel_max`
+//! requests are under way at the same time. No request outlives the feed.
 
 mod direct;
 mod exchange;

@@ -2,8 +2,9 @@
 //!
 //! [`plan`] divides the documents among the physical partitions. This file sends
 //! the requests, a bounded number at a time, and puts the documents into the
-//! order of the caller. When a partition is split meanwhile, its documents are
-//! divided again. Dropping the future of the call cancels its requests.
+//! order of the caller. When a partition is split during the call, the documents of its
+//! refused requests are divided again. Dropping the future of the call cancels all
+//! requests.
 
 mod plan;
 mod statement;

@@ -31,8 +31,8 @@ use crate::response::decode_value;
 /// Rows per page when the caller sets no limit.
 const PAGE_ROWS: usize = 100;
 
-/// Partitions queried at the same time when the first row needs all of them and
-/// the caller sets no limit.
+/// How many partitions are queried at the same time, if the first row needs all
+/// partitions and the caller sets no limit.
 const PARALLEL_MAX: usize = 8;
 
 /// A request for a page that is under way.

@@ -1,16 +1,17 @@
 //! Decides how a query is run: by the service alone, or on each partition with a
 //! merge by the client.
 //!
-//! The service alone answers a query of one whole partition key, also when only the
-//! filter names the key. It also answers a query over the whole container that needs
-//! no merging, unless the caller asks for parallel requests or for no plan. The
+//! The service alone answers a query of one whole partition key, even if only the filter
+//! names the key. The service alone also answers a query over the whole container that
+//! needs no merging, unless the caller asks for parallel requests or for no plan. The
 //! client merges all other queries, and every query of a range or of a key prefix.
 //!
 //! The parser of `perihelion-query` tells whether a query needs merging, and finds a
 //! filter that allows only one partition key. A statement over the whole container
 //! that the parser does not understand is sent to the service unchanged. When the
-//! service refuses it because it needs a plan, the refusal contains the plan. For a
-//! range or a key prefix the plan of such a statement is fetched first.
+//! service refuses the statement because it needs a plan, the plan is taken from the
+//! refusal, or fetched. For a range or a key prefix the plan of a statement that the
+//! parser does not understand is fetched first.
 
 use perihelion_driver::ContainerMetadata;
 use perihelion_driver::operation::{KeyScope, Scope};

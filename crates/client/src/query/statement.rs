@@ -89,8 +89,8 @@ impl Query {
         Ok(self.with_parameter(name, value))
     }
 
-    /// Reads one logical partition, or, with the first levels of a hierarchical
-    /// key, the partitions that begin with them.
+    /// Reads one logical partition. If `key` has only the first levels of a hierarchical
+    /// key, reads all logical partitions whose keys begin with these levels.
     pub fn in_partition(mut self, key: impl Into<PartitionKey>) -> Self {
         self.scope = QueryScope::Partition(key.into());
         self
@@ -103,16 +103,16 @@ impl Query {
         self
     }
 
-    /// Sets the most rows per page, at least 1. Without it the service decides, and a
-    /// query that the client merges has up to 100 rows per page.
+    /// Sets the most rows per page, at least 1. The default is 100 for a query that the
+    /// client merges. For other queries the service decides.
     pub fn with_max_items(mut self, max_items: u32) -> Self {
         self.max_items = Some(max_items.max(1));
         self
     }
 
     /// Sets how many partitions the client queries at the same time, at least 1. The
-    /// default is one when the partitions are read one after the other, so that no
-    /// unnecessary page is fetched, and eight when the first row needs all partitions.
+    /// default is eight when the first row needs all partitions. Otherwise the default is
+    /// one, so that no unnecessary page is fetched.
     /// With more than one, the client queries the partitions itself even if the service
     /// alone could answer the query. A query of one whole partition key is not affected.
     pub fn with_parallel_max(mut self, parallel_max: usize) -> Self {

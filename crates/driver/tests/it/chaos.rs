@@ -145,7 +145,7 @@ fn run(parameters: RunParameters) -> (History, Vec<String>) {
     runtime.block_on(execute_run(parameters))
 }
 
-/// The seeds to run: those of `CHAOS_SEEDS` if it is set, or else the `usual` ones.
+/// The seeds to run: the range in `CHAOS_SEEDS` if it is set, or else `usual`.
 fn seeds(usual: Range<u64>) -> Range<u64> {
     let Ok(text) = std::env::var("CHAOS_SEEDS") else { return usual };
     let (first, end) = text.split_once("..").expect("CHAOS_SEEDS is written as 0..100");
