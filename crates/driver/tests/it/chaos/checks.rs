@@ -197,8 +197,8 @@ fn giving_up_has_a_reason(history: &History, problems: &mut Vec<String>) {
     }
 }
 
-/// The longest wait of a retry. An operation whose time would be up by then fails at
-/// once.
+/// The longest wait before a retry. An operation that has less time left than its next
+/// wait fails at once.
 const LONGEST_WAIT: Duration = Duration::from_secs(16);
 /// How long a write that a region forbids (403/3) looks for the write region.
 const WRITE_REGION_SEARCH_TIME: Duration = Duration::from_secs(5);

@@ -19,7 +19,7 @@ use perihelion_wire::transport::{Failure, Request, Response, Sent, Transport};
 use tokio::time::Instant;
 
 /// The header that names the operation of a request.
-pub(super) const OPERATION: HeaderName = HeaderName::from_static("x-chaos-operation");
+pub(super) const OPERATION_HEADER: HeaderName = HeaderName::from_static("x-chaos-operation");
 
 /// The time limit of a request to the service. It is longer than any delay of a rule and
 /// any outage, so that a request that the driver has cancelled still arrives.
@@ -208,7 +208,7 @@ impl State {
     /// Adds an exchange for the request. Returns its index, and the fault that the request
     /// gets.
     fn record_request(&mut self, request: &Request) -> (usize, Option<Fault>) {
-        let operation = request.headers.get(&OPERATION).and_then(|id| id.to_str().ok()?.parse().ok());
+        let operation = request.headers.get(&OPERATION_HEADER).and_then(|id| id.to_str().ok()?.parse().ok());
         let region = request.endpoint.host().split('.').next().unwrap_or_default().to_owned();
         let name = operation_name(request);
         let fault = self.pick_fault(operation, name, &region);

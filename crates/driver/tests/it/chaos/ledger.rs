@@ -87,6 +87,7 @@ impl Ledger {
         self.phase.load(Ordering::SeqCst)
     }
 
+    /// The id of the operation that begins next.
     pub(super) fn next_id(&self) -> u32 {
         self.records.lock().unwrap().len() as u32
     }

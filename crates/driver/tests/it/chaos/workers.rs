@@ -1,5 +1,6 @@
 //! Workers. A worker repeats one kind of operation until the run stops, and records the
-//! results in the ledger.
+//! results in the ledger. Each method that takes `self` by value is the loop of one
+//! worker.
 //!
 //! A document has one writer, except `swap` and `contest-*`, for which two writers
 //! compete. The writers of a document count up, so that a reader knows which value it
@@ -19,7 +20,7 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::fault_transport::OPERATION;
+use super::fault_transport::OPERATION_HEADER;
 use super::ledger::{AFTERMATH, CHAOS, End, Ledger, Record, Reported, STOP};
 use super::setup::{PARTITIONS, Setup};
 use crate::world::customer;
@@ -129,7 +130,7 @@ impl Worker {
             phase: self.ledger.phase(),
             end: None,
         });
-        let operation = operation.with_header(OPERATION, HeaderValue::from(id));
+        let operation = operation.with_header(OPERATION_HEADER, HeaderValue::from(id));
         let options = OperationOptions::default().with_timeout(timeout);
         let result = self.driver.execute(&operation, &options).await;
         let diagnostics = match &result {

@@ -1,4 +1,4 @@
-//! The writers, one for each kind of write.
+//! The writers: one loop for each kind of write.
 
 use perihelion_driver::operation::{Idempotency, Verb};
 use perihelion_driver::{Error, Response};
@@ -33,7 +33,7 @@ impl Worker {
         }
     }
 
-    /// A patch that only sets a value is idempotent.
+    /// Sets a value by a patch, which is idempotent.
     pub(super) async fn set(mut self) {
         for n in 1.. {
             let body = format!(r#"{{"operations":[{{"op":"set","path":"/n","value":{n}}}]}}"#);
@@ -47,8 +47,8 @@ impl Worker {
         }
     }
 
-    /// A patch that increments is not idempotent. The value in its answer must be above
-    /// all acknowledged values.
+    /// Increments a value by a patch, which is not idempotent. The value in the answer must
+    /// be above all values that were acknowledged before.
     pub(super) async fn count(mut self) {
         while !self.is_stopped() {
             let floor = self.ledger.floor("p3/count");
@@ -123,6 +123,7 @@ impl Worker {
         }
     }
 
+    /// Deletes the worker's document. Returns whether the document exists now.
     async fn delete_own(&mut self) -> Option<bool> {
         let delete = self.item(Verb::Delete, "cycle", String::new());
         match self.run(self.plan("delete", "cycle", 0, delete)).await {
@@ -136,6 +137,7 @@ impl Worker {
         }
     }
 
+    /// Creates the worker's document. Returns whether the document exists now.
     async fn create_own(&mut self) -> Option<bool> {
         let stamp = self.ledger.next_id();
         let body = format!(r#"{{"id":"cycle","customer":"{}","stamp":{stamp}}}"#, self.partition);
@@ -155,6 +157,7 @@ impl Worker {
         }
     }
 
+    /// Reads whether the worker's document exists.
     async fn find_own(&mut self) -> Option<bool> {
         match self.fetch("cycle").await {
             Ok(_) => Some(true),
@@ -163,7 +166,7 @@ impl Worker {
         }
     }
 
-    /// A batch that is not idempotent, because it increments.
+    /// Runs a batch that is not idempotent, because it increments.
     pub(super) async fn batch(mut self) {
         while !self.is_stopped() {
             let stamp = self.ledger.next_id();
@@ -182,7 +185,7 @@ impl Worker {
         }
     }
 
-    /// A batch with a condition: the document `head` must have the etag that was read.
+    /// Runs a batch with a condition: the document `head` must have the etag that was read.
     pub(super) async fn guarded_batch(mut self) {
         while !self.is_stopped() {
             if let Ok(response) = self.fetch("head").await {
