@@ -1,8 +1,8 @@
 //! Queries over one partition, a feed range, or the whole container, with typed
 //! pages and streams.
 //!
-//! [`Query`] is the statement with its options, [`QueryFeed`] runs it page by
-//! page. `route` decides between two ways to run it. The service alone answers
+//! [`Query`] is the statement with its options. [`QueryFeed`] runs a query page by
+//! page. `route` decides between two ways to run a query. The service alone answers
 //! queries of one whole partition key, and most queries over the whole container that
 //! need no merging (`direct`). Any other query runs on each physical partition of its
 //! scope, and the client merges the rows (`merged`). For ORDER BY, TOP, OFFSET LIMIT,

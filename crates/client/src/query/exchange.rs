@@ -9,8 +9,8 @@ use perihelion_wire::headers;
 use crate::Error;
 use crate::handle::ContainerHandle;
 
-/// The query features that the merge supports. The service refuses to plan a
-/// query that needs another one.
+/// The query features that the client's merge supports. The service refuses to plan a
+/// query that needs another feature.
 const SUPPORTED_FEATURES: HeaderValue = HeaderValue::from_static(
     "Aggregate,CompositeAggregate,CountIf,DCount,Distinct,GroupBy,ListAndSetAggregate,MultipleAggregates,\
      MultipleOrderBy,NonStreamingOrderBy,NonValueAggregate,OffsetAndLimit,OrderBy,Top",

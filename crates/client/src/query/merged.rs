@@ -107,7 +107,7 @@ impl Merged {
                 NextPage::Pending => {}
             }
             for fetch in self.merge.next_fetches() {
-                let fetch = self.send(container, query, fetch)?;
+                let fetch = self.prepare_fetch(container, query, fetch)?;
                 self.pending.push(fetch);
             }
             if self.refused.is_empty()
@@ -133,7 +133,8 @@ impl Merged {
         Ok(Page::new(rows, continuation, std::mem::take(&mut self.cost)))
     }
 
-    fn send(
+    /// Makes the request of a fetch. The request is sent when its future is first polled.
+    fn prepare_fetch(
         &mut self,
         container: &ContainerHandle,
         query: &Query,

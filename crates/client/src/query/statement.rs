@@ -40,7 +40,7 @@ pub struct Query {
 #[derive(Debug, Clone)]
 pub(super) enum QueryScope {
     Everywhere,
-    /// A whole partition key, or a prefix of a hierarchical one.
+    /// A whole partition key, or a prefix of a hierarchical key.
     Partition(PartitionKey),
     Range(FeedRange),
 }
@@ -113,6 +113,7 @@ impl Query {
     /// Sets how many partitions the client queries at the same time, at least 1. The
     /// default is eight when the first row needs all partitions. Otherwise the default is
     /// one, so that no unnecessary page is fetched.
+    ///
     /// With more than one, the client queries the partitions itself even if the service
     /// alone could answer the query. A query of one whole partition key is not affected.
     pub fn with_parallel_max(mut self, parallel_max: usize) -> Self {
@@ -123,8 +124,8 @@ impl Query {
     /// Runs the statement unchanged on each physical partition, without a query
     /// plan and without the request for it. The rows of the partitions are
     /// concatenated; ORDER BY, TOP, OFFSET, DISTINCT and aggregates apply to each
-    /// partition separately. With [`in_range`](Query::in_range) and the range of one
-    /// partition this gives the exact result. A query of one whole partition key is not
+    /// partition separately. If [`in_range`](Query::in_range) restricts the query to one
+    /// physical partition, the result is exact. A query of one whole partition key is not
     /// affected.
     pub fn without_plan(mut self) -> Self {
         self.is_unplanned = true;

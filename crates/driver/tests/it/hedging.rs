@@ -26,9 +26,9 @@ fn without_breaker() -> DriverOptions {
     prefers_east().with_circuit_breaker(CircuitBreakerOptions::default().with_enabled(false))
 }
 
-async fn three_regions(multi_write: bool, options: DriverOptions) -> World {
+async fn three_regions(is_multi_write: bool, options: DriverOptions) -> World {
     let regions = regions::three_regions();
-    let server = EmbeddedOptions::default().with_regions(regions).with_multi_write(multi_write);
+    let server = EmbeddedOptions::default().with_regions(regions).with_multi_write(is_multi_write);
     World::with(server, options).await
 }
 
@@ -174,15 +174,15 @@ async fn a_hedged_write_is_not_refused_by_a_region_that_is_behind() {
 
 #[tokio::test(start_paused = true)]
 async fn writes_are_hedged_only_where_every_region_takes_them() {
-    for (multi_write, expected) in [(true, 1), (false, 0)] {
-        let world = three_regions(multi_write, without_breaker()).await;
-        let slow = if multi_write { EAST } else { WEST };
+    for (is_multi_write, expected) in [(true, 1), (false, 0)] {
+        let world = three_regions(is_multi_write, without_breaker()).await;
+        let slow = if is_multi_write { EAST } else { WEST };
         world.fault(&format!(r#"{{"operation":"upsert_item","region":"{slow}","delayMs":300}}"#)).await;
         let options = OperationOptions::default().with_hedging(Hedging::Fixed(Duration::from_millis(20)));
         let body = Bytes::from_static(br#"{"id":"1","customer":"ada","n":2}"#);
         let upsert = Operation::new(Verb::Upsert, Target::items(&world.orders), ada(), body);
         let response = world.driver.execute(&upsert, &options).await.unwrap();
-        assert_eq!(hedge_count(&response), expected, "multi-write {multi_write}: {}", response.diagnostics);
+        assert_eq!(hedge_count(&response), expected, "multi-write {is_multi_write}: {}", response.diagnostics);
     }
 }
 

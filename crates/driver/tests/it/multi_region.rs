@@ -49,12 +49,12 @@ impl MultiRegion {
         MultiRegion::with(true).await
     }
 
-    async fn with(multi_write: bool) -> MultiRegion {
+    async fn with(is_multi_write: bool) -> MultiRegion {
         let server = TestServer::on_socket(ServerOptions {
             management: true,
             account: AccountOptions {
                 regions: three_regions(),
-                multi_write,
+                multi_write: is_multi_write,
                 replication_delay: Duration::from_millis(20),
                 ..AccountOptions::default()
             },

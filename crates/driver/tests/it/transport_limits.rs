@@ -84,9 +84,9 @@ async fn garbage_is_an_error_within_the_deadline() {
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nZZZ\r\n".to_vec(),
         vec![0xff; 100_000],
         (0..=255).collect(),
-        // Each of these is a settings frame with one more frame. The second frames are: one
-        // that is too long, an answer without a request, a header block that cannot be
-        // decoded, and a window that overflows.
+        // Each of the following is a settings frame and a second frame. The second frames
+        // are: a frame that is too long, an answer without a request, a header block that
+        // cannot be decoded, and a window update that overflows.
         [settings, b"\xff\xff\xff\0\0\0\0\0\x01"].concat(),
         [settings, b"\0\0\x01\x01\x05\0\0\0\x63\x88"].concat(),
         [settings, b"\0\0\x04\x01\x05\0\0\0\x01\xff\xff\xff\xff"].concat(),

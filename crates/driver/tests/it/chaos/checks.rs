@@ -50,7 +50,7 @@ pub(super) const ALL: [(&str, Check); 9] = [
 impl History {
     /// How many requests of the operation were applied.
     fn applied_count(&self, record: &Record) -> usize {
-        self.exchanges_of(record).iter().filter(|exchange| exchange.applied == Some(true)).count()
+        self.exchanges_of(record).iter().filter(|exchange| exchange.is_applied == Some(true)).count()
     }
 
     fn exchanges_of(&self, record: &Record) -> &[Exchange] {
@@ -84,9 +84,9 @@ impl History {
         let end = record.end.as_ref();
         let reported = end.map(|end| end.reported);
         let lines = self.exchanges_of(record).iter().map(|exchange| {
-            let Exchange { region, at, applied, seen, name, .. } = exchange;
+            let Exchange { region, at, is_applied, seen, name, .. } = exchange;
             format!(
-                "\n      +{:?} {name} {region} applied {applied:?} seen {seen:?}",
+                "\n      +{:?} {name} {region} applied {is_applied:?} seen {seen:?}",
                 at.duration_since(record.began)
             )
         });
@@ -116,9 +116,9 @@ fn done_was_applied(history: &History, problems: &mut Vec<String>) {
     for (record, _) in
         history.reported().filter(|(record, reported)| record.is_write && *reported == Reported::Ok)
     {
-        let applied = history.applied_count(record);
-        if applied == 0 || (applied > 1 && !may_be_done_twice(history, record)) {
-            problems.push(format!("applied {applied} times: {}", history.describe(record)));
+        let applied_count = history.applied_count(record);
+        if applied_count == 0 || (applied_count > 1 && !may_be_done_twice(history, record)) {
+            problems.push(format!("applied {applied_count} times: {}", history.describe(record)));
         }
     }
 }
@@ -264,10 +264,10 @@ fn nothing_acknowledged_is_lost(history: &History, problems: &mut Vec<String>) {
     // A counter has the number of increments that were applied.
     for (name, kind) in [("p3/count", "increment"), ("p7/count", "batch")] {
         let of_kind = || history.records.iter().filter(|record| record.kind == kind);
-        let applied: usize = of_kind().map(|record| history.applied_count(record)).sum();
+        let increments: usize = of_kind().map(|record| history.applied_count(record)).sum();
         let value = find(name).and_then(|row| row["n"].as_u64());
-        if value != Some(applied as u64) {
-            problems.push(format!("{name} was incremented {applied} times and ends at {value:?}"));
+        if value != Some(increments as u64) {
+            problems.push(format!("{name} was incremented {increments} times and ends at {value:?}"));
         }
     }
     // A swap that was applied leaves a mark in the document: a member with its id.

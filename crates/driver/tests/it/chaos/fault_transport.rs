@@ -103,7 +103,7 @@ pub(super) struct Exchange {
     pub(super) region: String,
     pub(super) at: Instant,
     /// Whether the service applied the request; `None` while it is in progress.
-    pub(super) applied: Option<bool>,
+    pub(super) is_applied: Option<bool>,
     /// Whether the service applied the request after the driver had stopped waiting.
     pub(super) is_late: bool,
     pub(super) seen: Seen,
@@ -217,7 +217,7 @@ impl State {
             name,
             region,
             at: Instant::now(),
-            applied: None,
+            is_applied: None,
             is_late: false,
             seen: Seen::Nothing,
         });
@@ -273,14 +273,14 @@ async fn perform(
     };
     // A batch that is refused has the status 207 and is not applied. An outage drops a
     // request before it is served.
-    let applied = is_write
+    let is_applied = is_write
         && outcome
             .as_ref()
             .is_ok_and(|answer| answer.status().is_success() && answer.status() != StatusCode::MULTI_STATUS);
     {
         let exchange = &mut state.lock().unwrap().exchanges[index];
-        exchange.applied = Some(applied);
-        exchange.is_late = applied && exchange.seen != Seen::Nothing;
+        exchange.is_applied = Some(is_applied);
+        exchange.is_late = is_applied && exchange.seen != Seen::Nothing;
     }
     match fault {
         Some(Fault::DropAfter) => Err(faults::response_lost()),
