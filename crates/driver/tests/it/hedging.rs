@@ -182,7 +182,8 @@ async fn writes_are_hedged_only_where_every_region_takes_them() {
         let body = Bytes::from_static(br#"{"id":"1","customer":"ada","n":2}"#);
         let upsert = Operation::new(Verb::Upsert, Target::items(&world.orders), ada(), body);
         let response = world.driver.execute(&upsert, &options).await.unwrap();
-        assert_eq!(hedge_count(&response), expected, "multi-write {is_multi_write}: {}", response.diagnostics);
+        let diagnostics = &response.diagnostics;
+        assert_eq!(hedge_count(&response), expected, "multi-write {is_multi_write}: {diagnostics}");
     }
 }
 
