@@ -1,6 +1,6 @@
 //! The database in this process, without a server or an account. Its data is on disk:
-//! the program opens it twice, and the second time finds the document of the first.
-//! Then it deletes the data.
+//! the program opens the database twice, and the second time it finds the document that
+//! it wrote the first time. At the end it deletes the data.
 //!
 //! `cargo run -p perihelion-client --example embedded`
 
@@ -20,8 +20,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let visits =
             shop.create_container_if_missing(&ContainerProperties::new("visits", "/visitor")).await?;
         visits.create("ada", &json!({"id": format!("visit-{run}"), "visitor": "ada"})).await?;
-        let seen = visits.read_all::<Value>().collect().await?;
-        println!("run {run}: {} visits", seen.len());
+        let all_visits = visits.read_all::<Value>().collect().await?;
+        println!("run {run}: {} visits", all_visits.len());
         drop((visits, shop, client));
         embedded.close().await;
     }

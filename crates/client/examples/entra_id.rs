@@ -1,8 +1,8 @@
 //! Entra ID instead of a key: a credential made from a token source.
 //!
-//! With the feature `azure-core`, a credential of `azure_identity` is a token
-//! source. Here one is written by hand, and the database in this process accepts
-//! any token.
+//! With the feature `azure-core`, a credential of `azure_identity` is a token source.
+//! This example writes its own token source. The database in this process accepts any
+//! token.
 //!
 //! `cargo run -p perihelion-client --example entra_id`
 
@@ -31,7 +31,8 @@ impl TokenSource for Identity {
 async fn main() -> Result<(), Box<dyn Error>> {
     let credential = Credential::token_source(Arc::new(Identity));
     if let Ok(endpoint) = std::env::var("COSMOS_ENDPOINT") {
-        // A real account refuses the token above. Replace it by a token of your tenant.
+        // A real account refuses the token of `Identity`. Replace it by a token of your
+        // tenant.
         let client = Client::with_credential(&endpoint, credential).await?;
         println!("regions: {:?}", client.account().read_regions);
         return Ok(());

@@ -1,10 +1,10 @@
 //! Transactional batches: up to a hundred operations on one logical partition,
 //! all applied or none.
 //!
-//! A [`Batch`] writes each operation into its request body as it is added; sending it
-//! only adds the closing bracket. It never holds more operations or bytes than the
-//! service accepts: an operation that exceeds the limit is refused when it is
-//! added, and the batch stays as it was.
+//! A [`Batch`] writes each operation into its request body when the operation is added.
+//! The closing bracket is added when the batch is sent. A batch never holds more
+//! operations or bytes than the service accepts: an operation that exceeds a limit is
+//! refused when it is added, and the batch stays as it was.
 
 mod execute;
 mod results;
@@ -21,7 +21,7 @@ pub use results::{BatchResult, BatchResults};
 
 use crate::items::witness;
 use crate::patch::Patch;
-use crate::response::unwritable;
+use crate::response::encode_error;
 use crate::{Error, Etag};
 
 /// Operations on one logical partition that are applied together or not at all.
@@ -47,7 +47,7 @@ use crate::{Error, Etag};
 /// # }
 /// ```
 ///
-/// Later operations see what earlier ones did.
+/// An operation sees the changes of the operations before it.
 #[derive(Debug, Clone)]
 pub struct Batch {
     key: PartitionKey,
@@ -56,8 +56,8 @@ pub struct Batch {
     operations: Vec<OperationName>,
     /// Whether one of the operations is a create or has an etag. When the batch was
     /// applied and is sent again, the service refuses such an operation, and so the
-    /// whole batch. (Not if another operation of the batch deletes the created
-    /// document.)
+    /// whole batch. There is one exception: if another operation of the batch deletes
+    /// the created document, the service does not refuse the create.
     is_guarded: bool,
     /// Whether the batch, when it was applied and is sent again, succeeds and changes
     /// nothing more.
@@ -221,7 +221,7 @@ impl Batch {
     }
 
     /// Whether the batch may be sent again when its response is lost. One guarded
-    /// operation guards all of them, because all are applied or none.
+    /// operation guards the whole batch, because all operations are applied or none.
     fn idempotency(&self) -> Idempotency {
         match (self.is_guarded, self.is_idempotent) {
             (true, _) => Idempotency::Conditional,
@@ -231,7 +231,7 @@ impl Batch {
     }
 
     fn push_patch(&mut self, id: &str, patch: &Patch, etag: Option<&Etag>) -> Result<&mut Self, Error> {
-        patch.check()?;
+        patch.check_not_empty()?;
         let idempotency = patch.idempotency();
         self.push(OperationKind::Patch, Some(id), Some(&patch.as_body()), etag)?;
         self.is_idempotent &= idempotency == Idempotency::Idempotent;
@@ -255,10 +255,10 @@ impl Batch {
         if id.is_some_and(str::is_empty) {
             return Err(Error::input("the id of a document is empty"));
         }
-        let bytes_before = self.body.len();
+        let length_before = self.body.len();
         let operation = WireOperation { operation_type: kind, id, if_match: etag, resource_body: body };
         if let Err(error) = self.append_to_body::<B>(&operation) {
-            self.body.truncate(bytes_before);
+            self.body.truncate(length_before);
             return Err(error);
         }
         self.operations.push(OperationName { kind, id: id.map(str::to_owned) });
@@ -272,11 +272,11 @@ impl Batch {
         Ok(self)
     }
 
-    /// Appends an operation to the body. `B` is the type that an error names. After an
-    /// error the caller must remove what was appended.
+    /// Appends an operation to the body. `B` is the type of the operation's document; an
+    /// error names it. After an error the caller must remove what was appended.
     fn append_to_body<B: ?Sized>(&mut self, operation: &impl Serialize) -> Result<(), Error> {
         self.body.push(if self.is_empty() { b'[' } else { b',' });
-        serde_json::to_writer(&mut self.body, operation).map_err(|error| unwritable::<B>(&error))?;
+        serde_json::to_writer(&mut self.body, operation).map_err(|error| encode_error::<B>(&error))?;
         if self.bytes() > Batch::BYTES_MAX {
             let (bytes, max) = (self.bytes(), Batch::BYTES_MAX);
             return Err(Error::input(format!(

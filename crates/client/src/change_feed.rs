@@ -1,6 +1,5 @@
-//! Change feeds: the writes to a container, in the order of each physical
-//! partition, from the beginning, from now, from a time, or from the token of an
-//! earlier reader.
+//! Change feeds: the writes to a container, in the order of each physical partition. A
+//! feed starts at the beginning, now, at a time, or at the token of an earlier feed.
 //!
 //! A feed is a list of [`Cursor`]s, one per part of the container, that are read
 //! in rotation. A cursor moves only when its page is returned to the caller or is
@@ -29,12 +28,12 @@ pub use change::{Change, ChangeKind, ChangeMetadata};
 pub use options::ChangeFeedOptions;
 pub use stream::ChangePages;
 
-use crate::handle::{ContainerHandle, is_partition_gone};
+use crate::handle::{ContainerHandle, is_status_gone};
 use crate::page_stream::PageFeed;
 use crate::response::Receipt;
 use crate::{Error, FeedRange};
 use cursor::Cursor;
-use exchange::Fetched;
+use exchange::FetchedChanges;
 use options::Start;
 use token::Token;
 
@@ -79,9 +78,9 @@ pub struct ChangeFeed<T> {
     cursors: VecDeque<Cursor>,
     /// The `_rid` of the container that the cursors belong to.
     container_id: Option<Arc<str>>,
-    /// How many cursors in a row had no new change. When all had none, the feed has
+    /// How many cursors in a row had no new change. When no cursor had one, the feed has
     /// returned all changes up to now.
-    drained: usize,
+    drained_cursors: usize,
     items: PhantomData<fn() -> T>,
 }
 
@@ -120,16 +119,18 @@ impl<T> ChangeFeed<T> {
             options,
             cursors: VecDeque::new(),
             container_id: None,
-            drained: 0,
+            drained_cursors: 0,
             items: PhantomData,
         }
     }
 
     /// The position after the last page that was returned. Store it when a page is
-    /// processed; [`ChangeFeedOptions::resume`] continues there, also in another
-    /// process and after partitions have split. Before the first request it is the
-    /// start of the feed; for [`ChangeFeedOptions::from_now`] the resumed feed then
-    /// begins at its own first request.
+    /// processed. [`ChangeFeedOptions::resume`] continues there, also in another process
+    /// and after partitions have split.
+    ///
+    /// Before the first request, the position is the start of the feed. If that is
+    /// [`ChangeFeedOptions::from_now`], a feed that resumes from this token begins at its
+    /// own first request.
     pub fn token(&self) -> String {
         match (&self.options.start, self.cursors.is_empty()) {
             (Start::Token(token), true) => token.clone(),
@@ -152,34 +153,36 @@ impl<T> ChangeFeed<T> {
 
 impl<T: DeserializeOwned> ChangeFeed<T> {
     /// The next page, from any part of the container. `None` when all changes up
-    /// to now were returned; the caller decides when to call again. (After a call that
-    /// failed or was dropped, `None` is for the time of that call.) A call that
-    /// returns `None` costs about 1 RU per physical partition. After an error the
-    /// next call continues at the same position.
+    /// to now were returned; the caller decides when to call again. A call that returns
+    /// `None` costs about 1 RU per physical partition. After an error the next call
+    /// continues at the same position.
+    ///
+    /// If the previous call failed or its future was dropped, `None` means only that all
+    /// changes up to that call were returned.
     pub async fn next_page(&mut self) -> Result<Option<ChangePage<T>>, Error> {
-        self.begin().await?;
+        self.ensure_cursors().await?;
         let mut refreshes = 0;
-        while self.drained < self.cursors.len() {
+        while self.drained_cursors < self.cursors.len() {
             let metadata = self.metadata().await?;
-            if !self.divide(&metadata)? {
+            if !self.divide_first_cursor(&metadata)? {
                 self.refresh(&metadata, &mut refreshes).await?;
                 continue;
             }
             match self.fetch(&metadata).await {
-                Ok(Fetched { items, etag, .. }) if items.is_empty() => {
+                Ok(FetchedChanges { items, etag, .. }) if items.is_empty() => {
                     self.advance(etag);
-                    self.drained += 1;
+                    self.drained_cursors += 1;
                 }
-                Ok(Fetched { items, etag, receipt }) => {
+                Ok(FetchedChanges { items, etag, receipt }) => {
                     let range = self.advance(etag);
-                    self.drained = 0;
+                    self.drained_cursors = 0;
                     return Ok(Some(ChangePage { items, range, receipt }));
                 }
-                Err(error) if is_partition_gone(&error) => self.refresh(&metadata, &mut refreshes).await?,
+                Err(error) if is_status_gone(&error) => self.refresh(&metadata, &mut refreshes).await?,
                 Err(error) => return Err(error),
             }
         }
-        self.drained = 0;
+        self.drained_cursors = 0;
         Ok(None)
     }
 
@@ -196,7 +199,7 @@ impl<T: DeserializeOwned> ChangeFeed<T> {
     }
 
     /// Creates the first cursors, unless there are cursors already.
-    async fn begin(&mut self) -> Result<(), Error> {
+    async fn ensure_cursors(&mut self) -> Result<(), Error> {
         if !self.cursors.is_empty() {
             return Ok(());
         }
@@ -215,12 +218,12 @@ impl<T: DeserializeOwned> ChangeFeed<T> {
     /// Divides the first cursor into one cursor per physical partition. The cursor of
     /// a partition key stays as it is. Returns `false` when no partition of the cached
     /// list overlaps the cursor.
-    fn divide(&mut self, metadata: &ContainerMetadata) -> Result<bool, Error> {
+    fn divide_first_cursor(&mut self, metadata: &ContainerMetadata) -> Result<bool, Error> {
         if self.container_id.as_deref() != Some(&*metadata.rid) {
-            return Err(token::other_container());
+            return Err(token::other_container_error());
         }
         let Some(first) = self.cursors.front() else { return Ok(true) };
-        let pieces = first.divided(metadata.ranges.iter().map(|range| &range.range));
+        let pieces = first.divide(metadata.ranges.iter().map(|range| &range.range));
         if pieces.is_empty() {
             return Ok(false);
         }
@@ -231,13 +234,14 @@ impl<T: DeserializeOwned> ChangeFeed<T> {
         Ok(true)
     }
 
-    async fn fetch(&self, metadata: &ContainerMetadata) -> Result<Fetched<T>, Error> {
+    /// Fetches the next page of the first cursor.
+    async fn fetch(&self, metadata: &ContainerMetadata) -> Result<FetchedChanges<T>, Error> {
         let first = self.cursors.front().ok_or_else(|| Error::input("the change feed has no cursor"))?;
         let fetched = exchange::fetch(&self.container, self.mode, first, metadata, &self.options).await?;
         // When the container was deleted and created again, the driver sends the
         // request to the new container, where the old positions are not valid.
         let metadata_after = self.metadata().await?;
-        if metadata_after.rid == metadata.rid { Ok(fetched) } else { Err(token::other_container()) }
+        if metadata_after.rid == metadata.rid { Ok(fetched) } else { Err(token::other_container_error()) }
     }
 
     /// Moves the first cursor to the end of its page and puts it last in the list.
@@ -254,6 +258,8 @@ impl<T: DeserializeOwned> ChangeFeed<T> {
         self.container.metadata().await
     }
 
+    /// Reads the metadata again, and counts this in `refreshes`. Fails after
+    /// [`REFRESHES_MAX`] times.
     async fn refresh(&self, stale: &Arc<ContainerMetadata>, refreshes: &mut u32) -> Result<(), Error> {
         if *refreshes == REFRESHES_MAX {
             return Err(Error::answer(

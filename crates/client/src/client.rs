@@ -23,9 +23,10 @@ pub struct Client {
 
 impl Client {
     /// Connects with a connection string as the portal shows it or as an emulator
-    /// prints it. The server's certificate must be trusted on this machine. The
-    /// exception is a server on this machine: with the emulators' published key, or
-    /// with `DisableServerCertificateValidation=true`, it may show any certificate.
+    /// prints it. This machine must trust the server's certificate. There is one
+    /// exception: a server on this machine may show any certificate if the connection
+    /// string has `DisableServerCertificateValidation=true`, or if it has the emulators'
+    /// published key and does not set `DisableServerCertificateValidation`.
     ///
     /// ```no_run
     /// # use perihelion_client::{Client, Error};
@@ -102,8 +103,8 @@ impl Client {
         Database::new(&self.driver, name)
     }
 
-    /// Creates a database. Fails with 409, [`Error::is_conflict`], when it
-    /// exists.
+    /// Creates a database. Fails with 409, [`Error::is_conflict`], when the database
+    /// exists already.
     pub async fn create_database(&self, name: &str) -> Result<Database, Error> {
         manage::create_database(&self.driver, name, None).await?;
         Ok(self.database(name))

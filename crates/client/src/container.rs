@@ -110,8 +110,7 @@ impl Container {
         items::read(&self.handle, key.into(), id, options).await
     }
 
-    /// Reads a document; `None` when it does not exist. Any 404 counts as that, also the
-    /// 404 of a missing container.
+    /// Reads a document; `None` when the document or its container does not exist.
     pub async fn find<T: DeserializeOwned>(
         &self,
         key: impl Into<PartitionKey>,
@@ -246,9 +245,9 @@ impl Container {
         items::patch(&self.handle, key.into(), id, patch, options).await
     }
 
-    /// Deletes all documents of a partition key. The service does it in the
-    /// background, so reads may return some of them for a while. The account must
-    /// have the feature enabled.
+    /// Deletes all documents of a partition key. The service deletes them in the
+    /// background, so reads may return some of them for a while. The account must have
+    /// the feature "delete by partition key" enabled.
     pub async fn delete_partition(&self, key: impl Into<PartitionKey>) -> Result<(), Error> {
         manage::delete_partition(&self.handle, key.into()).await
     }
@@ -259,8 +258,8 @@ impl Container {
     }
 
     /// Replaces the properties of the container; the indexing policy and the time
-    /// to live can change. When `properties` have an etag, they are replaced only
-    /// if the container still has it.
+    /// to live can change. When `properties` have an etag that is not the container's
+    /// current one, the call fails with 412, [`Error::is_precondition_failed`].
     pub async fn replace_properties(
         &self,
         properties: &ContainerProperties,
@@ -333,7 +332,7 @@ impl Container {
     }
 
     /// Reads many documents by key and id with few requests: one query for up to a
-    /// hundred documents of a physical partition, or a point read for a single one.
+    /// hundred documents of a physical partition, or a point read for a single document.
     /// Documents with the same id are in different queries. The result has the order
     /// of `items`, with `None` for a document that does not exist.
     ///
@@ -370,13 +369,14 @@ impl Container {
     }
 
     /// The change feed with all versions and deletes, from now on or from a token.
-    /// It needs an account with continuous backup. See [`ChangeFeed`].
+    /// The account must have continuous backup. See [`ChangeFeed`].
     pub fn all_changes<T: DeserializeOwned>(&self, options: ChangeFeedOptions) -> ChangeFeed<Change<T>> {
         ChangeFeed::new(&self.handle, change_feed::Mode::All, options)
     }
 
     /// One range for each physical partition that the container has now. Several
-    /// readers can divide the container by them: see [`Query::in_range`].
+    /// readers can share the work, each with some of the ranges: see
+    /// [`Query::in_range`].
     pub async fn feed_ranges(&self) -> Result<Vec<FeedRange>, Error> {
         self.handle.feed_ranges().await
     }

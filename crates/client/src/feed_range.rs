@@ -1,6 +1,6 @@
-//! Feed ranges: parts of a container, by effective partition keys, among which
-//! readers divide their work. A range stays valid when physical partitions are
-//! split or merged.
+//! Feed ranges: parts of a container, so that several readers can share the work. A
+//! feed range is an interval of effective partition keys, which are the hashes of
+//! partition keys. It stays valid when physical partitions are split or merged.
 
 use std::fmt;
 use std::str::FromStr;
@@ -39,12 +39,13 @@ impl FeedRange {
         FeedRange { min: range.min.to_hex(), max: range.max.to_hex() }
     }
 
-    pub(crate) fn effective(&self) -> EffectiveRange {
+    pub(crate) fn effective_range(&self) -> EffectiveRange {
         let key = |text: &str| EffectiveKey::from_hex(text).unwrap_or_default();
         EffectiveRange { min: key(&self.min), max: key(&self.max) }
     }
 
-    /// The first effective key of the range and the first one after it, in hexadecimal.
+    /// The first effective key of the range and the first effective key after the range,
+    /// in hexadecimal.
     pub(crate) fn ends(&self) -> (&str, &str) {
         (&self.min, &self.max)
     }
@@ -60,12 +61,12 @@ impl FromStr for FeedRange {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        let ends = text.split_once('-').and_then(|(min, max)| {
+        let range = text.split_once('-').and_then(|(min, max)| {
             let range =
                 EffectiveRange { min: EffectiveKey::from_hex(min)?, max: EffectiveKey::from_hex(max)? };
             (range.min < range.max && range.max <= EffectiveKey::max()).then_some(range)
         });
-        let range = ends.ok_or_else(|| Error::input(format!("{text:?} is not a feed range")))?;
+        let range = range.ok_or_else(|| Error::input(format!("{text:?} is not a feed range")))?;
         Ok(FeedRange::of(&range))
     }
 }

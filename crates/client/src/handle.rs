@@ -1,6 +1,6 @@
-//! `ContainerHandle`: the driver, and the container's name and metadata in it.
-//! Every operation on a container takes one. [`Container`](crate::Container) is the
-//! public type around it.
+//! `ContainerHandle`: a container's name, and the driver that caches the container's
+//! metadata. Every operation on a container takes a handle. The public type
+//! [`Container`](crate::Container) wraps a handle.
 
 use std::sync::Arc;
 
@@ -13,29 +13,29 @@ use crate::feed_range::FeedRange;
 #[derive(Clone)]
 pub(crate) struct ContainerHandle {
     driver: Driver,
-    inner: Arc<Container>,
+    driver_container: Arc<Container>,
 }
 
 impl ContainerHandle {
     pub(crate) fn new(driver: &Driver, database: &str, name: &str) -> Self {
-        ContainerHandle { driver: driver.clone(), inner: driver.container(database, name) }
+        ContainerHandle { driver: driver.clone(), driver_container: driver.container(database, name) }
     }
 
     pub(crate) fn name(&self) -> &str {
-        self.inner.name()
+        self.driver_container.name()
     }
 
     pub(crate) fn database_name(&self) -> &str {
-        self.inner.database()
+        self.driver_container.database()
     }
 
     pub(crate) fn driver(&self) -> &Driver {
         &self.driver
     }
 
-    /// The container as the driver knows it, for targets of operations.
-    pub(crate) fn inner(&self) -> &Arc<Container> {
-        &self.inner
+    /// The driver's own handle of the container, for targets of operations.
+    pub(crate) fn driver_container(&self) -> &Arc<Container> {
+        &self.driver_container
     }
 
     pub(crate) async fn execute(
@@ -48,7 +48,7 @@ impl ContainerHandle {
 
     /// Partition key, physical partitions and `_rid`, from the driver's cache.
     pub(crate) async fn metadata(&self) -> Result<Arc<ContainerMetadata>, Error> {
-        self.driver.metadata(&self.inner).await
+        self.driver.metadata(&self.driver_container).await
     }
 
     /// Reads the metadata again unless another caller has replaced `stale`. Returns the
@@ -57,7 +57,7 @@ impl ContainerHandle {
         &self,
         stale: &Arc<ContainerMetadata>,
     ) -> Result<Arc<ContainerMetadata>, Error> {
-        self.driver.refresh_metadata(&self.inner, stale).await
+        self.driver.refresh_metadata(&self.driver_container, stale).await
     }
 
     /// One range for each physical partition that the container has now.
@@ -73,9 +73,9 @@ impl std::fmt::Debug for ContainerHandle {
     }
 }
 
-/// Whether the service refused a request with 410, which means that its physical
-/// partition was split, merged or moved. The sub-status does not matter. The request
-/// must be sent to the partitions that the container has now.
-pub(crate) fn is_partition_gone(error: &Error) -> bool {
+/// Whether the service refused a request with 410, whatever the sub-status is. Usually
+/// the physical partition of the request was split, merged or moved. The request must
+/// be sent again, to the partitions that the container has now.
+pub(crate) fn is_status_gone(error: &Error) -> bool {
     error.status().is_some_and(|status| status.code == status::GONE.code)
 }

@@ -1,7 +1,9 @@
 //! Operations on one document, one function each; the methods of
-//! [`Container`](crate::Container) call them. The driver knows by verb and etag whether
-//! an operation may be repeated. Only for a patch it has to be told, because that
-//! depends on the body, which the driver does not parse.
+//! [`Container`](crate::Container) call them.
+//!
+//! When a response is lost, the driver repeats an operation only if that is safe. The
+//! driver knows this from the verb and the etag. For a patch it depends on the body,
+//! which the driver does not parse, so [`patch`] tells the driver.
 
 mod options;
 
@@ -26,7 +28,7 @@ pub(crate) async fn create(
     body: Bytes,
     options: &ItemOptions,
 ) -> Result<Written, Error> {
-    write(container, Verb::Create, Target::items(container.inner()), key, body, options).await
+    write(container, Verb::Create, Target::items(container.driver_container()), key, body, options).await
 }
 
 pub(crate) async fn upsert(
@@ -35,7 +37,7 @@ pub(crate) async fn upsert(
     body: Bytes,
     options: &ItemOptions,
 ) -> Result<Written, Error> {
-    write(container, Verb::Upsert, Target::items(container.inner()), key, body, options).await
+    write(container, Verb::Upsert, Target::items(container.driver_container()), key, body, options).await
 }
 
 pub(crate) async fn replace(
@@ -141,7 +143,7 @@ fn item_target(container: &ContainerHandle, id: &str) -> Result<Target, Error> {
     if id.is_empty() {
         return Err(Error::input("the id of a document is empty"));
     }
-    Ok(Target::item(container.inner(), id))
+    Ok(Target::item(container.driver_container(), id))
 }
 
 /// The name of a document, for error messages.
@@ -152,7 +154,7 @@ struct DocumentName<'a> {
 
 impl std::fmt::Display for DocumentName<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let inner = self.container.inner();
-        write!(f, "document `{}` of {}/{}", self.id, inner.database(), inner.name())
+        let DocumentName { container, id } = self;
+        write!(f, "document `{id}` of {}/{}", container.database_name(), container.name())
     }
 }

@@ -39,16 +39,17 @@
 //!   or none), [`Container::query`], [`Container::read_all`].
 //! - Changes: [`Container::change_feed`] and [`Container::all_changes`].
 //! - Cost: the results of operations on items, of queries and of change feeds have
-//!   their request charge. They (except [`ManyItems`]) and all errors have their
-//!   [`diagnostics`]. [`Container::throughput`] reads the provisioned throughput.
+//!   their request charge. All errors, and all these results except [`ManyItems`], have
+//!   their [`diagnostics`]. [`Container::throughput`] reads the provisioned throughput.
 //!
 //! # When a response is lost
 //!
 //! When the response to a write is lost, the write may have been applied. The
-//! client repeats the write when repeating is safe. When it is not safe, or when the
-//! repeated write is refused and the first one may be the reason, the write fails
-//! with [`Error::is_ambiguous`]. With [`ItemOptions::with_witness`] or
-//! [`Batch::with_witness`] the client reads back whether the write was applied.
+//! client repeats the write when repeating is safe. When repeating is not safe, the
+//! write fails with [`Error::is_ambiguous`]. The same error is returned when the
+//! repeated write is refused, and the cause may be that the first attempt was applied.
+//! With [`ItemOptions::with_witness`] or [`Batch::with_witness`] the client reads back
+//! whether the write was applied.
 //!
 //! # Keys
 //!

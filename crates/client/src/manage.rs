@@ -27,8 +27,8 @@ pub(crate) async fn create_database(
     send(driver, &operation).await.map(drop)
 }
 
-/// Creates a database unless it exists. Reads first: usually the database exists,
-/// and some credentials may read databases but not create them.
+/// Creates a database unless it exists. Reads the database first, because it usually
+/// exists, and because some credentials may read databases but not create them.
 pub(crate) async fn create_database_if_missing(driver: &Driver, name: &str) -> Result<(), Error> {
     match read_database(driver, name).await {
         Ok(_) => return Ok(()),
@@ -43,13 +43,13 @@ pub(crate) async fn create_database_if_missing(driver: &Driver, name: &str) -> R
 }
 
 pub(crate) async fn read_database(driver: &Driver, name: &str) -> Result<DatabaseProperties, Error> {
-    let operation = without_body(Verb::Read, Target::database(name));
+    let operation = operation_without_body(Verb::Read, Target::database(name));
     let response = send(driver, &operation).await?;
     decode(&response.body, &format_args!("database `{name}`"))
 }
 
 pub(crate) async fn delete_database(driver: &Driver, name: &str) -> Result<(), Error> {
-    send(driver, &without_body(Verb::Delete, Target::database(name))).await.map(drop)
+    send(driver, &operation_without_body(Verb::Delete, Target::database(name))).await.map(drop)
 }
 
 pub(crate) async fn create_container(
@@ -73,7 +73,7 @@ pub(crate) async fn create_container_if_missing(
     properties: &ContainerProperties,
 ) -> Result<(), Error> {
     match read_container(container).await {
-        Ok(found) => return check_partition_key(&found, properties),
+        Ok(existing) => return check_partition_key(&existing, properties),
         Err(error) if error.is_not_found() => {}
         Err(error) => return Err(error),
     }
@@ -85,21 +85,21 @@ pub(crate) async fn create_container_if_missing(
     }
 }
 
-fn check_partition_key(found: &ContainerProperties, wanted: &ContainerProperties) -> Result<(), Error> {
-    if found.partition_key.paths == wanted.partition_key.paths {
+fn check_partition_key(existing: &ContainerProperties, wanted: &ContainerProperties) -> Result<(), Error> {
+    if existing.partition_key.paths == wanted.partition_key.paths {
         return Ok(());
     }
     let paths = |properties: &ContainerProperties| properties.partition_key.paths.join(", ");
     Err(Error::input(format!(
         "container `{}` exists with the partition key {}, not {}: use another name or this key",
-        found.id,
-        paths(found),
+        existing.id,
+        paths(existing),
         paths(wanted)
     )))
 }
 
 pub(crate) async fn read_container(container: &ContainerHandle) -> Result<ContainerProperties, Error> {
-    let operation = without_body(Verb::Read, Target::container(container.inner()));
+    let operation = operation_without_body(Verb::Read, Target::container(container.driver_container()));
     let response = send(container.driver(), &operation).await?;
     decode(&response.body, &format_args!("container `{}`", container.name()))
 }
@@ -115,7 +115,7 @@ pub(crate) async fn replace_container(
             container.name()
         )));
     }
-    let target = Target::container(container.inner());
+    let target = Target::container(container.driver_container());
     let mut operation = Operation::new(Verb::Replace, target, Scope::Unpartitioned, encode(properties)?);
     if let Some(etag) = &properties.etag {
         operation = operation.with_if_match(etag.header());
@@ -125,21 +125,20 @@ pub(crate) async fn replace_container(
 }
 
 pub(crate) async fn delete_container(container: &ContainerHandle) -> Result<(), Error> {
-    send(container.driver(), &without_body(Verb::Delete, Target::container(container.inner())))
-        .await
-        .map(drop)
+    let operation = operation_without_body(Verb::Delete, Target::container(container.driver_container()));
+    send(container.driver(), &operation).await.map(drop)
 }
 
 /// Asks the service to delete all documents of a partition key. The request is
 /// signed like a request to the container, as in the official SDKs.
 pub(crate) async fn delete_partition(container: &ContainerHandle, key: PartitionKey) -> Result<(), Error> {
-    let inner = container.inner();
-    let path = format!("{}/operations/partitionkeydelete", inner.path());
+    let driver_container = container.driver_container();
+    let path = format!("{}/operations/partitionkeydelete", driver_container.path());
     let path = path.parse().map_err(|_| Error::input("the container's name is not a path"))?;
     let target = Target {
         kind: ResourceKind::Container,
         path,
-        link: Link::Text(inner.link().into()),
+        link: Link::Text(driver_container.link().into()),
         container: None,
     };
     let operation = Operation::new(Verb::Create, target, Scope::Key(KeyScope::new(key)), Bytes::new())
@@ -147,7 +146,7 @@ pub(crate) async fn delete_partition(container: &ContainerHandle, key: Partition
     send(container.driver(), &operation).await.map(drop)
 }
 
-fn without_body(verb: Verb, target: Target) -> Operation {
+fn operation_without_body(verb: Verb, target: Target) -> Operation {
     Operation::new(verb, target, Scope::Unpartitioned, Bytes::new())
 }
 

@@ -8,15 +8,15 @@ use perihelion_driver::Error;
 
 /// A feed that returns pages of type `P`, one after the other.
 pub(crate) trait PageFeed<P>: Send + 'static {
-    /// Whether a caller can take the feed out of a stream that has ended. Other feeds
-    /// are dropped at the end, with their requests that are still under way.
+    /// Whether a caller can take the feed out of a stream that has ended. A feed of
+    /// another type is dropped at the end, with its requests that are still under way.
     const IS_KEPT_AT_END: bool;
 
     /// The next page; `None` at the end.
     fn next_page(&mut self) -> impl Future<Output = Result<Option<P>, Error>> + Send;
 }
 
-/// The future of the next page. It owns the feed and returns it with the page.
+/// The future of the next page. It owns the feed, and returns the feed with the page.
 type PendingPage<F, P> = Pin<Box<dyn Future<Output = (Box<F>, Result<Option<P>, Error>)> + Send>>;
 
 /// The pages of a feed. The stream ends after the last page, or after the first
@@ -30,7 +30,8 @@ enum State<F, P> {
     Idle(Box<F>),
     /// The request for the next page is under way.
     Waiting(PendingPage<F, P>),
-    /// The last page or an error was returned. Holds the feed if it is kept.
+    /// The last page or an error was returned. Has the feed if
+    /// [`PageFeed::IS_KEPT_AT_END`].
     Ended(Option<Box<F>>),
     /// Only while `poll_page` runs.
     Polling,
@@ -82,7 +83,8 @@ mod tests {
 
     use super::*;
 
-    /// A feed without pages that ends at once, or with an error. It owns a resource.
+    /// A feed that owns a resource and has no pages. It ends at once, with an error if it
+    /// is broken.
     struct EmptyFeed<const IS_KEPT: bool> {
         is_broken: bool,
         _resource: Arc<()>,

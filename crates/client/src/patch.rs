@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::Error;
-use crate::response::{encode, unwritable};
+use crate::response::{encode, encode_error};
 
 /// A partial update of a document.
 ///
@@ -54,7 +54,7 @@ enum PatchOperation {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Amount {
-    /// An integer. Added to an integer, the sum is an integer.
+    /// An integer. The sum of two integers is an integer.
     Integer(i64),
     /// A float. The sum is a float.
     Float(f64),
@@ -93,8 +93,8 @@ impl Patch {
         Patch::default()
     }
 
-    /// Sets a member, whether it exists or not. The index of an array element must
-    /// be that of an existing element, or the length of the array.
+    /// Sets a member, whether it exists or not. At an index of an array, sets the
+    /// element; the index must be less than the length of the array, or equal to it.
     pub fn set(self, path: &str, value: impl Serialize) -> Result<Self, Error> {
         let (path, value) = (checked_pointer(path)?, to_raw(value)?);
         self.push(PatchOperation::Set { path, value })
@@ -175,7 +175,7 @@ impl Patch {
 
     /// The body of a request.
     pub(crate) fn body(&self) -> Result<Bytes, Error> {
-        self.check()?;
+        self.check_not_empty()?;
         encode(&self.as_body())
     }
 
@@ -192,7 +192,7 @@ impl Patch {
     }
 
     /// Checks that the patch has an operation.
-    pub(crate) fn check(&self) -> Result<(), Error> {
+    pub(crate) fn check_not_empty(&self) -> Result<(), Error> {
         if self.is_empty() { Err(Error::input("a patch needs at least one operation")) } else { Ok(()) }
     }
 
@@ -205,8 +205,8 @@ impl Patch {
     }
 }
 
-/// The path, if it begins with `/` and has more characters. The service checks the
-/// rest.
+/// Checks that the path begins with `/` and has more characters. The service checks the
+/// rest of the path.
 fn checked_pointer(path: &str) -> Result<String, Error> {
     if path.len() > 1 && path.starts_with('/') {
         Ok(path.to_owned())
@@ -216,5 +216,5 @@ fn checked_pointer(path: &str) -> Result<String, Error> {
 }
 
 fn to_raw<T: Serialize>(value: T) -> Result<Box<RawValue>, Error> {
-    serde_json::value::to_raw_value(&value).map_err(|error| unwritable::<T>(&error))
+    serde_json::value::to_raw_value(&value).map_err(|error| encode_error::<T>(&error))
 }

@@ -1,8 +1,8 @@
 //! Properties of databases and containers.
 //!
-//! Members of a container, of its indexing policy and of an index path that this
-//! release does not know are kept. So a caller who reads properties, changes one and
-//! writes them back does not lose them. Unknown members of other parts are lost.
+//! Unknown members of a container, of its indexing policy and of an index path are kept.
+//! So a caller who reads properties, changes one of them and writes the properties back
+//! does not lose these members. Unknown members of other parts are lost.
 
 mod indexing;
 mod partition_key;
@@ -37,7 +37,8 @@ pub struct DatabaseProperties {
     pub timestamp: u64,
 }
 
-/// The properties of a container, to create one and as they are read.
+/// The properties of a container. The caller sets them to create a container, and the
+/// service returns them.
 ///
 /// ```
 /// # use perihelion_client::{ContainerProperties, IndexingPolicy, SortOrder, Throughput};
@@ -106,7 +107,7 @@ pub struct UniqueKey {
 
 impl ContainerProperties {
     /// A container of this name. The partition key is a path such as `/customer`,
-    /// or up to three for a hierarchical key: `["/tenant", "/user"]`.
+    /// or two or three paths for a hierarchical key, such as `["/tenant", "/user"]`.
     pub fn new(id: impl Into<String>, partition_key: impl Into<PartitionKeyPaths>) -> Self {
         ContainerProperties {
             id: id.into(),
@@ -121,15 +122,15 @@ impl ContainerProperties {
         }
     }
 
-    /// Documents expire this long after their last write, rounded down to whole seconds
-    /// and at least one. A document's own member `ttl` (seconds, -1 for never) has
-    /// precedence.
+    /// Makes documents expire this long after their last write. The time is rounded down
+    /// to whole seconds, and is at least one second. A document's own member `ttl`
+    /// (seconds, -1 for never) has precedence.
     pub fn with_ttl(mut self, ttl: std::time::Duration) -> Self {
         self.ttl = Some(TimeToLive::after(ttl));
         self
     }
 
-    /// Only documents with a member `ttl` expire.
+    /// Makes only those documents expire that have a member `ttl`.
     pub fn with_ttl_per_item(mut self) -> Self {
         self.ttl = Some(TimeToLive::PerItem);
         self

@@ -1,16 +1,15 @@
 //! Queries over one partition, a feed range, or the whole container, with typed
 //! pages and streams.
 //!
-//! [`Query`] is the statement with its options, [`QueryFeed`] runs it page by
-//! page. `route` decides between two ways to run it. The service alone answers
+//! [`Query`] is the statement with its options. [`QueryFeed`] runs a query page by
+//! page. `route` decides between two ways to run a query. The service alone answers
 //! queries of one whole partition key, and most queries over the whole container that
 //! need no merging (`direct`). Any other query runs on each physical partition of its
 //! scope, and the client merges the rows (`merged`). For ORDER BY, TOP, OFFSET LIMIT,
-//! DISTINCT, aggregates and GROUP BY it merges them by the service's query plan.
+//! DISTINCT, aggregates and GROUP BY the client follows the service's query plan.
 //!
-//! No request is sent before the caller asks for the first page, at most
-//! `parallel_max` requests are under way at the same time, and none outlives the
-//! feed.
+//! No request is sent before the caller asks for the first page. At most `parallel_max`
+//! requests are under way at the same time. No request outlives the feed.
 
 mod direct;
 mod exchange;
@@ -62,7 +61,9 @@ pub struct QueryFeed<T> {
 enum Execution {
     /// Not decided yet: no page was requested.
     Unsent,
+    /// By the service alone.
     Direct(Direct),
+    /// On each physical partition, with a merge by the client.
     Merged(Box<Merged>),
 }
 
@@ -85,16 +86,17 @@ impl<T> QueryFeed<T> {
 impl<T: DeserializeOwned> QueryFeed<T> {
     /// The next page, which is never empty; `None` after the last one. After a failed
     /// request the next call continues at the same row. When a row cannot be parsed as
-    /// `T`, the call fails, and if the client merges the query, the rows of that page
-    /// are lost. Dropping the future of a call loses no rows.
+    /// `T`, the call fails. If the client merges the query, the rows of that page are
+    /// then lost; otherwise the next call requests the page again. Dropping the future of
+    /// a call loses no rows.
     pub async fn next_page(&mut self) -> Result<Option<Page<T>>, Error> {
         let QueryFeed { container, query, execution, .. } = self;
         loop {
             match execution {
-                Execution::Unsent => *execution = route::route(container, query).await?,
+                Execution::Unsent => *execution = route::decide(container, query).await?,
                 Execution::Direct(direct) => match direct.next_page(container, query).await {
                     Err(error) if direct.is_at_first_page() => {
-                        *execution = route::reroute(container, query, error).await?;
+                        *execution = route::decide_after_refusal(container, query, error).await?;
                     }
                     outcome => return outcome,
                 },

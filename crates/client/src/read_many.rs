@@ -2,8 +2,9 @@
 //!
 //! [`plan`] divides the documents among the physical partitions. This file sends
 //! the requests, a bounded number at a time, and puts the documents into the
-//! order of the caller. When a partition is split meanwhile, its documents are
-//! divided again. Dropping the future of the call cancels its requests.
+//! order of the caller. When a partition is split during the call, the documents of its
+//! refused requests are divided again. Dropping the future of the call cancels all
+//! requests.
 
 mod plan;
 mod statement;
@@ -27,7 +28,7 @@ use tokio::task::JoinSet;
 
 use crate::Error;
 use crate::feed;
-use crate::handle::{ContainerHandle, is_partition_gone};
+use crate::handle::{ContainerHandle, is_status_gone};
 use crate::response::decode;
 use plan::{Chunk, WantedDocument, chunks};
 
@@ -82,17 +83,17 @@ pub(crate) async fn read_many<T: DeserializeOwned>(
         while pending.len() < PARALLEL_MAX
             && let Some(chunk) = waiting.pop_front()
         {
-            pending.spawn(fetch(container.clone(), Arc::clone(&metadata), chunk, options.clone()));
+            pending.spawn(fetch_chunk(container.clone(), Arc::clone(&metadata), chunk, options.clone()));
         }
         let Some(received) = pending.join_next().await else { return Ok(many) };
-        let (chunk, sent_with, outcome) = received.map_err(|_| {
+        let (chunk, chunk_metadata, outcome) = received.map_err(|_| {
             Error::input("the task of a read-many request panicked, or the runtime is shutting down")
         })?;
         match outcome {
             Ok(fetched) => add_documents(&mut many, &chunk, &fetched)?,
-            Err(error) if is_partition_gone(&error) => {
+            Err(error) if is_status_gone(&error) => {
                 // Another chunk of the same partition may have refreshed the list already.
-                if Arc::ptr_eq(&sent_with, &metadata) {
+                if Arc::ptr_eq(&chunk_metadata, &metadata) {
                     if refreshes == REFRESHES_MAX {
                         return Err(error);
                     }
@@ -123,7 +124,7 @@ impl ChunkResponse {
 }
 
 /// Reads a chunk. Also returns the metadata that the chunk was made with.
-async fn fetch(
+async fn fetch_chunk(
     container: ContainerHandle,
     metadata: Arc<ContainerMetadata>,
     chunk: Chunk,
@@ -131,7 +132,7 @@ async fn fetch(
 ) -> (Chunk, Arc<ContainerMetadata>, Result<ChunkResponse, Error>) {
     let outcome = match chunk.wanted.as_slice() {
         [only] => read_one(&container, only, &options).await,
-        several => query(&container, &metadata, &chunk.range_id, several, &options).await,
+        several => query_several(&container, &metadata, &chunk.range_id, several, &options).await,
     };
     (chunk, metadata, outcome)
 }
@@ -141,7 +142,7 @@ async fn read_one(
     wanted: &WantedDocument,
     options: &OperationOptions,
 ) -> Result<ChunkResponse, Error> {
-    let target = Target::item(container.inner(), &wanted.id);
+    let target = Target::item(container.driver_container(), &wanted.id);
     let scope = Scope::Key(KeyScope::new(wanted.key.clone()));
     let operation = Operation::new(Verb::Read, target, scope, Bytes::new());
     let mut fetched = ChunkResponse::default();
@@ -155,7 +156,7 @@ async fn read_one(
     Ok(fetched)
 }
 
-async fn query(
+async fn query_several(
     container: &ContainerHandle,
     metadata: &ContainerMetadata,
     range_id: &Arc<str>,
@@ -163,7 +164,7 @@ async fn query(
     options: &OperationOptions,
 ) -> Result<ChunkResponse, Error> {
     let body = statement::body(wanted, &metadata.partition_key)?;
-    let target = Target::items(container.inner());
+    let target = Target::items(container.driver_container());
     let mut operation = Operation::new(Verb::Query, target, Scope::Range(Arc::clone(range_id)), body);
     let mut fetched = ChunkResponse::default();
     while fetched.requests < PAGES_MAX {

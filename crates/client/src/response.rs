@@ -83,8 +83,8 @@ impl<T> Item<T> {
         self.value
     }
 
-    /// The version that was read. A response without an etag is an error; the
-    /// service sends one with every document.
+    /// The version that was read. Fails when the response has no etag; the service sends
+    /// an etag with every document.
     pub fn etag(&self) -> Result<&Etag, Error> {
         self.receipt.required_etag()
     }
@@ -101,6 +101,7 @@ impl<T> Item<T> {
 }
 
 impl<T: DeserializeOwned> Item<T> {
+    /// Parses the document of a response. `what` names the document in the error.
     pub(crate) fn read(response: Response, what: &dyn std::fmt::Display) -> Result<Self, Error> {
         let (receipt, body) = Receipt::split(response);
         let value =
@@ -109,10 +110,10 @@ impl<T: DeserializeOwned> Item<T> {
     }
 }
 
-/// A write that was applied. When its response was lost and the
-/// [witness](crate::ItemOptions::with_witness) showed that it was applied, this is the
-/// response to the read of the witness: its status is 200, and etag and body are those
-/// of the document with the witness.
+/// A write that was applied, with its response. If that response was lost, and the
+/// [witness](crate::ItemOptions::with_witness) showed that the write was applied, this
+/// type has the response to the read of the witness: the status is 200, and etag and
+/// body are those of the document with the witness.
 #[derive(Debug, Clone)]
 pub struct Written {
     receipt: Receipt,
@@ -131,7 +132,7 @@ impl Written {
         self.receipt.status.code == 201
     }
 
-    /// The version that was written; an error after a deletion.
+    /// The version that was written. Fails after a deletion.
     pub fn etag(&self) -> Result<&Etag, Error> {
         self.receipt.required_etag()
     }
@@ -147,12 +148,13 @@ impl Written {
     }
 
     /// The document as the service now stores it, as JSON text. Empty after a
-    /// deletion, and when `content_on_write` is off.
+    /// deletion, and when the option
+    /// [`content_on_write`](crate::ItemOptions::with_content_on_write) is off.
     pub fn body(&self) -> &Bytes {
         &self.body
     }
 
-    /// The document as the service now stores it.
+    /// The document as the service now stores it. Fails when [`Written::body`] is empty.
     pub fn into_item<T: DeserializeOwned>(self) -> Result<Item<T>, Error> {
         if self.body.is_empty() {
             return Err(Error::answer(
@@ -164,21 +166,21 @@ impl Written {
     }
 }
 
-/// Parses a value from JSON. `what` names it in the error.
+/// Parses a value from JSON. `what` names the value in the error.
 pub(crate) fn decode<T: DeserializeOwned>(body: &[u8], what: &dyn std::fmt::Display) -> Result<T, Error> {
-    serde_json::from_slice(body).map_err(|error| unreadable::<T>(what, &error))
+    serde_json::from_slice(body).map_err(|error| decode_error::<T>(what, &error))
 }
 
-/// Turns a parsed JSON value into a `T`. `what` names it in the error.
+/// Turns a parsed JSON value into a `T`. `what` names the value in the error.
 pub(crate) fn decode_value<T: DeserializeOwned>(
     value: perihelion_model::json::Value,
     what: &dyn std::fmt::Display,
 ) -> Result<T, Error> {
-    T::deserialize(value).map_err(|error| unreadable::<T>(what, &error))
+    T::deserialize(value).map_err(|error| decode_error::<T>(what, &error))
 }
 
 #[cold]
-fn unreadable<T>(what: &dyn std::fmt::Display, error: &dyn std::fmt::Display) -> Error {
+fn decode_error<T>(what: &dyn std::fmt::Display, error: &dyn std::fmt::Display) -> Error {
     Error::answer(format!("{what} cannot be parsed as {}: {error}", std::any::type_name::<T>()))
 }
 
@@ -186,11 +188,11 @@ fn unreadable<T>(what: &dyn std::fmt::Display, error: &dyn std::fmt::Display) ->
 pub(crate) fn encode<T: serde::Serialize + ?Sized>(value: &T) -> Result<Bytes, Error> {
     match serde_json::to_vec(value) {
         Ok(text) => Ok(text.into()),
-        Err(error) => Err(unwritable::<T>(&error)),
+        Err(error) => Err(encode_error::<T>(&error)),
     }
 }
 
 #[cold]
-pub(crate) fn unwritable<T: ?Sized>(error: &serde_json::Error) -> Error {
+pub(crate) fn encode_error<T: ?Sized>(error: &serde_json::Error) -> Error {
     Error::input(format!("{} cannot be written as JSON: {error}", std::any::type_name::<T>()))
 }

@@ -1,7 +1,7 @@
 //! Reads and changes the provisioned throughput of databases and containers.
 //!
 //! The service keeps throughput in *offers*: resources that refer to the database
-//! or container by its `_rid`. The public interface does not show them.
+//! or container by its `_rid`. The public interface does not show offers.
 
 use bytes::Bytes;
 use http::HeaderValue;
@@ -20,11 +20,11 @@ use crate::response::{decode, encode};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Throughput {
-    /// A fixed number, in steps of 100, at least 400.
+    /// A fixed number: a multiple of 100, at least 400.
     Manual(u32),
-    /// Between a tenth of the maximum and the maximum, in steps of 1000.
+    /// The service scales between a tenth of the maximum and the maximum.
     Autoscale {
-        /// The maximum.
+        /// The maximum: a multiple of 1000.
         max: u32,
     },
 }
@@ -87,10 +87,10 @@ struct OfferContent {
     other: Map<String, Value>,
 }
 
-/// The throughput of the resource with this `_rid`; `None` when it has none of its
-/// own.
+/// The throughput of the resource with this `_rid`; `None` when the resource has no
+/// throughput of its own.
 pub(crate) async fn read(driver: &Driver, rid: &str) -> Result<Option<ProvisionedThroughput>, Error> {
-    match find(driver, rid).await? {
+    match find_offer(driver, rid).await? {
         None => Ok(None),
         // Only a point read of the offer says whether a change is pending.
         Some(offer) => {
@@ -102,15 +102,15 @@ pub(crate) async fn read(driver: &Driver, rid: &str) -> Result<Option<Provisione
 }
 
 /// Changes the throughput of the resource with this `_rid`, which must have its own
-/// throughput. A change between manual and autoscale takes two requests: the first
-/// migrates the offer, with a value that the service chooses, the second sets the
-/// wanted value. The second is left out when the service has chosen that value.
+/// throughput. A change between manual and autoscale takes up to two requests. The first
+/// one migrates the offer, and the service chooses its new throughput. The second one
+/// sets the wanted throughput, unless the service has chosen it already.
 pub(crate) async fn replace(
     driver: &Driver,
     rid: &str,
     wanted: Throughput,
 ) -> Result<ProvisionedThroughput, Error> {
-    let mut offer = find(driver, rid).await?.ok_or_else(|| {
+    let mut offer = find_offer(driver, rid).await?.ok_or_else(|| {
         Error::input(
             "the resource has no throughput of its own: it shares the database's, or the account is serverless",
         )
@@ -127,12 +127,12 @@ pub(crate) async fn replace(
         }
         offer = migrated;
     }
-    offer.content.set(wanted);
+    offer.content.set_throughput(wanted);
     send(driver, replace_operation(&offer)?).await.map(|(_, provisioned)| provisioned)
 }
 
 /// The offer of the resource with this `_rid`.
-async fn find(driver: &Driver, rid: &str) -> Result<Option<Offer>, Error> {
+async fn find_offer(driver: &Driver, rid: &str) -> Result<Option<Offer>, Error> {
     let query = json!({
         "query": "SELECT * FROM root WHERE root.offerResourceId = @rid",
         "parameters": [{"name": "@rid", "value": rid}],
@@ -173,7 +173,7 @@ impl Offer {
 }
 
 impl OfferContent {
-    fn set(&mut self, wanted: Throughput) {
+    fn set_throughput(&mut self, wanted: Throughput) {
         match wanted {
             Throughput::Manual(units) => {
                 self.offer_throughput = Some(i64::from(units));
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn a_change_keeps_the_other_members_of_an_offer() {
         let mut offer = offer(r#"{"offerThroughput":400,"offerIsRUPerMinuteThroughputEnabled":false}"#);
-        offer.content.set(Throughput::autoscale(5000));
+        offer.content.set_throughput(Throughput::autoscale(5000));
         assert_eq!(
             serde_json::to_value(&offer).unwrap(),
             json!({"id": "x", "offerVersion": "V2", "content": {

@@ -19,7 +19,7 @@ mod stage;
 
 pub(crate) use group::{aggregate_call, contains_aggregate, same_expr};
 pub(crate) use names::{select_names, source_name};
-pub(crate) use stage::staged_source;
+pub(crate) use stage::subquery_to_run_first;
 
 use crate::ast::{Expr, Select};
 use crate::context::Context;
@@ -57,7 +57,7 @@ pub(crate) fn bind(
     parameters: &Parameters,
     now: Now,
 ) -> Result<Bound, Vec<Diagnostic>> {
-    let staged = staged_source(select);
+    let staged = subquery_to_run_first(select);
     let (inner, diagnostics) = match staged.map(|inner| bind(source, inner, parameters, now)) {
         Some(Ok(inner)) => (Some(Box::new(inner)), Vec::new()),
         Some(Err(diagnostics)) => (None, diagnostics),

@@ -5,7 +5,7 @@
 //! aggregates (`docs/cosmos.md`, queries).
 
 use crate::ast::{Select, Selection};
-use crate::bind::{aggregate_call, contains_aggregate, staged_source};
+use crate::bind::{aggregate_call, contains_aggregate, subquery_to_run_first};
 
 /// The gateway's response to a statement across partitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +38,6 @@ pub(crate) fn gateway_verdict(select: &Select) -> GatewayVerdict {
         || select.window.is_some()
         // A subquery in FROM that needs the documents of all partitions, such as one with
         // DISTINCT.
-        || staged_source(select).is_some();
+        || subquery_to_run_first(select).is_some();
     if needs_plan { GatewayVerdict::NeedsPlan } else { GatewayVerdict::Served }
 }

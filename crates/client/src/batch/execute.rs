@@ -25,20 +25,20 @@ pub(crate) async fn execute(container: &ContainerHandle, batch: Batch) -> Result
     body.push(b']');
     let scope = Scope::Key(KeyScope::new(key));
     let mut operation =
-        Operation::new(Verb::Batch, Target::items(container.inner()), scope, Bytes::from(body))
+        Operation::new(Verb::Batch, Target::items(container.driver_container()), scope, Bytes::from(body))
             .with_idempotency(idempotency);
     if let Some(witness) = witness {
         operation = operation.with_witness(witness);
     }
-    let response = container.execute(&operation, &options).await.or_else(refused_when_repeated)?;
+    let response = container.execute(&operation, &options).await.or_else(response_in_error)?;
     read_response(&operations, response)
 }
 
-/// Turns the error of a repeated batch back into its response. When the first
-/// response was lost and the second attempt was refused, the driver returns the
-/// refusal as an error that holds the results. Ambiguous and all other errors are
-/// returned unchanged.
-fn refused_when_repeated(error: Error) -> Result<Response, Error> {
+/// Returns the response of a repeated batch that the driver has turned into an error.
+/// This happens when the first response was lost and the second attempt was refused with
+/// 207: the error then has the body with the results. Ambiguous errors and errors with
+/// another status are returned unchanged.
+fn response_in_error(error: Error) -> Result<Response, Error> {
     match error.status() {
         Some(status) if status.code == StatusCode::MULTI_STATUS.as_u16() && !error.is_ambiguous() => {
             Ok(Response {
@@ -55,7 +55,7 @@ fn refused_when_repeated(error: Error) -> Result<Response, Error> {
 /// Reads the response: the results, or an error that names the refused operation.
 pub(super) fn read_response(operations: &[OperationName], response: Response) -> Result<BatchResults, Error> {
     if response.diagnostics.resolution() == Some(Resolution::Witnessed) {
-        // The response to the batch was lost. This is the response to the read of
+        // The response to the batch was lost. `response` is the response to the read of
         // the witness, so it has no results.
         return Ok(BatchResults::new(Vec::new(), response));
     }
@@ -67,15 +67,16 @@ pub(super) fn read_response(operations: &[OperationName], response: Response) ->
             results.len()
         )));
     }
-    match failed_operation(&results) {
+    match failed_operation_index(&results) {
         None => Ok(BatchResults::new(results, response)),
         Some(index) => Err(refusal(operations, &results, index, response)),
     }
 }
 
 /// The index of the operation that caused the refusal; `None` when the batch was
-/// applied. The other operations have the status [`FAILED_DEPENDENCY`].
-fn failed_operation(results: &[BatchResult]) -> Option<usize> {
+/// applied. The other operations have the status [`FAILED_DEPENDENCY`]. If all refused
+/// operations have that status, the first of them counts as the cause.
+fn failed_operation_index(results: &[BatchResult]) -> Option<usize> {
     let has_failed = |result: &BatchResult| result.status().code >= 400;
     results
         .iter()
@@ -87,8 +88,8 @@ fn failed_operation(results: &[BatchResult]) -> Option<usize> {
 fn refusal(operations: &[OperationName], results: &[BatchResult], index: usize, response: Response) -> Error {
     let mut status = results[index].status();
     if status.sub == 0 {
-        // The service usually sends the sub-status with the response and not with the
-        // result.
+        // The service usually sends the sub-status in a header of the response, and not in
+        // the operation's result.
         status = Status::new(status.code, response.status.sub);
     }
     let message = format!(

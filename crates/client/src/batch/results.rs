@@ -36,14 +36,14 @@ impl BatchResults {
         self.results.get(index)
     }
 
-    /// Request units of the whole batch. When the response was lost, those of the read
-    /// of the witness.
+    /// Request units of the whole batch. When the response was lost, the request units
+    /// of the read of the witness.
     pub fn charge(&self) -> f64 {
         self.receipt.charge()
     }
 
-    /// Status, session token and diagnostics of the response. When it was lost, of the
-    /// response to the read of the witness.
+    /// Status, session token and diagnostics of the response to the batch. When that
+    /// response was lost, those of the response to the read of the witness.
     pub fn receipt(&self) -> &Receipt {
         &self.receipt
     }

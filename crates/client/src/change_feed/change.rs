@@ -58,7 +58,7 @@ pub enum ChangeKind {
     Delete,
 }
 
-/// Parses a document. The service writes an empty object when there is none.
+/// Parses a document. The service writes an empty object when there is no document.
 fn document<'de, D: Deserializer<'de>, T: DeserializeOwned>(deserializer: D) -> Result<Option<T>, D::Error> {
     let Some(raw) = Option::<Box<RawValue>>::deserialize(deserializer)? else { return Ok(None) };
     let is_empty = raw.get().chars().filter(|letter| !letter.is_whitespace()).eq("{}".chars());

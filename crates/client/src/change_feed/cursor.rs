@@ -26,9 +26,11 @@ pub(crate) enum Part {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Position {
+    /// Before the first change.
     Beginning,
+    /// The time of the first request.
     Now,
-    /// Seconds since 1970.
+    /// A time, in seconds since 1970.
     Since(u64),
     /// After the page with this etag.
     After(String),
@@ -56,9 +58,10 @@ impl Part {
 }
 
 impl Cursor {
-    /// Divides the cursor: one cursor at the same position for each of these ranges
-    /// that its part overlaps.
-    pub(crate) fn divided<'r>(&self, ranges: impl Iterator<Item = &'r EffectiveRange>) -> Vec<Cursor> {
+    /// Divides the cursor into one cursor for each of the ranges that its part overlaps.
+    /// All of them have the position of this cursor. A cursor of a partition key is not
+    /// divided.
+    pub(crate) fn divide<'r>(&self, ranges: impl Iterator<Item = &'r EffectiveRange>) -> Vec<Cursor> {
         let Some(wanted) = self.part.range() else { return vec![self.clone()] };
         ranges
             .filter(|range| range.overlaps(wanted))

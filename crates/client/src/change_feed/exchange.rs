@@ -16,8 +16,8 @@ use crate::feed;
 use crate::handle::ContainerHandle;
 use crate::response::{Receipt, decode};
 
-/// Requests all versions and deletes. Without this header the service sends the latest
-/// versions.
+/// The value of the header `A-IM` that requests all versions and deletes. Without the
+/// header the service sends the latest versions.
 const FULL_FIDELITY: HeaderValue = HeaderValue::from_static("Full-Fidelity Feed");
 
 /// The wire format of all versions and deletes: `current`, `previous`,
@@ -26,7 +26,7 @@ const WIRE_FORMAT: HeaderValue = HeaderValue::from_static("2021-09-15");
 
 /// The changes in a response, and the etag from which the next request continues.
 /// `items` is empty when there is no new change.
-pub(super) struct Fetched<T> {
+pub(super) struct FetchedChanges<T> {
     pub(super) items: Vec<T>,
     pub(super) etag: String,
     pub(super) receipt: Receipt,
@@ -38,11 +38,11 @@ pub(super) async fn fetch<T: DeserializeOwned>(
     cursor: &Cursor,
     metadata: &ContainerMetadata,
     options: &ChangeFeedOptions,
-) -> Result<Fetched<T>, Error> {
+) -> Result<FetchedChanges<T>, Error> {
     let scope = cursor
         .scope(metadata)
         .ok_or_else(|| Error::input("the partitions of the change feed's range have changed"))?;
-    let target = Target::items(container.inner());
+    let target = Target::items(container.driver_container());
     let mut operation = Operation::new(Verb::ChangeFeed, target, scope, Bytes::new());
     if mode == Mode::All {
         operation = operation
@@ -72,14 +72,14 @@ fn with_position(operation: Operation, position: &Position) -> Result<Operation,
     })
 }
 
-fn read<T: DeserializeOwned>(response: Response) -> Result<Fetched<T>, Error> {
+fn read<T: DeserializeOwned>(response: Response) -> Result<FetchedChanges<T>, Error> {
     let etag = response.etag().map(str::to_owned);
     let etag = etag.ok_or_else(|| Error::answer("a page of the change feed has no etag"))?;
     let (receipt, body) = Receipt::split(response);
     if receipt.status().code == StatusCode::NOT_MODIFIED.as_u16() {
-        return Ok(Fetched { items: Vec::new(), etag, receipt });
+        return Ok(FetchedChanges { items: Vec::new(), etag, receipt });
     }
     let page: feed::Page<T> = decode(&body, &"a page of the change feed")
         .map_err(|error| error.with_diagnostics(receipt.diagnostics().clone()))?;
-    Ok(Fetched { items: page.items, etag, receipt })
+    Ok(FetchedChanges { items: page.items, etag, receipt })
 }

@@ -72,7 +72,7 @@ impl ChangeFeedOptions {
     /// Reads only this part of the container. Several readers can divide a container
     /// this way: see [`Container::feed_ranges`](crate::Container::feed_ranges).
     pub fn in_range(mut self, range: FeedRange) -> Self {
-        self.part = Part::Range(RangeText(range.effective()));
+        self.part = Part::Range(RangeText(range.effective_range()));
         self
     }
 

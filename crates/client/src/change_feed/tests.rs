@@ -79,10 +79,10 @@ fn a_cursor_is_divided_along_the_partitions() {
         .iter()
         .map(|part| part.range().unwrap().clone())
         .collect();
-    let pieces = cursor.divided(ranges.iter());
+    let pieces = cursor.divide(ranges.iter());
     let parts: Vec<&Part> = pieces.iter().map(|piece| &piece.part).collect();
     assert_eq!(parts, [&range("05", "10"), &range("10", "FF")]);
     assert!(pieces.iter().all(|piece| piece.position == cursor.position));
     let within = Cursor { part: range("06", "07"), ..cursor };
-    assert_eq!(within.divided(ranges.iter()), std::slice::from_ref(&within));
+    assert_eq!(within.divide(ranges.iter()), std::slice::from_ref(&within));
 }

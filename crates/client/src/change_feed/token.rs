@@ -52,7 +52,7 @@ impl Token {
             return Err(Error::input("this token comes from a change feed of the other mode"));
         }
         if self.container.is_some_and(|own| own != container) {
-            return Err(other_container());
+            return Err(other_container_error());
         }
         if self.cursors.is_empty() {
             return Err(Error::input("this change feed token has no position"));
@@ -62,7 +62,7 @@ impl Token {
 }
 
 /// The error for a position of another container.
-pub(super) fn other_container() -> Error {
+pub(super) fn other_container_error() -> Error {
     Error::input(
         "the position belongs to another container: the container was deleted and created again, or the \
          token comes from another container. Start the change feed again",

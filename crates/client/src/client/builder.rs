@@ -1,5 +1,5 @@
-//! The builder of a client: endpoint, credential, and options. Errors of all its
-//! settings are returned by [`ClientBuilder::connect`].
+//! The builder of a client: endpoint, credential, and options.
+//! [`ClientBuilder::connect`] returns the errors of all settings.
 
 use perihelion_driver::ConnectionString;
 use perihelion_driver::credential::Credential;
@@ -103,15 +103,15 @@ impl ClientBuilder {
                 ));
             }
         };
-        // A connection string decides for the key that it contains, a credential that was
-        // given by its own method decides itself.
-        let accepts_any = credential.as_ref().is_some_and(Credential::is_emulator)
+        // Whether a server on this machine may show any certificate: with the emulators'
+        // key as a credential of its own, or when the connection string allows it.
+        let accepts_any_certificate = credential.as_ref().is_some_and(Credential::is_emulator)
             || connection_string.as_ref().is_some_and(|parsed| parsed.accepts_any_certificate);
         let credential = credential.or(connection_string.map(|parsed| parsed.credential));
         let credential = match (credential, &transport) {
             (Some(credential), _) => credential,
-            // With a transport of the caller, such as that of a database in this process,
-            // no key is needed.
+            // The caller's transport, such as that of a database in this process, needs no
+            // secret key.
             (None, Some(_)) => Credential::emulator(),
             (None, None) => {
                 return Err(Error::input(
@@ -119,12 +119,12 @@ impl ClientBuilder {
                 ));
             }
         };
-        if accepts_any {
+        if accepts_any_certificate {
             http = http.with_accept_unknown_loopback_certificates(true);
         }
         if credential.is_emulator() {
-            // The key is published, so HTTP without TLS does not reveal it, also when
-            // the emulator runs on another host.
+            // The emulators' key is published. So HTTP without TLS reveals no secret, even
+            // when the emulator runs on another host.
             http = http.with_allow_cleartext(true);
         }
         let transport = match transport {
@@ -147,6 +147,7 @@ mod tests {
     #[tokio::test]
     async fn only_the_published_key_is_sent_to_other_machines_without_tls() {
         let endpoint = Client::builder().with_endpoint("http://emulator.invalid:8081/");
+        // This error shows that the client has tried to connect: the host does not exist.
         let published = refusal(endpoint.with_credential(Credential::emulator())).await;
         assert!(published.contains("resolved"), "{published}");
         let endpoint = Client::builder().with_endpoint("http://emulator.invalid:8081/");

@@ -43,12 +43,14 @@ impl ItemOptions {
     }
 
     /// Sets how the client finds out whether this write was applied when its
-    /// response is lost: if it was, the document `id` of the same partition has `value`
-    /// at `pointer` (RFC 6901). No other write may store that value there; use a random
-    /// token, for example. Before the client fails with
-    /// [`Error::is_ambiguous`](crate::Error::is_ambiguous), it reads that document. If
-    /// it has the value, the write has succeeded, and the result is the response to
-    /// this read.
+    /// response is lost. A write that was applied leaves `value` at `pointer` (RFC 6901)
+    /// in the document `id` of the same partition. No other write may store this value
+    /// there, so use a random token, for example. Later writes must keep the value.
+    ///
+    /// Before the client fails with
+    /// [`Error::is_ambiguous`](crate::Error::is_ambiguous), it reads the document `id`.
+    /// If the document has the value, the write has succeeded, and the result is the
+    /// response to this read.
     pub fn with_witness(
         mut self,
         id: impl Into<String>,
@@ -65,8 +67,8 @@ impl ItemOptions {
         self
     }
 
-    /// Makes a read return at least the writes that this session token covers. It
-    /// is the [`Receipt::session_token`](crate::Receipt::session_token) of another
+    /// Makes a read return at least the writes that this session token covers. The token
+    /// is a [`Receipt::session_token`](crate::Receipt::session_token), usually of another
     /// process.
     pub fn with_session_token(mut self, token: impl Into<Arc<str>>) -> Self {
         self.operation.session_token = Some(token.into());
@@ -81,9 +83,8 @@ impl ItemOptions {
         self
     }
 
-    /// Sets timeouts, regions, hedging and consistency. Replaces what
-    /// [`with_timeout`](ItemOptions::with_timeout) and the other methods for such
-    /// options have set.
+    /// Sets timeouts, regions, hedging and consistency. Replaces all such options that
+    /// were set before, for example by [`with_timeout`](ItemOptions::with_timeout).
     pub fn with_operation(mut self, options: OperationOptions) -> Self {
         self.operation = options;
         self

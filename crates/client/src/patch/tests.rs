@@ -29,8 +29,8 @@ fn the_request_body_has_the_form_of_the_service() {
         )
     );
     let parsed = perihelion_model::json::parse_str(&text(&patch)).unwrap();
-    let read = perihelion_wire::patch::Patch::parse(&parsed).unwrap();
-    assert_eq!((read.operation_count(), read.condition()), (7, Some("FROM c WHERE c.n < 3")));
+    let wire_patch = perihelion_wire::patch::Patch::parse(&parsed).unwrap();
+    assert_eq!((wire_patch.operation_count(), wire_patch.condition()), (7, Some("FROM c WHERE c.n < 3")));
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn two_or_three_paths_make_a_hierarchical_key() {
 
 #[test]
 fn unknown_members_survive_reading_and_writing() {
-    let described = json!({
+    let stored = json!({
         "id": "c",
         "indexingPolicy": {
             "indexingMode": "consistent", "automatic": true,
@@ -56,13 +56,13 @@ fn unknown_members_survive_reading_and_writing() {
         "defaultTtl": -1,
         "_rid": "abc=", "_etag": "\"1\"", "_ts": 5,
     });
-    let read: ContainerProperties = serde_json::from_value(described.clone()).unwrap();
+    let read: ContainerProperties = serde_json::from_value(stored.clone()).unwrap();
     assert_eq!(read.ttl, Some(TimeToLive::PerItem));
-    assert_eq!(serde_json::to_value(&read).unwrap(), described);
+    assert_eq!(serde_json::to_value(&read).unwrap(), stored);
 }
 
 #[test]
-fn a_time_to_live_is_whole_seconds_and_never_zero() {
+fn a_time_to_live_is_at_least_one_second_and_minus_two_is_refused() {
     assert_eq!(TimeToLive::after(Duration::from_millis(10)), TimeToLive::Seconds(1));
     assert!(serde_json::from_str::<TimeToLive>("-2").is_err());
 }

@@ -62,13 +62,13 @@ impl Direct {
             let (scope, body) = (self.scope.clone(), self.body.clone());
             let request = PageRequest { scope, body, continuation, rows_max: query.max_items };
             let response = fetch_page(container, request, &query.operation).await?;
-            let found: feed::Page<T> = decode(&response.body, &"a row of the query result")
+            let page: feed::Page<T> = decode(&response.body, &"a row of the query result")
                 .map_err(|error| error.with_diagnostics(response.diagnostics.clone()))?;
             self.cost.add(&response);
             let token = response.continuation().map(str::to_owned);
             self.next = token.clone().map_or(NextRequest::Nothing, NextRequest::After);
-            if !found.items.is_empty() {
-                return Ok(Some(Page::new(found.items, token, std::mem::take(&mut self.cost))));
+            if !page.items.is_empty() {
+                return Ok(Some(Page::new(page.items, token, std::mem::take(&mut self.cost))));
             }
         }
     }

@@ -9,8 +9,8 @@ use perihelion_wire::headers;
 use crate::Error;
 use crate::handle::ContainerHandle;
 
-/// The query features that the merge supports. The service refuses to plan a
-/// query that needs another one.
+/// The query features that the client's merge supports. The service refuses to plan a
+/// query that needs another feature.
 const SUPPORTED_FEATURES: HeaderValue = HeaderValue::from_static(
     "Aggregate,CompositeAggregate,CountIf,DCount,Distinct,GroupBy,ListAndSetAggregate,MultipleAggregates,\
      MultipleOrderBy,NonStreamingOrderBy,NonValueAggregate,OffsetAndLimit,OrderBy,Top",
@@ -34,8 +34,8 @@ pub(super) async fn fetch_page(
     request: PageRequest,
     options: &OperationOptions,
 ) -> Result<Response, Error> {
-    let mut operation =
-        Operation::new(Verb::Query, Target::items(container.inner()), request.scope, request.body);
+    let target = Target::items(container.driver_container());
+    let mut operation = Operation::new(Verb::Query, target, request.scope, request.body);
     if let Some(token) = request.continuation {
         operation = operation.with_header(headers::CONTINUATION, continuation_header(token)?);
     }
@@ -50,7 +50,7 @@ pub(super) async fn fetch_plan(
     body: Bytes,
     options: &OperationOptions,
 ) -> Result<Response, Error> {
-    let target = Target::items(container.inner());
+    let target = Target::items(container.driver_container());
     let operation = Operation::new(Verb::QueryPlan, target, Scope::Everywhere, body)
         .with_header(headers::SUPPORTED_QUERY_FEATURES, SUPPORTED_FEATURES)
         .with_header(headers::QUERY_VERSION, QUERY_VERSION);

@@ -1,9 +1,9 @@
 //! A query that runs on each physical partition and is merged by the client.
 //!
-//! [`perihelion_query::merge`] decides which pages to fetch and merges them; this
-//! file sends those requests, a bounded number at a time. The feed owns the
-//! requests under way and polls them only while the caller waits: no task
-//! outlives the query, and dropping the future of a call loses no page.
+//! [`perihelion_query::merge`] decides which pages to fetch, and merges them. This file
+//! sends the requests for these pages, a bounded number at a time. [`Merged`] owns the
+//! requests under way and polls them only while the caller waits: no task outlives the
+//! query, and dropping the future of a call loses no page.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -25,14 +25,14 @@ use super::exchange::{PageRequest, fetch_page};
 use super::page::{Page, PageCost};
 use super::statement::Query;
 use crate::Error;
-use crate::handle::{ContainerHandle, is_partition_gone};
+use crate::handle::{ContainerHandle, is_status_gone};
 use crate::response::decode_value;
 
 /// Rows per page when the caller sets no limit.
 const PAGE_ROWS: usize = 100;
 
-/// Partitions queried at the same time when the first row needs all of them and
-/// the caller sets no limit.
+/// How many partitions are queried at the same time, if the first row needs all
+/// partitions and the caller sets no limit.
 const PARALLEL_MAX: usize = 8;
 
 /// A request for a page that is under way.
@@ -42,7 +42,8 @@ struct PendingFetch {
     response: Pin<Box<dyn Future<Output = Result<Response, Error>> + Send>>,
 }
 
-/// A request that was refused because its physical partition was split or merged.
+/// A request that was refused with 410, usually because its physical partition was
+/// split, merged or moved.
 struct RefusedFetch {
     id: FetchId,
     range_id: Arc<str>,
@@ -57,7 +58,7 @@ pub(super) struct Merged {
     /// that none is lost when the caller drops the future of a call.
     refused: Vec<RefusedFetch>,
     /// The container's `_rid`. A container that is deleted and created again under
-    /// the same name has another one.
+    /// the same name has another `_rid`.
     rid: Arc<str>,
     /// The request body, the same for all partitions. `None` before the first request.
     body: Option<Bytes>,
@@ -67,9 +68,10 @@ pub(super) struct Merged {
 }
 
 impl Merged {
-    /// Starts the query, or continues it at its continuation token. `keys` are the
-    /// first effective partition key of its range and the first one after it. They are
-    /// not used with a token, because the token names its keys.
+    /// Starts the query, or continues it at its continuation token. `keys` are the ends
+    /// of the query's range, in hexadecimal: the first effective partition key of the
+    /// range, and the first one after the range. With a continuation token, `keys` are
+    /// not used, because the token has the ends.
     pub(super) fn new(
         query: &Query,
         plan: MergePlan,
@@ -100,12 +102,12 @@ impl Merged {
     ) -> Result<Option<Page<T>>, Error> {
         loop {
             match self.merge.next_page().map_err(client_error)? {
-                NextPage::Page(rows) => return self.page(rows).map(Some),
+                NextPage::Page(rows) => return self.make_page(rows).map(Some),
                 NextPage::Done => return Ok(None),
                 NextPage::Pending => {}
             }
             for fetch in self.merge.next_fetches() {
-                let fetch = self.send(container, query, fetch)?;
+                let fetch = self.prepare_fetch(container, query, fetch)?;
                 self.pending.push(fetch);
             }
             if self.refused.is_empty()
@@ -120,8 +122,8 @@ impl Merged {
         }
     }
 
-    /// The page of these rows, with the continuation token after them.
-    fn page<T: DeserializeOwned>(&mut self, rows: Vec<Value>) -> Result<Page<T>, Error> {
+    /// Makes a page of these rows, with the continuation token after them.
+    fn make_page<T: DeserializeOwned>(&mut self, rows: Vec<Value>) -> Result<Page<T>, Error> {
         let read = |row: Value| decode_value(row, &"a row of the query result");
         let rows = rows.into_iter().map(read).collect::<Result<Vec<T>, Error>>()?;
         let continuation = match self.merge.token() {
@@ -131,7 +133,8 @@ impl Merged {
         Ok(Page::new(rows, continuation, std::mem::take(&mut self.cost)))
     }
 
-    fn send(
+    /// Makes the request of a fetch. The request is sent when its future is first polled.
+    fn prepare_fetch(
         &mut self,
         container: &ContainerHandle,
         query: &Query,
@@ -153,8 +156,8 @@ impl Merged {
         Ok(PendingFetch { id: fetch.id, range_id, response })
     }
 
-    /// Waits for the next response and passes it to the merge. A refusal because the
-    /// partition is gone is put into `refused` and is not an error.
+    /// Waits for the next response and passes it to the merge. A refusal with 410 is put
+    /// into `refused` and is not an error.
     async fn receive(&mut self) -> Result<(), Error> {
         let pending = &mut self.pending;
         if pending.is_empty() {
@@ -171,7 +174,7 @@ impl Merged {
         .await;
         match outcome {
             Ok(response) => self.add_to_merge(fetch.id, &response),
-            Err(error) if is_partition_gone(&error) => {
+            Err(error) if is_status_gone(&error) => {
                 self.refused.push(RefusedFetch { id: fetch.id, range_id: fetch.range_id, error });
                 Ok(())
             }
@@ -199,7 +202,7 @@ impl Merged {
             return Err(Error::answer("a page of a query is not a JSON object"));
         };
         // When the container was deleted and created again, the driver sends requests
-        // to the new container. Rows of the two must not be mixed.
+        // to the new container. Rows of the old and the new container must not be mixed.
         if body.get("_rid").and_then(Value::as_str).is_some_and(|rid| *rid != *self.rid) {
             return Err(container_recreated());
         }
@@ -211,8 +214,8 @@ impl Merged {
 
     /// Replaces the partition of the last refused request by the partitions that it
     /// was split or merged into. `metadata` is the outcome of
-    /// [`metadata_without_range`]. If the partition still exists, the caller gets the
-    /// error, and the next call requests the page again.
+    /// [`metadata_without_range`]. If the partition still exists, or the metadata could
+    /// not be read, this call fails, and the next call requests the page again.
     fn replace_range(
         &mut self,
         metadata: Result<Option<Arc<ContainerMetadata>>, Error>,
@@ -230,9 +233,9 @@ impl Merged {
     }
 }
 
-/// Returns the error, or another one when the container was deleted and created
-/// again: the new container refuses the tokens and ranges of the old one with
-/// errors that do not name the cause.
+/// Returns the error, or [`container_recreated`] when the container was deleted and
+/// created again. The new container refuses the tokens and ranges of the old container
+/// with errors that do not name this cause.
 async fn with_cause(error: Error, container: &ContainerHandle, rid: &str) -> Error {
     match container.metadata().await {
         Ok(metadata) if *metadata.rid != *rid => {
@@ -261,6 +264,7 @@ async fn metadata_without_range(
     Ok(metadata.ranges.get(range_id).is_none().then_some(metadata))
 }
 
+/// The error for a query whose container was deleted and created again.
 #[cold]
 fn container_recreated() -> Error {
     Error::answer("the container was deleted and created again while the query was running")

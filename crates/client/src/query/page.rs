@@ -4,8 +4,8 @@ use perihelion_driver::Response;
 use perihelion_driver::diagnostics::Diagnostics;
 
 /// The most diagnostics that a page keeps. A page seldom takes more than one request
-/// per physical partition. Of further requests the page has only the number and the
-/// charge.
+/// per physical partition. Of further requests the page has the number and the charge,
+/// but no diagnostics.
 const DIAGNOSTICS_MAX: usize = 64;
 
 /// A page of a query result. It has at least one row.
@@ -25,15 +25,15 @@ impl<T> Page<T> {
     /// The continuation token for
     /// [`Query::with_continuation`](crate::Query::with_continuation). `None` at the end
     /// of the result. Also `None` for results that the client merges and cannot resume:
-    /// aggregates, groups, and DISTINCT unless it is sorted by the distinct value. A
-    /// page with a token can be the last one, when only pages without rows follow.
+    /// aggregates, groups, and DISTINCT unless it is sorted by the distinct value. When
+    /// only pages without rows follow, the last page has a token too.
     pub fn continuation(&self) -> Option<&str> {
         self.continuation.as_deref()
     }
 
-    /// Request units of the responses that were received for this page: since the
-    /// previous page, pages without rows and pages that were fetched ahead included.
-    /// Failed requests and the request for a query plan are not included.
+    /// Request units of the responses that were received since the previous page. They
+    /// include responses without rows and responses for later pages. They do not include
+    /// failed requests and the request for a query plan.
     pub fn charge(&self) -> f64 {
         self.cost.charge
     }

@@ -1,16 +1,17 @@
 //! Decides how a query is run: by the service alone, or on each partition with a
 //! merge by the client.
 //!
-//! The service alone answers a query of one whole partition key, also when only the
-//! filter names the key. It also answers a query over the whole container that needs
-//! no merging, unless the caller asks for parallel requests or for no plan. The
+//! The service alone answers a query of one whole partition key, even if only the filter
+//! names the key. The service alone also answers a query over the whole container that
+//! needs no merging, unless the caller asks for parallel requests or for no plan. The
 //! client merges all other queries, and every query of a range or of a key prefix.
 //!
 //! The parser of `perihelion-query` tells whether a query needs merging, and finds a
 //! filter that allows only one partition key. A statement over the whole container
 //! that the parser does not understand is sent to the service unchanged. When the
-//! service refuses it because it needs a plan, the refusal contains the plan. For a
-//! range or a key prefix the plan of such a statement is fetched first.
+//! service refuses the statement because it needs a plan, the plan is taken from the
+//! refusal, or fetched. For a range or a key prefix the plan of a statement that the
+//! parser does not understand is fetched first.
 
 use perihelion_driver::ContainerMetadata;
 use perihelion_driver::operation::{KeyScope, Scope};
@@ -33,9 +34,9 @@ use crate::{Error, FeedRange};
 /// begin with it.
 const MERGE_TOKEN_PREFIX: &str = "{\"perihelion\":";
 
-/// Decides how to run a query of which this feed has not requested a page yet. A
-/// query with a continuation token is run in the way that produced the token.
-pub(super) async fn route(container: &ContainerHandle, query: &Query) -> Result<Execution, Error> {
+/// Decides how to run a query before its feed requests the first page. A query with a
+/// continuation token is run in the way that produced the token.
+pub(super) async fn decide(container: &ContainerHandle, query: &Query) -> Result<Execution, Error> {
     let metadata = container.metadata().await?;
     let parsed = ParsedQuery::of(query);
     let range = match &query.scope {
@@ -43,11 +44,11 @@ pub(super) async fn route(container: &ContainerHandle, query: &Query) -> Result<
         QueryScope::Partition(key) if metadata.partition_key.is_prefix(key) => {
             FeedRange::of(&metadata.partition_key.effective_range(key))
         }
-        QueryScope::Partition(key) => return direct(query, Scope::Key(KeyScope::new(key.clone()))),
+        QueryScope::Partition(key) => return direct_execution(query, Scope::Key(KeyScope::new(key.clone()))),
         QueryScope::Everywhere => match parsed.as_ref().and_then(|parsed| parsed.only_key(&metadata)) {
-            Some(key) => return direct(query, Scope::Key(KeyScope::new(key))),
+            Some(key) => return direct_execution(query, Scope::Key(KeyScope::new(key))),
             None if query.is_unplanned || is_merged(query, parsed.as_ref()) => FeedRange::whole(),
-            None => return direct(query, Scope::Everywhere),
+            None => return direct_execution(query, Scope::Everywhere),
         },
     };
     let plan = match parsed.map(|parsed| parsed.verdict) {
@@ -57,7 +58,7 @@ pub(super) async fn route(container: &ContainerHandle, query: &Query) -> Result<
             fetch_plan(container, query).await?
         }
     };
-    merged(query, plan, &range, &metadata)
+    merged_execution(query, plan, &range, &metadata)
 }
 
 /// Whether the client merges a query over the whole container. `parsed` is `None`
@@ -77,7 +78,7 @@ fn is_merged(query: &Query, parsed: Option<&ParsedQuery>) -> bool {
 /// Decides how to run a query whose first page the service refused. When the refusal
 /// says that the query needs a plan, which happens only to queries over the whole
 /// container, the client merges the results. Other errors are returned unchanged.
-pub(super) async fn reroute(
+pub(super) async fn decide_after_refusal(
     container: &ContainerHandle,
     query: &Query,
     error: Error,
@@ -90,14 +91,14 @@ pub(super) async fn reroute(
         Some(plan) => plan?,
         None => fetch_plan(container, query).await?,
     };
-    merged(query, plan, &FeedRange::whole(), &metadata)
+    merged_execution(query, plan, &FeedRange::whole(), &metadata)
 }
 
-fn direct(query: &Query, scope: Scope) -> Result<Execution, Error> {
+fn direct_execution(query: &Query, scope: Scope) -> Result<Execution, Error> {
     Direct::new(query, scope).map(Execution::Direct)
 }
 
-fn merged(
+fn merged_execution(
     query: &Query,
     plan: MergePlan,
     range: &FeedRange,
@@ -113,8 +114,8 @@ async fn fetch_plan(container: &ContainerHandle, query: &Query) -> Result<MergeP
     MergePlan::parse(text).map_err(|error| client_error(error).with_diagnostics(response.diagnostics))
 }
 
-/// The plan in a refusal: `None` when it contains none, an error when the plan cannot
-/// be read.
+/// The plan in a refusal: `None` when the refusal contains no plan, an error when the
+/// plan cannot be read.
 fn plan_in_refusal(error: &Error) -> Option<Result<MergePlan, Error>> {
     let body = json::parse(error.body()).ok()?;
     let text = body.get("additionalErrorInfo")?.as_str()?;

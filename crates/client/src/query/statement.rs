@@ -7,7 +7,7 @@ use perihelion_driver::OperationOptions;
 use perihelion_model::partition_key::PartitionKey;
 use serde::Serialize;
 
-use crate::response::{encode, unwritable};
+use crate::response::{encode, encode_error};
 use crate::{Error, FeedRange};
 
 /// A query: a statement, its parameters, and how to run it.
@@ -40,7 +40,7 @@ pub struct Query {
 #[derive(Debug, Clone)]
 pub(super) enum QueryScope {
     Everywhere,
-    /// A whole partition key, or a prefix of a hierarchical one.
+    /// A whole partition key, or a prefix of a hierarchical key.
     Partition(PartitionKey),
     Range(FeedRange),
 }
@@ -85,12 +85,12 @@ impl Query {
         name: impl Into<String>,
         value: &T,
     ) -> Result<Self, Error> {
-        let value = serde_json::to_value(value).map_err(|error| unwritable::<T>(&error))?;
+        let value = serde_json::to_value(value).map_err(|error| encode_error::<T>(&error))?;
         Ok(self.with_parameter(name, value))
     }
 
-    /// Reads one logical partition, or, with the first levels of a hierarchical
-    /// key, the partitions that begin with them.
+    /// Reads one logical partition. If `key` has only the first levels of a hierarchical
+    /// key, reads all logical partitions whose keys begin with these levels.
     pub fn in_partition(mut self, key: impl Into<PartitionKey>) -> Self {
         self.scope = QueryScope::Partition(key.into());
         self
@@ -103,19 +103,19 @@ impl Query {
         self
     }
 
-    /// Sets the most rows per page, at least 1. Without it the service decides, and a
-    /// query that the client merges has up to 100 rows per page.
+    /// Sets the most rows per page, at least 1. The default is 100 for a query that the
+    /// client merges. For other queries the service decides.
     pub fn with_max_items(mut self, max_items: u32) -> Self {
         self.max_items = Some(max_items.max(1));
         self
     }
 
     /// Sets how many partitions the client queries at the same time, at least 1. The
-    /// default is one when the partitions are read one after the other, so that no
-    /// unnecessary page is fetched, and eight when the first row needs all partitions.
-    /// With more than one, the client also queries the partitions itself where the
-    /// service could answer a query over the whole container alone. A query of one
-    /// whole partition key is not affected.
+    /// default is eight when the first row needs all partitions. Otherwise the default is
+    /// one, so that no unnecessary page is fetched.
+    ///
+    /// With more than one, the client queries the partitions itself even if the service
+    /// alone could answer the query. A query of one whole partition key is not affected.
     pub fn with_parallel_max(mut self, parallel_max: usize) -> Self {
         self.parallel_max = Some(parallel_max.max(1));
         self
@@ -124,8 +124,8 @@ impl Query {
     /// Runs the statement unchanged on each physical partition, without a query
     /// plan and without the request for it. The rows of the partitions are
     /// concatenated; ORDER BY, TOP, OFFSET, DISTINCT and aggregates apply to each
-    /// partition separately. With [`in_range`](Query::in_range) and the range of one
-    /// partition this gives the exact result. A query of one whole partition key is not
+    /// partition separately. If [`in_range`](Query::in_range) restricts the query to one
+    /// physical partition, the result is exact. A query of one whole partition key is not
     /// affected.
     pub fn without_plan(mut self) -> Self {
         self.is_unplanned = true;

@@ -42,12 +42,12 @@ impl<T: DeserializeOwned + Send + 'static> Stream for Pages<T> {
 pub struct Rows<T> {
     pages: Pages<T>,
     /// The rows of the current page that were not returned yet.
-    ready: std::vec::IntoIter<T>,
+    rows_left: std::vec::IntoIter<T>,
 }
 
 impl<T> Rows<T> {
     pub(super) fn new(feed: QueryFeed<T>) -> Self {
-        Rows { pages: Pages::new(feed), ready: Vec::new().into_iter() }
+        Rows { pages: Pages::new(feed), rows_left: Vec::new().into_iter() }
     }
 }
 
@@ -63,11 +63,11 @@ impl<T: DeserializeOwned + Send + Unpin + 'static> Stream for Rows<T> {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
-            if let Some(row) = self.ready.next() {
+            if let Some(row) = self.rows_left.next() {
                 return Poll::Ready(Some(Ok(row)));
             }
             match ready!(Pin::new(&mut self.pages).poll_next(context)) {
-                Some(Ok(page)) => self.ready = page.items.into_iter(),
+                Some(Ok(page)) => self.rows_left = page.items.into_iter(),
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                 None => return Poll::Ready(None),
             }
@@ -83,6 +83,6 @@ impl<T> std::fmt::Debug for Pages<T> {
 
 impl<T> std::fmt::Debug for Rows<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Rows({} received)", self.ready.len())
+        write!(f, "Rows({} received)", self.rows_left.len())
     }
 }

@@ -8,9 +8,9 @@ use perihelion_model::partition_key::PartitionKey;
 
 use crate::Error;
 
-/// Documents per query. A longer statement costs the same per document; shorter
-/// ones can run in parallel.
-pub(super) const CHUNK_MAX: usize = 100;
+/// The most documents of one chunk. A longer query would cost the same per document, and
+/// shorter queries can run in parallel.
+pub(super) const CHUNK_DOCUMENTS_MAX: usize = 100;
 
 /// A document that the caller asks for.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,10 +61,10 @@ pub(super) fn chunks(wanted: Vec<WantedDocument>, metadata: &ContainerMetadata) 
 /// id, the second layer has the second documents, and so on. Within a layer every
 /// id is unique.
 pub(super) fn layers(wanted: Vec<WantedDocument>) -> Vec<Vec<WantedDocument>> {
-    let mut seen: HashMap<String, usize> = HashMap::new();
+    let mut count_by_id: HashMap<String, usize> = HashMap::new();
     let mut layers: Vec<Vec<WantedDocument>> = Vec::new();
     for document in wanted {
-        let count = seen.entry(document.id.clone()).or_default();
+        let count = count_by_id.entry(document.id.clone()).or_default();
         if layers.len() == *count {
             layers.push(Vec::new());
         }
@@ -74,11 +74,11 @@ pub(super) fn layers(wanted: Vec<WantedDocument>) -> Vec<Vec<WantedDocument>> {
     layers
 }
 
-/// Divides a layer into pieces of at most [`CHUNK_MAX`] documents.
+/// Divides a layer into pieces of at most [`CHUNK_DOCUMENTS_MAX`] documents.
 pub(super) fn pieces(layer: Vec<WantedDocument>) -> impl Iterator<Item = Vec<WantedDocument>> {
     let mut rest = layer.into_iter();
     std::iter::from_fn(move || {
-        let piece: Vec<WantedDocument> = rest.by_ref().take(CHUNK_MAX).collect();
+        let piece: Vec<WantedDocument> = rest.by_ref().take(CHUNK_DOCUMENTS_MAX).collect();
         (!piece.is_empty()).then_some(piece)
     })
 }

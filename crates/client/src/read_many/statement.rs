@@ -1,8 +1,8 @@
 //! The query for several documents of one physical partition.
 //!
-//! `c.id IN (...)` uses the index on `id`; the pairs of id and partition key
-//! exclude documents of the same id in other logical partitions. The pairs form a
-//! balanced tree of OR, which keeps the nesting of the statement low.
+//! `c.id IN (...)` uses the index on `id`. The conditions on pairs of id and partition
+//! key exclude documents of the same id in other logical partitions. These conditions
+//! form a balanced tree of OR, which keeps the nesting of the statement low.
 
 use bytes::Bytes;
 use perihelion_model::partition_key::{KeyPath, KeyValue, PartitionKeyDefinition};

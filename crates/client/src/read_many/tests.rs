@@ -3,7 +3,7 @@
 use perihelion_model::partition_key::{HashVersion, KeyKind, KeyPath, PartitionKeyDefinition};
 use serde_json::{Value, json};
 
-use super::plan::{CHUNK_MAX, WantedDocument, layers, pieces};
+use super::plan::{CHUNK_DOCUMENTS_MAX, WantedDocument, layers, pieces};
 use super::statement;
 
 fn wanted(index: usize, key: &str, id: &str) -> WantedDocument {
@@ -20,8 +20,9 @@ fn an_id_is_unique_within_a_layer() {
 
 #[test]
 fn a_layer_is_divided_into_bounded_pieces() {
-    let list = (0..2 * CHUNK_MAX + 1).map(|index| wanted(index, "a", &index.to_string())).collect();
-    assert_eq!(pieces(list).map(|piece| piece.len()).collect::<Vec<_>>(), [CHUNK_MAX, CHUNK_MAX, 1]);
+    let list = (0..2 * CHUNK_DOCUMENTS_MAX + 1).map(|index| wanted(index, "a", &index.to_string())).collect();
+    let lengths: Vec<usize> = pieces(list).map(|piece| piece.len()).collect();
+    assert_eq!(lengths, [CHUNK_DOCUMENTS_MAX, CHUNK_DOCUMENTS_MAX, 1]);
 }
 
 #[test]

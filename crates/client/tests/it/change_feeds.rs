@@ -17,6 +17,7 @@ struct Document {
     n: u32,
 }
 
+/// Creates one document per number.
 async fn write(container: &Container, numbers: std::ops::Range<u32>) {
     for n in numbers {
         let key = format!("key-{}", n % 32);
@@ -24,8 +25,8 @@ async fn write(container: &Container, numbers: std::ops::Range<u32>) {
     }
 }
 
-/// Reads all changes up to now. No document is written twice, so no number may
-/// come twice.
+/// Reads all changes up to now, and adds their numbers to `seen`. No document is written
+/// twice, so no number may come twice.
 async fn drain(feed: &mut ChangeFeed<Document>, seen: &mut BTreeSet<u32>) {
     while let Some(page) = feed.next_page().await.unwrap() {
         for document in page.items {

@@ -1,5 +1,5 @@
-//! Every example runs without arguments, on the engine in its own process. One also
-//! runs against a server.
+//! Every example runs without arguments, on the engine in its own process. One example
+//! also runs against a server.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,12 +22,13 @@ const EXAMPLES: [(&str, &str); 10] = [
     ("throughput", "Autoscale { max: 4000 }"),
 ];
 
+/// The environment variable with the connection string of the account to use.
 const CONNECTION_STRING: &str = "AZURE_COSMOS_CONNECTION_STRING";
 
-/// Builds the examples and returns their directory. They are built with the whole
-/// workspace, as its tests are: a build of this package alone would compile all
-/// dependencies a second time.
-fn built_examples() -> &'static Path {
+/// Builds the examples, once per process, and returns their directory. The build is for
+/// the whole workspace, like the build of the tests: a build of this package alone would
+/// compile all dependencies a second time.
+fn build_examples() -> &'static Path {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     DIRECTORY.get_or_init(|| {
         let mut command = Command::new(env!("CARGO"));
@@ -39,8 +40,9 @@ fn built_examples() -> &'static Path {
     })
 }
 
+/// Runs an example and returns its output. `configure` sets its environment.
 fn run(name: &str, configure: impl FnOnce(&mut Command) -> &mut Command) -> String {
-    let mut command = Command::new(built_examples().join(name));
+    let mut command = Command::new(build_examples().join(name));
     command.current_dir(env!("CARGO_MANIFEST_DIR")).env_remove("COSMOS_ENDPOINT");
     let finished = configure(&mut command).output().expect("the example runs");
     let output = String::from_utf8_lossy(&finished.stdout).into_owned();

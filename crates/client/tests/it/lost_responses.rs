@@ -1,5 +1,5 @@
-//! Writes whose responses are lost. The client must report each of them
-//! correctly: applied once, refused, or ambiguous.
+//! Writes whose responses are lost. The client must report correctly whether a write was
+//! applied once, was refused, or is ambiguous.
 
 use perihelion_client::diagnostics::Resolution;
 use perihelion_client::{Batch, Container, ItemOptions, Patch};
@@ -15,6 +15,7 @@ async fn drop_responses(world: &World, operation: &str, count: u32) {
     world.fault(&format!(r#"{{"operation":"{operation}","count":{count},"drop":"after"}}"#)).await;
 }
 
+/// A container with the document `0`, whose member `n` is 0.
 async fn world() -> (World, Container) {
     let world = World::new(2).await;
     let container = world.container("c", PARTITION_KEY).await;

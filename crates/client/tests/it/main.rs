@@ -1,7 +1,9 @@
 //! The client's integration tests. The scenarios run unchanged on the engine in
 //! this process, on our server over TLS, and, with `--ignored`, on the live account in
-//! `PERIHELION_LIVE_CONNECTION_STRING`. `examples` runs the programs in `examples/`. The other tests use the engine in this process, most of them with
-//! faults or counters. All tests are one binary, so that only one is linked.
+//! `PERIHELION_LIVE_CONNECTION_STRING`. `examples` runs the programs in `examples/`.
+//! `certificates` uses a server over TLS. The other tests use the engine in this
+//! process, most of them with faults or counters. All tests are in one binary, because
+//! linking a binary takes long.
 
 mod account;
 mod certificates;

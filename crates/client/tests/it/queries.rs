@@ -18,8 +18,8 @@ struct Order {
     total: f64,
 }
 
-/// 120 orders of 20 customers over four physical partitions. Totals are unique,
-/// so that every ORDER BY has one correct result.
+/// A server with 120 orders of 20 customers in four physical partitions. Totals are
+/// unique, so that every ORDER BY has one correct result.
 async fn world() -> (World, Container) {
     let world = World::new(4).await;
     let orders = world.container("orders", r#"{"paths":["/customer"],"kind":"Hash","version":2}"#).await;
@@ -43,13 +43,14 @@ fn order(number: u64) -> Value {
     order
 }
 
-/// A permutation of 0.5, 1.5 and so on.
+/// The total of an order. The totals of all orders are a permutation of 0.5, 1.5 and so
+/// on.
 fn total(number: u64) -> f64 {
     ((number * 77) % ORDERS) as f64 + 0.5
 }
 
 /// The result of the statement over all orders, evaluated without a server.
-fn expected(statement: &str) -> Vec<Value> {
+fn expected_rows(statement: &str) -> Vec<Value> {
     let documents: Vec<_> = (0..ORDERS)
         .map(|number| perihelion_model::json::parse_str(&order(number).to_string()).unwrap())
         .collect();
@@ -65,7 +66,8 @@ fn expected(statement: &str) -> Vec<Value> {
         .collect()
 }
 
-fn sorted(mut rows: Vec<Value>) -> Vec<String> {
+/// The rows as sorted texts, to compare two results whose order may differ.
+fn sorted_texts(mut rows: Vec<Value>) -> Vec<String> {
     let mut texts: Vec<String> = rows.drain(..).map(|row| canonical(&row).to_string()).collect();
     texts.sort();
     texts
@@ -87,7 +89,8 @@ async fn ids(feed: QueryFeed<Order>) -> Vec<String> {
     feed.collect().await.unwrap().into_iter().map(|order| order.id).collect()
 }
 
-/// Statements whose result has a fixed order.
+/// Statements whose result has a fixed order. Aggregates, which have no continuation
+/// tokens, come last.
 const IN_ORDER: &[&str] = &[
     "SELECT VALUE c.id FROM c ORDER BY c.total",
     "SELECT c.id, c.total FROM c ORDER BY c.total DESC",
@@ -126,15 +129,15 @@ async fn every_kind_of_statement_runs_across_partitions() {
             let query = Query::new(*statement).with_max_items(max_items);
             let rows: Vec<Value> = orders.query(query).collect().await.unwrap();
             let rows: Vec<Value> = rows.iter().map(canonical).collect();
-            let wanted: Vec<Value> = expected(statement).iter().map(canonical).collect();
-            assert_eq!(rows, wanted, "{statement}");
+            let expected: Vec<Value> = expected_rows(statement).iter().map(canonical).collect();
+            assert_eq!(rows, expected, "{statement}");
         }
     }
     for statement in IN_ANY_ORDER {
         for parallel_max in [1, 5] {
             let query = Query::new(*statement).with_max_items(4).with_parallel_max(parallel_max);
             let rows: Vec<Value> = orders.query(query).collect().await.unwrap();
-            assert_eq!(sorted(rows), sorted(expected(statement)), "{statement}");
+            assert_eq!(sorted_texts(rows), sorted_texts(expected_rows(statement)), "{statement}");
         }
     }
     let top: Vec<Value> = orders.query("SELECT TOP 9 * FROM c").collect().await.unwrap();
@@ -177,14 +180,16 @@ async fn a_filter_on_one_partition_key_queries_only_that_partition() {
         .with_parameter("@who", "customer-3")
         .with_max_items(2);
     let rows = page_by_page(&orders, query, async |_| {}).await;
-    assert_eq!(sorted(rows), sorted(expected("SELECT VALUE c.total FROM c WHERE c.customer = 'customer-3'")));
+    let expected = expected_rows("SELECT VALUE c.total FROM c WHERE c.customer = 'customer-3'");
+    assert_eq!(sorted_texts(rows), sorted_texts(expected));
     // Three pages of two, and no plan.
     assert_eq!((world.requests("query").await, world.requests("query_plan").await), (3, 0));
-    // A statement that cannot be planned across partitions runs within one.
+    // The service has no plan for this statement across partitions, but answers it within
+    // one partition.
     let composed =
         "SELECT VALUE ROUND(AVG(c.total)) FROM c WHERE c.customer IN ('customer-3') AND c.total > 0";
     let mean: Vec<f64> = orders.query(composed).collect().await.unwrap();
-    assert_eq!(mean, expected(composed).iter().map(|row| row.as_f64().unwrap()).collect::<Vec<_>>());
+    assert_eq!(mean, expected_rows(composed).iter().map(|row| row.as_f64().unwrap()).collect::<Vec<_>>());
     let two = "SELECT VALUE COUNT(1) FROM c WHERE c.customer IN ('customer-3', 'customer-4')";
     assert_eq!(orders.query::<u64>(two).collect().await.unwrap(), [12]);
 }
@@ -194,7 +199,7 @@ async fn a_query_ends_with_an_error_when_its_container_is_created_again() {
     let (world, orders) = world().await;
     let mut feed = orders.query::<Value>(Query::new("SELECT * FROM c ORDER BY c.total").with_max_items(5));
     assert!(feed.next_page().await.unwrap().is_some());
-    world.delete(&orders).await;
+    world.delete_container(&orders).await;
     world.container("orders", r#"{"paths":["/customer"],"kind":"Hash","version":2}"#).await;
     let error = loop {
         match feed.next_page().await {
@@ -272,8 +277,8 @@ async fn a_prefix_of_a_hierarchical_key_finds_all_documents_below_it() {
     assert_eq!(events.query::<u64>(query).collect().await.unwrap(), [7]);
 }
 
-/// Reads page by page, each with a new feed, and calls `between` after each
-/// page.
+/// Reads a query page by page. Each page is read by a new feed, which gets only the
+/// continuation token of the page before. Calls `between` after each page but the last.
 async fn page_by_page(orders: &Container, query: Query, mut between: impl AsyncFnMut(usize)) -> Vec<Value> {
     let mut rows: Vec<Value> = Vec::new();
     let mut token: Option<String> = None;
@@ -298,12 +303,12 @@ async fn a_continuation_token_continues_in_another_process() {
         let query = Query::new(*statement).with_max_items(9);
         let rows = page_by_page(&orders, query, async |_| {}).await;
         let rows: Vec<Value> = rows.iter().map(canonical).collect();
-        assert_eq!(rows, expected(statement).iter().map(canonical).collect::<Vec<_>>(), "{statement}");
+        assert_eq!(rows, expected_rows(statement).iter().map(canonical).collect::<Vec<_>>(), "{statement}");
     }
     for parallel_max in [1, 3] {
         let query = Query::new(IN_ANY_ORDER[0]).with_max_items(9).with_parallel_max(parallel_max);
         let rows = page_by_page(&orders, query, async |_| {}).await;
-        assert_eq!(sorted(rows), sorted(expected(IN_ANY_ORDER[0])));
+        assert_eq!(sorted_texts(rows), sorted_texts(expected_rows(IN_ANY_ORDER[0])));
     }
 }
 
@@ -320,7 +325,7 @@ async fn splits_between_pages_lose_and_repeat_no_row() {
         })
         .await;
         let rows: Vec<Value> = rows.iter().map(canonical).collect();
-        assert_eq!(rows, expected(statement).iter().map(canonical).collect::<Vec<_>>(), "{statement}");
+        assert_eq!(rows, expected_rows(statement).iter().map(canonical).collect::<Vec<_>>(), "{statement}");
     }
 }
 
@@ -339,7 +344,7 @@ async fn splits_during_a_query_lose_and_repeat_no_row() {
             }
             rows.extend(page);
         }
-        assert_eq!(sorted(rows), sorted(expected(statement)), "{statement}");
+        assert_eq!(sorted_texts(rows), sorted_texts(expected_rows(statement)), "{statement}");
     }
 }
 
@@ -434,7 +439,7 @@ async fn errors_name_the_cause() {
         assert_eq!(error.kind(), kind, "{error}");
     }
 
-    world.delete(&orders).await;
+    world.delete_container(&orders).await;
     let error = orders.query::<Value>("SELECT * FROM c ORDER BY c.id").collect().await.unwrap_err();
     assert!(error.is_not_found(), "{error}");
 }

@@ -2,7 +2,7 @@
 
 use crate::account::{LIVE_VARIABLE, TestAccount};
 
-/// Declares scenarios, and for each one test per kind of account.
+/// Declares scenarios. Each scenario becomes one test per kind of account.
 macro_rules! scenarios {
     ($($name:ident)*) => {
         $(mod $name;)*

@@ -33,13 +33,14 @@ impl World {
         World { server, client }
     }
 
-    /// Creates a container of the database.
+    /// Creates a container of the database. `partition_key` is the definition of the
+    /// partition key in JSON.
     pub(crate) async fn container(&self, name: &str, partition_key: &str) -> Container {
         create_container_with_key(self.client.driver(), "shop", name, partition_key).await;
         self.client.database("shop").container(name)
     }
 
-    pub(crate) async fn delete(&self, container: &Container) {
+    pub(crate) async fn delete_container(&self, container: &Container) {
         let driver = self.client.driver();
         delete_container(driver, &driver.container("shop", container.name())).await;
     }

@@ -1,5 +1,5 @@
-//! Reading the account, for the first time and later: when its own address does not
-//! answer, when a region hangs, and when the caller is cancelled.
+//! Reading the account, for the first time and later: when the account's own address does
+//! not answer, when a region hangs, and when the caller is cancelled.
 
 use std::time::Duration;
 
@@ -16,30 +16,32 @@ use tokio::time::Instant;
 use crate::multi_region::prefers_east;
 use crate::world::World;
 
-/// A transport in which only one of the service's host names answers: one of our servers.
+/// A transport on which only one of the service's host names answers. The server answers
+/// for this host.
 struct OneAnsweringHost {
     server: TestServer,
-    answering: &'static str,
+    host: &'static str,
 }
 
 impl Transport for OneAnsweringHost {
     async fn send(&self, mut request: Request) -> Result<Response, Failure> {
         let host = request.endpoint.host();
-        if host.ends_with(".azure.com") && host != self.answering {
+        if host.ends_with(".azure.com") && host != self.host {
             return Err(faults::unreachable());
         }
-        if host == self.answering {
+        if host == self.host {
             request.endpoint = self.server.endpoint();
         }
         self.server.embedded().transport().send_boxed(request).await
     }
 }
 
-async fn open_with_answering_host(answering: &'static str) -> Result<Driver, perihelion_driver::Error> {
+/// Opens an account of which only this host answers.
+async fn open_with_answering_host(host: &'static str) -> Result<Driver, perihelion_driver::Error> {
     let server = TestServer::in_process(EmbeddedOptions::default()).await;
     let account = Endpoint::parse("https://shop.documents.azure.com:443/").unwrap();
     let options = DriverOptions::default().with_preferred_regions([NORTH, WEST]);
-    let transport = AnyTransport::foreign(OneAnsweringHost { server, answering });
+    let transport = AnyTransport::foreign(OneAnsweringHost { server, host });
     Driver::open(account, Credential::emulator(), transport, options).await
 }
 
@@ -49,16 +51,17 @@ async fn an_account_is_read_from_a_preferred_region_when_its_own_address_fails()
     assert_eq!(driver.account().read_regions[0].name(), WEST);
     let error = open_with_answering_host("no.such.host").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Transport);
-    let asked = error.diagnostics().attempts().next().unwrap();
+    let attempt = error.diagnostics().attempts().next().unwrap();
     assert_eq!(
-        asked.endpoint.host(),
+        attempt.endpoint.host(),
         "shop.documents.azure.com",
         "the error is that of the configured endpoint"
     );
 }
 
-/// The write region refuses a write, and reads of the account hang there. The account's own
-/// address leads to that region, so the account is read from another region.
+/// The write region refuses a write, and reads of the account hang in this region. The
+/// account's own address leads to the same region, so the driver must read the account
+/// from another region.
 #[tokio::test(start_paused = true)]
 async fn the_account_is_not_read_from_a_suspect_region_first() {
     let regions = three_regions();
@@ -83,7 +86,7 @@ async fn a_cancelled_refresh_does_not_count_as_done() {
     tokio::time::advance(Duration::from_secs(10)).await;
     world.fault(r#"{"operation":"read_account","count":1,"delayMs":3000}"#).await;
     world.fault(r#"{"operation":"upsert_item","count":2,"status":403,"subStatus":3}"#).await;
-    let asked = world.requests("read_account").await;
+    let reads_before = world.requests("read_account").await;
     let (driver, write) = (world.driver.clone(), world.write(Verb::Upsert, "1", "b"));
     let cancelled =
         tokio::spawn(async move { driver.execute(&write, &OperationOptions::default()).await.map(drop) });
@@ -91,7 +94,7 @@ async fn a_cancelled_refresh_does_not_count_as_done() {
     cancelled.abort();
     assert!(cancelled.await.unwrap_err().is_cancelled());
     world.run(&world.write(Verb::Upsert, "1", "c")).await.unwrap();
-    assert_eq!(world.requests("read_account").await - asked, 2);
+    assert_eq!(world.requests("read_account").await - reads_before, 2);
 }
 
 /// A transport that never answers, not even with a failure at the deadline.
@@ -114,8 +117,8 @@ async fn an_operation_ends_even_if_its_transport_ignores_the_deadline() {
     assert!(error.message().contains("deadline"), "{error}");
 }
 
-/// Futures of operations are nested in those of their callers and moved: large ones
-/// cost stack and copies.
+/// The future of a caller contains the future of its operation, and futures are moved. So
+/// large futures cost stack space and copies.
 #[tokio::test(start_paused = true)]
 async fn the_future_of_an_operation_is_small() {
     let world = World::new().await;

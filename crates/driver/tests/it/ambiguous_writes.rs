@@ -19,8 +19,8 @@ async fn three_regions(options: DriverOptions) -> World {
     World::with(EmbeddedOptions::default().with_regions(regions), options).await
 }
 
-/// A create whose first answer is lost, so that the retry finds the document of the first
-/// attempt. Replication to the other regions is cut.
+/// A create whose first answer will be lost, so that the retry finds the document of the
+/// first attempt. Replication from West to the other regions is cut.
 async fn lost_create(world: &World) -> Operation {
     world.run(&world.write(Verb::Create, "0", "a")).await.unwrap();
     world.wait_for_replication().await;
@@ -71,9 +71,9 @@ async fn a_hedged_delete_is_not_refused_because_its_other_leg_succeeded() {
     world.run(&world.write(Verb::Create, "1", "a")).await.unwrap();
     world.wait_for_replication().await;
     // The first leg is applied and its answer lost before the second leg is served.
-    let lost =
+    let rule =
         format!(r#"{{"operation":"delete_item","region":"{EAST}","count":1,"delayMs":50,"drop":"after"}}"#);
-    world.fault(&lost).await;
+    world.fault(&rule).await;
     world.fault(r#"{"operation":"delete_item","delayMs":100}"#).await;
     let options = OperationOptions::default().with_hedging(Hedging::Fixed(Duration::from_millis(20)));
     let deleted = world.driver.execute(&world.delete("1"), &options).await.unwrap();

@@ -4,9 +4,10 @@
 //! A run is determined by its seed. It uses one thread and tokio's paused clock, so
 //! a failure can be replayed:
 //! `CHAOS_SEEDS=17..18 cargo test -p perihelion-driver --test it chaos`. A run has
-//! three phases. First there are faults. Then, in the aftermath, the driver recovers
-//! from them: breakers close, and avoided regions are used again. In the last phase
-//! an operation may fail only because of the state of the data.
+//! three phases. In the first phase there are faults. In the second phase, the
+//! aftermath, the driver recovers from the faults: breakers close, and avoided regions
+//! are used again. In the third phase the driver has recovered: an operation may fail
+//! only because of the state of the data.
 
 mod checks;
 mod events;
@@ -25,24 +26,26 @@ use perihelion_testkit::regions::REGIONS;
 
 use self::checks::History;
 use self::events::{Events, Mode};
-use self::ledger::{AFTERMATH, LIVE, Ledger, STOP};
+use self::ledger::{AFTERMATH, Ledger, RECOVERED, STOP};
 use self::setup::{PARTITIONS, Setup};
 
 /// The most faults of each class that one operation of a gentle run gets.
-const FAULTS_PER_OPERATION: u32 = 1;
+const FAULTS_PER_OPERATION_MAX: u32 = 1;
 
 /// The length of the aftermath. It is longer than a breaker stays open, than a region is
 /// avoided, than a delayed request takes to arrive, and than the pause between two reads
 /// of the account.
 const AFTERMATH_TIME: Duration = Duration::from_secs(14);
-const LIVE_TIME: Duration = Duration::from_secs(3);
+
+/// The length of the third phase.
+const RECOVERED_TIME: Duration = Duration::from_secs(3);
 
 /// How long workers may take to stop. Faults have ended by then and no operation has a
 /// longer timeout, so a worker that still runs after this time hangs.
 const STOP_TIME: Duration = Duration::from_secs(70);
 
 /// The most problems that are printed for a run that fails.
-const SHOWN_MAX: usize = 6;
+const PROBLEMS_SHOWN_MAX: usize = 6;
 
 /// The parameters of a run.
 #[derive(Debug, Clone, Copy)]
@@ -53,11 +56,11 @@ struct RunParameters {
 }
 
 /// Executes one run, and returns its history and the problems that were found.
-async fn play(parameters: RunParameters) -> (History, Vec<String>) {
+async fn execute_run(parameters: RunParameters) -> (History, Vec<String>) {
     fastrand::seed(parameters.seed);
     let mut rng = fastrand::Rng::with_seed(parameters.seed);
     let is_gentle = parameters.mode == Mode::Gentle;
-    let setup = Setup::new(parameters.is_multi_write, is_gentle.then_some(FAULTS_PER_OPERATION)).await;
+    let setup = Setup::new(parameters.is_multi_write, is_gentle.then_some(FAULTS_PER_OPERATION_MAX)).await;
     let ledger = Arc::new(Ledger::default());
     let mut workers = workers::start(&setup, &ledger, &mut rng, !is_gentle);
     let mut events = Events {
@@ -67,16 +70,16 @@ async fn play(parameters: RunParameters) -> (History, Vec<String>) {
         mode: parameters.mode,
         ranges: vec!["0".to_owned()],
         write_region: 0,
-        write_outage: None,
+        last_write_outage: None,
         offline: BTreeSet::new(),
         log: Vec::new(),
     };
-    events.play().await;
-    events.end().await;
+    events.execute_all().await;
+    events.end_faults().await;
     ledger.phase.store(AFTERMATH, Ordering::SeqCst);
     tokio::time::sleep(AFTERMATH_TIME).await;
-    ledger.phase.store(LIVE, Ordering::SeqCst);
-    tokio::time::sleep(LIVE_TIME).await;
+    ledger.phase.store(RECOVERED, Ordering::SeqCst);
+    tokio::time::sleep(RECOVERED_TIME).await;
     ledger.phase.store(STOP, Ordering::SeqCst);
     let stopped = tokio::time::timeout(STOP_TIME, async {
         while let Some(worker) = workers.join_next().await {
@@ -84,12 +87,16 @@ async fn play(parameters: RunParameters) -> (History, Vec<String>) {
         }
     });
     let has_stopped = stopped.await.is_ok();
-    setup.settle().await;
+    setup.wait_for_replication().await;
     let log = std::mem::take(&mut events.log);
-    let history = history(&setup, &ledger, is_gentle).await;
-    let about = ledger.take_problems().into_iter().filter(|(document, _)| !history.has_late_write(document));
-    let mut problems: Vec<String> =
-        about.map(|(document, problem)| format!("{document}: {problem}")).collect();
+    let history = collect_history(&setup, &ledger, is_gentle).await;
+    let mut problems = Vec::new();
+    for (document, problem) in ledger.take_problems() {
+        // A late write may overwrite newer values. A reader is then right to see less.
+        if !history.has_late_write(&document) {
+            problems.push(format!("{document}: {problem}"));
+        }
+    }
     if !has_stopped {
         problems.push("workers hang after the faults have stopped".to_owned());
     }
@@ -99,14 +106,14 @@ async fn play(parameters: RunParameters) -> (History, Vec<String>) {
         problems.extend(found.into_iter().map(|problem| format!("{sentence}: {problem}")));
     }
     if !problems.is_empty() {
-        problems.truncate(SHOWN_MAX);
+        problems.truncate(PROBLEMS_SHOWN_MAX);
         problems.push(format!("events:\n  {}", log.join("\n  ")));
     }
     drop(workers);
     (history, problems)
 }
 
-async fn history(setup: &Setup, ledger: &Ledger, is_gentle: bool) -> History {
+async fn collect_history(setup: &Setup, ledger: &Ledger, is_gentle: bool) -> History {
     let mut regions = Vec::new();
     for region in REGIONS {
         let mut partitions = Vec::new();
@@ -135,55 +142,56 @@ async fn history(setup: &Setup, ledger: &Ledger, is_gentle: bool) -> History {
 fn run(parameters: RunParameters) -> (History, Vec<String>) {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    runtime.block_on(play(parameters))
+    runtime.block_on(execute_run(parameters))
 }
 
-/// The seeds to run: those of `CHAOS_SEEDS` if it is set, or else the `usual` ones.
+/// The seeds to run: the range in `CHAOS_SEEDS` if it is set, or else `usual`.
 fn seeds(usual: Range<u64>) -> Range<u64> {
     let Ok(text) = std::env::var("CHAOS_SEEDS") else { return usual };
     let (first, end) = text.split_once("..").expect("CHAOS_SEEDS is written as 0..100");
     first.parse().unwrap()..end.parse().unwrap()
 }
 
-fn check(mode: Mode, is_multi_write: bool, usual: Range<u64>) {
-    let (mut failed, mut operations) = (Vec::new(), 0);
+/// Executes one run per seed, and fails if any of them has a problem.
+fn check_seeds(mode: Mode, is_multi_write: bool, usual: Range<u64>) {
+    let (mut failed_seeds, mut operations) = (Vec::new(), 0);
     for seed in seeds(usual) {
         let (history, problems) = run(RunParameters { seed, mode, is_multi_write });
         operations += history.records.len();
         if !problems.is_empty() {
             eprintln!("seed {seed} ({mode:?}, multi-write {is_multi_write}):\n  {}\n", problems.join("\n  "));
-            failed.push(seed);
+            failed_seeds.push(seed);
         }
     }
     println!("{operations} operations");
     assert!(
-        failed.is_empty(),
-        "{mode:?}, multi-write {is_multi_write}: {} seeds fail: {failed:?}",
-        failed.len()
+        failed_seeds.is_empty(),
+        "{mode:?}, multi-write {is_multi_write}: {} seeds fail: {failed_seeds:?}",
+        failed_seeds.len()
     );
 }
 
 /// The seeds of each kind of run, unless `CHAOS_SEEDS` is set.
-const USUAL: Range<u64> = 0..30;
+const USUAL_SEEDS: Range<u64> = 0..30;
 
 #[test]
 fn gentle_faults_with_one_write_region_fail_no_operation() {
-    check(Mode::Gentle, false, USUAL);
+    check_seeds(Mode::Gentle, false, USUAL_SEEDS);
 }
 
 #[test]
 fn gentle_faults_with_many_write_regions_fail_no_operation() {
-    check(Mode::Gentle, true, USUAL);
+    check_seeds(Mode::Gentle, true, USUAL_SEEDS);
 }
 
 #[test]
 fn long_outages_with_one_write_region_break_no_guarantee() {
-    check(Mode::Rough, false, USUAL);
+    check_seeds(Mode::Rough, false, USUAL_SEEDS);
 }
 
 #[test]
 fn long_outages_with_many_write_regions_break_no_guarantee() {
-    check(Mode::Rough, true, USUAL);
+    check_seeds(Mode::Rough, true, USUAL_SEEDS);
 }
 
 #[test]
@@ -192,7 +200,7 @@ fn a_seed_replays_the_same_run() {
         let parameters = RunParameters { seed: 1, mode, is_multi_write };
         let (first, second) = (checks::digest(&run(parameters).0), checks::digest(&run(parameters).0));
         assert!(first.lines().count() > 200, "a run is more than {} operations", first.lines().count());
-        let differs = first.lines().zip(second.lines()).position(|(first, second)| first != second);
-        assert_eq!(differs, None, "{parameters:?} differs between two runs from this line on");
+        let difference = first.lines().zip(second.lines()).position(|(first, second)| first != second);
+        assert_eq!(difference, None, "{parameters:?} differs between two runs from this line on");
     }
 }

@@ -1,5 +1,5 @@
 //! Reading a container's metadata: which operations wait for the read and how long, and
-//! which error they report when it fails. The clock is tokio's and paused.
+//! which error they report when the read fails. The clock is tokio's and paused.
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ async fn waiting_tasks_share_one_failure() {
     }
     assert_eq!(world.requests("container").await - before, 1);
     world.clear_faults().await;
-    assert!(world.run(&world.read("1")).await.unwrap_err().is_not_found(), "the failure is not kept");
+    assert!(world.run(&world.read("1")).await.unwrap_err().is_not_found(), "the failure was kept");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,5 @@
 //! Credentials against a server that checks them: signatures of every kind of
-//! operation, tokens, and what happens when they are wrong.
+//! operation, tokens, and the errors of wrong credentials.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -41,27 +41,27 @@ async fn run(driver: &Driver, verb: Verb, target: Target, scope: Scope, body: &s
     result.unwrap_or_else(|error| panic!("{verb:?} {}: {error:?}", operation.target.path))
 }
 
-/// Databases, containers, documents, ranges and offers, with names that a path
-/// must escape and a signature must not.
+/// Databases, containers, documents, ranges and offers. Some names have characters that
+/// must be escaped in a path and not in a signature.
 #[tokio::test]
 async fn every_kind_of_operation_is_signed_as_the_server_checks() {
     let server = server(AuthMode::Key).await;
     let driver = open(&server, Credential::key(KEY).unwrap()).await.unwrap();
-    let whole = || Scope::Unpartitioned;
+    let no_key = || Scope::Unpartitioned;
     for (database, container, id) in
         [("shop", "orders", "1"), ("My Shop", "Bestellungen für +1%", "hé l+%2F&=1")]
     {
-        run(&driver, Verb::Create, Target::databases(), whole(), &format!(r#"{{"id":"{database}"}}"#)).await;
+        run(&driver, Verb::Create, Target::databases(), no_key(), &format!(r#"{{"id":"{database}"}}"#)).await;
         let body = format!(
             r#"{{"id":"{container}","partitionKey":{{"paths":["/customer"],"kind":"Hash","version":2}}}}"#
         );
-        run(&driver, Verb::Create, Target::containers(database), whole(), &body).await;
-        run(&driver, Verb::Read, Target::database(database), whole(), "").await;
-        run(&driver, Verb::ReadFeed, Target::databases(), whole(), "").await;
-        run(&driver, Verb::ReadFeed, Target::containers(database), whole(), "").await;
+        run(&driver, Verb::Create, Target::containers(database), no_key(), &body).await;
+        run(&driver, Verb::Read, Target::database(database), no_key(), "").await;
+        run(&driver, Verb::ReadFeed, Target::databases(), no_key(), "").await;
+        run(&driver, Verb::ReadFeed, Target::containers(database), no_key(), "").await;
         let container = driver.container(database, container);
-        run(&driver, Verb::Read, Target::container(&container), whole(), "").await;
-        run(&driver, Verb::ReadFeed, Target::ranges(&container), whole(), "").await;
+        run(&driver, Verb::Read, Target::container(&container), no_key(), "").await;
+        run(&driver, Verb::ReadFeed, Target::ranges(&container), no_key(), "").await;
         let document = format!(r#"{{"id":"{id}","customer":"ada"}}"#);
         run(&driver, Verb::Create, Target::items(&container), customer("ada"), &document).await;
         run(&driver, Verb::Upsert, Target::items(&container), customer("ada"), &document).await;
@@ -70,10 +70,10 @@ async fn every_kind_of_operation_is_signed_as_the_server_checks() {
         let query = r#"{"query":"SELECT * FROM c","parameters":[]}"#;
         run(&driver, Verb::Query, Target::items(&container), customer("ada"), query).await;
         run(&driver, Verb::Delete, Target::item(&container, id), customer("ada"), "").await;
-        run(&driver, Verb::Delete, Target::container(&container), whole(), "").await;
-        run(&driver, Verb::Delete, Target::database(database), whole(), "").await;
+        run(&driver, Verb::Delete, Target::container(&container), no_key(), "").await;
+        run(&driver, Verb::Delete, Target::database(database), no_key(), "").await;
     }
-    run(&driver, Verb::ReadFeed, Target::offers(), whole(), "").await;
+    run(&driver, Verb::ReadFeed, Target::offers(), no_key(), "").await;
     server.close().await;
 }
 
@@ -87,18 +87,18 @@ async fn the_wrong_key_is_refused_at_once() {
     server.close().await;
 }
 
-/// A token source that gives tokens of one hour, or an error, and counts how often it is
-/// asked.
+/// A token source that gives tokens of one hour, or an error if it is signed out.
 #[derive(Default)]
 struct Identity {
     is_signed_out: bool,
-    asked: AtomicUsize,
+    /// How often a token was requested.
+    requests: AtomicUsize,
 }
 
 impl TokenSource for Identity {
     fn token<'a>(&'a self, scope: &'a str) -> TokenFuture<'a> {
         assert_eq!(scope, "https://account.perihelion.internal/.default");
-        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.requests.fetch_add(1, Ordering::Relaxed);
         let expires_on = SystemTime::now() + Duration::from_secs(3600);
         let outcome = match self.is_signed_out {
             true => Err(Error::credential("no user is signed in")),
@@ -115,12 +115,12 @@ async fn a_token_is_fetched_once_and_opens_the_account() {
     let driver = open(&server, Credential::token_source(identity.clone())).await.unwrap();
     run(&driver, Verb::Create, Target::databases(), Scope::Unpartitioned, r#"{"id":"shop"}"#).await;
     run(&driver, Verb::Read, Target::database("shop"), Scope::Unpartitioned, "").await;
-    assert_eq!(identity.asked.load(Ordering::Relaxed), 1);
+    assert_eq!(identity.requests.load(Ordering::Relaxed), 1);
     server.close().await;
 }
 
 #[tokio::test]
-async fn a_token_that_is_not_accepted_is_the_services_refusal() {
+async fn a_token_that_the_server_refuses_gives_the_servers_error() {
     let server = server(AuthMode::Key).await;
     let identity = Credential::token_source(Arc::new(Identity::default()));
     let error = open(&server, identity).await.unwrap_err();
@@ -176,20 +176,20 @@ async fn a_refused_token_is_replaced_once() {
         assert!(server.manage(http::Method::POST, "faults", &rule).await.unwrap().status().is_success());
     };
     let options = OperationOptions::default();
-    let asked = || identity.asked.load(Ordering::Relaxed);
+    let requests = || identity.requests.load(Ordering::Relaxed);
 
     tokio::time::advance(Duration::from_secs(60)).await;
     refuse(1).await;
     driver.execute(&create("a"), &options).await.unwrap();
-    assert_eq!(asked(), 2, "the refused token and its replacement");
+    assert_eq!(requests(), 2, "the refused token and its replacement");
 
     refuse(1).await;
     let error = driver.execute(&create("b"), &options).await.unwrap_err();
-    assert_eq!((error.status(), asked()), (Some(Status::new(401, 0)), 2), "a fresh token stays");
+    assert_eq!((error.status(), requests()), (Some(Status::new(401, 0)), 2), "a fresh token was replaced");
 
     tokio::time::advance(Duration::from_secs(60)).await;
     refuse(2).await;
     let error = driver.execute(&create("c"), &options).await.unwrap_err();
-    assert_eq!((error.status(), asked()), (Some(Status::new(401, 0)), 3), "only one retry");
+    assert_eq!((error.status(), requests()), (Some(Status::new(401, 0)), 3), "more than one retry");
     server.close().await;
 }

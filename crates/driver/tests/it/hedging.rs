@@ -26,9 +26,9 @@ fn without_breaker() -> DriverOptions {
     prefers_east().with_circuit_breaker(CircuitBreakerOptions::default().with_enabled(false))
 }
 
-async fn three_regions(multi_write: bool, options: DriverOptions) -> World {
+async fn three_regions(is_multi_write: bool, options: DriverOptions) -> World {
     let regions = regions::three_regions();
-    let server = EmbeddedOptions::default().with_regions(regions).with_multi_write(multi_write);
+    let server = EmbeddedOptions::default().with_regions(regions).with_multi_write(is_multi_write);
     World::with(server, options).await
 }
 
@@ -37,24 +37,25 @@ async fn with_an_order(options: DriverOptions) -> World {
     let world = three_regions(false, options).await;
     world.run(&world.write(Verb::Create, "1", "a")).await.unwrap();
     world.wait_for_replication().await;
-    delay(&world, USUAL_MS).await;
+    delay_reads(&world, USUAL_MS).await;
     world
 }
 
-/// From now on a read takes this long in every region.
-async fn delay(world: &World, milliseconds: u64) {
+/// Makes reads take this long in every region.
+async fn delay_reads(world: &World, milliseconds: u64) {
     world.clear_faults().await;
     world.fault(&format!(r#"{{"operation":"read_item","delayMs":{milliseconds}}}"#)).await;
 }
 
-/// East takes 300 ms, the others as long as usual.
+/// Makes reads take 300 ms in East, and the usual time in the other regions.
 async fn slow_east(world: &World) {
     world.clear_faults().await;
     world.fault(&format!(r#"{{"operation":"read_item","region":"{EAST}","delayMs":300}}"#)).await;
     world.fault(&format!(r#"{{"operation":"read_item","delayMs":{USUAL_MS}}}"#)).await;
 }
 
-/// Makes reads one after the other, and returns their sorted times.
+/// Reads the document `count` times, one read after the other. Returns the times that the
+/// reads took, sorted.
 async fn read_many(world: &World, count: usize) -> Vec<Duration> {
     let mut times = Vec::with_capacity(count);
     for _ in 0..count {
@@ -67,11 +68,12 @@ async fn read_many(world: &World, count: usize) -> Vec<Duration> {
     times
 }
 
+/// The 99th percentile of sorted times.
 fn p99(sorted: &[Duration]) -> Duration {
     sorted[sorted.len() * 99 / 100]
 }
 
-fn hedges(response: &Response) -> usize {
+fn hedge_count(response: &Response) -> usize {
     response.diagnostics.attempts().filter(|attempt| attempt.context == Context::Hedge).count()
 }
 
@@ -81,7 +83,7 @@ async fn one_slow_region_does_not_raise_the_tail_latency() {
     read_many(&world, 200).await;
     slow_east(&world).await;
     let times = read_many(&world, 100).await;
-    // The usual latency is a few milliseconds, so the threshold is at its floor.
+    // The usual latency is a few milliseconds, so the threshold has its least value.
     let limit = Hedging::DYNAMIC_MIN + Duration::from_millis(50);
     assert!(p99(&times) < limit, "p99 {:?} with one slow region", p99(&times));
     let response = world.run(&world.read("1")).await.unwrap();
@@ -98,19 +100,19 @@ async fn a_region_that_stays_slow_is_soon_not_asked_first() {
     read_many(&world, 10).await;
     let response = world.run(&world.read("1")).await.unwrap();
     let first = response.diagnostics.attempts().next().unwrap();
-    assert_eq!((first.region.name(), hedges(&response)), (WEST, 0), "{}", response.diagnostics);
+    assert_eq!((first.region.name(), hedge_count(&response)), (WEST, 0), "{}", response.diagnostics);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_threshold_rises_when_all_regions_become_slower() {
     let world = with_an_order(without_breaker()).await;
     read_many(&world, 200).await;
-    // All regions become slower, as when the client moves to another continent. At
-    // first reads are hedged; then the threshold has followed.
-    delay(&world, 120).await;
+    // All regions become slower, as when the client moves to another continent. The first
+    // reads are hedged. Then the threshold rises, and reads are not hedged any more.
+    delay_reads(&world, 120).await;
     let mut hedged = Vec::new();
     for _ in 0..80 {
-        hedged.push(hedges(&world.run(&world.read("1")).await.unwrap()));
+        hedged.push(hedge_count(&world.run(&world.read("1")).await.unwrap()));
     }
     assert!(hedged[..5].contains(&1), "right after the shift reads are hedged");
     let late: usize = hedged[60..].iter().sum();
@@ -124,8 +126,8 @@ async fn hedging_adds_almost_no_requests_while_all_regions_work() {
     let before = world.requests("read_item").await;
     const READS: usize = 1000;
     read_many(&world, READS).await;
-    let asked = world.requests("read_item").await - before;
-    assert!(asked < READS as u64 * 102 / 100, "{asked} requests for {READS} reads");
+    let requests = world.requests("read_item").await - before;
+    assert!(requests < READS as u64 * 102 / 100, "{requests} requests for {READS} reads");
 }
 
 #[tokio::test(start_paused = true)]
@@ -136,7 +138,7 @@ async fn hedging_can_be_turned_off_and_fixed_per_operation() {
         let options = OperationOptions::default().with_hedging(hedging);
         let before = Instant::now();
         let response = world.driver.execute(&world.read("1"), &options).await.unwrap();
-        (hedges(&response), before.elapsed())
+        (hedge_count(&response), before.elapsed())
     };
     let (count, elapsed) = run(Hedging::Off).await;
     assert!(count == 0 && elapsed >= Duration::from_millis(300), "{count} {elapsed:?}");
@@ -144,9 +146,9 @@ async fn hedging_can_be_turned_off_and_fixed_per_operation() {
     assert!(count == 1 && elapsed < Duration::from_millis(150), "{count} {elapsed:?}");
 }
 
-/// A defect: the primary leg of a replace is slow, and the alternate leg goes to a region
-/// that does not have the document yet. The caller got the 404 of the alternate leg, while
-/// the primary leg replaced the document.
+/// The primary leg of a replace is slow, and the alternate leg goes to a region that does
+/// not have the document yet. There was a defect: the caller got the 404 of the alternate
+/// leg, although the primary leg replaced the document.
 #[tokio::test(start_paused = true)]
 async fn a_hedged_write_is_not_refused_by_a_region_that_is_behind() {
     let world = three_regions(true, without_breaker()).await;
@@ -162,7 +164,7 @@ async fn a_hedged_write_is_not_refused_by_a_region_that_is_behind() {
     let options = OperationOptions::default().with_hedging(Hedging::Fixed(Duration::from_millis(20)));
     let replace = world.write(Verb::Replace, "1", "b");
     let response = world.driver.execute(&replace, &options).await.unwrap();
-    assert_eq!(hedges(&response), 1, "{}", response.diagnostics);
+    assert_eq!(hedge_count(&response), 1, "{}", response.diagnostics);
     // The answer to the primary leg is lost, so the write is ambiguous and not refused.
     world.fault(&rule(r#","drop":"after""#)).await;
     let options = options.with_failovers_max(0);
@@ -172,15 +174,16 @@ async fn a_hedged_write_is_not_refused_by_a_region_that_is_behind() {
 
 #[tokio::test(start_paused = true)]
 async fn writes_are_hedged_only_where_every_region_takes_them() {
-    for (multi_write, expected) in [(true, 1), (false, 0)] {
-        let world = three_regions(multi_write, without_breaker()).await;
-        let slow = if multi_write { EAST } else { WEST };
+    for (is_multi_write, expected) in [(true, 1), (false, 0)] {
+        let world = three_regions(is_multi_write, without_breaker()).await;
+        let slow = if is_multi_write { EAST } else { WEST };
         world.fault(&format!(r#"{{"operation":"upsert_item","region":"{slow}","delayMs":300}}"#)).await;
         let options = OperationOptions::default().with_hedging(Hedging::Fixed(Duration::from_millis(20)));
         let body = Bytes::from_static(br#"{"id":"1","customer":"ada","n":2}"#);
         let upsert = Operation::new(Verb::Upsert, Target::items(&world.orders), ada(), body);
         let response = world.driver.execute(&upsert, &options).await.unwrap();
-        assert_eq!(hedges(&response), expected, "multi-write {multi_write}: {}", response.diagnostics);
+        let diagnostics = &response.diagnostics;
+        assert_eq!(hedge_count(&response), expected, "multi-write {is_multi_write}: {diagnostics}");
     }
 }
 

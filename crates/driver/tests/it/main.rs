@@ -1,4 +1,4 @@
-//! The driver's integration tests, in one binary.
+//! The driver's integration tests, in one binary, because linking a binary takes long.
 
 mod account_metadata;
 mod ambiguous_writes;

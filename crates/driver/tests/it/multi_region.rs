@@ -15,8 +15,8 @@ use perihelion_server::{AccountOptions, ServerOptions};
 use perihelion_testkit::regions::{EAST, NORTH, WEST, all_but, three_regions};
 use perihelion_testkit::{TestServer, driver};
 
-/// Three regions, a driver, and the container `orders`. It dereferences to its
-/// server, which has methods for faults and outages.
+/// Three regions, a driver, and the container `orders`. A `MultiRegion` dereferences to
+/// its server, which has methods for faults and outages.
 pub(crate) struct MultiRegion {
     server: TestServer,
     pub(crate) driver: Driver,
@@ -49,12 +49,12 @@ impl MultiRegion {
         MultiRegion::with(true).await
     }
 
-    async fn with(multi_write: bool) -> MultiRegion {
+    async fn with(is_multi_write: bool) -> MultiRegion {
         let server = TestServer::on_socket(ServerOptions {
             management: true,
             account: AccountOptions {
                 regions: three_regions(),
-                multi_write,
+                multi_write: is_multi_write,
                 replication_delay: Duration::from_millis(20),
                 ..AccountOptions::default()
             },

@@ -43,12 +43,12 @@ async fn a_throttled_request_waits_as_long_as_the_service_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_throttled_answer_is_counted_and_a_lost_one_has_an_activity_id() {
+async fn every_throttled_answer_is_counted_and_a_lost_answer_has_an_activity_id() {
     let world = World::new().await;
     world.run(&world.read("1")).await.unwrap_err();
     world.fault(r#"{"operation":"read_item","status":429,"subStatus":3200,"retryAfterMs":1}"#).await;
-    let once = OperationOptions::default().with_throttle_retries_max(1);
-    let error = world.driver.execute(&world.read("1"), &once).await.unwrap_err();
+    let one_retry = OperationOptions::default().with_throttle_retries_max(1);
+    let error = world.driver.execute(&world.read("1"), &one_retry).await.unwrap_err();
     assert!(error.is_throttled());
     let attempt = error.diagnostics().attempts().next().unwrap();
     assert_eq!(
@@ -64,7 +64,7 @@ async fn every_throttled_answer_is_counted_and_a_lost_one_has_an_activity_id() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_without_resources_is_not_throttling() {
+async fn a_replica_without_resources_is_not_waited_for_like_throttling() {
     let world = World::new().await;
     world
         .fault(r#"{"operation":"read_item","count":1,"status":429,"subStatus":3092,"retryAfterMs":60000}"#)
@@ -248,7 +248,7 @@ async fn a_recreated_container_is_recognised() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metadata_is_read_once() {
+async fn concurrent_operations_read_the_metadata_once() {
     let world = World::new().await;
     let reads = (0..20).map(|number| {
         let (driver, read) = (world.driver.clone(), world.read(&number.to_string()));

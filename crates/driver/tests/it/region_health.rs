@@ -1,5 +1,5 @@
-//! The failures of one operation that make other operations avoid a region. A request
-//! that fails in every region, or that had too little time, does not count.
+//! Which failures of one operation make other operations avoid a region. A request that
+//! fails in every region, or that had too little time, does not count against a region.
 
 use std::time::Duration;
 
@@ -39,9 +39,9 @@ async fn a_request_that_fails_in_every_region_counts_against_none() {
     assert_eq!(region_of_a_read(&world).await, EAST);
     world.fault(r#"{"operation":"read_item","status":500}"#).await;
     // With two regions, the four attempts go to East, West, East and West.
-    let in_two = unhedged().with_excluded_regions([NORTH]);
+    let two_regions = unhedged().with_excluded_regions([NORTH]);
     for _ in 0..3 {
-        let error = world.driver.execute(&world.read("1"), &in_two).await.unwrap_err();
+        let error = world.driver.execute(&world.read("1"), &two_regions).await.unwrap_err();
         assert_eq!(error.status().unwrap().code, 500);
     }
     world.clear_faults().await;

@@ -1,5 +1,5 @@
-//! Each operation is reported once, even with retries. A driver counts as an active
-//! instance until it is dropped.
+//! Metrics. Each operation is reported once, even with retries. A driver counts as an
+//! active instance until it is dropped.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,10 +9,12 @@ use perihelion_driver::operation::Verb;
 
 use crate::world::World;
 
-/// A metrics recorder that stores the name and the operation of each value.
+/// A metrics recorder. For each recorded value it stores the name of the metric and the
+/// operation, but not the value.
 #[derive(Clone, Default)]
 struct RecordedSeries(Arc<Mutex<Vec<String>>>);
 
+/// The recorder, and the name of a metric with its operation.
 struct SeriesHandle(RecordedSeries, String);
 
 impl RecordedSeries {
@@ -22,8 +24,9 @@ impl RecordedSeries {
         Arc::new(SeriesHandle(self.clone(), format!("{} {operation}", key.name())))
     }
 
+    /// How often this text was stored.
     fn count(&self, text: &str) -> usize {
-        self.0.lock().unwrap().iter().filter(|seen| *seen == text).count()
+        self.0.lock().unwrap().iter().filter(|stored| *stored == text).count()
     }
 }
 

@@ -1,5 +1,5 @@
-//! The default transport: which protocol it uses, on how many connections, and that the
-//! connections end with the transport.
+//! The default transport: which protocol it uses, how many connections it opens, and that
+//! the connections end with the transport.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,6 +27,7 @@ async fn read_account_of_server(scheme: &str) -> Response {
     let server = Server::start(options).await.unwrap();
     let ca = std::fs::read(server.ca_path().unwrap()).unwrap();
     let transport = HttpTransport::new(options_trusting_peers().with_ca_pem(ca)).unwrap();
+    // The peer only makes the request.
     let peer = Peer::start("http", |_, _| async {}).await;
     let endpoint = Endpoint::parse(&format!("{scheme}://localhost:{}", server.local_addr().port())).unwrap();
     let response = transport.send(Request { endpoint, ..peer.get() }).await.unwrap();
@@ -97,7 +98,7 @@ async fn http1_requests_at_once_use_no_more_connections_than_allowed() {
 #[tokio::test]
 async fn sixty_four_first_requests_share_one_connection() {
     for scheme in ["https", "http"] {
-        // No request is answered before all have arrived.
+        // The peer answers no request before all requests have arrived.
         let all_arrived = Arc::new(Barrier::new(64));
         let peer = Peer::start(scheme, move |_, stream| {
             let all_arrived = Arc::clone(&all_arrived);
@@ -129,7 +130,7 @@ async fn sixty_four_first_requests_share_one_connection() {
 #[tokio::test]
 async fn no_more_streams_are_opened_than_the_peer_allows() {
     let (open, highest) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let seen = Arc::clone(&highest);
+    let highest_seen = Arc::clone(&highest);
     let peer = Peer::start("https", move |_, stream| {
         let (open, highest) = (Arc::clone(&open), Arc::clone(&highest));
         async move {
@@ -150,7 +151,7 @@ async fn no_more_streams_are_opened_than_the_peer_allows() {
     for (_, answer) in send_concurrently(&transport, 200, |_| peer.get()).await {
         assert_eq!(answer.unwrap().status().as_u16(), 200);
     }
-    assert!((1..=20).contains(&seen.load(Ordering::SeqCst)));
+    assert!((1..=20).contains(&highest_seen.load(Ordering::SeqCst)));
     assert_eq!(peer.connections(), 1);
 }
 
@@ -209,7 +210,8 @@ async fn late_answers_to_thousands_of_dropped_requests_do_not_end_the_connection
     let transport = transport();
     transport.send(peer.get()).await.unwrap();
     for _ in 0..3000 {
-        // Polled once: the request is sent, and dropped before its answer.
+        // The future is polled once, which sends the request. Then it is dropped, before the
+        // answer arrives.
         let mut request = std::pin::pin!(transport.send(peer.get()));
         let polled = std::future::poll_fn(|cx| std::task::Poll::Ready(request.as_mut().poll(cx))).await;
         assert!(polled.is_pending());
@@ -221,9 +223,9 @@ async fn late_answers_to_thousands_of_dropped_requests_do_not_end_the_connection
 
 #[tokio::test]
 async fn no_task_is_left_when_the_transport_is_dropped() {
-    let (gone, mut ends) = mpsc::unbounded_channel();
+    let (ended, mut connection_ends) = mpsc::unbounded_channel();
     let peer = Peer::start("https", move |number, stream| {
-        let gone = gone.clone();
+        let ended = ended.clone();
         async move {
             match number {
                 1 => serve_http2(accept_tls(stream, &["h2"]).await, 100, echo).await,
@@ -231,7 +233,7 @@ async fn no_task_is_left_when_the_transport_is_dropped() {
                 // Never completes the handshake.
                 _ => tokio::io::copy(&mut { stream }, &mut tokio::io::sink()).await.map(|_| ()).unwrap(),
             }
-            gone.send(number).unwrap();
+            ended.send(number).unwrap();
         }
     })
     .await;
@@ -242,7 +244,7 @@ async fn no_task_is_left_when_the_transport_is_dropped() {
         assert_eq!(sent.is_ok(), number < 3);
         assert!(alive_tasks() > before + 1, "the transport's tasks and the peer's");
         drop(transport);
-        assert_eq!(ends.recv().await.unwrap(), number);
+        assert_eq!(connection_ends.recv().await.unwrap(), number);
         wait_for_task_count(before).await;
     }
 }
@@ -266,28 +268,29 @@ fn a_transport_is_made_without_a_runtime_and_outlives_several_runtimes() {
     }
 }
 
-/// The test runs itself in another process with the variable set, because the environment
-/// belongs to the whole process.
+/// The environment belongs to the whole process. So the test runs itself in another
+/// process, with `SSL_CERT_FILE` set.
 #[tokio::test]
 async fn the_authority_in_ssl_cert_file_is_trusted() {
     const DIRECTORY: &str = "PERIHELION_TRANSPORT_TEST_DIRECTORY";
     let Some(directory) = std::env::var_os(DIRECTORY).map(std::path::PathBuf::from) else {
         let directory =
             std::env::temp_dir().join(format!("perihelion-transport-roots-{}", std::process::id()));
-        let itself = std::process::Command::new(std::env::current_exe().unwrap())
+        let other_process = std::process::Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "transport::the_authority_in_ssl_cert_file_is_trusted"])
             .env(DIRECTORY, &directory)
             .env("SSL_CERT_FILE", directory.join("ca.pem"))
             .output()
             .unwrap();
         std::fs::remove_dir_all(directory).unwrap();
-        let text = String::from_utf8_lossy(&itself.stdout);
-        assert!(itself.status.success() && text.contains("1 passed"), "{text}");
+        let text = String::from_utf8_lossy(&other_process.stdout);
+        assert!(other_process.status.success() && text.contains("1 passed"), "{text}");
         return;
     };
     let options = ServerOptions { tls_dir: Some(directory), ..server_options() };
     let server = Server::start(options).await.unwrap();
     let endpoint = Endpoint::parse(&format!("https://localhost:{}", server.local_addr().port())).unwrap();
+    // The peer only makes the request.
     let peer = Peer::start("http", |_, _| async {}).await;
     let transport = HttpTransport::new(HttpOptions::default()).unwrap();
     let response = transport.send(Request { endpoint, ..peer.get() }).await.unwrap();

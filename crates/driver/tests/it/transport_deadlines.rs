@@ -1,5 +1,5 @@
-//! The default transport and deadlines: at every stage a request has an answer or a
-//! failure by its deadline, and the failure says whether it was sent.
+//! The default transport and deadlines. At every stage a request has an answer or a
+//! failure by its deadline, and the failure says whether the request was sent.
 
 use std::sync::{Arc, Mutex};
 
@@ -36,12 +36,12 @@ async fn a_deadline_in_the_past_sends_nothing() {
 
 #[tokio::test]
 async fn a_request_that_times_out_does_not_end_the_connect_for_others() {
-    let (go, gone) = oneshot::channel::<()>();
-    let gone = Arc::new(Mutex::new(Some(gone)));
+    let (allow_handshake, handshake_allowed) = oneshot::channel::<()>();
+    let handshake_allowed = Arc::new(Mutex::new(Some(handshake_allowed)));
     let peer = Peer::start("https", move |_, stream| {
-        let gone = gone.lock().unwrap().take().unwrap();
+        let handshake_allowed = handshake_allowed.lock().unwrap().take().unwrap();
         async move {
-            gone.await.unwrap();
+            handshake_allowed.await.unwrap();
             serve_http2(accept_tls(stream, &["h2"]).await, 100, echo).await;
         }
     })
@@ -50,7 +50,7 @@ async fn a_request_that_times_out_does_not_end_the_connect_for_others() {
     let (patient, ()) = tokio::join!(transport.send(peer.get()), async {
         let failure = transport.send(peer.get_with_short_deadline()).await.unwrap_err();
         check(&failure, FailureKind::Connect, Sent::No);
-        go.send(()).unwrap();
+        allow_handshake.send(()).unwrap();
     });
     assert_eq!(patient.unwrap().status().as_u16(), 200);
     assert_eq!(peer.connections(), 1);
@@ -105,12 +105,14 @@ async fn a_request_that_waits_for_a_stream_until_its_deadline_was_not_sent() {
     for peer in [http2, http1] {
         let transport =
             Arc::new(HttpTransport::new(options_trusting_peers().with_http1_connections_max(1)).unwrap());
-        // Takes the only stream or connection, and keeps it.
+        // The first request takes the only stream or connection, and keeps it.
         let first = tokio::spawn({
             let (transport, request) = (Arc::clone(&transport), peer.get());
             async move { transport.send(request).await }
         });
-        // At the deadline of this request the connection is open and its limit is known.
+        // The second request may wait for the connection to open. At its deadline the
+        // connection is open, and the transport knows the peer's limit. So the third request
+        // waits only for a stream.
         check(
             &transport.send(peer.get_with_short_deadline()).await.unwrap_err(),
             FailureKind::Timeout,

@@ -1,5 +1,5 @@
-//! The default transport when connections fail: whether it reports the request as
-//! sent, and what happens to the next request.
+//! The default transport when connections fail: whether the transport reports the request
+//! as sent, and what happens to the next request.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -19,6 +19,7 @@ async fn a_refused_connection_says_that_nothing_was_sent() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = Endpoint::parse(&format!("https://{}", listener.local_addr().unwrap())).unwrap();
     drop(listener);
+    // The peer only makes the request.
     let peer = Peer::start("http", |_, _| async {}).await;
     let failure = transport().send(Request { endpoint, ..peer.get() }).await.unwrap_err();
     check(&failure, FailureKind::Connect, Sent::No);
@@ -26,7 +27,7 @@ async fn a_refused_connection_says_that_nothing_was_sent() {
 }
 
 #[tokio::test]
-async fn an_unknown_authority_is_refused_with_advice_and_accepted_on_request() {
+async fn an_unknown_authority_is_refused_with_advice_unless_the_options_accept_it() {
     let peer = Peer::start("https", |_, stream| async {
         // The client may refuse the certificate.
         let acceptor = tokio_rustls::TlsAcceptor::from(certificates().server_config().unwrap());
@@ -48,6 +49,7 @@ async fn an_unknown_authority_is_refused_with_advice_and_accepted_on_request() {
 #[tokio::test]
 async fn another_machine_is_not_reached_without_tls() {
     let endpoint = Endpoint::parse("http://192.0.2.1:8081").unwrap();
+    // The peer only makes the request.
     let peer = Peer::start("http", |_, _| async {}).await;
     let failure = transport().send(Request { endpoint, ..peer.get() }).await.unwrap_err();
     check(&failure, FailureKind::Connect, Sent::No);
@@ -190,7 +192,8 @@ async fn a_connection_that_died_idle_is_replaced_by_the_next_request() {
         for number in 1..=3 {
             assert_eq!(transport.send(peer.get()).await.unwrap().status().as_u16(), 200);
             assert_eq!(peer.connections(), number);
-            // The connection's task ends when the client has noticed its end.
+            // The task of the connection ends when the client has noticed that the peer closed
+            // the connection.
             wait_for_task_count(idle).await;
         }
     }
@@ -207,28 +210,29 @@ async fn a_silent_peer_is_noticed_by_its_missing_pongs() {
     let options = options_trusting_peers()
         .with_ping_interval(Duration::from_millis(50))
         .with_ping_timeout(Duration::from_millis(100));
-    let begun = Instant::now();
+    let before = Instant::now();
     let failure = HttpTransport::new(options).unwrap().send(peer.get()).await.unwrap_err();
     check(&failure, FailureKind::Closed, Sent::Unknown);
-    assert!(begun.elapsed() < LONG_TIMEOUT / 2);
+    assert!(before.elapsed() < LONG_TIMEOUT / 2);
 }
 
 /// Connections end in several ways and at any moment, under load on several threads. A
-/// request that is reported as not sent has not arrived, and an answered request has.
+/// request that is reported as not sent must not have arrived. A request that was answered
+/// must have arrived.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_request_reported_as_unsent_never_arrives() {
     const REQUESTS: usize = 4000;
-    let seen = Arc::new(Mutex::new(HashSet::new()));
-    let peer_seen = Arc::clone(&seen);
+    let arrived = Arc::new(Mutex::new(HashSet::new()));
+    let peer_arrived = Arc::clone(&arrived);
     let peer = Peer::start("http", move |number, stream| {
-        let seen = Arc::clone(&peer_seen);
+        let arrived = Arc::clone(&peer_arrived);
         async move {
             let Ok(mut connection) = h2::server::handshake(stream).await else { return };
-            // Each connection ends after some requests: by a drop, by an abrupt
-            // GOAWAY, by a graceful one.
+            // Each connection ends after some requests: by a drop, by an abrupt GOAWAY, or by
+            // a graceful GOAWAY.
             for count in 0.. {
                 let Some(Ok((request, mut respond))) = connection.accept().await else { return };
-                seen.lock().unwrap().insert(request.uri().path().to_owned());
+                arrived.lock().unwrap().insert(request.uri().path().to_owned());
                 let _ = respond.send_response(http::Response::new(()), true);
                 match number % 3 {
                     0 if count == 50 => return,
@@ -255,16 +259,17 @@ async fn a_request_reported_as_unsent_never_arrives() {
             (path, answer)
         });
     }
+    // The numbers of requests that were answered, not sent, and perhaps sent.
     let mut outcomes = [0; 3];
     for (path, answer) in sending.join_all().await {
-        let was_seen = seen.lock().unwrap().contains(&path);
+        let has_arrived = arrived.lock().unwrap().contains(&path);
         match answer {
             Ok(_) => {
-                assert!(was_seen, "{path}");
+                assert!(has_arrived, "{path}");
                 outcomes[0] += 1;
             }
             Err(failure) if failure.sent == Sent::No => {
-                assert!(!was_seen, "{path}: {failure}");
+                assert!(!has_arrived, "{path}: {failure}");
                 outcomes[1] += 1;
             }
             Err(failure) => {
@@ -273,6 +278,6 @@ async fn a_request_reported_as_unsent_never_arrives() {
             }
         }
     }
-    // Most requests are answered, though every connection ended within 100 requests.
+    // Most requests are answered, although every connection ended within 100 requests.
     assert!(outcomes[0] > REQUESTS / 2 && peer.connections() > 20, "{outcomes:?} on {}", peer.connections());
 }

@@ -1,4 +1,4 @@
-//! The default transport and peers that send too much, or invalid data.
+//! The default transport and peers that send too much data, or invalid data.
 
 use bytes::Bytes;
 use perihelion_wire::transport::{FailureKind, Sent, Transport};
@@ -47,7 +47,7 @@ async fn headers_over_the_limit_are_refused() {
         async move {
             let mut stream = accept_tls(stream, &["http/1.1"]).await;
             read_head(&mut stream).await;
-            // The client may hang up in the middle.
+            // The client may close the connection before it has read everything.
             let _ = stream.write_all(head.as_bytes()).await;
             let _ = stream.flush().await;
             std::future::pending::<()>().await;
@@ -84,8 +84,9 @@ async fn garbage_is_an_error_within_the_deadline() {
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nZZZ\r\n".to_vec(),
         vec![0xff; 100_000],
         (0..=255).collect(),
-        // Settings, followed by: a frame that is too long; an answer without a
-        // request; a header block that cannot be decoded; a window that overflows.
+        // Each of the following is a settings frame and a second frame. The second frames
+        // are: a frame that is too long, an answer without a request, a header block that
+        // cannot be decoded, and a window update that overflows.
         [settings, b"\xff\xff\xff\0\0\0\0\0\x01"].concat(),
         [settings, b"\0\0\x01\x01\x05\0\0\0\x63\x88"].concat(),
         [settings, b"\0\0\x04\x01\x05\0\0\0\x01\xff\xff\xff\xff"].concat(),
@@ -97,7 +98,7 @@ async fn garbage_is_an_error_within_the_deadline() {
             let peer = Peer::start(scheme, move |_, mut stream| {
                 let bytes = bytes.clone();
                 async move {
-                    // The client may hang up at any moment.
+                    // The client may close the connection at any moment.
                     if alpn.is_empty() {
                         let _ = stream.write_all(&bytes).await;
                         let _ = stream.shutdown().await;
@@ -105,8 +106,8 @@ async fn garbage_is_an_error_within_the_deadline() {
                         return;
                     }
                     let mut stream = accept_tls(stream, &[alpn]).await;
-                    let mut seen = [0; 16];
-                    let _ = stream.read(&mut seen).await;
+                    let mut request = [0; 16];
+                    let _ = stream.read(&mut request).await;
                     let _ = stream.write_all(&bytes).await;
                     let _ = stream.shutdown().await;
                     let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;

@@ -1,5 +1,5 @@
-//! Servers for the transport's tests. Each connection is handled by a function of
-//! the test. They count connections and end with the test.
+//! Peers: servers for the tests of the transport. A function of the test handles each
+//! connection. A peer counts its connections and ends with the test.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -27,8 +27,8 @@ use tokio_rustls::server::TlsStream;
 /// Far longer than any request of these tests takes.
 pub(crate) const LONG_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Long enough for a request to be connected and sent, and short enough for a test to wait
-/// until it has passed.
+/// Long enough to connect and to send a request, and short enough that a test can wait
+/// until this time has passed.
 pub(crate) const SHORT_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// A listening peer.
@@ -90,8 +90,8 @@ impl Peer {
     }
 }
 
-/// A future as a trait object. Spawning one type of future for all peers, instead of
-/// one for each test, halves the time to compile these tests.
+/// A future as a trait object. All peers spawn the same type of future, instead of one type
+/// per test. This halves the time to compile the tests.
 fn boxed(future: impl Future<Output = ()> + Send + 'static) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     Box::pin(future)
 }
@@ -127,7 +127,7 @@ pub(crate) fn transport() -> HttpTransport {
     HttpTransport::new(options_trusting_peers()).unwrap()
 }
 
-/// The server's half of a TLS handshake, offering these protocols.
+/// The server's half of a TLS handshake. The server offers these protocols.
 pub(crate) async fn accept_tls(stream: TcpStream, alpn: &[&str]) -> TlsStream<TcpStream> {
     let mut config = (*certificates().server_config().unwrap()).clone();
     config.alpn_protocols = alpn.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
@@ -146,7 +146,7 @@ pub(crate) async fn wait_for_task_count(count: usize) {
     }
 }
 
-/// Serves HTTP/1.1, echoing bodies.
+/// Serves HTTP/1.1, and answers each request with the request's own body.
 pub(crate) async fn serve_http1<T>(stream: T)
 where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -162,7 +162,8 @@ where
 /// One request to an HTTP/2 peer, and the handle to answer it.
 pub(crate) type Exchange = (http::Request<h2::RecvStream>, h2::server::SendResponse<Bytes>);
 
-/// Serves HTTP/2, giving each request to `answer`, all at once.
+/// Serves HTTP/2, with at most `streams_max` streams at a time. Gives each request to
+/// `answer`, without waiting for the requests before it.
 pub(crate) async fn serve_http2<T, F, A>(stream: T, streams_max: u32, answer: F)
 where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -214,18 +215,19 @@ pub(crate) struct Frame {
     pub(crate) stream: u32,
 }
 
-/// The kinds of frames that the tests look at.
+/// The kinds of frames that the tests use.
 pub(crate) const HEADERS: u8 = 1;
 pub(crate) const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 pub(crate) const GOAWAY: u8 = 7;
 
+/// The flags of frames that the tests use.
 const ACK: u8 = 1;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// The header block of a bare 200.
+/// The header block of an answer with the status 200 and no other headers.
 const STATUS_200: u8 = 0x88;
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Frames<T> {
@@ -239,6 +241,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Frames<T> {
         frames
     }
 
+    /// Sends a frame.
     pub(crate) async fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
         let mut frame = Vec::from(&(payload.len() as u32).to_be_bytes()[1..]);
         frame.extend_from_slice(&[kind, flags]);
@@ -281,8 +284,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Frames<T> {
         while self.next().await.is_some() {}
     }
 
-    /// Sends GOAWAY: no stream after `last` was or will be processed. Waits until the
-    /// client has received it.
+    /// Sends GOAWAY, like [`Frames::go_away`], and waits until the client has received it.
     pub(crate) async fn go_away_and_wait(&mut self, last: u32) {
         self.go_away(last).await;
         self.send(PING, 0, 0, b"heard it").await;
@@ -306,7 +308,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Frames<T> {
         self.send(HEADERS, END_HEADERS | END_STREAM, stream, &[STATUS_200]).await;
     }
 
-    /// Sends the head of a 200 whose body is to follow.
+    /// Sends the head of an answer with the status 200, whose body is to follow.
     pub(crate) async fn begin_answer(&mut self, stream: u32) {
         self.send(HEADERS, END_HEADERS, stream, &[STATUS_200]).await;
     }

@@ -31,6 +31,7 @@ impl World {
         World::with(EmbeddedOptions::default(), DriverOptions::default()).await
     }
 
+    /// A world whose server and driver have these options.
     pub(crate) async fn with(server: EmbeddedOptions, options: DriverOptions) -> World {
         let server = TestServer::in_process(server).await;
         let driver = server.driver(options).await;
@@ -54,6 +55,7 @@ impl World {
         driver::delete_container(&self.driver, &self.orders).await;
     }
 
+    /// Runs an operation with the default options.
     pub(crate) async fn run(&self, operation: &Operation) -> Result<Response, Error> {
         self.driver.execute(operation, &OperationOptions::default()).await
     }
@@ -63,14 +65,18 @@ impl World {
         self.server.split("shop", "orders", Some(range)).await;
     }
 
+    /// The operation that reads a document of customer `ada`.
     pub(crate) fn read(&self, id: &str) -> Operation {
         Operation::new(Verb::Read, Target::item(&self.orders, id), ada(), Bytes::new())
     }
 
+    /// The operation that deletes a document of customer `ada`.
     pub(crate) fn delete(&self, id: &str) -> Operation {
         Operation::new(Verb::Delete, Target::item(&self.orders, id), ada(), Bytes::new())
     }
 
+    /// The operation that writes a document of customer `ada`. The document has the member
+    /// `stamp`, by which a test recognises the write.
     pub(crate) fn write(&self, verb: Verb, id: &str, stamp: &str) -> Operation {
         let body = format!(r#"{{"id":"{id}","customer":"ada","stamp":"{stamp}"}}"#);
         let target = match verb {
@@ -86,10 +92,12 @@ pub(crate) fn ada() -> Scope {
     customer("ada")
 }
 
+/// The partition of a customer.
 pub(crate) fn customer(name: &str) -> Scope {
     Scope::Key(KeyScope::new(PartitionKey { values: vec![KeyValue::String(name.to_owned())] }))
 }
 
+/// The document in a response.
 pub(crate) fn document(response: &Response) -> serde_json::Value {
     serde_json::from_slice(&response.body).unwrap()
 }

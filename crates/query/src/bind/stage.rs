@@ -15,11 +15,11 @@ use crate::ast::{Collection, Select};
 
 /// The subquery in FROM that has to run before the select. Only the first source of FROM
 /// can be such a subquery.
-pub(crate) fn staged_source(select: &Select) -> Option<&Select> {
+pub(crate) fn subquery_to_run_first(select: &Select) -> Option<&Select> {
     let Collection::Subquery { select: inner, .. } = select.from.as_ref()?.first.collection() else {
         return None;
     };
-    (is_stage(inner) || staged_source(inner).is_some()).then_some(inner)
+    (is_stage(inner) || subquery_to_run_first(inner).is_some()).then_some(inner)
 }
 
 /// Whether the select has to run before the outer select: it needs all documents at

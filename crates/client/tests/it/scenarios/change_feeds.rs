@@ -20,13 +20,13 @@ struct Document {
 }
 
 pub(crate) async fn scenario(account: &TestAccount) {
-    every_change_once_and_in_order(account).await;
-    starting_points_and_parts(account).await;
-    across_a_split(account).await;
-    versions_and_deletions(account).await;
+    every_change_comes_once_and_in_order(account).await;
+    a_feed_reads_the_part_and_time_of_its_options(account).await;
+    a_split_loses_and_repeats_no_change(account).await;
+    a_feed_of_all_changes_has_versions_and_deletions(account).await;
 }
 
-/// `count` documents over 8 keys, numbered from `from`.
+/// Creates `count` documents of 8 partition keys, numbered from `from`.
 async fn write(container: &Container, from: u32, count: u32) {
     for n in from..from + count {
         let key = format!("key-{}", n % 8);
@@ -49,7 +49,7 @@ fn numbers(documents: &[Document]) -> BTreeSet<u32> {
     documents.iter().map(|document| document.n).collect()
 }
 
-/// Within a partition key, changes come in the order they were made.
+/// Checks that the changes of each partition key come in the order of their writes.
 fn assert_in_order(documents: &[Document]) {
     let mut last: BTreeMap<&str, u32> = BTreeMap::new();
     for document in documents {
@@ -58,11 +58,11 @@ fn assert_in_order(documents: &[Document]) {
     }
 }
 
-async fn every_change_once_and_in_order(account: &TestAccount) {
+async fn every_change_comes_once_and_in_order(account: &TestAccount) {
     let container = account.container(ContainerProperties::new("feed", "/pk")).await;
     write(&container, 0, 40).await;
     let mut feed = container.change_feed::<Document>(ChangeFeedOptions::from_beginning().with_max_items(3));
-    let unstarted = feed.token();
+    let token_before_first_page = feed.token();
     let all = drain(&mut feed).await;
     assert_eq!((all.len(), numbers(&all)), (40, (0..40).collect()));
     assert_in_order(&all);
@@ -75,7 +75,8 @@ async fn every_change_once_and_in_order(account: &TestAccount) {
     assert_eq!(more.iter().map(|document| (&*document.id, document.n)).collect::<Vec<_>>(), [("1", 100)]);
     assert_eq!(drain(&mut feed).await.len(), 1, "the first feed misses the upsert");
 
-    let again = drain(&mut container.change_feed::<Document>(ChangeFeedOptions::resume(unstarted))).await;
+    let from_start = ChangeFeedOptions::resume(token_before_first_page);
+    let again = drain(&mut container.change_feed::<Document>(from_start)).await;
     assert_eq!(again.len(), 39, "a token from before the first page does not start at the beginning");
 
     let mut stream = container.change_feed::<Document>(ChangeFeedOptions::from_beginning()).pages();
@@ -87,7 +88,7 @@ async fn every_change_once_and_in_order(account: &TestAccount) {
     assert!(stream.into_feed().unwrap().next_page().await.unwrap().is_none());
 }
 
-async fn starting_points_and_parts(account: &TestAccount) {
+async fn a_feed_reads_the_part_and_time_of_its_options(account: &TestAccount) {
     let container = account.database.container("feed");
     let mut from_now = container.change_feed::<Document>(ChangeFeedOptions::from_now());
     assert!(from_now.next_page().await.unwrap().is_none());
@@ -125,7 +126,7 @@ async fn starting_points_and_parts(account: &TestAccount) {
     assert_eq!(waiting.await.unwrap().unwrap(), BTreeSet::from([300]));
 }
 
-async fn across_a_split(account: &TestAccount) {
+async fn a_split_loses_and_repeats_no_change(account: &TestAccount) {
     let container = account.container(ContainerProperties::new("splitting", "/pk")).await;
     write(&container, 0, 64).await;
     let options = ChangeFeedOptions::from_beginning().with_max_items(2);
@@ -156,14 +157,14 @@ async fn across_a_split(account: &TestAccount) {
     assert!(whole.range().is_some());
 }
 
-async fn versions_and_deletions(account: &TestAccount) {
+async fn a_feed_of_all_changes_has_versions_and_deletions(account: &TestAccount) {
     let container = account.container(ContainerProperties::new("versions", "/pk")).await;
     let refused = container.all_changes::<Document>(ChangeFeedOptions::from_beginning()).next_page().await;
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::Input);
     let mut feed = container.all_changes::<Document>(ChangeFeedOptions::from_now());
     match feed.next_page().await {
         Ok(None) => {}
-        // A live account needs continuous backup for this.
+        // This is a live account without continuous backup, which the feed needs.
         Err(error) if error.status().is_some_and(|status| status.code == 400) => return,
         other => panic!("{other:?}"),
     }

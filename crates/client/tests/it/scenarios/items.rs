@@ -19,14 +19,14 @@ fn order(id: &str, total: f64) -> Order {
 }
 
 pub(crate) async fn scenario(account: &TestAccount) {
-    life_of_a_document(account).await;
-    keys_of_all_kinds(account).await;
-    hierarchical_keys(account).await;
-    failures(account).await;
-    session_tokens_across_clients(account).await;
+    a_document_is_created_changed_and_deleted(account).await;
+    keys_and_ids_of_all_kinds_are_read_back(account).await;
+    a_hierarchical_key_has_several_values(account).await;
+    an_error_tells_its_kind(account).await;
+    another_client_reads_what_a_session_token_covers(account).await;
 }
 
-async fn life_of_a_document(account: &TestAccount) {
+async fn a_document_is_created_changed_and_deleted(account: &TestAccount) {
     let orders = account.container(ContainerProperties::new("orders", "/customer")).await;
     let created = orders.create("ada", &order("1", 1.5)).await.unwrap();
     assert!(created.is_new());
@@ -48,8 +48,8 @@ async fn life_of_a_document(account: &TestAccount) {
     assert_eq!((upserted.is_new(), upserted.receipt().status().code), (false, 200));
     assert!(orders.upsert("ada", &order("2", 4.5)).await.unwrap().is_new());
 
-    let bare = ItemOptions::new().with_content_on_write(false);
-    let written = orders.upsert_with("ada", &order("1", 5.5), &bare).await.unwrap();
+    let no_content = ItemOptions::new().with_content_on_write(false);
+    let written = orders.upsert_with("ada", &order("1", 5.5), &no_content).await.unwrap();
     assert!(written.body().is_empty() && written.etag().is_ok());
     assert!(written.into_item::<Order>().is_err());
 
@@ -61,7 +61,7 @@ async fn life_of_a_document(account: &TestAccount) {
     assert!(orders.delete("ada", "1").await.unwrap_err().is_not_found());
 }
 
-async fn keys_of_all_kinds(account: &TestAccount) {
+async fn keys_and_ids_of_all_kinds_are_read_back(account: &TestAccount) {
     let container = account.container(ContainerProperties::new("keys", "/pk")).await;
     let keys: [(PartitionKey, Option<Value>); 8] = [
         ("text".into(), Some(json!("text"))),
@@ -89,14 +89,14 @@ async fn keys_of_all_kinds(account: &TestAccount) {
     }
 }
 
-async fn hierarchical_keys(account: &TestAccount) {
+async fn a_hierarchical_key_has_several_values(account: &TestAccount) {
     let container = account.container(ContainerProperties::new("levels", ["/tenant", "/user"])).await;
     container.create(("eu", 7), &json!({"id": "1", "tenant": "eu", "user": 7})).await.unwrap();
     assert_eq!(container.read::<Value>(("eu", 7), "1").await.unwrap().value["user"], 7);
     assert!(container.find::<Value>(("eu", 8), "1").await.unwrap().is_none());
 }
 
-async fn failures(account: &TestAccount) {
+async fn an_error_tells_its_kind(account: &TestAccount) {
     let orders = account.database.container("orders");
     let conflict = orders.create("ada", &order("2", 0.0)).await.unwrap_err();
     assert!(conflict.is_conflict() && !conflict.is_not_found());
@@ -118,8 +118,7 @@ async fn failures(account: &TestAccount) {
     assert!(nowhere.read::<Order>("ada", "1").await.unwrap_err().is_not_found());
 }
 
-/// Another client reads what the session token covers.
-async fn session_tokens_across_clients(account: &TestAccount) {
+async fn another_client_reads_what_a_session_token_covers(account: &TestAccount) {
     let written = account.database.container("orders").upsert("ada", &order("9", 9.0)).await.unwrap();
     let token = written.receipt().session_token().unwrap();
     let other = account.another_client().await;

@@ -8,15 +8,15 @@ use serde_json::{Value, json};
 use crate::account::TestAccount;
 
 pub(crate) async fn scenario(account: &TestAccount) {
-    databases(account).await;
-    containers(account).await;
-    unique_keys(account).await;
-    changing_properties(account).await;
-    recreating_a_container(account).await;
-    deleting_a_partition(account).await;
+    a_database_is_created_once_and_deleted(account).await;
+    concurrent_callers_create_one_container(account).await;
+    a_unique_key_is_unique_within_its_partition(account).await;
+    properties_with_a_stale_etag_are_refused(account).await;
+    a_handle_refers_to_a_container_that_was_created_again(account).await;
+    deleting_a_partition_keeps_the_other_partitions(account).await;
 }
 
-async fn databases(account: &TestAccount) {
+async fn a_database_is_created_once_and_deleted(account: &TestAccount) {
     let name = account.database.name();
     let listed = account.client.databases().await.unwrap();
     assert!(listed.iter().any(|database| database.id == name));
@@ -30,7 +30,7 @@ async fn databases(account: &TestAccount) {
     assert!(!account.client.account().read_regions.is_empty());
 }
 
-async fn containers(account: &TestAccount) {
+async fn concurrent_callers_create_one_container(account: &TestAccount) {
     let properties = ContainerProperties::new("races", "/pk");
     let racers = (0..4).map(|_| {
         let (database, properties) = (account.database.clone(), properties.clone());
@@ -52,7 +52,7 @@ async fn containers(account: &TestAccount) {
     assert!(container.properties().await.unwrap_err().is_not_found());
 }
 
-async fn unique_keys(account: &TestAccount) {
+async fn a_unique_key_is_unique_within_its_partition(account: &TestAccount) {
     let properties = ContainerProperties::new("unique", "/pk").with_unique_key(["/number"]);
     let container = account.container(properties).await;
     container.create("k", &json!({"id": "1", "pk": "k", "number": 5})).await.unwrap();
@@ -61,7 +61,7 @@ async fn unique_keys(account: &TestAccount) {
     container.create("l", &json!({"id": "2", "pk": "l", "number": 5})).await.unwrap();
 }
 
-async fn changing_properties(account: &TestAccount) {
+async fn properties_with_a_stale_etag_are_refused(account: &TestAccount) {
     let created = ContainerProperties::new("changing", "/pk")
         .with_ttl(Duration::from_secs(3600))
         .with_indexing_policy(IndexingPolicy::default().with_excluded("/blob/*"));
@@ -78,9 +78,9 @@ async fn changing_properties(account: &TestAccount) {
     assert_eq!(container.properties().await.unwrap().ttl, Some(TimeToLive::PerItem));
 }
 
-/// A handle refers to a name: when the container of that name is created again, the
-/// handle refers to the new container.
-async fn recreating_a_container(account: &TestAccount) {
+/// A handle has only the name of its container. When the container of that name is
+/// created again, the handle refers to the new container.
+async fn a_handle_refers_to_a_container_that_was_created_again(account: &TestAccount) {
     let properties = ContainerProperties::new("again", "/pk");
     let container = account.container(properties.clone()).await;
     let document = |n: u32| json!({"id": "1", "pk": "k", "n": n});
@@ -92,14 +92,14 @@ async fn recreating_a_container(account: &TestAccount) {
     assert_eq!(container.read::<Value>("k", "1").await.unwrap().value["n"], 2);
 }
 
-async fn deleting_a_partition(account: &TestAccount) {
+async fn deleting_a_partition_keeps_the_other_partitions(account: &TestAccount) {
     let container = account.container(ContainerProperties::new("partitions", "/pk")).await;
     for (id, key) in [("1", "gone"), ("2", "gone"), ("1", "kept")] {
         container.create(key, &json!({"id": id, "pk": key})).await.unwrap();
     }
     match container.delete_partition("gone").await {
         Ok(()) => {}
-        // A live account must have the feature enabled.
+        // This is a live account that does not have the feature enabled.
         Err(error) if error.status().is_some_and(|status| status.code == 400) => return,
         Err(error) => panic!("{error}"),
     }

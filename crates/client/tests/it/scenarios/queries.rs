@@ -1,5 +1,5 @@
-//! Queries over one partition and over all; every account returns the same
-//! results.
+//! Queries over one partition and over all partitions. Every kind of account must return
+//! the same results.
 
 use perihelion_client::{ContainerProperties, Query};
 use serde::Deserialize;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::account::TestAccount;
 
-const COUNT: u32 = 60;
+const DOCUMENTS: u32 = 60;
 
 #[derive(Debug, PartialEq, Deserialize)]
 struct Group {
@@ -18,7 +18,7 @@ struct Group {
 
 pub(crate) async fn scenario(account: &TestAccount) {
     let container = account.container(ContainerProperties::new("queries", "/pk")).await;
-    for n in 0..COUNT {
+    for n in 0..DOCUMENTS {
         let (key, kind) = (format!("key-{}", n % 10), ["a", "b", "c"][n as usize % 3]);
         let document = json!({"id": format!("id-{n}"), "pk": key, "n": n, "kind": kind});
         container.create(key, &document).await.unwrap();
@@ -29,7 +29,7 @@ pub(crate) async fn scenario(account: &TestAccount) {
     assert_eq!(container.query::<u32>(within).collect().await.unwrap(), [53, 43, 33, 23]);
 
     let ordered: Vec<u32> = container.query("SELECT VALUE c.n FROM c ORDER BY c.n").collect().await.unwrap();
-    assert_eq!(ordered, (0..COUNT).collect::<Vec<_>>());
+    assert_eq!(ordered, (0..DOCUMENTS).collect::<Vec<_>>());
     let top: Vec<u32> =
         container.query("SELECT TOP 3 VALUE c.n FROM c ORDER BY c.n DESC").collect().await.unwrap();
     assert_eq!(top, [59, 58, 57]);
@@ -39,7 +39,7 @@ pub(crate) async fn scenario(account: &TestAccount) {
     let mut kinds: Vec<String> = container.query("SELECT DISTINCT VALUE c.kind FROM c").collect().await.unwrap();
     kinds.sort();
     assert_eq!(kinds, ["a", "b", "c"]);
-    assert_eq!(container.query("SELECT VALUE COUNT(1) FROM c").first().await.unwrap(), Some(COUNT));
+    assert_eq!(container.query("SELECT VALUE COUNT(1) FROM c").first().await.unwrap(), Some(DOCUMENTS));
     assert_eq!(container.query("SELECT VALUE AVG(c.n) FROM c").first().await.unwrap(), Some(29.5));
     let grouped = "SELECT c.kind, COUNT(1) AS count, MAX(c.n) AS largest FROM c GROUP BY c.kind";
     let mut groups: Vec<Group> = container.query(grouped).collect().await.unwrap();

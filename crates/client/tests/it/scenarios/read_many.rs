@@ -14,12 +14,12 @@ struct Document {
 }
 
 pub(crate) async fn scenario(account: &TestAccount) {
-    many_keys(account).await;
-    same_ids_and_odd_keys(account).await;
-    across_a_split(account).await;
+    documents_come_in_the_order_of_the_caller(account).await;
+    documents_with_the_same_id_are_distinguished_by_key(account).await;
+    a_split_does_not_change_the_result(account).await;
 }
 
-async fn many_keys(account: &TestAccount) {
+async fn documents_come_in_the_order_of_the_caller(account: &TestAccount) {
     let container = account.container(ContainerProperties::new("many", "/pk")).await;
     let key = |n: u32| format!("key-{}", n % 16);
     for n in 0..64 {
@@ -48,7 +48,7 @@ async fn many_keys(account: &TestAccount) {
     assert_eq!(elsewhere.items, [None, None], "a document was found under the wrong partition key");
 }
 
-async fn same_ids_and_odd_keys(account: &TestAccount) {
+async fn documents_with_the_same_id_are_distinguished_by_key(account: &TestAccount) {
     let container = account.container(ContainerProperties::new("odd", "/a/b")).await;
     let keys: [(PartitionKey, serde_json::Value); 6] = [
         ("x".into(), json!({"b": "x"})),
@@ -81,10 +81,11 @@ async fn same_ids_and_odd_keys(account: &TestAccount) {
     assert_eq!(prefix.kind(), ErrorKind::Input);
 }
 
-async fn across_a_split(account: &TestAccount) {
+async fn a_split_does_not_change_the_result(account: &TestAccount) {
     let container = account.database.container("many");
-    // Most of them do not exist. They need more requests than the list of partitions may
-    // be refreshed, all of which meet the split.
+    // Most of these documents do not exist. The partition that is split refuses more
+    // requests than one call may refresh the list of partitions. So the requests that
+    // were sent with the same list must share one refresh.
     let requested = || (0..4000).map(|n| (format!("key-{}", n % 16), format!("id-{n}")));
     let before = container.read_many::<Document>(requested()).await.unwrap();
     if !account.split(&container).await {

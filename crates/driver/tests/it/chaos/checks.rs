@@ -1,5 +1,5 @@
-//! The checkers, one for each guarantee. Each reads the history of a run and reports
-//! every contradiction to its sentence in [`ALL`].
+//! The checkers, one for each guarantee. A checker reads the history of a run and
+//! reports every contradiction to its sentence in [`ALL`].
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use perihelion_driver::ErrorKind;
 use serde_json::Value;
 
 use super::fault_transport::{Exchange, Seen};
-use super::ledger::{LIVE, Record, Reported};
+use super::ledger::{RECOVERED, Record, Reported};
 
 /// The history of a run that has ended.
 pub(super) struct History {
@@ -18,23 +18,26 @@ pub(super) struct History {
     /// The requests of each operation, by its id. Reads of metadata and of witnesses are
     /// left out.
     pub(super) exchanges: HashMap<u32, Vec<Exchange>>,
-    /// The floor of each document (see `ledger`).
+    /// The floor of each document: the highest value that was acknowledged or read.
     pub(super) floors: Vec<(String, u64)>,
-    /// By region and partition, every document at the end.
+    /// The documents at the end, by region and partition.
     pub(super) regions: Vec<Vec<(&'static str, Vec<Value>)>>,
 }
 
 /// How late an operation may end after its deadline: timers count whole milliseconds.
 const DEADLINE_SLACK: Duration = Duration::from_millis(5);
 
-/// The least number of operations in the last phase. With fewer, a worker is stuck.
-const LIVE_LEAST: usize = 40;
+/// The least number of operations in the third phase. If there are fewer, a worker is
+/// stuck.
+const RECOVERED_OPERATIONS_MIN: usize = 40;
 
+/// A checker. It adds the problems that it finds to the list.
 pub(super) type Check = fn(&History, &mut Vec<String>);
 
+/// All checkers, each with the guarantee that it checks.
 pub(super) const ALL: [(&str, Check); 9] = [
     ("a write that was reported as failed was not applied", failures_left_nothing),
-    ("a write that was reported as done was applied, and once if it must be", done_was_applied),
+    ("a write reported as done was applied, and only once unless it may be repeated", done_was_applied),
     ("an ambiguous error has its reason", ambiguity_has_a_reason),
     ("an operation ends by its deadline", deadlines_are_kept),
     ("an operation that fails has spent a retry budget", giving_up_has_a_reason),
@@ -45,8 +48,9 @@ pub(super) const ALL: [(&str, Check); 9] = [
 ];
 
 impl History {
+    /// How many requests of the operation were applied.
     fn applied_count(&self, record: &Record) -> usize {
-        self.exchanges_of(record).iter().filter(|exchange| exchange.applied == Some(true)).count()
+        self.exchanges_of(record).iter().filter(|exchange| exchange.is_applied == Some(true)).count()
     }
 
     fn exchanges_of(&self, record: &Record) -> &[Exchange] {
@@ -71,6 +75,7 @@ impl History {
         own.any(|record| self.exchanges_of(record).iter().any(|exchange| exchange.is_late))
     }
 
+    /// The operations that have ended, and what the driver reported to their callers.
     fn reported(&self) -> impl Iterator<Item = (&Record, Reported)> {
         self.records.iter().filter_map(|record| Some((record, record.end.as_ref()?.reported)))
     }
@@ -79,9 +84,9 @@ impl History {
         let end = record.end.as_ref();
         let reported = end.map(|end| end.reported);
         let lines = self.exchanges_of(record).iter().map(|exchange| {
-            let Exchange { region, at, applied, seen, name, .. } = exchange;
+            let Exchange { region, at, is_applied, seen, name, .. } = exchange;
             format!(
-                "\n      +{:?} {name} {region} applied {applied:?} seen {seen:?}",
+                "\n      +{:?} {name} {region} applied {is_applied:?} seen {seen:?}",
                 at.duration_since(record.began)
             )
         });
@@ -111,21 +116,22 @@ fn done_was_applied(history: &History, problems: &mut Vec<String>) {
     for (record, _) in
         history.reported().filter(|(record, reported)| record.is_write && *reported == Reported::Ok)
     {
-        let applied = history.applied_count(record);
-        if applied == 0 || (applied > 1 && !may_be_done_twice(history, record)) {
-            problems.push(format!("applied {applied} times: {}", history.describe(record)));
+        let applied_count = history.applied_count(record);
+        if applied_count == 0 || (applied_count > 1 && !may_be_done_twice(history, record)) {
+            problems.push(format!("applied {applied_count} times: {}", history.describe(record)));
         }
     }
 }
 
-/// Whether a write may be applied twice. This is decided by the kind of the write, and
-/// not by the driver's [`Idempotency`](perihelion_driver::operation::Idempotency).
+/// Whether a write may be applied twice. The kind of the write decides this. The driver's
+/// own [`Idempotency`](perihelion_driver::operation::Idempotency) is not used, because a
+/// checker must not trust the driver.
 fn may_be_done_twice(history: &History, record: &Record) -> bool {
     match record.kind {
         "upsert" | "replace" | "set" | "delete" | "scratch upsert" => true,
         // Where several regions take writes, two regions may each accept the same write.
         "swap" | "guarded batch" => history.is_multi_write,
-        // A late attempt may arrive after its document was deleted again.
+        // A late attempt may arrive after the created document was deleted.
         "create" => {
             history.is_multi_write || history.exchanges_of(record).iter().any(|exchange| exchange.is_late)
         }
@@ -164,6 +170,8 @@ fn giving_up_has_a_reason(history: &History, problems: &mut Vec<String>) {
     for record in history.records.iter() {
         let Some(end) = &record.end else { continue };
         let took = end.at.duration_since(record.began);
+        // The number of answers of the reported kind, and the number of attempts that the
+        // driver promises: its retries of that kind plus one.
         let (answers, least) = match end.reported {
             Reported::Failed(ErrorKind::Timeout, _) if took + DEADLINE_SLACK < record.timeout => (0, 1),
             Reported::Failed(ErrorKind::Service, Some(status)) if took + LONGEST_WAIT < record.timeout => {
@@ -172,7 +180,7 @@ fn giving_up_has_a_reason(history: &History, problems: &mut Vec<String>) {
                     (404, 1002) => (history.count_answers(record, |code, sub| (code, sub) == (404, 1002)), 6),
                     (449, _) => (history.count_answers(record, |code, _| code == 449), 31),
                     (410, 1002) => (history.count_answers(record, |code, sub| (code, sub) == (410, 1002)), 9),
-                    (403, 3) if took < FORBIDDEN_TIME => {
+                    (403, 3) if took < WRITE_REGION_SEARCH_TIME => {
                         (history.count_answers(record, |code, sub| (code, sub) == (403, 3)), 11)
                     }
                     (408 | 410 | 429 | 500..=599, _) => (history.count_answers(record, is_failover), 4),
@@ -181,26 +189,27 @@ fn giving_up_has_a_reason(history: &History, problems: &mut Vec<String>) {
             }
             _ => continue,
         };
-        // Without any such answer, the container's metadata could not be read; reads of
-        // metadata have budgets of their own.
+        // If there is no such answer at all, the container's metadata could not be read.
+        // Reads of metadata have retry budgets of their own.
         if answers < least && (answers > 0 || least == 1) {
             problems.push(format!("got {answers} such answers, not {least}: {}", history.describe(record)));
         }
     }
 }
 
-/// The longest wait of a retry. An operation whose time would be up by then fails at
-/// once.
+/// The longest wait before a retry. An operation that has less time left than its next
+/// wait fails at once.
 const LONGEST_WAIT: Duration = Duration::from_secs(16);
-/// How long a write looks for the write region.
-const FORBIDDEN_TIME: Duration = Duration::from_secs(5);
+/// How long a write that a region forbids (403/3) looks for the write region.
+const WRITE_REGION_SEARCH_TIME: Duration = Duration::from_secs(5);
 
+/// Whether an answer makes the driver go to another region.
 fn is_failover(code: u16, sub: u32) -> bool {
     matches!((code, sub), (408 | 500..=599, _) | (429, 3092)) || (code == 410 && sub != 1002)
 }
 
-/// In a gentle run, an operation fails only because of the state of the data or of the
-/// container, or as ambiguous if it is not an idempotent write.
+/// In a gentle run an operation may fail only because of the state of the data or of the
+/// container. An operation that is not an idempotent write may also be ambiguous.
 fn nothing_fails_that_is_retried(history: &History, problems: &mut Vec<String>) {
     for (record, reported) in history.reported().filter(|_| history.is_gentle) {
         let Reported::Failed(kind, status) = reported else { continue };
@@ -210,19 +219,19 @@ fn nothing_fails_that_is_retried(history: &History, problems: &mut Vec<String>) 
             });
         // An idempotent write is never ambiguous, except a "scratch upsert", whose container
         // may be deleted.
-        let may_be_in_doubt = !matches!(record.kind, "upsert" | "replace" | "set" | "delete");
-        if !(is_of_the_data || (reported.is_ambiguous() && may_be_in_doubt)) {
+        let may_be_ambiguous = !matches!(record.kind, "upsert" | "replace" | "set" | "delete");
+        if !(is_of_the_data || (reported.is_ambiguous() && may_be_ambiguous)) {
             problems.push(history.describe(record));
         }
     }
 }
 
 fn operations_work_after_the_faults(history: &History, problems: &mut Vec<String>) {
-    let live: Vec<_> = history.reported().filter(|(record, _)| record.phase == LIVE).collect();
-    if live.len() < LIVE_LEAST {
-        problems.push(format!("only {} operations after the faults", live.len()));
+    let recovered: Vec<_> = history.reported().filter(|(record, _)| record.phase == RECOVERED).collect();
+    if recovered.len() < RECOVERED_OPERATIONS_MIN {
+        problems.push(format!("only {} operations after the faults", recovered.len()));
     }
-    for (record, reported) in live {
+    for (record, reported) in recovered {
         let is_fine = match reported {
             Reported::Ok | Reported::BatchRefused => true,
             Reported::Failed(kind, status) => {
@@ -252,15 +261,16 @@ fn nothing_acknowledged_is_lost(history: &History, problems: &mut Vec<String>) {
     if history.is_multi_write {
         return;
     }
-    // Every increment that was applied counts, and every mark stays.
+    // A counter has the number of increments that were applied.
     for (name, kind) in [("p3/count", "increment"), ("p7/count", "batch")] {
         let of_kind = || history.records.iter().filter(|record| record.kind == kind);
-        let applied: usize = of_kind().map(|record| history.applied_count(record)).sum();
+        let increments: usize = of_kind().map(|record| history.applied_count(record)).sum();
         let value = find(name).and_then(|row| row["n"].as_u64());
-        if value != Some(applied as u64) {
-            problems.push(format!("{name} was incremented {applied} times and ends at {value:?}"));
+        if value != Some(increments as u64) {
+            problems.push(format!("{name} was incremented {increments} times and ends at {value:?}"));
         }
     }
+    // A swap that was applied leaves a mark in the document: a member with its id.
     for (record, reported) in history.reported().filter(|(record, _)| record.kind == "swap") {
         let has_mark = find("p4/swap").is_some_and(|row| row["by"][record.id.to_string()] == true);
         let is_contradiction = match reported {
@@ -275,13 +285,13 @@ fn nothing_acknowledged_is_lost(history: &History, problems: &mut Vec<String>) {
 }
 
 fn regions_converge(history: &History, problems: &mut Vec<String>) {
-    for (place, region) in history.regions.iter().enumerate().skip(1) {
+    for (index, region) in history.regions.iter().enumerate().skip(1) {
         for ((partition, first), (_, other)) in history.regions[0].iter().zip(region) {
-            let strip = |rows: &[Value]| -> Vec<(String, String)> {
+            let ids_and_etags = |rows: &[Value]| -> Vec<(String, String)> {
                 rows.iter().map(|row| (row["id"].to_string(), row["_etag"].to_string())).collect()
             };
-            if strip(first) != strip(other) {
-                problems.push(format!("{partition} differs in region {place}:\n{first:?}\n{other:?}"));
+            if ids_and_etags(first) != ids_and_etags(other) {
+                problems.push(format!("{partition} differs in region {index}:\n{first:?}\n{other:?}"));
             }
         }
     }

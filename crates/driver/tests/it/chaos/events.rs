@@ -1,8 +1,9 @@
 //! The events of a run, drawn from the seed.
 //!
 //! A gentle run has only faults that the driver promises to hide: one region fails at a
-//! time, the write region comes back before the failovers are spent, and replication is
-//! faster than session retries wait. A rough run has longer faults.
+//! time, the write region comes back before the driver has used up its failovers, and
+//! replication takes less time than the driver waits for the writes of a session. A
+//! rough run has longer faults.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,24 +29,26 @@ const EVENTS: usize = 10;
 /// The most ranges into which the container is split.
 const RANGES_MAX: usize = 5;
 
-/// A write region that is offline for at most this time comes back within three
-/// failovers, with the shortest waits and one failover spent on another fault (0.19 +
-/// 0.38 s).
-const GENTLE_WRITE_OUTAGE_MS: u64 = 400;
-/// The time between two such outages, so that no operation is affected by both.
+/// The longest outage of the only write region in a gentle run. An operation has three
+/// failovers, and another fault may take one of them. The waits of the other two are
+/// together longer than this outage: at least 0.19 s and 0.38 s.
+const GENTLE_WRITE_OUTAGE_MS_MAX: u64 = 400;
+/// The least time between two outages of the only write region in a gentle run, so that
+/// no operation is affected by both.
 const GENTLE_WRITE_OUTAGE_GAP: Duration = Duration::from_secs(3);
-/// The longest other outage, and the longest time without replication, in a gentle run.
-const GENTLE_OUTAGE_MS: u64 = 2000;
-/// The longest replication delay of a gentle run. Where all regions take writes, session
-/// retries wait at least 75 ms once every region was asked.
-const GENTLE_DELAY_MS: u64 = 50;
-/// The replication delay of a region before it becomes the write region, in half of the
-/// moves.
+/// The longest outage of any other region, and the longest time without replication, in
+/// a gentle run.
+const GENTLE_OUTAGE_MS_MAX: u64 = 2000;
+/// The longest replication delay of a gentle run. Where all regions take writes, a read
+/// that finds the writes of its session in no region waits longer: at least 75 ms.
+const GENTLE_DELAY_MS_MAX: u64 = 50;
+/// The replication delay of a region before it becomes the write region. Half of the
+/// moves have it.
 const MOVE_DELAY_MS: u64 = 800;
 /// The longest outage of a rough run.
-const ROUGH_OUTAGE_MS: u64 = 6000;
+const ROUGH_OUTAGE_MS_MAX: u64 = 6000;
 /// The longest replication delay of a rough run.
-const ROUGH_DELAY_MS: u64 = 2000;
+const ROUGH_DELAY_MS_MAX: u64 = 2000;
 
 /// The refusals of operations on documents: status, sub-status, and the wait that the
 /// answer asks for in milliseconds (0 for none).
@@ -87,7 +90,7 @@ pub(super) struct Events<'a> {
     /// The write region, as an index of `REGIONS`.
     pub(super) write_region: usize,
     /// When the only write region was last taken offline in a gentle run.
-    pub(super) write_outage: Option<Instant>,
+    pub(super) last_write_outage: Option<Instant>,
     /// The regions that are offline, as indexes of `REGIONS`.
     pub(super) offline: BTreeSet<usize>,
     /// The events, for the report of a failure.
@@ -95,7 +98,8 @@ pub(super) struct Events<'a> {
 }
 
 impl Events<'_> {
-    pub(super) async fn play(&mut self) {
+    /// Executes all events of the run.
+    pub(super) async fn execute_all(&mut self) {
         for _ in 0..EVENTS {
             self.sleep(20, 300).await;
             match self.rng.u32(..12) {
@@ -111,8 +115,7 @@ impl Events<'_> {
         self.sleep(20, 300).await;
     }
 
-    /// Ends all faults.
-    pub(super) async fn end(&mut self) {
+    pub(super) async fn end_faults(&mut self) {
         self.log_event("end".to_owned());
         self.setup.clear_faults().await;
         for region in REGIONS {
@@ -122,8 +125,8 @@ impl Events<'_> {
         self.setup.manage("replication/delay", r#"{"milliseconds":5}"#).await;
     }
 
-    async fn sleep(&mut self, least: u64, most: u64) {
-        tokio::time::sleep(Duration::from_millis(self.rng.u64(least..=most))).await;
+    async fn sleep(&mut self, least_ms: u64, most_ms: u64) {
+        tokio::time::sleep(Duration::from_millis(self.rng.u64(least_ms..=most_ms))).await;
     }
 
     fn log_event(&mut self, what: String) {
@@ -139,7 +142,8 @@ impl Events<'_> {
         let operation = DOCUMENT_OPERATIONS[self.rng.usize(..DOCUMENT_OPERATIONS.len())];
         let fault = match self.rng.u32(..10) {
             0..=4 => {
-                // In a gentle run only a move of the write region forbids writes.
+                // The last refusal is 403/3. In a gentle run a region answers 403/3 only when
+                // the write region has moved.
                 let refusals = if self.is_gentle() { &REFUSALS[..REFUSALS.len() - 1] } else { &REFUSALS[..] };
                 let (status, sub_status, retry_after_ms) = refusals[self.rng.usize(..refusals.len())];
                 Fault::Refuse { status, sub_status, retry_after_ms }
@@ -148,9 +152,9 @@ impl Events<'_> {
             6 => Fault::DropBefore,
             7 => Fault::DropAfter,
             8 => Fault::Unreachable,
-            _ => self.delay(),
+            _ => self.delay_fault(),
         };
-        // Only writes are forbidden in a region.
+        // The status 403/3 refuses only writes.
         let operation = match fault {
             Fault::Refuse { status: 403, .. } => {
                 ["upsert_item", "replace_item", "patch_item", "batch"][self.rng.usize(..4)]
@@ -160,7 +164,7 @@ impl Events<'_> {
         self.add_fault(operation, fault);
     }
 
-    fn delay(&mut self) -> Fault {
+    fn delay_fault(&mut self) -> Fault {
         let ms = if self.is_gentle() { self.rng.u64(30..=900) } else { self.rng.u64(30..=12_000) };
         if self.rng.bool() { Fault::DelayBefore { ms } } else { Fault::DelayAfter { ms } }
     }
@@ -171,7 +175,7 @@ impl Events<'_> {
             0 => Fault::Refuse { status: 503, sub_status: 0, retry_after_ms: 0 },
             1 => Fault::DropBefore,
             2 => Fault::Unreachable,
-            _ => self.delay(),
+            _ => self.delay_fault(),
         };
         self.add_fault(operation, fault);
     }
@@ -181,17 +185,17 @@ impl Events<'_> {
         let remaining = if self.is_gentle() { self.rng.u32(1..=6) } else { self.rng.u32(1..=60) };
         let rule = Rule { operation, region, remaining, fault };
         self.log_event(format!("{rule:?}"));
-        self.setup.fault_transport.add(rule);
+        self.setup.fault_transport.add_rule(rule);
     }
 
     async fn take_offline(&mut self) {
         let region = self.rng.usize(..REGIONS.len());
         let is_only_writer = region == self.write_region && !self.setup.is_multi_write;
         if is_only_writer && self.is_gentle() {
-            if self.write_outage.is_some_and(|last| last.elapsed() < GENTLE_WRITE_OUTAGE_GAP) {
+            if self.last_write_outage.is_some_and(|last| last.elapsed() < GENTLE_WRITE_OUTAGE_GAP) {
                 return;
             }
-            self.write_outage = Some(Instant::now());
+            self.last_write_outage = Some(Instant::now());
         }
         let mode = match (self.mode, self.rng.u32(..3)) {
             (_, 0) => "drop",
@@ -202,12 +206,12 @@ impl Events<'_> {
         let body = format!(r#"{{"region":"{}","mode":"{mode}"}}"#, REGIONS[region]);
         self.offline.insert(region);
         self.setup.manage("regions/offline", &body).await;
-        let most = match (self.mode, is_only_writer) {
-            (Mode::Gentle, true) => GENTLE_WRITE_OUTAGE_MS,
-            (Mode::Gentle, false) => GENTLE_OUTAGE_MS,
-            (Mode::Rough, _) => ROUGH_OUTAGE_MS,
+        let most_ms = match (self.mode, is_only_writer) {
+            (Mode::Gentle, true) => GENTLE_WRITE_OUTAGE_MS_MAX,
+            (Mode::Gentle, false) => GENTLE_OUTAGE_MS_MAX,
+            (Mode::Rough, _) => ROUGH_OUTAGE_MS_MAX,
         };
-        self.sleep(1, most).await;
+        self.sleep(1, most_ms).await;
         // In a rough run the region may stay offline during further events.
         if self.is_gentle() || self.rng.bool() {
             self.log_event(format!("{} online", REGIONS[region]));
@@ -218,10 +222,10 @@ impl Events<'_> {
 
     async fn move_write_region(&mut self) {
         let to = self.rng.usize(..REGIONS.len());
-        let is_far = !self.setup.is_multi_write && self.rng.bool();
-        if is_far {
-            // The delay lets the region fall behind. Reads that need newer writes find them
-            // in the current write region meanwhile.
+        let is_behind = !self.setup.is_multi_write && self.rng.bool();
+        if is_behind {
+            // The delay lets the region fall behind. Until the move, reads that need newer
+            // writes find them in the current write region.
             self.delay_to(REGIONS[to], MOVE_DELAY_MS).await;
             self.sleep(1, MOVE_DELAY_MS).await;
         }
@@ -230,23 +234,23 @@ impl Events<'_> {
         if status < 300 {
             self.write_region = to;
         }
-        if is_far {
-            self.delay_to(REGIONS[to], GENTLE_DELAY_MS).await;
+        if is_behind {
+            self.delay_to(REGIONS[to], GENTLE_DELAY_MS_MAX).await;
         }
     }
 
     async fn disturb_replication(&mut self) {
         let region = REGIONS[self.rng.usize(..REGIONS.len())];
-        let most = if self.is_gentle() { GENTLE_DELAY_MS } else { ROUGH_DELAY_MS };
-        // Where all regions take writes, a session may need writes that only the region
-        // without replication has.
+        let most_ms = if self.is_gentle() { GENTLE_DELAY_MS_MAX } else { ROUGH_DELAY_MS_MAX };
+        // A gentle run does not stop replication where all regions take writes, because a
+        // session may need writes that only the region without replication has.
         if self.rng.bool() || (self.is_gentle() && self.setup.is_multi_write) {
-            let ms = self.rng.u64(0..=most);
+            let ms = self.rng.u64(0..=most_ms);
             return self.delay_to(region, ms).await;
         }
         self.log_event(format!("{region} cut"));
         self.setup.manage("replication/cut", &region_body(region)).await;
-        self.sleep(1, if self.is_gentle() { GENTLE_OUTAGE_MS } else { ROUGH_OUTAGE_MS }).await;
+        self.sleep(1, if self.is_gentle() { GENTLE_OUTAGE_MS_MAX } else { ROUGH_OUTAGE_MS_MAX }).await;
         if self.is_gentle() || self.rng.bool() {
             self.log_event(format!("{region} healed"));
             self.setup.manage("replication/heal", &region_body(region)).await;

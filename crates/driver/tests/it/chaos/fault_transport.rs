@@ -1,11 +1,11 @@
 //! The fault transport: a transport between the driver and the service that injects
 //! faults and records every request.
 //!
-//! It sends the request to the in-process service, unless the fault prevents that, and
-//! then decides what the driver sees of the answer. So it knows for every write whether
-//! it was applied. A request that the driver cancels continues, as on a real network. A
-//! fault is a rule with a count. Nothing is random here, so that a seed can be
-//! replayed.
+//! The transport sends each request to the in-process service, unless a fault prevents
+//! that, and decides what the driver sees of the answer. So the transport knows whether
+//! a write was applied. A request that the driver cancels continues, as on a real
+//! network. Faults come from rules, each for a number of requests. Nothing is random
+//! here, so that a seed can be replayed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -19,14 +19,15 @@ use perihelion_wire::transport::{Failure, Request, Response, Sent, Transport};
 use tokio::time::Instant;
 
 /// The header that names the operation of a request.
-pub(super) const OPERATION: HeaderName = HeaderName::from_static("x-chaos-operation");
+pub(super) const OPERATION_HEADER: HeaderName = HeaderName::from_static("x-chaos-operation");
 
-/// The deadline of a request to the service. It is longer than any delay of a rule and any
-/// outage, so that a request that the driver has cancelled still arrives.
-const ARRIVES_WITHIN: Duration = Duration::from_secs(120);
+/// The time limit of a request to the service. It is longer than any delay of a rule and
+/// any outage, so that a request that the driver has cancelled still arrives.
+const SERVICE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The least time between two faults of requests without an operation (metadata,
-/// reads of witnesses), when the number of faults per operation is limited.
+/// The least time between two faults of requests that belong to no operation of a worker
+/// (reads of metadata and of witnesses). It is used when the number of faults per
+/// operation is limited.
 const METADATA_FAULT_PAUSE: Duration = Duration::from_secs(3);
 
 /// A fault, the requests that get it, and how many of them get it.
@@ -64,9 +65,13 @@ pub(super) enum Fault {
 /// for each class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum FaultClass {
+    /// The driver goes to another region.
     Failover,
+    /// 404/1002: the region does not have the writes of the session yet.
     Session,
+    /// 403/3: the region does not take writes.
     Forbidden,
+    /// The driver waits, or repeats the request in the same region.
     Wait,
 }
 
@@ -98,7 +103,7 @@ pub(super) struct Exchange {
     pub(super) region: String,
     pub(super) at: Instant,
     /// Whether the service applied the request; `None` while it is in progress.
-    pub(super) applied: Option<bool>,
+    pub(super) is_applied: Option<bool>,
     /// Whether the service applied the request after the driver had stopped waiting.
     pub(super) is_late: bool,
     pub(super) seen: Seen,
@@ -136,6 +141,7 @@ struct State {
     exchanges: Vec<Exchange>,
     /// The most faults of each class for one operation; no limit when `None`.
     faults_per_operation_max: Option<u32>,
+    /// The number of faults that each operation got, by class.
     fault_counts: HashMap<(u32, FaultClass), u32>,
     last_metadata_fault: Option<Instant>,
 }
@@ -153,11 +159,11 @@ impl FaultTransport {
         FaultTransport { inner, state: Arc::new(Mutex::new(state)) }
     }
 
-    pub(super) fn add(&self, rule: Rule) {
+    pub(super) fn add_rule(&self, rule: Rule) {
         self.state.lock().unwrap().rules.push(rule);
     }
 
-    pub(super) fn clear(&self) {
+    pub(super) fn clear_rules(&self) {
         self.state.lock().unwrap().rules.clear();
     }
 
@@ -171,12 +177,12 @@ impl Transport for FaultTransport {
         let deadline = Instant::from_std(request.deadline);
         let (index, fault) = self.state.lock().unwrap().record_request(&request);
         let waiting = Waiting { state: &self.state, index };
-        let exchange = exchange(self.inner.clone(), Arc::clone(&self.state), index, request, fault);
+        let exchange = perform(self.inner.clone(), Arc::clone(&self.state), index, request, fault);
         let outcome = match tokio::time::timeout_at(deadline, tokio::spawn(exchange)).await {
             Ok(outcome) => outcome.expect("an exchange does not panic"),
             Err(_) => Err(faults::timed_out()),
         };
-        self.state.lock().unwrap().exchanges[index].seen = seen(&outcome);
+        self.state.lock().unwrap().exchanges[index].seen = seen_by_driver(&outcome);
         drop(waiting);
         outcome
     }
@@ -199,17 +205,19 @@ impl Drop for Waiting<'_> {
 }
 
 impl State {
+    /// Adds an exchange for the request. Returns its index, and the fault that the request
+    /// gets.
     fn record_request(&mut self, request: &Request) -> (usize, Option<Fault>) {
-        let operation = request.headers.get(&OPERATION).and_then(|id| id.to_str().ok()?.parse().ok());
+        let operation = request.headers.get(&OPERATION_HEADER).and_then(|id| id.to_str().ok()?.parse().ok());
         let region = request.endpoint.host().split('.').next().unwrap_or_default().to_owned();
-        let name = name(request);
-        let fault = self.pick(operation, name, &region);
+        let name = operation_name(request);
+        let fault = self.pick_fault(operation, name, &region);
         self.exchanges.push(Exchange {
             operation,
             name,
             region,
             at: Instant::now(),
-            applied: None,
+            is_applied: None,
             is_late: false,
             seen: Seen::Nothing,
         });
@@ -218,7 +226,7 @@ impl State {
 
     /// The fault of the first rule that matches, if the operation may get another fault of
     /// its class.
-    fn pick(&mut self, operation: Option<u32>, name: &'static str, region: &str) -> Option<Fault> {
+    fn pick_fault(&mut self, operation: Option<u32>, name: &'static str, region: &str) -> Option<Fault> {
         let State { rules, faults_per_operation_max, fault_counts, last_metadata_fault, .. } = self;
         let is_document = name.ends_with("_item") || matches!(name, "batch" | "query" | "change_feed");
         let rule = rules.iter_mut().find(|rule| {
@@ -242,7 +250,7 @@ impl State {
 }
 
 /// Sends the request to the service, as the fault allows, and records the outcome.
-async fn exchange(
+async fn perform(
     inner: InProcess,
     state: Arc<Mutex<State>>,
     index: usize,
@@ -252,12 +260,12 @@ async fn exchange(
     if let Some(Fault::DelayBefore { ms }) = fault {
         tokio::time::sleep(Duration::from_millis(ms)).await;
     }
-    let is_write = request.method != Method::GET && !matches!(name(&request), "query");
-    request.deadline = (Instant::now() + ARRIVES_WITHIN).into_std();
+    let is_write = request.method != Method::GET && operation_name(&request) != "query";
+    request.deadline = (Instant::now() + SERVICE_TIMEOUT).into_std();
     let outcome = match fault {
         Some(Fault::Refuse { status, sub_status, retry_after_ms }) => {
-            let wait = Some(retry_after_ms).filter(|wait| *wait > 0);
-            Ok(faults::refusal(status, sub_status, wait))
+            let wait_ms = Some(retry_after_ms).filter(|wait_ms| *wait_ms > 0);
+            Ok(faults::refusal(status, sub_status, wait_ms))
         }
         Some(Fault::DropBefore) => Err(faults::request_lost()),
         Some(Fault::Unreachable) => Err(faults::unreachable()),
@@ -265,14 +273,14 @@ async fn exchange(
     };
     // A batch that is refused has the status 207 and is not applied. An outage drops a
     // request before it is served.
-    let applied = is_write
+    let is_applied = is_write
         && outcome
             .as_ref()
             .is_ok_and(|answer| answer.status().is_success() && answer.status() != StatusCode::MULTI_STATUS);
     {
         let exchange = &mut state.lock().unwrap().exchanges[index];
-        exchange.applied = Some(applied);
-        exchange.is_late = applied && exchange.seen != Seen::Nothing;
+        exchange.is_applied = Some(is_applied);
+        exchange.is_late = is_applied && exchange.seen != Seen::Nothing;
     }
     match fault {
         Some(Fault::DropAfter) => Err(faults::response_lost()),
@@ -285,7 +293,7 @@ async fn exchange(
     }
 }
 
-fn seen(outcome: &Result<Response, Failure>) -> Seen {
+fn seen_by_driver(outcome: &Result<Response, Failure>) -> Seen {
     match outcome {
         Ok(response) => {
             let sub = response.headers().get(&headers::SUBSTATUS).and_then(|sub| sub.to_str().ok());
@@ -297,7 +305,7 @@ fn seen(outcome: &Result<Response, Failure>) -> Seen {
 }
 
 /// The operation of a request, named as in the server's fault rules.
-fn name(request: &Request) -> &'static str {
+fn operation_name(request: &Request) -> &'static str {
     let (path, has) = (request.target.path(), |name| request.headers.contains_key(name));
     match request.method {
         _ if path == "/" => "read_account",

@@ -64,8 +64,9 @@ impl Reported {
 pub(super) const CHAOS: u32 = 0;
 /// The second phase: faults have stopped, and the driver recovers from them.
 pub(super) const AFTERMATH: u32 = 1;
-/// The third phase: an operation may fail only because of the state of the data.
-pub(super) const LIVE: u32 = 2;
+/// The third phase: the driver has recovered, and an operation may fail only because of
+/// the state of the data.
+pub(super) const RECOVERED: u32 = 2;
 /// The end: workers stop.
 pub(super) const STOP: u32 = 3;
 
@@ -86,17 +87,19 @@ impl Ledger {
         self.phase.load(Ordering::SeqCst)
     }
 
+    /// The id of the operation that begins next.
     pub(super) fn next_id(&self) -> u32 {
         self.records.lock().unwrap().len() as u32
     }
 
-    /// Begins the operation with the id of `next_id`.
+    /// Records that an operation begins. Its id must come from `next_id`.
     pub(super) fn begin(&self, record: Record) {
         let mut records = self.records.lock().unwrap();
         assert_eq!(record.id as usize, records.len(), "ids are given in order");
         records.push(record);
     }
 
+    /// Records the end of the operation with this id.
     pub(super) fn end(&self, id: u32, end: End) {
         self.records.lock().unwrap()[id as usize].end = Some(end);
     }
@@ -123,6 +126,7 @@ impl Ledger {
         floors
     }
 
+    /// Adds a problem that a worker found.
     pub(super) fn report(&self, document: &str, problem: String) {
         self.problems.lock().unwrap().push((document.to_owned(), problem));
     }

@@ -22,8 +22,8 @@ use crate::world::customer;
 /// The partitions of the documents that workers use.
 pub(super) const PARTITIONS: [&str; 8] = ["p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7"];
 
-/// When the virtual wall clock begins.
-const EPOCH: Duration = Duration::from_secs(1_700_000_000);
+/// The time at which the virtual wall clock begins, since 1970.
+const CLOCK_START: Duration = Duration::from_secs(1_700_000_000);
 
 pub(super) struct Setup {
     server: TestServer,
@@ -46,7 +46,7 @@ impl Setup {
                 .with_regions(three_regions())
                 .with_multi_write(is_multi_write)
                 .with_replication_delay(Duration::from_millis(20))
-                .with_clock(Clock::from_fn(move || EPOCH + begun.elapsed())),
+                .with_clock(Clock::from_fn(move || CLOCK_START + begun.elapsed())),
         )
         .await;
         let fault_transport = FaultTransport::new(server.embedded().transport(), faults_per_operation_max);
@@ -79,10 +79,10 @@ impl Setup {
                 self.inspector.execute(&create, &OperationOptions::default()).await.unwrap();
             }
         }
-        self.settle().await;
+        self.wait_for_replication().await;
     }
 
-    /// A management request that may be refused (409).
+    /// Sends a management request. The server may refuse it with 409.
     pub(super) async fn manage(&self, path: &str, body: &str) -> (u16, Value) {
         let (status, response) = self.server.try_manage(Method::POST, path, body).await;
         assert!(status < 300 || status == 409, "{path} {body}: {status} {response}");
@@ -90,12 +90,12 @@ impl Setup {
     }
 
     pub(super) async fn clear_faults(&self) {
-        self.fault_transport.clear();
+        self.fault_transport.clear_rules();
         self.server.clear_faults().await;
     }
 
     /// Waits until every region has all writes.
-    pub(super) async fn settle(&self) {
+    pub(super) async fn wait_for_replication(&self) {
         self.manage("replication/wait", r#"{"timeoutMs":60000}"#).await;
     }
 

@@ -1,5 +1,6 @@
-//! Workers: each repeats one kind of operation until the run stops, and records the
-//! results in the ledger.
+//! Workers. A worker repeats one kind of operation until the run stops, and records the
+//! results in the ledger. Each method that takes `self` by value is the loop of one
+//! worker.
 //!
 //! A document has one writer, except `swap` and `contest-*`, for which two writers
 //! compete. The writers of a document count up, so that a reader knows which value it
@@ -19,7 +20,7 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::fault_transport::OPERATION;
+use super::fault_transport::OPERATION_HEADER;
 use super::ledger::{AFTERMATH, CHAOS, End, Ledger, Record, Reported, STOP};
 use super::setup::{PARTITIONS, Setup};
 use crate::world::customer;
@@ -88,7 +89,7 @@ pub(super) fn start(
 }
 
 /// An operation, and what the ledger records about it.
-struct Planned {
+struct PlannedOperation {
     kind: &'static str,
     document: String,
     value: u64,
@@ -115,9 +116,9 @@ impl Worker {
     }
 
     /// Runs an operation and records it.
-    async fn run(&mut self, planned: Planned) -> Result<Response, Error> {
+    async fn run(&mut self, planned: PlannedOperation) -> Result<Response, Error> {
         let (id, timeout) = (self.ledger.next_id(), self.timeout());
-        let Planned { kind, document, value, operation } = planned;
+        let PlannedOperation { kind, document, value, operation } = planned;
         self.ledger.begin(Record {
             id,
             kind,
@@ -129,7 +130,7 @@ impl Worker {
             phase: self.ledger.phase(),
             end: None,
         });
-        let operation = operation.with_header(OPERATION, HeaderValue::from(id));
+        let operation = operation.with_header(OPERATION_HEADER, HeaderValue::from(id));
         let options = OperationOptions::default().with_timeout(timeout);
         let result = self.driver.execute(&operation, &options).await;
         let diagnostics = match &result {
@@ -145,6 +146,7 @@ impl Worker {
         format!("{}/{id}", self.partition)
     }
 
+    /// An operation on a document of the worker's partition.
     fn item(&self, verb: Verb, id: &str, body: String) -> Operation {
         let target = match verb {
             Verb::Create | Verb::Upsert | Verb::Batch => Target::items(&self.orders),
@@ -153,10 +155,12 @@ impl Worker {
         Operation::new(verb, target, customer(self.partition), Bytes::from(body))
     }
 
-    fn plan(&self, kind: &'static str, id: &str, value: u64, operation: Operation) -> Planned {
-        Planned { kind, document: self.name(id), value, operation }
+    /// An operation on the document `id`, with what the ledger records about it.
+    fn plan(&self, kind: &'static str, id: &str, value: u64, operation: Operation) -> PlannedOperation {
+        PlannedOperation { kind, document: self.name(id), value, operation }
     }
 
+    /// Reads a document for a writer.
     async fn fetch(&mut self, id: &str) -> Result<Response, Error> {
         let read = self.item(Verb::Read, id, String::new());
         self.run(self.plan("fetch", id, 0, read)).await

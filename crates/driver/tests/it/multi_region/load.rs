@@ -1,10 +1,10 @@
-//! Constant load with a ledger: each key has one writer that counts up, and several
-//! readers that know from the ledger which value must at least be visible.
+//! Constant load with a ledger. Each key has one writer, which counts up. Several readers
+//! know from the ledger which value they must at least see.
 //!
 //! The ledger has epochs, because a container that is deleted and recreated is empty
-//! again: in an even epoch the container exists, in an odd one it does not. Operations
-//! within one even epoch must see all acknowledged writes; other operations may find
-//! nothing.
+//! again. In an even epoch the container exists, in an odd epoch it does not. An
+//! operation that begins and ends in the same even epoch must see all acknowledged writes
+//! of that epoch. Any other operation may find nothing.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,12 +19,13 @@ use tokio::task::JoinSet;
 use super::MultiRegion;
 use crate::world::{customer, document};
 
-/// The number of keys. Each is a customer with a partition of its own.
+/// The number of keys. Each key is a customer with a partition of its own.
 pub(super) const KEYS: usize = 24;
 const WRITERS: usize = 6;
 const READERS: usize = 6;
-/// The most containers that a test has one after the other. Each has two epochs.
-const EPOCHS: usize = 4;
+/// The most containers that a test has one after the other. Each container has an even
+/// epoch and the odd epoch after it.
+const CONTAINERS_MAX: usize = 4;
 
 /// State that all tasks of the load share.
 struct Ledger {
@@ -32,7 +33,7 @@ struct Ledger {
     /// For each container and key, the highest value acknowledged or read: no later
     /// read may show less.
     floors: Vec<Vec<AtomicU64>>,
-    stop: AtomicBool,
+    is_stopped: AtomicBool,
     writes: AtomicU64,
     reads: AtomicU64,
     problems: Mutex<Vec<String>>,
@@ -48,8 +49,8 @@ impl Load {
         let floors = || (0..KEYS).map(|_| AtomicU64::new(0)).collect();
         let ledger = Arc::new(Ledger {
             epoch: AtomicU64::new(0),
-            floors: (0..EPOCHS).map(|_| floors()).collect(),
-            stop: AtomicBool::new(false),
+            floors: (0..CONTAINERS_MAX).map(|_| floors()).collect(),
+            is_stopped: AtomicBool::new(false),
             writes: AtomicU64::new(0),
             reads: AtomicU64::new(0),
             problems: Mutex::default(),
@@ -82,14 +83,15 @@ impl Load {
         assert!(result.is_ok(), "the load is stuck: {:?}", self.ledger.problems.lock().unwrap());
     }
 
-    /// The container is about to be deleted, or has been created again.
+    /// Begins the next epoch: the container is about to be deleted, or has been created
+    /// again.
     pub(super) fn next_epoch(&self) {
         self.ledger.epoch.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Stops the load, lets replication finish, and checks every region.
     pub(super) async fn finish(mut self, regions: &MultiRegion) {
-        self.ledger.stop.store(true, Ordering::SeqCst);
+        self.ledger.is_stopped.store(true, Ordering::SeqCst);
         while let Some(task) = self.tasks.join_next().await {
             task.unwrap();
         }
@@ -132,7 +134,7 @@ impl Task {
 
     async fn write_all(self, writer: usize) {
         let mut value = 0;
-        while !self.ledger.stop.load(Ordering::SeqCst) {
+        while !self.ledger.is_stopped.load(Ordering::SeqCst) {
             value += 1;
             for key in (writer..KEYS).step_by(WRITERS) {
                 self.write(key, value).await;
@@ -157,7 +159,7 @@ impl Task {
 
     async fn read_all(self, reader: usize) {
         let mut key = reader;
-        while !self.ledger.stop.load(Ordering::SeqCst) {
+        while !self.ledger.is_stopped.load(Ordering::SeqCst) {
             key = (key + 7) % KEYS;
             self.read(key).await;
         }
@@ -191,7 +193,8 @@ impl Task {
         epoch.is_multiple_of(2) && self.ledger.epoch.load(Ordering::SeqCst) == epoch
     }
 
-    /// Reports an error, unless it says "not found" while the container did not exist.
+    /// Reports an error. The exception is "not found" when the container may not have
+    /// existed for the whole operation.
     fn report_unless_expected(&self, epoch: u64, what: &str, error: &Error) {
         if self.is_same_container(epoch) || !error.is_not_found() {
             self.report(format!("{what}: {error:?}"));
@@ -207,6 +210,7 @@ fn scope(key: usize) -> Scope {
     customer(&format!("c{key}"))
 }
 
+/// The operation that reads the document of a key.
 pub(super) fn read(orders: &Arc<Container>, key: usize) -> Operation {
     Operation::new(Verb::Read, Target::item(orders, &key.to_string()), scope(key), Bytes::new())
 }

@@ -16,18 +16,20 @@ use super::load::{self, Load};
 /// The number of writes and of reads between two events of a test.
 const OPERATIONS_BETWEEN_EVENTS: u64 = 150;
 
-async fn offline(regions: &MultiRegion, region: &str, mode: &str) {
+/// Takes a region offline. In the mode `drop` it closes connections, in the mode `refuse`
+/// it answers every request with an error.
+async fn take_offline(regions: &MultiRegion, region: &str, mode: &str) {
     let body = format!(r#"{{"region":"{region}","mode":"{mode}"}}"#);
     regions.manage(Method::POST, "regions/offline", &body).await;
 }
 
 #[tokio::test]
-async fn a_read_region_goes_offline_and_comes_back() {
+async fn a_read_region_that_goes_offline_fails_no_operation() {
     for mode in ["drop", "refuse"] {
         let regions = MultiRegion::new().await;
         let load = Load::start(&regions);
         load.continue_for(OPERATIONS_BETWEEN_EVENTS).await;
-        offline(&regions, EAST, mode).await;
+        take_offline(&regions, EAST, mode).await;
         load.continue_for(OPERATIONS_BETWEEN_EVENTS).await;
         regions.manage_region("regions/online", EAST).await;
         load.continue_for(OPERATIONS_BETWEEN_EVENTS).await;
@@ -57,9 +59,9 @@ async fn assert_returns_to(regions: &MultiRegion, region: &str) {
     tokio::time::timeout(Duration::from_secs(20), returned).await.expect("the region is used again");
 }
 
-/// Waits until the driver knows the new ranges. It reads them by itself when answers name
-/// them, but not within half a second of the last read, so the last split may not be known
-/// yet.
+/// Waits until the driver knows this many ranges. The driver reads the ranges again when an
+/// answer names a new range, but at most every half second. So it may learn of the last
+/// split later than the load ends.
 async fn assert_knows_ranges(regions: &MultiRegion, ranges: usize) {
     let known = async {
         while regions.driver.metadata(&regions.orders).await.unwrap().ranges.len() != ranges {
@@ -73,11 +75,11 @@ async fn assert_knows_ranges(regions: &MultiRegion, ranges: usize) {
 }
 
 #[tokio::test]
-async fn the_write_region_is_offline_for_a_moment() {
+async fn a_short_outage_of_the_write_region_fails_no_operation() {
     let regions = MultiRegion::new().await;
     let load = Load::start(&regions);
     load.continue_for(OPERATIONS_BETWEEN_EVENTS).await;
-    offline(&regions, WEST, "drop").await;
+    take_offline(&regions, WEST, "drop").await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     regions.manage_region("regions/online", WEST).await;
     load.continue_for(OPERATIONS_BETWEEN_EVENTS).await;
@@ -86,11 +88,11 @@ async fn the_write_region_is_offline_for_a_moment() {
 }
 
 #[tokio::test]
-async fn one_of_several_write_regions_goes_offline_and_comes_back() {
+async fn an_outage_of_one_of_several_write_regions_fails_no_operation() {
     let regions = MultiRegion::with_multi_write().await;
     let load = Load::start(&regions);
     load.continue_for(OPERATIONS_BETWEEN_EVENTS).await;
-    offline(&regions, EAST, "drop").await;
+    take_offline(&regions, EAST, "drop").await;
     load.continue_for(OPERATIONS_BETWEEN_EVENTS).await;
     regions.manage_region("regions/online", EAST).await;
     load.continue_for(OPERATIONS_BETWEEN_EVENTS).await;
@@ -99,7 +101,7 @@ async fn one_of_several_write_regions_goes_offline_and_comes_back() {
 }
 
 #[tokio::test]
-async fn the_write_region_moves() {
+async fn a_move_of_the_write_region_fails_no_operation() {
     let regions = MultiRegion::new().await;
     let load = Load::start(&regions);
     load.continue_for(OPERATIONS_BETWEEN_EVENTS).await;
@@ -113,7 +115,7 @@ async fn the_write_region_moves() {
 }
 
 #[tokio::test]
-async fn a_region_answers_slowly() {
+async fn a_slow_region_fails_no_operation() {
     let regions = MultiRegion::new().await;
     let load = Load::start(&regions);
     load.continue_for(OPERATIONS_BETWEEN_EVENTS).await;
@@ -126,7 +128,7 @@ async fn a_region_answers_slowly() {
 }
 
 #[tokio::test]
-async fn a_region_is_cut_off_from_replication() {
+async fn a_region_without_replication_fails_no_operation() {
     let regions = MultiRegion::new().await;
     let load = Load::start(&regions);
     load.continue_for(OPERATIONS_BETWEEN_EVENTS).await;
@@ -139,7 +141,7 @@ async fn a_region_is_cut_off_from_replication() {
 }
 
 #[tokio::test]
-async fn partitions_split() {
+async fn splits_of_partitions_fail_no_operation() {
     let regions = MultiRegion::new().await;
     let load = Load::start(&regions);
     for range in ["0", "1", "2"] {
@@ -153,7 +155,7 @@ async fn partitions_split() {
 }
 
 #[tokio::test]
-async fn a_container_is_deleted_and_created_again() {
+async fn a_container_that_is_created_again_fails_no_operation() {
     let regions = MultiRegion::new().await;
     let other = regions.other_driver().await;
     let load = Load::start(&regions);

@@ -1,4 +1,4 @@
-//! The readers: they must see at least what their session has read or written.
+//! The readers. A reader must see at least what its session has read or written before.
 
 use std::sync::atomic::Ordering;
 
@@ -10,7 +10,7 @@ use perihelion_wire::headers;
 use serde_json::Value;
 
 use super::super::setup::PARTITIONS;
-use super::{Planned, Worker, json};
+use super::{PlannedOperation, Worker, json};
 use crate::world::customer;
 
 /// Documents whose writers count up, with the index of their partition.
@@ -28,7 +28,7 @@ impl Worker {
             let floor = self.ledger.floor(&self.name(id));
             let read = self.item(Verb::Read, id, String::new());
             if let Ok(response) = self.run(self.plan("read", id, floor, read)).await {
-                self.check(id, floor, &json(&response.body), &response);
+                self.check_value(id, floor, &json(&response.body), &response);
             }
             self.pause().await;
         }
@@ -59,21 +59,29 @@ impl Worker {
         }
     }
 
-    /// Writes and reads in a container that is deleted and recreated now and then. As long
-    /// as it is the same container, a read must see what was written.
+    /// Writes and reads in a container that is sometimes deleted and recreated. While the
+    /// container is the same, a read must see what was written.
     pub(super) async fn use_scratch_container(mut self) {
         for n in 1.. {
             let epoch = self.ledger.epoch.load(Ordering::SeqCst);
             let body = Bytes::from(format!(r#"{{"id":"1","customer":"{}","n":{n}}}"#, self.partition));
             let target = Target::items(&self.scratch);
             let upsert = Operation::new(Verb::Upsert, target, customer(self.partition), body);
-            let planned =
-                Planned { kind: "scratch upsert", document: SCRATCH.to_owned(), value: n, operation: upsert };
+            let planned = PlannedOperation {
+                kind: "scratch upsert",
+                document: SCRATCH.to_owned(),
+                value: n,
+                operation: upsert,
+            };
             let written = self.run(planned).await;
             let target = Target::item(&self.scratch, "1");
             let read = Operation::new(Verb::Read, target, customer(self.partition), Bytes::new());
-            let planned =
-                Planned { kind: "scratch read", document: SCRATCH.to_owned(), value: n, operation: read };
+            let planned = PlannedOperation {
+                kind: "scratch read",
+                document: SCRATCH.to_owned(),
+                value: n,
+                operation: read,
+            };
             let read = self.run(planned).await;
             if epoch.is_multiple_of(2) && self.ledger.epoch.load(Ordering::SeqCst) == epoch {
                 self.check_scratch(n, &written, &read);
@@ -116,7 +124,7 @@ impl Worker {
         let rows = page["Documents"].as_array().map(Vec::as_slice).unwrap_or_default();
         for (id, floor) in floors {
             match rows.iter().find(|row| row["id"] == id.as_str()) {
-                Some(row) => self.check(id, *floor, row, response),
+                Some(row) => self.check_value(id, *floor, row, response),
                 None => {
                     let problem = format!("missing from a page: {}", response.diagnostics);
                     self.ledger.report(&self.name(id), problem);
@@ -125,8 +133,11 @@ impl Worker {
         }
     }
 
-    fn check(&self, id: &str, floor: u64, document: &Value, response: &Response) {
+    /// Reports a problem if the document is below its floor, and raises the floor.
+    fn check_value(&self, id: &str, floor: u64, document: &Value, response: &Response) {
         let (name, n) = (self.name(id), document["n"].as_u64().unwrap_or_default());
+        // Where all regions take writes, two swaps can succeed in different regions, and one
+        // of them is undone later.
         if self.is_multi_write && id == "swap" {
             return;
         }

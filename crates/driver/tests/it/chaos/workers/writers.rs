@@ -1,4 +1,4 @@
-//! The writers, one for each kind of write.
+//! The writers: one loop for each kind of write.
 
 use perihelion_driver::operation::{Idempotency, Verb};
 use perihelion_driver::{Error, Response};
@@ -33,7 +33,7 @@ impl Worker {
         }
     }
 
-    /// A patch that only sets a value is idempotent.
+    /// Sets a value by a patch, which is idempotent.
     pub(super) async fn set(mut self) {
         for n in 1.. {
             let body = format!(r#"{{"operations":[{{"op":"set","path":"/n","value":{n}}}]}}"#);
@@ -47,8 +47,8 @@ impl Worker {
         }
     }
 
-    /// A patch that increments is not idempotent. The value in its answer must be above
-    /// all acknowledged values.
+    /// Increments a value by a patch, which is not idempotent. The value in the answer must
+    /// be above all values that were acknowledged before.
     pub(super) async fn count(mut self) {
         while !self.is_stopped() {
             let floor = self.ledger.floor("p3/count");
@@ -68,8 +68,8 @@ impl Worker {
     }
 
     /// Compare and swap, in competition with another worker. Each swap adds a member to
-    /// the document that stays, so that the document shows in the end which swaps were
-    /// applied.
+    /// the document, and no swap removes one. So the document shows at the end which swaps
+    /// were applied.
     pub(super) async fn swap(mut self) {
         while !self.is_stopped() {
             if let Ok(response) = self.fetch("swap").await {
@@ -109,8 +109,9 @@ impl Worker {
     }
 
     /// Deletes its document and creates it again. After a successful delete, the create
-    /// must not be refused, and the other way round.
+    /// must not be refused. After a successful create, the delete must not be refused.
     pub(super) async fn cycle(mut self) {
+        // `None` when it is not known whether the document exists.
         let mut exists = Some(true);
         while !self.is_stopped() {
             exists = match exists {
@@ -122,6 +123,7 @@ impl Worker {
         }
     }
 
+    /// Deletes the worker's document. Returns whether the document exists now.
     async fn delete_own(&mut self) -> Option<bool> {
         let delete = self.item(Verb::Delete, "cycle", String::new());
         match self.run(self.plan("delete", "cycle", 0, delete)).await {
@@ -135,6 +137,7 @@ impl Worker {
         }
     }
 
+    /// Creates the worker's document. Returns whether the document exists now.
     async fn create_own(&mut self) -> Option<bool> {
         let stamp = self.ledger.next_id();
         let body = format!(r#"{{"id":"cycle","customer":"{}","stamp":{stamp}}}"#, self.partition);
@@ -154,6 +157,7 @@ impl Worker {
         }
     }
 
+    /// Reads whether the worker's document exists.
     async fn find_own(&mut self) -> Option<bool> {
         match self.fetch("cycle").await {
             Ok(_) => Some(true),
@@ -162,7 +166,7 @@ impl Worker {
         }
     }
 
-    /// A batch that is not idempotent, because it increments.
+    /// Runs a batch that is not idempotent, because it increments.
     pub(super) async fn batch(mut self) {
         while !self.is_stopped() {
             let stamp = self.ledger.next_id();
@@ -181,7 +185,7 @@ impl Worker {
         }
     }
 
-    /// A batch with a condition: the document `head` must have the etag that was read.
+    /// Runs a batch with a condition: the document `head` must have the etag that was read.
     pub(super) async fn guarded_batch(mut self) {
         while !self.is_stopped() {
             if let Ok(response) = self.fetch("head").await {
@@ -207,14 +211,16 @@ impl Worker {
         }
     }
 
-    /// Records an acknowledged write of a document for which two workers compete. Where all
-    /// regions take writes, the other worker's write may win later, so nothing is recorded.
+    /// Raises the floor of a document for which two workers compete, if the write was
+    /// acknowledged. Where all regions take writes, the floor stays, because the other
+    /// worker's write may win later.
     fn acknowledge_contested(&self, id: &str, n: u64, result: &Result<Response, Error>) {
         if !self.is_multi_write {
             self.acknowledge(id, n, result);
         }
     }
 
+    /// Raises the floor of a document if the write was acknowledged.
     fn acknowledge(&self, id: &str, n: u64, result: &Result<Response, Error>) {
         if result.is_ok() {
             self.ledger.raise_floor(&self.name(id), n);
