@@ -16,8 +16,8 @@ const EMBEDDED_ACCOUNT: &str = "account";
 /// One endpoint of an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndpointId {
-    /// The account's own endpoint: the write region answers, or another region during
-    /// its outage.
+    /// The account's own endpoint. The write region answers; during an outage of the
+    /// write region, another region does.
     Global,
     /// The endpoint of the region with this index.
     Region(usize),
@@ -25,14 +25,15 @@ pub(crate) enum EndpointId {
 
 /// How clients reach the regions.
 pub(crate) enum Addresses {
-    /// By one port per region, on the host that the client used. Empty with one region,
-    /// which answers at the account's endpoint.
+    /// By one port per region, on the host that the client used. With one region the list
+    /// is empty: that region answers at the account's endpoint.
     Ports(Vec<u16>),
     /// By one host name per region.
     Hosts,
 }
 
-/// The endpoint of a region in an embedded database.
+/// The endpoint of a region in an embedded database. `slug` is the region's name as part
+/// of a host name, such as `west-us`.
 pub(crate) fn embedded_endpoint(slug: &str) -> String {
     format!("https://{slug}{EMBEDDED_DOMAIN}")
 }
