@@ -42,20 +42,20 @@ const CATALOG_REGION: usize = 0;
 
 /// The name of the stored value that holds the name of the write region. It is in the
 /// store of the catalog region.
-const WRITE_REGION_VALUE: &str = "write-region";
+const WRITE_REGION_VALUE_NAME: &str = "write-region";
 
 /// How often maintenance searches for expired documents and full partitions.
 const MAINTENANCE_PAUSE: Duration = Duration::from_secs(1);
 
 /// How many times closing yields to the scheduler while other tasks still hold the
 /// regions. Tasks that have finished their work end within a few yields. A task that
-/// still runs after all of them serves a request that has outlived its grace period.
+/// still runs after all yields serves a request that has outlived its grace period.
 const CLOSE_YIELDS_MAX: usize = 1000;
 
 /// All regions of an account. A region is known by its index in the list of names.
 pub(crate) struct Regions {
     pub(crate) names: RegionNames,
-    /// One per region.
+    /// One engine per region, by the region's index.
     engines: Vec<Arc<Engine>>,
     topology: watch::Sender<Arc<Topology>>,
     /// Replication from each region to each other region: `[from][to]`. The links
@@ -73,9 +73,9 @@ pub(crate) struct Regions {
 struct Link {
     /// The number of the last outbox entry that is applied; 0 before the first one.
     applied: watch::Sender<u64>,
-    /// About when the oldest write that is not applied was seen; `None` when all are
-    /// applied. While a write is blocked after its delay, this can be the time of a
-    /// later write.
+    /// About when the replicator saw the oldest write that is not applied; `None` when
+    /// all writes are applied. While a write is blocked after its delay, this can be the
+    /// time of a later write.
     waiting_since: Mutex<Option<Instant>>,
 }
 
@@ -92,7 +92,7 @@ impl Link {
 impl Regions {
     /// Checks that the stores belong to these regions, reads the write region from
     /// the store, copies the catalog to all regions, and gives each region its role.
-    /// `delay` is the replication delay.
+    /// `delay` is the time that a write takes from one region to another.
     pub(crate) async fn open(
         names: RegionNames,
         engines: Vec<Arc<Engine>>,
@@ -103,7 +103,7 @@ impl Regions {
             layout::check_owners(&engines, &names).await?;
         }
         let write_region =
-            engines[CATALOG_REGION].named_value(WRITE_REGION_VALUE).map_err(StartError::refused)?;
+            engines[CATALOG_REGION].named_value(WRITE_REGION_VALUE_NAME).map_err(StartError::refused)?;
         let write_region = write_region.and_then(|name| names.find(&name)).unwrap_or(CATALOG_REGION);
         let topology = Topology::new(names.len(), write_region, is_multi_write, delay);
         let mut links = Vec::new();
@@ -129,11 +129,11 @@ impl Regions {
     }
 
     /// Starts the background tasks: maintenance of each region and a replicator
-    /// for each link. They run until they are aborted.
+    /// for each link. The tasks run until they are aborted.
     pub(crate) fn start_tasks(self: &Arc<Self>) -> Vec<JoinHandle<()>> {
         let count = self.engines.len();
         let mut tasks: Vec<JoinHandle<()>> =
-            (0..count).map(|region| tokio::spawn(maintain(Arc::clone(self), region))).collect();
+            (0..count).map(|region| tokio::spawn(run_maintenance(Arc::clone(self), region))).collect();
         for (from, to) in self.pairs() {
             tasks.push(tokio::spawn(replicator::replicate(Arc::clone(self), from, to)));
         }
@@ -148,7 +148,7 @@ impl Regions {
         &self.engines[region]
     }
 
-    /// Every pair of regions, as `(from, to)`.
+    /// Every pair of two different regions, as `(from, to)`.
     fn pairs(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
         let count = self.engines.len();
         (0..count).flat_map(move |from| (0..count).map(move |to| (from, to))).filter(|(from, to)| from != to)
@@ -223,7 +223,7 @@ impl Regions {
         Ok(())
     }
 
-    /// Splits a physical partition in every region. Returns the ids of its two parts.
+    /// Splits a physical partition in every region. Returns the ids of the two new ones.
     pub(crate) async fn split(
         self: &Arc<Self>,
         container: &Arc<Container>,
@@ -241,16 +241,17 @@ impl Regions {
         Ok(())
     }
 
-    /// Runs the maintenance of one region: with several regions, the removal of outbox
-    /// entries that all other regions have applied; then the maintenance of its engine
-    /// and, in the catalog region, splits.
+    /// Runs the maintenance of one region. With one region, that is the maintenance of the
+    /// engine. With several regions, outbox entries that all other regions have applied
+    /// are removed first; afterwards the catalog region splits partitions that are too
+    /// large.
     async fn maintain_region(self: &Arc<Self>, region: usize) -> Result<(), Refusal> {
         let engine = &self.engines[region];
         if self.engines.len() == 1 {
             return engine.maintain().await;
         }
-        // First, because the engine cannot remove expired documents while the outbox is
-        // full: that is a write too.
+        // The outbox is trimmed first: while it is full the engine refuses writes, and the
+        // removal of expired documents is a write.
         self.trim_outbox(region).await?;
         engine.maintain().await?;
         if region == CATALOG_REGION {
@@ -276,8 +277,8 @@ impl Regions {
         }
     }
 
-    /// Gives each engine the role that the topology says. An account of one region has
-    /// no roles.
+    /// Gives each engine the role that its region has in the topology. An account of one
+    /// region has no roles.
     async fn assign_roles(&self) -> Result<(), Refusal> {
         if self.engines.len() == 1 {
             return Ok(());
@@ -317,9 +318,9 @@ fn role(topology: &Topology, region: usize) -> Role {
     Role { accepts_writes: topology.may_write(region), removes_expired: topology.write_region == region }
 }
 
-/// Runs a region's maintenance again and again until it is aborted: every
-/// [`MAINTENANCE_PAUSE`], or earlier when the engine has work for it.
-async fn maintain(regions: Arc<Regions>, region: usize) {
+/// Runs a region's maintenance every [`MAINTENANCE_PAUSE`], or earlier when the engine has
+/// work for it. Runs until the task is aborted.
+async fn run_maintenance(regions: Arc<Regions>, region: usize) {
     loop {
         if let Err(refusal) = regions.maintain_region(region).await {
             tracing::warn!(message = %refusal.message, "maintenance failed and will be tried again");

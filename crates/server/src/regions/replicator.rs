@@ -26,13 +26,15 @@ pub(super) async fn replicate(regions: Arc<Regions>, from: usize, to: usize) {
     let mut queue = DelayQueue::default();
     loop {
         // The changes are marked as seen before the task acts on them, so that a later
-        // change wakes it.
+        // change wakes the task.
         let last_entry = *outbox_end.borrow_and_update();
         let delay = topology.borrow_and_update().delay(from, to);
         applied_commits.mark_unchanged();
         queue.push(last_entry, Instant::now());
         let applied = *link.applied.borrow();
-        let due = delay.map_or(applied, |delay| queue.due(Instant::now(), delay));
+        let due = delay.map_or(applied, |delay| queue.last_due(Instant::now(), delay));
+        // Whether the next write waits until this region has applied a write of a third
+        // region.
         let mut is_blocked = false;
         if due > applied {
             match apply(&regions, from, to, applied, due).await {

@@ -40,7 +40,7 @@ fn document(service: &RegionService, call: &Call) -> Value {
         ("addresses", "//addresses/".into()),
         ("_dbs", "//dbs/".into()),
         ("writableLocations", Value::Array(topology.writable().map(location).collect())),
-        ("readableLocations", Value::Array(topology.in_order().map(location).collect())),
+        ("readableLocations", Value::Array(topology.write_region_first().map(location).collect())),
         ("enableMultipleWriteLocations", topology.is_multi_write.into()),
         ("continuousBackupEnabled", false.into()),
         ("enableNRegionSynchronousCommit", false.into()),
