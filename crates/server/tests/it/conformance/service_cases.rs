@@ -19,13 +19,13 @@ use super::runner;
 /// Cases that the server does not support yet, with the reason.
 const OUT_OF_SCOPE: [(&str, &str); 1] = [("udf-in-query", "user defined functions need a JavaScript engine")];
 
-/// Cases that run at once: more than there are threads, because the slow ones wait.
+/// Cases that run at once: more than there are threads, because slow cases mostly wait.
 const CASES_AT_ONCE: usize = 8;
 
-/// Switches throttling on in the second server. It is the throughput, in RU/s, of
-/// containers without an offer. The database of the case has an offer of 400 RU/s, so
-/// its containers share that. Seeding costs 17,600 RU: it is throttled, and leaves the
-/// bucket in debt.
+/// The throughput, in RU/s, of containers without an offer on the second server. It
+/// switches throttling on. The containers of the case share the offer of their database,
+/// which has 400 RU/s. The seeding costs 17,600 RU. It is throttled, and the request of
+/// the case comes before enough request units have accrued again.
 const THROUGHPUT: u32 = 4000;
 
 /// How many differences of one case are shown.
@@ -96,7 +96,7 @@ async fn the_server_answers_as_the_service_does() {
     assert!(failures.is_empty(), "{} of {total} cases fail ({skipped} out of scope)", failures.len());
 }
 
-/// Runs cases on one server. Returns a line for each that fails, in the order of
+/// Runs cases on one server. Returns a line for each case that fails, in the order of
 /// the file.
 async fn run_all(cases: Vec<Case>, options: ServerOptions) -> Vec<String> {
     let server = Arc::new(TestServer::on_socket(options).await);
