@@ -25,11 +25,13 @@ pub(super) const COUNTER: &str = "counter";
 const SAMPLE_DOCUMENTS: usize = 6;
 
 /// Rows of a page of the change feed. They are few, so that some batches begin near
-/// the end of a page. When everything is read, there are more, for speed.
+/// the end of a page.
 const PAGE_ROWS: usize = 9;
+
+/// Rows of a page when the whole change feed is read. They are more, for speed.
 const PAGE_ROWS_OF_EVERYTHING: usize = 301;
 
-/// What was seen in all runs until now, by all clients.
+/// What all clients have seen in all runs until now.
 #[derive(Default)]
 pub(super) struct Audit {
     /// The counters as last read.
@@ -58,25 +60,25 @@ impl Audit {
     pub(super) async fn create_counters(&mut self, client: &HttpClient) {
         for index in 0..PARTITION_KEYS {
             let partition = partition_key(index);
-            let made =
+            let created =
                 client.send(&docs("POST", "", &partition).json(&counter_document(&partition, 0))).await;
-            let made = made.expect("an answer");
-            assert_eq!(made.status, 201, "{}", made.text());
-            let lsn = super::journal::position(&made).expect("a session token").1;
-            self.counters.push(AcknowledgedDocument { body: made.json().expect("JSON"), lsn });
+            let created = created.expect("an answer");
+            assert_eq!(created.status, 201, "{}", created.text());
+            let lsn = super::journal::position(&created).expect("a session token").1;
+            self.counters.push(AcknowledgedDocument { body: created.json().expect("JSON"), lsn });
         }
         self.read_ranges(client).await.expect("ranges");
     }
 
-    pub(super) fn ranges(&self) -> usize {
+    pub(super) fn range_count(&self) -> usize {
         self.ranges.len()
     }
 
-    pub(super) fn any_range(&self, random: &mut Random) -> String {
+    pub(super) fn random_range(&self, random: &mut Random) -> String {
         self.ranges[random.below(self.ranges.len() as u64) as usize].id.clone()
     }
 
-    pub(super) fn documents(&self, journals: &[Journal]) -> usize {
+    pub(super) fn document_count(&self, journals: &[Journal]) -> usize {
         journals.iter().map(|journal| journal.present.len()).sum::<usize>() + self.counters.len()
     }
 
@@ -96,13 +98,14 @@ impl Audit {
         let outcome = self.check_lsns(&client, &mut violations).await;
         violations.extend(outcome.err());
 
-        let session = self.session();
+        let session_token = self.session_token();
         let mut readers = Vec::new();
         for journal in std::mem::take(journals) {
-            let sample = if reads_everything { usize::MAX } else { SAMPLE_DOCUMENTS };
+            let samples = if reads_everything { usize::MAX } else { SAMPLE_DOCUMENTS };
             let random = Random::new(random.bits());
-            let reader = ClientReader { client: HttpClient::new(address), journal, session: session.clone() };
-            readers.push(tokio::spawn(reader.check(random, sample)));
+            let (client, session_token) = (HttpClient::new(address), session_token.clone());
+            let reader = ClientReader { client, journal, session_token };
+            readers.push(tokio::spawn(reader.check(random, samples)));
         }
         for reader in readers {
             let (journal, found) = reader.await.expect("a reader ends without a panic");
@@ -145,8 +148,8 @@ impl Audit {
         }
     }
 
-    /// A session token of all LSNs before the kill, split ranges included.
-    fn session(&self) -> String {
+    /// A session token with all LSNs that were seen before the kill, split ranges included.
+    fn session_token(&self) -> String {
         let tokens: Vec<String> = self.lsns.iter().map(|(range, lsn)| format!("{range}:-1#{lsn}")).collect();
         tokens.join(",")
     }
@@ -172,6 +175,8 @@ impl Audit {
         Ok(())
     }
 
+    /// Checks that no range is at a lower LSN than was seen before in the range or in a range
+    /// from which it was split.
     async fn check_lsns(&mut self, client: &HttpClient, violations: &mut Vec<String>) -> Result<(), String> {
         self.read_ranges(client).await?;
         for range in &self.ranges {
@@ -219,6 +224,7 @@ impl Audit {
         Ok(())
     }
 
+    /// Checks that the change feeds of all ranges together hold each changed document once.
     async fn check_feed(
         &mut self,
         client: &HttpClient,
@@ -267,6 +273,7 @@ impl Audit {
         ancestry.find_map(|id| self.feed_continuations.get(id)).cloned()
     }
 
+    /// Checks the number of documents, in all partitions together and in each partition.
     async fn check_counts(
         &self,
         client: &HttpClient,
@@ -274,7 +281,7 @@ impl Audit {
         violations: &mut Vec<String>,
     ) -> Result<(), String> {
         let counted = query_all(client, "SELECT VALUE COUNT(1) FROM c", None).await?;
-        let documents = self.documents(journals) as u64;
+        let documents = self.document_count(journals) as u64;
         if counted != [Value::from(documents)] {
             violations.push(format!("a query counts {counted:?} documents, not {documents}"));
         }
@@ -331,8 +338,8 @@ impl FeedReader<'_> {
         }
     }
 
-    /// Checks that LSNs never decrease, and that a page begins with a greater LSN than
-    /// the page before ended with: otherwise the two pages would divide one write.
+    /// Checks that LSNs never decrease, and that the first LSN of a page is greater than the
+    /// last LSN of the page before. Otherwise the two pages would divide one write.
     fn check_order(&mut self, page: &[Value]) {
         for (row, document) in page.iter().enumerate() {
             let lsn = lsn_of(document);
@@ -376,13 +383,13 @@ fn compare_in_feed(
 struct ClientReader {
     client: HttpClient,
     journal: Journal,
-    session: String,
+    session_token: String,
 }
 
 impl ClientReader {
-    async fn check(mut self, mut random: Random, sample: usize) -> (Journal, Vec<String>) {
+    async fn check(mut self, mut random: Random, samples: usize) -> (Journal, Vec<String>) {
         let mut violations = Vec::new();
-        let outcome = self.try_check(&mut random, sample, &mut violations).await;
+        let outcome = self.try_check(&mut random, samples, &mut violations).await;
         violations.extend(outcome.err());
         let client = self.journal.client;
         (self.journal, violations.into_iter().map(|text| format!("client {client}: {text}")).collect())
@@ -391,7 +398,7 @@ impl ClientReader {
     async fn try_check(
         &mut self,
         random: &mut Random,
-        sample: usize,
+        samples: usize,
         violations: &mut Vec<String>,
     ) -> Result<(), String> {
         let in_flight = std::mem::take(&mut self.journal.in_flight);
@@ -400,10 +407,10 @@ impl ClientReader {
         }
         let mut keys: BTreeSet<Key> = self.journal.touched.clone();
         let present: Vec<&Key> = self.journal.present.keys().collect();
-        if sample >= present.len() {
+        if samples >= present.len() {
             keys.extend(present.into_iter().cloned());
         } else {
-            keys.extend((0..sample).map(|_| present[random.below(present.len() as u64) as usize].clone()));
+            keys.extend((0..samples).map(|_| present[random.below(present.len() as u64) as usize].clone()));
         }
         for key in keys {
             let answer = self.read(&key).await?;
@@ -426,7 +433,8 @@ impl ClientReader {
         self.check_order(&partition_key(random.below(PARTITION_KEYS as u64) as usize), violations).await
     }
 
-    /// Finds out whether the write in flight took effect: all of it or none.
+    /// Finds out whether the write in flight took effect, and checks that it did as a whole
+    /// or not at all.
     async fn resolve_in_flight(
         &mut self,
         changes: Vec<Change>,
@@ -471,7 +479,7 @@ impl ClientReader {
     }
 
     async fn read(&self, key: &Key) -> Result<HttpResponse, String> {
-        let call = docs("GET", &key.1, &key.0).header("x-ms-session-token", &self.session);
+        let call = docs("GET", &key.1, &key.0).header("x-ms-session-token", &self.session_token);
         let answer = self.client.send(&call).await?;
         match (answer.status, answer.header("x-ms-substatus").unwrap_or("0")) {
             (200, _) | (404, "0") => Ok(answer),
@@ -505,7 +513,7 @@ pub(super) fn count_in(answer: &HttpResponse) -> Option<u64> {
     answer.json().ok()?.get("count")?.as_i64().and_then(|count| u64::try_from(count).ok())
 }
 
-/// All rows of a query, page by page, over one partition or all.
+/// Reads all rows of a query, page by page, over one partition or over all partitions.
 async fn query_all(client: &HttpClient, text: &str, partition: Option<&str>) -> Result<Vec<Value>, String> {
     let mut found = Vec::new();
     let mut continuation = None::<String>;
@@ -561,7 +569,7 @@ fn key_of(document: &Value) -> Key {
     (text("pk"), text("id"))
 }
 
-/// A document without its padding.
+/// A document as text, with the length of its padding instead of the padding.
 fn without_padding(document: &Value) -> String {
     let mut short = document.clone();
     if let Value::Object(members) = &mut short
