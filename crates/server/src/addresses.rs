@@ -7,7 +7,7 @@ use crate::regions::RegionNames;
 /// reaches no public server.
 pub(crate) const EMBEDDED_GLOBAL: &str = "https://account.perihelion.internal";
 
-/// The hosts of all endpoints of an embedded database end with this.
+/// The end of every host name in an embedded database.
 const EMBEDDED_DOMAIN: &str = ".perihelion.internal";
 
 /// The host of the account's own endpoint, without the domain.
@@ -38,8 +38,8 @@ pub(crate) fn embedded_endpoint(slug: &str) -> String {
     format!("https://{slug}{EMBEDDED_DOMAIN}")
 }
 
-/// The endpoint of an embedded database that has this host name; `None` when there is
-/// no such endpoint.
+/// The endpoint with this host name in an embedded database; `None` when there is no such
+/// endpoint.
 pub(crate) fn embedded_endpoint_id(names: &RegionNames, host: &str) -> Option<EndpointId> {
     let name = host.strip_suffix(EMBEDDED_DOMAIN)?;
     match names.find(name) {

@@ -11,7 +11,7 @@ use perihelion_model::session_token;
 use perihelion_wire::headers;
 use perihelion_wire::status::{self, Status};
 
-/// The outcome of a successful operation.
+/// The outcome of an operation, unless it is a refusal.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,

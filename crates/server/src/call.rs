@@ -116,7 +116,7 @@ impl Call {
     }
 
     /// The effective keys from `x-ms-start-epk` to `x-ms-end-epk`; `None` when both headers
-    /// are missing. One missing header means the end of the key space.
+    /// are missing. A missing header stands for that end of the key space.
     pub(crate) fn effective_keys(&self) -> Result<Option<EffectiveRange>, Refusal> {
         let key = |name| match self.header(name) {
             None => Ok(None),

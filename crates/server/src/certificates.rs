@@ -1,12 +1,12 @@
 //! The server's own small certificate authority and its certificate.
 //!
-//! Both are stored in a directory and reused at every start until they expire, so that
-//! clients need to trust the CA only once and a start takes no time for new keys.
+//! Both are stored in a directory and reused at every start until they expire. So
+//! clients need to trust the CA only once, and a start takes no time for new keys.
 //! The CA and the server's certificate (the *leaf*) have one file each, with three
 //! parts: a few plain lines, the certificate and its key. A third file has the CA
 //! certificate alone. A file is always replaced as a whole, so a reader never sees a
-//! certificate with the key of another certificate. The plain lines hold the names, the expiry and
-//! the issuer, so the program needs no X.509 parser.
+//! certificate with the key of another certificate. The plain lines hold the names, the
+//! expiry and the issuer, so the program needs no X.509 parser.
 //!
 //! What always holds: on Unix, key files are private to their owner. The CA survives
 //! changes of the names and of the leaf. When the directory cannot be used, the server
@@ -446,8 +446,8 @@ fn read_identity(path: &Path) -> Result<IdentityFile, CertificateError> {
 }
 
 /// Writes a file atomically: it is written under another name, synced, and moved or
-/// linked to its place. Returns whether the text is in place: an existing file stays as it
-/// is unless `may_replace` is true.
+/// linked to its place. Returns whether the text was written: unless `may_replace` is true,
+/// an existing file stays as it is.
 fn write_atomically(path: &Path, text: &str, may_replace: bool) -> io::Result<bool> {
     static COUNTER: AtomicU32 = AtomicU32::new(0);
     let count = COUNTER.fetch_add(1, Ordering::Relaxed);

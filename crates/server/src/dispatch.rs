@@ -47,7 +47,7 @@ impl Dispatcher {
         };
         let service = &self.services[region];
         // Health, management and the other paths that need no signature work during an
-        // outage: management has to end it.
+        // outage. Management has to work, because it ends the outage.
         if let Some(response) = management::answer_unsigned(service, request.method(), request.uri().path()) {
             return Ok(response);
         }

@@ -37,11 +37,11 @@ pub(crate) use write_region::CATCH_UP_TIMEOUT;
 
 use crate::error::StartError;
 
-/// The region in which the catalog changes: the first of the list.
+/// The region in which the catalog changes: the first region of the list.
 const CATALOG_REGION: usize = 0;
 
-/// The name of the stored value that holds the name of the write region. It is in the
-/// store of the catalog region.
+/// The name under which the store of the catalog region holds the name of the write
+/// region.
 const WRITE_REGION_VALUE_NAME: &str = "write-region";
 
 /// How often maintenance searches for expired documents and full partitions.
@@ -223,7 +223,8 @@ impl Regions {
         Ok(())
     }
 
-    /// Splits a physical partition in every region. Returns the ids of the two new ones.
+    /// Splits a physical partition in every region. Returns the ids of the two new
+    /// partitions.
     pub(crate) async fn split(
         self: &Arc<Self>,
         container: &Arc<Container>,
@@ -241,10 +242,9 @@ impl Regions {
         Ok(())
     }
 
-    /// Runs the maintenance of one region. With one region, that is the maintenance of the
-    /// engine. With several regions, outbox entries that all other regions have applied
-    /// are removed first; afterwards the catalog region splits partitions that are too
-    /// large.
+    /// Runs the maintenance of one region, which is the maintenance of its engine. With
+    /// several regions, outbox entries that all other regions have applied are removed
+    /// before. Afterwards the catalog region splits partitions that are too large.
     async fn maintain_region(self: &Arc<Self>, region: usize) -> Result<(), Refusal> {
         let engine = &self.engines[region];
         if self.engines.len() == 1 {
@@ -270,7 +270,7 @@ impl Regions {
 
     async fn split_oversized(self: &Arc<Self>) {
         for (container, range) in self.engines[CATALOG_REGION].oversized_partitions() {
-            // For example, a partition of one key cannot be split.
+            // A split can be refused: a partition with a single key cannot be split.
             if let Err(refusal) = self.split(&container, range).await {
                 tracing::warn!(container = %container.name, range, %refusal.message, "cannot split a physical partition that is too large");
             }

@@ -35,7 +35,7 @@ pub(crate) struct AccessOptions {
 
 /// An open account.
 pub(crate) struct AccountRuntime {
-    /// One per region.
+    /// One service per region, by the region's index.
     pub(crate) services: Arc<[RegionService]>,
     regions: Arc<Regions>,
     tasks: Vec<JoinHandle<()>>,

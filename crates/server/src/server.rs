@@ -1,5 +1,5 @@
 //! `Server`: an account behind listeners. The account's endpoint has a listener and,
-//! with several regions, each region has one too.
+//! with several regions, each region has a listener too.
 
 use std::fmt;
 use std::io;
@@ -89,7 +89,7 @@ impl Server {
         Some(self.listeners.get(region + 1).unwrap_or(&self.listeners[0]).local_addr())
     }
 
-    /// With several regions, the name and address of each; empty with one region.
+    /// With several regions, the name and the address of each region; empty with one region.
     pub fn region_addrs(&self) -> Vec<(String, SocketAddr)> {
         let names = self.account.regions().names.iter().map(str::to_owned);
         names.zip(self.listeners[1..].iter().map(Listener::local_addr)).collect()
@@ -123,7 +123,7 @@ impl fmt::Debug for Server {
 }
 
 /// Binds the port of the account's endpoint and, with several regions, a port for
-/// each region. Returns the sockets of each endpoint, the account's first. An endpoint
+/// each region. Returns the sockets of each endpoint, those of the account first. An endpoint
 /// has several sockets when the host has several addresses.
 async fn bind_all(options: &ServerOptions) -> Result<Vec<Vec<TcpListener>>, StartError> {
     let (host, port) = (&options.host, options.port);

@@ -2,8 +2,8 @@
 //!
 //! A body that arrives in one piece, as nearly all do, is passed on without a
 //! copy. Bytes are taken from the listener's common budget when they arrive, not when
-//! `content-length` announces them. To announce a length costs an attacker nothing; to
-//! send the bytes does.
+//! `content-length` announces them. An attacker can announce a length without
+//! effort, but has to send the bytes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -74,7 +74,7 @@ where
     match is_http2 {
         Some(true) => serve_http2(stream, shared.context(state, peer)).await,
         Some(false) => serve_http1(stream, shared.context(state, peer)).await,
-        // Without ALPN the first bytes inside TLS tell the version.
+        // Without ALPN, the first bytes inside TLS tell the version of HTTP.
         None => match detect_protocol(stream, shared.limits.first_byte_timeout).await {
             Some((Protocol::Http2, stream)) => serve_http2(stream, shared.context(state, peer)).await,
             Some((Protocol::Http1, stream)) => serve_http1(stream, shared.context(state, peer)).await,
@@ -188,7 +188,7 @@ async fn drive<C: GracefulShutdown>(connection: C, state: &ConnectionState) {
     }
 }
 
-/// A hyper connection of either version.
+/// A connection of hyper, HTTP/1.1 or HTTP/2.
 trait GracefulShutdown: Future<Output = hyper::Result<()>> {
     fn shut_down(self: Pin<&mut Self>);
 }
@@ -216,8 +216,8 @@ where
     }
 }
 
-/// Runs the streams of one HTTP/2 connection as tasks that end with it: the
-/// connection owns the task set, and dropping the set aborts its tasks.
+/// Runs the streams of one HTTP/2 connection as tasks. The connection owns the task set,
+/// and dropping the set aborts its tasks. So the tasks end with the connection.
 #[derive(Clone, Default)]
 struct StreamTasks {
     tasks: Arc<Mutex<JoinSet<()>>>,

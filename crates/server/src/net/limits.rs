@@ -1,7 +1,7 @@
 //! `Limits`: the bounds of a listener, as one plain struct.
 //!
-//! Each default is a named constant with its reason. Bounds that nobody needs to change
-//! are constants only. Tests make single fields small to test one bound.
+//! Each default is a named constant with its reason. A bound that nobody needs to change
+//! is only a constant. A test of one bound makes one field small.
 
 use std::time::Duration;
 
@@ -14,16 +14,16 @@ const BODY_BYTES: usize = 4 * 1024 * 1024;
 /// with one request on each of 4096 connections.
 const BODY_BYTES_TOTAL: usize = 512 * 1024 * 1024;
 
-/// Session tokens and continuations travel in headers; the service allows
-/// tens of kilobytes of them.
+/// Session tokens and continuations are sent in headers. The service allows tens of
+/// kilobytes of headers.
 const HEADER_BYTES: usize = 64 * 1024;
 
 /// SDKs send about 25 header fields. 100 is hyper's own limit for HTTP/1.1: a higher
 /// limit would cost an allocation per request.
 const HEADERS: usize = 100;
 
-/// An id has at most 1023 bytes, a path holds up to three of them, and
-/// percent-encoding makes them three times as long: 9 KiB, and room for the query.
+/// An id has at most 1023 bytes, a path holds up to three ids, and percent-encoding makes
+/// an id three times as long. That makes 9 KiB, and there is room for the query.
 const URI_BYTES: usize = 16 * 1024;
 
 /// What hyper may buffer for one HTTP/1.1 connection in one direction: a
@@ -107,12 +107,12 @@ pub struct Limits {
     pub header_timeout: Duration,
     /// Longest time for a whole body of a request.
     pub body_timeout: Duration,
-    /// Longest time without a request on a connection that has served one.
+    /// Longest time without a request on a connection that has served a request.
     pub idle_timeout: Duration,
     /// Longest time from telling an idle connection to drain until it closes. In this
     /// time it delivers its last responses.
     pub close_timeout: Duration,
-    /// Most open connections; further ones wait.
+    /// Most open connections; further clients wait.
     pub connections: usize,
     /// Most concurrent requests on one HTTP/2 connection.
     pub streams: u32,

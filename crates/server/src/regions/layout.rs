@@ -44,11 +44,11 @@ fn open(directory: &Path, options: EngineOptions) -> Result<Engine, perihelion_e
     DiskStore::open(directory).and_then(|store| Engine::open(store, options))
 }
 
-/// The name of the stored value that says which region a store belongs to. The value
-/// is the region's name and the list of regions: `East US of West US,East US`.
+/// The name under which a store holds its owner: the name of its region and the list of
+/// regions, such as `East US of West US,East US`.
 const OWNER_VALUE_NAME: &str = "region";
 
-/// Checks that each store belongs to its region, and writes its owner into each new store.
+/// Checks that each store belongs to its region, and writes the owner into each new store.
 /// The list file alone does not reveal a store that was copied or moved.
 pub(super) async fn check_owners(engines: &[Arc<Engine>], names: &RegionNames) -> Result<(), StartError> {
     for (region, engine) in engines.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! The replicator of one link: applies the writes of one region in another, each
-//! after its delay, while the link is not cut.
+//! The replicator of one link: while the link is not cut, it applies the writes of one
+//! region in another region, each write after its delay.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,8 +33,7 @@ pub(super) async fn replicate(regions: Arc<Regions>, from: usize, to: usize) {
         queue.push(last_entry, Instant::now());
         let applied = *link.applied.borrow();
         let due = delay.map_or(applied, |delay| queue.last_due(Instant::now(), delay));
-        // Whether the next write waits until this region has applied a write of a third
-        // region.
+        // Whether the next entry has to wait until `to` has applied writes of a third region.
         let mut is_blocked = false;
         if due > applied {
             match apply(&regions, from, to, applied, due).await {

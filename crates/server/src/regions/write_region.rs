@@ -1,5 +1,5 @@
 //! Changes the write region. First the old write region stops taking writes. Then the
-//! new write region catches up with all other regions. Only then it takes writes. So no
+//! new write region catches up with all other regions. Only then does it take writes. So no
 //! acknowledged write is lost, and no two regions take writes at the same time.
 //!
 //! With multi-write all regions take writes all the time, so nothing stops and the

@@ -201,8 +201,8 @@ fn check_gateway(container: &Container, statement: &Statement, program: &Program
     }
 }
 
-/// The query features that the plan in a refusal may use: all of them, because the
-/// refusal does not know which ones the client supports.
+/// The query features that the plan in a refusal may use: all of them, because the server
+/// does not know which features the client supports.
 const ALL_FEATURES: &str = "Aggregate, CompositeAggregate, CountIf, DCount, Distinct, GroupBy, HybridSearch, ListAndSetAggregate, MultipleAggregates, MultipleOrderBy, NonStreamingOrderBy, NonValueAggregate, OffsetAndLimit, OrderBy, Top, WeightedRankFusion";
 
 fn plan_of(
