@@ -17,7 +17,7 @@ use crate::settings::{Mode, Settings};
 #[derive(Debug)]
 pub(crate) struct StartedServer<'a> {
     pub(crate) address: SocketAddr,
-    /// With several regions, the name and address of each.
+    /// With several regions, the name and the address of each region; else empty.
     pub(crate) regions: Vec<(String, SocketAddr)>,
     /// The file of the CA certificate; `None` if the certificate is in memory only.
     pub(crate) ca_path: Option<&'a Path>,

@@ -138,9 +138,8 @@ impl Worker {
         Ok(worker)
     }
 
-    /// Handles messages until the work is half done, and returns right after a step. The
-    /// workflow has probably not recorded that step yet. Then the next worker repeats the
-    /// step.
+    /// Handles messages until the work is half done, and returns right after a step. If the
+    /// workflow has not recorded that step yet, the next worker repeats it. That is likely.
     fn work_until_half_way(&mut self, ledger: &mut Ledger) -> Result<(Order, Step), Failure> {
         loop {
             let message = self.handle_next_message(ledger)?;

@@ -199,7 +199,7 @@ impl<'s> KillTest<'s> {
     }
 
     /// How many writes were acknowledged, how many were in flight at a kill, and how many of
-    /// those in flight took effect (increments are not counted among the last).
+    /// those in flight took effect. The last number does not include increments.
     fn totals(&self) -> (u64, u64, u64) {
         let sum = |count: fn(&Journal) -> u64| self.journals.iter().map(count).sum();
         (
@@ -210,8 +210,8 @@ impl<'s> KillTest<'s> {
     }
 }
 
-/// Asks for a split. The split may come before or after the kill, because the audit reads
-/// the ranges that exist then.
+/// Asks for a split. The audit reads the ranges that exist, so the split may come before
+/// or after the kill.
 async fn split(address: SocketAddr, range: String) {
     let body = object([("database", "d".into()), ("container", "c".into()), ("range", range.into())]);
     let call = HttpRequest::new("POST", "/_perihelion/split").omit("authorization").json(&body);

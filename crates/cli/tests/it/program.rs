@@ -31,7 +31,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 /// A running server. Dropping the `RunningServer` kills the process.
 pub(crate) struct RunningServer {
     child: Child,
-    /// Lines of standard output that come after the banner.
+    /// The lines of standard output that were not read yet.
     lines: Receiver<String>,
     /// The lines of the banner.
     banner: Vec<String>,

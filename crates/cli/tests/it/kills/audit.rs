@@ -18,7 +18,7 @@ use super::PARTITION_KEYS;
 use super::journal::{AcknowledgedDocument, Change, Journal, Key, Position, own_members};
 use super::writer::{DOCS, docs, partition_key};
 
-/// The id of the document in each partition that all clients increment.
+/// The id of the counter: each partition has one, which all clients increment.
 pub(super) const COUNTER: &str = "counter";
 
 /// How many documents of earlier runs each client reads again in a check.
@@ -219,7 +219,7 @@ impl Audit {
                 journal.increments[index] = 0;
                 journal.increments_in_flight[index] = 0;
             }
-            self.counters[index] = AcknowledgedDocument { lsn: item_lsn(&answer), body: parsed(&answer)? };
+            self.counters[index] = AcknowledgedDocument { lsn: item_lsn(&answer), body: parse(&answer)? };
         }
         Ok(())
     }
@@ -244,7 +244,7 @@ impl Audit {
             let start = if reads_everything { None } else { self.continuation_of(&range) };
             let rows_max = if reads_everything { PAGE_ROWS_OF_EVERYTHING } else { PAGE_ROWS };
             let mut reader = FeedReader { client, range: &range, last_lsn: 0, violations };
-            let (documents, continuation) = reader.drain(start, rows_max).await?;
+            let (documents, continuation) = reader.read_to_the_end(start, rows_max).await?;
             self.feed_continuations.insert(range.id.clone(), continuation);
             for document in documents {
                 let key = key_of(&document);
@@ -309,7 +309,7 @@ struct FeedReader<'a> {
 
 impl FeedReader<'_> {
     /// All documents after `start`, and the continuation at the end of the feed.
-    async fn drain(
+    async fn read_to_the_end(
         &mut self,
         start: Option<String>,
         rows_max: usize,
@@ -416,7 +416,7 @@ impl ClientReader {
             let answer = self.read(&key).await?;
             let acknowledged = self.journal.present.get(&key);
             let expected = acknowledged.map(|acknowledged| (&acknowledged.body, acknowledged.lsn));
-            let found = if answer.status == 200 { Some(parsed(&answer)?) } else { None };
+            let found = if answer.status == 200 { Some(parse(&answer)?) } else { None };
             if found.as_ref().map(|body| (body, item_lsn(&answer))) != expected {
                 violations.push(format!(
                     "{key:?} is {} at {}, not {}",
@@ -443,7 +443,7 @@ impl ClientReader {
         let mut found = Vec::new();
         for change in &changes {
             let answer = self.read(&change.key).await?;
-            let body = if answer.status == 200 { Some(parsed(&answer)?) } else { None };
+            let body = if answer.status == 200 { Some(parse(&answer)?) } else { None };
             found.push((body, item_lsn(&answer)));
         }
         let is_before = |(change, (body, _)): (&Change, &(Option<Value>, u64))| {
@@ -546,12 +546,12 @@ async fn send_expecting_200(client: &HttpClient, call: &HttpRequest) -> Result<H
     }
 }
 
-fn parsed(answer: &HttpResponse) -> Result<Value, String> {
+fn parse(answer: &HttpResponse) -> Result<Value, String> {
     answer.json().map_err(|error| format!("{}: {error}", answer.text()))
 }
 
 fn rows(answer: &HttpResponse, member: &str) -> Result<Vec<Value>, String> {
-    let body = parsed(answer)?;
+    let body = parse(answer)?;
     let rows = body.get(member).and_then(Value::as_array);
     rows.map(<[Value]>::to_vec).ok_or_else(|| format!("no {member} in {}", answer.text()))
 }

@@ -53,8 +53,8 @@ pub(super) struct Journal {
     pub(super) positions: Vec<Position>,
     /// Wrong answers of the server.
     pub(super) violations: Vec<String>,
-    /// Numbers the bodies and the ids, so that each number is used once.
-    pub(super) count: u64,
+    /// The last number that was given to a body or an id. Each number is used once.
+    pub(super) last_number: u64,
     /// Counts acknowledged writes.
     pub(super) acknowledged: u64,
     /// Counts writes without an answer.
@@ -75,16 +75,16 @@ impl Journal {
             increments_in_flight: [0; PARTITION_KEYS],
             positions: Vec::new(),
             violations: Vec::new(),
-            count: 0,
+            last_number: 0,
             acknowledged: 0,
             in_doubt: 0,
             took_effect: 0,
         }
     }
 
-    pub(super) fn next_count(&mut self) -> u64 {
-        self.count += 1;
-        self.count
+    pub(super) fn next_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
     }
 
     /// Records that the write in flight was acknowledged, with these bodies.

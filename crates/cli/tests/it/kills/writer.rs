@@ -247,8 +247,8 @@ impl Writer {
         {
             return deleted.swap_remove(position);
         }
-        let count = self.journal.next_count();
-        (partition.to_owned(), format!("c{}-{count}", self.journal.client))
+        let number = self.journal.next_number();
+        (partition.to_owned(), format!("c{}-{number}", self.journal.client))
     }
 
     /// The key of a random document that exists.
@@ -282,7 +282,7 @@ impl Writer {
             ("id", key.1.as_str().into()),
             ("pk", key.0.as_str().into()),
             ("client", (self.journal.client as u64).into()),
-            ("version", self.journal.next_count().into()),
+            ("version", self.journal.next_number().into()),
             ("padding", padding.into()),
         ])
     }

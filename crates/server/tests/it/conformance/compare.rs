@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn member_order_counts_texts_and_etags_are_compared() {
+    fn the_order_of_members_is_compared_and_so_are_counts_texts_and_etags() {
         check(r#"{"key_order":["a","b"]}"#, r#"{"a":1,"b":2}"#, &[]);
         check(r#"{"key_order":["a","b"]}"#, r#"{"b":1,"a":2}"#, &[" order [\"b\",\"a\"], not [\"a\",\"b\"]"]);
         check(
