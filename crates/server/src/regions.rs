@@ -9,7 +9,7 @@
 //! unless that container was deleted.
 //!
 //! What always holds: the topology is one immutable value, published whole by
-//! [`Regions::update`]. An outage concerns clients, never the store or its
+//! [`Regions::update_topology`]. An outage concerns clients, never the store or its
 //! replication, so an acknowledged write survives it.
 
 mod delay_queue;
@@ -63,16 +63,16 @@ pub(crate) struct Regions {
     links: Vec<Vec<Link>>,
     /// Held for reading while replicated writes are applied, for writing while
     /// the catalog changes.
-    catalog: RwLock<()>,
+    catalog_lock: RwLock<()>,
     /// Held while the write region changes, so that one change runs at a time.
-    write_region_change: tokio::sync::Mutex<()>,
+    write_region_lock: tokio::sync::Mutex<()>,
 }
 
 /// Replication from one region to another.
 #[derive(Default)]
 struct Link {
     /// The number of the last outbox entry that is applied; 0 before the first one.
-    applied: watch::Sender<u64>,
+    last_applied: watch::Sender<u64>,
     /// About when the replicator saw the oldest write that is not applied; `None` when
     /// all writes are applied. While a write is blocked after its delay, this can be the
     /// time of a later write.
@@ -111,7 +111,7 @@ impl Regions {
             let mut row = Vec::new();
             for to in &engines {
                 let applied = to.applied_up_to(RegionId(from as u8)).map_err(StartError::refused)?;
-                row.push(Link { applied: watch::Sender::new(applied), ..Link::default() });
+                row.push(Link { last_applied: watch::Sender::new(applied), ..Link::default() });
             }
             links.push(row);
         }
@@ -120,8 +120,8 @@ impl Regions {
             engines,
             topology: watch::Sender::new(Arc::new(topology)),
             links,
-            catalog: RwLock::new(()),
-            write_region_change: tokio::sync::Mutex::new(()),
+            catalog_lock: RwLock::new(()),
+            write_region_lock: tokio::sync::Mutex::new(()),
         });
         regions.copy_catalog().await.map_err(StartError::refused)?;
         regions.assign_roles().await.map_err(StartError::refused)?;
@@ -160,7 +160,7 @@ impl Regions {
     }
 
     /// Publishes a changed topology.
-    fn update(&self, change: impl FnOnce(&mut Topology)) {
+    fn update_topology(&self, change: impl FnOnce(&mut Topology)) {
         self.topology.send_modify(|topology| {
             let mut next = Topology::clone(topology);
             change(&mut next);
@@ -170,17 +170,17 @@ impl Regions {
 
     /// Begins or ends a region's outage.
     pub(crate) fn set_outage(&self, region: usize, outage: Option<Outage>) {
-        self.update(|topology| topology.regions[region].outage = outage);
+        self.update_topology(|topology| topology.regions[region].outage = outage);
     }
 
     /// Stops or resumes replication from and to a region.
     pub(crate) fn set_cut(&self, region: usize, is_cut: bool) {
-        self.update(|topology| topology.regions[region].is_cut = is_cut);
+        self.update_topology(|topology| topology.regions[region].is_cut = is_cut);
     }
 
     /// Sets how long writes of other regions take to reach a region.
     pub(crate) fn set_delay(&self, region: usize, delay: Duration) {
-        self.update(|topology| topology.regions[region].delay = delay);
+        self.update_topology(|topology| topology.regions[region].delay = delay);
     }
 
     /// Returns when a region has no outage.
@@ -206,7 +206,7 @@ impl Regions {
         }
         let regions = Arc::clone(self);
         let change: Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send>> = Box::pin(async move {
-            let _guard = regions.catalog.write().await;
+            let _guard = regions.catalog_lock.write().await;
             let outcome = change(Arc::clone(&regions.engines[CATALOG_REGION])).await;
             regions.copy_catalog().await?;
             outcome
@@ -262,7 +262,7 @@ impl Regions {
 
     async fn trim_outbox(&self, region: usize) -> Result<(), Refusal> {
         let others = self.links[region].iter().enumerate().filter(|(to, _)| *to != region);
-        let applied_everywhere = others.map(|(_, link)| *link.applied.borrow()).min().unwrap_or(0);
+        let applied_everywhere = others.map(|(_, link)| *link.last_applied.borrow()).min().unwrap_or(0);
         // A call removes a limited number of entries.
         while self.engines[region].trim_outbox(applied_everywhere).await? < applied_everywhere {}
         Ok(())
@@ -294,7 +294,7 @@ impl Regions {
     /// [`CLOSE_YIELDS_MAX`] yields, the stores close when that request ends.
     pub(crate) async fn close(mut self: Arc<Self>) {
         // A running change of the write region or of the catalog ends first.
-        drop((self.write_region_change.lock().await, self.catalog.write().await));
+        drop((self.write_region_lock.lock().await, self.catalog_lock.write().await));
         for _ in 0..CLOSE_YIELDS_MAX {
             match Arc::try_unwrap(self) {
                 Ok(regions) => return regions.close_engines(),

@@ -130,7 +130,7 @@ impl RegionService {
     /// Serves an authenticated request, with the faults that rules inject.
     async fn run(&self, call: &Call, activity_id: &str) -> Result<Response<Bytes>, Hangup> {
         let operation = Operation::of(call);
-        self.account.pause.wait().await;
+        self.account.pause.wait_while_paused().await;
         let fault = self.account.faults.pick(operation, call.resource.container(), self.region);
         if let Some(fault) = &fault {
             fault.delay().await;

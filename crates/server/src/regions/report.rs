@@ -19,7 +19,7 @@ impl Regions {
         });
         let links = self.pairs().map(|(from, to)| {
             let link = &self.links[from][to];
-            let (written, applied) = (self.last_outbox_entry(from), *link.applied.borrow());
+            let (written, applied) = (self.last_outbox_entry(from), *link.last_applied.borrow());
             let waiting_since = link.waiting_since().filter(|_| applied < written);
             let lag_ms = waiting_since.map_or(0, |since| since.elapsed().as_millis() as u64);
             object([

@@ -31,13 +31,13 @@ impl Regions {
     ) -> Result<(), Refusal> {
         let regions = Arc::clone(self);
         let change = tokio::spawn(async move {
-            let _guard = regions.write_region_change.lock().await;
+            let _guard = regions.write_region_lock.lock().await;
             regions.change_write_region_exclusively(to, timeout).await
         });
         change.await.unwrap_or_else(|_| Err(Refusal::stopping()))
     }
 
-    /// Changes the write region. The caller holds the lock `write_region_change`.
+    /// Changes the write region. The caller holds the lock `write_region_lock`.
     async fn change_write_region_exclusively(&self, to: usize, timeout: Duration) -> Result<(), Refusal> {
         let topology = self.topology();
         let from = topology.write_region;
@@ -49,9 +49,9 @@ impl Regions {
         }
         if !topology.is_multi_write {
             self.engines[from].set_role(READ_ONLY).await?;
-            self.update(|topology| topology.catching_up = Some(to));
+            self.update_topology(|topology| topology.catching_up = Some(to));
             let caught_up = self.wait_until_caught_up(to, timeout).await;
-            self.update(|topology| topology.catching_up = None);
+            self.update_topology(|topology| topology.catching_up = None);
             if let Err(refusal) = caught_up {
                 self.engines[from].set_role(role(&topology, from)).await?;
                 return Err(refusal);
@@ -63,7 +63,7 @@ impl Regions {
             self.engines[from].set_role(role(&topology, from)).await?;
             return Err(refusal);
         }
-        self.update(|topology| topology.write_region = to);
+        self.update_topology(|topology| topology.write_region = to);
         self.assign_roles().await
     }
 
@@ -74,7 +74,7 @@ impl Regions {
         let deadline = tokio::time::Instant::now() + timeout;
         for from in (0..self.len()).filter(|from| *from != to) {
             let (last_entry, mut applied) =
-                (self.last_outbox_entry(from), self.links[from][to].applied.subscribe());
+                (self.last_outbox_entry(from), self.links[from][to].last_applied.subscribe());
             let arrived = applied.wait_for(|applied| *applied >= last_entry);
             let mut cut = std::pin::pin!(wait_until_cut(self.topology.subscribe(), from, to));
             tokio::select! {
@@ -114,7 +114,7 @@ impl Regions {
         let deadline = tokio::time::Instant::now() + timeout;
         for (from, to) in self.pairs() {
             let (last_entry, mut applied) =
-                (self.last_outbox_entry(from), self.links[from][to].applied.subscribe());
+                (self.last_outbox_entry(from), self.links[from][to].last_applied.subscribe());
             tokio::select! {
                 biased;
                 _ = applied.wait_for(|applied| *applied >= last_entry) => {}
