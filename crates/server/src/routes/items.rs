@@ -97,8 +97,8 @@ fn read(
     Ok(Answer::item(outcome, false).with_content_path(database, container).with_content_location())
 }
 
-/// Writes one item. Refuses the write while the physical partition has no request
-/// units left, and takes the charge afterwards.
+/// Writes one item. With throttling, refuses the write while no request units are left,
+/// and takes the charge of the write afterwards.
 async fn write(
     service: &RegionService,
     container: &Arc<Container>,
