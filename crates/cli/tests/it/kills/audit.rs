@@ -108,9 +108,9 @@ impl Audit {
             readers.push(tokio::spawn(reader.check(random, samples)));
         }
         for reader in readers {
-            let (journal, found) = reader.await.expect("a reader ends without a panic");
+            let (journal, reader_violations) = reader.await.expect("a reader ends without a panic");
             journals.push(journal);
-            violations.extend(found);
+            violations.extend(reader_violations);
         }
         journals.sort_by_key(|journal| journal.client);
 
@@ -206,8 +206,8 @@ impl Audit {
             let partition = partition_key(index);
             let answer = send_expecting_200(client, &docs("GET", COUNTER, &partition)).await?;
             let count = count_in(&answer).ok_or_else(|| format!("counter {partition} has no count"))?;
-            let sum = |of: fn(&Journal) -> &[u64; PARTITION_KEYS]| -> u64 {
-                journals.iter().map(|journal| of(journal)[index]).sum()
+            let sum = |counts: fn(&Journal) -> &[u64; PARTITION_KEYS]| -> u64 {
+                journals.iter().map(|journal| counts(journal)[index]).sum()
             };
             let before = self.counters[index].body.get("count").and_then(Value::as_i64).unwrap_or_default();
             let least = before as u64 + sum(|journal| &journal.increments);
@@ -239,7 +239,7 @@ impl Audit {
                 acknowledged.filter(|(key, _)| reads_everything || journal.touched.contains(*key));
             expected.extend(acknowledged.map(|(key, acknowledged)| (key.clone(), acknowledged)));
         }
-        let mut found = BTreeSet::new();
+        let mut seen_keys = BTreeSet::new();
         for range in self.ranges.clone() {
             let start = if reads_everything { None } else { self.continuation_of(&range) };
             let rows_max = if reads_everything { PAGE_ROWS_OF_EVERYTHING } else { PAGE_ROWS };
@@ -256,12 +256,12 @@ impl Audit {
                     Some(acknowledged) => compare_in_feed(&key, acknowledged, &document, violations),
                     None => violations.push(format!("the feed holds {key:?}, which did not change")),
                 }
-                if !found.insert(key.clone()) {
+                if !seen_keys.insert(key.clone()) {
                     violations.push(format!("the feed holds {key:?} twice"));
                 }
             }
         }
-        let missing = expected.keys().filter(|key| !found.contains(*key));
+        let missing = expected.keys().filter(|key| !seen_keys.contains(*key));
         violations.extend(missing.map(|key| format!("the feed has lost {key:?}")));
         Ok(())
     }
@@ -289,7 +289,7 @@ impl Audit {
             let partition = partition_key(index);
             let counted = query_all(client, "SELECT VALUE COUNT(1) FROM c", Some(&partition)).await?;
             let keys = journals.iter().flat_map(|journal| journal.present.keys());
-            let documents = 1 + keys.filter(|(of, _)| *of == partition).count() as u64;
+            let documents = 1 + keys.filter(|(pk, _)| *pk == partition).count() as u64;
             if counted != [Value::from(documents)] {
                 violations
                     .push(format!("{partition}: a query counts {counted:?} documents, not {documents}"));
@@ -416,11 +416,11 @@ impl ClientReader {
             let answer = self.read(&key).await?;
             let acknowledged = self.journal.present.get(&key);
             let expected = acknowledged.map(|acknowledged| (&acknowledged.body, acknowledged.lsn));
-            let found = if answer.status == 200 { Some(parse(&answer)?) } else { None };
-            if found.as_ref().map(|body| (body, item_lsn(&answer))) != expected {
+            let actual = if answer.status == 200 { Some(parse(&answer)?) } else { None };
+            if actual.as_ref().map(|body| (body, item_lsn(&answer))) != expected {
                 violations.push(format!(
                     "{key:?} is {} at {}, not {}",
-                    found.as_ref().map_or("absent".to_owned(), without_padding),
+                    actual.as_ref().map_or("absent".to_owned(), without_padding),
                     item_lsn(&answer),
                     acknowledged.map_or("absent".to_owned(), |acknowledged| format!(
                         "{} at {}",
@@ -440,11 +440,11 @@ impl ClientReader {
         changes: Vec<Change>,
         violations: &mut Vec<String>,
     ) -> Result<(), String> {
-        let mut found = Vec::new();
+        let mut current = Vec::new();
         for change in &changes {
             let answer = self.read(&change.key).await?;
             let body = if answer.status == 200 { Some(parse(&answer)?) } else { None };
-            found.push((body, item_lsn(&answer)));
+            current.push((body, item_lsn(&answer)));
         }
         let is_before = |(change, (body, _)): (&Change, &(Option<Value>, u64))| {
             body.as_ref() == self.journal.present.get(&change.key).map(|acknowledged| &acknowledged.body)
@@ -452,13 +452,13 @@ impl ClientReader {
         let is_after = |(change, (body, _)): (&Change, &(Option<Value>, u64))| {
             body.as_ref().map(own_members) == change.body
         };
-        if changes.iter().zip(&found).all(is_before) {
+        if changes.iter().zip(&current).all(is_before) {
             return Ok(());
         }
         let lsns: BTreeSet<u64> =
-            found.iter().filter(|(body, _)| body.is_some()).map(|(_, lsn)| *lsn).collect();
-        if !changes.iter().zip(&found).all(is_after) || lsns.len() > 1 {
-            let states = changes.iter().zip(&found).map(|pair| {
+            current.iter().filter(|(body, _)| body.is_some()).map(|(_, lsn)| *lsn).collect();
+        if !changes.iter().zip(&current).all(is_after) || lsns.len() > 1 {
+            let states = changes.iter().zip(&current).map(|pair| {
                 let state = if is_before(pair) {
                     "not done"
                 } else if is_after(pair) {
@@ -471,7 +471,7 @@ impl ClientReader {
             violations
                 .push(format!("part of a write took effect: {}", states.collect::<Vec<_>>().join(", ")));
         }
-        for (change, (body, lsn)) in changes.into_iter().zip(found) {
+        for (change, (body, lsn)) in changes.into_iter().zip(current) {
             self.journal.record_state(change.key, body, lsn);
         }
         self.journal.took_effect += 1;
@@ -492,13 +492,13 @@ impl ClientReader {
     async fn check_order(&self, partition: &str, violations: &mut Vec<String>) -> Result<(), String> {
         let client = self.journal.client;
         let text = format!("SELECT VALUE c.version FROM c WHERE c.client = {client} ORDER BY c.version DESC");
-        let found = query_all(&self.client, &text, Some(partition)).await?;
-        let own = self.journal.present.iter().filter(|((of, _), _)| of == partition);
+        let versions = query_all(&self.client, &text, Some(partition)).await?;
+        let own = self.journal.present.iter().filter(|((pk, _), _)| pk == partition);
         let mut expected: Vec<i64> =
             own.filter_map(|(_, acknowledged)| acknowledged.body.get("version")?.as_i64()).collect();
         expected.sort_unstable_by_key(|version| std::cmp::Reverse(*version));
-        if found.iter().map(Value::as_i64).collect::<Option<Vec<i64>>>().as_ref() != Some(&expected) {
-            violations.push(format!("{partition} ordered by version: {found:?}, not {expected:?}"));
+        if versions.iter().map(Value::as_i64).collect::<Option<Vec<i64>>>().as_ref() != Some(&expected) {
+            violations.push(format!("{partition} ordered by version: {versions:?}, not {expected:?}"));
         }
         Ok(())
     }
@@ -515,7 +515,7 @@ pub(super) fn count_in(answer: &HttpResponse) -> Option<u64> {
 
 /// Reads all rows of a query, page by page, over one partition or over all partitions.
 async fn query_all(client: &HttpClient, text: &str, partition: Option<&str>) -> Result<Vec<Value>, String> {
-    let mut found = Vec::new();
+    let mut all_rows = Vec::new();
     let mut continuation = None::<String>;
     loop {
         let body = to_text(&object([("query", text.into())]), Style::Point);
@@ -530,10 +530,10 @@ async fn query_all(client: &HttpClient, text: &str, partition: Option<&str>) -> 
             call = call.header("x-ms-continuation", token);
         }
         let answer = send_expecting_200(client, &call).await?;
-        found.extend(rows(&answer, "Documents")?);
+        all_rows.extend(rows(&answer, "Documents")?);
         continuation = answer.header("x-ms-continuation").map(str::to_owned);
         if continuation.is_none() {
-            return Ok(found);
+            return Ok(all_rows);
         }
     }
 }

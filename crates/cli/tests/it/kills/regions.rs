@@ -117,8 +117,8 @@ async fn sigkill_with_several_regions_loses_no_acknowledged_write() {
         for (name, address) in REGIONS.iter().zip(&addresses).skip(1) {
             assert_eq!(first, documents(*address).await, "seed {seed}, run {run}: {name} differs");
         }
-        let found: BTreeSet<&String> = first.iter().map(|(id, _)| id).collect();
-        let lost: Vec<&String> = acknowledged.iter().filter(|id| !found.contains(id)).collect();
+        let ids: BTreeSet<&String> = first.iter().map(|(id, _)| id).collect();
+        let lost: Vec<&String> = acknowledged.iter().filter(|id| !ids.contains(id)).collect();
         assert!(lost.is_empty(), "seed {seed}, run {run}: lost {lost:?}");
         kill(server);
     }

@@ -242,7 +242,7 @@ impl Writer {
     /// A key that is not in use: with a new id, or with the id of a deleted document.
     fn unused_key(&mut self, partition: &str) -> Key {
         let deleted = &mut self.journal.deleted;
-        if let Some(position) = deleted.iter().rposition(|(of, _)| of == partition)
+        if let Some(position) = deleted.iter().rposition(|(pk, _)| pk == partition)
             && self.random.one_in(3)
         {
             return deleted.swap_remove(position);
@@ -257,7 +257,7 @@ impl Writer {
             .journal
             .present
             .keys()
-            .filter(|(of, _)| partition.is_none_or(|partition| partition == of))
+            .filter(|(pk, _)| partition.is_none_or(|partition| partition == pk))
             .collect();
         if keys.is_empty() {
             return None;

@@ -85,9 +85,9 @@ async fn the_write_region_changes_under_load_without_losing_writes() {
     let ((), mut acknowledged) = tokio::join!(moves, writers);
     assert!(acknowledged.len() >= 12 * 30, "{} writes", acknowledged.len());
     acknowledged.sort();
-    let found: Vec<String> =
+    let ids: Vec<String> =
         world.assert_regions_agree().await.iter().map(|document| text(document, "id")).collect();
-    assert_eq!(found, acknowledged);
+    assert_eq!(ids, acknowledged);
     world.stop().await;
 }
 
