@@ -8,7 +8,7 @@ use perihelion_testkit::http_client::{HttpRequest, HttpResponse};
 use crate::world::{PLAIN_CONTAINER, World, docs, documents, ids, json, query, text};
 
 /// The ranges in an answer.
-fn ranges(response: &HttpResponse) -> Vec<Value> {
+fn ranges_in(response: &HttpResponse) -> Vec<Value> {
     let body = response.json().unwrap();
     body.get("PartitionKeyRanges").and_then(Value::as_array).unwrap().to_vec()
 }
@@ -35,13 +35,13 @@ async fn with_forty_documents(partitions: u32) -> World {
 async fn ranges_cover_all_keys_and_are_unchanged_until_a_split() {
     let world = with_forty_documents(4).await;
     let answer = world.send(ranges_request()).await;
-    let found = ranges(&answer);
-    assert_eq!(found.len(), 4);
+    let ranges = ranges_in(&answer);
+    assert_eq!(ranges.len(), 4);
     assert_eq!(
-        (text(&found[0], "minInclusive"), text(&found[3], "maxExclusive")),
+        (text(&ranges[0], "minInclusive"), text(&ranges[3], "maxExclusive")),
         (String::new(), "FF".to_owned())
     );
-    assert!(found.windows(2).all(|pair| text(&pair[0], "maxExclusive") == text(&pair[1], "minInclusive")));
+    assert!(ranges.windows(2).all(|pair| text(&pair[0], "maxExclusive") == text(&pair[1], "minInclusive")));
     let again = world.send(ranges_request().header("if-none-match", answer.header("etag").unwrap())).await;
     assert_eq!((again.status, again.body.len()), (304, 0));
     world.stop().await;
@@ -59,9 +59,9 @@ async fn a_container_with_high_throughput_starts_with_several_ranges() {
         let created =
             world.send(HttpRequest::new("POST", "/dbs/d/colls").json(&body).header(header, value)).await;
         assert_eq!(created.status, 201, "{}", created.text());
-        let found =
-            ranges(&world.send(HttpRequest::new("GET", format!("/dbs/d/colls/{name}/pkranges"))).await);
-        assert_eq!(found.len(), expected, "{value}");
+        let ranges =
+            ranges_in(&world.send(HttpRequest::new("GET", format!("/dbs/d/colls/{name}/pkranges"))).await);
+        assert_eq!(ranges.len(), expected, "{value}");
     }
     world.stop().await;
 }
@@ -116,9 +116,9 @@ async fn a_split_keeps_every_document_and_retires_the_parent() {
     assert_eq!(split.text(), r#"{"children":["1","2"]}"#);
     let after = world.send(ranges_request().header("if-none-match", before.header("etag").unwrap())).await;
     assert_eq!(after.status, 200);
-    let found = ranges(&after);
-    assert_eq!(found.iter().map(|range| text(range, "id")).collect::<Vec<_>>(), ["1", "2"]);
-    assert!(found.iter().all(|range| range.get("parents") == Some(&json(r#"["0"]"#))));
+    let ranges = ranges_in(&after);
+    assert_eq!(ranges.iter().map(|range| text(range, "id")).collect::<Vec<_>>(), ["1", "2"]);
+    assert!(ranges.iter().all(|range| range.get("parents") == Some(&json(r#"["0"]"#))));
 
     // The parent is gone; its keys and continuations are valid in the children.
     let gone = world.send(query("SELECT * FROM c").header("x-ms-documentdb-partitionkeyrangeid", "0")).await;

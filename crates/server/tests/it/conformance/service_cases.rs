@@ -56,23 +56,23 @@ fn the_runner_understands_every_case() {
 
 /// Every `re:` pattern of a case's expectation, with its variables filled.
 fn patterns(case: &Case) -> Vec<String> {
-    fn collect(value: &Value, found: &mut Vec<String>) {
+    fn collect(value: &Value, patterns: &mut Vec<String>) {
         match value {
-            Value::String(text) => found.extend(text.strip_prefix("re:").map(str::to_owned)),
-            Value::Array(items) => items.iter().for_each(|item| collect(item, found)),
-            Value::Object(object) => object.iter().for_each(|(_, member)| collect(member, found)),
+            Value::String(text) => patterns.extend(text.strip_prefix("re:").map(str::to_owned)),
+            Value::Array(items) => items.iter().for_each(|item| collect(item, patterns)),
+            Value::Object(object) => object.iter().for_each(|(_, member)| collect(member, patterns)),
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
     }
-    let mut found: Vec<String> = case
+    let mut patterns: Vec<String> = case
         .expect
         .headers
         .iter()
         .filter_map(|(_, value)| value.strip_prefix("re:"))
         .map(str::to_owned)
         .collect();
-    collect(&Value::Object(case.expect.body.clone()), &mut found);
-    found.iter().map(|pattern| pattern.replace("{db}", "db").replace("{coll}", "coll")).collect()
+    collect(&Value::Object(case.expect.body.clone()), &mut patterns);
+    patterns.iter().map(|pattern| pattern.replace("{db}", "db").replace("{coll}", "coll")).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
