@@ -10,8 +10,8 @@ use std::time::Duration;
 use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Args, ValueEnum};
 
-// The options of `dev` and `server`. Not a documentation comment: clap would show
-// it as the help of the commands that flatten this struct.
+// The options of `dev` and `server`. This is not a documentation comment, because clap
+// would show such a comment as the help of the commands that flatten this struct.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ServeArgs {
     /// Port for HTTP/1.1 and HTTP/2, in clear and over TLS; 0 takes a free one
@@ -45,7 +45,7 @@ pub(crate) struct ServeArgs {
 
     /// How long a write takes from one region to another: 50ms, 2s
     /// [default: 0ms]
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_delay)]
     #[arg(env = "PERIHELION_REPLICATION_DELAY", hide_env_values = true)]
     pub(crate) replication_delay: Option<Duration>,
 
@@ -125,7 +125,7 @@ pub(crate) struct ServeArgs {
 const REPLICATION_DELAY_MAX: Duration = Duration::from_secs(60);
 
 /// Parses a time such as `50ms` or `2s`, at most [`REPLICATION_DELAY_MAX`].
-fn duration(text: &str) -> Result<Duration, String> {
+fn parse_delay(text: &str) -> Result<Duration, String> {
     let bad = || format!("`{text}` is not a time of at most 60s: write it like 50ms or 2s");
     let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
     let number: u64 = number.parse().map_err(|_| bad())?;
@@ -137,8 +137,8 @@ fn duration(text: &str) -> Result<Duration, String> {
     if time <= REPLICATION_DELAY_MAX { Ok(time) } else { Err(bad()) }
 }
 
-/// Every physical partition costs memory and time in each cross-partition query.
-/// The service starts a container with few of them.
+/// The most physical partitions of a new container. Each costs memory, and time in every
+/// cross-partition query. The service starts a container with few partitions.
 const PARTITIONS_MAX: i64 = 256;
 
 /// `--auth`.

@@ -17,9 +17,9 @@ use crate::settings::{Mode, Settings};
 #[derive(Debug)]
 pub(crate) struct StartedServer<'a> {
     pub(crate) address: SocketAddr,
-    /// With several regions, the name and address of each.
+    /// With several regions, the name and the address of each region; else empty.
     pub(crate) regions: Vec<(String, SocketAddr)>,
-    /// The file of the CA certificate; `None` if it is stored nowhere.
+    /// The file of the CA certificate; `None` if the certificate is in memory only.
     pub(crate) ca_path: Option<&'a Path>,
     /// The time from the start of the program until the server was ready.
     pub(crate) start_time: Duration,
@@ -69,7 +69,7 @@ fn title(mode: Mode, start_time: Duration) -> String {
     format!("perihelion {version} {}: ready in {} ms\n", mode.name(), start_time.as_millis())
 }
 
-/// The key for the connection string. The well-known key is public; any other is
+/// The key for the connection string. The well-known key is public. Any other key is
 /// shown only with `--show-key`.
 fn shown_key(settings: &Settings) -> String {
     let key = &settings.options.keys.primary;
@@ -80,8 +80,8 @@ fn shown_key(settings: &Settings) -> String {
     }
 }
 
-/// Host and port as a client on this machine writes them: `localhost` in place of an address
-/// that stands for all interfaces.
+/// Host and port as a client on this machine writes them. An address that stands for all
+/// interfaces becomes `localhost`.
 fn authority(host: &str, address: SocketAddr) -> String {
     let port = address.port();
     match host.parse::<IpAddr>() {
@@ -98,7 +98,7 @@ mod tests {
 
     const OWN_KEY: &str = "bm90IGEgc2VjcmV0";
 
-    fn banner_of(typed: ServeArgs) -> String {
+    fn banner_for(typed: ServeArgs) -> String {
         let settings = Settings::resolve(ServeArgs { partitions: 1, ..typed }, Mode::Dev).expect("settings");
         let address = SocketAddr::from(([0, 0, 0, 0], 4711));
         let regions = vec![("East US".to_owned(), SocketAddr::from(([0, 0, 0, 0], 4713)))];
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn the_banner_has_everything_that_a_client_needs_to_connect() {
-        let text = banner_of(ServeArgs::default());
+        let text = banner_for(ServeArgs::default());
         for part in [
             "ready in 12 ms",
             "http://127.0.0.1:4711/ and https://127.0.0.1:4711/",
@@ -127,8 +127,8 @@ mod tests {
     #[test]
     fn a_secret_key_is_hidden_unless_show_key_is_given() {
         let own = ServeArgs { key: Some(OWN_KEY.to_owned()), ..ServeArgs::default() };
-        assert!(!banner_of(own.clone()).contains(OWN_KEY));
-        assert!(banner_of(ServeArgs { show_key: true, ..own }).contains(OWN_KEY));
+        assert!(!banner_for(own.clone()).contains(OWN_KEY));
+        assert!(banner_for(ServeArgs { show_key: true, ..own }).contains(OWN_KEY));
     }
 
     #[test]

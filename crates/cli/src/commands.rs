@@ -1,6 +1,5 @@
-//! The commands: one file each with its arguments, its help and its `run`, and
-//! one row in the table below that registers it. `dev` and `server`
-//! share `serve`.
+//! The commands. Each has a file with its arguments, its help and its `run`, and one row
+//! in the table below that registers it. `dev` and `server` share `serve`.
 
 mod cert;
 mod demo;
@@ -46,10 +45,10 @@ macro_rules! commands {
         }
 
         impl Cli {
-            /// Runs the command that was typed. The program began at `begun`.
-            pub(crate) fn run(self, begun: Instant) -> Result<(), Failure> {
+            /// Runs the command that was typed. The program began at `started_at`.
+            pub(crate) fn run(self, started_at: Instant) -> Result<(), Failure> {
                 match self.command {
-                    $(Command::$variant(typed) => $module::run(*typed, begun)),*
+                    $(Command::$variant(typed) => $module::run(*typed, started_at)),*
                 }
             }
         }

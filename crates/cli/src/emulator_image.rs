@@ -2,9 +2,9 @@
 //!
 //! Test set-ups configure that image by environment variables and arguments.
 //! `perihelion server` accepts all of them, so that a test set-up only changes the
-//! name of the image. Variables with an equivalent option take effect; the others are
-//! ignored. An ignored certificate gets a warning. `dev` does not read the variables: on a
-//! laptop `PORT` or `DATA_PATH` may belong to another program.
+//! name of the image. Variables with an equivalent option take effect. The other
+//! variables are ignored; an ignored `CERT_PATH` causes a warning. `dev` does not read
+//! the variables: on a laptop `PORT` or `DATA_PATH` may belong to another program.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -32,9 +32,9 @@ Options and PERIHELION_ variables win over these. The image's arguments of the
 same meaning are accepted too. The lines \"Now listening on: http://...\" and
 \"Started\" appear on standard output once the server answers.";
 
-// Arguments of the image for which `ServeArgs` has no option. `--cert-path` causes a warning
-// and `--enable-explorer` opens the account document; the others have no effect. Not a
-// documentation comment: clap would show it as the help of `server`.
+// Arguments of the image for which `ServeArgs` has no option. `--cert-path` causes a warning,
+// and `--enable-explorer` opens the account document. The others have no effect. This is not
+// a documentation comment, because clap would show such a comment as the help of `server`.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ImageArgs {
     #[arg(long, hide = true)]
@@ -57,8 +57,8 @@ pub(crate) struct ImageArgs {
     enable_console: Option<Option<String>>,
 }
 
-/// Fills options that were not typed from the image's variables, and returns the
-/// warnings. `variable` reads the environment.
+/// Sets options that were not typed to the values of the image's variables, and returns
+/// the warnings. `variable` reads the environment.
 pub(crate) fn apply(
     typed: &mut ServeArgs,
     image: &ImageArgs,
@@ -82,8 +82,8 @@ pub(crate) fn apply(
         let level = |text: &str| Level::from_str(text, true);
         typed.log = variable("LOG_LEVEL").map(|value| parse("LOG_LEVEL", &value, level)).transpose()?;
     }
-    // A set-up that configures the explorer, even if it switches it off, expects the image,
-    // and may be a test container that waits for GET / to answer.
+    // A set-up that configures the explorer, even to switch it off, was written for the
+    // image. It may be a test container that waits until GET / is answered unsigned.
     typed.open_account |= image.enable_explorer.is_some() || variable("ENABLE_EXPLORER").is_some();
     let has_certificate = image.cert_path.is_some() || variable("CERT_PATH").is_some();
     let warning = "CERT_PATH is ignored: the server creates its own certificate, see `perihelion cert`";
@@ -109,7 +109,7 @@ fn parse<T, E: std::fmt::Display>(
 mod tests {
     use super::*;
 
-    fn applied(typed: &mut ServeArgs, variables: &[(&str, &str)]) -> Result<Vec<String>, Failure> {
+    fn apply_all(typed: &mut ServeArgs, variables: &[(&str, &str)]) -> Result<Vec<String>, Failure> {
         let find = |name: &str| {
             variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
         };
@@ -126,7 +126,7 @@ mod tests {
             ("LOG_LEVEL", "QUIET"),
             ("GATEWAY_PUBLIC_ENDPOINT", "https://cosmos:8081"),
         ];
-        let warnings = applied(&mut typed, &variables).expect("applied");
+        let warnings = apply_all(&mut typed, &variables).expect("valid");
         assert!(warnings.is_empty());
         assert_eq!(typed.port, Some(1), "a typed option wins");
         assert_eq!(typed.data, Some(PathBuf::from("/data")));
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn an_invalid_variable_is_wrong_usage_and_is_named() {
-        let failure = applied(&mut ServeArgs::default(), &[("PORT", "eighty")]).expect_err("not a port");
+        let failure = apply_all(&mut ServeArgs::default(), &[("PORT", "eighty")]).expect_err("not a port");
         assert_eq!(failure.code(), 2);
         assert!(format!("{failure:?}").contains("PORT"));
     }
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn an_ignored_certificate_gets_a_warning_and_an_empty_variable_counts_as_unset() {
         let warnings =
-            applied(&mut ServeArgs::default(), &[("CERT_PATH", "/x.pfx"), ("PORT", "")]).expect("applied");
+            apply_all(&mut ServeArgs::default(), &[("CERT_PATH", "/x.pfx"), ("PORT", "")]).expect("valid");
         assert_eq!(warnings.len(), 1);
     }
 }

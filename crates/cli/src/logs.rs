@@ -1,5 +1,5 @@
-//! Logs on standard error: those of the crates `perihelion…` at the chosen level, those of
-//! all other crates never finer than `warn`. Libraries log headers at their finest levels,
+//! Logs on standard error. The crates `perihelion…` log at the chosen level. All other
+//! crates log at most at the level `warn`: libraries log headers at their finest levels,
 //! and a header holds the client's signature.
 
 use std::io::IsTerminal;
@@ -11,8 +11,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::args::Level;
 
-/// The names of this program's crates start with this, except `duroxide_cdb`, whose logs are
-/// limited like those of other libraries.
+/// The names of this program's crates start with this prefix. The exception is
+/// `duroxide_cdb`: its logs are limited like the logs of other libraries.
 const CRATE_PREFIX: &str = "perihelion";
 
 /// Starts logging. Does nothing when logging was started before.
@@ -25,9 +25,9 @@ pub(crate) fn start(level: Level) {
         Level::Debug => LevelFilter::DEBUG,
         Level::Trace => LevelFilter::TRACE,
     };
-    let others = level.min(LevelFilter::WARN);
-    let filter = Targets::new().with_default(others).with_target(CRATE_PREFIX, level);
-    let color = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(color);
-    let _ = tracing_subscriber::registry().with(lines).with(filter).try_init();
+    let level_of_others = level.min(LevelFilter::WARN);
+    let filter = Targets::new().with_default(level_of_others).with_target(CRATE_PREFIX, level);
+    let has_color = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(has_color);
+    let _ = tracing_subscriber::registry().with(layer).with(filter).try_init();
 }

@@ -15,9 +15,9 @@ pub(crate) fn block_on(future: impl Future<Output = Result<(), Failure>>) -> Res
     runtime.block_on(future)
 }
 
-/// Prints to standard output.
+/// Prints to standard output and flushes it.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
-    let printed = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    printed.map_err(|error| Failure::runtime(format!("cannot write to standard output: {error}")))
+    let outcome = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    outcome.map_err(|error| Failure::runtime(format!("cannot write to standard output: {error}")))
 }

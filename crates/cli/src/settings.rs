@@ -14,10 +14,10 @@ use crate::exit::Failure;
 const DEFAULT_PORT: u16 = 8081;
 const DEFAULT_HOST: &str = "127.0.0.1";
 
-/// The subdirectory of a data directory with its certificates.
+/// The subdirectory of a data directory that holds the certificates.
 const TLS_DIRECTORY: &str = "tls";
 
-/// The most bytes of a key file. It holds one short line; a longer file is refused.
+/// The most bytes of a key file. A key file holds one short line; a longer file is refused.
 const KEY_FILE_BYTES_MAX: u64 = 4096;
 
 /// The command that starts the server.
@@ -70,7 +70,7 @@ impl Settings {
                 partitions: typed.partitions,
                 strict_gateway: typed.strict_gateway,
                 throughput: typed.throughput,
-                regions: regions(typed.regions.as_deref())?,
+                regions: parse_regions(typed.regions.as_deref())?,
                 multi_write: typed.multi_write,
                 replication_delay: typed.replication_delay.unwrap_or_default(),
             },
@@ -91,7 +91,7 @@ impl Settings {
     }
 }
 
-fn regions(typed: Option<&str>) -> Result<RegionNames, Failure> {
+fn parse_regions(typed: Option<&str>) -> Result<RegionNames, Failure> {
     let names = typed.map_or_else(|| Ok(RegionNames::default()), RegionNames::parse);
     names.map_err(|error| {
         Failure::usage(format!("--regions: {error}"), "write it like --regions \"West US,East US\"")
@@ -137,8 +137,8 @@ fn read_key_file(path: &Path) -> std::io::Result<String> {
     Ok(text)
 }
 
-/// The additional names for the certificate: those that were typed, and the host of the
-/// public endpoint, because clients use it.
+/// The additional names for the certificate: the names that were typed, and the host of
+/// the public endpoint, because clients use that host.
 fn tls_names(mut names: Vec<String>, endpoint: Option<&str>) -> Result<Vec<String>, Failure> {
     if let Some(endpoint) = endpoint {
         let host = host_of(endpoint).ok_or_else(|| {
@@ -163,8 +163,8 @@ fn host_of(endpoint: &str) -> Option<&str> {
     (!host.is_empty()).then_some(host)
 }
 
-/// Whether only this machine can reach a listener on the host: it is a loopback address or
-/// name. An IPv4 address may be mapped into IPv6.
+/// Whether the host is a loopback address or name, so that only this machine can reach a
+/// listener on it. A loopback address of IPv4 may be mapped into IPv6.
 fn is_local(host: &str) -> bool {
     match host.parse::<IpAddr>() {
         Ok(address) => is_loopback(&address.to_canonical().to_string()),

@@ -1,6 +1,6 @@
-//! Activity ids: a version 4 UUID for each request of the data plane. They are keyed
-//! hashes of a counter, with random keys. They practically never repeat, and they are
-//! not secret.
+//! Activity ids: a version 4 UUID for each request of the data plane. An id is made of
+//! two keyed hashes of a counter, with random keys. Ids practically never repeat, and
+//! they are not secret.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_uuids_and_differ() {
+    fn ids_are_version_4_uuids_and_differ() {
         let activity_ids = ActivityIds::new();
         let ids: std::collections::HashSet<String> = (0..1000).map(|_| activity_ids.next()).collect();
         assert_eq!(ids.len(), 1000);

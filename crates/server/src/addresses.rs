@@ -7,7 +7,7 @@ use crate::regions::RegionNames;
 /// reaches no public server.
 pub(crate) const EMBEDDED_GLOBAL: &str = "https://account.perihelion.internal";
 
-/// The hosts of all endpoints of an embedded database end with this.
+/// The end of every host name in an embedded database.
 const EMBEDDED_DOMAIN: &str = ".perihelion.internal";
 
 /// The host of the account's own endpoint, without the domain.
@@ -16,8 +16,8 @@ const EMBEDDED_ACCOUNT: &str = "account";
 /// One endpoint of an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EndpointId {
-    /// The account's own endpoint: the write region answers, or another region during
-    /// its outage.
+    /// The account's own endpoint. The write region answers; during an outage of the
+    /// write region, another region does.
     Global,
     /// The endpoint of the region with this index.
     Region(usize),
@@ -25,20 +25,21 @@ pub(crate) enum EndpointId {
 
 /// How clients reach the regions.
 pub(crate) enum Addresses {
-    /// By one port per region, on the host that the client used. Empty with one region,
-    /// which answers at the account's endpoint.
+    /// By one port per region, on the host that the client used. With one region the list
+    /// is empty: that region answers at the account's endpoint.
     Ports(Vec<u16>),
     /// By one host name per region.
     Hosts,
 }
 
-/// The endpoint of a region in an embedded database.
+/// The endpoint of a region in an embedded database. `slug` is the region's name as part
+/// of a host name, such as `west-us`.
 pub(crate) fn embedded_endpoint(slug: &str) -> String {
     format!("https://{slug}{EMBEDDED_DOMAIN}")
 }
 
-/// The endpoint of an embedded database that has this host name; `None` when there is
-/// no such endpoint.
+/// The endpoint with this host name in an embedded database; `None` when there is no such
+/// endpoint.
 pub(crate) fn embedded_endpoint_id(names: &RegionNames, host: &str) -> Option<EndpointId> {
     let name = host.strip_suffix(EMBEDDED_DOMAIN)?;
     match names.find(name) {

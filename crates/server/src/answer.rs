@@ -11,7 +11,7 @@ use perihelion_model::session_token;
 use perihelion_wire::headers;
 use perihelion_wire::status::{self, Status};
 
-/// The outcome of a successful operation.
+/// The outcome of an operation, unless it is a refusal.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -128,7 +128,7 @@ impl Answer {
         )
     }
 
-    /// The HTTP response. `location` is called for the `content-location` header.
+    /// The HTTP response. `location` makes the value of the `content-location` header.
     pub(crate) fn render(self, activity_id: &str, location: impl FnOnce() -> String) -> Response<Bytes> {
         let mut response = Response::new(self.body);
         *response.status_mut() = status_code(self.status);
@@ -190,8 +190,8 @@ pub(crate) fn render_refusal(
             }
         }
     }
-    if let Some(wait) = refusal.retry_after_ms {
-        insert_text(map, headers::RETRY_AFTER_MS, &wait.to_string());
+    if let Some(wait_ms) = refusal.retry_after_ms {
+        insert_text(map, headers::RETRY_AFTER_MS, &wait_ms.to_string());
     }
     response
 }
@@ -230,7 +230,7 @@ fn insert_backend_headers(map: &mut HeaderMap) {
 }
 
 /// Inserts the session tokens of all partitions that took part, the highest of their
-/// LSNs, and the id of the first one. Without a position it inserts nothing.
+/// LSNs, and the id of the first partition. Without a position it inserts nothing.
 fn insert_position_headers(map: &mut HeaderMap, positions: &[Position]) {
     let Some(first) = positions.first() else { return };
     let lsn = positions.iter().map(|position| position.lsn).max().unwrap_or(0);
@@ -249,20 +249,20 @@ fn insert_position_headers(map: &mut HeaderMap, positions: &[Position]) {
     insert_owned(map, headers::SESSION_TOKEN, tokens);
 }
 
-/// The version of the set of regions. An account's regions never change here.
+/// The version of the account's set of regions. Here the set never changes.
 const REGIONS_VERSION: i64 = 1;
 
 /// Prints a session token: `range:-1#lsn`. With several regions it is
-/// `range:1#most#0=lsn#1=lsn…`, with the LSN up to which each region's writes were
-/// applied, and the highest of them before.
+/// `range:1#highest#0=lsn#1=lsn…`. It has, for each region, the LSN up to which that
+/// region's writes were applied. `highest` is the highest of these LSNs.
 fn print_token(out: &mut String, position: &Position) {
     use std::fmt::Write;
     let Some(lsns) = &position.applied_lsns else {
         return out.push_str(&session_token::print(position.range, position.lsn));
     };
     // Writing to a String cannot fail.
-    let most = lsns.iter().max().copied().unwrap_or(0);
-    let _ = write!(out, "{}:{REGIONS_VERSION}#{most}", position.range);
+    let highest = lsns.iter().max().copied().unwrap_or(0);
+    let _ = write!(out, "{}:{REGIONS_VERSION}#{highest}", position.range);
     for (region, lsn) in lsns.iter().enumerate() {
         let _ = write!(out, "#{region}={lsn}");
     }
@@ -287,7 +287,7 @@ fn error_body(refusal: &Refusal, activity_id: &str) -> Value {
     let mut body = json::Object::new();
     body.set("code", error_code(refusal.status).into());
     if refusal.status == status::METHOD_NOT_ALLOWED.code {
-        // The service's message is the name of its handler alone.
+        // The service sends only the name of its handler, without the tail.
         body.set("message", text.as_str().into());
         return Value::Object(body);
     }
@@ -317,6 +317,6 @@ const ERROR_CODES: [(Status, &str); 14] = [
 ];
 
 fn error_code(code: u16) -> &'static str {
-    let found = ERROR_CODES.iter().find(|(status, _)| status.code == code);
-    found.map_or("InternalServerError", |(_, name)| name)
+    let entry = ERROR_CODES.iter().find(|(status, _)| status.code == code);
+    entry.map_or("InternalServerError", |(_, name)| name)
 }

@@ -1,9 +1,9 @@
-//! `Authenticator`: checks the signature of a request against the master keys,
-//! over the same parsed path that the request is routed by.
+//! `Authenticator`: checks the signature of a request against the master keys. The
+//! signature is checked over the same parsed path that the request is routed by.
 //!
-//! A request is refused unless a rule accepts it. The paths in `management::open_path`
-//! are answered before authentication. A refusal never says which signature would
-//! have been right.
+//! A request is refused unless a rule accepts it. The paths in
+//! `management::answer_unsigned` are answered before authentication. A refusal never says
+//! which signature would have been right.
 
 use http::{HeaderMap, Method};
 use perihelion_engine::Refusal;
@@ -30,18 +30,19 @@ pub(crate) struct Authenticator {
 
 impl Authenticator {
     /// Accepts a request, or refuses it with 401, or with 403 when the signed date is too
-    /// far from `now` (seconds since 1970). `path` is the path as it was sent.
+    /// far from `now_seconds` (since 1970). `path` is the path as it was sent.
     pub(crate) fn check(
         &self,
         method: &Method,
         path: &str,
         resource: &Resource,
         map: &HeaderMap,
-        now: u64,
+        now_seconds: u64,
     ) -> Result<(), Refusal> {
-        let is_open =
+        let is_allowed_unsigned =
             self.allows_unsigned_account_read && *resource == Resource::Account && method == Method::GET;
-        if self.mode == AuthMode::Off || (is_open && !map.contains_key(headers::AUTHORIZATION)) {
+        let is_signed = map.contains_key(headers::AUTHORIZATION);
+        if self.mode == AuthMode::Off || (is_allowed_unsigned && !is_signed) {
             return Ok(());
         }
         let mut values = map.get_all(headers::AUTHORIZATION).iter();
@@ -56,10 +57,10 @@ impl Authenticator {
             .map_err(|error| Refusal::gateway(status::UNAUTHORIZED, error.to_string()))?;
         match credentials {
             Credentials::MasterKey { signature } => {
-                let date = signed_date(map, now)?;
+                let date = signed_date(map, now_seconds)?;
                 let request = SignedRequest { verb: method.as_str(), path, resource, date };
-                // Every key is tried, so that the time taken does not tell which one
-                // matched.
+                // Every key is tried, so that the time of the answer does not tell which
+                // key matched.
                 let is_verified =
                     self.keys.iter().fold(false, |any, key| key.verify(&request, &signature) | any);
                 if is_verified {
@@ -81,8 +82,9 @@ impl Authenticator {
     }
 }
 
-/// The date that the signature covers: `x-ms-date`, or without it `Date`.
-fn signed_date(map: &HeaderMap, now: u64) -> Result<SignedDate<'_>, Refusal> {
+/// The date that the signature covers: `x-ms-date`, or `Date` when there is no
+/// `x-ms-date`. A date that is too far from `now_seconds` is refused.
+fn signed_date(map: &HeaderMap, now_seconds: u64) -> Result<SignedDate<'_>, Refusal> {
     let text = |name| map.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
     let (date, value) = match (text(headers::MS_DATE), text(headers::DATE)) {
         (Some(value), _) => (SignedDate::MsDate(value), value),
@@ -100,7 +102,7 @@ fn signed_date(map: &HeaderMap, now: u64) -> Result<SignedDate<'_>, Refusal> {
             "The input date header is invalid format. Please pass in RFC 1123 style date format.",
         ));
     };
-    if seconds.abs_diff(now) > SKEW_SECONDS_MAX {
+    if seconds.abs_diff(now_seconds) > SKEW_SECONDS_MAX {
         return Err(Refusal::gateway(
             status::FORBIDDEN,
             "The authorization token is not valid at the current time: its date is more than 15 minutes off. Check the clocks of client and server.",

@@ -25,7 +25,7 @@ pub(crate) struct Call {
 
 /// The first API version with hierarchical partition keys.
 const HIERARCHICAL_KEYS_SINCE: &str = "2020-07-15";
-/// The most rows of a page when the client names no number, or 0.
+/// The most rows of a page when the client sends no number or the number 0.
 const PAGE_ROWS_DEFAULT: usize = 1000;
 
 impl Call {
@@ -38,8 +38,8 @@ impl Call {
         self.header(name).is_some_and(|value| value.eq_ignore_ascii_case("true") || value == "1")
     }
 
-    /// Whether the client knows hierarchical partition keys. Without a version header it
-    /// does.
+    /// The client's API version: `Old` is before hierarchical partition keys. A client
+    /// that sends no version header is `Current`.
     pub(crate) fn api_version(&self) -> ApiVersion {
         match self.header(&headers::VERSION) {
             Some(version) if version < HIERARCHICAL_KEYS_SINCE => ApiVersion::Old,
@@ -115,8 +115,8 @@ impl Call {
         container.range(id).map(|range| Some(range.id)).ok_or_else(Refusal::range_gone)
     }
 
-    /// The range between `x-ms-start-epk` and `x-ms-end-epk`; `None` without both. With
-    /// one of them, the other end is the end of the key space.
+    /// The effective keys from `x-ms-start-epk` to `x-ms-end-epk`; `None` when both headers
+    /// are missing. A missing header stands for that end of the key space.
     pub(crate) fn effective_keys(&self) -> Result<Option<EffectiveRange>, Refusal> {
         let key = |name| match self.header(name) {
             None => Ok(None),
@@ -136,7 +136,8 @@ impl Call {
         })
     }
 
-    /// The scope of a batch: the partition key, or without one a range (bulk).
+    /// The scope of a batch: the partition key, or, for a bulk request without a key, the
+    /// range.
     pub(crate) fn batch_scope(&self, container: &Container) -> Result<BatchScope, Refusal> {
         match (self.partition_key()?, self.range(container)?) {
             (Some(key), _) => Ok(BatchScope::Partition(key)),
@@ -145,8 +146,8 @@ impl Call {
         }
     }
 
-    /// The most rows of a page. Without the header, or with 0, it is the default; -1
-    /// means all rows.
+    /// The most rows of a page. Without the header, and for 0, it is
+    /// [`PAGE_ROWS_DEFAULT`]. The value -1 means all rows.
     pub(crate) fn page_rows(&self) -> Result<usize, Refusal> {
         match self.header(&headers::MAX_ITEM_COUNT) {
             None | Some("") => Ok(PAGE_ROWS_DEFAULT),
@@ -166,7 +167,7 @@ impl Call {
         self.header(&headers::CONTINUATION).filter(|text| !text.is_empty()).map(str::to_owned)
     }
 
-    /// The body as JSON, text or binary.
+    /// The body as JSON. The body may have the text form or the binary form.
     pub(crate) fn json(&self) -> Result<Value, Refusal> {
         parse_body(&self.body)
     }

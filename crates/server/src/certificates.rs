@@ -1,12 +1,12 @@
 //! The server's own small certificate authority and its certificate.
 //!
-//! Both are stored in a directory and reused at every start until they expire, so that
-//! clients need to trust the CA only once and a start takes no time for new keys.
+//! Both are stored in a directory and reused at every start until they expire. So
+//! clients need to trust the CA only once, and a start takes no time for new keys.
 //! The CA and the server's certificate (the *leaf*) have one file each, with three
 //! parts: a few plain lines, the certificate and its key. A third file has the CA
 //! certificate alone. A file is always replaced as a whole, so a reader never sees a
-//! certificate with the key of another. The plain lines hold the names, the expiry and
-//! the issuer, so the program needs no X.509 parser.
+//! certificate with the key of another certificate. The plain lines hold the names, the
+//! expiry and the issuer, so the program needs no X.509 parser.
 //!
 //! What always holds: on Unix, key files are private to their owner. The CA survives
 //! changes of the names and of the leaf. When the directory cannot be used, the server
@@ -36,7 +36,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const CA_LIFE: Duration = DAY.saturating_mul(3652);
 
 /// Platforms refuse leaf certificates that are valid for more than 398 days. With
-/// [`BACKDATED`] this one is valid for 396.
+/// [`BACKDATED`] this leaf is valid for 396 days.
 const LEAF_LIFE: Duration = DAY.saturating_mul(395);
 
 /// A leaf certificate that expires within this time is replaced at the next start.
@@ -245,8 +245,8 @@ struct Identity {
     names: Vec<String>,
     /// In seconds since 1970.
     expires: u64,
-    /// The id of the key that signed the certificate: the SHA-256 of its public part. A
-    /// leaf with another issuer than the CA was signed by another CA.
+    /// The id of the key that signed the certificate: the SHA-256 of the public key. A leaf
+    /// whose issuer differs from the CA's issuer was signed by another CA.
     issuer: String,
     /// As PEM.
     certificate: String,
@@ -289,7 +289,7 @@ impl Identity {
     }
 
     fn is_valid_for(&self, at_least: Duration, now: SystemTime) -> bool {
-        seconds(now).saturating_add(at_least.as_secs()) < self.expires
+        unix_seconds(now).saturating_add(at_least.as_secs()) < self.expires
     }
 }
 
@@ -344,8 +344,8 @@ fn new_leaf(ca: &Identity, names: &Names, now: SystemTime) -> Result<Identity, C
 /// Sets the dates and returns the expiry in seconds since 1970.
 fn set_validity(params: &mut CertificateParams, now: SystemTime, life: Duration) -> u64 {
     let epoch = rcgen::date_time_ymd(1970, 1, 1);
-    let starts = seconds(now).saturating_sub(BACKDATED.as_secs());
-    let expires = seconds(now) + life.as_secs();
+    let starts = unix_seconds(now).saturating_sub(BACKDATED.as_secs());
+    let expires = unix_seconds(now) + life.as_secs();
     params.not_before = epoch + Duration::from_secs(starts);
     params.not_after = epoch + Duration::from_secs(expires);
     expires
@@ -359,31 +359,36 @@ fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn seconds(time: SystemTime) -> u64 {
+fn unix_seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Loads the CA of a directory, or creates it when it is missing, damaged or would
+/// Loads the CA of a directory, or creates a CA when it is missing, damaged or would
 /// expire before a new leaf. When two processes create a missing CA at once, they agree
 /// on one: the first file that is linked into place wins, and the other process reads
-/// it. Two processes that replace a CA at once may use different ones until the next
+/// it. Two processes that replace a CA at once may use different CAs until the next
 /// start.
 fn load_or_create_ca(directory: &Path, now: SystemTime) -> Result<Identity, CertificateError> {
     let path = directory.join(CA_FILE);
-    let found = read_identity(&path)?;
-    let replace = !matches!(found, IdentityFile::Missing);
-    let ca = match found.valid().filter(|ca| ca.is_valid_for(LEAF_LIFE, now)) {
+    let stored = read_identity(&path)?;
+    let may_replace = !matches!(stored, IdentityFile::Missing);
+    let ca = match stored.into_valid().filter(|ca| ca.is_valid_for(LEAF_LIFE, now)) {
         Some(ca) => ca,
         None => {
             let new = new_ca(now)?;
-            let is_written =
-                write_atomically(&path, &new.to_text(), replace).map_err(|error| file_error(&path, error))?;
-            if is_written { new } else { read_identity(&path)?.valid().ok_or(CertificateError::Damaged)? }
+            let is_written = write_atomically(&path, &new.to_text(), may_replace)
+                .map_err(|error| file_error(&path, error))?;
+            if is_written {
+                new
+            } else {
+                read_identity(&path)?.into_valid().ok_or(CertificateError::Damaged)?
+            }
         }
     };
-    let public = directory.join(CA_PUBLIC_FILE);
-    if fs::read_to_string(&public).ok().as_deref() != Some(ca.certificate.as_str()) {
-        write_atomically(&public, &ca.certificate, true).map_err(|error| file_error(&public, error))?;
+    let public_path = directory.join(CA_PUBLIC_FILE);
+    if fs::read_to_string(&public_path).ok().as_deref() != Some(ca.certificate.as_str()) {
+        write_atomically(&public_path, &ca.certificate, true)
+            .map_err(|error| file_error(&public_path, error))?;
     }
     Ok(ca)
 }
@@ -400,7 +405,7 @@ fn load_or_create_leaf(
             && leaf.is_valid_for(LEAF_LIFE_LEFT_MIN, now)
             && names.are_all_in(&leaf.names)
     };
-    if let Some(leaf) = read_identity(&path)?.valid().filter(is_usable) {
+    if let Some(leaf) = read_identity(&path)?.into_valid().filter(is_usable) {
         return Ok(leaf);
     }
     let leaf = new_leaf(ca, names, now)?;
@@ -417,7 +422,7 @@ enum IdentityFile {
 }
 
 impl IdentityFile {
-    fn valid(self) -> Option<Identity> {
+    fn into_valid(self) -> Option<Identity> {
         match self {
             IdentityFile::Valid(identity) => Some(*identity),
             IdentityFile::Missing | IdentityFile::Damaged => None,
@@ -441,25 +446,25 @@ fn read_identity(path: &Path) -> Result<IdentityFile, CertificateError> {
 }
 
 /// Writes a file atomically: it is written under another name, synced, and moved or
-/// linked to its place. Without `replace` an existing file stays as it is, and the
-/// result is `false`.
-fn write_atomically(path: &Path, text: &str, replace: bool) -> io::Result<bool> {
+/// linked to its place. Returns whether the text was written: unless `may_replace` is true,
+/// an existing file stays as it is.
+fn write_atomically(path: &Path, text: &str, may_replace: bool) -> io::Result<bool> {
     static COUNTER: AtomicU32 = AtomicU32::new(0);
     let count = COUNTER.fetch_add(1, Ordering::Relaxed);
     let temporary = path.with_extension(format!("{}-{count}.tmp", std::process::id()));
     let outcome = write_private(&temporary, text).and_then(|()| {
-        if replace {
+        if may_replace {
             return fs::rename(&temporary, path).map(|()| true);
         }
         match fs::hard_link(&temporary, path) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-            // The file system has no hard links. Two processes that start at once may
-            // then use different CAs.
+            // The file system has no hard links. So two processes that start at once may
+            // use different CAs.
             Err(_) => fs::rename(&temporary, path).map(|()| true),
         }
     });
-    // After a rename it is gone already. A temporary file that stays is harmless.
+    // After a rename there is no temporary file. One that cannot be removed is harmless.
     let _ = fs::remove_file(&temporary);
     outcome
 }
@@ -482,8 +487,8 @@ fn create_private_directory(path: &Path) -> io::Result<()> {
     builder.create(path)
 }
 
-/// Makes a key file private if other users have any right to it. Then it warns, because
-/// they may have read the key already.
+/// If other users have any right to a key file, makes the file private and warns: these
+/// users may have read the key already.
 #[cfg(unix)]
 fn make_private(path: &Path) {
     use std::os::unix::fs::PermissionsExt;

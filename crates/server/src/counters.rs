@@ -12,10 +12,12 @@ use crate::regions::RegionNames;
 /// The counters of an account.
 pub(crate) struct Counters {
     is_enabled: bool,
+    /// By the region's index and the operation.
     counters: Mutex<BTreeMap<(usize, Operation), Counter>>,
 }
 
-/// The sums of one operation. `statuses` counts the requests by HTTP status.
+/// The sums of one operation, in one region or in all regions. `statuses` counts the
+/// requests by HTTP status.
 #[derive(Debug, Clone, Default)]
 struct Counter {
     requests: u64,

@@ -16,7 +16,7 @@ use crate::regions::Outage;
 use crate::routes::RegionService;
 
 /// Where a request came from. The management interface trusts requests of the same
-/// process and checks requests from the network.
+/// process, and checks the host of requests from the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Caller {
     Network,
@@ -26,7 +26,7 @@ pub(crate) enum Caller {
 /// One endpoint of an account.
 #[derive(Clone)]
 pub(crate) struct Dispatcher {
-    /// One per region.
+    /// One service per region, by the region's index.
     pub(crate) services: Arc<[RegionService]>,
     pub(crate) endpoint: EndpointId,
 }
@@ -46,9 +46,9 @@ impl Dispatcher {
             EndpointId::Region(region) => region,
         };
         let service = &self.services[region];
-        // Health and management work during an outage, so that management can end it.
-        // So do the other paths that need no signature.
-        if let Some(response) = management::open_path(service, request.method(), request.uri().path()) {
+        // Health, management and the other paths that need no signature work during an
+        // outage. Management has to work, because it ends the outage.
+        if let Some(response) = management::answer_unsigned(service, request.method(), request.uri().path()) {
             return Ok(response);
         }
         let is_management = request.uri().path().starts_with(management::PREFIX);

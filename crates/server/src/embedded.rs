@@ -1,7 +1,7 @@
-//! `Embedded`: the account inside its user's process, without a socket.
+//! `Embedded`: an account inside the process that uses it, without a socket.
 //!
-//! [`Embedded`] owns the open account. [`InProcess`] sends requests to it: it
-//! implements [`Transport`] and, between requests, holds only a weak reference to the
+//! [`Embedded`] owns the open account. [`InProcess`] implements [`Transport`] and sends
+//! requests to the account. Between requests it holds only a weak reference to the
 //! account. So the owner of `Embedded` decides when the account closes, and a later
 //! request fails like a refused connection.
 //!
@@ -43,7 +43,7 @@ const CLOSE_WAIT: Duration = Duration::from_secs(70);
 /// A database in this process.
 pub struct Embedded {
     account: AccountRuntime,
-    /// Each request in flight holds a receiver, so closing waits until there is none.
+    /// Each request in flight holds a receiver. Closing waits until no receiver is left.
     in_flight: Arc<watch::Sender<()>>,
 }
 
@@ -53,7 +53,7 @@ impl Embedded {
         let access = AccessOptions {
             keys: options.keys,
             auth: options.auth,
-            management: true,
+            has_management: true,
             public_endpoint: None,
             allows_unsigned_account_read: false,
             ca_pem: String::new(),
@@ -97,8 +97,8 @@ impl Embedded {
         self.transport().send_boxed(request).await
     }
 
-    /// Waits up to 70 seconds for requests in flight, then closes the stores. A
-    /// request that arrives meanwhile is refused, unless another one is in flight.
+    /// Waits up to 70 seconds for requests in flight, then closes the stores. A request
+    /// that arrives meanwhile is refused, unless another request is in flight.
     pub async fn close(self) {
         let Embedded { account, in_flight } = self;
         // A request that outlives the wait keeps the stores open until it ends.
@@ -120,9 +120,9 @@ pub struct InProcess {
 }
 
 impl InProcess {
-    /// The future of [`Transport::send`] as a trait object, so that the code that
-    /// serves a request is generated in this crate and not again in every program
-    /// (see `Server::start_boxed`).
+    /// The future of [`Transport::send`] as a trait object. The box makes the compiler
+    /// generate the code that serves a request in this crate, and not again in every
+    /// program (see `Server::start_boxed`).
     fn send_boxed(self, request: Request) -> Pin<Box<dyn Future<Output = Result<Response, Failure>> + Send>> {
         Box::pin(async move { self.send(request).await })
     }
@@ -130,8 +130,8 @@ impl InProcess {
 
 impl Transport for InProcess {
     async fn send(&self, request: Request) -> Result<Response, Failure> {
-        // Subscribed before the upgrade. So if the upgrade succeeds, `close` waits for
-        // this request, for at most `CLOSE_WAIT`.
+        // The subscription comes before the upgrade. So if the upgrade succeeds, `close`
+        // waits for this request, for at most `CLOSE_WAIT`.
         let _in_flight = self.in_flight.subscribe();
         let Some(services) = self.services.upgrade() else {
             return Err(Failure::new(FailureKind::Connect, Sent::No, "the embedded database is closed"));
@@ -160,9 +160,11 @@ async fn serve(dispatcher: &Dispatcher, request: Request) -> Result<Response, Fa
         return Ok(dispatcher.reject(Rejection::BodyTooLarge { limit }));
     }
     let scheme = if endpoint.is_tls() { Scheme::Https } else { Scheme::Http };
-    let mut inner = http::Request::new(body);
-    (*inner.method_mut(), *inner.uri_mut(), *inner.headers_mut()) = (method, endpoint.uri(target), headers);
-    dispatcher.answer(inner, scheme, Caller::SameProcess).await.map_err(|hangup| match hangup {
+    let mut request = http::Request::new(body);
+    *request.method_mut() = method;
+    *request.uri_mut() = endpoint.uri(target);
+    *request.headers_mut() = headers;
+    dispatcher.answer(request, scheme, Caller::SameProcess).await.map_err(|hangup| match hangup {
         // The request was not carried out, but a client behind a socket could not
         // know that.
         Hangup::Unserved => {

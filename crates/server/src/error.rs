@@ -48,6 +48,7 @@ impl StartError {
         StartError { kind: StartErrorKind::DataDirectory, text }
     }
 
+    /// `list` is the list of regions in the directory; it is empty for one region.
     pub(crate) fn wrong_regions(directory: &Path, list: &str) -> StartError {
         let directory = directory.display();
         let text = if list.is_empty() {
@@ -62,6 +63,7 @@ impl StartError {
         StartError { kind: StartErrorKind::DataDirectory, text }
     }
 
+    /// `owner` is the owner that the store names, such as `East US of West US,East US`.
     pub(crate) fn wrong_store(region: &str, owner: &str) -> StartError {
         let text = format!(
             "the directory of region {region} holds the data of region {owner}: restore its own directory"
@@ -69,7 +71,7 @@ impl StartError {
         StartError { kind: StartErrorKind::DataDirectory, text }
     }
 
-    pub(crate) fn ports(port: u16, regions: usize) -> StartError {
+    pub(crate) fn too_few_ports(port: u16, regions: usize) -> StartError {
         let text = format!(
             "the {regions} regions need {regions} ports after {port}, and there are fewer: choose a lower port"
         );

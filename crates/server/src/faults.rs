@@ -23,7 +23,7 @@ use crate::regions::RegionNames;
 
 /// The most rules at a time. A test that adds more has a mistake.
 const RULES_MAX: usize = 256;
-/// The longest delay of a rule, in milliseconds. A longer one is shortened to it.
+/// The longest delay of a rule, in milliseconds. A longer delay is shortened to it.
 const DELAY_MS_MAX: u64 = 60_000;
 
 /// All rules, tried in the order in which they were added.
@@ -80,8 +80,8 @@ impl Fault {
         }
     }
 
-    /// The outcome instead of carrying out the request; `None` when the request is to be
-    /// carried out.
+    /// The outcome of a request that is not carried out: a refusal to send, or a dropped
+    /// connection. `None` when the request is to be carried out.
     pub(crate) fn instead_of_serving(&self) -> Option<Result<Refusal, Hangup>> {
         if self.when == When::Before { self.outcome() } else { None }
     }
@@ -130,8 +130,8 @@ impl FaultRules {
     }
 
     /// The fault of the first rule that hits this request, if any. Counts the hit.
-    /// `container` is the database and the container in the path; `None` when the path
-    /// names no container. Rules for a database or a container do not hit such a request.
+    /// `container` is the database and the container in the path. It is `None` when the
+    /// path names no container; then no rule for a database or a container hits.
     pub(crate) fn pick(
         &self,
         operation: Operation,
@@ -219,8 +219,8 @@ impl Rule {
                 .ok_or_else(|| bad_request("'probability' must be a number from 0 to 1."))?,
             fault: Fault {
                 delay: Duration::from_millis(number("delayMs").unwrap_or(0).min(DELAY_MS_MAX)),
-                effect: effect(body)?,
-                when: when(text("drop").or(text("when")))?,
+                effect: parse_effect(body)?,
+                when: parse_when(text("drop").or(text("when")))?,
             },
         })
     }
@@ -239,7 +239,7 @@ impl Rule {
     }
 }
 
-fn effect(body: &Object) -> Result<Effect, Refusal> {
+fn parse_effect(body: &Object) -> Result<Effect, Refusal> {
     if body.contains("drop") {
         return Ok(Effect::Drop);
     }
@@ -253,7 +253,7 @@ fn effect(body: &Object) -> Result<Effect, Refusal> {
     })
 }
 
-fn when(text: Option<&str>) -> Result<When, Refusal> {
+fn parse_when(text: Option<&str>) -> Result<When, Refusal> {
     match text {
         None | Some("before") => Ok(When::Before),
         Some("after") => Ok(When::After),
@@ -266,7 +266,7 @@ fn bad_request(message: &str) -> Refusal {
 }
 
 /// A random number from 0 to 1, without 1. It is random because every `RandomState`
-/// has other keys.
+/// has keys of its own.
 fn random() -> f64 {
     let bits = RandomState::new().hash_one("fault") >> 11;
     bits as f64 / (1u64 << 53) as f64

@@ -2,10 +2,10 @@
 //! process, without a socket ([`Embedded`]).
 //!
 //! Each of the two opens an account of its own, with the same code. [`Server`] adds
-//! listeners, TLS and ports. [`InProcess`] is the way into an `Embedded` account: it
-//! implements the transport trait of `wire`, which the driver sends requests through.
-//! A request goes from the listener (`net`) or from `InProcess` to `dispatch`, which
-//! picks the region, and on to `routes` or `management`.
+//! listeners, TLS and ports. [`InProcess`] sends requests to an `Embedded` account: it
+//! implements the transport trait of `wire`, so that the driver can use it in place of
+//! HTTP. A request goes from the listener (`net`) or from `InProcess` to `dispatch`, and
+//! from there to `routes` or `management`. `dispatch` picks the region that answers.
 
 #![warn(missing_docs)]
 

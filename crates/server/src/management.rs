@@ -3,9 +3,9 @@
 //!
 //! Health paths are open to all clients. The other paths start with [`PREFIX`]. A
 //! server answers them only if it was started with `--management`, an embedded database
-//! always. From the network they answer only requests that a web page cannot send:
-//! without an `Origin` header, and with a loopback `Host`. Otherwise a page could use a
-//! port of this machine, also by DNS rebinding.
+//! always. A request from the network is answered only if no web page can have sent it:
+//! it has no `Origin` header, and its `Host` is a loopback name. Otherwise a web page in a
+//! browser on this machine could use the interface, for example by DNS rebinding.
 
 mod regions;
 
@@ -26,8 +26,12 @@ pub(crate) const PREFIX: &str = "/_perihelion/";
 const UNKNOWN_PATH: &str = "This is not a management path. The paths are GET/DELETE counters, GET/POST/DELETE faults, GET regions, and POST split, pause, resume, maintain, reset, regions/offline, regions/online, regions/write, replication/delay, replication/cut, replication/heal, replication/wait.";
 
 /// Answers the paths that need no signature: health, and the paths of the emulator
-/// image that test containers fetch.
-pub(crate) fn open_path(service: &RegionService, method: &Method, path: &str) -> Option<Response<Bytes>> {
+/// image that test containers fetch. `None` for any other path.
+pub(crate) fn answer_unsigned(
+    service: &RegionService,
+    method: &Method,
+    path: &str,
+) -> Option<Response<Bytes>> {
     if !matches!(*method, Method::GET | Method::HEAD) {
         return None;
     }
@@ -47,8 +51,8 @@ pub(crate) fn open_path(service: &RegionService, method: &Method, path: &str) ->
     }
 }
 
-/// Serves a request under [`PREFIX`]. A trusted request comes from this process; its
-/// host is not checked.
+/// Serves a request under [`PREFIX`]. The host of a trusted request, which comes from
+/// this process, is not checked.
 pub(crate) async fn serve(
     service: &RegionService,
     request: Request<Bytes>,
@@ -69,7 +73,7 @@ pub(crate) async fn serve(
         );
     }
     let name = parts.uri.path().strip_prefix(PREFIX).unwrap_or_default().trim_end_matches('/');
-    let body = if body.is_empty() { Ok(Object::new()) } else { parse(&body) };
+    let body = if body.is_empty() { Ok(Object::new()) } else { parse_object(&body) };
     let outcome = match body {
         Ok(body) => answer(service, &parts.method, name, body).await,
         Err(refusal) => Err(refusal),
@@ -166,9 +170,9 @@ async fn reset(service: &RegionService) -> Result<Value, Refusal> {
 
 /// Whether the request names a host, and every host that it names is this machine.
 fn is_local_host(parts: &Parts) -> bool {
-    let named =
+    let host_headers =
         parts.headers.get_all(http::header::HOST).iter().map(|host| host.to_str().unwrap_or_default());
-    let mut hosts = named.chain(parts.uri.authority().map(|authority| authority.as_str())).peekable();
+    let mut hosts = host_headers.chain(parts.uri.authority().map(|authority| authority.as_str())).peekable();
     hosts.peek().is_some() && hosts.all(is_local_authority)
 }
 
@@ -180,7 +184,7 @@ fn is_local_authority(authority: &str) -> bool {
     })
 }
 
-fn parse(body: &[u8]) -> Result<Object, Refusal> {
+fn parse_object(body: &[u8]) -> Result<Object, Refusal> {
     match json::parse(body) {
         Ok(Value::Object(object)) => Ok(object),
         Ok(_) => Err(Refusal::gateway(status::BAD_REQUEST, "The body must be a JSON object.")),

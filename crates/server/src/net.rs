@@ -7,7 +7,7 @@
 //!
 //! What always holds: a connection takes bounded memory and waits a bounded time for
 //! its peer, whatever the peer sends or does not send (`limits` has every bound). No
-//! input makes it panic, and an error of one connection never affects another.
+//! input causes a panic, and an error of one connection never affects another one.
 
 mod body;
 mod buffered_body;
@@ -60,9 +60,9 @@ impl Scheme {
 pub(crate) trait Handler: Send + Sync + 'static {
     /// Answers one request, its body already read and within the limit.
     ///
-    /// The future is dropped at any of its waits when the client goes away or
+    /// The future is dropped at one of its awaits when the client goes away or
     /// the grace period of a drain ends. Work that must not be left half done has
-    /// to be handed to a task or a queue of its own before the first wait.
+    /// to be handed to a task or a queue of its own before the first await.
     fn handle(
         &self,
         request: Request<Bytes>,
@@ -74,7 +74,7 @@ pub(crate) trait Handler: Send + Sync + 'static {
 }
 
 /// Asks for the connection (HTTP/1.1) or the stream (HTTP/2) to be dropped
-/// without a response. Fault injection and outages need it.
+/// without a response. Fault injection and outages use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hangup {
     /// The request was not carried out.

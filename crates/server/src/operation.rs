@@ -48,7 +48,8 @@ impl Operation {
         Operation::ALL.iter().copied().find(|operation| operation.name() == name)
     }
 
-    /// Whether the operation writes documents. A batch counts because it may.
+    /// Whether the operation writes documents. A batch counts as a write, although it may
+    /// only read.
     pub(crate) fn writes_documents(self) -> bool {
         match self {
             Operation::CreateItem
@@ -72,8 +73,8 @@ impl Operation {
         }
     }
 
-    /// The operation of a call. All verbs on databases, containers and offers count as
-    /// one operation each; so do all verbs on the account and on ranges.
+    /// The operation of a call. The verb matters only for documents: any verb on a
+    /// database is `Database`, any verb on a container is `Container`, and so on.
     pub(crate) fn of(call: &Call) -> Self {
         match &call.resource {
             Resource::Account => Operation::ReadAccount,

@@ -29,7 +29,7 @@ pub enum AuthMode {
     Off,
 }
 
-/// The account: its data, its partitions and its regions.
+/// The options of an account: its data, its partitions and its regions.
 #[derive(Clone, Debug)]
 pub struct AccountOptions {
     /// The data directory; `None` keeps data in memory.
@@ -42,7 +42,7 @@ pub struct AccountOptions {
     /// with an offer, gets the request units of that offer; any other container gets this
     /// many per second. `None`: no throttling.
     pub throughput: Option<u32>,
-    /// The account's regions. In a new account the first one is the write region.
+    /// The account's regions. In a new account the first region is the write region.
     pub regions: RegionNames,
     /// Every region takes writes; the last writer wins.
     pub multi_write: bool,
@@ -71,9 +71,9 @@ pub struct ServerOptions {
     pub account: AccountOptions,
     /// The address or name to listen on.
     pub host: String,
-    /// The port of the account's endpoint; 0 takes a free one. With several
-    /// regions each has a port of its own: the ports after this one, or free
-    /// ones when this is 0.
+    /// The port of the account's endpoint; 0 takes a free port. With several regions,
+    /// each region has a port of its own: one of the ports after `port`, or a free port
+    /// when `port` is 0.
     pub port: u16,
     /// The key that signatures are checked with.
     pub keys: Keys,
@@ -85,14 +85,14 @@ pub struct ServerOptions {
     pub tls_dir: Option<PathBuf>,
     /// Names for the certificate besides the host and the local names.
     pub tls_names: Vec<String>,
-    /// The endpoint in the account document. Without it the document echoes
+    /// The endpoint in the account document. When it is `None`, the document echoes
     /// the address that the client used. With several regions, the port of each region
     /// is computed from the port of this endpoint.
     pub public_endpoint: Option<String>,
     /// Answer a `GET /` that has no authorization header, as the emulator image does.
     pub open_account: bool,
-    /// A second port that is served like the first: the emulator image answers
-    /// health checks on 8080.
+    /// A second port of the account's endpoint. The emulator image answers health checks
+    /// on a second port, 8080.
     pub health_port: Option<u16>,
     /// The bounds of each listener.
     pub limits: Limits,
@@ -159,7 +159,8 @@ impl EmbeddedOptions {
         self
     }
 
-    /// Refuses the cross-partition queries that the service's gateway refuses.
+    /// Sets whether the cross-partition queries that the service's gateway refuses are
+    /// refused.
     pub fn with_strict_gateway(mut self, is_strict: bool) -> Self {
         self.account.strict_gateway = is_strict;
         self
@@ -172,7 +173,7 @@ impl EmbeddedOptions {
         self
     }
 
-    /// Accepts the requests that `auth` says, and checks signatures with this key.
+    /// Sets which requests are accepted, and the key that signatures are checked with.
     pub fn with_auth(mut self, auth: AuthMode, keys: Keys) -> Self {
         (self.auth, self.keys) = (auth, keys);
         self
@@ -184,7 +185,7 @@ impl EmbeddedOptions {
         self
     }
 
-    /// Takes writes in every region.
+    /// Sets whether every region takes writes.
     pub fn with_multi_write(mut self, is_multi_write: bool) -> Self {
         self.account.multi_write = is_multi_write;
         self

@@ -14,7 +14,7 @@ impl Pause {
     }
 
     /// Returns when the server is not paused.
-    pub(crate) async fn wait(&self) {
+    pub(crate) async fn wait_while_paused(&self) {
         if *self.is_paused.borrow() {
             // The sender lives as long as `self`, so only a resume ends the wait.
             let _ = self.is_paused.subscribe().wait_for(|is_paused| !is_paused).await;

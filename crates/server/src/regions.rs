@@ -9,7 +9,7 @@
 //! unless that container was deleted.
 //!
 //! What always holds: the topology is one immutable value, published whole by
-//! [`Regions::update`]. An outage concerns clients, never the store or its
+//! [`Regions::update_topology`]. An outage concerns clients, never the store or its
 //! replication, so an acknowledged write survives it.
 
 mod delay_queue;
@@ -37,7 +37,7 @@ pub(crate) use write_region::CATCH_UP_TIMEOUT;
 
 use crate::error::StartError;
 
-/// The region in which the catalog changes: the first of the list.
+/// The region in which the catalog changes: the first region of the list.
 const CATALOG_REGION: usize = 0;
 
 /// The name under which the store of the catalog region holds the name of the write
@@ -49,13 +49,13 @@ const MAINTENANCE_PAUSE: Duration = Duration::from_secs(1);
 
 /// How many times closing yields to the scheduler while other tasks still hold the
 /// regions. Tasks that have finished their work end within a few yields. A task that
-/// still runs after all of them serves a request that has outlived its grace period.
+/// still runs after all yields serves a request that has outlived its grace period.
 const CLOSE_YIELDS_MAX: usize = 1000;
 
 /// All regions of an account. A region is known by its index in the list of names.
 pub(crate) struct Regions {
     pub(crate) names: RegionNames,
-    /// One per region.
+    /// One engine per region, by the region's index.
     engines: Vec<Arc<Engine>>,
     topology: watch::Sender<Arc<Topology>>,
     /// Replication from each region to each other region: `[from][to]`. The links
@@ -63,19 +63,19 @@ pub(crate) struct Regions {
     links: Vec<Vec<Link>>,
     /// Held for reading while replicated writes are applied, for writing while
     /// the catalog changes.
-    catalog: RwLock<()>,
+    catalog_lock: RwLock<()>,
     /// Held while the write region changes, so that one change runs at a time.
-    write_region_change: tokio::sync::Mutex<()>,
+    write_region_lock: tokio::sync::Mutex<()>,
 }
 
 /// Replication from one region to another.
 #[derive(Default)]
 struct Link {
     /// The number of the last outbox entry that is applied; 0 before the first one.
-    applied: watch::Sender<u64>,
-    /// About when the oldest write that is not applied was seen; `None` when all are
-    /// applied. While a write is blocked after its delay, this can be the time of a
-    /// later write.
+    last_applied: watch::Sender<u64>,
+    /// About when the replicator saw the oldest write that is not applied; `None` when
+    /// all writes are applied. While a write is blocked after its delay, this can be the
+    /// time of a later write.
     waiting_since: Mutex<Option<Instant>>,
 }
 
@@ -92,7 +92,7 @@ impl Link {
 impl Regions {
     /// Checks that the stores belong to these regions, reads the write region from
     /// the store, copies the catalog to all regions, and gives each region its role.
-    /// `delay` is the replication delay.
+    /// `delay` is the time that a write takes from one region to another.
     pub(crate) async fn open(
         names: RegionNames,
         engines: Vec<Arc<Engine>>,
@@ -111,7 +111,7 @@ impl Regions {
             let mut row = Vec::new();
             for to in &engines {
                 let applied = to.applied_up_to(RegionId(from as u8)).map_err(StartError::refused)?;
-                row.push(Link { applied: watch::Sender::new(applied), ..Link::default() });
+                row.push(Link { last_applied: watch::Sender::new(applied), ..Link::default() });
             }
             links.push(row);
         }
@@ -120,8 +120,8 @@ impl Regions {
             engines,
             topology: watch::Sender::new(Arc::new(topology)),
             links,
-            catalog: RwLock::new(()),
-            write_region_change: tokio::sync::Mutex::new(()),
+            catalog_lock: RwLock::new(()),
+            write_region_lock: tokio::sync::Mutex::new(()),
         });
         regions.copy_catalog().await.map_err(StartError::refused)?;
         regions.assign_roles().await.map_err(StartError::refused)?;
@@ -129,11 +129,11 @@ impl Regions {
     }
 
     /// Starts the background tasks: maintenance of each region and a replicator
-    /// for each link. They run until they are aborted.
+    /// for each link. The tasks run until they are aborted.
     pub(crate) fn start_tasks(self: &Arc<Self>) -> Vec<JoinHandle<()>> {
         let count = self.engines.len();
         let mut tasks: Vec<JoinHandle<()>> =
-            (0..count).map(|region| tokio::spawn(maintain(Arc::clone(self), region))).collect();
+            (0..count).map(|region| tokio::spawn(run_maintenance(Arc::clone(self), region))).collect();
         for (from, to) in self.pairs() {
             tasks.push(tokio::spawn(replicator::replicate(Arc::clone(self), from, to)));
         }
@@ -148,7 +148,7 @@ impl Regions {
         &self.engines[region]
     }
 
-    /// Every pair of regions, as `(from, to)`.
+    /// Every pair of two different regions, as `(from, to)`.
     fn pairs(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
         let count = self.engines.len();
         (0..count).flat_map(move |from| (0..count).map(move |to| (from, to))).filter(|(from, to)| from != to)
@@ -160,7 +160,7 @@ impl Regions {
     }
 
     /// Publishes a changed topology.
-    fn update(&self, change: impl FnOnce(&mut Topology)) {
+    fn update_topology(&self, change: impl FnOnce(&mut Topology)) {
         self.topology.send_modify(|topology| {
             let mut next = Topology::clone(topology);
             change(&mut next);
@@ -170,17 +170,17 @@ impl Regions {
 
     /// Begins or ends a region's outage.
     pub(crate) fn set_outage(&self, region: usize, outage: Option<Outage>) {
-        self.update(|topology| topology.regions[region].outage = outage);
+        self.update_topology(|topology| topology.regions[region].outage = outage);
     }
 
     /// Stops or resumes replication from and to a region.
     pub(crate) fn set_cut(&self, region: usize, is_cut: bool) {
-        self.update(|topology| topology.regions[region].is_cut = is_cut);
+        self.update_topology(|topology| topology.regions[region].is_cut = is_cut);
     }
 
     /// Sets how long writes of other regions take to reach a region.
     pub(crate) fn set_delay(&self, region: usize, delay: Duration) {
-        self.update(|topology| topology.regions[region].delay = delay);
+        self.update_topology(|topology| topology.regions[region].delay = delay);
     }
 
     /// Returns when a region has no outage.
@@ -206,7 +206,7 @@ impl Regions {
         }
         let regions = Arc::clone(self);
         let change: Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send>> = Box::pin(async move {
-            let _guard = regions.catalog.write().await;
+            let _guard = regions.catalog_lock.write().await;
             let outcome = change(Arc::clone(&regions.engines[CATALOG_REGION])).await;
             regions.copy_catalog().await?;
             outcome
@@ -223,7 +223,8 @@ impl Regions {
         Ok(())
     }
 
-    /// Splits a physical partition in every region. Returns the ids of its two parts.
+    /// Splits a physical partition in every region. Returns the ids of the two new
+    /// partitions.
     pub(crate) async fn split(
         self: &Arc<Self>,
         container: &Arc<Container>,
@@ -241,16 +242,16 @@ impl Regions {
         Ok(())
     }
 
-    /// Runs the maintenance of one region: with several regions, the removal of outbox
-    /// entries that all other regions have applied; then the maintenance of its engine
-    /// and, in the catalog region, splits.
+    /// Runs the maintenance of one region, which is the maintenance of its engine. With
+    /// several regions, outbox entries that all other regions have applied are removed
+    /// before. Afterwards the catalog region splits partitions that are too large.
     async fn maintain_region(self: &Arc<Self>, region: usize) -> Result<(), Refusal> {
         let engine = &self.engines[region];
         if self.engines.len() == 1 {
             return engine.maintain().await;
         }
-        // First, because the engine cannot remove expired documents while the outbox is
-        // full: that is a write too.
+        // The outbox is trimmed first: while it is full the engine refuses writes, and the
+        // removal of expired documents is a write.
         self.trim_outbox(region).await?;
         engine.maintain().await?;
         if region == CATALOG_REGION {
@@ -261,7 +262,7 @@ impl Regions {
 
     async fn trim_outbox(&self, region: usize) -> Result<(), Refusal> {
         let others = self.links[region].iter().enumerate().filter(|(to, _)| *to != region);
-        let applied_everywhere = others.map(|(_, link)| *link.applied.borrow()).min().unwrap_or(0);
+        let applied_everywhere = others.map(|(_, link)| *link.last_applied.borrow()).min().unwrap_or(0);
         // A call removes a limited number of entries.
         while self.engines[region].trim_outbox(applied_everywhere).await? < applied_everywhere {}
         Ok(())
@@ -269,15 +270,15 @@ impl Regions {
 
     async fn split_oversized(self: &Arc<Self>) {
         for (container, range) in self.engines[CATALOG_REGION].oversized_partitions() {
-            // For example, a partition of one key cannot be split.
+            // A split can be refused: a partition with a single key cannot be split.
             if let Err(refusal) = self.split(&container, range).await {
                 tracing::warn!(container = %container.name, range, %refusal.message, "cannot split a physical partition that is too large");
             }
         }
     }
 
-    /// Gives each engine the role that the topology says. An account of one region has
-    /// no roles.
+    /// Gives each engine the role that its region has in the topology. An account of one
+    /// region has no roles.
     async fn assign_roles(&self) -> Result<(), Refusal> {
         if self.engines.len() == 1 {
             return Ok(());
@@ -293,7 +294,7 @@ impl Regions {
     /// [`CLOSE_YIELDS_MAX`] yields, the stores close when that request ends.
     pub(crate) async fn close(mut self: Arc<Self>) {
         // A running change of the write region or of the catalog ends first.
-        drop((self.write_region_change.lock().await, self.catalog.write().await));
+        drop((self.write_region_lock.lock().await, self.catalog_lock.write().await));
         for _ in 0..CLOSE_YIELDS_MAX {
             match Arc::try_unwrap(self) {
                 Ok(regions) => return regions.close_engines(),
@@ -317,9 +318,9 @@ fn role(topology: &Topology, region: usize) -> Role {
     Role { accepts_writes: topology.may_write(region), removes_expired: topology.write_region == region }
 }
 
-/// Runs a region's maintenance again and again until it is aborted: every
-/// [`MAINTENANCE_PAUSE`], or earlier when the engine has work for it.
-async fn maintain(regions: Arc<Regions>, region: usize) {
+/// Runs a region's maintenance every [`MAINTENANCE_PAUSE`], or earlier when the engine has
+/// work for it. Runs until the task is aborted.
+async fn run_maintenance(regions: Arc<Regions>, region: usize) {
     loop {
         if let Err(refusal) = regions.maintain_region(region).await {
             tracing::warn!(message = %refusal.message, "maintenance failed and will be tried again");

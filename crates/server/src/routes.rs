@@ -42,16 +42,19 @@ use crate::regions::Regions;
 /// Serves the requests of one region.
 pub(crate) struct RegionService {
     pub(crate) engine: Arc<Engine>,
+    /// The region's index.
     pub(crate) region: usize,
     pub(crate) account: Arc<Account>,
 }
 
-/// What the regions of an account share.
+/// The state that all regions of an account share.
 pub(crate) struct Account {
     pub(crate) regions: Arc<Regions>,
     pub(crate) addresses: Addresses,
     pub(crate) authenticator: Authenticator,
+    /// Whether the cross-partition queries that the service's gateway refuses are refused.
     pub(crate) strict_gateway: bool,
+    /// The endpoint in the account document; `None` echoes the address that the client used.
     pub(crate) public_endpoint: Option<String>,
     /// Whether the management interface is on.
     pub(crate) has_management: bool,
@@ -59,12 +62,13 @@ pub(crate) struct Account {
     pub(crate) faults: FaultRules,
     pub(crate) pause: Pause,
     pub(crate) activity_ids: ActivityIds,
+    /// The CA certificate that clients can fetch; empty in an embedded database.
     pub(crate) ca_pem: String,
 }
 
 impl RegionService {
-    /// Changes the catalog in all regions. Only the write region takes such a
-    /// request, also when all regions take writes of documents.
+    /// Changes the catalog in all regions. Only the write region takes a request to change
+    /// the catalog, even when all regions take writes of documents.
     async fn change_catalog<T, F>(
         &self,
         change: impl FnOnce(Arc<Engine>) -> F + Send + 'static,
@@ -79,7 +83,7 @@ impl RegionService {
         self.change_catalog_from_any_region(change).await
     }
 
-    /// Changes the catalog in all regions. Every region takes such a request.
+    /// Changes the catalog in all regions, for a request that every region takes.
     async fn change_catalog_from_any_region<T, F>(
         &self,
         change: impl FnOnce(Arc<Engine>) -> F + Send + 'static,
@@ -105,7 +109,7 @@ impl RegionService {
             && let Some(authority) = parts.uri.authority()
             && let Ok(host) = http::HeaderValue::from_str(authority.as_str())
         {
-            // In HTTP/2 the host is in the URI.
+            // An HTTP/2 request has its host in the URI.
             headers.insert(headers::HOST, host);
         }
         let authenticated = path::parse(&path)
@@ -126,7 +130,7 @@ impl RegionService {
     /// Serves an authenticated request, with the faults that rules inject.
     async fn run(&self, call: &Call, activity_id: &str) -> Result<Response<Bytes>, Hangup> {
         let operation = Operation::of(call);
-        self.account.pause.wait().await;
+        self.account.pause.wait_while_paused().await;
         let fault = self.account.faults.pick(operation, call.resource.container(), self.region);
         if let Some(fault) = &fault {
             fault.delay().await;
@@ -153,22 +157,22 @@ impl RegionService {
         })
     }
 
-    /// The response to a request that is refused before its resource is known and the
-    /// request is authenticated.
+    /// The response to a request that is refused before the request is authenticated and
+    /// its resource is known.
     pub(crate) fn refuse(&self, refusal: &Refusal, activity_id: &str) -> Response<Bytes> {
-        render_refusal(refusal, activity_id, databases::position(self))
+        render_refusal(refusal, activity_id, databases::account_position(self))
     }
 
     /// The response to a refused request whose resource is known. Clients store
     /// the session token under the container that they asked for, so the token
-    /// must be of that container. The account's LSN may be higher, and then later
-    /// reads with that token would be refused.
+    /// must be of that container. The account's LSN may be higher than the container's.
+    /// With a token of the account, later reads of the container would be refused.
     fn refuse_call(&self, call: &Call, refusal: &Refusal, activity_id: &str) -> Response<Bytes> {
         let catalog = self.engine.catalog();
         let container =
             call.resource.container().and_then(|(database, name)| catalog.container(database, name));
-        let position = container.and_then(|container| containers::position_in(self, container).ok());
-        render_refusal(refusal, activity_id, position.unwrap_or_else(|| databases::position(self)))
+        let position = container.and_then(|container| containers::position_of(self, container).ok());
+        render_refusal(refusal, activity_id, position.unwrap_or_else(|| databases::account_position(self)))
     }
 
     async fn serve(&self, call: &Call) -> Result<Answer, Refusal> {
@@ -204,11 +208,12 @@ impl RegionService {
         }
     }
 
-    /// In a region that is not the write region: refuses a request that asks for the
-    /// write region (`x-ms-cosmos-hub-region-processing-only`) and, with multi-write, a
-    /// write whose sender does not allow other regions to take it
-    /// (`x-ms-cosmos-allow-tentative-writes`). Without multi-write the engine refuses
-    /// writes here, in the order in which they arrive.
+    /// Refuses requests that only the write region may serve. In another region these are:
+    /// a request that asks for the write region
+    /// (`x-ms-cosmos-hub-region-processing-only`); and, with multi-write, a write whose
+    /// sender does not allow other regions to take it
+    /// (`x-ms-cosmos-allow-tentative-writes`). Without multi-write, the engine of the other
+    /// region refuses writes itself.
     fn check_region(&self, call: &Call) -> Result<(), Refusal> {
         let topology = self.account.regions.topology();
         if topology.write_region == self.region || call.resource == Resource::Account {
@@ -261,7 +266,7 @@ fn unsupported(what: &str) -> Refusal {
 }
 
 /// Refuses requests that name triggers. Triggers are stored but not run, and a
-/// write that relies on one must not happen without it.
+/// write that relies on a trigger must not happen without it.
 fn check_triggers(call: &Call) -> Result<(), Refusal> {
     let names = [&headers::PRE_TRIGGER_INCLUDE, &headers::POST_TRIGGER_INCLUDE];
     if names.iter().any(|name| call.header(name).is_some_and(|triggers| !triggers.trim().is_empty())) {

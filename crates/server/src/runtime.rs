@@ -23,8 +23,10 @@ use crate::routes::{Account, RegionService};
 pub(crate) struct AccessOptions {
     pub(crate) keys: Keys,
     pub(crate) auth: AuthMode,
-    pub(crate) management: bool,
+    /// Whether the management interface is on.
+    pub(crate) has_management: bool,
     pub(crate) public_endpoint: Option<String>,
+    /// `GET /` without an authorization header is accepted.
     pub(crate) allows_unsigned_account_read: bool,
     /// The CA certificate that clients can fetch; empty in an embedded database.
     pub(crate) ca_pem: String,
@@ -33,7 +35,7 @@ pub(crate) struct AccessOptions {
 
 /// An open account.
 pub(crate) struct AccountRuntime {
-    /// One per region.
+    /// One service per region, by the region's index.
     pub(crate) services: Arc<[RegionService]>,
     regions: Arc<Regions>,
     tasks: Vec<JoinHandle<()>>,
@@ -63,8 +65,8 @@ impl AccountRuntime {
             },
             strict_gateway: options.strict_gateway,
             public_endpoint: access.public_endpoint,
-            has_management: access.management,
-            counters: Counters::new(access.management),
+            has_management: access.has_management,
+            counters: Counters::new(access.has_management),
             faults: FaultRules::default(),
             pause: Pause::default(),
             activity_ids: ActivityIds::new(),
@@ -89,14 +91,17 @@ impl AccountRuntime {
         &self.regions
     }
 
-    /// Waits for `requests` to end, stops the background tasks, and closes the
-    /// stores.
+    /// Waits for `requests`, the end of the requests in flight. Then it stops the
+    /// background tasks and closes the stores.
     pub(crate) async fn close(self, requests: impl Future<Output = ()>) {
+        // After this, an embedded database accepts a request only while another request
+        // in flight holds the services.
         drop(self.services);
         requests.await;
         for task in self.tasks {
             task.abort();
-            // Awaited so that the task releases the stores. It ends as cancelled.
+            // The await ends when the task has released the stores. The result is
+            // the error of a cancelled task.
             let _ = task.await;
         }
         self.regions.close().await;

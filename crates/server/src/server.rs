@@ -1,5 +1,5 @@
 //! `Server`: an account behind listeners. The account's endpoint has a listener and,
-//! with several regions, each region has one too.
+//! with several regions, each region has a listener too.
 
 use std::fmt;
 use std::io;
@@ -37,10 +37,10 @@ impl Server {
         Self::start_boxed(options).await
     }
 
-    /// The future of [`Server::start`] as a trait object. The code of a future is
-    /// generated in the crate that first polls it or makes it a trait object. Here
-    /// that is this crate, so the server is not compiled again in every program that
-    /// starts one.
+    /// The future of [`Server::start`] as a trait object. The compiler generates the
+    /// code of a future in the crate that first polls the future or makes it a trait
+    /// object. The box makes this crate the first, so the server is not compiled again
+    /// in every program that starts one.
     fn start_boxed(options: ServerOptions) -> BoxFuture<Result<Server, StartError>> {
         Box::pin(Self::open_and_listen(options))
     }
@@ -60,7 +60,7 @@ impl Server {
         let access = AccessOptions {
             keys: options.keys,
             auth: options.auth,
-            management: options.management,
+            has_management: options.management,
             public_endpoint: options.public_endpoint,
             allows_unsigned_account_read: options.open_account,
             ca_pem: certificates.ca_pem().to_owned(),
@@ -89,7 +89,7 @@ impl Server {
         Some(self.listeners.get(region + 1).unwrap_or(&self.listeners[0]).local_addr())
     }
 
-    /// With several regions, the name and address of each; empty with one region.
+    /// With several regions, the name and the address of each region; empty with one region.
     pub fn region_addrs(&self) -> Vec<(String, SocketAddr)> {
         let names = self.account.regions().names.iter().map(str::to_owned);
         names.zip(self.listeners[1..].iter().map(Listener::local_addr)).collect()
@@ -101,15 +101,15 @@ impl Server {
     }
 
     /// Stops accepting connections, lets requests finish for at most `grace`, drops
-    /// those that remain, and closes the stores.
+    /// the requests that remain, and closes the stores.
     pub async fn drain(self, grace: Duration) {
         let listeners = self.listeners;
         let drained = async move {
             let draining: Vec<_> =
                 listeners.into_iter().map(|listener| tokio::spawn(listener.drain(grace))).collect();
-            for listener in draining {
+            for drain in draining {
                 // The task fails only when the runtime stops or the task panics.
-                let _ = listener.await;
+                let _ = drain.await;
             }
         };
         self.account.close(drained).await;
@@ -123,16 +123,16 @@ impl fmt::Debug for Server {
 }
 
 /// Binds the port of the account's endpoint and, with several regions, a port for
-/// each region. Returns the sockets of each endpoint, the account's first. An endpoint
+/// each region. Returns the sockets of each endpoint, those of the account first. An endpoint
 /// has several sockets when the host has several addresses.
 async fn bind_all(options: &ServerOptions) -> Result<Vec<Vec<TcpListener>>, StartError> {
     let (host, port) = (&options.host, options.port);
     let mut sockets = vec![bind(host, port).await?];
     let regions = options.account.regions.len();
-    let regions = if regions > 1 { regions } else { 0 };
-    for region in 0..regions {
+    let regional_endpoints = if regions > 1 { regions } else { 0 };
+    for region in 0..regional_endpoints {
         let region_port = if port == 0 { Some(0) } else { port.checked_add(region as u16 + 1) };
-        let region_port = region_port.ok_or_else(|| StartError::ports(port, regions))?;
+        let region_port = region_port.ok_or_else(|| StartError::too_few_ports(port, regions))?;
         sockets.push(bind(host, region_port).await?);
     }
     Ok(sockets)
@@ -140,11 +140,11 @@ async fn bind_all(options: &ServerOptions) -> Result<Vec<Vec<TcpListener>>, Star
 
 /// The ports of the regions' endpoints; empty with one region.
 fn region_ports(sockets: &[Vec<TcpListener>]) -> io::Result<Vec<u16>> {
-    let first = |sockets: &Vec<TcpListener>| {
-        let none = || io::Error::new(io::ErrorKind::AddrNotAvailable, "the host has no address");
-        Ok(sockets.first().ok_or_else(none)?.local_addr()?.port())
+    let first_port = |sockets: &Vec<TcpListener>| {
+        let no_address = || io::Error::new(io::ErrorKind::AddrNotAvailable, "the host has no address");
+        Ok(sockets.first().ok_or_else(no_address)?.local_addr()?.port())
     };
-    sockets[1..].iter().map(first).collect()
+    sockets[1..].iter().map(first_port).collect()
 }
 
 async fn bind(host: &str, port: u16) -> Result<Vec<TcpListener>, StartError> {

@@ -1,9 +1,9 @@
 //! `perihelion cert`: shows the CA that signs the server's certificate, for
 //! trust stores.
 //!
-//! With a data directory the command shows the CA that the server has created there. Without
-//! one it shows the CA in the user's cache, and creates it if it is missing, so that a user
-//! can trust it before the first start.
+//! With a data directory, the command shows the CA that the server has created there.
+//! Without a data directory, it shows the CA in the user's cache. If that CA is missing, the
+//! command creates it, so that a user can trust the CA before the first start.
 
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
@@ -41,9 +41,9 @@ struct CertLocation {
     data: Option<PathBuf>,
 }
 
-pub(crate) fn run(typed: CertArgs, _begun: Instant) -> Result<(), Failure> {
+pub(crate) fn run(typed: CertArgs, _started_at: Instant) -> Result<(), Failure> {
     match typed.command {
-        CertCommand::Ca(location) => print(&read(&ca_path(location.data.as_deref())?)?),
+        CertCommand::Ca(location) => print(&read_ca(&ca_path(location.data.as_deref())?)?),
         CertCommand::Path(location) => print(&format!("{}\n", ca_path(location.data.as_deref())?.display())),
     }
 }
@@ -64,7 +64,7 @@ fn ca_path(data: Option<&Path>) -> Result<PathBuf, Failure> {
     certificates.ca_path().ok_or_else(unusable)
 }
 
-fn read(path: &Path) -> Result<String, Failure> {
+fn read_ca(path: &Path) -> Result<String, Failure> {
     std::fs::read_to_string(path).map_err(|error| {
         let path = path.display();
         Failure::runtime(format!(

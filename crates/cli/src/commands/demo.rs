@@ -48,10 +48,10 @@ pub(crate) struct DemoArgs {
     worker: bool,
 }
 
-/// More orders than this would take minutes.
+/// The most orders. More would take minutes.
 const ORDERS_MAX: i64 = 1_000;
 
-pub(crate) fn run(typed: DemoArgs, begun: Instant) -> Result<(), Failure> {
+pub(crate) fn run(typed: DemoArgs, started_at: Instant) -> Result<(), Failure> {
     match (typed.worker, typed.data) {
         (true, Some(data)) => run_worker(data),
         (true, None) => {
@@ -59,17 +59,17 @@ pub(crate) fn run(typed: DemoArgs, begun: Instant) -> Result<(), Failure> {
         }
         (false, Some(data)) => {
             refuse_unless_empty(&data)?;
-            run_shop(&data, typed.orders, begun)
+            run_shop(&data, typed.orders, started_at)
         }
         (false, None) => {
             let directory = TemporaryDirectory::new()?;
-            run_shop(&directory.0, typed.orders, begun)
+            run_shop(&directory.0, typed.orders, started_at)
         }
     }
 }
 
 /// Refuses a directory with entries, because the orders of an earlier demo would count
-/// as orders of this one. A directory that does not exist or cannot be read is not refused.
+/// as orders of this demo. A directory that does not exist or cannot be read is not refused.
 fn refuse_unless_empty(data: &Path) -> Result<(), Failure> {
     let is_empty = std::fs::read_dir(data).map_or(true, |mut entries| entries.next().is_none());
     let refused = || {
@@ -83,17 +83,17 @@ fn run_worker(data: PathBuf) -> Result<(), Failure> {
     block_on(worker::run(data))
 }
 
-fn run_shop(data: &Path, orders: u32, begun: Instant) -> Result<(), Failure> {
+fn run_shop(data: &Path, orders: u32, started_at: Instant) -> Result<(), Failure> {
     print(&format!("{orders} orders; their workflows live in {}\n", data.display()))?;
     let mut ledger = Ledger::new(orders);
 
     let mut first = Worker::start(data, &mut ledger)?;
-    let (order, step) = first.work_until_half(&mut ledger)?;
-    let process = first.kill(&mut ledger)?;
+    let (order, step) = first.work_until_half_way(&mut ledger)?;
+    let process_id = first.kill(&mut ledger)?;
     print(&format!(
-        "worker {process} killed in the middle of order {order} ({}); {} of {orders} orders were done\n",
+        "worker {process_id} killed in the middle of order {order} ({}); {} of {orders} orders were done\n",
         step.name(),
-        ledger.ended(),
+        ledger.ended_orders(),
     ))?;
 
     let mut second = Worker::start(data, &mut ledger)?;
@@ -104,11 +104,11 @@ fn run_shop(data: &Path, orders: u32, begun: Instant) -> Result<(), Failure> {
     if !errors.is_empty() {
         return Err(Failure::runtime(errors.join("\n  ")));
     }
-    let took = begun.elapsed().as_secs_f64();
-    print(&format!("every order completed exactly once, after {took:.1} s:\n{}", ledger.report()))
+    let seconds = started_at.elapsed().as_secs_f64();
+    print(&format!("every order completed exactly once, after {seconds:.1} s:\n{}", ledger.report()))
 }
 
-/// The process of a worker, as the shop sees it. Dropping it kills the process.
+/// The process of a worker, as the shop sees it. Dropping the `Worker` kills the process.
 struct Worker {
     process: Child,
     commands: ChildStdin,
@@ -138,9 +138,9 @@ impl Worker {
         Ok(worker)
     }
 
-    /// Handles messages until the work is half done, and returns right after a step. The
-    /// workflow has probably not recorded that step yet; if so, the next worker repeats it.
-    fn work_until_half(&mut self, ledger: &mut Ledger) -> Result<(Order, Step), Failure> {
+    /// Handles messages until the work is half done, and returns right after a step. If the
+    /// workflow has not recorded that step yet, the next worker repeats it. That is likely.
+    fn work_until_half_way(&mut self, ledger: &mut Ledger) -> Result<(Order, Step), Failure> {
         loop {
             let message = self.handle_next_message(ledger)?;
             if let (true, WorkerMessage::StepDone { order, step }) = (ledger.is_half_way(), message) {
@@ -150,7 +150,7 @@ impl Worker {
     }
 
     fn work_to_the_end(&mut self, ledger: &mut Ledger) -> Result<(), Failure> {
-        while ledger.ended() < ledger.len() {
+        while ledger.ended_orders() < ledger.len() {
             self.handle_next_message(ledger)?;
         }
         Ok(())
@@ -183,8 +183,8 @@ impl Worker {
         messages::write(&mut self.commands, &command).map_err(Failure::runtime)
     }
 
-    /// Kills the process without warning. Records the messages that it had sent,
-    /// because their steps are done. Returns the process id.
+    /// Kills the process without warning. Records the messages that the process had sent,
+    /// because the steps that they report are done. Returns the process id.
     fn kill(mut self, ledger: &mut Ledger) -> Result<u32, Failure> {
         self.process.kill().and_then(|()| self.process.wait()).map_err(Failure::runtime)?;
         while let Some(message) = self.receive()? {

@@ -29,6 +29,6 @@ pub(crate) struct DevArgs {
     serve: ServeArgs,
 }
 
-pub(crate) fn run(typed: DevArgs, begun: Instant) -> Result<(), Failure> {
-    serve(Settings::resolve(typed.serve, Mode::Dev)?, begun)
+pub(crate) fn run(typed: DevArgs, started_at: Instant) -> Result<(), Failure> {
+    serve(Settings::resolve(typed.serve, Mode::Dev)?, started_at)
 }

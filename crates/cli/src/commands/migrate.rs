@@ -1,7 +1,7 @@
 //! `perihelion migrate`: moves the workflows of the published crate into a new
 //! container, where this version of the provider goes on with them. The provider
-//! does the work (`duroxide_cdb::Migration`); this command connects to the
-//! account, writes progress to standard error and the result to standard output.
+//! does the work (`duroxide_cdb::Migration`). This command connects to the account,
+//! writes progress to standard error, and prints the result to standard output.
 
 use std::time::{Duration, Instant};
 
@@ -80,11 +80,11 @@ impl std::fmt::Debug for MigrateArgs {
 /// How often progress is written.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How many of the instances that cannot be moved are named. When there are more,
-/// they probably have one common cause.
+/// How many of the instances that cannot be moved are named. More of them probably have
+/// a common cause.
 const NAMED_INSTANCES_MAX: usize = 20;
 
-pub(crate) fn run(typed: MigrateArgs, _begun: Instant) -> Result<(), Failure> {
+pub(crate) fn run(typed: MigrateArgs, _started_at: Instant) -> Result<(), Failure> {
     logs::start(Level::Warn);
     block_on(migrate(typed))
 }
@@ -119,7 +119,7 @@ async fn migrate(typed: MigrateArgs) -> Result<(), Failure> {
 async fn connect(typed: &MigrateArgs) -> Result<Client, Failure> {
     let usage_error =
         |error: perihelion_client::Error| Failure::usage(error, "see perihelion migrate --help");
-    let connected = match (&typed.connection_string, &typed.endpoint, &typed.key) {
+    let outcome = match (&typed.connection_string, &typed.endpoint, &typed.key) {
         (Some(text), _, _) => Client::builder().with_connection_string(text).connect().await,
         (None, Some(endpoint), Some(key)) => {
             Client::with_credential(endpoint, Credential::key(key).map_err(usage_error)?).await
@@ -131,7 +131,7 @@ async fn connect(typed: &MigrateArgs) -> Result<Client, Failure> {
             ));
         }
     };
-    connected.map_err(|error| Failure::runtime(format!("cannot connect to the account: {error}")))
+    outcome.map_err(|error| Failure::runtime(format!("cannot connect to the account: {error}")))
 }
 
 fn summary(report: &MigrationReport) -> String {

@@ -1,5 +1,5 @@
 //! Starts a server, prints the banner, waits for a signal and drains the server.
-//! `dev` and `server` use it.
+//! The commands `dev` and `server` use this module.
 
 use std::time::{Duration, Instant};
 
@@ -12,17 +12,17 @@ use crate::process::{block_on, print};
 use crate::settings::Settings;
 
 /// How long requests in flight may take after the first signal. Docker kills a container
-/// after ten seconds by default; this leaves time to close the store.
+/// after ten seconds by default. So two seconds are left to close the store.
 const DRAIN_GRACE: Duration = Duration::from_secs(8);
 
-/// Starts logging and runs a server until a signal. The program began at `begun`.
-pub(crate) fn serve(settings: Settings, begun: Instant) -> Result<(), Failure> {
+/// Starts logging and runs a server until a signal. The program began at `started_at`.
+pub(crate) fn serve(settings: Settings, started_at: Instant) -> Result<(), Failure> {
     logs::start(settings.log);
-    block_on(run(&settings, begun))
+    block_on(run(&settings, started_at))
 }
 
-async fn run(settings: &Settings, begun: Instant) -> Result<(), Failure> {
-    // The signals are registered before the server starts, so that none is missed.
+async fn run(settings: &Settings, started_at: Instant) -> Result<(), Failure> {
+    // The handlers are registered before the server starts, so that no signal is missed.
     let mut signals =
         Signals::listen().map_err(|error| Failure::runtime(format!("cannot listen for signals: {error}")))?;
     let server = Server::start(settings.options.clone()).await.map_err(|error| Failure::start(&error))?;
@@ -30,7 +30,7 @@ async fn run(settings: &Settings, begun: Instant) -> Result<(), Failure> {
         address: server.local_addr(),
         regions: server.region_addrs(),
         ca_path: server.ca_path(),
-        start_time: begun.elapsed(),
+        start_time: started_at.elapsed(),
     };
     // A failure is ignored: the server works even if its output cannot be written.
     let _ = print(&banner(settings, &started));

@@ -31,11 +31,11 @@ pub(crate) struct ServerArgs {
     image: ImageArgs,
 }
 
-pub(crate) fn run(typed: ServerArgs, begun: Instant) -> Result<(), Failure> {
+pub(crate) fn run(typed: ServerArgs, started_at: Instant) -> Result<(), Failure> {
     let mut serve_args = typed.serve;
     let variable = |name: &str| std::env::var(name).ok();
     for warning in emulator_image::apply(&mut serve_args, &typed.image, variable)? {
         eprintln!("perihelion: {warning}");
     }
-    serve(Settings::resolve(serve_args, Mode::Server)?, begun)
+    serve(Settings::resolve(serve_args, Mode::Server)?, started_at)
 }

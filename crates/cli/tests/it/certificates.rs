@@ -1,4 +1,5 @@
-//! Tests that the CA that the program prints has signed the certificate that it serves.
+//! Tests of the certificates: the CA that the program prints has signed the certificate
+//! that the server uses.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -10,13 +11,14 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::program::{RunningServer, command, get, text};
 
-fn printed(scratch: &ScratchDirectory, arguments: &[&str]) -> String {
+/// Runs the program, which must succeed, and returns its standard output.
+fn stdout_of(scratch: &ScratchDirectory, arguments: &[&str]) -> String {
     let output = command(scratch, arguments).output().expect("the binary runs");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     text(&output.stdout)
 }
 
-/// Sends a GET over TLS and trusts `ca` alone.
+/// Sends a GET over TLS to the server name `name`, and trusts `ca` alone.
 fn get_trusting(server: &RunningServer, ca: &str, name: &str) -> std::io::Result<String> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(ca.as_bytes()).expect("a PEM certificate")).expect("a root");
@@ -36,7 +38,7 @@ fn get_trusting(server: &RunningServer, ca: &str, name: &str) -> std::io::Result
 #[test]
 fn the_printed_ca_verifies_the_served_certificate() {
     let scratch = ScratchDirectory::new();
-    let ca = printed(&scratch, &["cert", "ca"]);
+    let ca = stdout_of(&scratch, &["cert", "ca"]);
     assert!(ca.starts_with("-----BEGIN CERTIFICATE-----") && !ca.contains("PRIVATE"), "{ca}");
     let server =
         RunningServer::start(&mut command(&scratch, &["dev", "--port", "0", "--tls-name", "cosmos"]));
@@ -45,7 +47,7 @@ fn the_printed_ca_verifies_the_served_certificate() {
         assert!(answer.starts_with("HTTP/1.1 200 "), "{name}: {answer}");
     }
     assert!(get_trusting(&server, &ca, "elsewhere").is_err());
-    let other_ca = printed(&ScratchDirectory::new(), &["cert", "ca"]);
+    let other_ca = stdout_of(&ScratchDirectory::new(), &["cert", "ca"]);
     assert!(get_trusting(&server, &other_ca, "localhost").is_err());
 }
 
@@ -53,10 +55,10 @@ fn the_printed_ca_verifies_the_served_certificate() {
 fn the_ca_stays_the_same_between_starts() {
     let scratch = ScratchDirectory::new();
     drop(RunningServer::start(&mut command(&scratch, &["dev", "--port", "0"])));
-    let first = printed(&scratch, &["cert", "ca"]);
+    let first = stdout_of(&scratch, &["cert", "ca"]);
     let server = RunningServer::start(&mut command(&scratch, &["dev", "--port", "0"]));
     assert!(get_trusting(&server, &first, "localhost").is_ok());
-    let path = printed(&scratch, &["cert", "path"]);
+    let path = stdout_of(&scratch, &["cert", "path"]);
     assert_eq!(std::fs::read_to_string(path.trim_end()).expect("the CA file"), first);
 }
 
@@ -68,7 +70,7 @@ fn a_data_directory_has_a_ca_of_its_own() {
     assert_eq!(output.status.code(), Some(1), "no server has started there yet");
     assert!(!scratch.path().join("data").exists());
     let server = RunningServer::start(&mut command(&scratch, &["dev", "--port", "0", "--data", &data]));
-    let ca = printed(&scratch, &["cert", "ca", "--data", &data]);
+    let ca = stdout_of(&scratch, &["cert", "ca", "--data", &data]);
     assert!(get_trusting(&server, &ca, "localhost").is_ok());
 }
 

@@ -39,6 +39,7 @@ const IMAGE_VARIABLES: [&str; 12] = [
     "ENABLE_TELEMETRY",
 ];
 
+/// Runs the program, which must succeed, and returns its standard output.
 fn help(arguments: &[&str]) -> String {
     let output = run(arguments);
     assert_eq!(output.status.code(), Some(0), "{arguments:?}");
@@ -46,6 +47,7 @@ fn help(arguments: &[&str]) -> String {
     text(&output.stdout)
 }
 
+/// Checks that a help contains all these parts.
 fn check(arguments: &[&str], expected: &[&str]) {
     let help = help(arguments);
     for part in expected {

@@ -2,8 +2,8 @@
 //!
 //! The server is started and killed many times on one data directory. In each run
 //! sixteen clients write (see [`writer`]) until the kill, which comes at a random
-//! moment. Some runs are killed while the server starts, in some a partition is
-//! being split, and some write more than the storage's log holds, so that the kill
+//! moment. Before some runs, a server is killed while it starts. In some runs a partition
+//! is being split. Some runs write more than the storage's log holds, so that the kill
 //! hits a checkpoint. After the next start every acknowledged write must exist, no
 //! write may exist in part, and point reads, queries and the change feed must agree.
 //! [`audit`] checks that through the HTTP API.
@@ -12,8 +12,8 @@
 //! number of kills. The seed fixes what each client writes and how long each run
 //! lasts; the exact moment of the kill depends on the machine.
 //!
-//! Kills do not test fsync, because the page cache survives them. The engine's
-//! tests with power cuts do.
+//! Kills do not test fsync, because the page cache survives a kill. The engine's tests
+//! with simulated power cuts test fsync.
 
 mod audit;
 mod journal;
@@ -57,10 +57,10 @@ const HEAVY_ONE_IN: u64 = 20;
 const HEAVY_BYTES: u64 = 17 * 1024 * 1024;
 
 /// The longest run until the log is full. A debug build on a busy machine needs a
-/// tenth of it.
+/// tenth of this time.
 const HEAVY_RUN_MAX: Duration = Duration::from_secs(30);
 
-/// The most physical partitions: each makes an audit slower.
+/// The most physical partitions. Each of them makes an audit slower.
 const RANGES_MAX: usize = 6;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -69,7 +69,7 @@ async fn sigkill_under_load_loses_no_acknowledged_write() {
     println!("KILLS={kills} KILLS_SEED={seed}");
     let scratch = ScratchDirectory::new();
     let mut test = KillTest::new(&scratch, seed);
-    let begun = Instant::now();
+    let started_at = Instant::now();
     test.set_up().await;
     for kill in 1..=kills {
         test.run_until_killed(kill % HEAVY_ONE_IN == HEAVY_ONE_IN / 2).await;
@@ -82,10 +82,10 @@ async fn sigkill_under_load_loses_no_acknowledged_write() {
     println!(
         "{kills} kills, {} during start: {acknowledged} writes acknowledged, 0 lost; {in_doubt} in flight, \
          {took_effect} of them took effect; {} ranges, {} documents, {:?}",
-        test.killed_starting,
-        test.audit.ranges(),
-        test.audit.documents(&test.journals),
-        begun.elapsed(),
+        test.kills_at_start,
+        test.audit.range_count(),
+        test.audit.document_count(&test.journals),
+        started_at.elapsed(),
     );
     assert!(acknowledged > kills * CLIENTS as u64, "seed {seed}: too few writes were acknowledged");
     assert!(in_doubt > kills, "seed {seed}: too few writes were in flight at the kills");
@@ -94,6 +94,7 @@ async fn sigkill_under_load_loses_no_acknowledged_write() {
 /// How many violations are shown. A defect may cause very many.
 const VIOLATIONS_SHOWN: usize = 12;
 
+/// A number from the environment variable `name`.
 fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
 }
@@ -105,20 +106,21 @@ struct KillTest<'s> {
     random: Random,
     journals: Vec<Journal>,
     audit: Audit,
-    killed_starting: u64,
+    kills_at_start: u64,
 }
 
 impl<'s> KillTest<'s> {
     fn new(scratch: &'s ScratchDirectory, seed: u64) -> KillTest<'s> {
         let journals = (0..CLIENTS).map(Journal::new).collect();
-        KillTest { scratch, random: Random::new(seed), journals, audit: Audit::default(), killed_starting: 0 }
+        KillTest { scratch, random: Random::new(seed), journals, audit: Audit::default(), kills_at_start: 0 }
     }
 
     fn command(&self) -> std::process::Command {
         let data = self.scratch.path().join("data").display().to_string();
         let arguments = ["server", "--port", "0", "--data", &data, "--partitions", "2"];
         let mut command = command(self.scratch, &arguments);
-        // The log is not read while the server runs, so it must not fill the pipe.
+        // Standard error is not read while the server runs, so the log must not fill the
+        // pipe.
         command.args(["--management", "--log", "error"]);
         command
     }
@@ -138,8 +140,8 @@ impl<'s> KillTest<'s> {
             ("/dbs/d/colls", r#"{"id":"c","partitionKey":{"paths":["/pk"],"kind":"Hash","version":2}}"#),
         ] {
             let body = parse_str(body).expect("JSON");
-            let made = client.send(&HttpRequest::new("POST", path).json(&body)).await.expect("an answer");
-            assert_eq!(made.status, 201, "{}", made.text());
+            let created = client.send(&HttpRequest::new("POST", path).json(&body)).await.expect("an answer");
+            assert_eq!(created.status, 201, "{}", created.text());
         }
         self.audit.create_counters(&client).await;
         kill(server);
@@ -158,8 +160,8 @@ impl<'s> KillTest<'s> {
             let load = Arc::clone(&load);
             writers.push(tokio::spawn(writer::write_until_the_end(address, load, journal, random)));
         }
-        if self.random.one_in(6) && self.audit.ranges() < RANGES_MAX {
-            let range = self.audit.any_range(&mut self.random);
+        if self.random.one_in(6) && self.audit.range_count() < RANGES_MAX {
+            let range = self.audit.random_range(&mut self.random);
             tokio::spawn(split(address, range));
         }
         tokio::time::timeout(HEAVY_RUN_MAX, load.wait_until_written())
@@ -178,12 +180,12 @@ impl<'s> KillTest<'s> {
         self.sleep_at_random(START_MAX).await;
         child.kill().expect("a process to kill");
         child.wait().expect("an end");
-        self.killed_starting += 1;
+        self.kills_at_start += 1;
     }
 
     /// Sleeps for a random time. All other waits of this test are for an event.
-    async fn sleep_at_random(&mut self, most: Duration) {
-        tokio::time::sleep(Duration::from_micros(self.random.below(most.as_micros() as u64))).await;
+    async fn sleep_at_random(&mut self, longest: Duration) {
+        tokio::time::sleep(Duration::from_micros(self.random.below(longest.as_micros() as u64))).await;
     }
 
     /// Starts the server again and checks its data against the journals.
@@ -196,8 +198,8 @@ impl<'s> KillTest<'s> {
         if violations.is_empty() { Ok(()) } else { Err(violations) }
     }
 
-    /// Writes that were acknowledged, that were in flight at a kill, and those of the
-    /// latter that took effect.
+    /// How many writes were acknowledged, how many were in flight at a kill, and how many of
+    /// those in flight took effect. The last number does not include increments.
     fn totals(&self) -> (u64, u64, u64) {
         let sum = |count: fn(&Journal) -> u64| self.journals.iter().map(count).sum();
         (
@@ -208,8 +210,8 @@ impl<'s> KillTest<'s> {
     }
 }
 
-/// Asks for a split. It may come before or after the kill; the audit reads the
-/// ranges that exist.
+/// Asks for a split. The audit reads the ranges that exist, so the split may come before
+/// or after the kill.
 async fn split(address: SocketAddr, range: String) {
     let body = object([("database", "d".into()), ("container", "c".into()), ("range", range.into())]);
     let call = HttpRequest::new("POST", "/_perihelion/split").omit("authorization").json(&body);

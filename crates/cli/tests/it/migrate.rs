@@ -1,4 +1,4 @@
-//! `perihelion migrate` as an operator runs it, against a server with a
+//! Tests of `perihelion migrate` as an operator runs it, against a server with a
 //! container of the published crate.
 
 use std::process::Output;
@@ -20,6 +20,7 @@ fn migrate(endpoint: &str, key: &str, arguments: &[&str]) -> Output {
     command.env("COSMOS_ENDPOINT", endpoint).env("COSMOS_KEY", key).output().expect("the binary runs")
 }
 
+/// Checks the exit code, and that both outputs contain these parts.
 fn check(output: &Output, code: i32, stdout_part: &str, stderr_part: &str) {
     let (out, err) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(code), "{out}{err}");

@@ -28,10 +28,12 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A running server. Dropping it kills the process.
+/// A running server. Dropping the `RunningServer` kills the process.
 pub(crate) struct RunningServer {
     child: Child,
+    /// The lines of standard output that were not read yet.
     lines: Receiver<String>,
+    /// The lines of the banner.
     banner: Vec<String>,
 }
 
@@ -80,6 +82,7 @@ impl RunningServer {
         stream
     }
 
+    /// Sends a signal to the program, such as `TERM`.
     pub(crate) fn signal(&self, name: &str) {
         let id = self.child.id().to_string();
         let status = Command::new("kill").args(["-s", name, &id]).status().expect("kill runs");

@@ -1,6 +1,6 @@
 //! Tests that certificates are reused and renewed and that their keys are private.
-//! A test that stores certificates has its own directory among the temporary files;
-//! the directory is removed at the end.
+//! A test that stores certificates has its own temporary directory. The directory is
+//! removed at the end of the test.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -11,6 +11,7 @@ use rustls::{RootCertStore, client::danger::ServerCertVerifier};
 
 use super::*;
 
+/// A directory for certificates, removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -32,7 +33,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Verifies the leaf for `name` at `now` as a client does that trusts the CA.
+/// Verifies the leaf for `name` at `now`, like a client that trusts the CA.
 fn verify(certificates: &Certificates, name: &str, now: SystemTime) -> Result<(), rustls::Error> {
     let der = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).expect("a PEM certificate");
     let mut roots = RootCertStore::empty();
@@ -92,7 +93,7 @@ fn a_new_name_gives_a_new_leaf_under_the_same_ca() {
 }
 
 #[test]
-fn an_expiring_leaf_is_renewed_and_an_expiring_ca_too() {
+fn an_expiring_leaf_and_an_expiring_ca_are_renewed() {
     let scratch = Scratch::new("expiry");
     let now = SystemTime::now();
     let first = scratch.load(&[], now);
@@ -172,7 +173,7 @@ fn an_invalid_certificate_name_is_an_error_that_says_what_to_check() {
     assert!(error.to_string().contains("additional names"), "{error}");
 }
 
-/// One day below the 398 days that platforms accept.
+/// Platforms accept at most 398 days.
 #[test]
 fn a_leaf_certificate_is_valid_for_at_most_397_days() {
     assert!(LEAF_LIFE + BACKDATED <= Duration::from_secs(397 * 24 * 60 * 60));

@@ -1,7 +1,12 @@
+//! Tests of the embedded database: it serves without a socket, obeys a paused clock,
+//! injects faults and closes in order.
+
 use super::*;
 
-const WAIT: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Sends one request. `key` is the value of the partition key header; an empty `key`
+/// sends no such header.
 async fn send(
     transport: &InProcess,
     method: Method,
@@ -20,7 +25,7 @@ async fn send(
             target: path.parse().unwrap(),
             headers,
             body: Bytes::copy_from_slice(body.as_bytes()),
-            deadline: (Instant::now() + WAIT).into_std(),
+            deadline: (Instant::now() + REQUEST_TIMEOUT).into_std(),
         })
         .await
 }
@@ -33,7 +38,7 @@ async fn status(transport: &InProcess, method: Method, path: &str, key: &str, bo
         .as_u16()
 }
 
-async fn with_container(options: EmbeddedOptions) -> Embedded {
+async fn open_with_container(options: EmbeddedOptions) -> Embedded {
     let database = Embedded::open(options).await.unwrap();
     let transport = database.transport();
     assert_eq!(status(&transport, Method::POST, "/dbs", "", r#"{"id":"d"}"#).await, 201);
@@ -47,17 +52,17 @@ async fn create(transport: &InProcess, id: &str) -> Result<Response, Failure> {
     send(transport, Method::POST, "/dbs/d/colls/c/docs", r#"["a"]"#, &body).await
 }
 
-async fn read(transport: &InProcess, id: &str) -> u16 {
+async fn read_status(transport: &InProcess, id: &str) -> u16 {
     status(transport, Method::GET, &format!("/dbs/d/colls/c/docs/{id}"), r#"["a"]"#, "").await
 }
 
 #[tokio::test(start_paused = true)]
 async fn items_are_served_without_a_socket_under_a_paused_clock() {
-    let database = with_container(EmbeddedOptions::default()).await;
+    let database = open_with_container(EmbeddedOptions::default()).await;
     let transport = database.transport();
     assert_eq!(create(&transport, "1").await.unwrap().status(), 201);
-    assert_eq!(read(&transport, "1").await, 200);
-    assert_eq!(read(&transport, "2").await, 404);
+    assert_eq!(read_status(&transport, "1").await, 200);
+    assert_eq!(read_status(&transport, "2").await, 404);
     let account = send(&transport, Method::GET, "/", "", "").await.unwrap();
     let text = String::from_utf8(account.into_body().to_vec()).unwrap();
     assert!(text.contains("\"databaseAccountEndpoint\":\"https://account.perihelion.internal/\""), "{text}");
@@ -66,21 +71,21 @@ async fn items_are_served_without_a_socket_under_a_paused_clock() {
 
 #[tokio::test(start_paused = true)]
 async fn a_dropped_request_is_reported_with_whether_it_was_sent() {
-    let database = with_container(EmbeddedOptions::default()).await;
+    let database = open_with_container(EmbeddedOptions::default()).await;
     let transport = database.transport();
-    for (when, sent, status_after) in [("before", Sent::Unknown, 404), ("after", Sent::Yes, 200)] {
+    for (when, sent, read_status_after) in [("before", Sent::Unknown, 404), ("after", Sent::Yes, 200)] {
         let rule = format!(r#"{{"operation":"create_item","count":1,"drop":"{when}"}}"#);
         assert_eq!(database.manage(Method::POST, "faults", &rule).await.unwrap().status(), 200);
         let failure = create(&transport, when).await.unwrap_err();
         assert_eq!((failure.kind, failure.sent), (FailureKind::Closed, sent), "{when}");
-        assert_eq!(read(&transport, when).await, status_after, "{when}");
+        assert_eq!(read_status(&transport, when).await, read_status_after, "{when}");
     }
     database.close().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_injected_delay_is_waited_for_up_to_the_deadline() {
-    let database = with_container(EmbeddedOptions::default()).await;
+    let database = open_with_container(EmbeddedOptions::default()).await;
     let transport = database.transport();
     let rule = r#"{"operation":"read_item","count":1,"delayMs":60000}"#;
     assert_eq!(database.manage(Method::POST, "faults", rule).await.unwrap().status(), 200);
@@ -88,15 +93,15 @@ async fn an_injected_delay_is_waited_for_up_to_the_deadline() {
     assert_eq!((failure.kind, failure.sent), (FailureKind::Timeout, Sent::Yes));
     let rule = r#"{"operation":"read_item","count":1,"delayMs":300}"#;
     assert_eq!(database.manage(Method::POST, "faults", rule).await.unwrap().status(), 200);
-    let begun = Instant::now();
-    assert_eq!(read(&transport, "1").await, 404);
-    assert!(begun.elapsed() >= Duration::from_millis(300), "{:?}", begun.elapsed());
+    let sent_at = Instant::now();
+    assert_eq!(read_status(&transport, "1").await, 404);
+    assert!(sent_at.elapsed() >= Duration::from_millis(300), "{:?}", sent_at.elapsed());
     database.close().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_over_the_limit_is_refused_as_over_a_socket() {
-    let database = with_container(EmbeddedOptions::default()).await;
+async fn a_body_over_the_limit_is_refused_with_413() {
+    let database = open_with_container(EmbeddedOptions::default()).await;
     let body = "x".repeat(Limits::default().body_bytes + 1);
     let path = "/dbs/d/colls/c/docs";
     assert_eq!(status(&database.transport(), Method::POST, path, r#"["a"]"#, &body).await, 413);
@@ -107,7 +112,7 @@ async fn a_body_over_the_limit_is_refused_as_over_a_socket() {
 async fn a_closed_database_refuses_requests_and_keeps_acknowledged_writes() {
     let directory = std::env::temp_dir().join(format!("perihelion-embedded-{}", std::process::id()));
     let options = EmbeddedOptions::default().with_data(&directory);
-    let database = with_container(options.clone()).await;
+    let database = open_with_container(options.clone()).await;
     let transport = database.transport();
     assert_eq!(create(&transport, "1").await.unwrap().status(), 201);
     database.close().await;
@@ -115,15 +120,15 @@ async fn a_closed_database_refuses_requests_and_keeps_acknowledged_writes() {
     assert_eq!((failure.kind, failure.sent), (FailureKind::Connect, Sent::No));
 
     let database = Embedded::open(options).await.unwrap();
-    assert_eq!(read(&database.transport(), "1").await, 200);
-    assert_eq!(read(&database.transport(), "2").await, 404);
+    assert_eq!(read_status(&database.transport(), "1").await, 200);
+    assert_eq!(read_status(&database.transport(), "2").await, 404);
     database.close().await;
     std::fs::remove_dir_all(&directory).unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn closing_does_not_wait_forever_for_a_paused_request() {
-    let database = with_container(EmbeddedOptions::default()).await;
+    let database = open_with_container(EmbeddedOptions::default()).await;
     let transport = database.transport();
     assert_eq!(database.manage(Method::POST, "pause", "").await.unwrap().status(), 200);
     let paused_request = tokio::spawn(async move { send(&transport, Method::GET, "/dbs/d", "", "").await });

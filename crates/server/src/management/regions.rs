@@ -97,7 +97,7 @@ fn named_region(regions: &Regions, body: &Object) -> Result<usize, Refusal> {
     regions.names.find(name).ok_or_else(unknown)
 }
 
-/// The region that a request names, or all regions.
+/// The region that a request names, or all regions when it names none.
 fn named_regions(regions: &Regions, body: &Object) -> Result<Vec<usize>, Refusal> {
     if body.contains("region") {
         return Ok(vec![named_region(regions, body)?]);

@@ -1,9 +1,9 @@
 //! Reads the whole body of a request, within the limits.
 //!
 //! A body that arrives in one piece, as nearly all do, is passed on without a
-//! copy. Bytes are taken from the listener's common budget as they arrive, not as
-//! `content-length` announces them: an attacker can announce any length for free, but
-//! has to send the bytes.
+//! copy. Bytes are taken from the listener's common budget when they arrive, not when
+//! `content-length` announces them. An attacker can announce a length without
+//! effort, but has to send the bytes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -17,28 +17,30 @@ use super::{Limits, Rejection};
 #[derive(Debug)]
 pub(super) enum BodyError {
     Rejected(Rejection),
-    /// The client left, or the framing of its body is broken: it gets no response.
+    /// The client left, or the framing of the body is broken. The client gets no response.
     Gone,
 }
 
 /// The body bytes that all requests of a listener may hold together.
 #[derive(Debug)]
 pub(super) struct Budget {
-    used: AtomicUsize,
-    total: usize,
+    used_bytes: AtomicUsize,
+    total_bytes: usize,
 }
 
 impl Budget {
-    pub(super) fn new(total: usize) -> Budget {
-        Budget { used: AtomicUsize::new(0), total }
+    pub(super) fn new(total_bytes: usize) -> Budget {
+        Budget { used_bytes: AtomicUsize::new(0), total_bytes }
     }
 
-    pub(super) fn share(&self) -> BudgetShare<'_> {
+    /// The share of a new request. It holds no bytes yet.
+    pub(super) fn new_share(&self) -> BudgetShare<'_> {
         BudgetShare { budget: self, bytes: 0 }
     }
 }
 
-/// One request's share of the budget, given back on drop: after the handler's answer.
+/// The bytes of the budget that one request holds. They are given back on drop: after the
+/// handler's answer.
 #[derive(Debug)]
 pub(super) struct BudgetShare<'a> {
     budget: &'a Budget,
@@ -49,8 +51,8 @@ impl BudgetShare<'_> {
     /// Takes bytes from the budget. Fails when the budget is exceeded.
     fn take(&mut self, bytes: usize) -> Result<(), BodyError> {
         self.bytes += bytes;
-        let before = self.budget.used.fetch_add(bytes, Ordering::Relaxed);
-        if before.saturating_add(bytes) > self.budget.total {
+        let before = self.budget.used_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if before.saturating_add(bytes) > self.budget.total_bytes {
             return Err(BodyError::Rejected(Rejection::Overloaded));
         }
         Ok(())
@@ -60,7 +62,7 @@ impl BudgetShare<'_> {
 impl Drop for BudgetShare<'_> {
     fn drop(&mut self) {
         if self.bytes > 0 {
-            self.budget.used.fetch_sub(self.bytes, Ordering::Relaxed);
+            self.budget.used_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
         }
     }
 }
@@ -76,7 +78,7 @@ pub(super) async fn read(
         return Ok(Bytes::new());
     }
     match tokio::time::timeout(limits.body_timeout, collect(body, limits.body_bytes, share)).await {
-        Ok(read) => read,
+        Ok(outcome) => outcome,
         Err(_elapsed) => Err(BodyError::Rejected(Rejection::BodyTimeout)),
     }
 }

@@ -1,9 +1,9 @@
 //! `BufferedBody`: a response body that is wholly in memory.
 //!
-//! It differs from `http_body_util::Full` in one point: an empty body with an
-//! explicit `content-length` header does not report itself as ended. hyper drops that
-//! header when the body has ended, but Cosmos DB sends `content-length: 0` on a 204,
-//! although HTTP forbids it there.
+//! It differs from `http_body_util::Full` in one point: an empty body of a response with
+//! a `content-length` header does not report itself as ended. hyper drops that header
+//! from a response whose body has ended. Cosmos DB sends `content-length: 0` on a 204,
+//! although HTTP forbids the header there.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -17,13 +17,14 @@ use hyper::body::{Body, Frame, SizeHint};
 /// A response body; `bytes` is `Some` until hyper takes them.
 pub(super) struct BufferedBody {
     bytes: Option<Bytes>,
-    /// Whether the body reports itself as ended: once hyper has taken its bytes, or from
-    /// the start if it is empty and the response has no explicit `content-length`
-    /// header, which hyper would drop.
+    /// Whether the body reports itself as ended. It does so once hyper has taken its
+    /// bytes. An empty body of a response without a `content-length` header does so from
+    /// the start.
     has_ended: bool,
 }
 
 impl BufferedBody {
+    /// The response with its body as a `BufferedBody`.
     pub(super) fn response(response: Response<Bytes>) -> Response<BufferedBody> {
         let has_length = response.headers().contains_key(CONTENT_LENGTH);
         response.map(|bytes| BufferedBody { has_ended: bytes.is_empty() && !has_length, bytes: Some(bytes) })

@@ -1,9 +1,9 @@
 //! Runs one connection from its first byte to its last.
 //!
-//! The protocol is detected, a TLS handshake is done if there is one, then hyper
-//! serves HTTP/1.1 or HTTP/2 until the peer leaves or the supervisor ends the
-//! connection. Errors end here: they concern one peer, and they are logged at
-//! debug level because any peer can cause them.
+//! First the protocol is detected, then the TLS handshake is done if the client uses TLS.
+//! Then hyper serves HTTP/1.1 or HTTP/2 until the peer leaves or the supervisor ends the
+//! connection. Errors are not passed on, because they concern one peer. They are logged
+//! at debug level, because any peer can cause them.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -29,7 +29,7 @@ use super::sniff::{Protocol, sniff};
 use super::tracked_stream::TrackedStream;
 use super::{Handler, Limits, Peer, Scheme};
 
-/// HTTP/2 in ALPN.
+/// The name of HTTP/2 in ALPN.
 const ALPN_HTTP2: &[u8] = b"h2";
 
 /// The parts of a listener that all its connections share.
@@ -74,7 +74,7 @@ where
     match is_http2 {
         Some(true) => serve_http2(stream, shared.context(state, peer)).await,
         Some(false) => serve_http1(stream, shared.context(state, peer)).await,
-        // Without ALPN the first bytes inside TLS tell the version.
+        // Without ALPN, the first bytes inside TLS tell the version of HTTP.
         None => match detect_protocol(stream, shared.limits.first_request_timeout).await {
             Some((Protocol::Http2, stream)) => serve_http2(stream, shared.context(state, peer)).await,
             Some((Protocol::Http1, stream)) => serve_http1(stream, shared.context(state, peer)).await,
@@ -83,8 +83,8 @@ where
     }
 }
 
-/// Detects the protocol from the first bytes. `None` when they do not come in time, or
-/// the peer leaves.
+/// Detects the protocol from the first bytes. `None` when the bytes do not arrive in time,
+/// or the peer leaves.
 async fn detect_protocol<I>(
     stream: I,
     timeout: Duration,
@@ -118,12 +118,12 @@ where
         .header_read_timeout(None)
         .max_header_size(context.limits.header_bytes)
         .max_buf_size(BUFFER_BYTES.max(context.limits.header_bytes))
-        // With `true` hyper holds a response back while any byte of a next request
-        // is buffered, and so never sends the 400 for garbage.
+        // With `true`, hyper holds a response back while any byte of a next request is
+        // buffered. So it would never send the 400 for invalid bytes.
         .pipeline_flush(false)
         .half_close(false);
     let service = service_fn(move |request| serve(Arc::clone(&context), request));
-    // When hyper drops the stream, it moves into `dropped_stream`.
+    // When hyper drops the stream, the stream moves into `dropped_stream`.
     let (stream, dropped_stream) = TrackedStream::new(stream, Arc::clone(&state));
     drive(builder.serve_connection(TokioIo::new(stream), service), &state).await;
     if state.is_lingering()
@@ -135,8 +135,8 @@ where
 }
 
 /// Shuts down the sending side, then reads and discards what the peer still sends, up
-/// to `LINGER_BYTES`: closing with unread bytes would reset the connection, and the
-/// response on its way would be lost.
+/// to `LINGER_BYTES`. If the connection were closed with unread bytes, it would be reset,
+/// and the response on its way would be lost.
 async fn linger<I: AsyncRead + AsyncWrite + Unpin>(mut stream: I) -> std::io::Result<()> {
     stream.shutdown().await?;
     let mut discarded = [0; 8 * 1024];
@@ -167,8 +167,8 @@ where
     drive(builder.serve_connection(TokioIo::new(stream), service), &state).await;
 }
 
-/// Polls a hyper connection to its end. When the directive becomes
-/// [`Directive::Drain`], it starts the graceful shutdown.
+/// Polls a hyper connection to its end. Starts the graceful shutdown when the directive
+/// becomes [`Directive::Drain`].
 async fn drive<C: GracefulShutdown>(connection: C, state: &ConnectionState) {
     state.set_http_started();
     let mut connection = std::pin::pin!(connection);
@@ -188,7 +188,7 @@ async fn drive<C: GracefulShutdown>(connection: C, state: &ConnectionState) {
     }
 }
 
-/// A hyper connection of either version.
+/// A connection of hyper, HTTP/1.1 or HTTP/2.
 trait GracefulShutdown: Future<Output = hyper::Result<()>> {
     fn shut_down(self: Pin<&mut Self>);
 }
@@ -216,8 +216,8 @@ where
     }
 }
 
-/// Runs the streams of one HTTP/2 connection as tasks that end with it: the
-/// connection owns the task set, and dropping the set aborts its tasks.
+/// Runs the streams of one HTTP/2 connection as tasks. The connection owns the task set,
+/// and dropping the set aborts its tasks. So the tasks end with the connection.
 #[derive(Clone, Default)]
 struct StreamTasks {
     tasks: Arc<Mutex<JoinSet<()>>>,

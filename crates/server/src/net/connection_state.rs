@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
-/// The order of the supervisor or the listener to a connection. It is only replaced by
-/// a greater one.
+/// The order of the supervisor or the listener to a connection. A directive is only
+/// replaced by a greater one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(super) enum Directive {
@@ -26,17 +26,17 @@ pub(super) enum Directive {
 pub(super) struct ConnectionState {
     /// Requests received and not yet answered.
     in_flight: AtomicU32,
-    /// Requests begun plus requests ended. When the sum is unchanged and no request is
-    /// in flight, the connection was idle.
+    /// Requests begun plus requests ended. When the sum has not changed since the last
+    /// tick of the supervisor and no request is in flight, the connection was idle.
     events: AtomicU64,
-    /// Bytes arrived since a request last began or ended. When no request is in flight,
-    /// they are part of a header block. Set on HTTP/1.1 connections only.
-    head_pending: AtomicBool,
-    /// The connection speaks HTTP. Before, it has no requests to drain.
-    http_started: AtomicBool,
-    /// A request was rejected before it was read to its end: the connection stays open
-    /// a little longer, so that the client can read the response.
-    lingering: AtomicBool,
+    /// Whether bytes arrived since a request last began or ended. When no request is in
+    /// flight, these bytes are part of a header block. Set on HTTP/1.1 connections only.
+    is_header_pending: AtomicBool,
+    /// Whether hyper serves the connection. Before that, there are no requests to drain.
+    has_http_started: AtomicBool,
+    /// Whether a request was rejected before it was read to its end. Then the connection
+    /// stays open a little longer, so that the client can read the response.
+    is_lingering: AtomicBool,
     directive: AtomicU8,
     /// Wakes the task of the connection; `None` before its first poll.
     waker: Mutex<Option<Waker>>,
@@ -47,9 +47,9 @@ impl ConnectionState {
         ConnectionState {
             in_flight: AtomicU32::new(0),
             events: AtomicU64::new(0),
-            head_pending: AtomicBool::new(false),
-            http_started: AtomicBool::new(false),
-            lingering: AtomicBool::new(false),
+            is_header_pending: AtomicBool::new(false),
+            has_http_started: AtomicBool::new(false),
+            is_lingering: AtomicBool::new(false),
             directive: AtomicU8::new(Directive::Serve as u8),
             waker: Mutex::new(None),
         }
@@ -57,29 +57,30 @@ impl ConnectionState {
 
     /// Counts a request as in flight until the guard is dropped.
     pub(super) fn begin_request(&self) -> InFlight<'_> {
-        self.head_pending.store(false, Ordering::Relaxed);
+        self.is_header_pending.store(false, Ordering::Relaxed);
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         self.events.fetch_add(1, Ordering::Relaxed);
         InFlight { state: self }
     }
 
-    /// Bytes arrived. Unless a request is in flight, they belong to a header block.
-    pub(super) fn bytes_arrived(&self) {
-        self.head_pending.store(true, Ordering::Relaxed);
+    /// Records that bytes arrived. Unless a request is in flight, they belong to a header
+    /// block.
+    pub(super) fn record_arrived_bytes(&self) {
+        self.is_header_pending.store(true, Ordering::Relaxed);
     }
 
-    /// The protocol is known and the handshake is done.
+    /// Records that the protocol is known and the handshake is done.
     pub(super) fn set_http_started(&self) {
-        self.http_started.store(true, Ordering::Relaxed);
+        self.has_http_started.store(true, Ordering::Relaxed);
     }
 
-    /// A request was rejected before it was read to its end.
+    /// Records that a request was rejected before it was read to its end.
     pub(super) fn set_lingering(&self) {
-        self.lingering.store(true, Ordering::Relaxed);
+        self.is_lingering.store(true, Ordering::Relaxed);
     }
 
     pub(super) fn is_lingering(&self) -> bool {
-        self.lingering.load(Ordering::Relaxed)
+        self.is_lingering.load(Ordering::Relaxed)
     }
 
     pub(super) fn directive(&self) -> Directive {
@@ -98,18 +99,19 @@ impl ConnectionState {
         }
     }
 
-    fn register(&self, waker: &Waker) {
-        let mut slot = lock(&self.waker);
-        if !slot.as_ref().is_some_and(|known| known.will_wake(waker)) {
-            *slot = Some(waker.clone());
+    fn register_waker(&self, waker: &Waker) {
+        let mut registered = lock(&self.waker);
+        if !registered.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            *registered = Some(waker.clone());
         }
     }
 
+    /// What the supervisor sees now.
     pub(super) fn observe(&self) -> Observation {
         Observation {
-            in_flight: self.in_flight.load(Ordering::Relaxed) > 0,
+            is_busy: self.in_flight.load(Ordering::Relaxed) > 0,
             events: self.events.load(Ordering::Relaxed),
-            head_pending: self.head_pending.load(Ordering::Relaxed),
+            is_header_pending: self.is_header_pending.load(Ordering::Relaxed),
         }
     }
 }
@@ -122,9 +124,10 @@ pub(super) struct InFlight<'a> {
 
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        // The bytes that arrived meanwhile were the body. If they were already the start
-        // of a next request, its header timeout starts with its next bytes.
-        self.state.head_pending.store(false, Ordering::Relaxed);
+        // The bytes that arrived meanwhile count as the body. If some of them were already
+        // the start of a next request, the header timeout of that request starts when more
+        // of its bytes arrive.
+        self.state.is_header_pending.store(false, Ordering::Relaxed);
         self.state.events.fetch_add(1, Ordering::Relaxed);
         self.state.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
@@ -133,9 +136,12 @@ impl Drop for InFlight<'_> {
 /// What the supervisor sees of a connection at one tick.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Observation {
-    pub(super) in_flight: bool,
+    /// Whether a request is in flight.
+    pub(super) is_busy: bool,
+    /// Requests begun plus requests ended.
     pub(super) events: u64,
-    pub(super) head_pending: bool,
+    /// Whether bytes arrived since a request last began or ended.
+    pub(super) is_header_pending: bool,
 }
 
 /// Runs a connection until it ends or is told to close. A connection that does
@@ -143,18 +149,18 @@ pub(super) struct Observation {
 pub(super) async fn run_supervised<F: Future<Output = ()>>(state: &ConnectionState, connection: F) {
     let mut connection = std::pin::pin!(connection);
     std::future::poll_fn(|cx| {
-        state.register(cx.waker());
+        state.register_waker(cx.waker());
         match state.directive() {
             Directive::Close => Poll::Ready(()),
-            Directive::Drain if !state.http_started.load(Ordering::Relaxed) => Poll::Ready(()),
+            Directive::Drain if !state.has_http_started.load(Ordering::Relaxed) => Poll::Ready(()),
             Directive::Drain | Directive::Serve => connection.as_mut().poll(cx),
         }
     })
     .await;
 }
 
-/// No lock in `net` is held across code that can panic with the data half
-/// changed, so a poisoned lock still guards sound data.
+/// Takes a lock, even a poisoned one. No code in `net` can panic while it holds a lock
+/// and has changed the data only in part, so a poisoned lock still guards sound data.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

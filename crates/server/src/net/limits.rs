@@ -1,29 +1,29 @@
 //! `Limits`: the bounds of a listener, as one plain struct.
 //!
-//! Each default is a named constant with its reason. Bounds that nobody needs to change
-//! are constants only. Tests make single fields small to test one bound.
+//! Each default is a named constant with its reason. A bound that nobody needs to change
+//! is only a constant. A test of one bound makes one field small.
 
 use std::time::Duration;
 
-/// Twice the 2 MiB that the service allows for a document or a batch, so that most
-/// bodies that are too large are refused by the routes, after authentication, as in
-/// the service.
+/// Twice the 2 MiB that the service allows for a document or a batch. So most bodies that
+/// are too large reach the routes, which refuse them after authentication, like the
+/// service.
 const BODY_BYTES: usize = 4 * 1024 * 1024;
 
 /// Bodies of all requests together: the limit per request alone would allow 16 GiB
 /// with one request on each of 4096 connections.
 const BODY_BYTES_TOTAL: usize = 512 * 1024 * 1024;
 
-/// Session tokens and continuations travel in headers; the service allows
-/// tens of kilobytes of them.
+/// Session tokens and continuations are sent in headers. The service allows tens of
+/// kilobytes of headers.
 const HEADER_BYTES: usize = 64 * 1024;
 
 /// SDKs send about 25 header fields. 100 is hyper's own limit for HTTP/1.1: a higher
-/// one would cost an allocation per request.
+/// limit would cost an allocation per request.
 const HEADERS: usize = 100;
 
-/// An id has at most 1023 bytes, a path holds up to three of them, and
-/// percent-encoding makes them three times as long: 9 KiB, and room for the query.
+/// An id has at most 1023 bytes, a path holds up to three ids, and percent-encoding makes
+/// an id three times as long. That makes 9 KiB, and there is room for the query.
 const URI_BYTES: usize = 16 * 1024;
 
 /// What hyper may buffer for one HTTP/1.1 connection in one direction: a
@@ -37,25 +37,26 @@ const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// A handshake is two round trips and a signature.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A header block fits in a few packets. A client that needs longer is an attack
+/// A header block fits in a few packets. A client that needs longer is an attacker
 /// or has a dead link.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A bad mobile link carries 4 MiB in 30 s. A client that needs longer is an
-/// attack or has a dead link.
+/// attacker or has a dead link.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Longer than the pools of the official SDKs keep an idle connection, so that
-/// the client closes first and no request is sent on a closing connection.
+/// Longer than the pools of the official SDKs keep an idle connection. So the client
+/// closes first, and no request is sent on a closing connection.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How long a connection that was told to drain may take to deliver responses that
-/// are already written.
+/// How long an idle connection that was told to drain may take to deliver responses
+/// that are already written.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How much of a rejected HTTP/1.1 request is still read and thrown away.
-/// Closing with unread bytes makes the kernel send a reset, which overtakes the
-/// response, and many clients write the whole request before they read.
+/// How much of a rejected HTTP/1.1 request is still read and thrown away. Many clients
+/// write the whole request before they read the response. If the connection were closed
+/// with unread bytes, the kernel would send a reset, and the reset would overtake the
+/// response.
 pub(super) const LINGER_BYTES: usize = 16 * 1024 * 1024;
 
 /// How long the rest of a rejected request is read. A client that reads at all
@@ -93,7 +94,7 @@ pub struct Limits {
     pub body_bytes_total: usize,
     /// Longest header block, request line included.
     pub header_bytes: usize,
-    /// Most header fields of a request. HTTP/1.1 takes no more than 100.
+    /// Most header fields of a request. On HTTP/1.1 hyper allows no more than 100.
     pub headers: usize,
     /// Longest path with its query.
     pub uri_bytes: usize,
@@ -106,12 +107,12 @@ pub struct Limits {
     pub header_timeout: Duration,
     /// Longest time for a whole body of a request.
     pub body_timeout: Duration,
-    /// Longest time without a request on a connection that has served one.
+    /// Longest time without a request on a connection that has served a request.
     pub idle_timeout: Duration,
-    /// Longest time for a connection that was drained because it was idle to deliver its
-    /// last responses and close.
+    /// Longest time from telling an idle connection to drain until it closes. In this
+    /// time it delivers its last responses.
     pub close_timeout: Duration,
-    /// Most open connections; further ones wait.
+    /// Most open connections; further clients wait.
     pub connections: usize,
     /// Most concurrent requests on one HTTP/2 connection.
     pub streams: u32,

@@ -18,9 +18,9 @@ use super::connection_state::{ConnectionState, Directive, run_supervised};
 use super::supervisor::ConnectionTable;
 use super::{Handler, Limits};
 
-/// The pause after a failed accept that does not concern one peer. Most often file
-/// descriptors or memory are lacking: a retry at once would spin, and connections that
-/// end meanwhile free them.
+/// The pause after a failed accept that does not concern one peer. Most often the process
+/// lacks file descriptors or memory. A retry at once would spin. Connections that end
+/// during the pause free both.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The longest wait for connections that are told to close. They close at their next
@@ -29,27 +29,27 @@ const CLOSE_WAIT: Duration = Duration::from_secs(1);
 
 /// Binds every address that `host` stands for, all on one port (`localhost`
 /// is often both 127.0.0.1 and ::1). With port 0 the first address gets a free port,
-/// and the others get the same one.
+/// and the others get the same port.
 ///
-/// An address that this machine does not have is skipped as long as another one
-/// could be bound. Any other failure, such as a port in use, is an error.
+/// An address that this machine does not have is skipped if another address can be
+/// bound. Any other failure, such as a port in use, is an error.
 pub(crate) async fn bind(host: &str, port: u16) -> io::Result<Vec<TcpListener>> {
     let addresses: Vec<SocketAddr> = tokio::net::lookup_host((host, port)).await?.collect();
     let mut sockets: Vec<TcpListener> = Vec::new();
-    let mut unavailable = None;
+    let mut unavailable_error = None;
     for mut address in addresses {
         if let Some(first) = sockets.first() {
             address.set_port(first.local_addr()?.port());
         }
         match TcpListener::bind(address).await {
             Ok(socket) => sockets.push(socket),
-            Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => unavailable = Some(error),
+            Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => unavailable_error = Some(error),
             Err(error) => return Err(error),
         }
     }
     if sockets.is_empty() {
         let no_address = || io::Error::new(io::ErrorKind::AddrNotAvailable, "the host has no address");
-        return Err(unavailable.unwrap_or_else(no_address));
+        return Err(unavailable_error.unwrap_or_else(no_address));
     }
     Ok(sockets)
 }
@@ -97,11 +97,11 @@ impl Listener {
             .into_iter()
             .map(|socket| {
                 let admission = Admission { slots: Arc::clone(&slots), table: Arc::clone(&table) };
-                tokio::spawn(accept(socket, admission, Arc::clone(&shared)))
+                tokio::spawn(accept_all(socket, admission, Arc::clone(&shared)))
             })
             .collect();
-        let supervised = Arc::clone(&table);
-        let supervisor = tokio::spawn(async move { supervised.supervise(&limits).await });
+        let supervised_table = Arc::clone(&table);
+        let supervisor = tokio::spawn(async move { supervised_table.supervise(&limits).await });
         Ok(Listener { local_addr, slots, slot_count, table, acceptors, supervisor })
     }
 
@@ -115,12 +115,13 @@ impl Listener {
         self.table.len()
     }
 
-    /// Stops accepting, lets requests in flight finish for at most `grace`,
-    /// then closes the rest.
+    /// Stops accepting, lets requests in flight finish for at most `grace`, then closes
+    /// the connections that remain.
     pub(crate) async fn drain(mut self, grace: Duration) {
         for acceptor in self.acceptors.drain(..) {
             acceptor.abort();
-            // Aborted on purpose; waiting for it closes the socket.
+            // The await ends when the socket is closed. The result is the error of a
+            // cancelled task.
             let _ = acceptor.await;
         }
         self.table.raise_directive_of_all(Directive::Drain);
@@ -134,8 +135,8 @@ impl Listener {
         }
     }
 
-    /// Waits until every slot is free: then no connection is open. Called when the
-    /// acceptors have ended. Returns `false` after the timeout.
+    /// Waits until every slot is free: then no connection is open. The acceptors must have
+    /// ended, because a waiting acceptor holds a slot. Returns `false` at the timeout.
     async fn wait_until_closed(&self, timeout: Duration) -> bool {
         tokio::time::timeout(timeout, self.slots.acquire_many(self.slot_count)).await.is_ok()
     }
@@ -155,7 +156,8 @@ struct Admission {
     table: Arc<ConnectionTable>,
 }
 
-async fn accept<H: Handler>(socket: TcpListener, admission: Admission, shared: Arc<Shared<H>>) {
+/// Accepts connections until the task is aborted.
+async fn accept_all<H: Handler>(socket: TcpListener, admission: Admission, shared: Arc<Shared<H>>) {
     // The slot is taken before the connection is accepted: while no slot is free,
     // clients wait in the kernel's queue. (The semaphore is never closed.)
     while let Ok(slot) = Arc::clone(&admission.slots).acquire_owned().await {
@@ -191,7 +193,7 @@ fn admit<H: Handler>(
     });
 }
 
-/// Whether an accept failed because of one peer, so that the next one can succeed.
+/// Whether an accept failed because of one peer, so that the next accept can succeed.
 fn concerns_one_peer(error: &io::Error) -> bool {
     matches!(
         error.kind(),

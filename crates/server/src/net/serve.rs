@@ -29,10 +29,10 @@ pub(super) async fn serve<H: Handler>(
 ) -> Result<Response<BufferedBody>, Hangup> {
     let _in_flight = context.state.begin_request();
     let version = request.version();
-    let mut share = context.budget.share();
+    let mut share = context.budget.new_share();
     let response = match receive(request, &context.limits, &mut share).await {
         Ok(request) => context.handler.handle(request, context.peer).await?,
-        Err(BodyError::Rejected(rejection)) => rejected(&context, rejection, version),
+        Err(BodyError::Rejected(rejection)) => rejection_response(&context, rejection, version),
         Err(BodyError::Gone) => return Err(Hangup::Unserved),
     };
     Ok(BufferedBody::response(response))
@@ -64,9 +64,13 @@ fn check_head(head: &http::request::Parts, limits: &Limits) -> Result<(), Reject
 }
 
 /// The response to a rejected request. Part of the request may be unread, so an
-/// HTTP/1.1 connection cannot serve another one, and lingers so that its client can
-/// read the response.
-fn rejected<H: Handler>(context: &Context<H>, rejection: Rejection, version: Version) -> Response<Bytes> {
+/// HTTP/1.1 connection cannot serve another request. It stays open a little longer, so
+/// that its client can read the response.
+fn rejection_response<H: Handler>(
+    context: &Context<H>,
+    rejection: Rejection,
+    version: Version,
+) -> Response<Bytes> {
     let mut response = context.handler.reject(rejection);
     if version < Version::HTTP_2 {
         context.state.set_lingering();

@@ -26,8 +26,8 @@ pub(super) enum Protocol {
     Http2,
 }
 
-/// Detects the protocol from the bytes seen so far; `None` asks for more.
-pub(super) fn protocol(seen: &[u8]) -> Option<Protocol> {
+/// The protocol that the bytes seen so far announce; `None` when more bytes are needed.
+fn recognize(seen: &[u8]) -> Option<Protocol> {
     match seen.first() {
         None => None,
         Some(&TLS_HANDSHAKE) => Some(Protocol::Tls),
@@ -37,8 +37,8 @@ pub(super) fn protocol(seen: &[u8]) -> Option<Protocol> {
     }
 }
 
-/// Reads until the protocol is known; `None` when the peer left before that.
-/// Never reads more than the preface's length.
+/// Reads until the protocol is known; `None` when the peer left before that. It reads at
+/// most as many bytes as the preface has.
 pub(super) async fn sniff<I>(mut io: I) -> io::Result<Option<(Protocol, ReplayedStream<I>)>>
 where
     I: AsyncRead + Unpin,
@@ -51,7 +51,7 @@ where
             return Ok(None);
         }
         length += read;
-        if let Some(protocol) = protocol(&seen[..length]) {
+        if let Some(protocol) = recognize(&seen[..length]) {
             let replayed = ReplayedStream { io, seen, next: 0, end: length };
             return Ok(Some((protocol, replayed)));
         }

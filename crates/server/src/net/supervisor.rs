@@ -3,9 +3,9 @@
 //! One task per listener checks all its connections at a fixed tick. So a request
 //! needs no timer: it updates a few relaxed atomics instead of arming and disarming a
 //! timeout. (hyper's own header timeout arms a timer per request and also runs while
-//! a connection is idle. A short one would close the pooled connections of clients.)
-//! The price: a timeout takes effect up to two ticks late, because both its start and
-//! its end are noticed at a tick.
+//! a connection is idle. A short header timeout would close the pooled connections of
+//! clients.) The price: a timeout takes effect up to two ticks late, because both its
+//! start and its end are noticed at a tick.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -16,8 +16,8 @@ use tokio::time::Instant;
 use super::Limits;
 use super::connection_state::{ConnectionState, Directive, Observation, lock};
 
-/// The shortest timeout is checked this many times within its length (unless the tick
-/// would be shorter than `TICK_MIN`), longer timeouts more often.
+/// How many ticks the shortest timeout lasts, unless a tick would be shorter than
+/// `TICK_MIN`. A longer timeout lasts more ticks.
 const TICKS_PER_TIMEOUT: u32 = 4;
 
 /// The shortest tick, so that the short timeouts of tests do not make the
@@ -46,16 +46,16 @@ impl IdleTracker {
     /// The directive for a connection, from what it did since the last tick.
     fn next_directive(&mut self, seen: Observation, now: Instant, limits: &Limits) -> Directive {
         if let Some(since) = self.draining_since {
-            let overdue = !seen.in_flight && now - since >= limits.close_timeout;
-            return if overdue { Directive::Close } else { Directive::Drain };
+            let is_overdue = !seen.is_busy && now - since >= limits.close_timeout;
+            return if is_overdue { Directive::Close } else { Directive::Drain };
         }
-        if seen.in_flight || seen.events != self.events {
+        if seen.is_busy || seen.events != self.events {
             self.events = seen.events;
             self.idle_since = now;
             self.header_pending_since = None;
             return Directive::Serve;
         }
-        if seen.head_pending {
+        if seen.is_header_pending {
             let since = *self.header_pending_since.get_or_insert(now);
             return if now - since >= limits.header_timeout { Directive::Close } else { Directive::Serve };
         }
@@ -77,16 +77,17 @@ pub(super) struct ConnectionTable {
 
 #[derive(Debug, Default)]
 struct Connections {
+    /// The open connections, by a key of their own.
     open: HashMap<u64, (Arc<ConnectionState>, IdleTracker)>,
-    next: u64,
+    next_key: u64,
 }
 
 impl ConnectionTable {
     /// Adds a connection; it is removed when the guard is dropped.
     pub(super) fn register(self: &Arc<ConnectionTable>, state: &Arc<ConnectionState>) -> Registration {
         let mut connections = lock(&self.connections);
-        let key = connections.next;
-        connections.next += 1;
+        let key = connections.next_key;
+        connections.next_key += 1;
         connections.open.insert(key, (Arc::clone(state), IdleTracker::new(Instant::now())));
         Registration { table: Arc::clone(self), key }
     }
@@ -104,7 +105,7 @@ impl ConnectionTable {
 
     /// Supervises every connection, for as long as the listener lives.
     pub(super) async fn supervise(&self, limits: &Limits) {
-        let mut ticks = tokio::time::interval(tick(limits));
+        let mut ticks = tokio::time::interval(tick_length(limits));
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             self.check_all(ticks.tick().await, limits);
@@ -136,7 +137,7 @@ impl Drop for Registration {
 }
 
 /// The time between two checks.
-fn tick(limits: &Limits) -> Duration {
+fn tick_length(limits: &Limits) -> Duration {
     let shortest = limits
         .header_timeout
         .min(limits.first_request_timeout)
@@ -149,7 +150,7 @@ fn tick(limits: &Limits) -> Duration {
 mod tests {
     use super::*;
 
-    const IDLE: Observation = Observation { in_flight: false, events: 2, head_pending: false };
+    const IDLE: Observation = Observation { is_busy: false, events: 2, is_header_pending: false };
 
     fn limits() -> Limits {
         Limits {
@@ -161,7 +162,7 @@ mod tests {
         }
     }
 
-    /// Makes the observations at the given seconds and expects the directives.
+    /// Gives a new tracker each observation at its second, and expects the directive.
     fn check(ticks: &[(u64, Observation, Directive)]) {
         let start = Instant::now();
         let mut tracker = IdleTracker::new(start);
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_without_a_request_is_drained_early() {
+    fn a_connection_that_sends_nothing_is_drained_after_the_first_byte_timeout() {
         let silent = Observation { events: 0, ..IDLE };
         check(&[(1, silent, Directive::Serve), (3, silent, Directive::Drain)]);
     }
@@ -191,25 +192,25 @@ mod tests {
 
     #[test]
     fn a_connection_that_trickles_its_header_block_is_closed() {
-        let head = Observation { head_pending: true, ..IDLE };
-        check(&[(0, IDLE, Directive::Serve), (1, head, Directive::Serve), (11, head, Directive::Close)]);
+        let header = Observation { is_header_pending: true, ..IDLE };
+        check(&[(0, IDLE, Directive::Serve), (1, header, Directive::Serve), (11, header, Directive::Close)]);
     }
 
     #[test]
     fn a_request_restarts_the_header_timeout() {
-        let head = |events| Observation { head_pending: true, events, ..IDLE };
+        let header = |events| Observation { is_header_pending: true, events, ..IDLE };
         check(&[
-            (0, head(2), Directive::Serve),
-            (9, head(2), Directive::Serve),
-            (10, head(4), Directive::Serve),
-            (19, head(4), Directive::Serve),
-            (29, head(4), Directive::Close),
+            (0, header(2), Directive::Serve),
+            (9, header(2), Directive::Serve),
+            (10, header(4), Directive::Serve),
+            (19, header(4), Directive::Serve),
+            (29, header(4), Directive::Close),
         ]);
     }
 
     #[test]
     fn a_connection_that_waits_for_a_slow_response_is_not_idle() {
-        let busy = Observation { in_flight: true, ..IDLE };
+        let busy = Observation { is_busy: true, ..IDLE };
         check(&[(0, busy, Directive::Serve), (1000, busy, Directive::Serve), (1001, IDLE, Directive::Serve)]);
     }
 }

@@ -1,7 +1,7 @@
 //! A listener over real sockets, with a handler that echoes.
 //!
-//! The limits are shrunk so that they act within a test. A test waits for an event
-//! (an answer, the end of a stream); only a client that sends slowly sleeps.
+//! The limits are small, so that they act within a test. A test waits for an event (an
+//! answer, the end of a stream). Only a client that sends slowly sleeps.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -30,6 +30,7 @@ const SOON: Duration = Duration::from_millis(60);
 /// The pause of a client that sends byte by byte to keep a connection.
 const TRICKLE: Duration = Duration::from_millis(5);
 
+/// Echoes a request. On `/wait` it notifies `entered` and waits for `release` first.
 #[derive(Default)]
 struct Echo {
     entered: Notify,
@@ -107,8 +108,8 @@ impl Fixture {
     }
 }
 
-/// Writes, then reads until the server closes the connection. A reset after the
-/// answer ends the reading too.
+/// Writes, then reads until the server closes or resets the connection. Returns what was
+/// read.
 async fn exchange<I: AsyncRead + AsyncWrite + Unpin>(mut stream: I, bytes: &[u8]) -> String {
     let mut answer = Vec::new();
     let conversation = async {
@@ -122,12 +123,14 @@ async fn exchange<I: AsyncRead + AsyncWrite + Unpin>(mut stream: I, bytes: &[u8]
     String::from_utf8_lossy(&answer).into_owned()
 }
 
+/// The status, the version and the body of a response.
 async fn text(response: Response<hyper::body::Incoming>) -> (StatusCode, Version, String) {
     let (head, body) = response.into_parts();
     let bytes = body.collect().await.expect("a body").to_bytes();
     (head.status, head.version, String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// The type of an HTTP/2 SETTINGS frame.
 const SETTINGS: u8 = 4;
 
 /// An HTTP/2 frame, by hand: length, type, flags, stream, payload.
@@ -140,6 +143,7 @@ fn get(target: &str) -> Request<Full<Bytes>> {
     Request::get(target).body(Full::default()).expect("a request")
 }
 
+/// Starts a client that speaks HTTP/1.1 over the stream.
 async fn over_http1<I>(stream: I) -> http1::SendRequest<Full<Bytes>>
 where
     I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -149,6 +153,7 @@ where
     sender
 }
 
+/// Starts a client that speaks HTTP/2 over the stream.
 async fn over_http2<I>(stream: I) -> http2::SendRequest<Full<Bytes>>
 where
     I: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -199,7 +204,7 @@ async fn an_http2_preface_in_single_bytes_is_recognized() {
     let (near, far) = tokio::io::duplex(1);
     let mut server = fixture.connect().await;
     server.set_nodelay(true).unwrap();
-    // The duplex passes on one byte at a time, so the client writes one at a time.
+    // The duplex passes on one byte at a time, so the server receives single bytes.
     tokio::spawn(async move {
         let mut near = near;
         let _ = tokio::io::copy_bidirectional_with_sizes(&mut near, &mut server, 1, 1).await;
@@ -274,7 +279,7 @@ async fn silent_connections_are_closed_before_and_after_the_handshake() {
 }
 
 #[tokio::test]
-async fn a_half_done_handshake_is_closed() {
+async fn a_connection_with_a_half_done_handshake_is_closed() {
     let fixture = Fixture::start(Limits { handshake_timeout: SOON, ..Limits::default() }).await;
     assert_eq!(exchange(fixture.connect().await, b"\x16\x03\x01\x02\x00\x01").await, "");
     fixture.assert_serving().await;
@@ -419,11 +424,15 @@ async fn a_panic_in_a_handler_ends_one_request_only() {
 
 #[tokio::test]
 async fn rapid_resets_end_the_connection() {
+    // Types of frames.
     const HEADERS: u8 = 1;
     const RST_STREAM: u8 = 3;
+    // The flags END_STREAM and END_HEADERS.
     const WHOLE_REQUEST: u8 = 5;
-    // GET, http, / from the static table, and an authority of one letter.
+    // The header block in HPACK: GET, http and / from the static table, and an authority
+    // of one letter.
     const HEAD: &[u8] = &[0x82, 0x86, 0x84, 0x01, 0x01, b'a'];
+    // The error code of the reset.
     const CANCEL: [u8; 4] = [0, 0, 0, 8];
     let fixture = Fixture::start(Limits::default()).await;
     let mut attack = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
@@ -438,7 +447,7 @@ async fn rapid_resets_end_the_connection() {
 }
 
 #[tokio::test]
-async fn connections_over_the_cap_wait_for_a_slot() {
+async fn connections_over_the_limit_wait_for_a_slot() {
     let fixture = Fixture::start(Limits { connections: 1, ..Limits::default() }).await;
     let mut first = fixture.connect().await;
     first.write_all(b"GET /wait HTTP/1.1\r\nconnection: close\r\n\r\n").await.unwrap();
@@ -452,7 +461,7 @@ async fn connections_over_the_cap_wait_for_a_slot() {
 }
 
 #[tokio::test]
-async fn a_drain_waits_for_requests_in_flight_and_closes_the_rest() {
+async fn a_drain_closes_idle_connections_and_waits_for_requests_in_flight() {
     let fixture = Fixture::start(Limits::default()).await;
     let address = fixture.listener.local_addr();
     let mut idle = fixture.connect().await;

@@ -3,7 +3,7 @@
 //!
 //! hyper owns the `TrackedStream` and drops it with the connection. After a rejected
 //! request the inner stream is needed a little longer, for an orderly close. So the
-//! drop moves it into a [`StreamSlot`] that the connection's task holds.
+//! drop moves the inner stream into a [`StreamSlot`] that the connection's task holds.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -62,7 +62,7 @@ impl<I: AsyncRead + Unpin> AsyncRead for TrackedStream<I> {
         let before = buffer.filled().len();
         let polled = self.stream()?.poll_read(cx, buffer);
         if buffer.filled().len() > before {
-            self.state.bytes_arrived();
+            self.state.record_arrived_bytes();
         }
         polled
     }

@@ -1,15 +1,15 @@
 //! `DelayQueue`: the times at which the entries of an outbox were seen, so that
-//! no entry is replicated before its delay is over. Unless the queue is full, an entry
-//! is due exactly then.
+//! no entry is replicated before its delay is over. An entry is due when its delay is
+//! over; in a full queue it can be due later.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The most times that are stored. A full queue merges the newest two, so the older
-/// of them gets the time of the newer one and is replicated too late, by at most one
-/// delay.
+/// The most times that are stored. In a full queue a new time replaces the newest stored
+/// one. The entries that had the replaced time get the new time, and are replicated too
+/// late by at most one delay.
 const TIMES_MAX: usize = 1024;
 
 /// The entries of an outbox that wait for their delay.
@@ -36,9 +36,9 @@ impl DelayQueue {
         self.waiting.push_back((last, now));
     }
 
-    /// The last entry that has waited for `delay`, now or in an earlier call; 0 if
+    /// The last entry that has waited for `delay`, at `now` or in an earlier call; 0 if
     /// there is none.
-    pub(super) fn due(&mut self, now: Instant, delay: Duration) -> u64 {
+    pub(super) fn last_due(&mut self, now: Instant, delay: Duration) -> u64 {
         while let Some((entry, seen_at)) = self.waiting.front()
             && *seen_at + delay <= now
         {
@@ -68,11 +68,11 @@ mod tests {
         queue.push(3, at(0));
         queue.push(3, at(20));
         queue.push(5, at(30));
-        assert_eq!(queue.due(at(49), DELAY), 0);
+        assert_eq!(queue.last_due(at(49), DELAY), 0);
         assert_eq!(queue.oldest_seen_at(), Some(at(0)));
-        assert_eq!(queue.due(at(50), DELAY), 3);
-        assert_eq!(queue.due(at(79), DELAY), 3);
-        assert_eq!(queue.due(at(79), Duration::ZERO), 5);
+        assert_eq!(queue.last_due(at(50), DELAY), 3);
+        assert_eq!(queue.last_due(at(79), DELAY), 3);
+        assert_eq!(queue.last_due(at(79), Duration::ZERO), 5);
         assert_eq!(queue.oldest_seen_at(), None);
     }
 
@@ -84,6 +84,6 @@ mod tests {
             queue.push(entry, begun);
         }
         assert_eq!(queue.waiting.len(), TIMES_MAX);
-        assert_eq!(queue.due(begun, Duration::ZERO), 3 * TIMES_MAX as u64);
+        assert_eq!(queue.last_due(begun, Duration::ZERO), 3 * TIMES_MAX as u64);
     }
 }

@@ -13,7 +13,7 @@ use perihelion_engine::{Engine, EngineOptions, RegionId, Replica};
 use super::RegionNames;
 use crate::error::StartError;
 
-/// The file that lists the regions of a directory, when there are several.
+/// The file that lists the regions of a data directory with several regions.
 const LIST_FILE: &str = "regions";
 
 /// Opens the engine of every region.
@@ -44,19 +44,19 @@ fn open(directory: &Path, options: EngineOptions) -> Result<Engine, perihelion_e
     DiskStore::open(directory).and_then(|store| Engine::open(store, options))
 }
 
-/// The name of the stored value that says which region a store belongs to. The value
-/// is the region's name and the list of regions: `East US of West US,East US`.
-const OWNER_VALUE: &str = "region";
+/// The name under which a store holds its owner: the name of its region and the list of
+/// regions, such as `East US of West US,East US`.
+const OWNER_VALUE_NAME: &str = "region";
 
-/// Checks that each store belongs to its region, and writes [`OWNER_VALUE`] into new
-/// stores. The list file alone does not reveal a store that was copied or moved.
+/// Checks that each store belongs to its region, and writes the owner into each new store.
+/// The list file alone does not reveal a store that was copied or moved.
 pub(super) async fn check_owners(engines: &[Arc<Engine>], names: &RegionNames) -> Result<(), StartError> {
     for (region, engine) in engines.iter().enumerate() {
         let owner = format!("{} of {names}", names.name(region));
-        match engine.named_value(OWNER_VALUE).map_err(StartError::refused)? {
-            Some(found) if found == owner => {}
-            Some(found) => return Err(StartError::wrong_store(names.name(region), &found)),
-            None => engine.set_named_value(OWNER_VALUE, &owner).await.map_err(StartError::refused)?,
+        match engine.named_value(OWNER_VALUE_NAME).map_err(StartError::refused)? {
+            Some(stored) if stored == owner => {}
+            Some(stored) => return Err(StartError::wrong_store(names.name(region), &stored)),
+            None => engine.set_named_value(OWNER_VALUE_NAME, &owner).await.map_err(StartError::refused)?,
         }
     }
     Ok(())
@@ -66,23 +66,24 @@ pub(super) async fn check_owners(engines: &[Arc<Engine>], names: &RegionNames) -
 /// the list of regions into a new directory.
 fn check_list(directory: &Path, names: &RegionNames) -> Result<(), StartError> {
     let list = directory.join(LIST_FILE);
-    let found = match std::fs::read_to_string(&list) {
+    let stored_list = match std::fs::read_to_string(&list) {
         Ok(text) => Some(text.trim().to_owned()),
-        // When the directory's path is a file, that is reported later: with several
-        // regions by `create_dir_all` below, with one region by `DiskStore::open`.
+        // `NotADirectory` means that the path of the directory is a file. It is reported
+        // later: with several regions by `create_dir_all` below, with one region by
+        // `DiskStore::open`.
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => None,
         Err(error) => return Err(StartError::directory(&list, &error)),
     };
-    match found {
-        Some(found) if found == names.to_string() => Ok(()),
-        Some(found) => Err(StartError::wrong_regions(directory, &found)),
+    match stored_list {
+        Some(stored) if stored == names.to_string() => Ok(()),
+        Some(stored) => Err(StartError::wrong_regions(directory, &stored)),
         None if names.len() == 1 => Ok(()),
         None if directory.join(DISK_FILE).exists() => Err(StartError::wrong_regions(directory, "")),
         None => {
-            let written = std::fs::create_dir_all(directory)
+            let outcome = std::fs::create_dir_all(directory)
                 .and_then(|()| std::fs::write(&list, format!("{names}\n")))
                 .and_then(|()| std::fs::File::open(&list)?.sync_all());
-            written.map_err(|error| StartError::directory(&list, &error))
+            outcome.map_err(|error| StartError::directory(&list, &error))
         }
     }
 }

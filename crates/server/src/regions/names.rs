@@ -5,7 +5,7 @@ use std::fmt;
 
 use perihelion_engine::REGIONS_MAX;
 
-/// The name of the region of an account that names none.
+/// The name of the only region of an account that names no regions.
 const DEFAULT_REGION: &str = "West US";
 
 /// The longest name of a region. Its slug is a label of a host name, and a label has
@@ -13,7 +13,7 @@ const DEFAULT_REGION: &str = "West US";
 const NAME_BYTES_MAX: usize = 63;
 
 /// Slugs with another meaning: `account` is the host of the account's endpoint, and
-/// `tls` the subdirectory of the certificates.
+/// `tls` is the subdirectory of the certificates.
 const RESERVED_SLUGS: [&str; 2] = ["account", "tls"];
 
 /// The names of an account's regions. The first region is the catalog region, and in
@@ -50,8 +50,8 @@ impl RegionNames {
             )));
         }
         for (index, name) in names.iter().enumerate() {
-            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b' ' || byte == b'-';
-            let is_name = name.bytes().all(is_plain) && name.bytes().any(|byte| byte.is_ascii_alphanumeric());
+            let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || byte == b' ' || byte == b'-';
+            let is_name = name.bytes().all(is_valid) && name.bytes().any(|byte| byte.is_ascii_alphanumeric());
             if !is_name || name.len() > NAME_BYTES_MAX || RESERVED_SLUGS.contains(&slug(name).as_str()) {
                 return Err(BadRegions(format!(
                     "`{name}` is not a region name: use letters, digits, spaces and hyphens, as in \"West US\""
@@ -64,7 +64,7 @@ impl RegionNames {
         Ok(RegionNames(names))
     }
 
-    /// Parses a list with commas: `West US,East US`.
+    /// Parses a list of names that commas separate: `West US,East US`.
     pub fn parse(text: &str) -> Result<Self, BadRegions> {
         RegionNames::new(text.split(','))
     }

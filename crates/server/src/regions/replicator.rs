@@ -1,5 +1,5 @@
-//! The replicator of one link: applies the writes of one region in another, each
-//! after its delay, while the link is not cut.
+//! The replicator of one link: while the link is not cut, it applies the writes of one
+//! region in another region, each write after its delay.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,18 +26,19 @@ pub(super) async fn replicate(regions: Arc<Regions>, from: usize, to: usize) {
     let mut queue = DelayQueue::default();
     loop {
         // The changes are marked as seen before the task acts on them, so that a later
-        // change wakes it.
+        // change wakes the task.
         let last_entry = *outbox_end.borrow_and_update();
         let delay = topology.borrow_and_update().delay(from, to);
         applied_commits.mark_unchanged();
         queue.push(last_entry, Instant::now());
-        let applied = *link.applied.borrow();
-        let due = delay.map_or(applied, |delay| queue.due(Instant::now(), delay));
+        let applied = *link.last_applied.borrow();
+        let due = delay.map_or(applied, |delay| queue.last_due(Instant::now(), delay));
+        // Whether the next entry has to wait until `to` has applied writes of a third region.
         let mut is_blocked = false;
         if due > applied {
             match apply(&regions, from, to, applied, due).await {
                 Ok(outcome) => {
-                    link.applied.send_replace(outcome.up_to);
+                    link.last_applied.send_replace(outcome.up_to);
                     is_blocked = outcome.is_blocked;
                     if outcome.new_entries > 0 {
                         continue;
@@ -50,7 +51,7 @@ pub(super) async fn replicate(regions: Arc<Regions>, from: usize, to: usize) {
                 }
             }
         }
-        let is_behind = *link.applied.borrow() < last_entry;
+        let is_behind = *link.last_applied.borrow() < last_entry;
         link.set_waiting_since(if is_behind {
             queue.oldest_seen_at().or(link.waiting_since())
         } else {
@@ -70,7 +71,7 @@ pub(super) async fn replicate(regions: Arc<Regions>, from: usize, to: usize) {
 /// Applies one page of the outbox of region `from`: entries after `after`, up to
 /// `due`. The catalog does not change meanwhile.
 async fn apply(regions: &Regions, from: usize, to: usize, after: u64, due: u64) -> Result<Applied, Refusal> {
-    let _guard = regions.catalog.read().await;
+    let _guard = regions.catalog_lock.read().await;
     let entries = regions.engines[from].outbox(after, due)?;
     regions.engines[to].apply(RegionId(from as u8), entries).await
 }

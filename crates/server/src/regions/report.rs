@@ -19,16 +19,16 @@ impl Regions {
         });
         let links = self.pairs().map(|(from, to)| {
             let link = &self.links[from][to];
-            let (written, applied) = (self.last_outbox_entry(from), *link.applied.borrow());
-            let lag = link.waiting_since().filter(|_| applied < written);
-            let lag = lag.map_or(0, |since| since.elapsed().as_millis() as u64);
+            let (written, applied) = (self.last_outbox_entry(from), *link.last_applied.borrow());
+            let waiting_since = link.waiting_since().filter(|_| applied < written);
+            let lag_ms = waiting_since.map_or(0, |since| since.elapsed().as_millis() as u64);
             object([
                 ("from", self.names.name(from).into()),
                 ("to", self.names.name(to).into()),
                 ("written", written.into()),
                 ("applied", applied.into()),
                 ("pending", written.saturating_sub(applied).into()),
-                ("lagMs", lag.into()),
+                ("lagMs", lag_ms.into()),
             ])
         });
         object([

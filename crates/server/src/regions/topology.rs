@@ -31,10 +31,10 @@ impl Outage {
 /// The state of all regions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Topology {
-    /// The region that takes writes and requests to change the catalog (the change
-    /// itself is made in the catalog region). Unless it has an outage, it also answers
-    /// at the account's endpoint. With multi-write, all regions take writes of
-    /// documents.
+    /// The region that takes writes of documents and requests to change the catalog. (The
+    /// catalog itself is changed in the catalog region.) With multi-write, all regions
+    /// take writes of documents. Unless the write region has an outage, it also answers
+    /// at the account's endpoint.
     pub(crate) write_region: usize,
     pub(crate) is_multi_write: bool,
     pub(super) regions: Vec<RegionTopology>,
@@ -63,12 +63,12 @@ impl Topology {
         self.regions.get(region).and_then(|region| region.outage)
     }
 
-    /// The region that answers at the account's own endpoint: the write region, or
-    /// during its outage the first region without an outage. When all regions have
-    /// one, it is the write region.
+    /// The region that answers at the account's own endpoint: the write region. During an
+    /// outage of the write region, it is the first region without an outage. When all
+    /// regions have an outage, it is the write region again.
     pub(crate) fn region_of_global_endpoint(&self) -> usize {
         let is_online = |region: &usize| self.outage(*region).is_none();
-        self.in_order().find(is_online).unwrap_or(self.write_region)
+        self.write_region_first().find(is_online).unwrap_or(self.write_region)
     }
 
     pub(crate) fn may_write(&self, region: usize) -> bool {
@@ -76,18 +76,18 @@ impl Topology {
     }
 
     /// The regions as the account document lists them: the write region first.
-    pub(crate) fn in_order(&self) -> impl Iterator<Item = usize> {
+    pub(crate) fn write_region_first(&self) -> impl Iterator<Item = usize> {
         let others = (0..self.regions.len()).filter(|region| *region != self.write_region);
         std::iter::once(self.write_region).chain(others)
     }
 
     /// The regions that take writes; the write region is first.
     pub(crate) fn writable(&self) -> impl Iterator<Item = usize> {
-        self.in_order().filter(|region| self.may_write(*region))
+        self.write_region_first().filter(|region| self.may_write(*region))
     }
 
-    /// The replication delay from one region to another; `None` while one of the two
-    /// is cut.
+    /// The replication delay from one region to another; `None` while replication of one
+    /// of the two regions is cut.
     pub(super) fn delay(&self, from: usize, to: usize) -> Option<Duration> {
         if self.regions[from].is_cut || self.regions[to].is_cut {
             return None;
@@ -115,9 +115,9 @@ mod tests {
     }
 
     #[test]
-    fn only_the_write_region_takes_writes_unless_all_do() {
+    fn without_multi_write_only_the_write_region_takes_writes() {
         let one = Topology::new(3, 2, false, DELAY);
-        assert_eq!(one.in_order().collect::<Vec<_>>(), [2, 0, 1]);
+        assert_eq!(one.write_region_first().collect::<Vec<_>>(), [2, 0, 1]);
         assert_eq!(one.writable().collect::<Vec<_>>(), [2]);
         let all = Topology { is_multi_write: true, ..one };
         assert_eq!(all.writable().collect::<Vec<_>>(), [2, 0, 1]);

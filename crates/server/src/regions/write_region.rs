@@ -1,5 +1,5 @@
-//! Changes the write region. Writes stop in the old write region, the new one
-//! catches up with all other regions, and only then takes writes. So no
+//! Changes the write region. First the old write region stops taking writes. Then the
+//! new write region catches up with all other regions. Only then does it take writes. So no
 //! acknowledged write is lost, and no two regions take writes at the same time.
 //!
 //! With multi-write all regions take writes all the time, so nothing stops and the
@@ -13,17 +13,17 @@ use perihelion_wire::status;
 
 use super::{CATALOG_REGION, Regions, WRITE_REGION_VALUE_NAME, role};
 
-/// The default timeout of management requests that wait for replication: for the new
-/// write region to catch up, or for all regions.
+/// The default timeout of management requests that wait until the new write region, or
+/// every region, has caught up.
 pub(crate) const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The role of a region that neither takes writes nor expires documents.
+/// The role of a region that neither takes writes nor removes expired documents.
 const READ_ONLY: Role = Role { accepts_writes: false, removes_expired: false };
 
 impl Regions {
-    /// Changes the write region. If the new one does not catch up within `timeout`, or
-    /// the change cannot be stored, the old write region takes writes again. The
-    /// change runs to its end even if the caller is dropped.
+    /// Changes the write region. If the new write region does not catch up within
+    /// `timeout`, or the change cannot be stored, the old write region takes writes again.
+    /// The change runs to its end even if the caller is dropped.
     pub(crate) async fn change_write_region(
         self: &Arc<Self>,
         to: usize,
@@ -31,13 +31,13 @@ impl Regions {
     ) -> Result<(), Refusal> {
         let regions = Arc::clone(self);
         let change = tokio::spawn(async move {
-            let _guard = regions.write_region_change.lock().await;
+            let _guard = regions.write_region_lock.lock().await;
             regions.change_write_region_exclusively(to, timeout).await
         });
         change.await.unwrap_or_else(|_| Err(Refusal::stopping()))
     }
 
-    /// Changes the write region. The caller holds the lock `write_region_change`.
+    /// Changes the write region. The caller holds the lock `write_region_lock`.
     async fn change_write_region_exclusively(&self, to: usize, timeout: Duration) -> Result<(), Refusal> {
         let topology = self.topology();
         let from = topology.write_region;
@@ -49,9 +49,9 @@ impl Regions {
         }
         if !topology.is_multi_write {
             self.engines[from].set_role(READ_ONLY).await?;
-            self.update(|topology| topology.catching_up = Some(to));
+            self.update_topology(|topology| topology.catching_up = Some(to));
             let caught_up = self.wait_until_caught_up(to, timeout).await;
-            self.update(|topology| topology.catching_up = None);
+            self.update_topology(|topology| topology.catching_up = None);
             if let Err(refusal) = caught_up {
                 self.engines[from].set_role(role(&topology, from)).await?;
                 return Err(refusal);
@@ -63,7 +63,7 @@ impl Regions {
             self.engines[from].set_role(role(&topology, from)).await?;
             return Err(refusal);
         }
-        self.update(|topology| topology.write_region = to);
+        self.update_topology(|topology| topology.write_region = to);
         self.assign_roles().await
     }
 
@@ -74,7 +74,7 @@ impl Regions {
         let deadline = tokio::time::Instant::now() + timeout;
         for from in (0..self.len()).filter(|from| *from != to) {
             let (last_entry, mut applied) =
-                (self.last_outbox_entry(from), self.links[from][to].applied.subscribe());
+                (self.last_outbox_entry(from), self.links[from][to].last_applied.subscribe());
             let arrived = applied.wait_for(|applied| *applied >= last_entry);
             let mut cut = std::pin::pin!(wait_until_cut(self.topology.subscribe(), from, to));
             tokio::select! {
@@ -97,7 +97,7 @@ impl Regions {
     /// The number of the last entry that was added to a region's outbox; 0 with one
     /// region.
     pub(super) fn last_outbox_entry(&self, region: usize) -> u64 {
-        self.engines[region].watch_outbox_end().map_or(0, |last| *last.borrow())
+        self.engines[region].watch_outbox_end().map_or(0, |last_entry| *last_entry.borrow())
     }
 
     fn cannot_move(&self, to: usize, why: &str) -> Refusal {
@@ -107,14 +107,14 @@ impl Regions {
         )
     }
 
-    /// Returns when every link that is not cut has caught up with the writes that
-    /// existed when its turn came: the links are awaited one after the other. Fails at
-    /// the timeout.
+    /// Returns when every link that is not cut has caught up. The links are awaited one
+    /// after the other, and a link has to catch up with the writes that existed when its
+    /// turn came. Fails at the timeout.
     pub(crate) async fn wait_until_replicated(&self, timeout: Duration) -> Result<(), Refusal> {
         let deadline = tokio::time::Instant::now() + timeout;
         for (from, to) in self.pairs() {
             let (last_entry, mut applied) =
-                (self.last_outbox_entry(from), self.links[from][to].applied.subscribe());
+                (self.last_outbox_entry(from), self.links[from][to].last_applied.subscribe());
             tokio::select! {
                 biased;
                 _ = applied.wait_for(|applied| *applied >= last_entry) => {}

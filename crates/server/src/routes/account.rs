@@ -1,6 +1,7 @@
-//! The account document. Unless the server has a public endpoint, its locations echo
-//! the host that the client used, so that mapped names keep working. With one region
-//! they echo the port too. An embedded database with several regions has fixed hosts.
+//! The account document. Unless the server has a public endpoint, the locations in the
+//! document echo the host that the client used, so that a client behind a mapped host
+//! name (as in Docker) keeps using that name. With one region they echo the port too. An
+//! embedded database with several regions has fixed hosts.
 
 use http::Method;
 use perihelion_engine::Refusal;
@@ -29,9 +30,9 @@ fn document(service: &RegionService, call: &Call) -> Value {
         object([("name", name.into()), ("databaseAccountEndpoint", endpoint.into())])
     };
     let replication = [("minReplicaSetSize", 3i64.into()), ("maxReplicasetSize", 4i64.into())];
-    let host = call.endpoint();
+    let address = call.endpoint();
     let host =
-        host.split("://").nth(1).unwrap_or("localhost").split(['.', ':']).next().unwrap_or("localhost");
+        address.split("://").nth(1).unwrap_or("localhost").split(['.', ':']).next().unwrap_or("localhost");
     object([
         ("_self", "".into()),
         ("id", host.into()),
@@ -40,7 +41,7 @@ fn document(service: &RegionService, call: &Call) -> Value {
         ("addresses", "//addresses/".into()),
         ("_dbs", "//dbs/".into()),
         ("writableLocations", Value::Array(topology.writable().map(location).collect())),
-        ("readableLocations", Value::Array(topology.in_order().map(location).collect())),
+        ("readableLocations", Value::Array(topology.write_region_first().map(location).collect())),
         ("enableMultipleWriteLocations", topology.is_multi_write.into()),
         ("continuousBackupEnabled", false.into()),
         ("enableNRegionSynchronousCommit", false.into()),
@@ -59,10 +60,12 @@ fn document(service: &RegionService, call: &Call) -> Value {
     ])
 }
 
-/// The endpoint of a region. With several regions it is the host of the public endpoint
-/// or, without one, the host that the client used, with the region's port; in an
-/// embedded database it is the region's own host name. With one region it is the public
-/// endpoint, or the address that the client used.
+/// The endpoint of a region.
+/// - With one region, it is the public endpoint or, when there is none, the address that
+///   the client used.
+/// - With several regions, it has the host of the public endpoint or, when there is none,
+///   the host that the client used. It has the region's port.
+/// - In an embedded database with several regions, it has the region's own host name.
 fn endpoint(account: &Account, call: &Call, region: usize) -> String {
     let public = account.public_endpoint.as_deref();
     match &account.addresses {
@@ -70,8 +73,8 @@ fn endpoint(account: &Account, call: &Call, region: usize) -> String {
             embedded_endpoint(&account.regions.names.slug(region))
         }
         Addresses::Ports(ports) if account.regions.len() > 1 => match public {
-            // The regions' ports follow the public endpoint's port as they follow
-            // the server's own port (unless that is 0).
+            // The regions' ports follow the port of the public endpoint, just as they follow
+            // the server's own port (unless the server's own port is 0).
             Some(public) => with_port(public, |port| port.saturating_add(region as u16 + 1)),
             None => with_port(&call.endpoint(), |_| ports[region]),
         },
@@ -79,8 +82,8 @@ fn endpoint(account: &Account, call: &Call, region: usize) -> String {
     }
 }
 
-/// The endpoint with another port and without a path. `change` gets the port as
-/// written, or the default port of the scheme.
+/// The endpoint with another port and without a path. `change` gets the port that is
+/// written in the endpoint, or the default port of the scheme.
 fn with_port(endpoint: &str, change: impl FnOnce(u16) -> u16) -> String {
     let (scheme, rest) = endpoint.split_once("://").unwrap_or(("http", endpoint));
     let authority = rest.split('/').next().unwrap_or(rest);

@@ -51,7 +51,7 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
     service.engine.spend(bucket, outcome.charge);
     let mut answer = Answer::text(
         if outcome.has_failed() { status::MULTI_STATUS } else { status::OK },
-        results(&outcome, &omits_body),
+        print_results(&outcome, &omits_body),
     )
     .charged(outcome.charge)
     .at(outcome.position.clone())
@@ -89,36 +89,36 @@ fn parse_operation(value: Value, container: &Container) -> Result<BatchOperation
     Ok(BatchOperation { operation, precondition, partition_key })
 }
 
-/// Parses one operation. The outer refusal is for a malformed request, the inner
-/// one for a document that the service would refuse also outside a batch.
+/// Parses one operation. The outer refusal is for a malformed request. The inner refusal
+/// is for a document that the service would also refuse outside a batch.
 fn parse_by_type(
     operation_type: &str,
     id: Option<String>,
     body: Option<Value>,
     container: &Container,
 ) -> Result<Result<ItemOperation, Refusal>, Refusal> {
-    let id = || {
+    let required_id = || {
         id.ok_or_else(|| {
             Refusal::bad_request(format!("A batch operation of type {operation_type} needs an id."))
         })
     };
-    let object = |body: Option<Value>| match body {
+    let new_body = |body: Option<Value>| match body {
         Some(Value::Object(object)) => Ok(NewBody::new(object, container)),
         _ => Err(Refusal::invalid_input()),
     };
     Ok(match operation_type {
-        "Create" => object(body)?.map(|body| ItemOperation::Create { body }),
-        "Upsert" => object(body)?.map(|body| ItemOperation::Upsert { body }),
+        "Create" => new_body(body)?.map(|body| ItemOperation::Create { body }),
+        "Upsert" => new_body(body)?.map(|body| ItemOperation::Upsert { body }),
         "Replace" => {
-            let id = id()?;
-            object(body)?.map(|body| ItemOperation::Replace { id, body })
+            let id = required_id()?;
+            new_body(body)?.map(|body| ItemOperation::Replace { id, body })
         }
-        "Delete" => Ok(ItemOperation::Delete { id: id()? }),
-        "Read" => Ok(ItemOperation::Read { id: id()? }),
+        "Delete" => Ok(ItemOperation::Delete { id: required_id()? }),
+        "Read" => Ok(ItemOperation::Read { id: required_id()? }),
         "Patch" => {
             let patch = Patch::parse(&body.unwrap_or(Value::Null))
                 .map_err(|error| Refusal::bad_request(error.to_string()))?;
-            Ok(ItemOperation::Patch { id: id()?, patch })
+            Ok(ItemOperation::Patch { id: required_id()?, patch })
         }
         _ => {
             return Err(Refusal::bad_request(format!(
@@ -128,11 +128,11 @@ fn parse_by_type(
     })
 }
 
-/// Prints `[{"statusCode","requestCharge","eTag","resourceBody"}]`. Failed
-/// operations have the first two members only. A success has the others if the engine
-/// returns an etag and a body. `omits_body` says which results have no `resourceBody`:
-/// those of writes, when the client asks for minimal answers.
-fn results(outcome: &BatchOutcome, omits_body: &[bool]) -> String {
+/// Prints `[{"statusCode","requestCharge","eTag","resourceBody"}]`. A failed operation
+/// has the first two members only. A success has the other two if the engine returns an
+/// etag and a body. `omits_body` says, for each result, whether `resourceBody` is left out:
+/// it is left out of writes when the client asks for minimal answers.
+fn print_results(outcome: &BatchOutcome, omits_body: &[bool]) -> String {
     let mut out = String::from("[");
     for (index, (result, omits_body)) in outcome.results.iter().zip(omits_body).enumerate() {
         if index > 0 {
@@ -148,6 +148,7 @@ fn results(outcome: &BatchOutcome, omits_body: &[bool]) -> String {
     out
 }
 
+/// Prints the members that every result has, without the closing brace.
 fn print_head(out: &mut String, status: u16, charge: f64) {
     out.push_str("{\"statusCode\":");
     out.push_str(&status.to_string());

@@ -12,12 +12,12 @@ use crate::call::Call;
 
 pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
     let (database, container) = service.container(call)?;
-    let (mode, start) = (mode(call)?, start(call)?);
+    let (mode, start) = (parse_mode(call)?, parse_start(call)?);
     if mode == FeedMode::AllVersionsAndDeletes {
         check_start(&start)?;
         log_versions(service, &container).await?;
     }
-    let (range, keys) = scope(call, &container)?;
+    let (range, keys) = parse_scope(call, &container)?;
     let request = FeedRequest { range, keys, start, mode, items_max: call.page_rows()? };
     let bucket = service.engine.admit(&container, range)?;
     let page = service.engine.change_feed(&container, &request, &call.session()?)?;
@@ -26,8 +26,8 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
 }
 
 /// Makes every region log the versions of this container from now on, so that a reader
-/// can continue in another region. Every region takes this request, because readers
-/// send it.
+/// can continue in another region. Every region takes the request, because readers may
+/// send it to any region.
 async fn log_versions(service: &RegionService, container: &Arc<Container>) -> Result<(), Refusal> {
     if container.logs_versions {
         return Ok(());
@@ -38,7 +38,7 @@ async fn log_versions(service: &RegionService, container: &Arc<Container>) -> Re
         .await
 }
 
-fn mode(call: &Call) -> Result<FeedMode, Refusal> {
+fn parse_mode(call: &Call) -> Result<FeedMode, Refusal> {
     let wanted = call.header(&headers::A_IM).unwrap_or_default();
     if wanted.eq_ignore_ascii_case("incremental feed") {
         return Ok(FeedMode::LatestVersion);
@@ -52,17 +52,17 @@ fn mode(call: &Call) -> Result<FeedMode, Refusal> {
     ))
 }
 
-/// The part of the feed: the range that the request names, or the only range with the
-/// keys that it names (a partition key, effective keys, or all keys). Keys of several
-/// ranges are refused.
-fn scope(call: &Call, container: &Arc<Container>) -> Result<(RangeId, EffectiveRange), Refusal> {
+/// The range and the effective keys that the request is about. The request may name a
+/// range, a partition key or effective keys; without any of them it is about all keys.
+/// A request that names no range is refused when its keys are in several ranges.
+fn parse_scope(call: &Call, container: &Arc<Container>) -> Result<(RangeId, EffectiveRange), Refusal> {
     let keys = match call.partition_key()? {
         Some(key) => Some(container.partition_key.effective_range(&key)),
         None => call.effective_keys()?,
     };
     if let Some(id) = call.range(container)? {
-        let whole = container.range(id).map(|range| range.keys.clone()).ok_or_else(Refusal::range_gone)?;
-        return Ok((id, keys.unwrap_or(whole)));
+        let range_keys = container.range(id).map(|range| range.keys.clone()).ok_or_else(Refusal::range_gone)?;
+        return Ok((id, keys.unwrap_or(range_keys)));
     }
     let keys = keys.unwrap_or_else(EffectiveRange::whole);
     let mut ranges = container.ranges.iter().filter(|range| range.keys.overlaps(&keys));
@@ -75,7 +75,7 @@ fn scope(call: &Call, container: &Arc<Container>) -> Result<(RangeId, EffectiveR
     }
 }
 
-fn start(call: &Call) -> Result<FeedStart, Refusal> {
+fn parse_start(call: &Call) -> Result<FeedStart, Refusal> {
     match call.header(&headers::IF_NONE_MATCH).map(str::trim) {
         Some("*") => return Ok(FeedStart::Now),
         Some(etag) if !etag.is_empty() => {
@@ -97,8 +97,8 @@ fn start(call: &Call) -> Result<FeedStart, Refusal> {
     }
 }
 
-/// Refuses a start at the beginning or at a date: versions and deletes are kept for a
-/// limited time only.
+/// Refuses a feed of all versions and deletes that starts at the beginning or at a date,
+/// because versions and deletes are kept for a limited time only.
 fn check_start(start: &FeedStart) -> Result<(), Refusal> {
     match start {
         FeedStart::Now | FeedStart::After(_) => Ok(()),

@@ -6,7 +6,7 @@ use perihelion_model::resource_id::ContainerRid;
 use perihelion_wire::headers;
 use perihelion_wire::status::{self, Status};
 
-use super::databases::{position, throughput};
+use super::databases::{account_position, throughput_from_headers};
 use super::pages::Page;
 use super::{RegionService, method_not_allowed, queries};
 use crate::answer::Answer;
@@ -31,7 +31,8 @@ pub(super) async fn serve_feed(
         }
         Method::POST => {
             let definition = ParsedDefinition::parse(call.object()?, call.api_version())?;
-            let throughput = throughput(call)?;
+            let throughput = throughput_from_headers(call)?;
+            // Whether the container uses the throughput of its database.
             let is_shared = throughput.is_none() && catalog.offer_for(&database.rid.to_text()).is_some();
             let name = database.name.clone();
             let container = service
@@ -53,7 +54,7 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
     match call.method {
         Method::GET | Method::HEAD => {
             if call.precondition().if_none_match.as_deref() == Some(container.etag.as_str()) {
-                let position = position_in(service, &container)?;
+                let position = position_of(service, &container)?;
                 return Ok(Answer::empty(status::NOT_MODIFIED)
                     .charged(1.0)
                     .with_etag(&container.etag)
@@ -69,7 +70,7 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
                 .with_usage(usage))
         }
         Method::PUT => {
-            check_match(call, &container)?;
+            check_if_match(call, &container)?;
             let definition = ParsedDefinition::parse(call.object()?, call.api_version())?;
             let container = service
                 .change_catalog(move |engine| async move {
@@ -80,27 +81,27 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
                 .with_content_location())
         }
         Method::DELETE => {
-            check_match(call, &container)?;
+            check_if_match(call, &container)?;
             service
                 .change_catalog(move |engine| async move { engine.delete_container(&container).await })
                 .await?;
             Ok(Answer::empty(status::NO_CONTENT)
                 .charged(charge::METADATA_DELETE)
-                .at(position(service))
+                .at(account_position(service))
                 .with_content_location())
         }
         _ => Err(method_not_allowed(&call.method)),
     }
 }
 
-/// Answers an empty conflict feed: the last writer wins, so no conflict is left for
-/// a client.
+/// Answers an empty conflict feed. The last writer wins, so clients have no conflicts to
+/// resolve.
 pub(super) fn serve_conflicts(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
     let (database, container) = service.container(call)?;
     match call.method {
         Method::GET | Method::POST => Ok(Answer::feed(&container.rid_text, "Conflicts", &[])
             .charged(1.0)
-            .at(position_in(service, &container)?)
+            .at(position_of(service, &container)?)
             .with_content_path(&database, &container)),
         _ => Err(method_not_allowed(&call.method)),
     }
@@ -108,14 +109,14 @@ pub(super) fn serve_conflicts(service: &RegionService, call: &Call) -> Result<An
 
 /// The position of a container's first range, for answers that concern the whole
 /// container.
-pub(super) fn position_in(service: &RegionService, container: &Container) -> Result<Position, Refusal> {
+pub(super) fn position_of(service: &RegionService, container: &Container) -> Result<Position, Refusal> {
     let state = service.engine.state(container)?;
     let range = container.ranges.first().map_or(0, |range| range.id);
     Ok(state.position(range))
 }
 
-/// Refuses a request whose `If-Match` does not fit the container's etag.
-fn check_match(call: &Call, container: &Container) -> Result<(), Refusal> {
+/// Refuses a request whose `If-Match` is not the container's etag.
+fn check_if_match(call: &Call, container: &Container) -> Result<(), Refusal> {
     match call.precondition().if_match {
         Some(condition) if !perihelion_model::etag::matches(&condition, &container.etag) => {
             Err(Refusal::precondition_failed().with_charge(charge::PRECONDITION_FAILED))
@@ -127,13 +128,13 @@ fn check_match(call: &Call, container: &Container) -> Result<(), Refusal> {
 fn feed(service: &RegionService, database: &Database, page: &Page) -> Answer {
     page.add_continuation_to(Answer::feed(&database.rid.to_text(), "DocumentCollections", &page.bodies))
         .charged(charge::FEED)
-        .at(position(service))
+        .at(account_position(service))
         .with_header(headers::ALT_CONTENT_PATH, format!("dbs/{}", database.name))
         .with_header(headers::CONTENT_PATH, database.rid.to_text())
 }
 
-/// An answer about a container has the position of its data, not of the account:
-/// SDKs store the session token under the container.
+/// The answer about one container. It has the position of the container's data, not of
+/// the account, because SDKs store the session token under the container.
 fn answer(
     service: &RegionService,
     status: Status,
@@ -143,7 +144,7 @@ fn answer(
 ) -> Result<Answer, Refusal> {
     Ok(Answer::json(status, &container.body())
         .charged(charge)
-        .at(position_in(service, container)?)
+        .at(position_of(service, container)?)
         .with_etag(&container.etag)
         .with_header(headers::ALT_CONTENT_PATH, format!("dbs/{}", database.name))
         .with_static_header(headers::MAX_CONTENT_LENGTH, "2097152"))

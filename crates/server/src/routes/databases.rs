@@ -20,7 +20,7 @@ pub(super) async fn serve_feed(service: &RegionService, call: &Call) -> Result<A
             Ok(feed(service, &Page::of_all(queries::run_over_metadata(service, call, bodies)?)))
         }
         Method::POST => {
-            let (body, throughput) = (call.object()?, throughput(call)?);
+            let (body, throughput) = (call.object()?, throughput_from_headers(call)?);
             let database = service
                 .change_catalog(move |engine| async move { engine.create_database(body, throughput).await })
                 .await?;
@@ -39,7 +39,7 @@ pub(super) async fn serve(service: &RegionService, call: &Call, name: &str) -> R
                 return Ok(Answer::empty(status::NOT_MODIFIED)
                     .charged(1.0)
                     .with_etag(&database.etag)
-                    .at(position(service)));
+                    .at(account_position(service)));
             }
             Ok(answer(service, status::OK, database, charge::METADATA_READ).with_content_location())
         }
@@ -48,7 +48,7 @@ pub(super) async fn serve(service: &RegionService, call: &Call, name: &str) -> R
             service.change_catalog(move |engine| async move { engine.delete_database(&name).await }).await?;
             Ok(Answer::empty(status::NO_CONTENT)
                 .charged(charge::METADATA_DELETE)
-                .at(position(service))
+                .at(account_position(service))
                 .with_content_location())
         }
         _ => Err(method_not_allowed(&call.method)),
@@ -62,22 +62,22 @@ pub(super) fn serve_users(service: &RegionService, call: &Call, name: &str) -> R
     match call.method {
         Method::GET => Ok(Answer::feed(&database.rid.to_text(), "Users", &[])
             .charged(charge::FEED)
-            .at(position(service))
+            .at(account_position(service))
             .with_header(headers::ALT_CONTENT_PATH, format!("dbs/{}", database.name))
             .with_header(headers::CONTENT_PATH, database.rid.to_text())),
         _ => Err(super::unsupported("Users, permissions and resource tokens")),
     }
 }
 
-/// The position of the account's own partition, which holds databases and
-/// containers.
-pub(super) fn position(service: &RegionService) -> Position {
+/// The position of the account's own partition, which holds the definitions of databases
+/// and containers.
+pub(super) fn account_position(service: &RegionService) -> Position {
     Position { range: 0, lsn: service.engine.catalog().account.lsn, applied_lsns: None }
 }
 
 /// The throughput that the headers ask for: manual, or autoscale up to a maximum; `None`
-/// without such a header.
-pub(super) fn throughput(call: &Call) -> Result<Option<Throughput>, Refusal> {
+/// when no header asks for one.
+pub(super) fn throughput_from_headers(call: &Call) -> Result<Option<Throughput>, Refusal> {
     let bad = |name: &str| Refusal::gateway(status::BAD_REQUEST, format!("The {name} header is invalid."));
     if let Some(settings) = call.header(&headers::OFFER_AUTOPILOT_SETTINGS) {
         let settings = perihelion_model::json::parse_str(settings).ok();
@@ -93,6 +93,7 @@ pub(super) fn throughput(call: &Call) -> Result<Option<Throughput>, Refusal> {
     }
 }
 
+/// The bodies of all databases, by `_rid`.
 fn bodies(service: &RegionService) -> Vec<(DatabaseRid, Value)> {
     service.engine.catalog().databases.values().map(|database| (database.rid, database.body())).collect()
 }
@@ -100,9 +101,12 @@ fn bodies(service: &RegionService) -> Vec<(DatabaseRid, Value)> {
 fn feed(service: &RegionService, page: &Page) -> Answer {
     page.add_continuation_to(Answer::feed("", "Databases", &page.bodies))
         .charged(charge::FEED)
-        .at(position(service))
+        .at(account_position(service))
 }
 
 fn answer(service: &RegionService, status: Status, database: &Database, charge: f64) -> Answer {
-    Answer::json(status, &database.body()).charged(charge).at(position(service)).with_etag(&database.etag)
+    Answer::json(status, &database.body())
+        .charged(charge)
+        .at(account_position(service))
+        .with_etag(&database.etag)
 }

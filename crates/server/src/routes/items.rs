@@ -36,8 +36,8 @@ async fn create(service: &RegionService, call: &Call) -> Result<Answer, Refusal>
     } else {
         ItemOperation::Create { body }
     };
-    let written = write(service, &container, key, operation, call).await?;
-    Ok(Answer::item(written, call.wants_minimal()).with_content_path(&database, &container))
+    let outcome = write(service, &container, key, operation, call).await?;
+    Ok(Answer::item(outcome, call.wants_minimal()).with_content_path(&database, &container))
 }
 
 pub(super) async fn serve(service: &RegionService, call: &Call, id: &str) -> Result<Answer, Refusal> {
@@ -58,14 +58,15 @@ pub(super) async fn serve(service: &RegionService, call: &Call, id: &str) -> Res
         Method::DELETE => ItemOperation::Delete { id },
         _ => return Err(method_not_allowed(&call.method)),
     };
-    let written = write(service, &container, key, operation, call).await?;
-    Ok(Answer::item(written, call.wants_minimal())
+    let outcome = write(service, &container, key, operation, call).await?;
+    Ok(Answer::item(outcome, call.wants_minimal())
         .with_content_path(&database, &container)
         .with_content_location())
 }
 
-/// The id of an addressed document. A document may be addressed by its `_rid`; the
-/// engine knows ids only. A text that is not the `_rid` of a document is an id.
+/// The id of the document that a path names. The path may have the document's `_rid`
+/// instead of its id, but the engine knows ids only. A text that is not the `_rid` of a
+/// document counts as an id.
 fn resolve_id(
     service: &RegionService,
     container: &Arc<Container>,
@@ -91,13 +92,13 @@ fn read(
 ) -> Result<Answer, Refusal> {
     let target = Target::resolve(container, key)?;
     let bucket = service.engine.admit(container, target.range.id)?;
-    let found = service.engine.read_item(&target, id, &call.precondition(), &call.session()?)?;
-    service.engine.spend(bucket, found.charge);
-    Ok(Answer::item(found, false).with_content_path(database, container).with_content_location())
+    let outcome = service.engine.read_item(&target, id, &call.precondition(), &call.session()?)?;
+    service.engine.spend(bucket, outcome.charge);
+    Ok(Answer::item(outcome, false).with_content_path(database, container).with_content_location())
 }
 
-/// Writes one item. Refuses the write while the physical partition has no request
-/// units left, and takes the charge afterwards.
+/// Writes one item. With throttling, refuses the write while no request units are left,
+/// and takes the charge of the write afterwards.
 async fn write(
     service: &RegionService,
     container: &Arc<Container>,
@@ -108,16 +109,16 @@ async fn write(
     let range = Target::resolve(container, key.clone())?.range.id;
     check_session(service, call, container, range)?;
     let bucket = service.engine.admit(container, range)?;
-    let written = service.engine.write_item(container, key, operation, call.precondition()).await;
+    let outcome = service.engine.write_item(container, key, operation, call.precondition()).await;
     service
         .engine
-        .spend(bucket, written.as_ref().map_or_else(|refusal| refusal.charge, |answer| answer.charge));
-    written
+        .spend(bucket, outcome.as_ref().map_or_else(|refusal| refusal.charge, |answer| answer.charge));
+    outcome
 }
 
-/// When several regions take writes, refuses a write in a region that has not
-/// applied all writes that its session has seen: otherwise the older of two writes
-/// of one session could win.
+/// When several regions take writes, refuses a write in a region that has not applied all
+/// writes that the client's session has seen. Otherwise the older of two writes of one
+/// session could win.
 pub(super) fn check_session(
     service: &RegionService,
     call: &Call,
@@ -138,7 +139,7 @@ pub(super) async fn delete_partition(service: &RegionService, call: &Call) -> Re
     }
     let key = call.required_partition_key()?;
     service.engine.delete_partition(&container, key).await?;
-    let position = super::containers::position_in(service, &container)?;
+    let position = super::containers::position_of(service, &container)?;
     Ok(Answer::empty(status::OK).charged(1.0).at(position).with_content_path(&database, &container))
 }
 

@@ -5,19 +5,19 @@ use perihelion_engine::{Offer, Refusal, Throughput, charge};
 use perihelion_model::json::Value;
 use perihelion_wire::{headers, status};
 
-use super::databases::position;
+use super::databases::account_position;
 use super::{RegionService, method_not_allowed, queries};
 use crate::answer::Answer;
 use crate::call::Call;
 
 pub(super) fn serve_feed(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
     let bodies: Vec<Value> = service.engine.catalog().offers.values().map(|offer| offer.body()).collect();
-    let found = match call.method {
+    let offers = match call.method {
         Method::GET => bodies,
         Method::POST if call.is_query() => queries::run_over_metadata(service, call, bodies)?,
         _ => return Err(method_not_allowed(&call.method)),
     };
-    Ok(Answer::feed("", "Offers", &found).charged(charge::FEED).at(position(service)))
+    Ok(Answer::feed("", "Offers", &offers).charged(charge::FEED).at(account_position(service)))
 }
 
 pub(super) async fn serve(service: &RegionService, call: &Call, rid: &str) -> Result<Answer, Refusal> {
@@ -40,8 +40,8 @@ pub(super) async fn serve(service: &RegionService, call: &Call, rid: &str) -> Re
 /// The lowest autoscale maximum, in request units per second.
 const AUTOSCALE_MIN: u64 = 1000;
 
-/// The new throughput: from the body, or, when a header asks for a change between manual
-/// and autoscale, from the old throughput.
+/// The new throughput. It is in the body; but when a header asks for a change between
+/// manual and autoscale, it follows from the old throughput.
 fn requested_throughput(call: &Call, offer: &Offer) -> Result<Throughput, Refusal> {
     let units = offer.throughput.request_units();
     if call.flag(&headers::MIGRATE_OFFER_TO_AUTOPILOT) {
@@ -59,7 +59,7 @@ fn requested_throughput(call: &Call, offer: &Offer) -> Result<Throughput, Refusa
 fn answer(service: &RegionService, offer: &Offer) -> Answer {
     Answer::json(status::OK, &offer.body())
         .charged(charge::METADATA_READ)
-        .at(position(service))
+        .at(account_position(service))
         .with_etag(&offer.etag)
         .with_static_header(headers::OFFER_REPLACE_PENDING, "false")
         .with_content_location()

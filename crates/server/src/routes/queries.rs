@@ -1,11 +1,12 @@
 //! Queries: turns a request into a program and a scope, and answers a page.
 //!
-//! The headers select a partition key, the first levels of a hierarchical one, a range
-//! or an interval of effective keys; otherwise the query is about all ranges.
+//! The headers select a partition key, the first levels of a hierarchical partition key,
+//! a range or an interval of effective keys. Otherwise the query is about all ranges.
 //! Across ranges the service's gateway serves only queries that each range can answer
-//! alone. It refuses the others, nearly always with a plan by which the client merges
-//! the ranges. With `--strict-gateway` this server does the same. Without it the server
-//! merges the ranges itself, which all SDKs accept (`docs/cosmos.md`, queries).
+//! alone. The gateway refuses the other queries, nearly always with a plan by which the
+//! client merges the ranges. With `--strict-gateway` this server does the same. Without
+//! `--strict-gateway` it merges the ranges itself, which all SDKs accept
+//! (`docs/cosmos.md`, queries).
 
 use std::sync::Arc;
 
@@ -75,8 +76,8 @@ pub(super) fn read_feed(service: &RegionService, call: &Call) -> Result<Answer, 
     Ok(page_answer(&page, &container).with_content_path(&database, &container))
 }
 
-/// Answers a plan request. It has no charge, and it does not need the header that
-/// allows a query to cross partitions.
+/// Answers a plan request. A plan request has no charge, and it does not need the header
+/// that allows a query to cross partitions.
 pub(super) fn plan(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
     let (_, container) = service.container(call)?;
     let statement = parse(call)?;
@@ -136,8 +137,8 @@ fn compile_refusal(errors: &[perihelion_query::Diagnostic]) -> Refusal {
     Refusal::new(status::BAD_REQUEST, Layer::QueryCompiler, json::to_text(&body, Style::Point))
 }
 
-/// The documents that the headers select; `None` when they select nothing in
-/// particular, so that the query is about all.
+/// The documents that the headers select; `None` when no header selects documents, so
+/// that the query is about all documents.
 fn scope(call: &Call, container: &Arc<Container>) -> Result<Option<QueryScope>, Refusal> {
     if let Some(key) = call.partition_key()? {
         let levels = container.partition_key.paths.len();
@@ -200,8 +201,8 @@ fn check_gateway(container: &Container, statement: &Statement, program: &Program
     }
 }
 
-/// The query features that the plan in a refusal may use: all of them, because the
-/// refusal does not know which ones the client supports.
+/// The query features that the plan in a refusal may use: all of them, because the server
+/// does not know which features the client supports.
 const ALL_FEATURES: &str = "Aggregate, CompositeAggregate, CountIf, DCount, Distinct, GroupBy, HybridSearch, ListAndSetAggregate, MultipleAggregates, MultipleOrderBy, NonStreamingOrderBy, NonValueAggregate, OffsetAndLimit, OrderBy, Top, WeightedRankFusion";
 
 fn plan_of(
@@ -221,7 +222,7 @@ fn plan_of(
 }
 
 /// The points of partition keys in the hash space, in order. `None` when a key is not a
-/// scalar: no document can have such a key, and the plan is not limited to some keys.
+/// scalar. No document can have such a key; the plan is then about all ranges.
 fn key_ranges(container: &Container, keys: &[Vec<Value>]) -> Option<Vec<QueryRange>> {
     let definition = &container.partition_key;
     let points = keys.iter().map(|values| {
@@ -234,7 +235,7 @@ fn key_ranges(container: &Container, keys: &[Vec<Value>]) -> Option<Vec<QueryRan
     Some(points.iter().map(|point| QueryRange::point(&point.to_hex())).collect())
 }
 
-/// Runs a page of a query. Its whole charge is spent by the first range of the scope.
+/// Runs a page of a query. The first range of the scope pays the whole charge.
 fn run(
     service: &RegionService,
     container: &Arc<Container>,

@@ -17,8 +17,8 @@ use crate::call::Call;
 
 pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
     let (database, container) = service.container(call)?;
-    let (kind, feed, id) = addressed(&call.resource).ok_or_else(Refusal::no_such_resource)?;
-    let position = containers::position_in(service, &container)?;
+    let (kind, feed, id) = addressed_script(&call.resource).ok_or_else(Refusal::no_such_resource)?;
+    let position = containers::position_of(service, &container)?;
     let answer = match (&call.method, id) {
         (&Method::GET, None) => {
             let scripts = service.engine.scripts(&container, kind)?;
@@ -26,8 +26,8 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
         }
         (&Method::POST, None) if call.is_query() => {
             let scripts = service.engine.scripts(&container, kind)?;
-            let found = queries::run_over_metadata(service, call, scripts)?;
-            Answer::feed(&container.rid_text, feed, &found).charged(charge::FEED)
+            let rows = queries::run_over_metadata(service, call, scripts)?;
+            Answer::feed(&container.rid_text, feed, &rows).charged(charge::FEED)
         }
         (&Method::POST, None) => {
             let (body, target) = (call.object()?, Arc::clone(&container));
@@ -37,14 +37,14 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
                 )
                 .await?;
             let quota = format!("{}={};", quota_name(kind), kind.quota());
-            script(status::CREATED, &body)
+            script_answer(status::CREATED, &body)
                 .charged(charge::SCRIPT_CREATE)
                 .with_header(headers::RESOURCE_QUOTA, quota)
         }
         (&Method::POST, Some(_)) if kind == ScriptKind::StoredProcedure => {
             return Err(super::unsupported("Stored procedure executions"));
         }
-        (&Method::GET, Some(id)) => script(status::OK, &service.engine.script(&container, kind, id)?)
+        (&Method::GET, Some(id)) => script_answer(status::OK, &service.engine.script(&container, kind, id)?)
             .charged(charge::METADATA_READ)
             .with_content_location(),
         (&Method::PUT, Some(id)) => {
@@ -54,7 +54,7 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
                     engine.put_script(&target, kind, Some(id), body).await
                 })
                 .await?;
-            script(status::OK, &body).charged(charge::SCRIPT_CREATE).with_content_location()
+            script_answer(status::OK, &body).charged(charge::SCRIPT_CREATE).with_content_location()
         }
         (&Method::DELETE, Some(id)) => {
             let (target, id) = (Arc::clone(&container), id.to_owned());
@@ -68,6 +68,7 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
     Ok(answer.at(position).with_content_path(&database, &container))
 }
 
+/// The name of a kind of script in the quota header.
 fn quota_name(kind: ScriptKind) -> &'static str {
     match kind {
         ScriptKind::StoredProcedure => "storedProcedures",
@@ -76,14 +77,14 @@ fn quota_name(kind: ScriptKind) -> &'static str {
     }
 }
 
-fn script(status: Status, body: &Value) -> Answer {
+fn script_answer(status: Status, body: &Value) -> Answer {
     let etag = body.get("_etag").and_then(Value::as_str).unwrap_or_default();
     Answer::json(status, body).with_etag(etag).with_static_header(headers::MAX_CONTENT_LENGTH, "2097152")
 }
 
-/// The kind of script that a request addresses, the name of its feed, and its id (`None`
-/// when it addresses the feed).
-fn addressed(resource: &Resource) -> Option<(ScriptKind, &'static str, Option<&str>)> {
+/// The kind of script that a request addresses, the name of the feed of that kind, and the
+/// script's id (`None` when the request addresses the feed).
+fn addressed_script(resource: &Resource) -> Option<(ScriptKind, &'static str, Option<&str>)> {
     Some(match resource {
         Resource::StoredProcedures { .. } => (ScriptKind::StoredProcedure, "StoredProcedures", None),
         Resource::StoredProcedure { procedure, .. } => {

@@ -5,14 +5,14 @@ use perihelion_testkit::http_client::HttpRequest;
 
 use crate::world::{PLAIN_CONTAINER, World};
 
-fn read() -> HttpRequest {
+fn read_db() -> HttpRequest {
     HttpRequest::new("GET", "/dbs/d")
 }
 
 #[tokio::test]
 async fn a_wrong_or_missing_signature_is_refused() {
     let world = World::new(PLAIN_CONTAINER).await;
-    assert_eq!(world.send(read()).await.status, 200);
+    assert_eq!(world.send(read_db()).await.status, 200);
     for authorization in [
         "type%3Dmaster%26ver%3D1.0%26sig%3DAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA%3D",
         "type%3Dmaster%26ver%3D1.0%26sig%3D",
@@ -22,11 +22,11 @@ async fn a_wrong_or_missing_signature_is_refused() {
         "Bearer abc",
         "",
     ] {
-        let refused = world.send(read().header("authorization", authorization)).await;
+        let refused = world.send(read_db().header("authorization", authorization)).await;
         assert_eq!(refused.status, 401, "{authorization}: {}", refused.text());
         assert!(refused.header("x-ms-request-charge").is_none());
     }
-    assert_eq!(world.send(read().omit("authorization")).await.status, 401);
+    assert_eq!(world.send(read_db().omit("authorization")).await.status, 401);
     assert_eq!(world.send(HttpRequest::new("GET", "/").omit("authorization")).await.status, 401);
     world.stop().await;
 }
@@ -35,10 +35,10 @@ async fn a_wrong_or_missing_signature_is_refused() {
 async fn a_signature_with_an_old_date_is_refused() {
     let world = World::new(PLAIN_CONTAINER).await;
     for date in ["Thu, 01 Jan 2026 00:00:00 GMT", "Fri, 01 Jan 2100 00:00:00 GMT"] {
-        let refused = world.send(read().header("x-ms-date", date)).await;
+        let refused = world.send(read_db().header("x-ms-date", date)).await;
         assert_eq!(refused.status, 403, "{}", refused.text());
     }
-    assert_eq!(world.send(read().header("x-ms-date", "yesterday")).await.status, 401);
+    assert_eq!(world.send(read_db().header("x-ms-date", "yesterday")).await.status, 401);
     world.stop().await;
 }
 
@@ -51,7 +51,7 @@ async fn any_mode_accepts_every_entra_token_and_off_accepts_every_request() {
     ] {
         let options = ServerOptions { auth: mode, ..Default::default() };
         let world = World::with_options(options, PLAIN_CONTAINER).await;
-        assert_eq!(world.send(read().header("authorization", token)).await.status, status, "{mode:?}");
+        assert_eq!(world.send(read_db().header("authorization", token)).await.status, status, "{mode:?}");
         world.stop().await;
     }
 }

@@ -5,10 +5,12 @@ use perihelion_testkit::http_client::{HttpRequest, HttpResponse};
 
 use crate::world::{PLAIN_CONTAINER, World, batch, docs, documents, ids, json};
 
+/// A request for the change feed of range 0.
 fn feed(mode: &str) -> HttpRequest {
     docs("GET", "", "").header("a-im", mode).header("x-ms-documentdb-partitionkeyrangeid", "0")
 }
 
+/// The request for the page after this answer.
 fn after(answer: &HttpResponse) -> HttpRequest {
     feed("Incremental Feed").header("if-none-match", answer.header("etag").unwrap())
 }

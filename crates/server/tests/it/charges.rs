@@ -1,12 +1,12 @@
-//! Tests that charges differ by at most ten percent from those that were recorded from
-//! a hosted account (`docs/charges.md`). Benchmarks that compare request units rely on
-//! it.
+//! Tests that charges differ by at most ten percent from the charges that were recorded
+//! from a hosted account (`docs/charges.md`). Benchmarks that compare request units rely
+//! on that.
 
 use perihelion_testkit::http_client::{HttpRequest, HttpResponse};
 
 use crate::world::{PLAIN_CONTAINER, World, batch, docs, json, query};
 
-/// How far a charge may differ from the recorded one, as a fraction of it.
+/// How far a charge may differ from the recorded charge, as a fraction of the latter.
 const TOLERANCE: f64 = 0.10;
 
 fn charge(answer: &HttpResponse) -> f64 {
@@ -38,6 +38,7 @@ impl ChargeTable {
         }
     }
 
+    /// Fails if a charge differed, or the number of checked charges is not `rows`.
     fn finish(self, rows: usize) {
         assert_eq!(self.rows, rows);
         assert!(self.differences.is_empty(), "{}", self.differences.join("\n"));

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use perihelion_testkit::named_tests::{Sources, in_backticks, table_rows};
 use perihelion_testkit::repository;
 
-/// The crate of a test that is named without one.
+/// The crate of a test that is named without a crate.
 const DEFAULT_CRATE: &str = "crates/server";
 
-/// The items of a row's last cell, each as its crate and its name:
-/// "`items::a`, crates/cli `help::b`".
-fn items(cell: &str) -> Vec<(&str, &str)> {
+/// The tests and directories that a row's last cell names, each as its crate and its
+/// name: "`items::a`, crates/cli `help::b`".
+fn named_items(cell: &str) -> Vec<(&str, &str)> {
     let items = cell.split(", ").flat_map(|item| {
         let krate = item.split('`').next().unwrap_or_default().trim();
         let krate = if krate.is_empty() { DEFAULT_CRATE } else { krate };
@@ -27,7 +27,7 @@ fn every_test_named_in_compat_md_exists() {
     let mut sources: BTreeMap<&str, Sources> = BTreeMap::new();
     let (mut count, mut missing) = (0, Vec::new());
     for row in rows {
-        let named = items(row.last().copied().unwrap_or_default());
+        let named = named_items(row.last().copied().unwrap_or_default());
         assert!(!named.is_empty(), "the row {:?} names no test", row[0]);
         for (krate, name) in named {
             count += 1;

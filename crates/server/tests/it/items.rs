@@ -110,7 +110,7 @@ async fn a_unique_key_is_enforced_within_a_partition_and_is_free_after_a_change(
     let refused = world.create(r#"["a"]"#, &item("2", "a", "x")).await;
     assert_eq!((refused.status, refused.header("x-ms-request-charge")), (409, Some("1.94")));
     assert_eq!(world.create(r#"["b"]"#, &item("2", "b", "x")).await.status, 201);
-    // A document does not conflict with itself; a new value frees the old one.
+    // A document does not conflict with itself. A new value frees the old value.
     let replaced = docs("PUT", "1", r#"["a"]"#).json(&json(&item("1", "a", "y")));
     assert_eq!(world.send(replaced).await.status, 200);
     assert_eq!(world.create(r#"["a"]"#, &item("2", "a", "x")).await.status, 201);
@@ -126,13 +126,15 @@ async fn a_patch_is_atomic_and_respects_its_condition() {
     let world = World::new(PLAIN_CONTAINER).await;
     world.create(r#"["a"]"#, r#"{"id":"1","pk":"a","n":1,"list":[1,2]}"#).await;
     let patch = |body: &str| docs("PATCH", "1", r#"["a"]"#).json(&json(body));
-    let half = r#"{"operations":[{"op":"incr","path":"/n","value":5},{"op":"remove","path":"/nope"}]}"#;
-    assert_eq!(world.send(patch(half)).await.status, 400);
+    let fails_at_second =
+        r#"{"operations":[{"op":"incr","path":"/n","value":5},{"op":"remove","path":"/nope"}]}"#;
+    assert_eq!(world.send(patch(fails_at_second)).await.status, 400);
     assert_eq!(world.read(r#"["a"]"#, "1").await.json().unwrap().get("n"), Some(&1i64.into()));
-    let wrong = r#"{"condition":"from c where c.n > 1","operations":[{"op":"set","path":"/n","value":9}]}"#;
-    assert_eq!(world.send(patch(wrong)).await.status, 412);
-    let right = r#"{"condition":"from c where c.n = 1","operations":[{"op":"add","path":"/list/-","value":3},{"op":"move","from":"/n","path":"/m"}]}"#;
-    let done = world.send(patch(right)).await;
+    let false_condition =
+        r#"{"condition":"from c where c.n > 1","operations":[{"op":"set","path":"/n","value":9}]}"#;
+    assert_eq!(world.send(patch(false_condition)).await.status, 412);
+    let true_condition = r#"{"condition":"from c where c.n = 1","operations":[{"op":"add","path":"/list/-","value":3},{"op":"move","from":"/n","path":"/m"}]}"#;
+    let done = world.send(patch(true_condition)).await;
     assert_eq!(done.status, 200, "{}", done.text());
     let document = done.json().unwrap();
     assert_eq!(document.get("list"), Some(&json("[1,2,3]")));
@@ -203,7 +205,7 @@ async fn a_new_default_ttl_applies_to_existing_items() {
         assert!(std::time::Instant::now() < deadline, "the item exists after its time to live");
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
-    // Maintenance removes this document, and no other.
+    // Maintenance removes document 1 and no other document.
     world.manage("POST", "maintain", "").await;
     assert_eq!(world.send(replace("")).await.status, 200);
     assert_eq!(world.query("SELECT VALUE c.id FROM c").await, [Value::from("2")]);

@@ -7,14 +7,14 @@ use perihelion_testkit::http_client::HttpRequest;
 
 use crate::world::{PLAIN_CONTAINER, World, docs, json};
 
-async fn managed() -> World {
+async fn world_with_management() -> World {
     let options = ServerOptions { management: true, ..Default::default() };
     World::with_options(options, PLAIN_CONTAINER).await
 }
 
 #[tokio::test]
 async fn requests_and_units_are_counted_by_operation() {
-    let world = managed().await;
+    let world = world_with_management().await;
     world.manage("DELETE", "counters", "").await;
     world.create(r#"["a"]"#, r#"{"id":"1","pk":"a"}"#).await;
     world.read(r#"["a"]"#, "1").await;
@@ -29,7 +29,7 @@ async fn requests_and_units_are_counted_by_operation() {
 
 #[tokio::test]
 async fn a_fault_hits_the_named_operation_a_given_number_of_times() {
-    let world = managed().await;
+    let world = world_with_management().await;
     let rule = r#"{"operation":"create_item","container":"c","count":2,"status":503,"subStatus":20003,"retryAfterMs":7}"#;
     assert_eq!(world.manage("POST", "faults", rule).await.status, 200);
     for _ in 0..2 {
@@ -46,7 +46,7 @@ async fn a_fault_hits_the_named_operation_a_given_number_of_times() {
 
 #[tokio::test]
 async fn a_connection_is_dropped_before_or_after_the_write() {
-    let world = managed().await;
+    let world = world_with_management().await;
     for (when, id, status) in [("before", "1", 404), ("after", "2", 200)] {
         world
             .manage("POST", "faults", &format!(r#"{{"operation":"create_item","count":1,"drop":"{when}"}}"#))
@@ -61,10 +61,10 @@ async fn a_connection_is_dropped_before_or_after_the_write() {
 
 #[tokio::test]
 async fn a_pause_holds_requests_until_it_ends() {
-    let world = managed().await;
+    let world = world_with_management().await;
     world.manage("POST", "pause", "").await;
     let mut read = Box::pin(world.read(r#"["a"]"#, "1"));
-    // During the pause health and management answer, the read does not.
+    // During the pause health and management answer, but the read does not.
     let ready = tokio::select! {
         biased;
         answer = &mut read => panic!("answered while paused: {answer:?}"),
@@ -85,7 +85,7 @@ async fn a_pause_holds_requests_until_it_ends() {
 
 #[tokio::test]
 async fn a_reset_deletes_everything() {
-    let world = managed().await;
+    let world = world_with_management().await;
     world.create(r#"["a"]"#, r#"{"id":"1","pk":"a"}"#).await;
     assert_eq!(world.manage("POST", "reset", "").await.status, 200);
     assert_eq!(world.send(HttpRequest::new("GET", "/dbs/d")).await.status, 404);
@@ -94,7 +94,7 @@ async fn a_reset_deletes_everything() {
 
 #[tokio::test]
 async fn management_answers_only_local_tools_and_only_when_it_is_on() {
-    let world = managed().await;
+    let world = world_with_management().await;
     let call = || HttpRequest::new("GET", "/_perihelion/counters").omit("authorization");
     assert_eq!(world.send(call()).await.status, 200);
     assert_eq!(world.send(call().header("origin", "https://evil.example")).await.status, 403);

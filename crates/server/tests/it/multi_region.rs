@@ -19,7 +19,7 @@ pub(crate) const NORTH: usize = 2;
 /// The API version that current SDKs send.
 const CURRENT_VERSION: &str = "2020-07-15";
 
-/// The server, a client of the account's own endpoint and one of each region.
+/// The server, a client of the account's own endpoint and a client of each region.
 pub(crate) struct MultiRegion {
     pub(crate) server: TestServer,
     pub(crate) global: HttpClient,
@@ -44,7 +44,7 @@ impl MultiRegion {
         MultiRegion::with_options(three_regions()).await
     }
 
-    /// All regions take writes.
+    /// A server on which all regions take writes.
     pub(crate) async fn with_multi_write() -> MultiRegion {
         let mut options = three_regions();
         options.account.multi_write = true;
@@ -86,7 +86,7 @@ impl MultiRegion {
         self.send(region, docs("GET", id, r#"["a"]"#)).await
     }
 
-    /// Every document of a region by id, as a feed returns it.
+    /// Every document of a region as a feed returns it, sorted by id.
     pub(crate) async fn documents(&self, region: usize) -> Vec<Value> {
         let feed = self.send(region, docs("GET", "", "").header("x-ms-max-item-count", "-1")).await;
         assert_eq!(feed.status, 200, "{}", feed.text());
@@ -111,13 +111,13 @@ impl MultiRegion {
         self.manage("POST", name, &format!(r#"{{"region":"{}"}}"#, NAMES[region])).await;
     }
 
-    /// Waits until every region that is not cut has the writes of the others.
+    /// Waits until every region that is not cut has the writes of the other regions.
     pub(crate) async fn wait_for_replication(&self) {
         self.manage("POST", "replication/wait", "").await;
     }
 
     /// Waits for replication, then checks that all regions hold the same documents.
-    /// Returns them in the order of their ids.
+    /// Returns the documents, sorted by id.
     pub(crate) async fn assert_regions_agree(&self) -> Vec<Value> {
         self.wait_for_replication().await;
         let first = self.documents(0).await;

@@ -7,15 +7,17 @@ use perihelion_testkit::http_client::{HttpRequest, HttpResponse};
 
 use crate::world::{PLAIN_CONTAINER, World, docs, documents, ids, json, query, text};
 
-fn ranges(response: &HttpResponse) -> Vec<Value> {
+/// The ranges in an answer.
+fn ranges_in(response: &HttpResponse) -> Vec<Value> {
     let body = response.json().unwrap();
     body.get("PartitionKeyRanges").and_then(Value::as_array).unwrap().to_vec()
 }
 
-fn pkranges() -> HttpRequest {
+fn ranges_request() -> HttpRequest {
     HttpRequest::new("GET", "/dbs/d/colls/c/pkranges").header("a-im", "Incremental Feed")
 }
 
+/// A server with forty documents, each with a partition key of its own.
 async fn with_forty_documents(partitions: u32) -> World {
     let mut options = ServerOptions::default();
     options.account.partitions = partitions;
@@ -32,15 +34,15 @@ async fn with_forty_documents(partitions: u32) -> World {
 #[tokio::test]
 async fn ranges_cover_all_keys_and_are_unchanged_until_a_split() {
     let world = with_forty_documents(4).await;
-    let answer = world.send(pkranges()).await;
-    let found = ranges(&answer);
-    assert_eq!(found.len(), 4);
+    let answer = world.send(ranges_request()).await;
+    let ranges = ranges_in(&answer);
+    assert_eq!(ranges.len(), 4);
     assert_eq!(
-        (text(&found[0], "minInclusive"), text(&found[3], "maxExclusive")),
+        (text(&ranges[0], "minInclusive"), text(&ranges[3], "maxExclusive")),
         (String::new(), "FF".to_owned())
     );
-    assert!(found.windows(2).all(|pair| text(&pair[0], "maxExclusive") == text(&pair[1], "minInclusive")));
-    let again = world.send(pkranges().header("if-none-match", answer.header("etag").unwrap())).await;
+    assert!(ranges.windows(2).all(|pair| text(&pair[0], "maxExclusive") == text(&pair[1], "minInclusive")));
+    let again = world.send(ranges_request().header("if-none-match", answer.header("etag").unwrap())).await;
     assert_eq!((again.status, again.body.len()), (304, 0));
     world.stop().await;
 }
@@ -57,9 +59,9 @@ async fn a_container_with_high_throughput_starts_with_several_ranges() {
         let created =
             world.send(HttpRequest::new("POST", "/dbs/d/colls").json(&body).header(header, value)).await;
         assert_eq!(created.status, 201, "{}", created.text());
-        let found =
-            ranges(&world.send(HttpRequest::new("GET", format!("/dbs/d/colls/{name}/pkranges"))).await);
-        assert_eq!(found.len(), expected, "{value}");
+        let ranges =
+            ranges_in(&world.send(HttpRequest::new("GET", format!("/dbs/d/colls/{name}/pkranges"))).await);
+        assert_eq!(ranges.len(), expected, "{value}");
     }
     world.stop().await;
 }
@@ -101,22 +103,22 @@ async fn a_query_over_all_ranges_is_ordered_paged_and_counted_as_over_one_range(
 #[tokio::test]
 async fn a_split_keeps_every_document_and_retires_the_parent() {
     let world = with_forty_documents(1).await;
-    let before = world.send(pkranges()).await;
+    let before = world.send(ranges_request()).await;
     let feed = |range: &str| {
         docs("GET", "", "")
             .header("a-im", "Incremental Feed")
             .header("x-ms-documentdb-partitionkeyrangeid", range)
     };
-    let half = world.send(feed("0").header("x-ms-max-item-count", "20")).await;
-    let seen_before: Vec<String> = ids(&documents(&half));
+    let first_page = world.send(feed("0").header("x-ms-max-item-count", "20")).await;
+    let seen_before: Vec<String> = ids(&documents(&first_page));
 
     let split = world.manage("POST", "split", r#"{"database":"d","container":"c","range":"0"}"#).await;
     assert_eq!(split.text(), r#"{"children":["1","2"]}"#);
-    let after = world.send(pkranges().header("if-none-match", before.header("etag").unwrap())).await;
+    let after = world.send(ranges_request().header("if-none-match", before.header("etag").unwrap())).await;
     assert_eq!(after.status, 200);
-    let found = ranges(&after);
-    assert_eq!(found.iter().map(|range| text(range, "id")).collect::<Vec<_>>(), ["1", "2"]);
-    assert!(found.iter().all(|range| range.get("parents") == Some(&json(r#"["0"]"#))));
+    let ranges = ranges_in(&after);
+    assert_eq!(ranges.iter().map(|range| text(range, "id")).collect::<Vec<_>>(), ["1", "2"]);
+    assert!(ranges.iter().all(|range| range.get("parents") == Some(&json(r#"["0"]"#))));
 
     // The parent is gone; its keys and continuations are valid in the children.
     let gone = world.send(query("SELECT * FROM c").header("x-ms-documentdb-partitionkeyrangeid", "0")).await;
@@ -127,7 +129,7 @@ async fn a_split_keeps_every_document_and_retires_the_parent() {
     }
     let mut rest = Vec::new();
     for child in ["1", "2"] {
-        let page = world.send(feed(child).header("if-none-match", half.header("etag").unwrap())).await;
+        let page = world.send(feed(child).header("if-none-match", first_page.header("etag").unwrap())).await;
         rest.extend(ids(&documents(&page)));
     }
     let mut all: Vec<String> = seen_before.into_iter().chain(rest).collect();
@@ -283,8 +285,8 @@ async fn requests_beyond_the_throughput_are_throttled() {
     }
     let refused = throttled.expect("60 creates cost more than 100 units");
     assert_eq!(refused.header("x-ms-substatus"), Some("3200"));
-    let wait: u64 = refused.header("x-ms-retry-after-ms").unwrap().parse().unwrap();
-    tokio::time::sleep(std::time::Duration::from_millis(wait + 5)).await;
+    let wait_ms: u64 = refused.header("x-ms-retry-after-ms").unwrap().parse().unwrap();
+    tokio::time::sleep(std::time::Duration::from_millis(wait_ms + 5)).await;
     assert_eq!(world.read(r#"["a"]"#, "0").await.status, 200);
     world.stop().await;
 }

@@ -6,6 +6,7 @@ use perihelion_server::ServerOptions;
 
 use crate::world::{PLAIN_CONTAINER, World, batch, documents, json, query};
 
+/// A server with `count` documents in the partition `a`. `document` prints one of them.
 async fn with_documents(container: &str, count: usize, document: impl Fn(usize) -> String) -> World {
     let options = ServerOptions { management: true, ..Default::default() };
     let world = World::with_options(options, container).await;
@@ -44,8 +45,8 @@ async fn order_by_sorts_by_type_and_then_by_value() {
 
 /// Reads every page of a query over one partition. Returns the rows and the number
 /// of documents that were read.
-async fn read_all_pages(world: &World, text: &str, page: usize) -> (Vec<Value>, u64) {
-    read_all_pages_in(world, text, page, ("x-ms-documentdb-partitionkey", r#"["a"]"#)).await
+async fn read_all_pages(world: &World, text: &str, page_rows: usize) -> (Vec<Value>, u64) {
+    read_all_pages_in(world, text, page_rows, ("x-ms-documentdb-partitionkey", r#"["a"]"#)).await
 }
 
 /// Reads every page of a query in a scope, which is one header. Returns the rows and
@@ -53,7 +54,7 @@ async fn read_all_pages(world: &World, text: &str, page: usize) -> (Vec<Value>, 
 async fn read_all_pages_in(
     world: &World,
     text: &str,
-    page: usize,
+    page_rows: usize,
     scope: (&'static str, &'static str),
 ) -> (Vec<Value>, u64) {
     let (mut rows, mut documents_read, mut continuation) = (Vec::new(), 0, None::<String>);
@@ -61,7 +62,7 @@ async fn read_all_pages_in(
         let mut call = query(text)
             .header(scope.0, scope.1)
             .header("x-ms-documentdb-populatequerymetrics", "True")
-            .header("x-ms-max-item-count", page.to_string());
+            .header("x-ms-max-item-count", page_rows.to_string());
         if let Some(token) = &continuation {
             call = call.header("x-ms-continuation", token);
         }
@@ -94,13 +95,15 @@ async fn an_ordered_poll_reads_only_what_it_returns_once_it_is_indexed() {
         let (again, documents_read) = read_all_pages(&world, text, 4).await;
         assert_eq!(first, again, "{text}");
         let mut sorted: Vec<i64> = first.iter().map(|value| value.as_i64().unwrap()).collect();
+        // The first query scans all documents. The second one may use the index of the
+        // first.
         assert!(sorted.len() > 10 && !(100..3000).contains(&scanned));
-        let given = sorted.clone();
+        let returned = sorted.clone();
         sorted.sort_unstable();
         if text.ends_with("DESC") {
             sorted.reverse();
         }
-        assert_eq!(given, sorted);
+        assert_eq!(returned, sorted);
         // Each page reads one row ahead, and may read the last row of the page before.
         assert!(
             documents_read <= 2 * again.len() as u64 + 4,
@@ -151,7 +154,8 @@ async fn an_indexed_poll_by_slots_reads_only_what_it_returns() {
         for text in [poll.as_str(), by_name, unbounded] {
             let (first, _) = read_all_pages_in(&world, text, 1000, scope).await;
             assert!(first.len() > 10, "{text}");
-            // The second run may use the index of another query and ask for its own.
+            // The second run may use the index of another query and ask for an index of its
+            // own.
             world.manage("POST", "maintain", "").await;
             read_all_pages_in(&world, text, 1000, scope).await;
             world.manage("POST", "maintain", "").await;
@@ -242,11 +246,11 @@ async fn a_subquery_over_all_documents_is_evaluated_before_the_outer_query() {
         "SELECT g.g, g.k FROM (SELECT c.g, COUNT(1) AS k FROM c GROUP BY c.g) AS g ORDER BY g.g DESC";
     let expected: Vec<Value> = (0..3).rev().map(|g| json(&format!(r#"{{"g":{g},"k":200}}"#))).collect();
     assert_eq!(read_all_pages(&world, groups, 2).await.0, expected);
-    // Nested stages: the windows of inner stages are independent.
+    // The windows (TOP, OFFSET, LIMIT) of nested subqueries are independent.
     let nested = "SELECT VALUE x FROM (SELECT TOP 7 VALUE y FROM \
                   (SELECT TOP 9 VALUE c.n FROM c ORDER BY c.n DESC) y ORDER BY y) x OFFSET 1 LIMIT 4";
     assert_eq!(read_all_pages(&world, nested, 3).await.0, numbers(592..596));
-    // An inner window without ORDER BY ends the scan early; a filter uses its index.
+    // An inner window without ORDER BY ends the scan early. A filter uses its index.
     let (top, documents_read) =
         read_all_pages(&world, "SELECT VALUE MAX(x) FROM (SELECT TOP 5 VALUE c.n FROM c) x", 10).await;
     assert_eq!((top, documents_read), (vec![Value::from(4i64)], 5));
@@ -258,7 +262,7 @@ async fn a_subquery_over_all_documents_is_evaluated_before_the_outer_query() {
     world.stop().await;
 }
 
-/// A client can send any numbers in a continuation token; the server answers.
+/// A client can forge the numbers in a continuation token. The server must still answer.
 #[tokio::test]
 async fn a_continuation_with_the_greatest_numbers_is_answered() {
     let world = with_documents(PLAIN_CONTAINER, 3, |n| format!(r#"{{"id":"{n}","pk":"a","n":{n}}}"#)).await;
@@ -270,11 +274,11 @@ async fn a_continuation_with_the_greatest_numbers_is_answered() {
     };
     let first = world.send(page(None)).await;
     let token = first.header("x-ms-continuation").expect("there are more rows").to_owned();
-    let numbers = ["SKP", "TAK", "RT", "TRC"];
-    let found: Vec<_> = numbers.into_iter().filter(|name| token.contains(&format!("{name}:"))).collect();
-    assert!(found.contains(&"SKP") && found.contains(&"TAK"), "{token}");
-    for name in found {
-        let (before, rest) = token.split_once(&format!("{name}:")).expect("it was found");
+    let number_names = ["SKP", "TAK", "RT", "TRC"];
+    let names: Vec<_> = number_names.into_iter().filter(|name| token.contains(&format!("{name}:"))).collect();
+    assert!(names.contains(&"SKP") && names.contains(&"TAK"), "{token}");
+    for name in names {
+        let (before, rest) = token.split_once(&format!("{name}:")).expect("the token has the name");
         let after = rest.trim_start_matches(|letter: char| letter.is_ascii_digit());
         let forged = format!("{before}{name}:{}{after}", u64::MAX);
         let answer = world.send(page(Some(&forged))).await;
@@ -283,7 +287,7 @@ async fn a_continuation_with_the_greatest_numbers_is_answered() {
     world.stop().await;
 }
 
-/// The sizes of the bodies of a query's pages.
+/// The sizes of the bodies of a query's pages, in bytes.
 async fn page_sizes(world: &World, text: &str) -> Vec<usize> {
     let (mut sizes, mut continuation) = (Vec::new(), None::<String>);
     loop {
@@ -305,10 +309,12 @@ async fn page_sizes(world: &World, text: &str) -> Vec<usize> {
 
 #[tokio::test]
 async fn a_page_ends_before_four_mebibytes() {
-    const PAGE: usize = 4 * 1024 * 1024;
-    const ENVELOPE: usize = 200;
+    const PAGE_BYTES: usize = 4 * 1024 * 1024;
+    // The members of the body around the rows.
+    const ENVELOPE_BYTES: usize = 200;
     let world = World::new(PLAIN_CONTAINER).await;
-    // Control characters take six bytes each, so an estimate would be wrong.
+    // A control character is printed with six bytes. So a page size that is estimated from
+    // the characters would be wrong.
     let (plain, escaped) = ("x".repeat(1_000_000), "\\u0001".repeat(150_000));
     for n in 0..9 {
         let body = format!(r#"{{"id":"{n}","pk":"a","s":"{}"}}"#, if n < 5 { &plain } else { &escaped });
@@ -316,7 +322,7 @@ async fn a_page_ends_before_four_mebibytes() {
     }
     for text in ["SELECT * FROM c", "SELECT c.s FROM c", "SELECT c.s, c.id FROM c ORDER BY c.id"] {
         let sizes = page_sizes(&world, text).await;
-        assert!(sizes.iter().all(|size| *size < PAGE + ENVELOPE), "{text}: {sizes:?}");
+        assert!(sizes.iter().all(|size| *size < PAGE_BYTES + ENVELOPE_BYTES), "{text}: {sizes:?}");
         assert_eq!(sizes.len(), 3, "{text}: {sizes:?}");
     }
     // A row that exceeds the limit alone gets a page of its own.
@@ -341,8 +347,8 @@ async fn a_query_prints_the_numbers_of_whole_documents_in_the_form_of_queries() 
         assert!(read.text().contains(&format!(r#""n":{point},"#)), "{}", read.text());
         for text in [format!("SELECT * FROM c WHERE c.id = '{id}'"), "SELECT * FROM c".to_owned()] {
             let call = query(&text).header("x-ms-documentdb-partitionkey", r#"["a"]"#);
-            let found = world.send(call).await;
-            assert!(found.text().contains(&format!(r#""n":{answer},"#)), "{text}: {}", found.text());
+            let page = world.send(call).await;
+            assert!(page.text().contains(&format!(r#""n":{answer},"#)), "{text}: {}", page.text());
         }
         // Except for its numbers, a row equals the document of a point read.
         let rows = world.query(&format!("SELECT * FROM c WHERE c.id = '{id}'")).await;

@@ -1,5 +1,5 @@
-//! Tests of several regions: which region answers, which takes writes, and when writes
-//! arrive. All but those in `in_process` use real sockets.
+//! Tests of several regions: which region answers, which region takes writes, and when
+//! writes arrive. The tests in `in_process` use no sockets; all others do.
 
 mod in_process;
 mod outages;

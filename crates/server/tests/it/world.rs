@@ -68,7 +68,7 @@ impl World {
         documents(&answer)
     }
 
-    /// A management request.
+    /// Sends a management request. `name` follows `/_perihelion/` in the path.
     pub(crate) async fn manage(&self, method: &str, name: &str, body: &str) -> HttpResponse {
         self.send(
             HttpRequest::new(method, format!("/_perihelion/{name}"))
@@ -89,7 +89,8 @@ impl World {
     }
 }
 
-/// A request about documents; `key` is the partition key header.
+/// A request about documents. An empty `id` addresses the feed. `key` is the partition key
+/// header; an empty `key` sends no such header.
 pub(crate) fn docs(method: &str, id: &str, key: &str) -> HttpRequest {
     let path =
         if id.is_empty() { "/dbs/d/colls/c/docs".to_owned() } else { format!("/dbs/d/colls/c/docs/{id}") };

@@ -1,6 +1,7 @@
-//! `Ledger`: the steps that were done for each order. The shop holds it, and the
-//! shop's process is not killed. All functions are pure. What always holds: a step
-//! counts once, however often it is done. Order and step are its idempotency key.
+//! `Ledger`: the steps that were done for each order. The ledger is in the shop's
+//! process, which is not killed. All functions are pure. What always holds: a step of an
+//! order counts once, however often it is done. The order and the step are the
+//! idempotency key.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,9 +20,9 @@ pub(super) struct Ledger {
 #[derive(Debug, Default)]
 struct OrderRecord {
     done_steps: BTreeSet<Step>,
-    /// How often a step was done that had been done before. Such a step is only counted.
+    /// How often a step was repeated. A repeated step changes nothing but this count.
     repeated_steps: u32,
-    /// The outcome, and how many completions the history holds.
+    /// The outcome, and how many completions the history holds; `None` before the end.
     ended: Option<(String, usize)>,
 }
 
@@ -76,7 +77,7 @@ impl Ledger {
         }
     }
 
-    pub(super) fn ended(&self) -> usize {
+    pub(super) fn ended_orders(&self) -> usize {
         self.orders.values().filter(|record| record.ended.is_some()).count()
     }
 
@@ -85,12 +86,13 @@ impl Ledger {
     }
 
     /// Whether half of the orders have ended, or five sixths of all steps are done. The steps
-    /// count because a few orders all end at the same time. All steps are done before
-    /// the last order ends, so this is true after the last step at the latest.
+    /// count too, because a small number of orders may all end at the same time. All steps
+    /// are done before the last order ends, so the result is true after the last step at the
+    /// latest.
     pub(super) fn is_half_way(&self) -> bool {
         let done: usize = self.orders.values().map(|record| record.done_steps.len()).sum();
         let expected: usize = self.orders.keys().map(|order| workflows::expected_steps(*order).len()).sum();
-        self.ended() * 2 >= self.len() || done * 6 >= expected * 5
+        self.ended_orders() * 2 >= self.len() || done * 6 >= expected * 5
     }
 
     /// One error for each order that did not complete exactly once with exactly its steps.
@@ -170,7 +172,7 @@ mod tests {
                 ledger.record(&step_done(2, second));
             }
         }
-        assert!(ledger.is_half_way() && ledger.ended() == 0);
+        assert!(ledger.is_half_way() && ledger.ended_orders() == 0);
     }
 
     #[test]

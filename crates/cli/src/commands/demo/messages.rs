@@ -55,10 +55,10 @@ impl Step {
 pub(super) enum WorkerMessage {
     /// A step was done.
     StepDone { order: Order, step: Step },
-    /// An order ended. Its outcome is the workflow's output; its history holds this many
-    /// completions.
+    /// An order ended. `outcome` is the workflow's output. `completions` is the number of
+    /// completions in the workflow's history.
     Ended { order: Order, outcome: String, completions: usize },
-    /// Requests of this worker to the database and their request units so far.
+    /// The requests of this worker to the database so far, and their request units.
     Cost { requests: u64, units: f64 },
     /// The worker ends with an error.
     Failed { why: String },
@@ -77,7 +77,7 @@ pub(super) enum WorkerCommand {
     Finish,
 }
 
-/// Writes a line and flushes it.
+/// Writes a value as one line and flushes it.
 pub(super) fn write<T: Serialize>(out: &mut impl Write, value: &T) -> io::Result<()> {
     let mut line = serde_json::to_vec(value)?;
     line.push(b'\n');

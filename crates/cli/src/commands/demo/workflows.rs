@@ -1,6 +1,6 @@
 //! The shop's workflows: an order, and its shipment as a sub-orchestration.
-//! Every step that changes the world outside is an activity. When the parcel
-//! carrier refuses, the charge is refunded and then the reservation is released.
+//! Every step that changes something outside the database is an activity. When the
+//! parcel carrier refuses, the charge is refunded and then the reservation is released.
 
 use std::time::Duration;
 
@@ -19,24 +19,24 @@ const SHIPMENT: &str = "Shipment";
 const PACKING_TIME: Duration = Duration::from_millis(200);
 
 /// How long a step takes.
-const CALL_DURATION: Duration = Duration::from_millis(10);
+const STEP_DURATION: Duration = Duration::from_millis(10);
 
 /// The id of the workflow instance of an order.
-pub(super) fn instance(order: Order) -> String {
+pub(super) fn instance_id(order: Order) -> String {
     format!("order-{order}")
 }
 
-/// Every third order is large enough to need a person's approval.
+/// Whether an order needs a person's approval: true for every third order.
 pub(super) fn needs_approval(order: Order) -> bool {
     order.is_multiple_of(3)
 }
 
-/// Every fourth order has an address that the carrier does not know.
+/// Whether the carrier does not know the address: true for every fourth order.
 pub(super) fn is_undeliverable(order: Order) -> bool {
     order.is_multiple_of(4)
 }
 
-/// The steps of an order, in order.
+/// The steps of an order, in sequence.
 pub(super) fn expected_steps(order: Order) -> Vec<Step> {
     let mut steps = vec![Step::Reserve, Step::Charge];
     steps.extend(needs_approval(order).then_some(Step::Ask));
@@ -53,7 +53,7 @@ pub(super) fn orchestrations() -> OrchestrationRegistry {
     OrchestrationRegistry::builder().register(ORDER, order).register(SHIPMENT, shipment).build()
 }
 
-/// One activity for each step; `do_step` does the step.
+/// One activity for each step. `do_step` does the step.
 pub(super) fn activities(do_step: impl Fn(Order, Step) + Clone + Send + Sync + 'static) -> ActivityRegistry {
     let mut registry = ActivityRegistry::builder();
     for step in Step::ALL {
@@ -65,7 +65,7 @@ pub(super) fn activities(do_step: impl Fn(Order, Step) + Clone + Send + Sync + '
                 if step == Step::HandOver && is_undeliverable(order) {
                     return Err("address unknown".to_owned());
                 }
-                tokio::time::sleep(CALL_DURATION).await;
+                tokio::time::sleep(STEP_DURATION).await;
                 do_step(order, step);
                 Ok(String::new())
             }

@@ -18,18 +18,20 @@ use super::PARTITION_KEYS;
 use super::journal::{AcknowledgedDocument, Change, Journal, Key, Position, own_members};
 use super::writer::{DOCS, docs, partition_key};
 
-/// The id of the document in each partition that all clients increment.
+/// The id of the counter: each partition has one, which all clients increment.
 pub(super) const COUNTER: &str = "counter";
 
 /// How many documents of earlier runs each client reads again in a check.
 const SAMPLE_DOCUMENTS: usize = 6;
 
 /// Rows of a page of the change feed. They are few, so that some batches begin near
-/// the end of a page. When everything is read, there are more, for speed.
+/// the end of a page.
 const PAGE_ROWS: usize = 9;
+
+/// Rows of a page when the whole change feed is read. They are more, for speed.
 const PAGE_ROWS_OF_EVERYTHING: usize = 301;
 
-/// What was seen in all runs until now, by all clients.
+/// What all clients have seen in all runs until now.
 #[derive(Default)]
 pub(super) struct Audit {
     /// The counters as last read.
@@ -58,25 +60,25 @@ impl Audit {
     pub(super) async fn create_counters(&mut self, client: &HttpClient) {
         for index in 0..PARTITION_KEYS {
             let partition = partition_key(index);
-            let made =
+            let created =
                 client.send(&docs("POST", "", &partition).json(&counter_document(&partition, 0))).await;
-            let made = made.expect("an answer");
-            assert_eq!(made.status, 201, "{}", made.text());
-            let lsn = super::journal::position(&made).expect("a session token").1;
-            self.counters.push(AcknowledgedDocument { body: made.json().expect("JSON"), lsn });
+            let created = created.expect("an answer");
+            assert_eq!(created.status, 201, "{}", created.text());
+            let lsn = super::journal::position(&created).expect("a session token").1;
+            self.counters.push(AcknowledgedDocument { body: created.json().expect("JSON"), lsn });
         }
         self.read_ranges(client).await.expect("ranges");
     }
 
-    pub(super) fn ranges(&self) -> usize {
+    pub(super) fn range_count(&self) -> usize {
         self.ranges.len()
     }
 
-    pub(super) fn any_range(&self, random: &mut Random) -> String {
+    pub(super) fn random_range(&self, random: &mut Random) -> String {
         self.ranges[random.below(self.ranges.len() as u64) as usize].id.clone()
     }
 
-    pub(super) fn documents(&self, journals: &[Journal]) -> usize {
+    pub(super) fn document_count(&self, journals: &[Journal]) -> usize {
         journals.iter().map(|journal| journal.present.len()).sum::<usize>() + self.counters.len()
     }
 
@@ -96,18 +98,19 @@ impl Audit {
         let outcome = self.check_lsns(&client, &mut violations).await;
         violations.extend(outcome.err());
 
-        let session = self.session();
+        let session_token = self.session_token();
         let mut readers = Vec::new();
         for journal in std::mem::take(journals) {
-            let sample = if reads_everything { usize::MAX } else { SAMPLE_DOCUMENTS };
+            let samples = if reads_everything { usize::MAX } else { SAMPLE_DOCUMENTS };
             let random = Random::new(random.bits());
-            let reader = ClientReader { client: HttpClient::new(address), journal, session: session.clone() };
-            readers.push(tokio::spawn(reader.check(random, sample)));
+            let (client, session_token) = (HttpClient::new(address), session_token.clone());
+            let reader = ClientReader { client, journal, session_token };
+            readers.push(tokio::spawn(reader.check(random, samples)));
         }
         for reader in readers {
-            let (journal, found) = reader.await.expect("a reader ends without a panic");
+            let (journal, reader_violations) = reader.await.expect("a reader ends without a panic");
             journals.push(journal);
-            violations.extend(found);
+            violations.extend(reader_violations);
         }
         journals.sort_by_key(|journal| journal.client);
 
@@ -145,8 +148,8 @@ impl Audit {
         }
     }
 
-    /// A session token of all LSNs before the kill, split ranges included.
-    fn session(&self) -> String {
+    /// A session token with all LSNs that were seen before the kill, split ranges included.
+    fn session_token(&self) -> String {
         let tokens: Vec<String> = self.lsns.iter().map(|(range, lsn)| format!("{range}:-1#{lsn}")).collect();
         tokens.join(",")
     }
@@ -172,6 +175,8 @@ impl Audit {
         Ok(())
     }
 
+    /// Checks that no range is at a lower LSN than was seen before in the range or in a range
+    /// from which it was split.
     async fn check_lsns(&mut self, client: &HttpClient, violations: &mut Vec<String>) -> Result<(), String> {
         self.read_ranges(client).await?;
         for range in &self.ranges {
@@ -201,8 +206,8 @@ impl Audit {
             let partition = partition_key(index);
             let answer = send_expecting_200(client, &docs("GET", COUNTER, &partition)).await?;
             let count = count_in(&answer).ok_or_else(|| format!("counter {partition} has no count"))?;
-            let sum = |of: fn(&Journal) -> &[u64; PARTITION_KEYS]| -> u64 {
-                journals.iter().map(|journal| of(journal)[index]).sum()
+            let sum = |counts: fn(&Journal) -> &[u64; PARTITION_KEYS]| -> u64 {
+                journals.iter().map(|journal| counts(journal)[index]).sum()
             };
             let before = self.counters[index].body.get("count").and_then(Value::as_i64).unwrap_or_default();
             let least = before as u64 + sum(|journal| &journal.increments);
@@ -214,11 +219,12 @@ impl Audit {
                 journal.increments[index] = 0;
                 journal.increments_in_flight[index] = 0;
             }
-            self.counters[index] = AcknowledgedDocument { lsn: item_lsn(&answer), body: parsed(&answer)? };
+            self.counters[index] = AcknowledgedDocument { lsn: item_lsn(&answer), body: parse(&answer)? };
         }
         Ok(())
     }
 
+    /// Checks that the change feeds of all ranges together hold each changed document once.
     async fn check_feed(
         &mut self,
         client: &HttpClient,
@@ -233,12 +239,12 @@ impl Audit {
                 acknowledged.filter(|(key, _)| reads_everything || journal.touched.contains(*key));
             expected.extend(acknowledged.map(|(key, acknowledged)| (key.clone(), acknowledged)));
         }
-        let mut found = BTreeSet::new();
+        let mut seen_keys = BTreeSet::new();
         for range in self.ranges.clone() {
             let start = if reads_everything { None } else { self.continuation_of(&range) };
             let rows_max = if reads_everything { PAGE_ROWS_OF_EVERYTHING } else { PAGE_ROWS };
             let mut reader = FeedReader { client, range: &range, last_lsn: 0, violations };
-            let (documents, continuation) = reader.drain(start, rows_max).await?;
+            let (documents, continuation) = reader.read_to_the_end(start, rows_max).await?;
             self.feed_continuations.insert(range.id.clone(), continuation);
             for document in documents {
                 let key = key_of(&document);
@@ -250,12 +256,12 @@ impl Audit {
                     Some(acknowledged) => compare_in_feed(&key, acknowledged, &document, violations),
                     None => violations.push(format!("the feed holds {key:?}, which did not change")),
                 }
-                if !found.insert(key.clone()) {
+                if !seen_keys.insert(key.clone()) {
                     violations.push(format!("the feed holds {key:?} twice"));
                 }
             }
         }
-        let missing = expected.keys().filter(|key| !found.contains(*key));
+        let missing = expected.keys().filter(|key| !seen_keys.contains(*key));
         violations.extend(missing.map(|key| format!("the feed has lost {key:?}")));
         Ok(())
     }
@@ -267,6 +273,7 @@ impl Audit {
         ancestry.find_map(|id| self.feed_continuations.get(id)).cloned()
     }
 
+    /// Checks the number of documents, in all partitions together and in each partition.
     async fn check_counts(
         &self,
         client: &HttpClient,
@@ -274,7 +281,7 @@ impl Audit {
         violations: &mut Vec<String>,
     ) -> Result<(), String> {
         let counted = query_all(client, "SELECT VALUE COUNT(1) FROM c", None).await?;
-        let documents = self.documents(journals) as u64;
+        let documents = self.document_count(journals) as u64;
         if counted != [Value::from(documents)] {
             violations.push(format!("a query counts {counted:?} documents, not {documents}"));
         }
@@ -282,7 +289,7 @@ impl Audit {
             let partition = partition_key(index);
             let counted = query_all(client, "SELECT VALUE COUNT(1) FROM c", Some(&partition)).await?;
             let keys = journals.iter().flat_map(|journal| journal.present.keys());
-            let documents = 1 + keys.filter(|(of, _)| *of == partition).count() as u64;
+            let documents = 1 + keys.filter(|(pk, _)| *pk == partition).count() as u64;
             if counted != [Value::from(documents)] {
                 violations
                     .push(format!("{partition}: a query counts {counted:?} documents, not {documents}"));
@@ -302,7 +309,7 @@ struct FeedReader<'a> {
 
 impl FeedReader<'_> {
     /// All documents after `start`, and the continuation at the end of the feed.
-    async fn drain(
+    async fn read_to_the_end(
         &mut self,
         start: Option<String>,
         rows_max: usize,
@@ -331,8 +338,8 @@ impl FeedReader<'_> {
         }
     }
 
-    /// Checks that LSNs never decrease, and that a page begins with a greater LSN than
-    /// the page before ended with: otherwise the two pages would divide one write.
+    /// Checks that LSNs never decrease, and that the first LSN of a page is greater than the
+    /// last LSN of the page before. Otherwise the two pages would divide one write.
     fn check_order(&mut self, page: &[Value]) {
         for (row, document) in page.iter().enumerate() {
             let lsn = lsn_of(document);
@@ -376,13 +383,13 @@ fn compare_in_feed(
 struct ClientReader {
     client: HttpClient,
     journal: Journal,
-    session: String,
+    session_token: String,
 }
 
 impl ClientReader {
-    async fn check(mut self, mut random: Random, sample: usize) -> (Journal, Vec<String>) {
+    async fn check(mut self, mut random: Random, samples: usize) -> (Journal, Vec<String>) {
         let mut violations = Vec::new();
-        let outcome = self.try_check(&mut random, sample, &mut violations).await;
+        let outcome = self.try_check(&mut random, samples, &mut violations).await;
         violations.extend(outcome.err());
         let client = self.journal.client;
         (self.journal, violations.into_iter().map(|text| format!("client {client}: {text}")).collect())
@@ -391,7 +398,7 @@ impl ClientReader {
     async fn try_check(
         &mut self,
         random: &mut Random,
-        sample: usize,
+        samples: usize,
         violations: &mut Vec<String>,
     ) -> Result<(), String> {
         let in_flight = std::mem::take(&mut self.journal.in_flight);
@@ -400,20 +407,20 @@ impl ClientReader {
         }
         let mut keys: BTreeSet<Key> = self.journal.touched.clone();
         let present: Vec<&Key> = self.journal.present.keys().collect();
-        if sample >= present.len() {
+        if samples >= present.len() {
             keys.extend(present.into_iter().cloned());
         } else {
-            keys.extend((0..sample).map(|_| present[random.below(present.len() as u64) as usize].clone()));
+            keys.extend((0..samples).map(|_| present[random.below(present.len() as u64) as usize].clone()));
         }
         for key in keys {
             let answer = self.read(&key).await?;
             let acknowledged = self.journal.present.get(&key);
             let expected = acknowledged.map(|acknowledged| (&acknowledged.body, acknowledged.lsn));
-            let found = if answer.status == 200 { Some(parsed(&answer)?) } else { None };
-            if found.as_ref().map(|body| (body, item_lsn(&answer))) != expected {
+            let actual = if answer.status == 200 { Some(parse(&answer)?) } else { None };
+            if actual.as_ref().map(|body| (body, item_lsn(&answer))) != expected {
                 violations.push(format!(
                     "{key:?} is {} at {}, not {}",
-                    found.as_ref().map_or("absent".to_owned(), without_padding),
+                    actual.as_ref().map_or("absent".to_owned(), without_padding),
                     item_lsn(&answer),
                     acknowledged.map_or("absent".to_owned(), |acknowledged| format!(
                         "{} at {}",
@@ -426,17 +433,18 @@ impl ClientReader {
         self.check_order(&partition_key(random.below(PARTITION_KEYS as u64) as usize), violations).await
     }
 
-    /// Finds out whether the write in flight took effect: all of it or none.
+    /// Finds out whether the write in flight took effect, and checks that it did as a whole
+    /// or not at all.
     async fn resolve_in_flight(
         &mut self,
         changes: Vec<Change>,
         violations: &mut Vec<String>,
     ) -> Result<(), String> {
-        let mut found = Vec::new();
+        let mut current = Vec::new();
         for change in &changes {
             let answer = self.read(&change.key).await?;
-            let body = if answer.status == 200 { Some(parsed(&answer)?) } else { None };
-            found.push((body, item_lsn(&answer)));
+            let body = if answer.status == 200 { Some(parse(&answer)?) } else { None };
+            current.push((body, item_lsn(&answer)));
         }
         let is_before = |(change, (body, _)): (&Change, &(Option<Value>, u64))| {
             body.as_ref() == self.journal.present.get(&change.key).map(|acknowledged| &acknowledged.body)
@@ -444,13 +452,13 @@ impl ClientReader {
         let is_after = |(change, (body, _)): (&Change, &(Option<Value>, u64))| {
             body.as_ref().map(own_members) == change.body
         };
-        if changes.iter().zip(&found).all(is_before) {
+        if changes.iter().zip(&current).all(is_before) {
             return Ok(());
         }
         let lsns: BTreeSet<u64> =
-            found.iter().filter(|(body, _)| body.is_some()).map(|(_, lsn)| *lsn).collect();
-        if !changes.iter().zip(&found).all(is_after) || lsns.len() > 1 {
-            let states = changes.iter().zip(&found).map(|pair| {
+            current.iter().filter(|(body, _)| body.is_some()).map(|(_, lsn)| *lsn).collect();
+        if !changes.iter().zip(&current).all(is_after) || lsns.len() > 1 {
+            let states = changes.iter().zip(&current).map(|pair| {
                 let state = if is_before(pair) {
                     "not done"
                 } else if is_after(pair) {
@@ -463,7 +471,7 @@ impl ClientReader {
             violations
                 .push(format!("part of a write took effect: {}", states.collect::<Vec<_>>().join(", ")));
         }
-        for (change, (body, lsn)) in changes.into_iter().zip(found) {
+        for (change, (body, lsn)) in changes.into_iter().zip(current) {
             self.journal.record_state(change.key, body, lsn);
         }
         self.journal.took_effect += 1;
@@ -471,7 +479,7 @@ impl ClientReader {
     }
 
     async fn read(&self, key: &Key) -> Result<HttpResponse, String> {
-        let call = docs("GET", &key.1, &key.0).header("x-ms-session-token", &self.session);
+        let call = docs("GET", &key.1, &key.0).header("x-ms-session-token", &self.session_token);
         let answer = self.client.send(&call).await?;
         match (answer.status, answer.header("x-ms-substatus").unwrap_or("0")) {
             (200, _) | (404, "0") => Ok(answer),
@@ -484,13 +492,13 @@ impl ClientReader {
     async fn check_order(&self, partition: &str, violations: &mut Vec<String>) -> Result<(), String> {
         let client = self.journal.client;
         let text = format!("SELECT VALUE c.version FROM c WHERE c.client = {client} ORDER BY c.version DESC");
-        let found = query_all(&self.client, &text, Some(partition)).await?;
-        let own = self.journal.present.iter().filter(|((of, _), _)| of == partition);
+        let versions = query_all(&self.client, &text, Some(partition)).await?;
+        let own = self.journal.present.iter().filter(|((pk, _), _)| pk == partition);
         let mut expected: Vec<i64> =
             own.filter_map(|(_, acknowledged)| acknowledged.body.get("version")?.as_i64()).collect();
         expected.sort_unstable_by_key(|version| std::cmp::Reverse(*version));
-        if found.iter().map(Value::as_i64).collect::<Option<Vec<i64>>>().as_ref() != Some(&expected) {
-            violations.push(format!("{partition} ordered by version: {found:?}, not {expected:?}"));
+        if versions.iter().map(Value::as_i64).collect::<Option<Vec<i64>>>().as_ref() != Some(&expected) {
+            violations.push(format!("{partition} ordered by version: {versions:?}, not {expected:?}"));
         }
         Ok(())
     }
@@ -505,9 +513,9 @@ pub(super) fn count_in(answer: &HttpResponse) -> Option<u64> {
     answer.json().ok()?.get("count")?.as_i64().and_then(|count| u64::try_from(count).ok())
 }
 
-/// All rows of a query, page by page, over one partition or all.
+/// Reads all rows of a query, page by page, over one partition or over all partitions.
 async fn query_all(client: &HttpClient, text: &str, partition: Option<&str>) -> Result<Vec<Value>, String> {
-    let mut found = Vec::new();
+    let mut all_rows = Vec::new();
     let mut continuation = None::<String>;
     loop {
         let body = to_text(&object([("query", text.into())]), Style::Point);
@@ -522,10 +530,10 @@ async fn query_all(client: &HttpClient, text: &str, partition: Option<&str>) -> 
             call = call.header("x-ms-continuation", token);
         }
         let answer = send_expecting_200(client, &call).await?;
-        found.extend(rows(&answer, "Documents")?);
+        all_rows.extend(rows(&answer, "Documents")?);
         continuation = answer.header("x-ms-continuation").map(str::to_owned);
         if continuation.is_none() {
-            return Ok(found);
+            return Ok(all_rows);
         }
     }
 }
@@ -538,12 +546,12 @@ async fn send_expecting_200(client: &HttpClient, call: &HttpRequest) -> Result<H
     }
 }
 
-fn parsed(answer: &HttpResponse) -> Result<Value, String> {
+fn parse(answer: &HttpResponse) -> Result<Value, String> {
     answer.json().map_err(|error| format!("{}: {error}", answer.text()))
 }
 
 fn rows(answer: &HttpResponse, member: &str) -> Result<Vec<Value>, String> {
-    let body = parsed(answer)?;
+    let body = parse(answer)?;
     let rows = body.get(member).and_then(Value::as_array);
     rows.map(<[Value]>::to_vec).ok_or_else(|| format!("no {member} in {}", answer.text()))
 }
@@ -561,7 +569,7 @@ fn key_of(document: &Value) -> Key {
     (text("pk"), text("id"))
 }
 
-/// A document without its padding.
+/// A document as text, with the length of its padding instead of the padding.
 fn without_padding(document: &Value) -> String {
     let mut short = document.clone();
     if let Value::Object(members) = &mut short

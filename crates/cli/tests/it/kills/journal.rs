@@ -23,7 +23,7 @@ pub(super) struct AcknowledgedDocument {
     pub(super) lsn: u64,
 }
 
-/// The next version of a document, or its deletion.
+/// The next version of a document; without a body, its deletion.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
     pub(super) key: Key,
@@ -33,6 +33,7 @@ pub(super) struct Change {
 /// The physical partition and LSN of a write.
 pub(super) type Position = (String, u64);
 
+/// The journal of one client.
 pub(super) struct Journal {
     pub(super) client: usize,
     /// The documents that exist.
@@ -41,23 +42,24 @@ pub(super) struct Journal {
     pub(super) deleted: Vec<Key>,
     /// The documents that were changed since the last check.
     pub(super) touched: BTreeSet<Key>,
-    /// The write that was sent and not answered. Several changes are one atomic batch.
+    /// The changes of the write that was sent and not answered. Several changes are one
+    /// atomic batch.
     pub(super) in_flight: Vec<Change>,
-    /// Increments of the shared counters since the last check: acknowledged,
-    /// and sent but not answered.
+    /// Acknowledged increments of the shared counters since the last check.
     pub(super) increments: [u64; PARTITION_KEYS],
+    /// Increments since the last check that were sent and not answered.
     pub(super) increments_in_flight: [u64; PARTITION_KEYS],
     /// The positions of the writes since the last check.
     pub(super) positions: Vec<Position>,
     /// Wrong answers of the server.
     pub(super) violations: Vec<String>,
-    /// Counts bodies and ids, so that each is used once.
-    pub(super) count: u64,
+    /// The last number that was given to a body or an id. Each number is used once.
+    pub(super) last_number: u64,
     /// Counts acknowledged writes.
     pub(super) acknowledged: u64,
     /// Counts writes without an answer.
     pub(super) in_doubt: u64,
-    /// Counts writes without an answer that took effect.
+    /// Counts writes without an answer that took effect, increments excluded.
     pub(super) took_effect: u64,
 }
 
@@ -73,19 +75,19 @@ impl Journal {
             increments_in_flight: [0; PARTITION_KEYS],
             positions: Vec::new(),
             violations: Vec::new(),
-            count: 0,
+            last_number: 0,
             acknowledged: 0,
             in_doubt: 0,
             took_effect: 0,
         }
     }
 
-    pub(super) fn next_count(&mut self) -> u64 {
-        self.count += 1;
-        self.count
+    pub(super) fn next_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
     }
 
-    /// Records that the writes in flight were acknowledged, with these bodies.
+    /// Records that the write in flight was acknowledged, with these bodies.
     pub(super) fn acknowledge(&mut self, bodies: Vec<Option<Value>>, position: Position) {
         for (change, body) in std::mem::take(&mut self.in_flight).into_iter().zip(bodies) {
             self.record_state(change.key, body, position.1);

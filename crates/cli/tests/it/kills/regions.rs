@@ -17,7 +17,7 @@ use crate::program::{RunningServer, command};
 const REGIONS: [&str; 3] = ["West US", "East US", "North Europe"];
 
 /// Clients in each region.
-const CLIENTS: usize = 3;
+const CLIENTS_PER_REGION: usize = 3;
 
 /// The longest run under load.
 const RUN_MAX: Duration = Duration::from_millis(400);
@@ -40,6 +40,7 @@ fn start(scratch: &ScratchDirectory) -> (RunningServer, Vec<SocketAddr>) {
     (server, addresses)
 }
 
+/// Sends a request that must be answered with `status`.
 async fn send(client: &HttpClient, call: HttpRequest, status: u16) -> HttpResponse {
     let answer = client.send(&call).await.expect("an answer");
     assert_eq!(answer.status, status, "{call:?}: {}", answer.text());
@@ -52,7 +53,7 @@ fn docs(method: &str) -> HttpRequest {
 }
 
 /// Creates documents until the server is gone. Returns the ids of the acknowledged
-/// ones.
+/// documents.
 async fn write_until_the_end(address: SocketAddr, name: String) -> Vec<String> {
     let client = HttpClient::new(address);
     let mut acknowledged = Vec::new();
@@ -69,16 +70,16 @@ async fn write_until_the_end(address: SocketAddr, name: String) -> Vec<String> {
     acknowledged
 }
 
-/// Every document of a region with its id, in the order of the ids.
+/// Every document of a region with its id, sorted by id.
 async fn documents(address: SocketAddr) -> Vec<(String, Value)> {
     let answer = send(&HttpClient::new(address), docs("GET").header("x-ms-max-item-count", "-1"), 200).await;
     let feed = answer.json().expect("JSON");
     let list = feed.get("Documents").and_then(Value::as_array).expect("documents").to_vec();
     let id = |document: &Value| document.get("id").and_then(Value::as_str).expect("an id").to_owned();
-    let mut found: Vec<(String, Value)> =
+    let mut documents: Vec<(String, Value)> =
         list.into_iter().map(|document| (id(&document), document)).collect();
-    found.sort_by(|left, right| left.0.cmp(&right.0));
-    found
+    documents.sort_by(|left, right| left.0.cmp(&right.0));
+    documents
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -98,7 +99,7 @@ async fn sigkill_with_several_regions_loses_no_acknowledged_write() {
         }
         let mut writers = Vec::new();
         for (region, address) in addresses.iter().enumerate() {
-            for client in 0..CLIENTS {
+            for client in 0..CLIENTS_PER_REGION {
                 let name = format!("{run}-{region}-{client}");
                 writers.push(tokio::spawn(write_until_the_end(*address, name)));
             }
@@ -116,8 +117,8 @@ async fn sigkill_with_several_regions_loses_no_acknowledged_write() {
         for (name, address) in REGIONS.iter().zip(&addresses).skip(1) {
             assert_eq!(first, documents(*address).await, "seed {seed}, run {run}: {name} differs");
         }
-        let found: BTreeSet<&String> = first.iter().map(|(id, _)| id).collect();
-        let lost: Vec<&String> = acknowledged.iter().filter(|id| !found.contains(id)).collect();
+        let ids: BTreeSet<&String> = first.iter().map(|(id, _)| id).collect();
+        let lost: Vec<&String> = acknowledged.iter().filter(|id| !ids.contains(id)).collect();
         assert!(lost.is_empty(), "seed {seed}, run {run}: lost {lost:?}");
         kill(server);
     }

@@ -2,7 +2,7 @@
 //! batches of five, and increments of counters that all clients share.
 //!
 //! A client records each write in its journal before it sends the write, and the
-//! answer before it continues. It ends when an answer is missing.
+//! answer before it continues. It ends when an answer is missing or wrong.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,39 +20,42 @@ pub(super) const DOCS: &str = "/dbs/d/colls/c/docs";
 /// Operations of a batch.
 const BATCH_OPERATIONS: usize = 5;
 
-/// The most documents of a client: with more it deletes rather than creates, so that
+/// A client with this many documents replaces a document instead of creating one, so that
 /// an audit stays quick.
 const DOCUMENTS_MAX: usize = 500;
 
-/// The possible longest paddings of a document: most are small, the last one is larger
-/// than several pages of the store's file.
+/// The longest padding of a document is one of these. Most are small; the last one is
+/// larger than several pages of the store's file.
 const PADDING_BYTES: [u64; 5] = [10, 100, 400, 1_500, 15_000];
 
-/// Documents of each client that a heavy load replaces again and again, and their
-/// longest padding. They are few, so that an audit stays quick.
+/// Documents of each client that a heavy load replaces again and again. They are few, so
+/// that an audit stays quick.
 const HEAVY_DOCUMENTS: u64 = 2;
+
+/// The longest padding of these documents.
 const HEAVY_PADDING_BYTES: u64 = 250_000;
 
 /// The load of one run, and how much of it is done.
 pub(super) struct Load {
     is_heavy: bool,
+    /// The bytes of a heavy load; 0 for an ordinary load.
     bytes: u64,
     /// The acknowledged kilobytes, as permits, so that a task can wait for them.
-    written: Semaphore,
+    written_kilobytes: Semaphore,
 }
 
 impl Load {
-    /// A heavy load of this many bytes, or an ordinary one.
+    /// A heavy load of this many bytes, or with `None` an ordinary load.
     pub(super) fn new(heavy_bytes: Option<u64>) -> Load {
         let bytes = heavy_bytes.unwrap_or_default();
-        Load { is_heavy: heavy_bytes.is_some(), bytes, written: Semaphore::new(0) }
+        Load { is_heavy: heavy_bytes.is_some(), bytes, written_kilobytes: Semaphore::new(0) }
     }
 
     /// Returns when all bytes of a heavy load are acknowledged; at once for an
     /// ordinary load.
     pub(super) async fn wait_until_written(&self) {
         let kilobytes = u32::try_from(self.bytes / 1024).expect("a small load");
-        self.written.acquire_many(kilobytes).await.expect("the semaphore is never closed").forget();
+        self.written_kilobytes.acquire_many(kilobytes).await.expect("the semaphore is never closed").forget();
     }
 }
 
@@ -101,7 +104,7 @@ impl Writer {
         self.send_write("a create", &call, 201).await
     }
 
-    /// A large upsert of one of a few documents.
+    /// Upserts one of a few large documents.
     async fn upsert_large_document(&mut self) -> Option<()> {
         let id = format!("c{}-heavy-{}", self.journal.client, self.random.below(HEAVY_DOCUMENTS));
         let key = (partition_key(self.journal.client % PARTITION_KEYS), id);
@@ -129,11 +132,11 @@ impl Writer {
 
     /// Sends one write and records its answer.
     async fn send_write(&mut self, what: &str, call: &HttpRequest, status: u16) -> Option<()> {
-        let answer = self.send(call).await?;
+        let answer = self.send_counted(call).await?;
         let body = answer.json().ok().filter(|_| !answer.body.is_empty());
         match position(&answer) {
             Some(position) if answer.status == status => {
-                self.load.written.add_permits(answer.body.len() / 1024);
+                self.load.written_kilobytes.add_permits(answer.body.len() / 1024);
                 self.journal.acknowledge(vec![body], position);
             }
             _ => self.journal.record_violation(what, &answer),
@@ -158,7 +161,7 @@ impl Writer {
             .header("x-ms-cosmos-is-batch-request", "True")
             .header("x-ms-cosmos-batch-atomic", "True")
             .json(&Value::Array(operations));
-        let answer = self.send(&call).await?;
+        let answer = self.send_counted(&call).await?;
         let bodies = answer.json().ok().and_then(|results| {
             let results = results.as_array()?.iter();
             Some(results.map(|result| result.get("resourceBody").cloned()).collect::<Vec<_>>())
@@ -173,7 +176,7 @@ impl Writer {
     }
 
     fn batch_operation(&mut self, partition: &str, existing: Option<Key>) -> (Value, Change) {
-        let (name, key, if_match) = match existing {
+        let (name, key, has_if_match) = match existing {
             Some(key) if self.random.one_in(3) => ("Delete", key, true),
             Some(key) if self.random.one_in(2) => ("Upsert", key, false),
             Some(key) => ("Replace", key, true),
@@ -182,7 +185,7 @@ impl Writer {
         let mut operation = object([("operationType", name.into()), ("id", key.1.as_str().into())]);
         let body = (name != "Delete").then(|| self.body(&key));
         if let Value::Object(members) = &mut operation {
-            if if_match {
+            if has_if_match {
                 members.set("ifMatch", self.etag(&key).into());
             }
             if let Some(body) = &body {
@@ -204,7 +207,7 @@ impl Writer {
         let body = audit::counter_document(&partition, count + 1);
         let call = docs("PUT", audit::COUNTER, &partition).header("if-match", etag).json(&body);
         self.journal.increments_in_flight[index] += 1;
-        let answer = self.send(&call).await?;
+        let answer = self.send_counted(&call).await?;
         self.journal.increments_in_flight[index] -= 1;
         match (answer.status, position(&answer)) {
             (200, Some(position)) => {
@@ -218,8 +221,8 @@ impl Writer {
         Some(())
     }
 
-    /// Sends a write; without an answer it is counted as in doubt.
-    async fn send(&mut self, call: &HttpRequest) -> Option<HttpResponse> {
+    /// Sends a write. A write without an answer is counted as in doubt.
+    async fn send_counted(&mut self, call: &HttpRequest) -> Option<HttpResponse> {
         let answer = self.client.send(call).await.ok();
         if answer.is_none() {
             self.journal.in_doubt += 1;
@@ -236,24 +239,25 @@ impl Writer {
         partition_key(self.random.below(PARTITION_KEYS as u64) as usize)
     }
 
-    /// An unused id of this client: a new one, or the id of a deleted document.
+    /// A key that is not in use: with a new id, or with the id of a deleted document.
     fn unused_key(&mut self, partition: &str) -> Key {
         let deleted = &mut self.journal.deleted;
-        if let Some(position) = deleted.iter().rposition(|(of, _)| of == partition)
+        if let Some(position) = deleted.iter().rposition(|(pk, _)| pk == partition)
             && self.random.one_in(3)
         {
             return deleted.swap_remove(position);
         }
-        let count = self.journal.next_count();
-        (partition.to_owned(), format!("c{}-{count}", self.journal.client))
+        let number = self.journal.next_number();
+        (partition.to_owned(), format!("c{}-{number}", self.journal.client))
     }
 
+    /// The key of a random document that exists.
     fn present_key(&mut self, partition: Option<&str>) -> Option<Key> {
         let keys: Vec<&Key> = self
             .journal
             .present
             .keys()
-            .filter(|(of, _)| partition.is_none_or(|partition| partition == of))
+            .filter(|(pk, _)| partition.is_none_or(|partition| partition == pk))
             .collect();
         if keys.is_empty() {
             return None;
@@ -268,17 +272,17 @@ impl Writer {
     }
 
     fn body(&mut self, key: &Key) -> Value {
-        let most = PADDING_BYTES[self.random.below(PADDING_BYTES.len() as u64) as usize];
-        self.body_of(key, most)
+        let padding_bytes_max = PADDING_BYTES[self.random.below(PADDING_BYTES.len() as u64) as usize];
+        self.body_of(key, padding_bytes_max)
     }
 
-    fn body_of(&mut self, key: &Key, padding_max: u64) -> Value {
-        let padding = "x".repeat(self.random.below(padding_max) as usize);
+    fn body_of(&mut self, key: &Key, padding_bytes_max: u64) -> Value {
+        let padding = "x".repeat(self.random.below(padding_bytes_max) as usize);
         object([
             ("id", key.1.as_str().into()),
             ("pk", key.0.as_str().into()),
             ("client", (self.journal.client as u64).into()),
-            ("version", self.journal.next_count().into()),
+            ("version", self.journal.next_number().into()),
             ("padding", padding.into()),
         ])
     }
@@ -288,7 +292,7 @@ pub(super) fn partition_key(index: usize) -> String {
     format!("p{index}")
 }
 
-/// A request about the document of that id, or about all of them.
+/// A request about the document with this id or, with an empty id, about all documents.
 pub(super) fn docs(method: &str, id: &str, partition: &str) -> HttpRequest {
     let path = if id.is_empty() { DOCS.to_owned() } else { format!("{DOCS}/{id}") };
     HttpRequest::new(method, path).header("x-ms-documentdb-partitionkey", format!("[\"{partition}\"]"))

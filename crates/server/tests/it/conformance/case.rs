@@ -8,13 +8,13 @@ pub(super) struct Case {
     pub(super) tags: Vec<String>,
     pub(super) setup: Vec<Step>,
     pub(super) request: RecordedRequest,
-    /// How many times the request is sent. More than one are sent at once, and one
+    /// How many times the request is sent. Several requests are sent at once, and one
     /// matching answer suffices.
     pub(super) repeat: usize,
     pub(super) expect: Expect,
 }
 
-/// One step of the set-up.
+/// One step of the set-up. `Seed` creates documents in several partitions.
 pub(super) enum Step {
     CreateDatabase { throughput: i64 },
     CreateContainer { body: Value },
@@ -33,6 +33,8 @@ pub(super) struct RecordedRequest {
     pub(super) body: Body,
 }
 
+/// The body of a request. `Repeat` is the prefix, `count` times the filler, and the
+/// suffix.
 pub(super) enum Body {
     Empty,
     Json(Value),
@@ -117,7 +119,7 @@ impl Step {
             "create_doc" => Step::CreateDocument {
                 key: member(value, "pk")?.clone(),
                 body: Body::read(value)?,
-                save: saves(value)?,
+                save: read_saves(value)?,
             },
             "batch" => Step::Batch {
                 key: member(value, "pk")?.clone(),
@@ -127,7 +129,7 @@ impl Step {
             "request" => Step::Request {
                 request: RecordedRequest::read(value)?,
                 status: integer(value, "expect_status")? as u16,
-                save: saves(value)?,
+                save: read_saves(value)?,
             },
             "seed" => Step::Seed {
                 partitions: integer(value, "partitions")?,
@@ -183,7 +185,7 @@ impl Expect {
     }
 }
 
-fn saves(value: &Value) -> Parsed<Saves> {
+fn read_saves(value: &Value) -> Parsed<Saves> {
     let Some(saves) = value.get("save") else { return Ok(Vec::new()) };
     let source = |(name, from): (String, String)| match from.split_once(':') {
         Some(("header", header)) => Ok((name, Source::Header(header.to_owned()))),

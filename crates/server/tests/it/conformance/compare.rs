@@ -1,7 +1,7 @@
 //! Compares an answer with the expectation of a case.
 //!
-//! Every function adds its differences as short texts; an answer matches when there
-//! are none. The last section of `conformance/README.md` explains the forms of an
+//! Every function adds its differences as short texts. An answer without differences
+//! matches. The last section of `conformance/README.md` explains the forms of an
 //! expected body. An unknown form is a difference too.
 
 use perihelion_model::json::{self, Object, Style, Value};
@@ -118,7 +118,8 @@ enum Strictness {
     Part,
 }
 
-/// Compares a value with an expectation that may hold matchers.
+/// Compares a value with an expectation that may hold matchers. `at` is the path of the
+/// value in the body.
 fn compare_values(
     at: &str,
     expect: &Value,
@@ -302,7 +303,7 @@ fn compare_text(expect: &Value, text: &str, differences: &mut Vec<String>) {
 }
 
 /// Checks that the last group of the etag is the document's time (`_ts`) in hexadecimal,
-/// and four zeros.
+/// followed by four zeros.
 fn compare_etag_time(body: &Value, differences: &mut Vec<String>) {
     let time = body.get("_ts").and_then(Value::as_i64).unwrap_or_default();
     let etag = body.get("_etag").and_then(Value::as_str).unwrap_or_default();
@@ -389,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn member_order_counts_texts_and_etags_are_compared() {
+    fn the_order_of_members_is_compared_and_so_are_counts_texts_and_etags() {
         check(r#"{"key_order":["a","b"]}"#, r#"{"a":1,"b":2}"#, &[]);
         check(r#"{"key_order":["a","b"]}"#, r#"{"b":1,"a":2}"#, &[" order [\"b\",\"a\"], not [\"a\",\"b\"]"]);
         check(

@@ -15,11 +15,11 @@ use super::variables::Variables;
 /// The number of creates in one seeding batch: the most that the service accepts.
 const SEED_BATCH: i64 = 100;
 
-/// How often one throttled request of the set-up is sent. A batch of the seeding costs
-/// about 700 RU, so at 400 RU/s the next one waits about a second.
+/// How often a throttled request of the set-up is sent at most. A batch of the seeding
+/// costs about 700 RU, so at 400 RU/s the next batch waits about a second.
 const THROTTLED_RETRIES_MAX: usize = 120;
 
-/// Runs a case and returns its differences; none when it passes.
+/// Runs a case and returns its differences. A case without differences passes.
 pub(super) async fn run(case: &Case, server: &TestServer) -> Vec<String> {
     let mut variables = Variables::default();
     variables.set("db", format!("db-{}", case.id));
@@ -59,7 +59,7 @@ impl Runner {
                 self.send_expecting(call.json(&self.variables.fill_value(body)), 201).await.map(drop)
             }
             Step::CreateDocument { key, body, save } => {
-                let call = self.documents(key).header("content-type", "application/json");
+                let call = self.post_documents(key).header("content-type", "application/json");
                 let answer = self.send_expecting(call.body(self.body(body)), 201).await?;
                 self.save(save, &answer)
             }
@@ -80,14 +80,15 @@ impl Runner {
         }
     }
 
-    fn documents(&self, key: &Value) -> HttpRequest {
+    /// A POST to the feed of documents.
+    fn post_documents(&self, key: &Value) -> HttpRequest {
         HttpRequest::new("POST", self.variables.fill("/dbs/{db}/colls/{coll}/docs"))
             .header("x-ms-documentdb-partitionkey", json::to_text(key, Style::Point))
     }
 
     async fn batch(&self, key: &Value, is_atomic: bool, body: &Value) -> Result<(), String> {
         let call = self
-            .documents(key)
+            .post_documents(key)
             .header("x-ms-cosmos-is-batch-request", "True")
             .header("x-ms-cosmos-batch-atomic", if is_atomic { "True" } else { "False" })
             .json(body);
@@ -106,13 +107,14 @@ impl Runner {
         Ok(())
     }
 
-    /// Sends a step and retries while it is throttled, as every client does.
+    /// Sends a request of the set-up, and retries while it is throttled, as every client
+    /// does. Fails if the answer has another status.
     async fn send_expecting(&self, call: HttpRequest, status: u16) -> Result<HttpResponse, String> {
         for _ in 0..THROTTLED_RETRIES_MAX {
             let answer = self.client.send(&call).await?;
             if answer.status == 429 && status != 429 {
-                let wait = answer.header("x-ms-retry-after-ms").and_then(|text| text.parse().ok());
-                tokio::time::sleep(Duration::from_millis(wait.unwrap_or(1))).await;
+                let wait_ms = answer.header("x-ms-retry-after-ms").and_then(|text| text.parse().ok());
+                tokio::time::sleep(Duration::from_millis(wait_ms.unwrap_or(1))).await;
                 continue;
             }
             if answer.status != status {
@@ -177,6 +179,7 @@ impl Runner {
     }
 }
 
+/// The operation of a batch that creates one seeded document.
 fn seed_create(partition: i64, row: i64) -> Value {
     let document = object([
         ("id", Value::from(format!("rp{partition}-{row}"))),

@@ -19,13 +19,13 @@ use super::runner;
 /// Cases that the server does not support yet, with the reason.
 const OUT_OF_SCOPE: [(&str, &str); 1] = [("udf-in-query", "user defined functions need a JavaScript engine")];
 
-/// Cases that run at once: more than there are threads, because the slow ones wait.
+/// Cases that run at once: more than there are threads, because slow cases mostly wait.
 const CASES_AT_ONCE: usize = 8;
 
-/// Switches throttling on in the second server. It is the throughput, in RU/s, of
-/// containers without an offer. The database of the case has an offer of 400 RU/s, so
-/// its containers share that. Seeding costs 17,600 RU: it is throttled, and leaves the
-/// bucket in debt.
+/// The throughput, in RU/s, of containers without an offer on the second server. It
+/// switches throttling on. The containers of the case share the offer of their database,
+/// which has 400 RU/s. The seeding costs 17,600 RU. It is throttled, and the request of
+/// the case comes before enough request units have accrued again.
 const THROUGHPUT: u32 = 4000;
 
 /// How many differences of one case are shown.
@@ -56,23 +56,23 @@ fn the_runner_understands_every_case() {
 
 /// Every `re:` pattern of a case's expectation, with its variables filled.
 fn patterns(case: &Case) -> Vec<String> {
-    fn collect(value: &Value, found: &mut Vec<String>) {
+    fn collect(value: &Value, patterns: &mut Vec<String>) {
         match value {
-            Value::String(text) => found.extend(text.strip_prefix("re:").map(str::to_owned)),
-            Value::Array(items) => items.iter().for_each(|item| collect(item, found)),
-            Value::Object(object) => object.iter().for_each(|(_, member)| collect(member, found)),
+            Value::String(text) => patterns.extend(text.strip_prefix("re:").map(str::to_owned)),
+            Value::Array(items) => items.iter().for_each(|item| collect(item, patterns)),
+            Value::Object(object) => object.iter().for_each(|(_, member)| collect(member, patterns)),
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
     }
-    let mut found: Vec<String> = case
+    let mut patterns: Vec<String> = case
         .expect
         .headers
         .iter()
         .filter_map(|(_, value)| value.strip_prefix("re:"))
         .map(str::to_owned)
         .collect();
-    collect(&Value::Object(case.expect.body.clone()), &mut found);
-    found.iter().map(|pattern| pattern.replace("{db}", "db").replace("{coll}", "coll")).collect()
+    collect(&Value::Object(case.expect.body.clone()), &mut patterns);
+    patterns.iter().map(|pattern| pattern.replace("{db}", "db").replace("{coll}", "coll")).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -96,7 +96,7 @@ async fn the_server_answers_as_the_service_does() {
     assert!(failures.is_empty(), "{} of {total} cases fail ({skipped} out of scope)", failures.len());
 }
 
-/// Runs cases on one server. Returns a line for each that fails, in the order of
+/// Runs cases on one server. Returns a line for each case that fails, in the order of
 /// the file.
 async fn run_all(cases: Vec<Case>, options: ServerOptions) -> Vec<String> {
     let server = Arc::new(TestServer::on_socket(options).await);

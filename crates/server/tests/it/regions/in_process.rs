@@ -13,8 +13,8 @@ use tokio::time::Instant;
 
 use crate::multi_region::{EAST, NAMES, NORTH, WEST};
 
-const WAIT: Duration = Duration::from_secs(20);
-const DELAY: Duration = Duration::from_millis(50);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
+const REPLICATION_DELAY: Duration = Duration::from_millis(50);
 
 /// Three regions in this process.
 struct InProcessRegions {
@@ -32,7 +32,7 @@ impl InProcessRegions {
         let options = EmbeddedOptions::default()
             .with_regions(RegionNames::new(NAMES).unwrap())
             .with_multi_write(is_multi_write)
-            .with_replication_delay(DELAY)
+            .with_replication_delay(REPLICATION_DELAY)
             .with_clock(Clock::from_fn(move || Duration::from_secs(clock_seconds.load(Ordering::SeqCst))));
         let database = Embedded::open(options).await.unwrap();
         let endpoints = NAMES.iter().map(|name| database.region_endpoint(name).unwrap()).collect();
@@ -43,6 +43,7 @@ impl InProcessRegions {
         world
     }
 
+    /// Sends a request with the partition key `a` and these headers.
     async fn try_send(
         &self,
         endpoint: Endpoint,
@@ -57,11 +58,12 @@ impl InProcessRegions {
         for (name, value) in headers {
             map.insert(*name, value.parse().unwrap());
         }
-        let deadline = (Instant::now() + WAIT).into_std();
+        let deadline = (Instant::now() + REQUEST_TIMEOUT).into_std();
         let (target, body) = (path.parse().unwrap(), Bytes::copy_from_slice(body.as_bytes()));
         self.transport.send(Request { endpoint, method, target, headers: map, body, deadline }).await
     }
 
+    /// Sends a request that must be answered with `status`.
     async fn expect(&self, region: usize, method: Method, path: &str, body: &str, status: u16) -> Response {
         let endpoint = self.endpoints[region].clone();
         let answer = self.try_send(endpoint, method, path, &[], body).await.unwrap();
@@ -125,17 +127,17 @@ async fn only_the_host_names_of_the_account_and_its_regions_answer() {
 async fn a_write_arrives_after_the_delay_to_the_millisecond() {
     let world = InProcessRegions::new(false).await;
     world.wait_for_replication().await;
-    let begun = Instant::now();
+    let start = Instant::now();
     let written = world.upsert(WEST, "1", 1).await;
     let token = written.headers()["x-ms-session-token"].to_str().unwrap().to_owned();
-    tokio::time::sleep(DELAY - Duration::from_millis(2)).await;
+    tokio::time::sleep(REPLICATION_DELAY - Duration::from_millis(2)).await;
     let early = world.try_read(EAST, "1", Some(&token)).await.unwrap();
     assert_eq!(
         (early.status().as_u16(), &early.headers()["x-ms-substatus"]),
         (404, &"1002".parse().unwrap())
     );
     world.wait_for_replication().await;
-    assert!(begun.elapsed() <= DELAY + Duration::from_millis(2), "{:?}", begun.elapsed());
+    assert!(start.elapsed() <= REPLICATION_DELAY + Duration::from_millis(2), "{:?}", start.elapsed());
     assert_eq!(world.try_read(EAST, "1", Some(&token)).await.unwrap().status(), 200);
     world.database.close().await;
 }
@@ -149,9 +151,9 @@ async fn an_outage_drops_refuses_or_hangs_requests() {
     world.manage("regions/offline", r#"{"region":"East US","mode":"refuse"}"#).await;
     assert_eq!(world.try_read(EAST, "1", None).await.unwrap().status(), 503);
     world.manage("regions/offline", r#"{"region":"East US","mode":"hang"}"#).await;
-    let begun = Instant::now();
+    let start = Instant::now();
     assert_eq!(world.try_read(EAST, "1", None).await.unwrap_err().kind, FailureKind::Timeout);
-    assert!(begun.elapsed() >= WAIT);
+    assert!(start.elapsed() >= REQUEST_TIMEOUT);
     world.manage("regions/online", r#"{"region":"East US"}"#).await;
     assert_eq!(world.read(EAST, "1").await, None);
     world.database.close().await;
@@ -161,11 +163,11 @@ async fn an_outage_drops_refuses_or_hangs_requests() {
 async fn a_slow_region_does_not_slow_the_others() {
     let world = InProcessRegions::new(false).await;
     world.manage("faults", r#"{"region":"East US","delayMs":300}"#).await;
-    let begun = Instant::now();
+    let start = Instant::now();
     world.read(NORTH, "1").await;
-    assert!(begun.elapsed() < Duration::from_millis(10));
+    assert!(start.elapsed() < Duration::from_millis(10));
     world.read(EAST, "1").await;
-    assert!(begun.elapsed() >= Duration::from_millis(300));
+    assert!(start.elapsed() >= Duration::from_millis(300));
     world.database.close().await;
 }
 
@@ -187,16 +189,16 @@ async fn two_regions_that_wrote_while_cut_off_agree_on_the_later_write() {
     world.database.close().await;
 }
 
-/// Found by the chaos test (seed 1, multi-write): the region of a writer went away,
-/// and the writer incremented in another region, which lacked 22 of its increments.
-/// That region took the write; as the later one it won, and the increments were
-/// lost.
+/// Found by the chaos test (seed 1, multi-write). The region of a writer went away, and
+/// the writer went on with its increments in another region. The other region had not
+/// applied 22 of the writer's increments, but it took the write. The write won as the
+/// later one, and the 22 increments were lost.
 #[tokio::test(start_paused = true)]
 async fn a_write_is_refused_in_a_region_that_lags_behind_its_session() {
     let world = InProcessRegions::new(true).await;
     world.upsert(EAST, "1", 1).await;
-    let seen = world.upsert(EAST, "1", 2).await;
-    let token = seen.headers()["x-ms-session-token"].to_str().unwrap().to_owned();
+    let written = world.upsert(EAST, "1", 2).await;
+    let token = written.headers()["x-ms-session-token"].to_str().unwrap().to_owned();
     let write = async |method: Method, path: &str, header: &'static str, body: &str| {
         let headers = [("x-ms-session-token", token.as_str()), (header, "true")];
         world.try_send(world.endpoints[WEST].clone(), method, path, &headers, body).await.unwrap()
@@ -262,9 +264,9 @@ async fn the_new_write_region_has_every_write() {
     for n in 0..50 {
         assert_eq!(world.upsert(WEST, &n.to_string(), n).await.status(), 201);
     }
-    let begun = Instant::now();
+    let start = Instant::now();
     world.manage("regions/write", r#"{"region":"North Europe"}"#).await;
-    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
     assert_eq!(world.read(NORTH, "49").await, Some(49));
     assert_eq!(world.upsert(WEST, "x", 1).await.status(), 403);
     assert_eq!(world.upsert(NORTH, "x", 1).await.status(), 201);

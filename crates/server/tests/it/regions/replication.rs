@@ -27,12 +27,12 @@ async fn a_write_arrives_everywhere_as_the_same_document() {
 async fn replication_takes_as_long_as_the_delay() {
     let world = MultiRegion::new().await;
     world.manage("POST", "replication/delay", r#"{"milliseconds":300,"region":"East US"}"#).await;
-    let begun = Instant::now();
+    let started_at = Instant::now();
     world.upsert(WEST, "1", 1).await;
     assert_eq!(world.read(EAST, "1").await.status, 404);
     assert_eq!(world.pending(WEST, EAST).await, 1);
     world.wait_for_replication().await;
-    assert!(begun.elapsed() >= Duration::from_millis(300), "{:?}", begun.elapsed());
+    assert!(started_at.elapsed() >= Duration::from_millis(300), "{:?}", started_at.elapsed());
     assert_eq!(world.read(EAST, "1").await.status, 200);
     assert_eq!(world.pending(WEST, EAST).await, 0);
     world.stop().await;
@@ -173,7 +173,7 @@ async fn a_change_feed_continues_in_another_region_where_it_stopped() {
         region = (region + 1) % 3;
     }
     assert_eq!(seen, (0..10).map(|n| n.to_string()).collect::<Vec<_>>());
-    // Also after a change of the write region.
+    // The feed continues after a change of the write region, too.
     world.manage_region("regions/write", NORTH).await;
     world.upsert(NORTH, "later", 1).await;
     world.wait_for_replication().await;
@@ -191,9 +191,9 @@ async fn reading_the_full_fidelity_feed_in_one_region_starts_it_in_every_region(
         let call = docs("GET", "", "").header("a-im", "Full-Fidelity Feed").header("if-none-match", from);
         world.send(region, call.header("x-ms-documentdb-partitionkeyrangeid", "0"))
     };
-    let begun = feed(EAST, "*").await;
-    assert_eq!(begun.status, 304, "{}", begun.text());
-    let from = begun.header("etag").unwrap().to_owned();
+    let start = feed(EAST, "*").await;
+    assert_eq!(start.status, 304, "{}", start.text());
+    let from = start.header("etag").unwrap().to_owned();
     world.upsert(WEST, "1", 1).await;
     world.upsert(WEST, "1", 2).await;
     world.delete(WEST, "1").await;
@@ -215,8 +215,8 @@ async fn an_expired_document_is_gone_in_every_region() {
     world.upsert(WEST, "1", 1).await;
     world.wait_for_replication().await;
     assert_eq!(world.read(EAST, "1").await.status, 200);
-    let begun = Instant::now();
-    while world.pending(WEST, EAST).await == 0 && begun.elapsed() < Duration::from_secs(10) {
+    let started_at = Instant::now();
+    while world.pending(WEST, EAST).await == 0 && started_at.elapsed() < Duration::from_secs(10) {
         world.manage("POST", "maintain", "").await;
         let usage = world.send(EAST, HttpRequest::new("GET", "/dbs/d/colls/c")).await;
         if usage.header("x-ms-resource-usage").unwrap().contains("documentsCount=0;") {
@@ -233,8 +233,8 @@ async fn an_expired_document_is_gone_in_every_region() {
 
 #[tokio::test]
 async fn a_read_in_another_region_never_misses_its_sessions_writes() {
-    // A write in the west is read at once in the east with the session's token: the
-    // region returns it or refuses the token.
+    // A write in the west is read at once in the east with the session's token. The east
+    // returns the write or refuses the token.
     let world = MultiRegion::new().await;
     let mut refused = 0;
     for n in 0..200u64 {

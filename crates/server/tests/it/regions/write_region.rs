@@ -27,8 +27,8 @@ async fn the_new_write_region_has_every_acknowledged_write() {
     world.stop().await;
 }
 
-/// Creates documents until it is told to stop, and counts them. Returns the ids of
-/// the acknowledged ones.
+/// Creates documents until `must_stop` is set, and counts them. Returns the ids of the
+/// acknowledged documents.
 async fn write_until_told_to_stop(
     world: &MultiRegion,
     writer: usize,
@@ -69,8 +69,8 @@ async fn the_write_region_changes_under_load_without_losing_writes() {
         let mut written = count.subscribe();
         for round in 0..12 {
             world.manage_region("regions/write", [EAST, NORTH, WEST][round % 3]).await;
-            let enough = *written.borrow() + 30;
-            written.wait_for(|written| *written >= enough).await.unwrap();
+            let enough_writes = *written.borrow() + 30;
+            written.wait_for(|written| *written >= enough_writes).await.unwrap();
         }
         must_stop.store(true, Ordering::SeqCst);
     };
@@ -85,9 +85,9 @@ async fn the_write_region_changes_under_load_without_losing_writes() {
     let ((), mut acknowledged) = tokio::join!(moves, writers);
     assert!(acknowledged.len() >= 12 * 30, "{} writes", acknowledged.len());
     acknowledged.sort();
-    let found: Vec<String> =
+    let ids: Vec<String> =
         world.assert_regions_agree().await.iter().map(|document| text(document, "id")).collect();
-    assert_eq!(found, acknowledged);
+    assert_eq!(ids, acknowledged);
     world.stop().await;
 }
 
