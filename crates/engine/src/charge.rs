@@ -30,7 +30,7 @@ const REPLACED_TERM: f64 = 0.39;
 /// Reading a document that does not exist.
 pub const NOT_FOUND_READ: f64 = 1.0;
 /// Deleting, replacing or patching a document that does not exist.
-pub const NOT_FOUND_DELETE: f64 = 1.24;
+pub const NOT_FOUND_WRITE: f64 = 1.24;
 /// Creating a document whose id exists.
 pub const CONFLICT: f64 = 1.48;
 /// Writing a document whose unique key exists.
@@ -46,7 +46,7 @@ pub const METADATA_READ: f64 = 2.0;
 /// Deleting a database or container.
 pub const METADATA_DELETE: f64 = 4.95;
 /// Creating, replacing or deleting a script.
-pub const SCRIPT_CREATE: f64 = 4.95;
+pub const SCRIPT_WRITE: f64 = 4.95;
 /// A page of a list of resources.
 pub const FEED: f64 = 2.0;
 /// A page of the change feed, before its documents.

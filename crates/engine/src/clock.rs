@@ -21,13 +21,13 @@ impl Clock {
     }
 
     /// The time since 1970.
-    pub fn elapsed(&self) -> Duration {
+    pub fn unix_time(&self) -> Duration {
         (self.read)()
     }
 
     /// Whole seconds since 1970.
     pub fn seconds(&self) -> u64 {
-        self.elapsed().as_secs()
+        self.unix_time().as_secs()
     }
 }
 

@@ -42,7 +42,7 @@ pub enum IndexScope {
     /// The logical partition.
     Partition,
     /// The segment: the physical partition, together with its siblings after a split.
-    Range,
+    Segment,
 }
 
 /// One column of an index.
@@ -60,7 +60,9 @@ impl IndexDefinition {
         let mut key = keys::index_prefix(container, self.id);
         match (self.shape.scope, group) {
             (IndexScope::Partition, IndexGroup { partition, .. }) => key.extend_from_slice(&partition.0),
-            (IndexScope::Range, IndexGroup { segment, .. }) => key.extend_from_slice(&segment.to_be_bytes()),
+            (IndexScope::Segment, IndexGroup { segment, .. }) => {
+                key.extend_from_slice(&segment.to_be_bytes());
+            }
         }
         key
     }
@@ -110,7 +112,7 @@ impl IndexDefinition {
                 scope: if record.get("partition")?.as_bool()? {
                     IndexScope::Partition
                 } else {
-                    IndexScope::Range
+                    IndexScope::Segment
                 },
                 columns: columns.collect::<Option<_>>()?,
             },
@@ -142,7 +144,7 @@ pub(crate) fn declared(policy: &Value) -> Vec<IndexShape> {
     columns
         .filter(|columns| columns.len() > 1)
         .flat_map(|columns| {
-            [IndexScope::Partition, IndexScope::Range]
+            [IndexScope::Partition, IndexScope::Segment]
                 .map(|scope| IndexShape { scope, columns: columns.clone() })
         })
         .collect()

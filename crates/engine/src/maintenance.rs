@@ -28,7 +28,7 @@ use crate::writer::StoreHandle;
 
 /// The most entries (documents, expiry entries, keys to purge) that one job works on, so
 /// that a client's write never waits long for a job of maintenance.
-const KEYS_PER_JOB: usize = 1000;
+const ENTRIES_PER_JOB_MAX: usize = 1000;
 /// The most missing indexes that are remembered. One that does not fit is reported
 /// again by the next query that would use it.
 const MISSING_INDEXES_MAX: usize = 16;

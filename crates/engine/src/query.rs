@@ -53,9 +53,11 @@ pub enum QueryScope {
         /// The physical partitions that may have such documents.
         ranges: Vec<RangeId>,
     },
-    /// Physical partitions, each narrowed to some effective keys. An empty list means
-    /// all partitions.
+    /// The listed physical partitions, each narrowed to an interval of effective keys.
+    /// With an empty list the query reads no documents.
     Ranges(Vec<(RangeId, EffectiveRange)>),
+    /// All physical partitions of the container.
+    All,
 }
 
 impl QueryScope {
@@ -64,10 +66,8 @@ impl QueryScope {
         match self {
             QueryScope::Partition(target) => vec![target.range.id],
             QueryScope::Prefix { ranges, .. } => ranges.clone(),
-            QueryScope::Ranges(ranges) if ranges.is_empty() => {
-                container.ranges.iter().map(|range| range.id).collect()
-            }
             QueryScope::Ranges(ranges) => ranges.iter().map(|(id, _)| *id).collect(),
+            QueryScope::All => container.ranges.iter().map(|range| range.id).collect(),
         }
     }
 }

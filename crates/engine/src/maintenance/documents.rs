@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::KEYS_PER_JOB;
+use super::ENTRIES_PER_JOB_MAX;
 use crate::catalog::Container;
 use crate::keys::{self, ContainerNumber, OwnedKeyRange, SegmentId};
 use crate::refusal::Refusal;
@@ -44,7 +44,7 @@ pub(super) async fn for_each_document(
     Ok(())
 }
 
-/// Visits up to [`KEYS_PER_JOB`] documents after the key `after`. Returns the key of the
+/// Visits up to [`ENTRIES_PER_JOB_MAX`] documents after the key `after`. Returns the key of the
 /// last one, or `None` when there was none.
 fn visit_next(
     transaction: &mut Transaction<'_>,
@@ -55,7 +55,7 @@ fn visit_next(
 ) -> Result<Option<Vec<u8>>, Refusal> {
     let container = transaction.current(container)?;
     let prefix = keys::document_prefix(container.number(), segment);
-    let entries = transaction.entries(&OwnedKeyRange::prefix_after(&prefix, after), KEYS_PER_JOB)?;
+    let entries = transaction.entries(&OwnedKeyRange::prefix_after(&prefix, after), ENTRIES_PER_JOB_MAX)?;
     let last = entries.last().map(|(key, _)| key.clone());
     for (key, record) in entries {
         visit(transaction, &container, segment, key, record)?;

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use perihelion_model::json::Value;
 
 use super::documents::for_each_document;
-use super::{KEYS_PER_JOB, first_container};
+use super::{ENTRIES_PER_JOB_MAX, first_container};
 use crate::documents::{StoredDocument, Target, expire_item};
 use crate::keys::{self, OwnedKeyRange};
 use crate::refusal::Refusal;
@@ -16,7 +16,7 @@ use crate::writer::StoreHandle;
 pub(super) async fn remove_expired(store: &StoreHandle) -> Result<(), Refusal> {
     loop {
         let (from, to) = keys::expiry_bounds(store.clock().seconds());
-        let found = OwnedKeyRange::between(&from, &to).first_keys(&*store.view()?, KEYS_PER_JOB)?;
+        let found = OwnedKeyRange::between(&from, &to).first_keys(&*store.view()?, ENTRIES_PER_JOB_MAX)?;
         if found.is_empty() {
             return Ok(());
         }

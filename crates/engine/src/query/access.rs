@@ -73,7 +73,7 @@ pub(super) fn choose(container: &Container, request: &QueryRequest) -> Plan {
     let shape = QueryShape::of(program.conjuncts(), if is_ordered { order } else { &[] });
     let scope = match request.scope {
         QueryScope::Partition(_) => IndexScope::Partition,
-        QueryScope::Prefix { .. } | QueryScope::Ranges(_) => IndexScope::Range,
+        QueryScope::Prefix { .. } | QueryScope::Ranges(_) | QueryScope::All => IndexScope::Segment,
     };
     let candidates = container.indexes.iter().filter(|index| index.is_ready && index.shape.scope == scope);
     let best = candidates.filter_map(|index| shape.fit(index)).max_by_key(|(score, _)| *score);
@@ -211,7 +211,7 @@ impl<'q> QueryShape<'q> {
 
     /// The score of an index with these columns.
     fn score(&self, columns: &[Column]) -> usize {
-        let shape = IndexShape { scope: IndexScope::Range, columns: columns.to_vec() };
+        let shape = IndexShape { scope: IndexScope::Segment, columns: columns.to_vec() };
         let index = IndexDefinition { id: 0, shape, is_ready: true };
         self.fit(&index).map_or(0, |(score, _)| score)
     }

@@ -48,14 +48,14 @@ pub(super) fn scan_ranges<'a>(container: &Container, scope: &'a QueryScope) -> V
             let ranges = ranges.iter().filter_map(|id| container.range(*id));
             ranges.map(|range| scan_range(range.id, ScanFilter::Prefix(hash, range.keys.clone()))).collect()
         }
-        QueryScope::Ranges(ranges) if ranges.is_empty() => container
+        QueryScope::Ranges(ranges) => {
+            ranges.iter().map(|(range, keys)| scan_range(*range, ScanFilter::Keys(keys.clone()))).collect()
+        }
+        QueryScope::All => container
             .ranges
             .iter()
             .map(|range| scan_range(range.id, ScanFilter::Keys(range.keys.clone())))
             .collect(),
-        QueryScope::Ranges(ranges) => {
-            ranges.iter().map(|(range, keys)| scan_range(*range, ScanFilter::Keys(keys.clone()))).collect()
-        }
     }
 }
 

@@ -262,7 +262,7 @@ impl Trial {
             &["kind", "b", "a"],
         ];
         let names = SHAPES[self.workload.random.below(SHAPES.len() as u64) as usize];
-        let scope = if self.workload.random.one_in(2) { IndexScope::Partition } else { IndexScope::Range };
+        let scope = if self.workload.random.one_in(2) { IndexScope::Partition } else { IndexScope::Segment };
         let container = container(&self.indexed)?;
         let built = self.indexed.build_index(&container, shape(scope, names)).await;
         built.map_err(|refusal| refusal.message)

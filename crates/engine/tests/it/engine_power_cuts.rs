@@ -141,7 +141,7 @@ impl History {
             Ok(container) => container,
             Err(_) => create(engine, false).await?,
         };
-        for scope in [IndexScope::Partition, IndexScope::Range] {
+        for scope in [IndexScope::Partition, IndexScope::Segment] {
             engine.build_index(&made, shape(scope, &["b"])).await?;
         }
         // Maintenance finishes an index whose build was interrupted by a cut.
@@ -325,7 +325,7 @@ async fn check_refuses_writes(engine: &Engine) -> Result<(), String> {
 /// Checks that the ordered queries of [`agreement`] use the index.
 fn check_index(engine: &Engine) -> Result<(), String> {
     let container = container(engine)?;
-    for scope in [QueryScope::Ranges(Vec::new()), QueryScope::Partition(target(&container, "p0")?)] {
+    for scope in [QueryScope::All, QueryScope::Partition(target(&container, "p0")?)] {
         let text = "SELECT c.pk, c.id, c.b FROM c ORDER BY c.b";
         if !agreement::query(engine, &container, text, &scope, 10)?.used_index {
             return Err(format!("an index is not used in {scope:?}"));

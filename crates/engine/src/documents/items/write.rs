@@ -126,7 +126,7 @@ impl ItemWrite<'_, '_> {
     /// Finds the document, or refuses the operation.
     fn find_existing(&self, id: &str) -> Result<(u64, StoredDocument), Refusal> {
         lookup(self.transaction, self.target, id, self.transaction.now)?
-            .ok_or_else(|| Refusal::no_such_document().with_charge(charge::NOT_FOUND_DELETE))
+            .ok_or_else(|| Refusal::no_such_document().with_charge(charge::NOT_FOUND_WRITE))
     }
 
     /// Refuses the write if the etag of the document does not meet the preconditions.

@@ -166,7 +166,7 @@ fn check_lists(
     model: &Model,
     page_rows: usize,
 ) -> Result<(), String> {
-    let everything = QueryScope::Ranges(Vec::new());
+    let everything = QueryScope::All;
     let count = query(engine, container, "SELECT VALUE COUNT(1) FROM c", &everything, page_rows)?;
     if count.rows != [Value::from(model.documents.len() as u64)] {
         return Err(format!("COUNT returned {:?}, the model has {}", count.rows, model.documents.len()));

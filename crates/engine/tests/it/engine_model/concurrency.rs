@@ -150,7 +150,7 @@ async fn a_query_returns_every_row_once_although_ranges_are_split_between_its_pa
         let engine = Engine::open(MemoryStore::new(), EngineOptions::default()).expect("an empty store");
         let made = create(&engine, false).await.expect("a container");
         for names in [&["kind"][..], &["kind", "-b"]] {
-            engine.build_index(&made, shape(IndexScope::Range, names)).await.expect("an index");
+            engine.build_index(&made, shape(IndexScope::Segment, names)).await.expect("an index");
         }
         let mut workload = Workload::new(3, 1);
         let mut expected = Vec::new();
@@ -170,7 +170,7 @@ async fn a_query_returns_every_row_once_although_ranges_are_split_between_its_pa
         let (mut found, mut continuation) = (Vec::new(), None);
         loop {
             let now = container(&engine).expect("a container");
-            let everything = QueryScope::Ranges(Vec::new());
+            let everything = QueryScope::All;
             let page = query_page(&engine, &now, text, &everything, 7, continuation).expect("a page");
             let rows = parse_str(&format!("[{}]", page.rows_text)).expect("rows");
             found.extend(rows.as_array().unwrap_or_default().iter().filter_map(Value::as_i64));

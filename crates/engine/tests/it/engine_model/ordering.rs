@@ -128,7 +128,7 @@ pub(super) fn check(
         let container = container(engine)?;
         let scope = match &partition {
             Some(partition) => QueryScope::Partition(target(&container, partition)?),
-            None => QueryScope::Ranges(Vec::new()),
+            None => QueryScope::All,
         };
         results.push(query(engine, &container, &text, &scope, page_rows)?);
     }
