@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Returns the time since 1970. Simulations replace it by a virtual clock.
+/// A clock that returns the time since 1970: that of the operating system, or a virtual
+/// clock in simulations.
 #[derive(Clone)]
 pub struct Clock {
     read: Arc<dyn Fn() -> Duration + Send + Sync>,
@@ -20,7 +21,7 @@ impl Clock {
         Clock { read: Arc::new(read) }
     }
 
-    /// The time since 1970.
+    /// The time since 1970, now.
     pub fn unix_time(&self) -> Duration {
         (self.read)()
     }

@@ -20,10 +20,10 @@ pub(super) trait Visit:
 }
 impl<V: Fn(&mut Transaction<'_>, &Container, SegmentId, Vec<u8>, Bytes) -> Result<(), Refusal>> Visit for V {}
 
-/// Visits every document of a container, except those that are created behind the
-/// cursor while this runs. Does nothing if the container is gone; refused if it is
-/// deleted meanwhile. The list of segments does not change while this runs: documents
-/// never leave their segment, and a split creates no segment.
+/// Visits every document of a container, except documents that are created behind the
+/// cursor meanwhile. Does nothing if the container is gone. Returns a refusal if the
+/// container is deleted meanwhile. The list of segments does not change meanwhile, because
+/// documents never leave their segment and a split creates no segment.
 pub(super) async fn for_each_document(
     store: &StoreHandle,
     number: ContainerNumber,
@@ -44,8 +44,8 @@ pub(super) async fn for_each_document(
     Ok(())
 }
 
-/// Visits up to [`ENTRIES_PER_JOB_MAX`] documents after the key `after`. Returns the key of the
-/// last one, or `None` when there was none.
+/// Visits up to [`ENTRIES_PER_JOB_MAX`] documents after the key `after`. Returns the key of
+/// the last visited document, or `None` when there was no document.
 fn visit_next(
     transaction: &mut Transaction<'_>,
     container: &Container,

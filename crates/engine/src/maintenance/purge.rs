@@ -15,8 +15,8 @@ pub(super) async fn purge_deleted_containers(store: &StoreHandle) -> Result<(), 
     Ok(())
 }
 
-/// Removes up to [`ENTRIES_PER_JOB_MAX`] keys of a deleted container. When none is left,
-/// removes the pending purge.
+/// Removes up to [`ENTRIES_PER_JOB_MAX`] keys of a deleted container. When the container has
+/// no keys any more, removes the pending purge.
 fn purge_next(transaction: &mut Transaction<'_>, number: ContainerNumber) -> Result<(), Refusal> {
     for prefix in keys::prefixes_of_container(number) {
         let entries = transaction.entries(&OwnedKeyRange::prefix(&prefix), ENTRIES_PER_JOB_MAX)?;

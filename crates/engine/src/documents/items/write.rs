@@ -16,8 +16,8 @@ use crate::refusal::{Layer, Refusal};
 use crate::state::ContainerState;
 use crate::transaction::Transaction;
 
-/// One write in progress. `state` holds the container's counters: they are read once,
-/// and the caller writes them back when the write succeeds.
+/// One write in progress. `state` holds the container's counters. The caller reads the
+/// counters before the write, and writes them back when the write has succeeded.
 pub(crate) struct ItemWrite<'a, 'v> {
     pub(crate) transaction: &'a mut Transaction<'v>,
     pub(crate) target: &'a Target,
