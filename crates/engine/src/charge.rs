@@ -4,9 +4,10 @@
 //! A charge depends on the same quantities as in the service. The charge of a write depends
 //! on the number of indexed values (terms). The charge of a query depends on the rows and
 //! members that it returns, and on the documents that it reads without returning a row for
-//! them. Both, and the charge of a read, also depend on the bytes beyond the first kilobyte
-//! (in a query, beyond one kilobyte per row). `docs/charges.md` derives the constants. A
-//! test of the server compares the model with every recorded charge.
+//! them. The charge of every successful operation on documents also depends on the bytes
+//! beyond the first kilobyte (in a query, beyond one kilobyte per row). `docs/charges.md`
+//! derives the constants. A test of the server compares the model with every recorded
+//! charge.
 //!
 //! All constants and results of this module are in request units.
 

@@ -100,8 +100,8 @@ impl Replication {
         if !self.accepts_writes.load(Ordering::SeqCst) {
             return Err(Refusal::write_forbidden());
         }
-        let trimmed_up_to = self.trimmed_up_to.load(Ordering::SeqCst);
-        if self.outbox_end.borrow().saturating_sub(trimmed_up_to) >= self.outbox_max {
+        let outbox_end = *self.outbox_end.borrow();
+        if outbox_end.saturating_sub(self.trimmed_up_to.load(Ordering::SeqCst)) >= self.outbox_max {
             return Err(Refusal::replication_behind());
         }
         Ok(())

@@ -33,7 +33,8 @@ pub(super) struct Plan {
     pub(super) is_constant: Vec<bool>,
     /// The index to scan; `None` to scan the documents.
     pub(super) index: Option<IndexUse>,
-    /// The index that would fit better than any that exists.
+    /// The index that would serve the query better than every index that exists; `None` if
+    /// there is no such index.
     pub(super) missing_index: Option<IndexShape>,
 }
 
@@ -43,8 +44,9 @@ pub(super) struct IndexUse {
     /// The encoded values of the equalities: one prefix, or several sorted prefixes
     /// for an IN list.
     pub(super) prefixes: Vec<Vec<u8>>,
-    /// The encoded bounds on the column after the prefix, without the prefix.
+    /// The encoded lower bound on the column after the prefix, without the prefix.
     pub(super) from: Bound<Vec<u8>>,
+    /// The encoded upper bound on the column after the prefix, without the prefix.
     pub(super) to: Bound<Vec<u8>>,
     /// Whether a scan of the index returns the rows in the order of the query. If it does,
     /// there is one prefix.
@@ -93,7 +95,8 @@ fn is_descending(key: &OrderKey) -> bool {
     key.direction == perihelion_query::Direction::Descending
 }
 
-/// The member names of a path; `None` if it has an array index or is empty.
+/// The member names of a path; `None` if the path is missing or empty, or has an array
+/// index.
 fn plain_path(path: Option<&[Step]>) -> Option<Vec<String>> {
     let steps = path?.iter().map(|step| match step {
         Step::Name(name) => Some(name.clone()),
@@ -104,18 +107,20 @@ fn plain_path(path: Option<&[Step]>) -> Option<Vec<String>> {
 
 /// The conditions and the order of a query, as far as an index can serve them.
 struct QueryShape<'q> {
-    /// Paths that must have one value.
+    /// The paths that must have one value, each with the value.
     equalities: Vec<(Vec<String>, &'q Value)>,
     /// IN lists of up to [`IN_LIST_VALUES_MAX`] scalars, on paths that no equality fixes.
     in_lists: Vec<(Vec<String>, &'q [Value])>,
     /// The order keys that no equality fixes; `None` unless all keys are plain paths.
     order: Option<Vec<Column>>,
+    /// Whether the query has order keys, fixed or not.
     has_order: bool,
     /// Comparisons (less, greater) on plain paths.
     ranges: Vec<(Vec<String>, &'q Conjunct)>,
 }
 
 impl<'q> QueryShape<'q> {
+    /// The shape of a query with these conditions, all of which must hold, and this order.
     fn of(conjuncts: &'q [Conjunct], order: &[OrderKey]) -> Self {
         let mut equalities: Vec<(Vec<String>, &Value)> = Vec::new();
         let (mut in_lists, mut ranges) = (Vec::new(), Vec::new());

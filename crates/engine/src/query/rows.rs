@@ -300,11 +300,13 @@ impl Context<'_> {
         if self.is_reversed() { u64::MAX - rid } else { rid }
     }
 
+    /// The sort key of the row at a cursor.
     fn sort_key(&self, cursor: &RowCursor) -> SortKey {
         let order = cursor.order.clone().unwrap_or_default();
         SortKey { order, rid: self.rid_order(cursor.rid), row: cursor.row }
     }
 
+    /// The cursor of the row with a sort key.
     fn cursor(&self, range: RangeId, key: SortKey) -> RowCursor {
         RowCursor { range, rid: self.rid_order(key.rid), row: key.row, order: Some(key.order) }
     }

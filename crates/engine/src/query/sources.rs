@@ -27,7 +27,7 @@ pub(super) struct ScanRange<'a> {
     filter: ScanFilter<'a>,
 }
 
-/// Which documents of the segment belong to the part.
+/// Which documents of the segment belong to a [`ScanRange`].
 #[derive(Debug, Clone)]
 enum ScanFilter<'a> {
     /// The documents of one logical partition.
@@ -64,7 +64,7 @@ pub(super) fn scan_ranges<'a>(container: &Container, scope: &'a QueryScope) -> V
     }
 }
 
-/// A scan of one part of a scope.
+/// A scan of one part of a scope. `now` is in seconds since 1970.
 pub(super) struct Scan<'a> {
     pub(super) view: &'a dyn View,
     pub(super) container: &'a Container,

@@ -226,6 +226,8 @@ fn keys_are_distinct(writes: &[Write<'_>]) -> bool {
 }
 
 impl Writer {
+    /// Makes a commit durable and visible: through the log, or directly in the data file if
+    /// the commit is too large for the log.
     fn commit(&mut self, core: &Core, writes: &[Write<'_>]) -> Result<(), Failure> {
         let instance = match self.instance {
             Some(instance) => instance,

@@ -32,6 +32,7 @@ const NODE_MAX: usize = 48;
 /// in one node.
 const NODE_MIN: usize = NODE_MAX / 4;
 
+/// The map, or a snapshot of it.
 #[derive(Debug, Clone)]
 pub(super) struct SnapshotMap<V> {
     root: Arc<Node<V>>,
@@ -43,6 +44,7 @@ enum Node<V> {
     Inner(Vec<Child<V>>),
 }
 
+/// An entry of an inner node.
 #[derive(Debug, Clone)]
 struct Child<V> {
     /// A lower bound of the keys under this child. For the first child of a node it may be

@@ -41,6 +41,7 @@ pub(super) struct DeferredWrites(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
+    /// The data file on the disk.
     disk: Box<dyn StorageBackend>,
     /// Whether the file was accepted and the deferred operations were performed.
     is_applied: AtomicBool,
@@ -49,6 +50,7 @@ struct Inner {
     deferred: Mutex<Deferred>,
 }
 
+/// The operations of redb that are not performed yet.
 #[derive(Debug, Default)]
 struct Deferred {
     /// Whether the length of the file was read from the disk. The length is read at redb's

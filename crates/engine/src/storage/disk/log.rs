@@ -50,9 +50,11 @@ pub(super) struct Log {
     writes: usize,
 }
 
+/// One of the two files.
 #[derive(Debug)]
 struct LogFile {
     file: Box<dyn StorageBackend>,
+    /// The length of the file in bytes, with the zeros after the last record.
     len: u64,
 }
 

@@ -121,6 +121,7 @@ struct BaseEntries<'a> {
     direction: Direction,
 }
 
+/// A key of the data file and its value.
 type BaseEntry<'a> = (AccessGuard<'a, &'static [u8]>, AccessGuard<'a, &'static [u8]>);
 
 impl<'a> BaseEntries<'a> {
