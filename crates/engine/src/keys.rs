@@ -313,7 +313,8 @@ pub(crate) fn parse_tombstone_age(key: &[u8]) -> Option<(u64, &[u8])> {
 
 /// The prefixes of the keys that maintenance purges with a deleted container. Expiry
 /// entries and the age keys of tombstones do not begin with the container, so they are
-/// not purged. Maintenance removes them when their time comes.
+/// not purged. Maintenance removes them when their time comes (expiry entries only in a
+/// region that removes expired documents).
 pub(crate) fn prefixes_of_container(container: ContainerNumber) -> impl Iterator<Item = Vec<u8>> {
     [
         KeyPrefix::ContainerState,

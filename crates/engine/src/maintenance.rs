@@ -29,8 +29,8 @@ use crate::writer::StoreHandle;
 /// The most entries (documents, expiry entries, keys to purge) that one job works on, so
 /// that a client's write never waits long for a job of maintenance.
 const ENTRIES_PER_JOB_MAX: usize = 1000;
-/// The most missing indexes that are remembered. The next query that would use an index
-/// which does not fit reports it again.
+/// The most missing indexes that are remembered. An index beyond this number is dropped. The
+/// next query that would use the index reports it again.
 const MISSING_INDEXES_MAX: usize = 16;
 
 /// The work that queries and commands leave for maintenance.

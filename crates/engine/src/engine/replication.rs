@@ -51,8 +51,8 @@ impl Engine {
     }
 
     /// Removes the outbox entries up to the number `to`, which every other region has
-    /// applied. One call removes only a part of many entries. Returns the number up to which all
-    /// entries are removed.
+    /// applied. One call removes a limited number of entries. Returns the number up to which
+    /// all entries are removed.
     pub async fn trim_outbox(&self, to: u64) -> Result<u64, Refusal> {
         let trimmed_up_to =
             self.store.write(move |transaction| replication::trim_outbox(transaction, to)).await?;
