@@ -4,10 +4,10 @@
 //! `cargo run --release -p perihelion-engine --example storage_bench -- \
 //! <directory> [documents] [seconds] [all|redb|store|paired|memory]`
 //!
-//! Every commit writes a group of documents of four keys each: the document
+//! Every commit writes a group of documents with four keys each: the document
 //! itself (1.3 KB) and three keys of 40 bytes with tiny values. In the engine's
-//! own order (see keys.rs) documents and feed entries arrive in key order and
-//! ids anywhere; the other order scatters the documents as well.
+//! own order (see keys.rs) documents and feed entries arrive in key order, and ids in
+//! random order. The scattered order has the documents in random order too.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -72,6 +72,7 @@ fn main() -> Outcome<()> {
 
 // The workload.
 
+/// The order in which the keys of documents arrive.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Order {
     Engine,
@@ -84,6 +85,7 @@ struct Workload {
     random: Random,
 }
 
+/// The keys and values of one commit.
 type Group = Vec<(Vec<u8>, Vec<u8>)>;
 
 impl Workload {
@@ -120,7 +122,7 @@ fn key(kind: u8, first: u64, second: u64) -> Vec<u8> {
     key
 }
 
-/// Commits groups for some time and prints the measurements.
+/// Commits groups of `size` documents for some time, and prints the measurements.
 fn measure(
     name: &str,
     size: usize,
@@ -129,20 +131,20 @@ fn measure(
     mut commit: impl FnMut(Group) -> Outcome<()>,
 ) -> Outcome<()> {
     let (start, cpu_before, documents_before) = (Instant::now(), cpu_time(), workload.documents);
-    let (mut in_commit, mut each) = (Duration::ZERO, Vec::new());
+    let (mut time_in_commits, mut durations) = (Duration::ZERO, Vec::new());
     while start.elapsed() < time {
         let group = workload.group(size);
         let begin = Instant::now();
         commit(group)?;
-        each.push(begin.elapsed());
-        in_commit += begin.elapsed();
+        durations.push(begin.elapsed());
+        time_in_commits += begin.elapsed();
     }
-    each.sort();
-    let rate = (each.len() * size) as f64 / in_commit.as_secs_f64();
-    let (middle, high) = (each[each.len() / 2], each[each.len() * 99 / 100]);
+    durations.sort();
+    let rate = (durations.len() * size) as f64 / time_in_commits.as_secs_f64();
+    let (middle, high) = (durations[durations.len() / 2], durations[durations.len() * 99 / 100]);
     let documents = workload.documents - documents_before;
     let cpu = (cpu_time() - cpu_before).as_secs_f64() * 1e6 / documents as f64;
-    let (resident, longest) = (resident_megabytes(), each[each.len() - 1]);
+    let (resident, longest) = (resident_megabytes(), durations[durations.len() - 1]);
     println!(
         "{name:24} {size:3} a commit: {rate:8.0} documents/s, p50 {middle:9.2?}, p99 {high:9.2?}, \
          longest {longest:9.2?}, cpu {cpu:5.1} us a document, resident {resident} MB"
@@ -166,7 +168,8 @@ fn resident_megabytes() -> u64 {
 
 // On disk.
 
-/// Which commits save the allocator's state, so that an unclean file opens at once.
+/// Which commits save the state of redb's allocator (quick repair). A file whose last commit
+/// saved it opens at once after a kill.
 #[derive(Debug, Clone, Copy)]
 enum Policy {
     Never,
@@ -276,8 +279,8 @@ fn measure_disk_store(
     Ok(fs::remove_dir_all(directory)?)
 }
 
-/// The same kind of commit on each store alternately, so that other load on the
-/// machine disturbs them equally.
+/// Makes the same commits on two redb files and on the disk store in turn, so that other
+/// load on the machine disturbs the three equally.
 fn measure_paired(directory: &Path, documents: u64) -> Outcome<()> {
     const ROUNDS: usize = 1200;
     let _ = fs::remove_dir_all(directory);

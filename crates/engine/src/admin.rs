@@ -2,7 +2,7 @@
 //!
 //! Each command writes its records and puts a new catalog into the transaction.
 //! The writer publishes that catalog when the records are durable. Scripts are not part
-//! of the catalog: their commands only write records.
+//! of the catalog, so the commands on scripts only write records.
 
 mod containers;
 mod copy_catalog;
@@ -36,6 +36,7 @@ struct Revision {
 
 /// Changes the catalog: raises the account's LSN, lets `change` edit a copy of the
 /// catalog, writes the account's counters, and puts the copy into the transaction.
+/// Returns the result of `change`.
 fn change_catalog<T>(
     transaction: &mut Transaction<'_>,
     change: impl FnOnce(&mut Transaction<'_>, &mut Catalog, &Revision) -> T,
@@ -44,13 +45,13 @@ fn change_catalog<T>(
     catalog.account.lsn += 1;
     let revision =
         Revision { etag: etag::etag(catalog.account.lsn, transaction.now), timestamp: transaction.now };
-    let changed = change(transaction, &mut catalog, &revision);
+    let result = change(transaction, &mut catalog, &revision);
     transaction.put_record(keys::account(), &catalog.account.to_record());
     transaction.catalog = Arc::new(catalog);
-    changed
+    result
 }
 
-/// Changes one container of the catalog.
+/// Changes one container of the catalog. Returns the container after the change.
 fn update_container(
     transaction: &mut Transaction<'_>,
     old: &Arc<Container>,

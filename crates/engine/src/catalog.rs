@@ -36,7 +36,8 @@ pub struct Catalog {
     /// The databases by name.
     pub databases: BTreeMap<String, Arc<Database>>,
     containers: BTreeMap<ContainerNumber, Arc<Container>>,
-    /// Container numbers by the database's number and the container's name.
+    /// The numbers of the containers, by the database's number and then by the container's
+    /// name.
     names: BTreeMap<u32, BTreeMap<String, ContainerNumber>>,
     /// The offers by number.
     pub offers: BTreeMap<u32, Arc<Offer>>,
@@ -66,7 +67,7 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// A database by name or, failing that, by `_rid`.
+    /// A database by its name or, if no database has that name, by its `_rid`.
     pub fn database(&self, name_or_rid: &str) -> Option<&Arc<Database>> {
         self.databases.get(name_or_rid).or_else(|| {
             let rid = DatabaseRid::parse(name_or_rid)?;
@@ -92,12 +93,12 @@ impl Catalog {
         self.containers.get(&number)
     }
 
-    /// All containers, by number.
+    /// All containers, in the order of their numbers.
     pub fn containers(&self) -> impl Iterator<Item = &Arc<Container>> {
         self.containers.values()
     }
 
-    /// The containers of a database, by name.
+    /// The containers of a database, in the order of their names.
     pub fn containers_of(&self, database: DatabaseRid) -> impl Iterator<Item = &Arc<Container>> {
         let names = self.names.get(&database.0).into_iter().flat_map(BTreeMap::values);
         names.filter_map(|number| self.containers.get(number))

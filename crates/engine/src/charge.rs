@@ -1,36 +1,40 @@
 //! Request units: a model fitted to recorded charges of a hosted account, within
 //! ten percent of each.
 //!
-//! A charge depends on the same quantities as in the service: for writes on the number
-//! of indexed values (terms), for queries on the rows and members returned and the
-//! documents read in vain. For all operations on documents it also depends on the bytes
-//! beyond the first kilobyte (in a query, beyond one kilobyte per row).
-//! `docs/charges.md` derives the constants; a test of the server compares the model
-//! with every recorded figure.
+//! A charge depends on the same quantities as in the service. The charge of a write depends
+//! on the number of indexed values (terms). The charge of a query depends on the rows and
+//! members that it returns, and on the documents that it reads without returning a row for
+//! them. The charge of every successful operation on documents also depends on the bytes
+//! beyond the first kilobyte (in a query, beyond one kilobyte per row). `docs/charges.md`
+//! derives the constants. A test of the server compares the model with every recorded
+//! charge.
+//!
+//! All constants and results of this module are in request units.
 
 /// A point read of up to one kilobyte.
 const READ: f64 = 1.0;
-/// Reads grow by this for each kilobyte beyond the first.
+/// Added to a read for each kilobyte beyond the first.
 const READ_PER_KILOBYTE: f64 = 0.09;
 /// A create without any indexed value.
 const CREATE: f64 = 5.14;
-/// Each indexed value (a leaf of the document) of a create.
+/// Added to a create for each indexed value (a leaf of the document).
 const PER_TERM: f64 = 0.381;
-/// Writes grow by this for each kilobyte beyond the first.
+/// Added to a write for each kilobyte beyond the first.
 const WRITE_PER_KILOBYTE: f64 = 0.45;
-/// Writing over an existing document by a replace, without any indexed value. The next
-/// two are the same for an upsert and a patch.
+/// A replace without any indexed value.
 const REPLACE: f64 = 8.38;
+/// An upsert of an existing document, without any indexed value.
 const UPSERT_EXISTING: f64 = 8.0;
+/// A patch of a document without any indexed value.
 const PATCH: f64 = 8.75;
-/// Each indexed value of the old version and each of the new version, changed or not,
-/// when a document is written over.
+/// Added to a write over an existing document for each indexed value of the old version
+/// and for each indexed value of the new version, changed or not.
 const REPLACED_TERM: f64 = 0.39;
 
 /// Reading a document that does not exist.
 pub const NOT_FOUND_READ: f64 = 1.0;
 /// Deleting, replacing or patching a document that does not exist.
-pub const NOT_FOUND_DELETE: f64 = 1.24;
+pub const NOT_FOUND_WRITE: f64 = 1.24;
 /// Creating a document whose id exists.
 pub const CONFLICT: f64 = 1.48;
 /// Writing a document whose unique key exists.
@@ -46,13 +50,13 @@ pub const METADATA_READ: f64 = 2.0;
 /// Deleting a database or container.
 pub const METADATA_DELETE: f64 = 4.95;
 /// Creating, replacing or deleting a script.
-pub const SCRIPT_CREATE: f64 = 4.95;
+pub const SCRIPT_WRITE: f64 = 4.95;
 /// A page of a list of resources.
 pub const FEED: f64 = 2.0;
 /// A page of the change feed, before its documents.
 pub const CHANGE_FEED: f64 = 1.0;
 
-/// The kilobytes beyond the first, with their fraction; 0 if there are none.
+/// The kilobytes beyond the first, as a fraction; 0 for up to one kilobyte.
 fn kilobytes_over_one(bytes: usize) -> f64 {
     (bytes as f64 / 1024.0 - 1.0).max(0.0)
 }
@@ -69,26 +73,26 @@ pub fn create(terms: u32, bytes: usize) -> f64 {
 
 /// An upsert of an existing document.
 pub fn upsert_existing(old_terms: u32, new_terms: u32, bytes: usize) -> f64 {
-    UPSERT_EXISTING + rewrite(old_terms, new_terms, bytes)
+    UPSERT_EXISTING + terms_and_size(old_terms, new_terms, bytes)
 }
 
 /// A replace.
 pub fn replace(old_terms: u32, new_terms: u32, bytes: usize) -> f64 {
-    REPLACE + rewrite(old_terms, new_terms, bytes)
+    REPLACE + terms_and_size(old_terms, new_terms, bytes)
 }
 
 /// A patch.
 pub fn patch(old_terms: u32, new_terms: u32, bytes: usize) -> f64 {
-    PATCH + rewrite(old_terms, new_terms, bytes)
+    PATCH + terms_and_size(old_terms, new_terms, bytes)
 }
 
-/// The part of the charge of a write over an existing document that depends on its
-/// indexed values and its size.
-fn rewrite(old_terms: u32, new_terms: u32, bytes: usize) -> f64 {
+/// The part of the charge of a write over an existing document that depends on the
+/// indexed values and the size of the document.
+fn terms_and_size(old_terms: u32, new_terms: u32, bytes: usize) -> f64 {
     REPLACED_TERM * f64::from(old_terms + new_terms) + WRITE_PER_KILOBYTE * kilobytes_over_one(bytes)
 }
 
-/// A delete. It costs as much as creating the same document.
+/// A delete, which costs as much as creating the same document.
 pub fn delete(terms: u32, bytes: usize) -> f64 {
     create(terms, bytes)
 }
@@ -113,12 +117,15 @@ pub struct QueryWork {
 const QUERY_CONSTANT: f64 = 2.25;
 /// A page of any other query, before its rows.
 const QUERY: f64 = 2.79;
+/// Added for each row.
 const QUERY_PER_ROW: f64 = 0.0105;
+/// Added for each member of a row.
 const QUERY_PER_MEMBER: f64 = 0.0019;
-/// A document that was read and gave no row.
+/// Added for each document that was read and gave no row.
 const QUERY_PER_MISS: f64 = 0.00004;
-/// Bytes per row that are free; beyond them a page is charged per kilobyte.
+/// The bytes per row that cost nothing.
 const QUERY_BYTES_PER_ROW_FREE: usize = 1024;
+/// Added for each kilobyte beyond the free bytes of all rows.
 const QUERY_PER_KILOBYTE: f64 = 0.04;
 
 /// A page of a query.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Returns the time since 1970. Simulations replace it by a virtual clock.
+/// A clock that returns the time since 1970: that of the operating system, or a virtual
+/// clock in simulations.
 #[derive(Clone)]
 pub struct Clock {
     read: Arc<dyn Fn() -> Duration + Send + Sync>,
@@ -20,14 +21,14 @@ impl Clock {
         Clock { read: Arc::new(read) }
     }
 
-    /// The time since 1970.
-    pub fn elapsed(&self) -> Duration {
+    /// The time since 1970, now.
+    pub fn unix_time(&self) -> Duration {
         (self.read)()
     }
 
     /// Whole seconds since 1970.
     pub fn seconds(&self) -> u64 {
-        self.elapsed().as_secs()
+        self.unix_time().as_secs()
     }
 }
 

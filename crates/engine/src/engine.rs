@@ -116,8 +116,8 @@ impl Engine {
         check_session(container, &self.state(container)?, session, &[range])
     }
 
-    /// Performs a write operation on one item. A refusal has the position that the
-    /// partition had before the operation.
+    /// Performs a write operation on one item. A refusal of the operation has the position
+    /// that the partition had before the operation.
     pub async fn write_item(
         &self,
         container: &Arc<Container>,
@@ -143,8 +143,8 @@ impl Engine {
         .await
     }
 
-    /// Deletes the documents of a logical partition, as one write; returns how many.
-    /// Expired documents are left to maintenance and not counted.
+    /// Deletes the documents of a logical partition, as one write. Returns the number of
+    /// deleted documents. Expired documents are left to maintenance and not counted.
     pub async fn delete_partition(
         &self,
         container: &Arc<Container>,
@@ -157,8 +157,8 @@ impl Engine {
     }
 
     /// Runs a job that writes documents. The job gets the container as it is when the
-    /// job runs. Refused when this region does not accept writes, when its outbox is
-    /// full, or when the container was deleted.
+    /// job runs. The write is refused when this region does not accept writes, when its
+    /// outbox is full, or when the container was deleted.
     async fn write_documents<T: Send + 'static>(
         &self,
         container: &Arc<Container>,
@@ -206,18 +206,18 @@ impl Engine {
         Ok(page)
     }
 
-    /// Builds an index now and returns when it is ready. Also returns `Ok`, without
-    /// building anything, if the container is gone or has as many indexes as it may have,
-    /// or if the index exists already. An index that exists may still be in the making.
+    /// Builds an index now and returns when the index is ready. Returns `Ok` without
+    /// building anything if the container is gone, if it has as many indexes as it may have,
+    /// or if the index exists already. An index that exists is not always ready.
     pub async fn build_index(&self, container: &Arc<Container>, shape: IndexShape) -> Result<(), Refusal> {
         maintenance::build_index(&self.store, container.number(), shape).await
     }
 
     /// Does the background work that is due: removes expired documents and the
     /// documents of deleted containers, splits oversized partitions, builds missing
-    /// indexes. With several regions only one of them removes expired documents
-    /// ([`Role`](crate::Role)), old tombstones are removed too, and the server splits the
-    /// partitions instead.
+    /// indexes. With several regions three things differ: only one region removes expired
+    /// documents ([`Role`](crate::Role)), old tombstones are removed too, and the server
+    /// splits the partitions.
     pub async fn maintain(&self) -> Result<(), Refusal> {
         maintenance::run_once(&self.store, &self.backlog, self.options.partition_bytes_max).await
     }

@@ -3,11 +3,12 @@
 //! The service by default indexes every path of every document. This engine builds
 //! fewer indexes: the composite indexes that the indexing policy declares, and any
 //! other shape (equalities, then an order, or an IN list and a range) once a query had
-//! to read many documents for few results. Index entries are in the same store as the
-//! documents and change in the same commit, so a snapshot is always consistent, and a
-//! write pays only for the shapes that are declared or queried. A query uses an index
-//! only when it is ready. Before that, writes maintain the index, and maintenance
-//! adds the entries of older documents. Both may write the same entry.
+//! to read many documents for few results. So a write pays only for the shapes that are
+//! declared or queried. Index entries are in the same store as the documents and change
+//! in the same commit, so a snapshot is always consistent.
+//!
+//! A query uses only an index that is ready. While an index is not ready, writes maintain
+//! it, and maintenance adds the entries of older documents. Both may write the same entry.
 
 mod encoding;
 
@@ -30,19 +31,19 @@ pub(crate) struct IndexDefinition {
 /// The scope and columns of an index that exists, is declared, or is missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexShape {
-    /// What the entries are grouped by.
+    /// What the entries are grouped by, before the columns.
     pub scope: IndexScope,
     /// The paths, in order.
     pub columns: Vec<Column>,
 }
 
-/// What the entries of an index are grouped by, before the columns.
+/// What the entries of an index are grouped by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IndexScope {
     /// The logical partition.
     Partition,
-    /// The segment: the physical partition, together with its siblings after a split.
-    Range,
+    /// The segment: a physical partition, or all ranges into which it was split.
+    Segment,
 }
 
 /// One column of an index.
@@ -60,7 +61,9 @@ impl IndexDefinition {
         let mut key = keys::index_prefix(container, self.id);
         match (self.shape.scope, group) {
             (IndexScope::Partition, IndexGroup { partition, .. }) => key.extend_from_slice(&partition.0),
-            (IndexScope::Range, IndexGroup { segment, .. }) => key.extend_from_slice(&segment.to_be_bytes()),
+            (IndexScope::Segment, IndexGroup { segment, .. }) => {
+                key.extend_from_slice(&segment.to_be_bytes());
+            }
         }
         key
     }
@@ -110,7 +113,7 @@ impl IndexDefinition {
                 scope: if record.get("partition")?.as_bool()? {
                     IndexScope::Partition
                 } else {
-                    IndexScope::Range
+                    IndexScope::Segment
                 },
                 columns: columns.collect::<Option<_>>()?,
             },
@@ -119,8 +122,8 @@ impl IndexDefinition {
     }
 }
 
-/// The group of an index entry: the logical partition and the segment of its
-/// document. The scope of the index decides which of them is used.
+/// The logical partition and the segment of a document. The [`IndexScope`] decides which of
+/// the two is the group of an index entry.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IndexGroup<'a> {
     pub partition: &'a LogicalPartition,
@@ -142,7 +145,7 @@ pub(crate) fn declared(policy: &Value) -> Vec<IndexShape> {
     columns
         .filter(|columns| columns.len() > 1)
         .flat_map(|columns| {
-            [IndexScope::Partition, IndexScope::Range]
+            [IndexScope::Partition, IndexScope::Segment]
                 .map(|scope| IndexShape { scope, columns: columns.clone() })
         })
         .collect()

@@ -3,14 +3,14 @@
 //! Every key begins with a byte for its kind of content. Numbers are big-endian,
 //! so that bytes sort as numbers do. Documents are sorted by segment and then by
 //! the counter in their `_rid`, which is the order in which the service returns
-//! rows without ORDER BY. (A segment belongs to a physical partition, or to the
-//! children of a split together.) Ids and partition members (the list of documents
-//! in each logical partition) are sorted by logical partition, so a point read is two
-//! look-ups, and a query of one partition reads no other partition.
+//! rows without ORDER BY. (A segment belongs to a physical partition, or to all
+//! children of a split partition together.) Ids and partition members (the list of
+//! documents in each logical partition) are sorted by logical partition. So a point read is
+//! two look-ups, and a query of one partition reads no other partition.
 //!
-//! Except for `after_prefix`, a function whose name ends in `_prefix` returns the prefix
-//! of all keys of one kind, or of those that its parameters select. Times are seconds
-//! since 1970. `rid` is the counter in a document's `_rid`, and `ordinal` the number of a
+//! A function whose name ends in `_prefix` returns the prefix of all keys of one kind, or
+//! of the keys that its parameters select (`after_prefix` is the exception). Times are
+//! seconds since 1970. `rid` is the counter in a document's `_rid`, and `ordinal` the number of a
 //! change among the changes with the same LSN.
 
 use std::ops::{Bound, ControlFlow};
@@ -19,7 +19,7 @@ use perihelion_model::partition_key::PartitionKey;
 
 use crate::storage::{Direction, KeyRange, StoreError, View};
 
-/// A container's number. It is never used again in the same account.
+/// A container's number. An account never uses a number for a second container.
 pub(crate) type ContainerNumber = u32;
 /// A physical partition's id within its container.
 pub type RangeId = u32;
@@ -312,8 +312,9 @@ pub(crate) fn parse_tombstone_age(key: &[u8]) -> Option<(u64, &[u8])> {
 }
 
 /// The prefixes of the keys that maintenance purges with a deleted container. Expiry
-/// entries and the age keys of tombstones do not begin with the container; they are
-/// removed when their time comes.
+/// entries and the age keys of tombstones do not begin with the container, so they are
+/// not purged. Maintenance removes them when their time comes (expiry entries only in a
+/// region that removes expired documents).
 pub(crate) fn prefixes_of_container(container: ContainerNumber) -> impl Iterator<Item = Vec<u8>> {
     [
         KeyPrefix::ContainerState,
@@ -348,8 +349,8 @@ fn number_at(key: &[u8], at: usize, length: usize) -> Option<u64> {
     Some(bytes.iter().fold(0, |sum, byte| (sum << 8) | u64::from(*byte)))
 }
 
-/// The smallest key that is greater than all keys with this prefix. A prefix has a byte
-/// below 0xFF, that of the kind.
+/// The smallest key that is greater than all keys with this prefix. There always is such a
+/// key, because the first byte of a prefix, that of the kind, is below 0xFF.
 pub(crate) fn after_prefix(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.last_mut() {

@@ -4,8 +4,8 @@
 //!
 //! Maintenance has no thread of its own. The engine's owner awaits
 //! [`Backlog::due`] and then calls [`run_once`], both through `Engine`. When the owner
-//! stops, so does maintenance. The work is done in small jobs through the writer, each of
-//! which leaves the database consistent, so maintenance may stop after any job.
+//! stops, so does maintenance. The work is done in small jobs of the writer. Each job leaves
+//! the database consistent, so maintenance may stop after any job.
 
 mod documents;
 mod expiry;
@@ -28,9 +28,9 @@ use crate::writer::StoreHandle;
 
 /// The most entries (documents, expiry entries, keys to purge) that one job works on, so
 /// that a client's write never waits long for a job of maintenance.
-const KEYS_PER_JOB: usize = 1000;
-/// The most missing indexes that are remembered. One that does not fit is reported
-/// again by the next query that would use it.
+const ENTRIES_PER_JOB_MAX: usize = 1000;
+/// The most missing indexes that are remembered. An index beyond this number is dropped. The
+/// next query that would use the index reports it again.
 const MISSING_INDEXES_MAX: usize = 16;
 
 /// The work that queries and commands leave for maintenance.
@@ -52,13 +52,12 @@ impl Backlog {
         self.wake();
     }
 
-    /// Ends the wait in [`Backlog::due`]. Without a wait, the next one ends at once.
+    /// Ends the wait in [`Backlog::due`]. If nobody waits, the next wait ends at once.
     pub(crate) fn wake(&self) {
         self.wake.notify_one();
     }
 
-    /// Returns when maintenance was woken, also if that was before this call, or after
-    /// `pause`.
+    /// Returns when [`Backlog::wake`] is called, or was called before, or after `pause`.
     pub(crate) async fn due(&self, pause: Duration) {
         let _ = tokio::time::timeout(pause, self.wake.notified()).await;
     }
@@ -68,7 +67,7 @@ impl Backlog {
     }
 }
 
-/// Does all background work that is due. The first failure ends it; the next call
+/// Does all background work that is due. Stops at the first failure; the next call
 /// continues.
 pub(crate) async fn run_once(
     store: &StoreHandle,

@@ -1,12 +1,15 @@
-//! Running queries: one page at a time, from one snapshot.
+//! Running queries. Each page is computed from one snapshot of the store.
 //!
 //! The crate `perihelion-query` compiles queries; this module runs them on the
-//! store. A page is made in four steps, each in its own file: `access` chooses the
-//! keys to read (all documents, the documents of a partition, an index), `sources`
-//! scans them, `rows` turns documents into rows in the right order (with `gather`
-//! when all rows must be computed first, and `output` for their text), and
-//! `continuation` says where the next page starts. A query that read many documents for
-//! few rows reports the index that would have helped.
+//! store. A page is made in four steps, each in its own file:
+//! - `access` chooses the keys to read: all documents, the documents of a partition, or an
+//!   index;
+//! - `sources` scans these keys;
+//! - `rows` turns documents into rows in the right order, with `gather` when all rows must
+//!   be computed first, and with `output` for the text of the rows;
+//! - `continuation` says where the next page starts.
+//!
+//! A query that reads many documents for few rows reports the index that would have helped.
 
 mod access;
 mod continuation;
@@ -46,16 +49,18 @@ pub struct QueryRequest {
 pub enum QueryScope {
     /// One logical partition.
     Partition(Target),
-    /// All partitions that begin with some levels of a hierarchical key.
+    /// All logical partitions whose hierarchical key begins with the given levels.
     Prefix {
-        /// The hash of these levels.
+        /// The hash of the given levels.
         hash: Vec<u8>,
-        /// The physical partitions that may have such documents.
+        /// The physical partitions that may hold these logical partitions.
         ranges: Vec<RangeId>,
     },
-    /// Physical partitions, each narrowed to some effective keys. An empty list means
-    /// all partitions.
+    /// The listed physical partitions, each narrowed to an interval of effective keys.
+    /// With an empty list the query reads no documents.
     Ranges(Vec<(RangeId, EffectiveRange)>),
+    /// All physical partitions of the container.
+    All,
 }
 
 impl QueryScope {
@@ -64,10 +69,8 @@ impl QueryScope {
         match self {
             QueryScope::Partition(target) => vec![target.range.id],
             QueryScope::Prefix { ranges, .. } => ranges.clone(),
-            QueryScope::Ranges(ranges) if ranges.is_empty() => {
-                container.ranges.iter().map(|range| range.id).collect()
-            }
             QueryScope::Ranges(ranges) => ranges.iter().map(|(id, _)| *id).collect(),
+            QueryScope::All => container.ranges.iter().map(|range| range.id).collect(),
         }
     }
 }
@@ -94,11 +97,11 @@ pub struct QueryPage {
     pub missing_index: Option<IndexShape>,
 }
 
-/// The most bytes of the rows of a page. Only a first row that is larger makes a larger
-/// page.
+/// The most bytes of the rows of a page. A page has more bytes only if its first row
+/// alone has more.
 const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Makes one page.
+/// Makes one page. `now` is in seconds since 1970.
 pub(crate) fn execute(
     view: &dyn View,
     container: &Container,
@@ -133,10 +136,11 @@ pub(crate) fn execute(
     })
 }
 
-/// If a page reads more documents than this that give no row, an index is worth its
-/// cost for every write.
+/// A page that reads more documents without a row than this reports a missing index. Then
+/// the index is worth what it costs every write.
 const MISSES_BEFORE_INDEX: u64 = 200;
 
+/// The missing index of the plan, if the page read too many documents without a row.
 fn missing_index(plan: &access::Plan, documents: u64, rows: u64) -> Option<IndexShape> {
     let is_wasteful = documents.saturating_sub(rows) > MISSES_BEFORE_INDEX;
     plan.missing_index.clone().filter(|_| is_wasteful)

@@ -1,5 +1,5 @@
 //! Refusals: the status, sub-status and message with which the service refuses
-//! an operation, and the layer of the service that does.
+//! an operation, and the layer of the service that refuses it.
 //!
 //! The layer shows in the answer: in the headers for charge and session token, and in
 //! the spelling of the body (docs/cosmos.md).
@@ -18,13 +18,13 @@ pub struct Refusal {
     pub sub_status: Option<u32>,
     /// The layer of the service that refuses.
     pub layer: Layer,
-    /// A sentence, the service's own where it has one; for query errors the embedded
-    /// JSON.
+    /// A sentence: the service's own, if the service has one for this case. For query errors
+    /// it is the JSON that the body embeds.
     pub message: String,
     /// Request units.
     pub charge: f64,
     /// The position of the partition, for the session token. `None` if the engine did not
-    /// determine it; the server then uses a default.
+    /// determine the position; the server then uses a default.
     pub position: Option<Position>,
     /// How long a throttled client should wait, in milliseconds.
     pub retry_after_ms: Option<u64>,
@@ -153,7 +153,7 @@ impl Refusal {
         )
     }
 
-    /// The partition key differs from the document's.
+    /// The partition key of the request differs from that of the document.
     pub fn partition_key_mismatch() -> Self {
         Refusal::new(
             status::PARTITION_KEY_MISMATCH,

@@ -6,14 +6,14 @@
 //! to the *outbox* of its region, in its own commit. The server's replicators
 //! read outbox entries from one engine and apply them to another
 //! (`documents::apply`). One outbox entry holds the changes of one write, so a
-//! batch is applied in one commit as it was made in one. The target stores its
-//! position in the commit that applies the entries, so no entry is applied twice
-//! and no acknowledged write is lost, wherever a process ends.
+//! batch is applied in one commit as it was made in one. The target region stores the
+//! number of the last applied entry in the commit that applies the entries. So no entry is
+//! applied twice and no acknowledged write is lost, wherever a process ends.
 //!
-//! Always true: a region applies an entry only after every write that the writing
-//! region had applied in that range before (`Change::applied_lsns`). So no region shows
-//! an effect without its cause. And the version of a document (its timestamp, then
-//! its etag counter) decides which of two writes is the later one, in every region.
+//! Two things are always true. A region applies an entry only after every write that the
+//! writing region had applied in that range before (`Change::applied_lsns`), so no region
+//! shows an effect without its cause. The version of a document (its timestamp, then its
+//! etag counter) decides in every region which of two writes is the later one.
 
 mod change;
 mod outbox;
@@ -43,8 +43,8 @@ pub struct Role {
     /// Whether the region accepts writes from clients. Otherwise they are refused
     /// with `WRITE_FORBIDDEN`.
     pub accepts_writes: bool,
-    /// Whether the region removes expired documents. One region does it for all. It
-    /// must accept writes, because removing a document is a write.
+    /// Whether the region removes expired documents. One region does so for all regions. That
+    /// region must accept writes, because removing a document is a write.
     pub removes_expired: bool,
 }
 
@@ -58,8 +58,9 @@ pub(crate) struct Replication {
     pub(crate) outbox_end: watch::Sender<u64>,
     /// Counts the commits that applied entries of other regions.
     pub(crate) applied_commits: watch::Sender<u64>,
-    /// Outbox entries up to this number have been removed.
-    trimmed: AtomicU64,
+    /// The outbox entries up to this number have been removed.
+    trimmed_up_to: AtomicU64,
+    /// The number of entries at which the outbox is full.
     outbox_max: u64,
 }
 
@@ -68,14 +69,14 @@ impl Replication {
     /// accepts writes and removes expired documents.
     pub(crate) fn open(replica: Replica, outbox_max: u64, view: &dyn View) -> Result<Self, StoreError> {
         let outbox_end = outbox::next_sequence(view.get(&keys::outbox_next())?) - 1;
-        let trimmed = outbox::first_sequence(view)?.map_or(outbox_end, |first| first - 1);
+        let trimmed_up_to = outbox::first_sequence(view)?.map_or(outbox_end, |first| first - 1);
         Ok(Replication {
             replica,
             accepts_writes: AtomicBool::new(true),
             removes_expired: AtomicBool::new(true),
             outbox_end: watch::Sender::new(outbox_end),
             applied_commits: watch::Sender::new(0),
-            trimmed: AtomicU64::new(trimmed),
+            trimmed_up_to: AtomicU64::new(trimmed_up_to),
             outbox_max,
         })
     }
@@ -90,8 +91,8 @@ impl Replication {
     }
 
     /// Records that the outbox entries up to `last` have been removed.
-    pub(crate) fn set_trimmed(&self, last: u64) {
-        self.trimmed.fetch_max(last, Ordering::SeqCst);
+    pub(crate) fn set_trimmed_up_to(&self, last: u64) {
+        self.trimmed_up_to.fetch_max(last, Ordering::SeqCst);
     }
 
     /// Refuses a write if the region does not accept writes or if its outbox is full.
@@ -99,7 +100,8 @@ impl Replication {
         if !self.accepts_writes.load(Ordering::SeqCst) {
             return Err(Refusal::write_forbidden());
         }
-        if self.outbox_end.borrow().saturating_sub(self.trimmed.load(Ordering::SeqCst)) >= self.outbox_max {
+        let outbox_end = *self.outbox_end.borrow();
+        if outbox_end.saturating_sub(self.trimmed_up_to.load(Ordering::SeqCst)) >= self.outbox_max {
             return Err(Refusal::replication_behind());
         }
         Ok(())
@@ -108,8 +110,8 @@ impl Replication {
 
 /// Checks, inside a job of the writer, whether the region accepts writes and its outbox
 /// has room. In an account with one region every check passes. The writer runs one job
-/// after the other, so a write that passed the check under the old role is in the outbox
-/// before the first job under the new role.
+/// after the other. So a write that passed the check under the old role is in the outbox
+/// before the first job under the new role begins.
 #[derive(Clone)]
 pub(crate) struct WriteGate(Option<Arc<Replication>>);
 

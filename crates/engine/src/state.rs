@@ -1,6 +1,6 @@
 //! The counters of a container: the next numbers to give out, and the size of
-//! each physical partition. They are one small record, which every write of a document
-//! replaces.
+//! each physical partition. The counters are one small record, which every write of a
+//! document replaces.
 //!
 //! In an account with several regions the record also says which writes of each
 //! region are applied here, range by range. A session token carries the same
@@ -11,14 +11,14 @@ use std::sync::Arc;
 use crate::keys::RangeId;
 use crate::region::{REGION_BITS, REGIONS_MAX, RegionId, Replica};
 
-/// The position of a physical partition when an operation ran. Session tokens are
-/// made of it.
+/// The position of a physical partition when an operation ran. The server makes session
+/// tokens from positions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Position {
     /// The physical partition.
     pub range: RangeId,
-    /// The LSN of its last write: 1 before the first write, 0 if the partition does not
-    /// exist.
+    /// The LSN of the partition's last write: 1 before the first write, 0 if the partition
+    /// does not exist.
     pub lsn: u64,
     /// The LSN of each region's last write that is applied here. Only in an
     /// account with several regions.
@@ -29,14 +29,14 @@ pub struct Position {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ContainerState {
     /// The counter in the next document's `_rid`. With several regions the number of
-    /// the region is appended to it as the lowest bits. Scripts take a number too.
+    /// the region is appended to the counter as the lowest bits. Scripts take a counter too.
     pub rid_next: u64,
     /// The counter in the next etag of a document. With several regions the number of
-    /// the region is appended to it as the lowest bits. Scripts take a number too.
+    /// the region is appended to the counter as the lowest bits. Scripts take a counter too.
     pub etag_next: u64,
     /// The counters of each physical partition.
     pub ranges: Vec<RangeState>,
-    /// The number of regions; zero when there is only one.
+    /// The number of regions; zero in an account with one region.
     pub regions: u8,
 }
 
@@ -48,8 +48,8 @@ pub struct RangeState {
     /// The LSN of its last write.
     pub lsn: u64,
     /// The number of documents. Each child of a split begins with half of its parent's
-    /// number, so only the sum over all ranges is exact, and the number of one range
-    /// may be negative.
+    /// number, so only the sum over all ranges is exact. The number of one range may be
+    /// negative.
     pub documents: i64,
     /// The bytes of the documents' texts. Only the sum over all ranges is exact.
     pub bytes: i64,
@@ -67,8 +67,8 @@ impl RangeState {
         RangeState { id, lsn: LSN_FIRST, documents: 0, bytes: 0, applied_lsns: [LSN_FIRST; REGIONS_MAX] }
     }
 
-    /// The counters of the ranges that this range is split into: each gets an equal
-    /// share of the documents and bytes, and continues the LSNs.
+    /// The counters of the ranges that this range is split into. Each child gets an equal
+    /// share of the documents and bytes, and continues the LSNs of this range.
     pub(crate) fn divided_among(&self, children: &[RangeId]) -> Vec<RangeState> {
         let count = children.len().max(1) as i64;
         let share = |sum: i64, index: usize| {
@@ -92,8 +92,8 @@ impl RangeState {
         self.lsn
     }
 
-    /// Takes an LSN for a write of another region that had `lsn` there: the same LSN
-    /// if it is above all LSNs here, otherwise the next one.
+    /// Takes an LSN for a write of another region that had `lsn` there: `lsn` if it is above
+    /// all LSNs here, otherwise the next LSN.
     pub(crate) fn take_replicated_lsn(&mut self, lsn: u64) -> u64 {
         self.lsn = if lsn > self.lsn { lsn } else { self.lsn + 1 };
         self.lsn
@@ -175,8 +175,8 @@ impl ContainerState {
         self.ranges.iter().map(|range| range.bytes).sum::<i64>().max(0) as u64
     }
 
-    /// The stored record. For one region its length is even. For several regions it
-    /// ends with the number of regions, so its length is odd.
+    /// The stored record. Its length is even in an account with one region. With several
+    /// regions the record ends with one byte for the number of regions, so its length is odd.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let regions = usize::from(self.regions);
         let mut out = Vec::with_capacity(HEAD_BYTES + (RANGE_BYTES + 8 * regions) * self.ranges.len() + 1);

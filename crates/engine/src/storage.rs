@@ -34,7 +34,7 @@ pub trait Store: Send + Sync + 'static {
     /// whether the writes were applied.
     fn commit(&self, writes: &mut dyn Iterator<Item = Write<'_>>) -> Result<(), StoreError>;
 
-    /// Whether an acknowledged write survives the process.
+    /// Whether an acknowledged write survives the end of the process.
     fn is_durable(&self) -> bool;
 }
 
@@ -75,8 +75,8 @@ pub struct KeyRange<'a> {
 }
 
 impl KeyRange<'_> {
-    /// Whether no key can be in the range. The maps underneath panic when the
-    /// lower bound is above the upper one; a store treats that range as empty.
+    /// Whether no key can be in the range. A store treats a range whose lower bound is above
+    /// its upper bound as empty, where the maps underneath would panic.
     fn is_empty(&self) -> bool {
         match (self.from, self.to) {
             (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
@@ -99,7 +99,7 @@ pub enum Direction {
 /// An error of the store.
 #[derive(Debug)]
 pub struct StoreError {
-    /// What a caller can act on.
+    /// The kind of the error, for callers that act on it.
     pub kind: StoreErrorKind,
     /// What failed, on which file, and what to do about it.
     pub message: String,

@@ -1,10 +1,10 @@
-//! Throttling: a token bucket of request units per physical partition, or one per
-//! database for the containers that share its throughput.
+//! Throttling: a token bucket of request units per physical partition. The containers that
+//! share the throughput of their database share one bucket instead.
 //!
 //! A bucket holds at most the units of one second. A request is admitted while
-//! the bucket is not empty, and pays its charge afterwards, which may leave a
-//! debt. So a batch of 700 units is served at 400 units per second, as in the service,
-//! and requests after it are refused until the debt is paid.
+//! the bucket is not empty. Its charge is taken afterwards, which may leave a debt. So a
+//! batch of 700 units is served at 400 units per second, as in the service, and later
+//! requests are refused until the debt is paid.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -27,7 +27,7 @@ pub enum Bucket {
 struct Level {
     /// The request units that are left; negative for a debt.
     units: f64,
-    /// When the bucket was last refilled.
+    /// The time of the last refill, as the `now` of [`Throttle::admit`].
     refilled_at: Duration,
 }
 
@@ -43,14 +43,14 @@ const RETRY_AFTER_MS_MAX: u64 = 5_000;
 
 impl Throttle {
     /// Admits a request, or refuses it with a time to wait. `now` is the time since any
-    /// fixed moment. When it goes back, the bucket is not refilled.
+    /// fixed moment. When `now` is before the last refill, the bucket is not refilled.
     pub(crate) fn admit(&self, bucket: Bucket, units_per_second: f64, now: Duration) -> Result<(), Refusal> {
         let level = self.refill(bucket, units_per_second, now);
         if level > 0.0 {
             return Ok(());
         }
-        let wait = (-level / units_per_second * 1000.0).ceil() as u64 + 1;
-        Err(Refusal::throttled(wait.min(RETRY_AFTER_MS_MAX)))
+        let wait_ms = (-level / units_per_second * 1000.0).ceil() as u64 + 1;
+        Err(Refusal::throttled(wait_ms.min(RETRY_AFTER_MS_MAX)))
     }
 
     /// Takes the charge of an admitted request.
@@ -61,13 +61,13 @@ impl Throttle {
         }
     }
 
-    /// Adds the units since the last refill; returns the units in the bucket. A new
-    /// bucket has the units of one second.
+    /// Adds the units that have accrued since the last refill. Returns the units that are
+    /// then in the bucket. A new bucket has the units of one second.
     fn refill(&self, bucket: Bucket, units_per_second: f64, now: Duration) -> f64 {
         let mut levels = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
         let level = levels.entry(bucket).or_insert(Level { units: units_per_second, refilled_at: now });
-        let elapsed = now.saturating_sub(level.refilled_at).as_secs_f64();
-        level.units = (level.units + elapsed * units_per_second).min(units_per_second);
+        let elapsed_seconds = now.saturating_sub(level.refilled_at).as_secs_f64();
+        level.units = (level.units + elapsed_seconds * units_per_second).min(units_per_second);
         level.refilled_at = now;
         level.units
     }

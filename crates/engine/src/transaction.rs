@@ -3,8 +3,8 @@
 //! The jobs of one group run one after the other on the same transaction and see
 //! each other's writes. Each job runs in [`Transaction::attempt`]: its writes are
 //! held in a layer of their own until it succeeds, so a refused job leaves nothing.
-//! Within a job, an atomic batch runs in one attempt, and each operation of another
-//! batch in an attempt of its own.
+//! Within a job, an atomic batch runs in one more attempt. Each operation of a batch that is
+//! not atomic runs in an attempt of its own.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -33,7 +33,7 @@ pub(crate) struct Transaction<'v> {
     pub catalog: Arc<Catalog>,
     /// Seconds since 1970, one reading for the whole group.
     pub now: u64,
-    /// The region of this engine, if there are several.
+    /// The region of this engine; `None` in an account with one region.
     pub replica: Option<Replica>,
 }
 

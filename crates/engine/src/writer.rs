@@ -4,8 +4,8 @@
 //! Jobs queue up. The writer takes the jobs that wait (a group), runs them one after
 //! the other on one transaction, commits once, and then completes all of them. So
 //! concurrent writes share an fsync, commits are totally ordered, and no outcome is
-//! sent before the commit of its group. That holds for refusals too, because the reason
-//! of a refusal may be another write of its group.
+//! sent before the commit of its group. A refusal waits for the commit too, because its
+//! reason may be another write of its group.
 //!
 //! On a durable store the writer is a thread, because fsync blocks. On other
 //! stores the task that submits a job runs all waiting jobs itself, unless another
@@ -56,7 +56,7 @@ impl Shared {
 
 /// Called with the outcome of the group's commit.
 type Completion = Box<dyn FnOnce(Result<(), Refusal>) + Send>;
-/// Runs on the transaction; returns the completion to call after the commit.
+/// Called with the transaction. Returns the completion to call after the commit.
 type Job = Box<dyn FnOnce(&mut Transaction<'_>) -> Completion + Send>;
 
 /// The two ways to run jobs: on a thread, or in the task that submits a job.
@@ -115,7 +115,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs the waiting jobs, unless another task holds `running`. That task will run
+/// Runs the waiting jobs, unless another task holds `running`. The other task will run
 /// this task's job too, because it checks `waiting` again after it has released
 /// `running`. So no task blocks, and jobs that are submitted together share a commit.
 fn run_waiting(shared: &Shared, waiting: &Mutex<Vec<Job>>, running: &Mutex<()>) {

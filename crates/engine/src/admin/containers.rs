@@ -21,7 +21,7 @@ use crate::transaction::Transaction;
 /// throughput begins with several partitions.
 const PARTITION_UNITS_MAX: u64 = 10_000;
 
-/// The number of physical partitions that a throughput needs; 1 without one.
+/// The number of physical partitions that a throughput needs; 1 without a throughput.
 fn partitions_for(throughput: Option<Throughput>) -> u32 {
     let units = throughput.map_or(0, Throughput::request_units);
     u32::try_from(units.div_ceil(PARTITION_UNITS_MAX)).unwrap_or(u32::MAX).max(1)

@@ -1,8 +1,8 @@
 //! Copying the catalog of another region. Databases, containers, their ranges,
 //! offers and scripts belong to the account, so every region has the same ones.
-//! Indexes and counters belong to a region. The copy keeps those of this region, adds
-//! the indexes that a new indexing policy declares, and divides the counters of a range
-//! that was split.
+//! Indexes and counters belong to a region. Copying the catalog keeps the indexes and
+//! counters of this region, adds the indexes that a new indexing policy declares, and
+//! divides the counters of a range that was split.
 
 use std::sync::Arc;
 
@@ -132,6 +132,7 @@ fn change_container(
 }
 
 /// Replaces the counters of each range that was split by counters of its children.
+/// `container` has the ranges after the split.
 fn split_counters(state: &mut ContainerState, container: &Container) {
     let mut ranges: Vec<RangeState> = Vec::new();
     for old in &state.ranges {
@@ -145,7 +146,7 @@ fn split_counters(state: &mut ContainerState, container: &Container) {
     state.ranges = ranges;
 }
 
-/// Replaces all scripts if any differs: they are few and small.
+/// Replaces all scripts if any script differs. Scripts are few and small.
 fn copy_scripts(transaction: &mut Transaction<'_>, scripts: Vec<(Vec<u8>, Bytes)>) -> Result<(), Refusal> {
     let ours = transaction.entries(&OwnedKeyRange::prefix(&keys::all_scripts_prefix()), usize::MAX)?;
     if ours == scripts {

@@ -13,7 +13,7 @@ use crate::transaction::Transaction;
 /// The most indexes of a container. Each index makes every write more expensive.
 const INDEXES_MAX: usize = 32;
 
-/// Registers an index that is still to be filled; returns its id. `None` when the index
+/// Registers an index that is still to be filled. Returns its id, or `None` when the index
 /// exists already or the container has [`INDEXES_MAX`] indexes.
 pub(crate) fn add_index(
     transaction: &mut Transaction<'_>,
@@ -45,7 +45,8 @@ pub(crate) fn finish_index(
 }
 
 /// Adds the composite indexes that the indexing policy declares and the container does
-/// not have, up to [`INDEXES_MAX`]. `is_ready` is true for an empty container.
+/// not have, up to [`INDEXES_MAX`] in all. `is_ready` is true for a container without
+/// documents, whose indexes are complete.
 pub(super) fn add_declared_indexes(container: &mut Container, is_ready: bool) {
     let policy = container.definition.get("indexingPolicy").cloned().unwrap_or(Value::Null);
     for shape in index::declared(&policy) {

@@ -36,7 +36,8 @@ pub(crate) fn replace_offer(
     }))
 }
 
-/// Adds the offer of a new database or container. `resource` is its `_self`.
+/// Adds the offer of a new database or container. `resource` is the `_self` of the database
+/// or container, `resource_rid` its `_rid`.
 pub(super) fn add_offer(
     transaction: &mut Transaction<'_>,
     catalog: &mut Catalog,

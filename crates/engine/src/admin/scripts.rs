@@ -1,4 +1,4 @@
-//! Stored procedures, triggers and user-defined functions. They are stored, listed
+//! Scripts: stored procedures, triggers and user-defined functions. They are stored, listed
 //! and returned, so that a client can deploy them, but they are not run.
 
 use std::sync::Arc;
@@ -46,7 +46,7 @@ impl ScriptKind {
         }
     }
 
-    /// The type of the script's `_rid`, and the name of the kind in links.
+    /// The kind of the script's `_rid`, and the name of the kind in links.
     fn rid_kind_and_path(self) -> (ChildKind, &'static str) {
         match self {
             ScriptKind::StoredProcedure => (ChildKind::StoredProcedure, "sprocs"),
@@ -112,8 +112,8 @@ pub(crate) fn script_records(view: &dyn View, catalog: &Catalog) -> Result<Vec<(
     Ok(records)
 }
 
-/// Creates a script, or replaces the script named `replaces`, which must be the id in
-/// the body too.
+/// Creates a script, or replaces the script with the id `replaces`. The body must have the
+/// same id.
 pub(crate) fn put_script(
     transaction: &mut Transaction<'_>,
     container: &Arc<Container>,

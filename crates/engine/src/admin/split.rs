@@ -1,11 +1,11 @@
 //! Splitting a physical partition in two.
 //!
-//! A split changes only the catalog and the counters: the children share their parent's
+//! A split changes only the catalog and the counters. The children share their parent's
 //! segment and read only their own effective keys, so a split is one small commit, no
 //! matter how large the partition is. The children continue the parent's LSN, so a
-//! continuation or session token of the parent is valid for both. Requests that name
-//! the parent are refused with `PARTITION_KEY_RANGE_GONE`. The cost: a scan of a child
-//! passes over its sibling's documents, as before the split.
+//! continuation or session token of the parent is valid for both children. Requests that
+//! name the parent are refused with `PARTITION_KEY_RANGE_GONE`. The price is that a scan of
+//! a child passes over its sibling's documents.
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ use crate::refusal::Refusal;
 use crate::state::RangeState;
 use crate::transaction::Transaction;
 
-/// Splits a range in the middle of its effective keys, wherever its documents are;
-/// returns the children's ids.
+/// Splits a range in the middle of its effective keys, wherever its documents are. Returns
+/// the ids of the children.
 pub(crate) fn split(
     transaction: &mut Transaction<'_>,
     container: &Arc<Container>,
@@ -45,7 +45,7 @@ pub(crate) fn split(
     Ok(ids)
 }
 
-/// The two ranges that a range is split into. Refused if it is too narrow.
+/// The two ranges that a range is split into. Refused if the range is too narrow.
 fn children_of(container: &Container, parent: &PartitionRange) -> Result<[PartitionRange; 2], Refusal> {
     let middle = parent
         .keys

@@ -14,8 +14,8 @@ pub struct AccountCounters {
     pub container_next: u32,
     /// The number of the next offer.
     pub offer_next: u32,
-    /// Counts the changes of the catalog: the LSN of catalog answers, and the
-    /// counter in their etags.
+    /// The number of changes of the catalog. It is the LSN of answers about the catalog, and
+    /// the counter in the etags of databases, containers and offers.
     pub lsn: u64,
 }
 

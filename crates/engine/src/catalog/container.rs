@@ -31,8 +31,8 @@ pub struct Container {
     pub partition_key: PartitionKeyDefinition,
     /// The paths of each unique key.
     pub unique_keys: Vec<Vec<KeyPath>>,
-    /// The default TTL in seconds; -1 for documents that expire only by their own
-    /// TTL, `None` when no document expires.
+    /// The default TTL in seconds; -1 if a document expires only by its own TTL; `None` if
+    /// no document expires.
     pub default_ttl: Option<i64>,
     /// The paths that the indexing policy indexes, for charges.
     pub(crate) indexed_paths: IndexedPaths,
@@ -40,8 +40,7 @@ pub struct Container {
     pub etag: String,
     /// The `_ts`.
     pub timestamp: u64,
-    /// The physical partitions, in the order of their keys. They have no gap between
-    /// them.
+    /// The physical partitions, in the order of their keys, without gaps.
     pub ranges: Vec<PartitionRange>,
     /// The id of the next physical partition.
     pub range_next: RangeId,
@@ -57,12 +56,13 @@ pub struct Container {
 pub struct PartitionRange {
     /// The number of the range within the container.
     pub id: RangeId,
-    /// Where the documents are stored. The children of a split share their parent's
-    /// segment.
+    /// Where the documents of the range are stored. The children of a split share their
+    /// parent's segment.
     pub segment: SegmentId,
     /// The effective partition keys of the range.
     pub keys: EffectiveRange,
-    /// The ranges that this range was split from, oldest first.
+    /// The ranges that this range was split from: parent, grandparent and so on, oldest
+    /// first.
     pub parents: Vec<RangeId>,
 }
 

@@ -50,9 +50,9 @@ const COPIED_MEMBERS: [&str; 7] = [
 impl ParsedDefinition {
     /// Checks a body and rewrites it in the service's order, without unknown
     /// members.
-    pub fn parse(body: Object, version: ApiVersion) -> Result<Self, Refusal> {
+    pub fn parse(body: Object, api_version: ApiVersion) -> Result<Self, Refusal> {
         let name = resource_name(&body)?;
-        let partition_key = parse_partition_key(body.get("partitionKey"), version)?;
+        let partition_key = parse_partition_key(body.get("partitionKey"), api_version)?;
         let unique_keys = parse_unique_keys(body.get("uniqueKeyPolicy"))?;
         let default_ttl = parse_ttl(body.get("defaultTtl"))?;
 
@@ -86,7 +86,7 @@ impl ParsedDefinition {
     }
 }
 
-/// The members that were given, and the default of each other member.
+/// The given members, and the default of each member that is not given.
 fn with_defaults(given: Option<&Value>, defaults: Value) -> Value {
     let (Some(Value::Object(given)), Value::Object(mut merged)) = (given, defaults.clone()) else {
         return defaults;
@@ -121,7 +121,10 @@ pub(crate) fn resource_name(body: &Object) -> Result<String, Refusal> {
     Ok(name.to_owned())
 }
 
-fn parse_partition_key(body: Option<&Value>, version: ApiVersion) -> Result<PartitionKeyDefinition, Refusal> {
+fn parse_partition_key(
+    body: Option<&Value>,
+    api_version: ApiVersion,
+) -> Result<PartitionKeyDefinition, Refusal> {
     let Some(body) = body.and_then(Value::as_object) else {
         return Err(Refusal::gateway(
             status::BAD_REQUEST,
@@ -140,7 +143,7 @@ fn parse_partition_key(body: Option<&Value>, version: ApiVersion) -> Result<Part
     let kind_text = body.get("kind").and_then(Value::as_str).unwrap_or("Hash");
     let kind = match kind_text {
         "Hash" => KeyKind::Hash,
-        "MultiHash" if version == ApiVersion::Current => KeyKind::MultiHash,
+        "MultiHash" if api_version == ApiVersion::Current => KeyKind::MultiHash,
         _ => {
             return Err(Refusal::bad_request(format!(
                 "The 'kind' value '{kind_text}' specified in the partition key definition is invalid. Please choose 'Hash' partition type."
@@ -164,7 +167,7 @@ fn partition_key_body(definition: &PartitionKeyDefinition) -> Value {
     let mut body = Object::new();
     body.set("paths", Value::Array(definition.paths.iter().map(|path| path.text.as_str().into()).collect()));
     body.set("kind", if definition.kind == KeyKind::Hash { "Hash".into() } else { "MultiHash".into() });
-    // A version 1 key has no `version`: clients read its absence as 1.
+    // A version 1 key is returned without `version`, which clients read as 1.
     if definition.version == HashVersion::V2 {
         body.set("version", 2i64.into());
     }
@@ -205,9 +208,9 @@ fn parse_ttl(value: Option<&Value>) -> Result<Option<i64>, Refusal> {
     }
 }
 
-/// The indexing policy with the service's defaults: mode, automatic, paths, and
-/// the exclusion of `_etag`, which the service adds even to a client's policy. A policy
-/// with the mode `none` has no paths.
+/// The indexing policy with the service's defaults for the mode, `automatic` and the
+/// paths. The service also excludes `_etag`, even in a policy that the client sent. A
+/// policy with the mode `none` has no paths.
 fn indexing_policy(given: Option<&Value>) -> Result<Value, Refusal> {
     const ETAG_PATH: &str = "/\"_etag\"/?";
     let empty = Object::new();

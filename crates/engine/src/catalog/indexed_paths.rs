@@ -3,8 +3,7 @@
 //!
 //! Microsoft documents these rules: the most specific path that matches a value
 //! decides; a path ends in `/?` (the value itself) or `/*` (the value and everything
-//! below it); `[]` is any element of an array; `id` is always indexed, unless the mode
-//! is `none`.
+//! below it); `[]` is any element of an array; `id` is indexed unless the mode is `none`.
 
 use perihelion_model::json::{Object, Value};
 
@@ -29,6 +28,7 @@ struct PathRule {
     steps: Vec<String>,
     /// Whether the path ends in `/*`.
     is_deep: bool,
+    /// Whether the policy includes the path; otherwise the policy excludes it.
     is_included: bool,
 }
 
@@ -50,8 +50,9 @@ impl IndexedPaths {
         let mut rules: Vec<PathRule> =
             rules("includedPaths", true).into_iter().chain(rules("excludedPaths", false)).collect();
         rules.retain(|rule| !SYSTEM_MEMBERS.contains(&rule.steps.first().map_or("", String::as_str)));
-        let is_all = rules.iter().all(|rule| rule.is_included && rule.steps.is_empty() && rule.is_deep);
-        if is_all {
+        let indexes_everything =
+            rules.iter().all(|rule| rule.is_included && rule.steps.is_empty() && rule.is_deep);
+        if indexes_everything {
             rules.clear();
         }
         IndexedPaths { indexes_nothing: false, rules }
@@ -98,7 +99,8 @@ impl IndexedPaths {
 }
 
 impl PathRule {
-    /// `None` for a path that does not end in `/?` or `/*`. It is ignored.
+    /// Parses a path; `None` for a path that does not end in `/?` or `/*`. Such a path is
+    /// ignored.
     fn parse(text: &str, is_included: bool) -> Option<PathRule> {
         let mut steps: Vec<String> = text
             .split('/')
@@ -144,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_exact_path_decides_whether_a_value_is_indexed() {
+    fn the_most_specific_path_decides_whether_a_value_is_indexed() {
         let only = r#"{"includedPaths":[{"path":"/a/?"}],"excludedPaths":[{"path":"/*"}]}"#;
         assert_eq!(terms(only, DOCUMENT), 2, "id and a");
         let within =

@@ -23,7 +23,7 @@ pub struct Offer {
     pub timestamp: u64,
 }
 
-/// Request units per second, fixed or up to a ceiling.
+/// A throughput in request units per second, fixed or up to a ceiling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Throughput {
     /// A fixed throughput.
@@ -51,7 +51,7 @@ impl Throughput {
         match self {
             Throughput::Manual(units) => content.set("offerThroughput", units.into()),
             Throughput::Autoscale { max, increment_percent } => {
-                // An idle autoscale container is billed a tenth of its ceiling.
+                // The least throughput of an autoscale container is a tenth of its ceiling.
                 content.set("offerThroughput", (max / 10).into());
                 let mut settings = Object::new();
                 settings.set("maxThroughput", max.into());

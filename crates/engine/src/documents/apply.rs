@@ -20,7 +20,7 @@ use crate::transaction::Transaction;
 /// The progress of applying outbox entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Applied {
-    /// Every entry up to this number is applied here.
+    /// Every entry of the outbox up to this number is applied here.
     pub up_to: u64,
     /// How many of the entries were applied by this call.
     pub new_entries: usize,
@@ -65,8 +65,8 @@ pub(crate) fn apply(
     Ok(applied)
 }
 
-/// Whether this region has applied every write of a third region that the source
-/// region had applied, in the ranges of these changes, before it made them.
+/// Whether the changes need not wait: in their ranges, this region has applied every write
+/// of a third region that the source region had applied before it made the changes.
 fn can_be_applied(
     transaction: &Transaction<'_>,
     source: RegionId,
@@ -98,8 +98,8 @@ fn apply_entry(
     let mut stamps: Vec<(RangeId, WriteStamps)> = Vec::new();
     for change in changes {
         let Some(container) = transaction.catalog.container_by_number(change.container).cloned() else {
-            // The container was deleted, and its number is not used again. It cannot be a
-            // new one: the server copies the catalog before it applies changes.
+            // The container was deleted, and its number is not used again. The container
+            // cannot be new, because the server copies the catalog before it applies changes.
             continue;
         };
         let target = Target::replicated(&container, change.partition.clone(), change.effective_key.clone());
@@ -116,8 +116,8 @@ fn apply_entry(
     Ok(())
 }
 
-/// Records that the write is applied, in its range or in the children of its range,
-/// and raises this region's next counters above those of the write.
+/// Records that the write is applied, in its range or in the children of its range.
+/// Raises this region's next counters above those of the write.
 fn record_applied(
     transaction: &mut Transaction<'_>,
     source: RegionId,

@@ -2,9 +2,9 @@
 //! or (bulk) for one physical partition with a key per operation.
 //!
 //! An atomic batch leaves all its writes, under one LSN, or none. A batch that is not
-//! atomic gives each write an LSN of its own. It keeps the writes before the first
-//! failure and stops there, or continues if the client asked for it. A request without
-//! the header `x-ms-cosmos-batch-atomic` is not atomic.
+//! atomic gives each write an LSN of its own. When an operation of such a batch fails, the
+//! earlier writes stay. The batch then stops, or continues if the client asked for that. A
+//! batch without the header `x-ms-cosmos-batch-atomic` is not atomic.
 
 use std::sync::Arc;
 
@@ -29,8 +29,8 @@ pub struct BatchOperation {
     pub operation: Result<ItemOperation, Refusal>,
     /// The precondition on the document's etag.
     pub precondition: Precondition,
-    /// The key of a bulk operation. In a batch for one logical partition it is `None` or
-    /// the key of the batch.
+    /// The partition key of a bulk operation. In a batch for one logical partition it is
+    /// `None` or the key of the batch; another key fails the operation.
     pub partition_key: Option<PartitionKey>,
 }
 
@@ -75,7 +75,7 @@ impl BatchOutcome {
         self.results.iter().any(Result::is_err)
     }
 
-    /// The sub-status of the whole answer: the first one of a failed operation.
+    /// The sub-status of the whole answer: that of the first failed operation that has one.
     pub fn sub_status(&self) -> Option<u32> {
         self.results.iter().filter_map(|result| result.as_ref().err()).find_map(|refusal| refusal.sub_status)
     }
@@ -115,7 +115,7 @@ fn perform_atomic(
 ) -> Result<Vec<Result<ItemOutcome, Refusal>>, Refusal> {
     let count = batch.operations.len();
     let mut stamps = WriteStamps::default();
-    let mut done: Vec<ItemOutcome> = Vec::with_capacity(count);
+    let mut outcomes: Vec<ItemOutcome> = Vec::with_capacity(count);
     let attempt = transaction.attempt(|transaction| {
         for operation in batch.operations {
             let target = resolve(container, &batch.scope, operation.partition_key)?;
@@ -126,23 +126,23 @@ fn perform_atomic(
                 &operation.precondition,
                 &mut stamps,
             )?;
-            done.push(outcome);
+            outcomes.push(outcome);
         }
         Ok(())
     });
-    let Err(failure) = attempt else { return Ok(done.into_iter().map(Ok).collect()) };
-    let failed_at = done.len();
+    let Err(failure) = attempt else { return Ok(outcomes.into_iter().map(Ok).collect()) };
+    let failed_at = outcomes.len();
     // Operations that were undone are charged. Operations that were never tried are
     // not.
-    let undone = done.iter().map(|outcome| aborted().with_charge(outcome.charge));
+    let undone = outcomes.iter().map(|outcome| aborted().with_charge(outcome.charge));
     let mut results: Vec<Result<ItemOutcome, Refusal>> = undone.map(Err).collect();
     results.push(Err(failure));
     results.extend((failed_at + 1..count).map(|_| Err(aborted())));
     Ok(results)
 }
 
-/// Performs one operation after the other. A failed operation is undone, the others
-/// stay.
+/// Performs one operation after the other. Only the writes of a failed operation are
+/// undone.
 fn perform_each(
     transaction: &mut Transaction<'_>,
     container: &Arc<Container>,
@@ -189,13 +189,14 @@ fn resolve(
             if target.range.id == *range {
                 return Ok(target);
             }
-            // The client's list of ranges is stale: it must fetch it again.
+            // The client's list of ranges is stale. This refusal makes the client read the list
+            // again.
             Err(Refusal::range_gone())
         }
     }
 }
 
-/// The result of an operation that was undone, or not tried, because another
+/// The result of an operation that was undone, or not tried, because another operation
 /// failed.
 fn aborted() -> Refusal {
     Refusal::new(status::FAILED_DEPENDENCY, Layer::Document, "")

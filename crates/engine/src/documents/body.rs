@@ -93,9 +93,9 @@ impl SystemMembers {
         SystemMembers { rid, self_link, etag: etag::etag(etag_counter, now), timestamp: now }
     }
 
-    /// The document's text, and its value if that is needed. A new body gets the system
-    /// members after its own members. A patched document has them already, and they
-    /// keep their positions.
+    /// The document's text, and its value if `needs_value`. A new body gets the system
+    /// members after its own members. A patched document has system members already, and
+    /// the new values take their places.
     pub(crate) fn complete(&self, content: Content, needs_value: bool) -> (String, Option<Value>) {
         match content {
             Content::New(mut body) => {
@@ -110,8 +110,8 @@ impl SystemMembers {
         }
     }
 
-    /// Appends the members to a text. Of these values only the etag has characters
-    /// that need an escape: its quotes.
+    /// Appends the system members and the closing brace to a text. Of the values only the
+    /// etag has characters that need an escape: its quotes.
     fn append_to(&self, text: &mut String) {
         use std::fmt::Write;
         let (rid, self_link, etag, timestamp) =
@@ -124,7 +124,7 @@ impl SystemMembers {
         );
     }
 
-    /// Sets the members in a document: over those that it has, or at its end.
+    /// Sets the system members in a document: over those that it has, or at its end.
     fn set_in(&self, mut document: Object) -> Value {
         document.set("_rid", self.rid.as_str().into());
         document.set("_self", self.self_link.as_str().into());

@@ -29,8 +29,8 @@ pub enum FeedStart {
     /// After the write with this LSN.
     After(u64),
     /// At the beginning, but without the documents that were last written before this
-    /// time, in seconds since 1970. Only for [`FeedMode::LatestVersion`]: the other mode
-    /// leaves out nothing, and the server refuses the combination.
+    /// time, in seconds since 1970. Only for [`FeedMode::LatestVersion`]: the server refuses
+    /// it with the other mode, which would leave out nothing.
     Since(u64),
 }
 
@@ -61,7 +61,7 @@ pub struct FeedRequest {
 /// A page of the feed.
 #[derive(Debug, Clone)]
 pub struct FeedPage {
-    /// Item texts; empty when no newer write is in the feed.
+    /// The texts of the items; empty if the feed has no newer write.
     pub items: Vec<Bytes>,
     /// The LSN to continue after: that of the last write that was read, or of the newest
     /// write when the feed was read to its end.
@@ -89,36 +89,38 @@ pub(crate) fn read(
         FeedStart::Now => lsn,
         FeedStart::After(after) => after,
     };
-    let mut page = PageBuilder { request, items: Vec::new(), bytes: 0, last: after, is_full: false };
+    let mut page = PageBuilder { request, items: Vec::new(), bytes: 0, last_lsn: after, is_full: false };
     match request.mode {
         FeedMode::LatestVersion => collect_latest(view, container, after, now, &mut page)?,
         FeedMode::AllVersionsAndDeletes => collect_versions(view, container, after, &mut page)?,
     }
     // A feed that is read to its end continues after the newest write.
-    let continuation = if page.is_full { page.last } else { lsn.max(after) };
+    let continuation = if page.is_full { page.last_lsn } else { lsn.max(after) };
     let charge = charge::change_feed(page.items.len(), page.bytes);
     Ok(FeedPage { items: page.items, continuation, position: state.position(request.range), charge })
 }
 
+/// A page in the making.
 struct PageBuilder<'a> {
     request: &'a FeedRequest,
     items: Vec<Bytes>,
     bytes: usize,
     /// The LSN of the last write that was read.
-    last: u64,
+    last_lsn: u64,
+    /// Whether a write was left out because the page was full.
     is_full: bool,
 }
 
 impl PageBuilder<'_> {
-    /// Whether the page is full and ends before the write with this LSN; remembers
-    /// that. Otherwise this write becomes the last one that was read.
+    /// Whether the page ends before the write with this LSN, because the page is full. Sets
+    /// `is_full` if so. Otherwise sets `last_lsn`.
     fn ends_before(&mut self, lsn: u64) -> bool {
-        let is_new_write = lsn != self.last;
+        let is_new_write = lsn != self.last_lsn;
         if is_new_write && (self.items.len() >= self.request.items_max || self.bytes >= PAGE_BYTES_MAX) {
             self.is_full = true;
             return true;
         }
-        self.last = lsn;
+        self.last_lsn = lsn;
         false
     }
 
@@ -171,8 +173,8 @@ fn segment_of(container: &Container, request: &FeedRequest) -> Result<SegmentId,
     container.range(request.range).map(|range| range.segment).ok_or_else(Refusal::range_gone)
 }
 
-/// Whether the feed contains a document: it is not expired, in the range of keys of the
-/// request, and not older than the start of the request.
+/// Whether the feed contains a document: the document is not expired, its effective key is
+/// in the range of the request, and it is not older than the start of the request.
 fn is_wanted(document: &StoredDocument, request: &FeedRequest, default_ttl: Option<i64>, now: u64) -> bool {
     let is_recent = match request.start {
         FeedStart::Since(time) => document.timestamp >= time,

@@ -1,7 +1,7 @@
 //! Item operations: create, read, upsert, replace, patch, delete.
 //!
-//! Each operation is a function on a transaction. It either leaves its writes
-//! there and returns an outcome, or refuses. The caller runs it in an attempt
+//! Each operation is a function on a transaction. It either writes to the transaction and
+//! returns an outcome, or refuses. The caller runs the function in an attempt
 //! ([`Transaction::attempt`]), which undoes what a refused operation wrote. Batches use
 //! the same functions.
 
@@ -36,7 +36,7 @@ pub enum ItemOperation {
         /// The new document.
         body: NewBody,
     },
-    /// Stores a document, new or over the one with its id.
+    /// Stores a document: a new one, or over the existing one with the same id.
     Upsert {
         /// The new document.
         body: NewBody,
@@ -130,8 +130,8 @@ impl KeyReader for Transaction<'_> {
     }
 }
 
-/// Finds a document by its partition and id; `None` for an expired document. Returns the
-/// counter in its `_rid`, and the document.
+/// Finds a document by its partition and id; `None` also for an expired document. Returns
+/// the counter in its `_rid`, and the document. `now` is in seconds since 1970.
 pub(crate) fn lookup<R: KeyReader + ?Sized>(
     reader: &R,
     target: &Target,
@@ -141,7 +141,8 @@ pub(crate) fn lookup<R: KeyReader + ?Sized>(
     Ok(lookup_any(reader, target, id)?.filter(|(_, document)| !target.has_expired(document, now)))
 }
 
-/// Finds a document by its partition and id, expired or not.
+/// Finds a document by its partition and id, expired or not. Returns the counter in its
+/// `_rid`, and the document.
 pub(crate) fn lookup_any<R: KeyReader + ?Sized>(
     reader: &R,
     target: &Target,

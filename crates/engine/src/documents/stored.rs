@@ -14,9 +14,9 @@ use crate::replication::Version;
 /// The head and text of one document.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct StoredDocument {
-    /// The LSN of the write that made this version, as counted in this region, and the
-    /// ordinal within it.
+    /// The LSN of the write that made this version, as counted in this region.
     pub lsn: u64,
+    /// The ordinal of this change among the changes with the same LSN.
     pub ordinal: u64,
     /// The LSN of the write that created the document, as counted in the region that
     /// created it.
@@ -28,14 +28,15 @@ pub(crate) struct StoredDocument {
     /// The document's own TTL in seconds: -1 for never, 0 when the document has
     /// none and the container's default applies.
     pub ttl: i32,
-    /// The document's time in the expiry list; zero when it is not in the list. It only
-    /// serves to find that entry: [`StoredDocument::is_expired`] decides whether a
-    /// document is expired.
+    /// The time of the document's entry in the expiry list, in seconds since 1970; zero
+    /// without an entry. The field only serves to find the entry:
+    /// [`StoredDocument::is_expired`] decides whether a document is expired.
     pub expires_at: u64,
     /// The number of indexed values. The charge of a write depends on it.
     pub terms: u32,
     /// The effective partition key.
     pub effective_key: Bytes,
+    /// The document as a point read returns it.
     pub text: Bytes,
 }
 
@@ -88,8 +89,9 @@ impl StoredDocument {
         etag::etag(self.etag_counter, self.timestamp)
     }
 
-    /// The time at which the document expires, given the container's default TTL.
-    /// Without a default no document expires, even with a TTL of its own.
+    /// The time at which the document expires, given the container's default TTL; `None` if
+    /// it never expires. Without a default TTL no document expires, even with a TTL of its
+    /// own.
     pub(crate) fn expiry(&self, default_ttl: Option<i64>) -> Option<u64> {
         let ttl = if self.ttl == 0 { default_ttl? } else { default_ttl.map(|_| i64::from(self.ttl))? };
         u64::try_from(ttl).ok().map(|ttl| self.timestamp + ttl)

@@ -1,9 +1,9 @@
 //! The version log: every version and delete of the documents in a container, for the
 //! full-fidelity change feed (the mode "all versions and deletes").
 //!
-//! That feed can start only "now" or from a continuation, so nothing is logged until
-//! it is first read. From then on (`Container::logs_versions`) each change of a document
-//! adds one feed item, in the commit of the change.
+//! The full-fidelity feed can start only "now" or from a continuation, so nothing is logged
+//! until this feed is first read. From then on (`Container::logs_versions`) each change of a
+//! document adds one feed item, in the commit of the change.
 
 use perihelion_model::json::{self, Object, Style, Value};
 
@@ -22,7 +22,8 @@ pub(crate) enum FeedOperation {
     Expire,
 }
 
-/// Adds a feed item, if this container's versions are logged.
+/// Adds a feed item, if this container's versions are logged. `old` is the version before
+/// the change, `new` the version after it.
 pub(crate) fn append(
     transaction: &mut Transaction<'_>,
     target: &Target,
@@ -48,7 +49,8 @@ pub(crate) fn split_record(record: &[u8]) -> Option<(&[u8], &[u8])> {
     record.get(2..)?.split_at_checked(length)
 }
 
-/// The feed item of a change. `old` is the version before it, `new` the version after it.
+/// The feed item of a change. `old` is the version before the change, `new` the version
+/// after it.
 fn feed_item(
     operation: FeedOperation,
     old: Option<&StoredDocument>,
@@ -106,7 +108,7 @@ mod tests {
             text: bytes::Bytes::from_static(b"{\"id\":\"a\"}"),
         };
         let item = feed_item(FeedOperation::Expire, Some(&old), 5, None, 9);
-        let expect = object([
+        let expected = object([
             ("lsn", 5u64.into()),
             ("crts", 9u64.into()),
             ("operationType", "delete".into()),
@@ -114,7 +116,7 @@ mod tests {
             ("timeToLiveExpired", true.into()),
             ("id", "a".into()),
         ]);
-        assert_eq!(item.get("metadata"), Some(&expect));
+        assert_eq!(item.get("metadata"), Some(&expected));
         assert_eq!(item.get("previous").unwrap().get("id"), Some(&"a".into()));
     }
 }

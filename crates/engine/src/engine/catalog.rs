@@ -73,7 +73,7 @@ impl Engine {
         self.store.write(move |transaction| admin::replace_offer(transaction, &rid, throughput)).await
     }
 
-    /// Starts the version log of a container. It must be started before the change feed
+    /// Starts the version log of a container. The log must be started before the change feed
     /// is read in the mode "all versions and deletes".
     pub async fn log_versions(&self, container: &Arc<Container>) -> Result<(), Refusal> {
         if container.logs_versions {
@@ -89,8 +89,8 @@ impl Engine {
         self.store.write(move |transaction| admin::split(transaction, &container, range)).await
     }
 
-    /// Creates a script, or replaces the script named `replaces`. The id in the body must
-    /// then be the same name.
+    /// Creates a script, or replaces the script with the id `replaces`. The body must have
+    /// the same id.
     pub async fn put_script(
         &self,
         container: &Arc<Container>,

@@ -8,12 +8,11 @@ use crate::replication;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct EngineOptions {
-    /// The least number of physical partitions of a new container. A container with much
-    /// throughput gets more.
+    /// The least number of physical partitions of a new container. A container with more than
+    /// 10,000 request units per second may get more.
     pub partitions: u32,
-    /// Request units per second of a container that has no offer and whose database has
-    /// none. `None` turns throttling off for all containers, also for those with an
-    /// offer.
+    /// Request units per second of a container without an offer in a database without an
+    /// offer. `None` turns throttling off for all containers, even for those with an offer.
     pub throughput: Option<u32>,
     /// A physical partition whose documents have more bytes than this is split.
     pub partition_bytes_max: u64,

@@ -44,20 +44,22 @@ impl Engine {
         self.store.replication().map(|replication| replication.applied_commits.subscribe())
     }
 
-    /// Outbox entries after `after` up to `to`, as many as fit a page.
+    /// The outbox entries after the number `after` and up to the number `to`, as many as fit a
+    /// page.
     pub fn outbox(&self, after: u64, to: u64) -> Result<Vec<OutboxEntry>, Refusal> {
         replication::read_outbox(&*self.store.view()?, after, to)
     }
 
-    /// Removes outbox entries up to `to`, which every other region has applied.
-    /// One call removes a bounded number. Returns the number up to which all entries
-    /// are removed.
+    /// Removes the outbox entries up to the number `to`, which every other region has
+    /// applied. One call removes a limited number of entries. Returns the number up to which
+    /// all entries are removed.
     pub async fn trim_outbox(&self, to: u64) -> Result<u64, Refusal> {
-        let trimmed = self.store.write(move |transaction| replication::trim_outbox(transaction, to)).await?;
+        let trimmed_up_to =
+            self.store.write(move |transaction| replication::trim_outbox(transaction, to)).await?;
         if let Some(replication) = self.store.replication() {
-            replication.set_trimmed(trimmed);
+            replication.set_trimmed_up_to(trimmed_up_to);
         }
-        Ok(trimmed)
+        Ok(trimmed_up_to)
     }
 
     /// How far the outbox of `source` is applied here: the number of the last
@@ -80,7 +82,7 @@ impl Engine {
     }
 
     /// Copies the catalog of another region to this region: databases,
-    /// containers, ranges, offers and scripts. Idempotent.
+    /// containers, ranges, offers and scripts. A second copy changes nothing.
     pub async fn copy_catalog_from(&self, source: &Engine) -> Result<(), Refusal> {
         let catalog = source.catalog();
         let scripts = admin::script_records(&*source.store.view()?, &catalog)?;

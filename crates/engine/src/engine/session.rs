@@ -8,9 +8,9 @@ use crate::refusal::Refusal;
 use crate::region::RegionId;
 use crate::state::ContainerState;
 
-/// Refuses a session token that is ahead of the state in one of `ranges`. The token of
-/// a range that was split is compared with the children of the range, which continue
-/// its LSN. Tokens of other ranges are ignored.
+/// Refuses a request with a session token that is ahead of the state in one of `ranges`.
+/// The token of a range that was split is compared with the children of the range, which
+/// continue its LSN. Tokens of other ranges are ignored.
 pub(super) fn check_session(
     container: &Container,
     state: &ContainerState,
@@ -31,8 +31,8 @@ pub(super) fn check_session(
 }
 
 /// Whether every write that a client has seen in a range is applied here. With
-/// several regions the token has an LSN for each region. A token without them is
-/// compared by its one LSN.
+/// several regions the token has an LSN for each region. A token without the LSNs of the
+/// regions is compared by its one LSN.
 fn has_applied(state: &ContainerState, range: RangeId, progress: &Progress) -> bool {
     if state.regions == 0 || progress.regions.is_empty() {
         return progress.lsn <= state.lsn(range);

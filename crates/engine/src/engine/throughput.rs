@@ -12,7 +12,7 @@ impl Engine {
     /// throttling is off.
     pub fn admit(&self, container: &Container, range: RangeId) -> Result<Option<Bucket>, Refusal> {
         let Some((bucket, units)) = self.bucket(container, range) else { return Ok(None) };
-        self.throttle.admit(bucket, units, self.clock().elapsed())?;
+        self.throttle.admit(bucket, units, self.clock().unix_time())?;
         Ok(Some(bucket))
     }
 

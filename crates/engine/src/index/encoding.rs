@@ -3,8 +3,8 @@
 
 use perihelion_model::json::{Number, Value};
 
-/// Appends a value so that bytes sort as the service sorts: undefined, null,
-/// false, true, numbers, strings, arrays, objects. All arrays are equal, and all
+/// Appends a value so that bytes sort as the service sorts: undefined (`None`), null,
+/// false, true, numbers, strings, arrays, objects. All arrays are equal, and so are all
 /// objects. `is_descending` reverses the order.
 pub(crate) fn encode(out: &mut Vec<u8>, value: Option<&Value>, is_descending: bool) {
     let start = out.len();
@@ -25,8 +25,8 @@ pub(crate) fn encode(out: &mut Vec<u8>, value: Option<&Value>, is_descending: bo
     }
 }
 
-/// The first byte of a value that is encoded in ascending order. It stands for the type
-/// (booleans have two), and serves as a bound of all values of one type.
+/// The first byte of a value that is encoded in ascending order. The byte stands for the
+/// type (booleans have two bytes), and serves as a bound of all values of one type.
 pub(crate) fn type_byte(value: &Value) -> u8 {
     match value {
         Value::Null => 0x02,
@@ -41,8 +41,9 @@ pub(crate) fn type_byte(value: &Value) -> u8 {
 
 /// Appends a number: the nearest double, in bits that sort as the doubles do, then the
 /// difference between an integer and that double. The difference is at most 512, because
-/// doubles of the size of an i64 are at most 1024 apart. Integers of 2^63 and above have
-/// no difference: those with the same nearest double are encoded the same.
+/// doubles of the size of an i64 are at most 1024 apart. For integers of 2^63 and above
+/// the difference is left out: two of them with the same nearest double are encoded the
+/// same.
 fn encode_number(out: &mut Vec<u8>, number: Number) {
     const SIGN: u64 = 1 << 63;
     out.push(0x05);

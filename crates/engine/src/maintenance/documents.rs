@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::KEYS_PER_JOB;
+use super::ENTRIES_PER_JOB_MAX;
 use crate::catalog::Container;
 use crate::keys::{self, ContainerNumber, OwnedKeyRange, SegmentId};
 use crate::refusal::Refusal;
@@ -20,10 +20,10 @@ pub(super) trait Visit:
 }
 impl<V: Fn(&mut Transaction<'_>, &Container, SegmentId, Vec<u8>, Bytes) -> Result<(), Refusal>> Visit for V {}
 
-/// Visits every document of a container, except those that are created behind the
-/// cursor while this runs. Does nothing if the container is gone; refused if it is
-/// deleted meanwhile. The list of segments does not change while this runs: documents
-/// never leave their segment, and a split creates no segment.
+/// Visits every document of a container, except documents that are created behind the
+/// cursor meanwhile. Does nothing if the container is gone. Returns a refusal if the
+/// container is deleted meanwhile. The list of segments does not change meanwhile, because
+/// documents never leave their segment and a split creates no segment.
 pub(super) async fn for_each_document(
     store: &StoreHandle,
     number: ContainerNumber,
@@ -44,8 +44,8 @@ pub(super) async fn for_each_document(
     Ok(())
 }
 
-/// Visits up to [`KEYS_PER_JOB`] documents after the key `after`. Returns the key of the
-/// last one, or `None` when there was none.
+/// Visits up to [`ENTRIES_PER_JOB_MAX`] documents after the key `after`. Returns the key of
+/// the last visited document, or `None` when there was no document.
 fn visit_next(
     transaction: &mut Transaction<'_>,
     container: &Container,
@@ -55,7 +55,7 @@ fn visit_next(
 ) -> Result<Option<Vec<u8>>, Refusal> {
     let container = transaction.current(container)?;
     let prefix = keys::document_prefix(container.number(), segment);
-    let entries = transaction.entries(&OwnedKeyRange::prefix_after(&prefix, after), KEYS_PER_JOB)?;
+    let entries = transaction.entries(&OwnedKeyRange::prefix_after(&prefix, after), ENTRIES_PER_JOB_MAX)?;
     let last = entries.last().map(|(key, _)| key.clone());
     for (key, record) in entries {
         visit(transaction, &container, segment, key, record)?;

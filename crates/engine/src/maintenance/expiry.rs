@@ -5,7 +5,7 @@ use bytes::Bytes;
 use perihelion_model::json::Value;
 
 use super::documents::for_each_document;
-use super::{KEYS_PER_JOB, first_container};
+use super::{ENTRIES_PER_JOB_MAX, first_container};
 use crate::documents::{StoredDocument, Target, expire_item};
 use crate::keys::{self, OwnedKeyRange};
 use crate::refusal::Refusal;
@@ -16,22 +16,23 @@ use crate::writer::StoreHandle;
 pub(super) async fn remove_expired(store: &StoreHandle) -> Result<(), Refusal> {
     loop {
         let (from, to) = keys::expiry_bounds(store.clock().seconds());
-        let found = OwnedKeyRange::between(&from, &to).first_keys(&*store.view()?, KEYS_PER_JOB)?;
-        if found.is_empty() {
+        let expiry_keys =
+            OwnedKeyRange::between(&from, &to).first_keys(&*store.view()?, ENTRIES_PER_JOB_MAX)?;
+        if expiry_keys.is_empty() {
             return Ok(());
         }
         let gate = store.write_gate();
         store
             .write(move |transaction| {
                 gate.check()?;
-                found.into_iter().try_for_each(|key| expire(transaction, key))
+                expiry_keys.into_iter().try_for_each(|key| expire(transaction, key))
             })
             .await?;
     }
 }
 
-/// Removes an expiry key, and its document if that is expired. The document may have
-/// been changed or removed since the key was read.
+/// Removes a key of the expiry list, and its document if the document is expired. The
+/// document may have been changed or removed since the key was read.
 fn expire(transaction: &mut Transaction<'_>, key: Vec<u8>) -> Result<(), Refusal> {
     if let Some((_, number, segment, rid)) = keys::parse_expiry(&key)
         && let Some(container) = transaction.catalog.container_by_number(number).cloned()

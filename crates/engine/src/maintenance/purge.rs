@@ -1,6 +1,6 @@
 //! Removing what deleted containers leave in the store, and old tombstones.
 
-use super::{KEYS_PER_JOB, first_container};
+use super::{ENTRIES_PER_JOB_MAX, first_container};
 use crate::keys::{self, ContainerNumber, OwnedKeyRange};
 use crate::refusal::Refusal;
 use crate::replication;
@@ -15,11 +15,11 @@ pub(super) async fn purge_deleted_containers(store: &StoreHandle) -> Result<(), 
     Ok(())
 }
 
-/// Removes up to [`KEYS_PER_JOB`] keys of a deleted container. When none is left,
-/// removes the pending purge.
+/// Removes up to [`ENTRIES_PER_JOB_MAX`] keys of a deleted container. When the container has
+/// no keys any more, removes the pending purge.
 fn purge_next(transaction: &mut Transaction<'_>, number: ContainerNumber) -> Result<(), Refusal> {
     for prefix in keys::prefixes_of_container(number) {
-        let entries = transaction.entries(&OwnedKeyRange::prefix(&prefix), KEYS_PER_JOB)?;
+        let entries = transaction.entries(&OwnedKeyRange::prefix(&prefix), ENTRIES_PER_JOB_MAX)?;
         if !entries.is_empty() {
             for (key, _) in entries {
                 transaction.remove(key);
@@ -35,7 +35,7 @@ fn purge_next(transaction: &mut Transaction<'_>, number: ContainerNumber) -> Res
 pub(super) async fn purge_tombstones(store: &StoreHandle) -> Result<(), Refusal> {
     loop {
         let now = store.clock().seconds();
-        let age_keys = replication::expired_tombstones(&*store.view()?, now, KEYS_PER_JOB)?;
+        let age_keys = replication::expired_tombstones(&*store.view()?, now, ENTRIES_PER_JOB_MAX)?;
         if age_keys.is_empty() {
             return Ok(());
         }

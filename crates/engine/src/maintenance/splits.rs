@@ -8,8 +8,8 @@ use crate::keys::RangeId;
 use crate::writer::StoreHandle;
 
 /// The physical partitions larger than `bytes_max`, in the order of their containers'
-/// numbers. A container whose counters cannot be read is skipped, and logged unless it
-/// was deleted meanwhile.
+/// numbers. A container whose counters cannot be read is skipped. The failure is logged,
+/// unless the container was deleted meanwhile.
 pub(crate) fn oversized_partitions(store: &StoreHandle, bytes_max: u64) -> Vec<(Arc<Container>, RangeId)> {
     let limit = i64::try_from(bytes_max).unwrap_or(i64::MAX);
     let mut found = Vec::new();

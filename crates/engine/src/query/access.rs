@@ -1,14 +1,14 @@
 //! Choosing the keys to read.
 //!
-//! The best index for a query has as columns the paths of its equalities, then the
-//! ORDER BY keys, or else the paths of one IN list and one range. Another index helps
-//! too if the query has an equality, an IN list or a range on its first column. An
-//! index gives the order of the query if the columns after those with equalities are
-//! exactly the order keys, all in the query's directions or all in the opposite ones.
-//! Each value of an IN list selects a part of the index; the parts together are not in
-//! order. The best index of those that exist is chosen by a score. The conditions that
-//! chose the index are evaluated again on each document, so a bad choice can make a
-//! query slow but never wrong.
+//! The columns of the best index for a query are the paths of its equalities, followed by
+//! its ORDER BY keys. Without ORDER BY, the paths of one IN list and of one range follow
+//! the equalities. Another index helps too if the query has an equality, an IN list or a
+//! range on the first column of that index. An index gives the order of the query if the
+//! columns after those with equalities are exactly the order keys, all in the query's
+//! directions or all in the opposite directions. Each value of an IN list selects a part
+//! of the index, and the parts together are not in order. Of the indexes that exist, the
+//! one with the highest score is chosen. The conditions that chose the index are evaluated
+//! again on each document, so a bad choice can make a query slow but never wrong.
 
 use std::ops::Bound;
 
@@ -31,8 +31,10 @@ pub(super) struct Plan {
     /// affect the order and is not part of a cursor, so that a cursor is valid for an
     /// index with or without the key.
     pub(super) is_constant: Vec<bool>,
+    /// The index to scan; `None` to scan the documents.
     pub(super) index: Option<IndexUse>,
-    /// The index that would fit better than any that exists.
+    /// The index that would serve the query better than every index that exists; `None` if
+    /// there is no such index.
     pub(super) missing_index: Option<IndexShape>,
 }
 
@@ -42,13 +44,14 @@ pub(super) struct IndexUse {
     /// The encoded values of the equalities: one prefix, or several sorted prefixes
     /// for an IN list.
     pub(super) prefixes: Vec<Vec<u8>>,
-    /// Encoded bounds on the column after the prefix, relative to it.
+    /// The encoded lower bound on the column after the prefix, without the prefix.
     pub(super) from: Bound<Vec<u8>>,
+    /// The encoded upper bound on the column after the prefix, without the prefix.
     pub(super) to: Bound<Vec<u8>>,
-    /// Whether a scan of the index returns the rows in the order of the query. Then
+    /// Whether a scan of the index returns the rows in the order of the query. If it does,
     /// there is one prefix.
     pub(super) gives_order: bool,
-    /// Whether the index is scanned backwards to get that order.
+    /// Whether the index is scanned backwards to get the order of the query.
     pub(super) is_backward: bool,
     /// Whether there is one prefix and its entries are in `_rid` order.
     pub(super) is_by_rid: bool,
@@ -57,15 +60,15 @@ pub(super) struct IndexUse {
 /// The most columns of an index that is worth building.
 const COLUMNS_MAX: usize = 8;
 
-/// The longest IN list whose values are looked up one by one. Each value costs a
-/// search of the index, so for a longer list it is faster to read the documents.
+/// The longest IN list whose values are looked up in an index. Each value costs a search
+/// of the index, so with a longer list it is faster to read the documents.
 const IN_LIST_VALUES_MAX: usize = 1024;
 
 /// Chooses the index that serves a query best, if any, and names the index that
 /// would be better.
 pub(super) fn choose(container: &Container, request: &QueryRequest) -> Plan {
-    // Only the innermost stage reads documents. Later stages and aggregates are
-    // sorted when their rows are computed (`gather`).
+    // Only the innermost stage reads documents. The rows of later stages and of
+    // aggregates are sorted by `gather`.
     let program = request.program.innermost();
     let order = program.order();
     let is_staged = request.program.inner().is_some();
@@ -73,7 +76,7 @@ pub(super) fn choose(container: &Container, request: &QueryRequest) -> Plan {
     let shape = QueryShape::of(program.conjuncts(), if is_ordered { order } else { &[] });
     let scope = match request.scope {
         QueryScope::Partition(_) => IndexScope::Partition,
-        QueryScope::Prefix { .. } | QueryScope::Ranges(_) => IndexScope::Range,
+        QueryScope::Prefix { .. } | QueryScope::Ranges(_) | QueryScope::All => IndexScope::Segment,
     };
     let candidates = container.indexes.iter().filter(|index| index.is_ready && index.shape.scope == scope);
     let best = candidates.filter_map(|index| shape.fit(index)).max_by_key(|(score, _)| *score);
@@ -92,7 +95,8 @@ fn is_descending(key: &OrderKey) -> bool {
     key.direction == perihelion_query::Direction::Descending
 }
 
-/// The member names of a path; `None` if it has an array index or is empty.
+/// The member names of a path; `None` if the path is missing or empty, or has an array
+/// index.
 fn plain_path(path: Option<&[Step]>) -> Option<Vec<String>> {
     let steps = path?.iter().map(|step| match step {
         Step::Name(name) => Some(name.clone()),
@@ -103,18 +107,20 @@ fn plain_path(path: Option<&[Step]>) -> Option<Vec<String>> {
 
 /// The conditions and the order of a query, as far as an index can serve them.
 struct QueryShape<'q> {
-    /// Paths that must have one value.
+    /// The paths that must have one value, each with the value.
     equalities: Vec<(Vec<String>, &'q Value)>,
     /// IN lists of up to [`IN_LIST_VALUES_MAX`] scalars, on paths that no equality fixes.
     in_lists: Vec<(Vec<String>, &'q [Value])>,
     /// The order keys that no equality fixes; `None` unless all keys are plain paths.
     order: Option<Vec<Column>>,
+    /// Whether the query has order keys, fixed or not.
     has_order: bool,
     /// Comparisons (less, greater) on plain paths.
     ranges: Vec<(Vec<String>, &'q Conjunct)>,
 }
 
 impl<'q> QueryShape<'q> {
+    /// The shape of a query with these conditions, all of which must hold, and this order.
     fn of(conjuncts: &'q [Conjunct], order: &[OrderKey]) -> Self {
         let mut equalities: Vec<(Vec<String>, &Value)> = Vec::new();
         let (mut in_lists, mut ranges) = (Vec::new(), Vec::new());
@@ -154,7 +160,8 @@ impl<'q> QueryShape<'q> {
         QueryShape { equalities, in_lists, order: columns, has_order: !order.is_empty(), ranges }
     }
 
-    /// The columns of the index that would serve this query best.
+    /// The columns of the index that would serve this query best; `None` if no index would
+    /// help or if it would have too many columns.
     fn best_columns(&self) -> Option<Vec<Column>> {
         let mut columns: Vec<Column> = self
             .equalities
@@ -182,8 +189,8 @@ impl<'q> QueryShape<'q> {
     /// the index does not help.
     fn fit(&self, index: &IndexDefinition) -> Option<(usize, IndexUse)> {
         let columns = &index.shape.columns;
-        let fixed = columns.iter().take_while(|column| self.equality(&column.path).is_some()).count();
-        let (gives_order, is_backward, ordered) = self.fit_order(&columns[fixed..]);
+        let fixed_columns = columns.iter().take_while(|column| self.equality(&column.path).is_some()).count();
+        let (gives_order, is_backward, order_keys) = self.fit_order(&columns[fixed_columns..]);
         let lookup = self.lookup(columns, !gives_order);
         let rest = &columns[lookup.columns..];
         let (from, to, is_bounded) = match rest.first() {
@@ -193,7 +200,7 @@ impl<'q> QueryShape<'q> {
         let score = 4 * (lookup.columns - usize::from(lookup.uses_in_list))
             + 3 * usize::from(lookup.uses_in_list)
             + 2 * usize::from(is_bounded)
-            + 8 * usize::from(gives_order && ordered > 0);
+            + 8 * usize::from(gives_order && order_keys > 0);
         if score == 0 {
             return None;
         }
@@ -211,7 +218,7 @@ impl<'q> QueryShape<'q> {
 
     /// The score of an index with these columns.
     fn score(&self, columns: &[Column]) -> usize {
-        let shape = IndexShape { scope: IndexScope::Range, columns: columns.to_vec() };
+        let shape = IndexShape { scope: IndexScope::Segment, columns: columns.to_vec() };
         let index = IndexDefinition { id: 0, shape, is_ready: true };
         self.fit(&index).map_or(0, |(score, _)| score)
     }
@@ -243,9 +250,9 @@ impl<'q> QueryShape<'q> {
         self.equalities.iter().find(|(known, _)| known == path).map(|(_, value)| *value)
     }
 
-    /// Compares the columns after the equalities with the order keys. Returns whether
-    /// a scan gives the order, whether it must go backwards, and the number of order
-    /// keys.
+    /// Compares `rest`, the columns after those with equalities, with the order keys. Returns
+    /// whether a scan of the index gives the order, whether that scan goes backwards, and the
+    /// number of order keys (0 if `rest` has another number of columns).
     fn fit_order(&self, rest: &[Column]) -> (bool, bool, usize) {
         let Some(order) = self.order.as_ref().filter(|_| self.has_order) else { return (false, false, 0) };
         if order.len() != rest.len() {
@@ -319,7 +326,8 @@ fn is_scalar(value: &Value) -> bool {
     !matches!(value, Value::Array(_) | Value::Object(_))
 }
 
-/// The bounds of a condition. A comparison is true only for values of its own type.
+/// The bounds that a comparison sets on the encoded values. A comparison is true only for
+/// values of the type of its operand.
 fn bounds_of(condition: &Condition) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     let encoded = |value: &Value| {
         let mut key = Vec::new();
@@ -363,7 +371,8 @@ fn tighter(one: Bound<Vec<u8>>, other: Bound<Vec<u8>>, is_lower: bool) -> Bound<
     }
 }
 
-/// A bound on the encoded values of a descending column, whose bytes are inverted.
+/// The same bound for a descending column, in which the bytes of the encoded values are
+/// inverted.
 fn invert(bound: Bound<Vec<u8>>) -> Bound<Vec<u8>> {
     let inverted = |key: Vec<u8>| key.into_iter().map(|byte| !byte).collect();
     match bound {

@@ -1,9 +1,9 @@
 //! The continuation token: where the next page starts.
 //!
-//! The outer form is the service's: `{"token":"...","range":{"min","max"}}`, and
-//! from the second page on a list with one such object. The content of `token` is
-//! the engine's own. A token is untrusted input: a text that is not a token is refused
-//! with "Invalid Continuation Token".
+//! The outer form is the service's: the first page returns
+//! `{"token":"...","range":{"min","max"}}`, and each later page returns a list with one
+//! such object. The content of `token` is the engine's own. A token is untrusted input: a
+//! text that is not a token is refused with "Invalid Continuation Token".
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -24,29 +24,34 @@ pub(super) struct Continuation {
     /// page.
     pub(super) after: Option<RowCursor>,
     /// The progress in ranges that were split before the query had read them to
-    /// the end. Their children continue from there.
+    /// the end. The children of such a range continue from its watermark.
     pub(super) watermarks: Vec<Watermark>,
-    /// Rows still to be skipped (OFFSET) and still to be returned (TOP, LIMIT).
+    /// How many rows are still to be skipped (OFFSET).
     pub(super) skip: u64,
+    /// How many rows are still to be returned (TOP, LIMIT); `None` without a limit.
     pub(super) take: Option<u64>,
-    /// Pages and rows so far; the service's own token has them too.
+    /// The number of pages so far. The service's own token has it too.
     pub(super) pages: u64,
+    /// The number of rows so far. The service's own token has it too.
     pub(super) rows: u64,
 }
 
-/// The last row of a page. A query whose rows are gathered uses only `row`.
+/// The last row of a page. If the rows of the query are gathered (`gather.rs`), only `row`
+/// is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RowCursor {
     pub(super) range: RangeId,
+    /// The counter in the `_rid` of the document.
     pub(super) rid: u64,
-    /// The number of the row: among the rows of its document, from 0 on; if the rows are
-    /// gathered, among all rows, from 1 on.
+    /// The number of the row among the rows of its document, from 0 on. If the rows are
+    /// gathered, it is the number among all rows, from 1 on.
     pub(super) row: u64,
     /// The encoded order keys of an ordered query.
     pub(super) order: Option<Vec<u8>>,
 }
 
-/// The last row that was read in a range, in the order of `_rid`s.
+/// The last row that was read in a range, in `_rid` order. The fields are those of
+/// [`RowCursor`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Watermark {
     pub(super) range: RangeId,
@@ -54,8 +59,7 @@ pub(super) struct Watermark {
     pub(super) row: u64,
 }
 
-/// The most watermarks in a token: so many nested splits may happen during one
-/// query.
+/// The most watermarks in a token. Each nested split of a range during a query adds one.
 const WATERMARKS_MAX: usize = 32;
 
 impl Continuation {
@@ -92,6 +96,7 @@ impl Continuation {
         if let Some(take) = self.take {
             token.push_str(&format!("#TAK:{take}"));
         }
+        // The service's tokens end with these fields. The engine does not read them.
         token.push_str("#ISV:2#IEO:65599#QCF:8");
         let range = object([("min", "".into()), ("max", "FF".into())]);
         let entry = object([("token", token.into()), ("range", range)]);
@@ -105,11 +110,11 @@ impl Continuation {
     }
 }
 
-/// The longest token that is accepted. Tokens are far shorter, unless a row has long
-/// order keys: such a query cannot be continued.
+/// The longest token that is accepted. Tokens are far shorter, unless the last row of a
+/// page has long order keys. Such a query cannot be continued.
 const TOKEN_BYTES_MAX: usize = 64 * 1024;
 
-/// Parses a token; `None` if it is not one.
+/// Parses a token; `None` if the text is not a token.
 fn parse(text: &str, container: &Container) -> Option<Continuation> {
     if text.len() > TOKEN_BYTES_MAX {
         return None;

@@ -2,10 +2,10 @@
 //! aggregates, GROUP BY and statements in stages (subqueries in FROM). Also queries
 //! that read no document.
 //!
-//! Each page computes all rows again, skips those that earlier pages returned,
-//! and returns the next ones. A program in stages is evaluated from the inside
-//! out: the rows of the inner program, sorted and cut, take the role of
-//! documents in the outer one. At most two stages are in memory at a time, each
+//! Each page computes all rows again, skips the rows that earlier pages returned,
+//! and returns the next rows. A program in stages is evaluated from the inside
+//! out: the rows of the inner program, after its ORDER BY, OFFSET, LIMIT and TOP, are the
+//! documents of the outer program. At most two stages are in memory at a time, each
 //! within [`ROWS_IN_MEMORY_MAX`] and [`BYTES_IN_MEMORY_MAX`].
 
 use std::ops::ControlFlow;
@@ -20,7 +20,7 @@ use super::sources;
 use crate::documents::StoredDocument;
 use crate::refusal::Refusal;
 
-/// The most bytes of rows in one stage; groups have the same limit.
+/// The most bytes of rows in one stage. `perihelion-query` limits groups to as many bytes.
 const BYTES_IN_MEMORY_MAX: usize = 256 * 1024 * 1024;
 
 /// Whether a program's rows have to be gathered.
@@ -51,7 +51,7 @@ pub(super) fn gather(context: &Context<'_>, continuation: Continuation) -> Resul
 
 impl Context<'_> {
     /// The rows of a program, not yet sorted. Stops when there are at least `rows_needed`
-    /// rows. Adds the documents that it reads to `documents`.
+    /// rows. Adds the number of documents that it reads to `documents`.
     fn collect(
         &self,
         program: &Program,
@@ -83,14 +83,14 @@ impl Context<'_> {
         collector.finish()
     }
 
-    /// Calls `consume` with the documents in the scope of the query until it breaks.
+    /// Calls `consume` with the documents in the scope of the query until `consume` breaks.
     fn each_document(
         &self,
         consume: &mut dyn FnMut(StoredDocument) -> Result<ControlFlow<()>, Refusal>,
     ) -> Result<(), Refusal> {
         let mut has_ended = false;
         for range in &sources::scan_ranges(self.container, &self.request.scope) {
-            self.scan(range).by_rid(self.plan.index.as_ref(), 0, &mut |_, document| {
+            self.scan(range).visit_by_rid(self.plan.index.as_ref(), 0, &mut |_, document| {
                 let flow = consume(document)?;
                 has_ended = flow.is_break();
                 Ok(flow)
@@ -173,13 +173,13 @@ fn rows_needed_by(program: &Program) -> usize {
     usize::try_from(count.saturating_add(program.offset().unwrap_or(0))).unwrap_or(usize::MAX)
 }
 
-/// Sorts the rows, and drops undefined rows and, for DISTINCT, repeated ones. The page
-/// applies OFFSET, LIMIT and TOP.
+/// Sorts the rows. Drops undefined rows and, for DISTINCT, repeated rows. OFFSET, LIMIT and
+/// TOP are applied later, by [`Page`].
 fn sorted_outputs(program: &Program, mut rows: Vec<Row>) -> Vec<Value> {
     rows.sort_by(|one, other| program.compare(one, other));
     let mut seen = DistinctValues::default();
     let outputs = rows.into_iter().filter_map(|row| row.output);
-    // Rows that are not groups were checked for repeats when they were added.
+    // Other rows were checked for repeats when they were added.
     let may_repeat = program.is_distinct() && program.is_grouped();
     outputs.filter(|output| !may_repeat || seen.insert(output)).collect()
 }

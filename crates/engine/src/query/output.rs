@@ -9,15 +9,18 @@ use perihelion_model::json::{self, Style, Value};
 
 use crate::documents::StoredDocument;
 
+/// A row that can be printed.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Output {
     /// A document as it is stored; always UTF-8.
     Text(Bytes),
+    /// Any other row.
     Value(Value),
 }
 
 impl Output {
-    /// The row of a whole document; `value` is called only if it must be printed.
+    /// The row of a whole document. `value` returns the parsed document. It is called only if
+    /// the document must be printed again.
     pub(super) fn of(document: &StoredDocument, value: impl FnOnce() -> Value) -> Self {
         if prints_same_in_queries(&document.text) && std::str::from_utf8(&document.text).is_ok() {
             Output::Text(document.text.clone())
@@ -33,8 +36,9 @@ impl Output {
         }
     }
 
-    /// The members of a row, for the charge. A whole document counts as two: an object
-    /// with a member `_self`. A row that is not an object counts as one.
+    /// The number of members of a row, for the charge. An object with a member `_self` is
+    /// taken for a whole document and counts as two members. A row that is not an object
+    /// counts as one member.
     pub(super) fn members(&self) -> u64 {
         match self {
             Output::Text(_) => 2,
@@ -45,10 +49,11 @@ impl Output {
     }
 }
 
-/// Whether a query is sure to print a document exactly as it is stored. It does not when
-/// a number has an exponent of three digits with a leading zero (`1e+019`) or is an
-/// integer beyond i64. To be fast, the check takes any 19 digits in a row for such an
-/// integer, and does not distinguish strings from numbers.
+/// Whether a query is sure to print a document exactly as it is stored. A query prints a
+/// number in another form if the number is stored with an exponent of three digits that
+/// begins with a zero (`1e+019`), or if it is an integer beyond i64. To be fast, the check
+/// takes any 19 digits in a row for such an integer, and does not distinguish strings from
+/// numbers.
 fn prints_same_in_queries(text: &[u8]) -> bool {
     let mut digits = 0;
     for (at, byte) in text.iter().enumerate() {
@@ -70,7 +75,8 @@ fn prints_same_in_queries(text: &[u8]) -> bool {
 /// Integers with fewer digits fit i64.
 const LONG_INTEGER_DIGITS: usize = 19;
 
-/// Whether the text begins with `+019`, `-005` or the like, and ends the number.
+/// Whether the text begins with an exponent such as `+019` or `-005`, and the number ends
+/// there.
 fn is_padded_exponent(rest: &[u8]) -> bool {
     match rest {
         [b'+' | b'-', b'0', tens, ones, after @ ..] => {
@@ -86,7 +92,8 @@ fn is_padded_exponent(rest: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// The text for point reads is copied only if it is also the text for queries.
+    /// Checks whether the text for point reads counts as the same in queries. If it does, it
+    /// must be the text that queries print.
     #[track_caller]
     fn check(text: &str, is_copied: bool) {
         let value = json::parse_str(text).expect(text);

@@ -28,7 +28,7 @@ use crate::keys::RangeId;
 use crate::refusal::{Layer, Refusal};
 use crate::storage::View;
 
-/// The input of a page.
+/// The input of a page. `now` is in seconds since 1970.
 pub(super) struct Context<'a> {
     pub(super) view: &'a dyn View,
     pub(super) container: &'a Container,
@@ -42,8 +42,11 @@ pub(super) struct PageRows {
     /// The rows as JSON text, commas between them.
     pub(super) text: String,
     pub(super) rows: usize,
+    /// The members of the rows, as the charge counts them.
     pub(super) members: u64,
+    /// The documents that were read.
     pub(super) documents: u64,
+    /// The state after this page; `None` for the last page.
     pub(super) continuation: Option<Continuation>,
 }
 
@@ -81,8 +84,8 @@ impl Page {
         self.state.take == Some(0)
     }
 
-    /// Adds the next row, or skips it for OFFSET. False if the page is full or TOP or
-    /// LIMIT is reached.
+    /// Adds the next row, or skips it for OFFSET. Returns false, and does neither, if the
+    /// page is full or TOP or LIMIT is reached.
     pub(super) fn try_push(&mut self, row: &Output, cursor: RowCursor) -> bool {
         if self.is_exhausted() || self.rows >= self.rows_max {
             return false;
@@ -116,8 +119,8 @@ impl Page {
         fits
     }
 
-    /// Ends the page. `has_more` says whether a row did not fit; there is a next page only
-    /// then, and only if TOP and LIMIT allow it.
+    /// Ends the page. `has_more` says whether a row did not fit. There is a next page if a row
+    /// did not fit and TOP and LIMIT are not reached.
     pub(super) fn finish(mut self, has_more: bool) -> PageRows {
         // A continuation that the client made up may have any numbers.
         self.state.pages = self.state.pages.saturating_add(1);
@@ -143,7 +146,7 @@ fn stream(context: &Context<'_>, continuation: Continuation) -> Result<PageRows,
     while let Some(range) = ranges.get(at) {
         let watermark = watermark_of(context.container, range.id, &watermarks);
         let first = watermark.map_or(0, |(rid, _)| rid);
-        context.scan(range).by_rid(context.plan.index.as_ref(), first, &mut |rid, document| {
+        context.scan(range).visit_by_rid(context.plan.index.as_ref(), first, &mut |rid, document| {
             page.documents += 1;
             for (row, cursor) in context.rows_of(range.id, rid, &document)? {
                 if watermark.is_some_and(|watermark| (rid, cursor.row) <= watermark) {
@@ -171,28 +174,28 @@ fn stream(context: &Context<'_>, continuation: Continuation) -> Result<PageRows,
     Ok(page.finish(has_more))
 }
 
-/// The watermarks of a continuation, and one for the last row of the last page.
+/// The watermarks of a continuation, and a watermark for the last row of the last page.
 fn watermarks(continuation: &Continuation) -> Vec<Watermark> {
     let last = continuation.after.as_ref();
     let last = last.map(|cursor| Watermark { range: cursor.range, rid: cursor.rid, row: cursor.row });
     continuation.watermarks.iter().copied().chain(last).collect()
 }
 
-/// The `_rid` counter and row number of the last row that was read in this range, also
-/// when it was read as part of a parent range.
+/// The `_rid` counter and row number of the last row that was read in this range, or in a
+/// range from which this range was split.
 fn watermark_of(container: &Container, range: RangeId, watermarks: &[Watermark]) -> Option<(u64, u64)> {
     let own = watermarks.iter().filter(|watermark| is_or_descends_from(container, range, watermark.range));
     own.map(|watermark| (watermark.rid, watermark.row)).max()
 }
 
-/// The index of the range in which a page continues. The children of a split range
-/// take its place in the list.
+/// The index of the range in which a page continues after the row `after`. The children of
+/// a split range take its place in the list.
 fn first_scan_range(
     container: &Container,
     ranges: &[ScanRange<'_>],
-    resume: Option<&RowCursor>,
+    after: Option<&RowCursor>,
 ) -> Result<usize, Refusal> {
-    let Some(cursor) = resume else { return Ok(0) };
+    let Some(cursor) = after else { return Ok(0) };
     let continues = |range: &ScanRange<'_>| is_or_descends_from(container, range.id, cursor.range);
     ranges.iter().position(continues).ok_or_else(Refusal::range_gone)
 }
@@ -220,8 +223,8 @@ struct DocumentRow {
 }
 
 /// The rows of a document; `None` for an undefined row, or for a whole document that the
-/// filter drops. If every document is a row, it is parsed only if it must be printed
-/// again.
+/// filter drops. If the program selects every document, a document is parsed only if it
+/// must be printed again.
 fn document_rows(program: &Program, document: &StoredDocument) -> Result<Vec<Option<DocumentRow>>, Refusal> {
     if program.selects_every_document() {
         return Ok(vec![Some(DocumentRow {
@@ -246,7 +249,7 @@ fn document_rows(program: &Program, document: &StoredDocument) -> Result<Vec<Opt
 
 /// Makes a page of a query with ORDER BY.
 fn merge(context: &Context<'_>, continuation: Continuation) -> Result<PageRows, Refusal> {
-    let resume = continuation.after.as_ref().map(|cursor| context.sort_key(cursor));
+    let after = continuation.after.as_ref().map(|cursor| context.sort_key(cursor));
     let mut page = Page::new(context, continuation);
     // One row more than the page can have shows whether there is a next page.
     let wanted = page.rows_max.saturating_add(1).saturating_add(page.state.skip as usize);
@@ -256,7 +259,7 @@ fn merge(context: &Context<'_>, continuation: Continuation) -> Result<PageRows, 
         .map_or(wanted, |take| wanted.min((take.saturating_add(page.state.skip) as usize).saturating_add(1)));
     let mut smallest: BTreeMap<SortKey, (RangeId, Output)> = BTreeMap::new();
     for range in &sources::scan_ranges(context.container, &context.request.scope) {
-        page.documents += context.collect_smallest(range, resume.as_ref(), wanted, &mut smallest)?;
+        page.documents += context.collect_smallest(range, after.as_ref(), wanted, &mut smallest)?;
     }
     let mut has_more = false;
     for (key, (range, row)) in smallest {
@@ -281,8 +284,8 @@ impl Context<'_> {
         document: &StoredDocument,
     ) -> Result<impl Iterator<Item = (DocumentRow, RowCursor)> + use<>, Refusal> {
         let rows = document_rows(&self.request.program, document)?;
-        Ok((0..).zip(rows).filter_map(move |(row, found)| {
-            found.map(|found| (found, RowCursor { range, rid, row, order: None }))
+        Ok((0..).zip(rows).filter_map(move |(number, row)| {
+            row.map(|row| (row, RowCursor { range, rid, row: number, order: None }))
         }))
     }
 
@@ -291,17 +294,19 @@ impl Context<'_> {
         self.plan.is_descending.first().copied().unwrap_or(false)
     }
 
-    /// The number by which rows with equal order keys are sorted. Applied to its own
-    /// result, it returns the `_rid` counter.
+    /// The number by which rows with equal order keys are sorted. Applied to that number, the
+    /// function returns the `_rid` counter again.
     fn rid_order(&self, rid: u64) -> u64 {
         if self.is_reversed() { u64::MAX - rid } else { rid }
     }
 
+    /// The sort key of the row at a cursor.
     fn sort_key(&self, cursor: &RowCursor) -> SortKey {
         let order = cursor.order.clone().unwrap_or_default();
         SortKey { order, rid: self.rid_order(cursor.rid), row: cursor.row }
     }
 
+    /// The cursor of the row with a sort key.
     fn cursor(&self, range: RangeId, key: SortKey) -> RowCursor {
         RowCursor { range, rid: self.rid_order(key.rid), row: key.row, order: Some(key.order) }
     }
@@ -318,20 +323,21 @@ impl Context<'_> {
         order
     }
 
-    /// Adds the rows of a range after `resume` to `smallest`, which holds the `wanted`
-    /// smallest rows. Returns how many documents were read.
+    /// Adds the rows of a range to `smallest`, which keeps the `rows_wanted` smallest rows.
+    /// Leaves out the rows up to `after`, the last row of the last page. Returns how many
+    /// documents were read.
     fn collect_smallest(
         &self,
         range: &ScanRange<'_>,
-        resume: Option<&SortKey>,
-        wanted: usize,
+        after: Option<&SortKey>,
+        rows_wanted: usize,
         smallest: &mut BTreeMap<SortKey, (RangeId, Output)>,
     ) -> Result<u64, Refusal> {
         let mut documents = 0;
         let ordering_index = self.plan.index.as_ref().filter(|used| used.gives_order);
-        // An index whose first column is declared descending is scanned forwards
-        // for a descending order. Its keys are then in order, but among equal keys
-        // the `_rid`s are in reverse order.
+        // An index whose first column is declared descending is scanned forwards for a
+        // descending order. The scan then returns the keys in order, but rows with equal
+        // keys by ascending `_rid`, where the query wants them by descending `_rid`.
         let orders_equal_keys = ordering_index.is_some_and(|used| used.is_backward == self.is_reversed());
         let mut consume = |rid: u64, document: StoredDocument| {
             documents += 1;
@@ -339,10 +345,10 @@ impl Context<'_> {
             for (row, cursor) in self.rows_of(range.id, rid, &document)? {
                 let cursor = RowCursor { order: Some(self.encode_order(&row.order_keys)), ..cursor };
                 let key = self.sort_key(&cursor);
-                if resume.is_some_and(|resume| key <= *resume) {
+                if after.is_some_and(|after| key <= *after) {
                     continue;
                 }
-                if smallest.len() >= wanted
+                if smallest.len() >= rows_wanted
                     && let Some((last, _)) = smallest.last_key_value()
                     && *last < key
                 {
@@ -350,14 +356,14 @@ impl Context<'_> {
                     continue;
                 }
                 smallest.insert(key, (range.id, row.output));
-                if smallest.len() > wanted {
+                if smallest.len() > rows_wanted {
                     smallest.pop_last();
                 }
                 if smallest.len() > ROWS_IN_MEMORY_MAX {
                     return Err(too_many_rows());
                 }
             }
-            // An index returns rows in order: the first row after the page ends the
+            // An index returns rows in order, so the first row after the page ends the
             // scan.
             Ok(if is_after_page && ordering_index.is_some() {
                 ControlFlow::Break(())
@@ -367,18 +373,18 @@ impl Context<'_> {
         };
         match ordering_index {
             Some(used) => {
-                let start = resume.map(|resume| self.index_start(used.is_backward, resume));
-                self.scan(range).by_index(used, start.as_deref(), &mut consume)?;
+                let start = after.map(|after| self.index_start(used.is_backward, after));
+                self.scan(range).visit_by_index(used, start.as_deref(), &mut consume)?;
             }
-            None => self.scan(range).by_rid(self.plan.index.as_ref(), 0, &mut consume)?,
+            None => self.scan(range).visit_by_rid(self.plan.index.as_ref(), 0, &mut consume)?,
         }
         Ok(documents)
     }
 
-    /// Where an index scan continues: at the encoded order keys of the last row,
-    /// inverted for an index that is scanned backwards.
-    fn index_start(&self, is_backward: bool, resume: &SortKey) -> Vec<u8> {
-        if is_backward { resume.order.iter().map(|byte| !byte).collect() } else { resume.order.clone() }
+    /// Where an index scan continues: at the encoded order keys of the row `after`. The bytes
+    /// are inverted for an index that is scanned backwards.
+    fn index_start(&self, is_backward: bool, after: &SortKey) -> Vec<u8> {
+        if is_backward { after.order.iter().map(|byte| !byte).collect() } else { after.order.clone() }
     }
 }
 
@@ -395,5 +401,5 @@ pub(super) fn evaluation_refusal(error: perihelion_query::EvaluationError) -> Re
         .with_charge(QUERY_ERROR_CHARGE)
 }
 
-/// The charge of a failed query: that of a query without FROM.
+/// The charge of a failed query, the same as that of a query without FROM.
 const QUERY_ERROR_CHARGE: f64 = 2.25;

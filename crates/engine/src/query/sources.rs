@@ -1,5 +1,6 @@
 //! Scanning the keys that a plan chose. A scan visits documents one by one, in
 //! `_rid` order or in the order of an index, from the end of the last page on.
+//! In this file `rid` is the counter in the `_rid` of a document.
 
 use std::ops::{Bound, ControlFlow};
 
@@ -26,11 +27,15 @@ pub(super) struct ScanRange<'a> {
     filter: ScanFilter<'a>,
 }
 
+/// Which documents of the segment belong to a [`ScanRange`].
 #[derive(Debug, Clone)]
 enum ScanFilter<'a> {
+    /// The documents of one logical partition.
     Partition(&'a LogicalPartition),
-    /// A prefix of hierarchical keys, within the effective keys of the range.
+    /// The documents whose logical partition begins with these bytes, the hash of some levels
+    /// of a hierarchical key, within the effective keys of the range.
     Prefix(&'a [u8], EffectiveRange),
+    /// The documents with these effective keys.
     Keys(EffectiveRange),
 }
 
@@ -48,18 +53,18 @@ pub(super) fn scan_ranges<'a>(container: &Container, scope: &'a QueryScope) -> V
             let ranges = ranges.iter().filter_map(|id| container.range(*id));
             ranges.map(|range| scan_range(range.id, ScanFilter::Prefix(hash, range.keys.clone()))).collect()
         }
-        QueryScope::Ranges(ranges) if ranges.is_empty() => container
+        QueryScope::Ranges(ranges) => {
+            ranges.iter().map(|(range, keys)| scan_range(*range, ScanFilter::Keys(keys.clone()))).collect()
+        }
+        QueryScope::All => container
             .ranges
             .iter()
             .map(|range| scan_range(range.id, ScanFilter::Keys(range.keys.clone())))
             .collect(),
-        QueryScope::Ranges(ranges) => {
-            ranges.iter().map(|(range, keys)| scan_range(*range, ScanFilter::Keys(keys.clone()))).collect()
-        }
     }
 }
 
-/// A scan of one part of a scope.
+/// A scan of one part of a scope. `now` is in seconds since 1970.
 pub(super) struct Scan<'a> {
     pub(super) view: &'a dyn View,
     pub(super) container: &'a Container,
@@ -68,9 +73,9 @@ pub(super) struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    /// The documents that the index selects, or without an index all documents, with a
-    /// `_rid` counter from `first` on, in the order of the counter.
-    pub(super) fn by_rid(
+    /// Visits documents in the order of their `_rid`, from the counter `first` on: the
+    /// documents that the index selects, or all documents without an index.
+    pub(super) fn visit_by_rid(
         &self,
         index: Option<&IndexUse>,
         first: u64,
@@ -79,16 +84,16 @@ impl Scan<'_> {
         match (index, &self.range.filter) {
             (Some(used), _) if used.is_by_rid => {
                 let prefix = self.index_prefix(used, only_prefix(used));
-                self.documents_of_prefix(&prefix, first, consume)
+                self.visit_prefix(&prefix, first, consume)
             }
             (Some(used), _) => {
                 let mut rids = self.index_entry_rids(used)?;
                 rids.retain(|rid| *rid >= first);
                 rids.sort_unstable();
-                self.fetch_all(rids, consume)
+                self.visit_all(rids, consume)
             }
-            (None, ScanFilter::Keys(_)) => self.documents(first, consume),
-            (None, ScanFilter::Partition(partition)) => self.documents_of_prefix(
+            (None, ScanFilter::Keys(_)) => self.visit_segment(first, consume),
+            (None, ScanFilter::Partition(partition)) => self.visit_prefix(
                 &keys::partition_member_prefix(self.container.number(), &partition.0),
                 first,
                 consume,
@@ -97,25 +102,25 @@ impl Scan<'_> {
                 let mut rids = self.member_rids(prefix)?;
                 rids.retain(|rid| *rid >= first);
                 rids.sort_unstable();
-                self.fetch_all(rids, consume)
+                self.visit_all(rids, consume)
             }
         }
     }
 
-    /// The documents of an index in the order of the index. `start` is the encoded
-    /// key, relative to the prefix, at which the scan begins.
-    pub(super) fn by_index(
+    /// Visits the documents that an index selects, in the order of the index. `start` is
+    /// the encoded key, without the prefix, at which the scan begins.
+    pub(super) fn visit_by_index(
         &self,
         used: &IndexUse,
         start: Option<&[u8]>,
         consume: &mut Consumer<'_>,
     ) -> Result<(), Refusal> {
         let direction = if used.is_backward { Direction::Backward } else { Direction::Forward };
-        self.documents_of_keys(&self.index_key_range(used, only_prefix(used), start), direction, consume)
+        self.visit_keys(&self.index_key_range(used, only_prefix(used), start), direction, consume)
     }
 
-    /// The documents of the segment, from the `_rid` counter `first` on.
-    fn documents(&self, first: u64, consume: &mut Consumer<'_>) -> Result<(), Refusal> {
+    /// Visits the documents of the segment, from the `_rid` counter `first` on.
+    fn visit_segment(&self, first: u64, consume: &mut Consumer<'_>) -> Result<(), Refusal> {
         let number = self.container.number();
         let prefix = keys::document_prefix(number, self.range.segment);
         let from = keys::document(number, self.range.segment, first);
@@ -133,24 +138,19 @@ impl Scan<'_> {
         outcome
     }
 
-    /// The documents of the keys with a prefix, from the `_rid` counter `first` on.
-    /// After the prefix the keys have only the `_rid` counter.
-    fn documents_of_prefix(
-        &self,
-        prefix: &[u8],
-        first: u64,
-        consume: &mut Consumer<'_>,
-    ) -> Result<(), Refusal> {
+    /// Visits the documents of the keys with a prefix, from the `_rid` counter `first` on.
+    /// These keys are the prefix and the `_rid` counter, with nothing between or after them.
+    fn visit_prefix(&self, prefix: &[u8], first: u64, consume: &mut Consumer<'_>) -> Result<(), Refusal> {
         let from = [prefix, &first.to_be_bytes()].concat();
-        self.documents_of_keys(
+        self.visit_keys(
             &OwnedKeyRange::between(&from, &keys::after_prefix(prefix)),
             Direction::Forward,
             consume,
         )
     }
 
-    /// The documents whose `_rid` counters are the last bytes of the keys in a range.
-    fn documents_of_keys(
+    /// Visits the documents whose `_rid` counters are the last bytes of the keys in a range.
+    fn visit_keys(
         &self,
         key_range: &OwnedKeyRange,
         direction: Direction,
@@ -174,7 +174,7 @@ impl Scan<'_> {
         Ok(rids)
     }
 
-    /// The `_rid` counters of the documents whose partition begins with these levels.
+    /// The `_rid` counters of the documents whose logical partition begins with `prefix`.
     fn member_rids(&self, prefix: &[u8]) -> Result<Vec<u64>, Refusal> {
         self.rids_in(&OwnedKeyRange::prefix(&keys::partition_member_prefix(self.container.number(), prefix)))
     }
@@ -189,8 +189,8 @@ impl Scan<'_> {
         Ok(rids)
     }
 
-    /// Reads the documents with these `_rid` counters, in this order.
-    fn fetch_all(&self, rids: Vec<u64>, consume: &mut Consumer<'_>) -> Result<(), Refusal> {
+    /// Visits the documents with these `_rid` counters, in this order.
+    fn visit_all(&self, rids: Vec<u64>, consume: &mut Consumer<'_>) -> Result<(), Refusal> {
         let mut outcome = Ok(());
         for rid in rids {
             if self.visit(rid, consume, &mut outcome).is_break() {
@@ -200,7 +200,8 @@ impl Scan<'_> {
         outcome
     }
 
-    /// Reads a document and passes it on, if it belongs to this part of the scope.
+    /// Reads a document, and passes it to `consume` if it belongs to this part of the scope.
+    /// A refusal is stored in `outcome` and ends the scan.
     fn visit(
         &self,
         rid: u64,
@@ -251,8 +252,8 @@ impl Scan<'_> {
         let from = match &used.from {
             Bound::Unbounded => Bound::Included(prefix.clone()),
             Bound::Included(key) => Bound::Included(joined(key)),
-            // Entries have more bytes after the value: start after all entries with
-            // this value.
+            // Entries have more bytes after the value. So the scan starts after all entries
+            // with this value.
             Bound::Excluded(key) => Bound::Included(keys::after_prefix(&joined(key))),
         };
         let to = match &used.to {
@@ -270,8 +271,8 @@ impl Scan<'_> {
     }
 }
 
-/// The prefix of an index use that has exactly one. That is so when the scan is in
-/// `_rid` order or in the order of the query.
+/// The prefix of an index use with exactly one prefix. An index use has exactly one prefix
+/// if its scan is in `_rid` order or in the order of the query.
 fn only_prefix(used: &IndexUse) -> &[u8] {
     debug_assert_eq!(used.prefixes.len(), 1);
     used.prefixes.first().map_or(&[], Vec::as_slice)

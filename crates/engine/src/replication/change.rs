@@ -1,6 +1,6 @@
 //! A change of one document, as an outbox holds it: everything that another
-//! region needs to store the same document, and which writes that region must have
-//! applied before.
+//! region needs to store the same document, and the writes that the other region must have
+//! applied before the change.
 
 use bytes::{Buf, Bytes};
 
@@ -22,8 +22,9 @@ pub(crate) struct Version {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Change {
     pub(crate) container: ContainerNumber,
-    /// The range of the write in the writing region; `lsn` is the write's LSN there.
+    /// The range of the write in the writing region.
     pub(crate) range: RangeId,
+    /// The LSN of the write in the writing region.
     pub(crate) lsn: u64,
     pub(crate) version: Version,
     /// For each region, the LSN of its last write in `range` that the writing region
@@ -92,9 +93,9 @@ impl Change {
         for lsn in &mut applied_lsns {
             *lsn = rest.try_get_u64().ok()?;
         }
-        let partition = LogicalPartition(take(&mut rest)?.to_vec());
-        let effective_key = take(&mut rest)?;
-        let id = String::from_utf8(take(&mut rest)?.to_vec()).ok()?;
+        let partition = LogicalPartition(take_bytes(&mut rest)?.to_vec());
+        let effective_key = take_bytes(&mut rest)?;
+        let id = String::from_utf8(take_bytes(&mut rest)?.to_vec()).ok()?;
         let operation = match operation {
             0 => ChangeOperation::Put {
                 created_lsn: rest.try_get_u64().ok()?,
@@ -122,7 +123,7 @@ impl Change {
 }
 
 /// Takes a length and that many bytes.
-fn take(rest: &mut Bytes) -> Option<Bytes> {
+fn take_bytes(rest: &mut Bytes) -> Option<Bytes> {
     let length = rest.try_get_u32().ok()? as usize;
     (length <= rest.len()).then(|| rest.split_to(length))
 }

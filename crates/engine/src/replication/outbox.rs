@@ -11,20 +11,21 @@ use crate::refusal::Refusal;
 use crate::storage::{Direction, StoreError, View};
 use crate::transaction::Transaction;
 
-/// A page ends with the entry that brings it to this many entries or bytes. The target
-/// region applies a page in one commit, so a page is small enough that clients of the
-/// target do not wait long. An entry is never divided over two pages.
+/// The most entries of a page. The target region applies a page in one commit, so a page is
+/// small enough that clients of the target region do not wait long.
 const PAGE_ENTRIES_MAX: usize = 256;
+/// A page that has this many bytes takes no further entry.
 const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// The most records that one job removes.
+/// The most records that one job removes. An entry has a record for each change.
 const TRIM_RECORDS_MAX: usize = 1000;
 
 /// The changes of one write.
 #[derive(Debug, Clone)]
 pub struct OutboxEntry {
-    /// The entry's number: entries are counted from 1.
+    /// The entry's number. Entries are counted from 1.
     pub sequence: u64,
+    /// The changes, each encoded by `Change::encode`.
     pub(crate) changes: Vec<Bytes>,
 }
 
@@ -34,8 +35,8 @@ pub(super) fn next_sequence(record: Option<Bytes>) -> u64 {
 }
 
 /// Adds a change to the outbox entry of its write. `sequence` is the number of that
-/// entry. It is `None` before the first change of the write, which takes the next
-/// number.
+/// entry. It is `None` before the first change of the write. The first change sets it to
+/// the next number.
 pub(crate) fn append(
     transaction: &mut Transaction<'_>,
     sequence: &mut Option<u64>,
@@ -54,13 +55,14 @@ pub(crate) fn append(
     Ok(())
 }
 
-/// The number of the oldest entry that has not been trimmed.
+/// The number of the oldest entry that has not been trimmed; `None` if the outbox is empty.
 pub(super) fn first_sequence(view: &dyn View) -> Result<Option<u64>, StoreError> {
     let first = OwnedKeyRange::prefix(&keys::outbox_prefix()).first_keys(view, 1)?;
     Ok(first.first().and_then(|key| keys::last_u64_pair(key)).map(|(sequence, _)| sequence))
 }
 
-/// The entries after `after` up to `to`, as many as fit a page.
+/// The entries after the number `after` and up to the number `to`, as many as fit a page. An
+/// entry is never divided over two pages.
 pub(crate) fn read(view: &dyn View, after: u64, to: u64) -> Result<Vec<OutboxEntry>, Refusal> {
     let mut entries: Vec<OutboxEntry> = Vec::new();
     let mut bytes = 0;
@@ -83,19 +85,19 @@ pub(crate) fn read(view: &dyn View, after: u64, to: u64) -> Result<Vec<OutboxEnt
     Ok(entries)
 }
 
-/// Removes the entries up to `to`, at most [`TRIM_RECORDS_MAX`] records. Returns the
-/// number up to which all entries are removed with all of their records.
+/// Removes the entries up to the number `to`, at most [`TRIM_RECORDS_MAX`] records. Returns
+/// the number up to which all entries are removed with all of their records.
 pub(crate) fn trim(transaction: &mut Transaction<'_>, to: u64) -> Result<u64, Refusal> {
     let key_range = OwnedKeyRange::between(&keys::outbox_prefix(), &keys::outbox(to.saturating_add(1), 0));
     let records = transaction.entries(&key_range, TRIM_RECORDS_MAX)?;
-    // When the limit was reached, the last entry may have records beyond it.
-    let is_all = records.len() < TRIM_RECORDS_MAX;
-    let trimmed = match records.last().and_then(|(key, _)| keys::last_u64_pair(key)) {
-        Some((sequence, _)) if !is_all => sequence - 1,
+    // When the limit was reached, the last entry may have more records.
+    let reached_limit = records.len() >= TRIM_RECORDS_MAX;
+    let trimmed_up_to = match records.last().and_then(|(key, _)| keys::last_u64_pair(key)) {
+        Some((sequence, _)) if reached_limit => sequence - 1,
         _ => to,
     };
     for (key, _) in records {
         transaction.remove(key);
     }
-    Ok(trimmed)
+    Ok(trimmed_up_to)
 }

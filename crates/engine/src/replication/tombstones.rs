@@ -9,8 +9,8 @@ use crate::refusal::Refusal;
 use crate::storage::{StoreError, View};
 use crate::transaction::Transaction;
 
-/// How long a tombstone is stored after the delete. When a region is cut off for longer,
-/// its older writes may bring deleted documents back.
+/// How long a tombstone is stored after the delete. When a region is cut off for a longer
+/// time, its older writes may bring deleted documents back.
 const RETENTION_SECONDS: u64 = 24 * 60 * 60;
 
 /// The key of a document: its container, logical partition and id.
@@ -29,11 +29,11 @@ impl DocumentKey<'_> {
 
 /// Reads and writes tombstones in a transaction.
 pub(crate) trait Tombstones {
-    /// The version of a document's delete; `None` if it has no tombstone.
+    /// The version of a document's delete; `None` if the document has no tombstone.
     fn tombstone(&self, document: DocumentKey<'_>) -> Result<Option<Version>, Refusal>;
     /// Writes a tombstone, over an older one if there is one.
     fn put_tombstone(&mut self, document: DocumentKey<'_>, version: Version);
-    /// Removes a tombstone. `version` is the version that it holds.
+    /// Removes a tombstone. `version` is the version in the tombstone.
     fn remove_tombstone(&mut self, document: DocumentKey<'_>, version: Version);
 }
 
@@ -61,7 +61,8 @@ impl Tombstones for Transaction<'_> {
     }
 }
 
-/// The age keys of up to `limit` tombstones that are past their retention.
+/// The age keys of up to `limit` tombstones that are past their retention. `now` is in
+/// seconds since 1970.
 pub(crate) fn expired_tombstones(
     view: &dyn View,
     now: u64,
@@ -79,8 +80,8 @@ pub(crate) fn remove_expired_tombstones(
 ) -> Result<(), Refusal> {
     for key in age_keys {
         if let Some((age, tombstone)) = keys::parse_tombstone_age(&key) {
-            // A later delete of the same document replaced the tombstone and
-            // added an age key of its own: that tombstone stays.
+            // If the times differ, a later delete of the same document has replaced the
+            // tombstone and added an age key of its own. The later tombstone stays.
             let record = transaction.get(tombstone)?;
             let time = record.and_then(|record| keys::last_u64_pair(&record)).map(|(time, _)| time);
             if time == Some(age) {

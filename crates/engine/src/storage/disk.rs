@@ -1,15 +1,17 @@
 //! The disk store: a redb file with a log in front of it.
 //!
-//! A commit is appended to the log as one record, with one sync, and added to an
-//! overlay in memory over the data file. From time to time a checkpoint writes the
+//! A commit is appended to the log as one record, with one sync, and added to the
+//! overlay, a map in memory over the data file. From time to time a checkpoint writes the
 //! overlay to the data file, and the log starts again. A very large commit goes to the
 //! data file directly. docs/storage.md explains this design, and what a crash at each
 //! step leaves.
 //!
-//! Always true: `commit` returns `Ok` only after its writes were synced; a view shows
-//! the commits of the log on top of the data file; after a failed commit or
-//! checkpoint the store writes nothing any more, because a kernel that failed one
-//! fsync may drop the dirty pages and report success for the next fsync.
+//! Always true:
+//! - `commit` returns `Ok` only after its writes were synced;
+//! - a view shows the commits of the log on top of the data file;
+//! - after a failed commit or checkpoint the store writes nothing any more, because a
+//!   kernel that failed one fsync may drop the dirty pages and report success for the next
+//!   fsync.
 
 mod checkpoint;
 mod crc32c;
@@ -42,9 +44,9 @@ pub use self::open::FILE_NAME as DISK_FILE;
 /// The engine's whole keyspace.
 const KEYSPACE: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("perihelion.keyspace");
 
-/// Bytes of pages that redb may hold in memory, clean and dirty. The operating
-/// system caches the file too, so a miss here is mostly a system call and not a
-/// disk read. An idle process uses far less.
+/// The most bytes of pages that redb holds in memory, clean and dirty. The operating
+/// system caches the file too, so a miss in this cache is mostly a system call and not a
+/// disk read. An idle process uses far less memory.
 const PAGE_CACHE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Options of a disk store.
@@ -56,30 +58,31 @@ pub struct DiskOptions {
     /// Where checkpoints run.
     pub checkpoints: CheckpointMode,
     /// The instance number of a new data file. Every record of its log has this
-    /// number. It is random and secret, except in simulation (see `record.rs`).
+    /// number. The number is random and secret, except in simulation (see `record.rs`).
     pub instance: u64,
 }
 
-/// The limits of the log. Two full log files bound the memory of the overlay and
-/// the time to open after a crash. A commit that is larger than a file may be alone in
-/// one.
+/// The limits of the log. The log has two files. Their limits bound the memory of the
+/// overlay and the time to open the store after a crash. A commit above the limits of a file
+/// is alone in its file.
 #[derive(Debug, Clone, Copy)]
 pub struct LogLimits {
-    /// Bytes in one of the two files.
+    /// The most bytes in a file.
     pub file_bytes: u64,
-    /// Writes in one of the two files. This bounds the memory of the overlay, in
-    /// which a small write takes more bytes than in the log.
+    /// The most writes in a file. This limit bounds the memory of the overlay, in which a
+    /// small write takes more bytes than in the log.
     pub file_writes: usize,
-    /// After this many removals a checkpoint begins before the log is full, if none
-    /// is running: a scan has to pass over each removal and over the entry it hides.
+    /// After this many removals a checkpoint begins before the log is full, unless one is
+    /// running. A scan has to pass over each removal and over the entry that the removal
+    /// hides.
     pub removals: usize,
-    /// A commit larger than this bypasses the log and goes to the data file:
-    /// writing it twice would cost more than the second sync of the data file.
+    /// The most bytes of a record. A larger commit bypasses the log and goes to the data
+    /// file, because writing it twice would cost more than the second sync of the data file.
     pub record_bytes: usize,
 }
 
 impl LogLimits {
-    /// Chosen by the measurements in docs/storage.md.
+    /// The limits that the measurements in docs/storage.md suggest.
     const PRODUCTION: LogLimits = LogLimits {
         file_bytes: 16 * 1024 * 1024,
         file_writes: 100_000,
@@ -87,7 +90,7 @@ impl LogLimits {
         record_bytes: 2 * 1024 * 1024,
     };
 
-    /// Small, so that checkpoints are frequent.
+    /// Small limits, so that checkpoints are frequent.
     const SIMULATION: LogLimits =
         LogLimits { file_bytes: 64 * 1024, file_writes: 100, removals: 30, record_bytes: 48 * 1024 };
 }
@@ -140,7 +143,7 @@ struct Core {
     database: DataFile,
     deferred: DeferredWrites,
     location: Arc<Location>,
-    /// The failure after which commits are refused. Set once, by the commit or
+    /// The text of the failure after which commits are refused. Set once, by the commit or
     /// checkpoint that failed.
     failure: OnceLock<String>,
 }
@@ -151,12 +154,12 @@ struct Writer {
     checkpointer: Checkpointer,
     /// The sequence number of the last commit.
     sequence: u64,
-    /// The number of removals that were stored in the active overlay, also those that a
-    /// later write replaced.
+    /// The number of removals that were stored in the active overlay, including removals
+    /// that a later write replaced.
     removals: usize,
-    /// The instance number of the data file. `None` for a file of format 1, which has
-    /// no log; the first commit gives it `new_instance`.
+    /// The instance number of the data file; `None` for a file of format 1, which has no log.
     instance: Option<u64>,
+    /// The instance number that the first commit gives to a file of format 1.
     new_instance: u64,
     limits: LogLimits,
 }
@@ -223,6 +226,8 @@ fn keys_are_distinct(writes: &[Write<'_>]) -> bool {
 }
 
 impl Writer {
+    /// Makes a commit durable and visible: through the log, or directly in the data file if
+    /// the commit is too large for the log.
     fn commit(&mut self, core: &Core, writes: &[Write<'_>]) -> Result<(), Failure> {
         let instance = match self.instance {
             Some(instance) => instance,
@@ -250,10 +255,10 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes a durable commit visible. If no layer below has a removed key, the key is
-    /// dropped from the active overlay and no removal is stored. So a queue whose items
-    /// are added and removed between two checkpoints leaves no removals that a scan
-    /// must pass over.
+    /// Makes a durable commit visible. The active overlay stores the removal of a key only if
+    /// a layer below has the key. Otherwise the key is dropped from the active overlay. So a
+    /// queue whose items are added and removed between two checkpoints leaves no removals
+    /// that a scan must pass over.
     fn publish(&mut self, core: &Core, entries: Vec<LoggedWrite>) -> Result<(), Failure> {
         let below = core.layers().clone();
         let has_below = |key: &[u8]| match below.frozen.get(key) {
@@ -264,7 +269,7 @@ impl Writer {
         for (key, value) in &entries {
             needs_no_entry.push(value.is_none() && !has_below(key)?);
         }
-        drop(below); // While it exists, every node that changes would be copied.
+        drop(below); // While this snapshot exists, every changed node would be copied.
         let mut layers = core.layers_mut();
         for ((key, value), needs_no_entry) in entries.into_iter().zip(needs_no_entry) {
             self.removals += usize::from(value.is_none() && !needs_no_entry);
@@ -276,9 +281,10 @@ impl Writer {
         Ok(())
     }
 
-    /// Freezes the active overlay, starts a checkpoint of it, and switches to the other
-    /// log file. First waits for the previous checkpoint, because the records of that
-    /// file may be overwritten only after it. So memory and log are bounded.
+    /// Freezes the active overlay, starts a checkpoint of the frozen overlay, and switches to
+    /// the other log file. First waits for the previous checkpoint, because the records of
+    /// the other file may be overwritten only after that checkpoint. So memory and log are
+    /// bounded.
     fn begin_checkpoint(&mut self, core: &Core) -> Result<(), Failure> {
         self.checkpointer.finish(core)?;
         let overlay = {
@@ -296,7 +302,7 @@ impl Writer {
     fn commit_without_log(&mut self, core: &Core, writes: &[Write<'_>]) -> Result<(), Failure> {
         self.checkpointer.finish(core)?;
         let active = core.layers().active.clone();
-        core.store(&active, writes, self.sequence + 1)?;
+        core.write_to_data_file(&active, writes, self.sequence + 1)?;
         self.sequence += 1;
         let base = core.read_base()?;
         {
@@ -314,7 +320,7 @@ impl Writer {
         self.checkpointer.finish(core)?;
         let active = core.layers().active.clone();
         if !active.is_empty() {
-            core.store(&active, &[], self.sequence)?;
+            core.write_to_data_file(&active, &[], self.sequence)?;
         }
         Ok(self.log.remove()?)
     }
@@ -339,7 +345,12 @@ impl Core {
 
     /// Writes one durable transaction to the data file: the overlay, then the writes.
     /// `last_sequence` is the sequence number of the last commit among them.
-    fn store(&self, overlay: &Overlay, writes: &[Write<'_>], last_sequence: u64) -> Result<(), Failure> {
+    fn write_to_data_file(
+        &self,
+        overlay: &Overlay,
+        writes: &[Write<'_>],
+        last_sequence: u64,
+    ) -> Result<(), Failure> {
         const EVERYTHING: KeyRange<'static> =
             KeyRange { from: std::ops::Bound::Unbounded, to: std::ops::Bound::Unbounded };
         let mut transaction = self.database.get()?.begin_write()?;
@@ -385,7 +396,7 @@ impl DataFile {
         self.0.as_ref().ok_or_else(|| std::io::Error::other("closed").into())
     }
 
-    /// A snapshot of everything the data file holds now.
+    /// A snapshot of the data file's keyspace as it is now.
     fn read_base(&self) -> Result<Arc<Base>, Failure> {
         Ok(Arc::new(self.get()?.begin_read()?.open_table(KEYSPACE)?))
     }
@@ -393,8 +404,8 @@ impl DataFile {
 
 impl Drop for DataFile {
     fn drop(&mut self) {
-        // redb writes when it is closed, which may fail. Acknowledged commits were
-        // synced before, so a failure here loses nothing.
+        // redb writes to the file when it is closed, and this write may fail. Acknowledged
+        // commits were synced before, so the failure loses nothing.
         let _ = catch_panic(|| {
             drop(self.0.take());
             Ok(())

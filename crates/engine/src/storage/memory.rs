@@ -1,7 +1,7 @@
 //! The in-memory store: a sorted map that is lost when the process ends.
 //!
 //! It serves tests and in-memory servers, with the same snapshots and atomic
-//! commits as the disk store. The lock is held only to copy one pointer (a view)
+//! commits as the disk store. The lock is held only to copy one pointer (to open a view)
 //! or to apply one commit, never while a view is being read. So a long query
 //! does not delay writers, and a thread may open a second view.
 

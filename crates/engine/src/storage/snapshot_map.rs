@@ -1,16 +1,17 @@
 //! A sorted map whose snapshots cost one reference count.
 //!
-//! A B+ tree of shared nodes. `clone` is the snapshot: it takes a reference to
+//! The map is a B+ tree of shared nodes. `clone` makes a snapshot: it takes a reference to
 //! the root and nothing else. A later insert copies only the nodes on its path
-//! that a snapshot still holds (`Arc::make_mut`); with no snapshot open it
-//! changes them in place. So a long query never blocks a writer, and a writer
-//! without readers copies nothing.
+//! that a snapshot still holds (`Arc::make_mut`). It changes the other nodes in place. So a
+//! long query never blocks a writer, and a writer without readers copies nothing.
 //!
-//! Always true: all leaves are at the same depth; keys ascend from left to right
-//! over the whole tree; `Child::first` is greater than every key to the left of that
-//! child and not greater than any key under it (for the first child of a node, see
-//! `join`); no node except the root is empty; no node has more than [`NODE_MAX`]
-//! entries.
+//! Always true:
+//! - all leaves are at the same depth;
+//! - keys ascend from left to right over the whole tree;
+//! - the `Child::first` of a child is greater than every key to the left of the child and
+//!   not greater than any key under it (for the first child of a node, see `join`);
+//! - no node except the root is empty;
+//! - no node has more than [`NODE_MAX`] entries.
 
 use std::mem;
 use std::ops::Bound;
@@ -23,13 +24,15 @@ mod key;
 pub(super) use key::Key;
 
 /// The most entries of a node. Larger nodes make snapshots more expensive (a shared node
-/// is copied whole), smaller ones make the tree deeper. Of 12, 24, 48 and 96 the
-/// middle two were best with and without open snapshots (docs/storage.md).
+/// is copied whole), smaller nodes make the tree deeper. Of 12, 24, 48 and 96 the
+/// middle two were best, with and without open snapshots (docs/storage.md).
 const NODE_MAX: usize = 48;
 
-/// A node with fewer entries than this is joined to a neighbour if both fit in one.
+/// A node with fewer entries than this is joined to a neighbour if the entries of both fit
+/// in one node.
 const NODE_MIN: usize = NODE_MAX / 4;
 
+/// The map, or a snapshot of it.
 #[derive(Debug, Clone)]
 pub(super) struct SnapshotMap<V> {
     root: Arc<Node<V>>,
@@ -41,10 +44,11 @@ enum Node<V> {
     Inner(Vec<Child<V>>),
 }
 
+/// An entry of an inner node.
 #[derive(Debug, Clone)]
 struct Child<V> {
-    /// A lower bound of the keys under this child. Not used for the first child of a
-    /// node, where it may be too high (see `join`).
+    /// A lower bound of the keys under this child. For the first child of a node it may be
+    /// too high, and is not used (see `join`).
     first: Key,
     node: Arc<Node<V>>,
 }
@@ -92,7 +96,7 @@ impl<V: Clone> SnapshotMap<V> {
     pub(super) fn insert(&mut self, key: &[u8], value: V) {
         if let Some(right) = insert_under(&mut self.root, key, value) {
             let left = Child {
-                // The leftmost child is bounded by the empty key.
+                // The empty key is a lower bound of all keys.
                 first: Key::EMPTY,
                 node: mem::replace(&mut self.root, Arc::new(Node::Leaf(Vec::new()))),
             };
@@ -120,12 +124,13 @@ fn find<V>(entries: &[(Key, V)], key: &[u8]) -> Result<usize, usize> {
     entries.binary_search_by(|(entry, _)| entry[..].cmp(key))
 }
 
-/// The child under which the key is, or would be.
+/// The index of the child under which the key is, or would be.
 fn child_for<V>(children: &[Child<V>], key: &[u8]) -> usize {
     children[1..].partition_point(|child| child.first[..] <= *key)
 }
 
-/// Inserts below a node; returns the right half of a node that grew too large.
+/// Inserts below a node. If the node grew too large, returns its right part, which the
+/// caller inserts after it.
 fn insert_under<V: Clone>(node: &mut Arc<Node<V>>, key: &[u8], value: V) -> Option<Child<V>> {
     match Arc::make_mut(node) {
         Node::Leaf(entries) => {
@@ -159,16 +164,16 @@ impl<V> Child<V> {
     }
 }
 
-/// Splits a node that is too large; returns its right part. Keys that arrive in order,
+/// Splits a node that is too large, and returns its right part. Keys that arrive in order,
 /// such as those of the change feed, would leave every node half empty if nodes were
-/// split in the middle. So when the last entry is the new one, only it is moved.
+/// split in the middle. So when the new entry is the last one, only the new entry is moved.
 fn split_off<T>(entries: &mut Vec<T>, inserted_at: usize) -> Option<Vec<T>> {
     let len = entries.len();
     if len <= NODE_MAX {
         return None;
     }
-    let appended = inserted_at == len - 1;
-    let left_len = if appended { len - 1 } else { len / 2 };
+    let is_appended = inserted_at == len - 1;
+    let left_len = if is_appended { len - 1 } else { len / 2 };
     let mut right = Vec::with_capacity(NODE_MAX + 1);
     right.extend(entries.drain(left_len..));
     Some(right)
@@ -213,10 +218,10 @@ fn shrink<V: Clone>(children: &mut Vec<Child<V>>, at: usize) {
 
 /// Appends the right node's entries to its left neighbour at the same depth.
 ///
-/// The first child of a node is bounded by the node's own bound in its parent,
-/// not by its `first`. That may be too high: the child before it may have been
-/// dropped, and smaller keys inserted since. In the joined node this child is no
-/// longer the first, so it gets the node's bound.
+/// The lower bound of the first child of a node is the node's own bound in its parent, not
+/// the `first` of the child. That `first` may be too high: the child before it may have been
+/// dropped, and smaller keys may have been inserted since. In the joined node this child is
+/// no longer the first child, so its `first` becomes the bound of the right node.
 fn join<V: Clone>(left: &mut Arc<Node<V>>, right: Child<V>) {
     match (Arc::make_mut(left), Arc::unwrap_or_clone(right.node)) {
         (Node::Leaf(left), Node::Leaf(entries)) => left.extend(entries),
@@ -243,10 +248,11 @@ impl<V> Node<V> {
 
 /// A cursor over a range: the current leaf and the path to it.
 pub(super) struct Range<'a, V> {
-    /// Inner nodes from the root down, each with the child that was taken.
+    /// The inner nodes from the root down, each with the index of the child on the path.
     path: Vec<(&'a [Child<V>], usize)>,
     leaf: &'a [(Key, V)],
-    /// Forward: the next entry. Backward: one past the next entry.
+    /// The index in the leaf of the next entry; if the direction is backward, that index plus
+    /// one.
     at: usize,
     direction: Direction,
     /// The bound at which the cursor ends.
@@ -323,7 +329,7 @@ impl<'a, V> Range<'a, V> {
     }
 }
 
-/// The value of [`Range::at`] with which a cursor starts in a leaf.
+/// The value of `Range::at` with which a cursor starts in a leaf.
 fn position<V>(entries: &[(Key, V)], near: Bound<&[u8]>, direction: Direction) -> usize {
     match (near, direction) {
         (Bound::Unbounded, Direction::Forward) => 0,

@@ -62,10 +62,13 @@ impl StoreHandle {
         state_in(&*self.view()?, container)
     }
 
+    /// The role and outbox positions of this region; `None` in an account with one region.
     pub(crate) fn replication(&self) -> Option<&Replication> {
         self.shared.replication.as_deref()
     }
 
+    /// The check that a job must pass before it writes documents for a client or removes
+    /// expired documents.
     pub(crate) fn write_gate(&self) -> WriteGate {
         WriteGate::new(self.shared.replication.clone())
     }

@@ -1,8 +1,8 @@
-//! The engine against a model: thousands of random operations per seed. The model
+//! Compares the engine with a model, in thousands of random operations per seed. The model
 //! predicts each outcome, and the whole content is compared from time to time.
 //!
-//! Two engines perform the same operations. One has no index, the other builds indexes
-//! from time to time; both split partitions. They must return the same rows in the same
+//! Two engines perform the same operations and splits. One engine has no index, the other
+//! builds indexes from time to time. Both engines must return the same rows in the same
 //! order for every query, and both must agree with the [`model`].
 //!
 //! `MODEL_SEEDS=100 cargo test --release -p perihelion-engine the_engine_does`
@@ -28,13 +28,13 @@ use self::model::{Event, Key, Model, Operation, own_members, to_batch};
 use self::workload::Workload;
 use crate::support::{self, setting};
 
-/// Operations per seed.
+/// The number of operations per seed.
 const OPERATIONS: usize = 2000;
 
 /// The whole content is compared once in this many operations, on average.
 const CHECK_EVERY: u64 = 150;
 
-/// The most physical partitions; each makes every check longer.
+/// The most physical partitions. Each of them makes every check longer.
 const RANGES_MAX: usize = 6;
 
 #[tokio::test]
@@ -55,8 +55,8 @@ async fn the_engine_does_what_the_model_says() {
     }
 }
 
-/// Creates the container that tests use, and its database if it does not exist: a
-/// power cut may come between the two.
+/// Creates the container that tests use. Creates its database first, unless the database
+/// exists: a power cut may strike between the two.
 pub(crate) async fn create(engine: &Engine, has_unique_key: bool) -> Result<Arc<Container>, Refusal> {
     if engine.catalog().database(DATABASE).is_none() {
         engine.create_database(support::object(r#"{"id":"d"}"#), None).await?;
@@ -84,11 +84,17 @@ pub(crate) fn shape(scope: IndexScope, names: &[&str]) -> IndexShape {
 struct Trial {
     workload: Workload,
     model: Model,
+    /// The engine without indexes.
     plain: Engine,
+    /// The engine with indexes.
     indexed: Engine,
+    /// The number of operations, without queries.
     performed: u64,
+    /// The number of operations that were refused.
     refused: u64,
+    /// The number of queries.
     queries: u64,
+    /// The number of queries for which the engine with indexes used an index.
     queries_by_index: u64,
 }
 
@@ -137,7 +143,7 @@ impl Trial {
         Ok(())
     }
 
-    /// Counts an operation.
+    /// Counts an operation with this status.
     fn count(&mut self, status: u16) {
         self.performed += 1;
         self.refused += u64::from(status >= 400);
@@ -152,7 +158,7 @@ impl Trial {
         for outcome in &outcomes {
             self.compare(&operation, expected, outcome)?;
         }
-        same_positions(&outcomes[0], &outcomes[1], &operation)
+        check_same_positions(&outcomes[0], &outcomes[1], &operation)
     }
 
     async fn batch(&mut self) -> Result<(), String> {
@@ -175,8 +181,8 @@ impl Trial {
             let container = container(engine)?;
             let before = lsn_of(engine, &container, &partition)?;
             let batch = to_batch(&container, scope.clone(), &operations, is_atomic, continues);
-            let done = engine.batch(&container, batch).await.map_err(|refusal| refusal.message)?;
-            let statuses: Vec<u16> = done.results.iter().map(status_of).collect();
+            let outcome = engine.batch(&container, batch).await.map_err(|refusal| refusal.message)?;
+            let statuses: Vec<u16> = outcome.results.iter().map(status_of).collect();
             if statuses != expected {
                 return Err(format!("{operations:?} atomic {is_atomic} gave {statuses:?}, not {expected:?}"));
             }
@@ -184,16 +190,16 @@ impl Trial {
             let writes = writes.filter(|(operation, status)| operation.is_write() && **status < 300).count();
             let steps = if is_atomic { writes.min(1) } else { writes };
             let after = lsn_of(engine, &container, &partition)?;
-            if (after, done.position.lsn) != (before + steps as u64, after) {
+            if (after, outcome.position.lsn) != (before + steps as u64, after) {
                 return Err(format!(
                     "{writes} writes, atomic {is_atomic}, moved the LSN from {before} to {after}"
                 ));
             }
-            for (operation, result) in operations.iter().zip(&done.results) {
-                if let Ok(outcome) = result
+            for (operation, result) in operations.iter().zip(&outcome.results) {
+                if let Ok(item) = result
                     && operation.is_write()
                 {
-                    self.model.set_etag_and_lsn(&operation.key, outcome);
+                    self.model.set_etag_and_lsn(&operation.key, item);
                 }
             }
         }
@@ -256,13 +262,13 @@ impl Trial {
             &["-b", "a"],
             &["b", "-a"],
             &["kind"],
-            // This index is scanned forwards for a descending order, so equal keys are
-            // in the reverse order of `_rid`s.
+            // This index is scanned forwards for a descending order. The scan returns rows
+            // with equal keys by ascending `_rid`, where the query wants descending `_rid`.
             &["-kind"],
             &["kind", "b", "a"],
         ];
         let names = SHAPES[self.workload.random.below(SHAPES.len() as u64) as usize];
-        let scope = if self.workload.random.one_in(2) { IndexScope::Partition } else { IndexScope::Range };
+        let scope = if self.workload.random.one_in(2) { IndexScope::Partition } else { IndexScope::Segment };
         let container = container(&self.indexed)?;
         let built = self.indexed.build_index(&container, shape(scope, names)).await;
         built.map_err(|refusal| refusal.message)
@@ -284,8 +290,8 @@ impl Trial {
         Ok(())
     }
 
-    /// Checks that the full-fidelity feed of each range is the history of its
-    /// partitions.
+    /// Checks that the full-fidelity feed of each range has the events of the range's
+    /// partitions, in order.
     fn check_versions(&self, engine: &Engine, page_rows: usize) -> Result<(), String> {
         let container = container(engine)?;
         for range in &container.ranges {
@@ -317,7 +323,7 @@ async fn run_one(engine: &Engine, operation: &Operation) -> Result<ItemOutcome, 
 }
 
 /// Checks that an operation left both engines at the same LSN and etag.
-fn same_positions(
+fn check_same_positions(
     one: &Result<ItemOutcome, Refusal>,
     other: &Result<ItemOutcome, Refusal>,
     operation: &Operation,

@@ -1,8 +1,8 @@
-//! Power cuts under the whole engine: item writes and atomic batches on a
+//! Tests of power cuts under the whole engine: item writes and atomic batches on a
 //! simulated disk that loses, reorders and tears unsynced data.
 //!
 //! Each history is one disk with many power cuts. Between two cuts several clients
-//! write at once, so that writes share commits; partitions are split and indexes
+//! write at once, so that writes share commits. Meanwhile partitions are split and indexes
 //! maintained. A cut may also strike while the engine opens. After a cut the
 //! engine must have every acknowledged write, and each write in flight whole or
 //! not at all. Documents, ids, lists, change feed, indexes and counters must
@@ -38,7 +38,7 @@ const CUTS_PER_DISK: u64 = 25;
 const OPERATIONS_MAX: u64 = 350;
 
 /// About as many disk operations as it takes to open and repair a store. One cut in
-/// six strikes within them.
+/// six strikes within so many operations.
 const OPENING_OPERATIONS: u64 = 10;
 
 /// The most concurrent writers, and so the most writes that share a commit.
@@ -50,22 +50,22 @@ const RANGES_MAX: usize = 5;
 
 /// The padding of a document has fewer bytes than this. Most writes fit into one page of
 /// the file, some take several.
-const PADDING_MAX: u64 = 1500;
+const PADDING_BYTES_MAX: u64 = 1500;
 
-/// The most rounds of writes before a cut. Each round takes at least one disk
-/// operation, so the cut strikes earlier.
+/// More rounds of writes than there can be before a cut, because each round takes at least
+/// one disk operation.
 const ROUNDS_MAX: u64 = OPERATIONS_MAX + 1;
 
 /// The counts of a run. With an honest disk `violations` is empty.
 #[derive(Debug, Default)]
 struct Tally {
     cuts: u64,
-    /// The cuts before the engine was open and its container created.
+    /// The cuts that struck before the engine was open and its container was created.
     cuts_opening: u64,
     acknowledged: u64,
-    /// Writes in flight when the power failed.
+    /// The writes in flight when the power failed.
     in_doubt: u64,
-    /// Writes in doubt that the engine had after the cut.
+    /// The writes in flight that the engine had after the cut.
     in_doubt_applied: u64,
     violations: Vec<String>,
 }
@@ -75,8 +75,9 @@ type Write = Vec<Operation>;
 
 /// What the engine was doing when the power failed.
 enum CutDuring {
-    /// Opening, or creating the container.
+    /// Opening the store, or creating the container.
     Opening,
+    /// Writing documents.
     Writing,
 }
 
@@ -97,7 +98,7 @@ impl History {
     fn new(seed: u64, lies_one_in: u64) -> History {
         History {
             disk: SimDisk::new(seed).lying_one_in(lies_one_in),
-            workload: Workload::new(!seed, PADDING_MAX),
+            workload: Workload::new(!seed, PADDING_BYTES_MAX),
             model: Model::default(),
             in_doubt: Vec::new(),
             lsns: BTreeMap::new(),
@@ -137,12 +138,12 @@ impl History {
         if self.is_set_up {
             return Ok(());
         }
-        let made = match container(engine) {
+        let test_container = match container(engine) {
             Ok(container) => container,
             Err(_) => create(engine, false).await?,
         };
-        for scope in [IndexScope::Partition, IndexScope::Range] {
-            engine.build_index(&made, shape(scope, &["b"])).await?;
+        for scope in [IndexScope::Partition, IndexScope::Segment] {
+            engine.build_index(&test_container, shape(scope, &["b"])).await?;
         }
         // Maintenance finishes an index whose build was interrupted by a cut.
         engine.maintain().await?;
@@ -241,8 +242,8 @@ impl History {
                 (write, outcomes)
             });
         }
-        while let Some(done) = running.join_next().await {
-            let (write, outcomes) = done.map_err(|error| format!("a writer panicked: {error}"))?;
+        while let Some(joined) = running.join_next().await {
+            let (write, outcomes) = joined.map_err(|error| format!("a writer panicked: {error}"))?;
             match outcomes {
                 Ok(outcomes) => {
                     self.acknowledge(&write, &outcomes)?;
@@ -258,15 +259,16 @@ impl History {
         Ok(())
     }
 
+    /// Single operations and batches on different documents.
     fn random_writes(&mut self) -> Vec<Write> {
-        let mut taken: BTreeSet<Key> = BTreeSet::new();
+        let mut used_keys: BTreeSet<Key> = BTreeSet::new();
         let mut writes = Vec::new();
         for _ in 0..1 + self.workload.random.below(WRITERS_MAX) {
             let partition = self.workload.partition();
             let is_batch = self.workload.random.one_in(2);
-            let wanted = if is_batch { 1 + self.workload.random.below(BATCH_OPERATIONS_MAX) } else { 1 };
-            let keys: Vec<Key> = (0..wanted).map(|_| self.workload.key_in(&partition)).collect();
-            let keys = keys.into_iter().filter(|key| taken.insert(key.clone())).collect::<Vec<_>>();
+            let count = if is_batch { 1 + self.workload.random.below(BATCH_OPERATIONS_MAX) } else { 1 };
+            let keys: Vec<Key> = (0..count).map(|_| self.workload.key_in(&partition)).collect();
+            let keys = keys.into_iter().filter(|key| used_keys.insert(key.clone())).collect::<Vec<_>>();
             let write: Write = keys.into_iter().map(|key| self.workload.change(&self.model, key)).collect();
             if !write.is_empty() {
                 writes.push(write);
@@ -275,6 +277,7 @@ impl History {
         writes
     }
 
+    /// Performs an acknowledged write on the model, and checks that the outcomes agree.
     fn acknowledge(&mut self, write: &Write, outcomes: &[ItemOutcome]) -> Result<(), String> {
         let expected = self.model.perform_batch(write, true, false);
         let statuses: Vec<u16> = outcomes.iter().map(|outcome| outcome.status).collect();
@@ -290,6 +293,7 @@ impl History {
     }
 }
 
+/// Performs a write: one operation by itself, several as an atomic batch.
 async fn perform(
     engine: &Engine,
     container: &Arc<Container>,
@@ -302,13 +306,13 @@ async fn perform(
         return Ok(vec![engine.write_item(container, key, operation, precondition).await?]);
     }
     let scope = BatchScope::Partition(partition_key(write.first().map_or("", |first| &first.key.0)));
-    let done = engine.batch(container, to_batch(container, scope, write, true, false)).await?;
-    done.results.into_iter().collect()
+    let outcome = engine.batch(container, to_batch(container, scope, write, true, false)).await?;
+    outcome.results.into_iter().collect()
 }
 
-/// Checks that no write is acknowledged after the cut. A cut that struck a
-/// checkpoint has not failed a commit yet: the first write then fails with 500, and
-/// only the second is refused with 503. The document written does not exist.
+/// Checks that no write is acknowledged after the cut, by two creates of a new document. If
+/// the cut struck a checkpoint, no commit has failed yet. Then the first write fails with
+/// 500, and only the second is refused with 503.
 async fn check_refuses_writes(engine: &Engine) -> Result<(), String> {
     let container = container(engine)?;
     let operation =
@@ -325,7 +329,7 @@ async fn check_refuses_writes(engine: &Engine) -> Result<(), String> {
 /// Checks that the ordered queries of [`agreement`] use the index.
 fn check_index(engine: &Engine) -> Result<(), String> {
     let container = container(engine)?;
-    for scope in [QueryScope::Ranges(Vec::new()), QueryScope::Partition(target(&container, "p0")?)] {
+    for scope in [QueryScope::All, QueryScope::Partition(target(&container, "p0")?)] {
         let text = "SELECT c.pk, c.id, c.b FROM c ORDER BY c.b";
         if !agreement::query(engine, &container, text, &scope, 10)?.used_index {
             return Err(format!("an index is not used in {scope:?}"));
@@ -334,6 +338,8 @@ fn check_index(engine: &Engine) -> Result<(), String> {
     Ok(())
 }
 
+/// Runs histories with `cuts` power cuts in all. The disk lies about one in `lies_one_in`
+/// syncs, or never if that is 0.
 fn run(cuts: u64, seed: u64, lies_one_in: u64) -> Tally {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let mut tally = Tally::default();

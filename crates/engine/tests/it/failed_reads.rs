@@ -1,4 +1,4 @@
-//! Writes on a store that cannot be read: they are refused and change nothing.
+//! Tests of writes on a store whose reads fail: such writes are refused and change nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -13,28 +13,29 @@ use crate::engine_model::create;
 use crate::engine_model::model::partition_key;
 use crate::support::object;
 
-/// The first bytes of the keys of documents and of unique keys (`keys.rs`).
+/// The first byte of the keys of documents (`keys.rs`).
 const DOCUMENT: u8 = 0x10;
+/// The first byte of the keys of unique keys (`keys.rs`).
 const UNIQUE_KEY: u8 = 0x15;
 /// No key begins with this byte.
 const NO_KEY: u8 = 0xFF;
 
-/// An in-memory store in which look-ups of keys that begin with the byte `failing`
+/// An in-memory store in which look-ups of keys that begin with the byte `failing_prefix`
 /// return an error.
 struct FailingStore {
     store: MemoryStore,
-    failing: Arc<AtomicU8>,
+    failing_prefix: Arc<AtomicU8>,
 }
 
 struct FailingView<'a> {
     view: Box<dyn View + 'a>,
-    failing: u8,
+    failing_prefix: u8,
 }
 
 impl Store for FailingStore {
     fn view(&self) -> Result<Box<dyn View + '_>, StoreError> {
-        let failing = self.failing.load(Ordering::SeqCst);
-        Ok(Box::new(FailingView { view: self.store.view()?, failing }))
+        let failing_prefix = self.failing_prefix.load(Ordering::SeqCst);
+        Ok(Box::new(FailingView { view: self.store.view()?, failing_prefix }))
     }
 
     fn commit(&self, writes: &mut dyn Iterator<Item = Write<'_>>) -> Result<(), StoreError> {
@@ -48,7 +49,7 @@ impl Store for FailingStore {
 
 impl View for FailingView<'_> {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
-        if key.first() == Some(&self.failing) {
+        if key.first() == Some(&self.failing_prefix) {
             return Err(StoreError { kind: StoreErrorKind::Io, message: "the disk failed".to_owned() });
         }
         self.view.get(key)
@@ -64,7 +65,7 @@ impl View for FailingView<'_> {
     }
 }
 
-/// Performs a write in the partition `p`; returns its status.
+/// Performs a write in the partition `p`. Returns the status of its outcome or refusal.
 async fn write(engine: &Engine, container: &Arc<Container>, operation: ItemOperation) -> u16 {
     match engine.write_item(container, partition_key("p"), operation, Precondition::default()).await {
         Ok(outcome) => outcome.status,
@@ -83,23 +84,23 @@ async fn delete_document(engine: &Engine, container: &Arc<Container>, id: &str) 
     write(engine, container, ItemOperation::Delete { id: id.to_owned() }).await
 }
 
-/// A bug: a failed look-up of a unique key, or of the document that has it, counted as
-/// "not found". A create took the unique key of an existing document, and a delete
-/// did not release its unique key.
+/// This test is for a bug: a failed look-up of a unique key, or of the document that has
+/// the key, counted as "not found". So a create took the unique key of an existing document,
+/// and a delete did not release the unique key of its document.
 #[tokio::test]
 async fn a_write_whose_unique_key_cannot_be_read_is_refused() {
-    let failing = Arc::new(AtomicU8::new(NO_KEY));
-    let store = FailingStore { store: MemoryStore::new(), failing: Arc::clone(&failing) };
+    let failing_prefix = Arc::new(AtomicU8::new(NO_KEY));
+    let store = FailingStore { store: MemoryStore::new(), failing_prefix: Arc::clone(&failing_prefix) };
     let engine = Engine::open(store, EngineOptions::default()).unwrap();
     let container = create(&engine, true).await.unwrap();
     assert_eq!(create_document(&engine, &container, "1").await, 201);
 
-    failing.store(DOCUMENT, Ordering::SeqCst);
+    failing_prefix.store(DOCUMENT, Ordering::SeqCst);
     assert_eq!(create_document(&engine, &container, "2").await, 500);
-    failing.store(UNIQUE_KEY, Ordering::SeqCst);
+    failing_prefix.store(UNIQUE_KEY, Ordering::SeqCst);
     assert_eq!(delete_document(&engine, &container, "1").await, 500);
 
-    failing.store(NO_KEY, Ordering::SeqCst);
+    failing_prefix.store(NO_KEY, Ordering::SeqCst);
     let target = Target::resolve(&container, partition_key("p")).unwrap();
     assert!(engine.read_item(&target, "1", &Precondition::default(), &[]).is_ok(), "the delete is undone");
     assert_eq!(create_document(&engine, &container, "2").await, 409, "document 1 has the unique key");

@@ -7,7 +7,7 @@ use perihelion_engine::{Container, EngineOptions};
 use crate::support::{self, container, fill, missing};
 
 const DOCUMENTS: usize = 3000;
-const KEYS: usize = 10;
+const PARTITION_KEYS: usize = 10;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_purge_removes_no_document_of_another_container() {
@@ -22,13 +22,13 @@ async fn a_purge_removes_no_document_of_another_container() {
                 engine.maintain().await.unwrap();
             })
         });
-        fill(&engine, &new, DOCUMENTS, KEYS).await;
-        assert_eq!(missing(&engine, &new, DOCUMENTS, KEYS), Vec::<usize>::new(), "round {round}");
+        fill(&engine, &new, DOCUMENTS, PARTITION_KEYS).await;
+        assert_eq!(missing(&engine, &new, DOCUMENTS, PARTITION_KEYS), Vec::<usize>::new(), "round {round}");
         if let Some(purging) = purging {
             purging.await.unwrap();
         }
         assert_eq!(
-            missing(&engine, &new, DOCUMENTS, KEYS),
+            missing(&engine, &new, DOCUMENTS, PARTITION_KEYS),
             Vec::<usize>::new(),
             "round {round}, after the purge"
         );

@@ -1,5 +1,5 @@
-//! Several engines as the regions of one account. When every outbox is applied
-//! everywhere, all regions have the same documents, in whatever order entries were
+//! Tests of several engines as the regions of one account. When every outbox is applied
+//! everywhere, all regions have the same documents, in whatever order the entries were
 //! applied.
 
 use std::collections::BTreeMap;
@@ -30,6 +30,7 @@ fn key(name: &str) -> PartitionKey {
 /// The regions of an account.
 struct Regions {
     engines: Vec<Arc<Engine>>,
+    /// The time of the clocks of all engines, in seconds since 1970.
     seconds: Arc<AtomicU64>,
 }
 
@@ -87,29 +88,31 @@ impl Regions {
         self.write(region, pk, ItemOperation::Delete { id: id.to_owned() }).await
     }
 
-    /// Applies at most `entries` of one region's outbox to another; returns whether
-    /// any entry was applied.
-    async fn replicate(&self, from: usize, to: usize, entries: u64) -> bool {
+    /// Applies at most `entries_max` entries of one region's outbox to another region. Returns
+    /// whether any entry was applied.
+    async fn replicate(&self, from: usize, to: usize, entries_max: u64) -> bool {
         let source = RegionId(from as u8);
         let position = self.engines[to].applied_up_to(source).unwrap();
         let last = *self.engines[from].watch_outbox_end().unwrap().borrow();
-        let page = self.engines[from].outbox(position, last.min(position.saturating_add(entries))).unwrap();
+        let end = last.min(position.saturating_add(entries_max));
+        let page = self.engines[from].outbox(position, end).unwrap();
         !page.is_empty() && self.engines[to].apply(source, page).await.unwrap().up_to > position
     }
 
     /// Replicates until every outbox is applied everywhere.
     async fn replicate_all(&self) {
         loop {
-            let mut moved = false;
+            let mut any_applied = false;
             for (from, to) in self.pairs() {
-                moved |= self.replicate(from, to, u64::MAX).await;
+                any_applied |= self.replicate(from, to, u64::MAX).await;
             }
-            if !moved {
+            if !any_applied {
                 return;
             }
         }
     }
 
+    /// All pairs of different regions.
     fn pairs(&self) -> Vec<(usize, usize)> {
         let count = self.engines.len();
         (0..count)
@@ -124,7 +127,7 @@ impl Regions {
         Some(String::from_utf8(answer.body.to_vec()).unwrap())
     }
 
-    /// Every document of a region by `_rid`, read through the change feed.
+    /// The texts of all documents of a region, by `_rid`, read through the change feed.
     fn documents(&self, region: usize) -> BTreeMap<String, String> {
         let container = self.container(region);
         let mut found = BTreeMap::new();
@@ -150,15 +153,15 @@ impl Regions {
     fn assert_same_documents(&self, context: &str) {
         for region in 1..self.engines.len() {
             assert_eq!(self.documents(0), self.documents(region), "{context}: regions 0 and {region} differ");
-            let counts = |region: usize| self.engines[region].state(&self.container(region)).unwrap();
-            assert_eq!(counts(0).documents(), counts(region).documents(), "{context}");
-            assert_eq!(counts(0).bytes(), counts(region).bytes(), "{context}");
+            let state = |region: usize| self.engines[region].state(&self.container(region)).unwrap();
+            assert_eq!(state(0).documents(), state(region).documents(), "{context}");
+            assert_eq!(state(0).bytes(), state(region).bytes(), "{context}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_replicated_document_is_the_same_document() {
+async fn a_replicated_document_has_the_same_text_in_both_regions() {
     let regions = Regions::new(2, DEFINITION).await;
     regions.upsert(0, "a", "1", 1).await.unwrap();
     regions.upsert(0, "a", "1", 2).await.unwrap();
@@ -180,7 +183,7 @@ async fn lsns_are_the_same_everywhere_while_one_region_writes() {
     regions.replicate_all().await;
     let lsn = |region: usize| regions.engines[region].state(&regions.container(region)).unwrap().lsn(0);
     assert_eq!((lsn(0), lsn(1), lsn(2)), (21, 21, 21));
-    // The write region moves; the LSNs continue.
+    // The write region moves, and the LSNs continue.
     regions.upsert(1, "a", "x", 1).await.unwrap();
     regions.replicate_all().await;
     assert_eq!((lsn(0), lsn(1), lsn(2)), (22, 22, 22));
@@ -300,7 +303,7 @@ async fn writes_are_replicated_after_an_outbox_was_trimmed() {
 }
 
 #[tokio::test]
-async fn a_full_outbox_stops_the_writes_until_the_others_have_caught_up() {
+async fn a_full_outbox_stops_the_writes_until_the_other_region_has_caught_up() {
     let regions = Regions::with(2, DEFINITION, EngineOptions::default().with_outbox_max(3)).await;
     for n in 0..3 {
         regions.upsert(0, "a", &n.to_string(), n).await.unwrap();
@@ -411,8 +414,8 @@ async fn two_regions_that_write_the_same_unique_key_keep_both_documents() {
     assert!(regions.upsert(0, "a", "3", 7).await.is_ok(), "the key is free again");
 }
 
-/// Random writes in all regions, random replication, random splits and times; in
-/// the end all regions have the same documents.
+/// Writes at random in all regions, with random replication, splits and times. In the end
+/// all regions must have the same documents.
 async fn random_history(seed: u64) {
     let mut random = Random::new(seed);
     let regions = Regions::new(3, DEFINITION).await;

@@ -1,13 +1,12 @@
 //! A simulated disk whose power can fail, for `DiskStore::with_backend`.
 //!
-//! It holds a directory of files. Synced data is safe. Of unsynced data any
-//! combination of 512-byte sectors may survive a cut, in whatever order they
-//! were written. A changed file length may survive or not until the file is
-//! synced, and a created or removed name until the directory is synced. A cut
-//! strikes at a chosen operation, also while a store is being opened or
-//! repaired, and every operation after it fails until the power returns. A disk
-//! can also lie: report some syncs as done without doing them, which a test must
-//! notice.
+//! The disk holds a directory of files. Synced data is safe. Of unsynced data any
+//! combination of 512-byte sectors may survive a cut, in whatever order the sectors were
+//! written. A changed file length is safe only after a sync of the file. A created or
+//! removed name is safe only after a sync of the directory. A cut strikes at a chosen
+//! operation, even while a store is being opened or repaired. Every operation after the cut
+//! fails until the power returns. A disk can also lie: it reports some syncs as done
+//! without doing them. A test must notice that.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,7 +16,7 @@ use perihelion_engine::storage::Directory;
 use perihelion_testkit::Random;
 use redb::StorageBackend;
 
-const SECTOR: usize = 512;
+const SECTOR_BYTES: usize = 512;
 
 /// The disk. Clones are handles of the same disk, which outlives its stores.
 #[derive(Debug, Clone)]
@@ -25,9 +24,12 @@ pub(crate) struct SimDisk(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
-    /// Every file that was created, by number. A file without a name cannot be opened.
+    /// Every file that was created; its index is the file's number. A file without a name
+    /// cannot be opened.
     files: Vec<Content>,
+    /// The numbers of the files by name, as programs see the directory.
     names: BTreeMap<String, usize>,
+    /// The numbers of the files by name, as the last sync of the directory left them.
     durable_names: BTreeMap<String, usize>,
     /// The changes from `durable_names` to `names`, oldest first.
     unsynced_names: Vec<(String, Option<usize>)>,
@@ -75,7 +77,7 @@ pub(crate) enum Lies {
 }
 
 impl SimDisk {
-    /// An empty disk; its random decisions come from the seed.
+    /// An empty disk. The seed determines its random decisions.
     pub(crate) fn new(seed: u64) -> SimDisk {
         SimDisk(Arc::new(Mutex::new(State {
             files: Vec::new(),
@@ -88,7 +90,7 @@ impl SimDisk {
         })))
     }
 
-    /// Lies about one in this many syncs, or never when it is 0.
+    /// Makes the disk lie about one in `syncs` syncs, or never if `syncs` is 0.
     pub(crate) fn lying_one_in(self, syncs: u64) -> SimDisk {
         self.lying(if syncs == 0 { Lies::None } else { Lies::OneIn(syncs) })
     }
@@ -99,7 +101,7 @@ impl SimDisk {
     }
 
     /// Plans the cut: `operations` more writes, syncs, length changes and name
-    /// changes succeed, the next one does not.
+    /// changes succeed. The next operation fails.
     pub(crate) fn cut_power_after(&self, operations: u64) {
         self.state().power = Power::FailsAfter(operations);
     }
@@ -123,7 +125,8 @@ impl SimDisk {
             file.live = file.durable.clone();
         }
         let changes = std::mem::take(&mut state.unsynced_names);
-        // The journal of a file system keeps the order: the oldest changes survive.
+        // The journal of a file system keeps the order of the changes, so the oldest ones
+        // survive.
         let survivors = state.random.below(changes.len() as u64 + 1) as usize;
         for change in changes.into_iter().take(survivors) {
             change_name(&mut state.durable_names, change);
@@ -153,7 +156,7 @@ enum Survival {
     /// Each sector, and each change of the length, survives independently, with this
     /// chance in eight.
     Sectors(u64),
-    /// Only the oldest changes, as on a disk that writes in order.
+    /// Only this many of the oldest changes survive, as on a disk that writes in order.
     Oldest(usize),
 }
 
@@ -192,12 +195,14 @@ fn apply_survivors(image: &mut Vec<u8>, unsynced: &[Change], random: &mut Random
 
 /// The parts of a write, divided at sector boundaries.
 fn sectors(offset: usize, data: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
-    let first = SECTOR - offset % SECTOR;
+    let first = SECTOR_BYTES - offset % SECTOR_BYTES;
     let (head, tail) = data.split_at(first.min(data.len()));
-    let tail = tail.chunks(SECTOR).enumerate();
-    std::iter::once((offset, head)).chain(tail.map(move |(at, piece)| (offset + first + at * SECTOR, piece)))
+    let tail = tail.chunks(SECTOR_BYTES).enumerate();
+    let tail = tail.map(move |(at, piece)| (offset + first + at * SECTOR_BYTES, piece));
+    std::iter::once((offset, head)).chain(tail)
 }
 
+/// Writes the data at an offset, and makes the image longer if necessary.
 fn put(image: &mut Vec<u8>, offset: usize, data: &[u8]) {
     let end = offset + data.len();
     if end > image.len() {
@@ -211,10 +216,10 @@ fn no_power() -> io::Error {
 }
 
 impl State {
-    /// Counts one operation; fails when the power is off. The change that the cut
-    /// strikes may be partly on the disk, so callers record a change as unsynced before
-    /// they call this.
-    fn step(&mut self) -> Result<(), io::Error> {
+    /// Counts one operation. Fails when the power is off, or when the cut strikes this
+    /// operation. The change that the cut strikes may be partly on the disk, so callers
+    /// record a change as unsynced before they call this.
+    fn count_operation(&mut self) -> Result<(), io::Error> {
         match self.power {
             Power::On => Ok(()),
             Power::Off => Err(no_power()),
@@ -233,6 +238,7 @@ impl State {
         if self.power == Power::Off { Err(no_power()) } else { Ok(()) }
     }
 
+    /// Whether the disk lies about this sync of a file, or of the directory (`None`).
     fn lies_about(&mut self, file: Option<usize>) -> bool {
         match self.lies {
             Lies::None => false,
@@ -269,7 +275,7 @@ impl Directory for SimDisk {
         let number = state.files.len();
         state.files.push(Content::default());
         state.unsynced_names.push((name.to_string(), Some(number)));
-        state.step()?;
+        state.count_operation()?;
         state.names.insert(name.to_string(), number);
         Ok(Box::new(SimFile { disk: self.clone(), number }))
     }
@@ -281,7 +287,7 @@ impl Directory for SimDisk {
             return Err(io::ErrorKind::NotFound.into());
         }
         state.unsynced_names.push((name.to_string(), None));
-        state.step()?;
+        state.count_operation()?;
         state.names.remove(name);
         Ok(())
     }
@@ -289,7 +295,7 @@ impl Directory for SimDisk {
     fn sync(&self) -> io::Result<()> {
         let mut state = self.state();
         state.check_power()?;
-        state.step()?;
+        state.count_operation()?;
         if state.lies_about(None) {
             return Ok(());
         }
@@ -321,7 +327,7 @@ impl StorageBackend for SimFile {
         let mut state = self.disk.state();
         state.check_power()?;
         state.files[self.number].unsynced.push(Change::SetLen(len as usize));
-        state.step()?;
+        state.count_operation()?;
         state.files[self.number].live.resize(len as usize, 0);
         Ok(())
     }
@@ -329,7 +335,7 @@ impl StorageBackend for SimFile {
     fn sync_data(&self) -> Result<(), io::Error> {
         let mut state = self.disk.state();
         state.check_power()?;
-        state.step()?;
+        state.count_operation()?;
         if state.lies_about(Some(self.number)) {
             return Ok(());
         }
@@ -348,7 +354,7 @@ impl StorageBackend for SimFile {
         state.check_power()?;
         let change = Change::Write { offset: offset as usize, data: data.to_vec() };
         state.files[self.number].unsynced.push(change);
-        state.step()?;
+        state.count_operation()?;
         put(&mut state.files[self.number].live, offset as usize, data);
         Ok(())
     }
@@ -360,7 +366,7 @@ fn sectors_cover_a_write_exactly() {
         let data: Vec<u8> = (0..len).map(|byte| byte as u8).collect();
         let mut whole = vec![0; offset + len];
         for (at, piece) in sectors(offset, &data) {
-            assert!(piece.is_empty() || at / SECTOR == (at + piece.len() - 1) / SECTOR);
+            assert!(piece.is_empty() || at / SECTOR_BYTES == (at + piece.len() - 1) / SECTOR_BYTES);
             whole[at..at + piece.len()].copy_from_slice(piece);
         }
         assert_eq!(whole[offset..], data);

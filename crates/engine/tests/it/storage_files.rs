@@ -1,5 +1,5 @@
-//! Data directories: what is created, what survives a crash, and which directories are
-//! refused. A refused directory must be left as it was, to the byte.
+//! Tests of data directories: what is created, what survives a crash, and which directories
+//! are refused. A refused directory must be left as it was, to the byte.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -39,7 +39,8 @@ pub(crate) fn contents(path: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     entries.flat_map(|entry| contents(&entry.expect("an entry").path())).collect()
 }
 
-/// Checks that opening fails with this error, names the path, and changes nothing.
+/// Checks that opening fails with an error of this kind that contains the path and these
+/// words, and that opening changes nothing.
 pub(crate) fn check_refused(directory: &Path, kind: StoreErrorKind, words: &str) {
     let before = contents(directory);
     let error = DiskStore::open(directory).expect_err("refused");
@@ -150,21 +151,21 @@ fn a_path_that_cannot_hold_data_is_refused_with_its_name() {
     assert!(unwritable.message.contains("choose another directory"), "{}", unwritable.message);
 }
 
-/// Random damage: the store opens or is refused, and never panics; a refused file
-/// has not been written. Damage that opening does not find (it does not walk the
-/// tree) is found by a read or a commit, which must not panic either. The second
-/// range of seeds includes 318, where a read failed an assertion of redb.
+/// With random damage, the store opens or is refused, and never panics. A refused file is
+/// not changed. Opening does not walk the tree, so it does not find all damage. A read or a
+/// commit that finds the rest must not panic either. The second range of seeds includes
+/// 318, with which a read failed an assertion of redb.
 #[test]
 fn a_damaged_file_is_refused_or_answers_with_errors() {
     let scratch = ScratchDirectory::new();
     let log = LogLimits { file_bytes: 8192, file_writes: 4, removals: 100, record_bytes: 4096 };
-    let options = DiskOptions::new().with_log(log); // Most of it is checkpointed soon.
+    let options = DiskOptions::new().with_log(log); // Checkpoints follow every few commits.
     let store = DiskStore::open_with(scratch.path(), options).expect("created");
     for key in 0..30u32 {
         put(&store, &key.to_be_bytes(), &[key as u8; 700]).expect("commit");
     }
     let file = scratch.join(DATA_FILE);
-    let in_use = fs::read(&file).expect("readable"); // As kill -9 would leave it.
+    let in_use = fs::read(&file).expect("readable"); // The file as kill -9 would leave it.
     drop(store);
     let closed = fs::read(&file).expect("readable");
     let mut refused = 0;
@@ -190,7 +191,7 @@ fn a_damaged_file_is_refused_or_answers_with_errors() {
     assert!(refused > 30, "only {refused} of 120 damaged files were refused");
 }
 
-/// Reads and writes everywhere. Errors are fine, panics are not.
+/// Reads and overwrites all keys. Errors are fine, panics are not.
 fn read_and_write(store: &DiskStore) {
     let everything = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded };
     if let Ok(view) = store.view() {
@@ -204,12 +205,12 @@ fn read_and_write(store: &DiskStore) {
     }
 }
 
-/// A simulated disk on which one sync can be made to fail. It counts the syncs from the
-/// failed one on.
+/// A simulated disk on which one sync can be made to fail. The disk counts the syncs from
+/// the failed sync on.
 #[derive(Debug, Clone)]
 struct FailingSync {
     disk: SimDisk,
-    /// The next sync of a file whose name ends so fails; `None` if none is to fail.
+    /// The next sync of a file whose name has this ending fails; `None` if no sync is to fail.
     failing: Arc<Mutex<Option<&'static str>>>,
     syncs_after_failure: Arc<AtomicUsize>,
 }
@@ -227,17 +228,17 @@ impl FailingSync {
         FailingSync { disk: SimDisk::new(1), failing, syncs_after_failure }
     }
 
-    fn fail(&self, ending: &'static str) {
+    fn fail_next_sync(&self, ending: &'static str) {
         *self.failing.lock().expect("no panic") = Some(ending);
     }
 
-    fn check(&self, name: &str) -> Result<(), io::Error> {
+    fn check_sync(&self, name: &str) -> Result<(), io::Error> {
         let Some(ending) = *self.failing.lock().expect("no panic") else { return Ok(()) };
         let earlier = self.syncs_after_failure.load(Ordering::SeqCst);
         if earlier == 0 && !name.ends_with(ending) {
             return Ok(());
         }
-        // As a kernel does: the error is reported once, then syncs succeed.
+        // Like a kernel, the disk reports the error once. Later syncs succeed.
         match self.syncs_after_failure.fetch_add(1, Ordering::SeqCst) {
             0 => Err(io::Error::from_raw_os_error(5)),
             _ => Ok(()),
@@ -260,7 +261,7 @@ impl Directory for FailingSync {
         self.disk.remove(name)
     }
     fn sync(&self) -> io::Result<()> {
-        self.check("directory")?;
+        self.check_sync("directory")?;
         self.disk.sync()
     }
 }
@@ -276,7 +277,7 @@ impl StorageBackend for FailingFile {
         self.file.set_len(len)
     }
     fn sync_data(&self) -> Result<(), io::Error> {
-        self.directory.check(&self.name)?;
+        self.directory.check_sync(&self.name)?;
         self.file.sync_data()
     }
     fn write(&self, offset: u64, data: &[u8]) -> Result<(), io::Error> {
@@ -284,7 +285,7 @@ impl StorageBackend for FailingFile {
     }
 }
 
-/// The failed sync is that of the log, or that of the data file at a checkpoint.
+/// The failed sync is a sync of the log, or a sync of the data file at a checkpoint.
 #[test]
 fn after_a_failed_sync_nothing_is_committed_and_no_sync_is_tried_again() {
     for ending in [".log", ".redb"] {
@@ -292,7 +293,7 @@ fn after_a_failed_sync_nothing_is_committed_and_no_sync_is_tried_again() {
         let store = DiskStore::with_backend(disk.clone()).expect("a new store");
         put(&store, b"before", b"1").expect("commit");
         let view = store.view().expect("view");
-        disk.fail(ending);
+        disk.fail_next_sync(ending);
         let mut acknowledged = 0;
         let error = loop {
             match put(&store, b"during", &[2; 3000]) {
@@ -316,16 +317,16 @@ fn after_a_failed_sync_nothing_is_committed_and_no_sync_is_tried_again() {
     }
 }
 
-/// The variable with the data directory of the child process. The child is this test
-/// binary; it commits numbers without end, prints each one once it is acknowledged, and
-/// is killed.
-const CHILD: &str = "PERIHELION_STORAGE_CHILD";
+/// The environment variable with the data directory of the child process. The child process
+/// is this test binary. It commits numbers without end, prints each number once the commit
+/// is acknowledged, and is killed.
+const CHILD_DIRECTORY_VARIABLE: &str = "PERIHELION_STORAGE_CHILD";
 
 #[test]
 #[ignore = "not a test: the child process of the test below"]
 fn child_that_commits_until_it_is_killed() {
-    let directory = std::env::var(CHILD).expect("started by the test below");
-    // Small, so that there are checkpoints between two kills.
+    let directory = std::env::var(CHILD_DIRECTORY_VARIABLE).expect("started by the test below");
+    // The limits are small, so that there are checkpoints between two kills.
     let log = LogLimits { file_bytes: 8192, file_writes: 1000, removals: 100, record_bytes: 4096 };
     let options = DiskOptions::new().with_log(log);
     let store =
@@ -347,7 +348,7 @@ fn number(value: &[u8]) -> u64 {
 fn spawn_child(directory: &Path) -> Child {
     Command::new(std::env::current_exe().expect("this binary"))
         .args(["--exact", "storage_files::child_that_commits_until_it_is_killed", "--ignored", "--nocapture"])
-        .env(CHILD, directory)
+        .env(CHILD_DIRECTORY_VARIABLE, directory)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
@@ -372,7 +373,8 @@ fn a_killed_process_loses_nothing_it_acknowledged_and_leaves_no_lock() {
         check_refused_while_running(scratch.path(), &mut random);
         child.kill().expect("SIGKILL");
         child.wait().expect("reaped");
-        // Lines that it printed before the kill and that are not read yet count too.
+        // The lines that the child printed before the kill and that are not read yet count
+        // too.
         for line in lines.map_while(Result::ok) {
             if let Some(done) = line.split("acknowledged ").nth(1).and_then(|done| done.parse().ok()) {
                 acknowledged = done;
@@ -394,6 +396,7 @@ fn check_refused_while_running(directory: &Path, random: &mut Random) {
     }
 }
 
+/// How many numbers were committed, each under a key of its own.
 fn count_numbers(store: &DiskStore) -> u64 {
     let mut count = 0;
     let range = KeyRange { from: Bound::Included(&[0; 8]), to: Bound::Excluded(b"a") };

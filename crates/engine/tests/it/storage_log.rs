@@ -1,5 +1,5 @@
-//! The log in front of the data file: after a crash it is replayed, a damaged log
-//! is refused and not changed, and a closed store has no log.
+//! Tests of the log in front of the data file: after a crash the log is replayed, a damaged
+//! log is refused and not changed, and a closed store has no log.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::storage_files::{DATA_FILE, check_refused, contents, get, put};
 
 const LOGS: [&str; 2] = ["perihelion-0.log", "perihelion-1.log"];
 const MARKER: TableDefinition<'static, &str, u64> = TableDefinition::new("perihelion.marker");
-const SECTOR: usize = 512;
+const SECTOR_BYTES: usize = 512;
 
 /// Makes one commit for each number. Commit `n` writes the key `n` and takes one
 /// sector of the log.
@@ -25,8 +25,8 @@ fn commit_numbers(store: &DiskStore, numbers: std::ops::RangeInclusive<u32>) {
     }
 }
 
-/// The number of keys that exist, counted from 1 to the first gap. No key may exist
-/// behind the gap.
+/// The number of keys that exist, counted from key 1 to the first missing key. Checks that
+/// none of the next keys exists.
 fn count_numbers(store: &DiskStore) -> u32 {
     let is_there = |number: u32| get(store, &number.to_be_bytes()).is_some();
     let count = (1..).take_while(|number| is_there(*number)).last().unwrap_or(0);
@@ -34,12 +34,16 @@ fn count_numbers(store: &DiskStore) -> u32 {
     count
 }
 
-/// The directory of a store after `kill -9`. Its log has this many commits (at most 20),
-/// the first ten of them in the first file, and no checkpoint was written.
-fn killed(scratch: &ScratchDirectory, commits: u32) -> std::path::PathBuf {
+/// The directory of a store after `kill -9`. The log has this many commits (at most 20), of
+/// which the first ten are in the first file. No checkpoint was written.
+fn directory_after_kill(scratch: &ScratchDirectory, commits: u32) -> std::path::PathBuf {
     let (alive, killed) = (scratch.join("alive"), scratch.join("killed"));
-    let log =
-        LogLimits { file_bytes: 10 * SECTOR as u64, file_writes: 1000, removals: 100, record_bytes: 4096 };
+    let log = LogLimits {
+        file_bytes: 10 * SECTOR_BYTES as u64,
+        file_writes: 1000,
+        removals: 100,
+        record_bytes: 4096,
+    };
     let never = CheckpointMode::Inline { commits_later: u32::MAX };
     let options = DiskOptions::new().with_log(log).with_checkpoints(never);
     let store = DiskStore::open_with(&alive, options).expect("created");
@@ -82,7 +86,7 @@ fn a_closed_directory_is_the_data_file_alone() {
 fn after_a_kill_the_log_is_replayed_from_both_files() {
     for commits in [1, 9, 10, 11, 20] {
         let scratch = ScratchDirectory::new();
-        let directory = killed(&scratch, commits);
+        let directory = directory_after_kill(&scratch, commits);
         for _ in 0..2 {
             let store = DiskStore::open(&directory).expect("opened");
             assert_eq!(count_numbers(&store), commits);
@@ -97,9 +101,9 @@ fn after_a_kill_the_log_is_replayed_from_both_files() {
 #[test]
 fn a_torn_last_record_is_dropped_because_it_was_never_acknowledged() {
     let scratch = ScratchDirectory::new();
-    let directory = killed(&scratch, 15);
-    // The fifth record of the second file is the last.
-    edit_file(&directory.join(LOGS[1]), |log| log[4 * SECTOR + 40] ^= 1);
+    let directory = directory_after_kill(&scratch, 15);
+    // The fifth record of the second file is the last record.
+    edit_file(&directory.join(LOGS[1]), |log| log[4 * SECTOR_BYTES + 40] ^= 1);
     let store = DiskStore::open(&directory).expect("opened");
     assert_eq!(count_numbers(&store), 14);
 }
@@ -109,8 +113,8 @@ fn a_damaged_record_before_intact_records_is_refused() {
     for (file, record) in [(0, 0), (0, 4), (0, 9), (1, 0), (1, 3)] {
         for byte in [0, 5, 9, 17, 25, 30, 45] {
             let scratch = ScratchDirectory::new();
-            let directory = killed(&scratch, 15);
-            edit_file(&directory.join(LOGS[file]), |log| log[record * SECTOR + byte] ^= 0x40);
+            let directory = directory_after_kill(&scratch, 15);
+            edit_file(&directory.join(LOGS[file]), |log| log[record * SECTOR_BYTES + byte] ^= 0x40);
             check_refused(&directory, StoreErrorKind::Damaged, "log lacks commit");
         }
     }
@@ -119,13 +123,13 @@ fn a_damaged_record_before_intact_records_is_refused() {
 #[test]
 fn a_missing_or_foreign_file_is_refused() {
     let scratch = ScratchDirectory::new();
-    let directory = killed(&scratch, 15);
+    let directory = directory_after_kill(&scratch, 15);
     let logs = LOGS.map(|name| directory.join(name));
-    let saved = fs::read(&logs[0]).expect("readable");
+    let first_log = fs::read(&logs[0]).expect("readable");
     fs::remove_file(&logs[0]).expect("removed");
     check_refused(&directory, StoreErrorKind::Damaged, "log lacks commit 1 and has commit 11");
-    fs::write(&logs[0], &saved).expect("written");
-    fs::write(&logs[1], &saved).expect("written");
+    fs::write(&logs[0], &first_log).expect("written");
+    fs::write(&logs[1], &first_log).expect("written");
     check_refused(&directory, StoreErrorKind::Damaged, "commit 1 is in its log twice");
 
     let data = directory.join(DATA_FILE);
@@ -135,16 +139,16 @@ fn a_missing_or_foreign_file_is_refused() {
 
     let other = ScratchDirectory::new();
     drop(DiskStore::open(other.path()).expect("created"));
-    fs::write(other.join(LOGS[0]), &saved).expect("written");
+    fs::write(other.join(LOGS[0]), &first_log).expect("written");
     check_refused(other.path(), StoreErrorKind::Damaged, "log of another data file");
 }
 
-/// Random damage in the log: the directory is refused and not changed, or opens with
-/// the first commits; it never panics.
+/// With random damage in the log, the directory is refused and not changed, or the store
+/// opens with the first commits. Opening never panics.
 #[test]
 fn a_log_with_random_damage_is_refused_or_ends_early() {
     let scratch = ScratchDirectory::new();
-    let directory = killed(&scratch, 17);
+    let directory = directory_after_kill(&scratch, 17);
     let images = LOGS.map(|name| fs::read(directory.join(name)).expect("readable"));
     let data = fs::read(directory.join(DATA_FILE)).expect("readable");
     let (mut refused, mut shorter) = (0, 0);
@@ -154,7 +158,7 @@ fn a_log_with_random_damage_is_refused_or_ends_early() {
         for (name, image) in LOGS.iter().zip(&images) {
             let mut image = image.clone();
             for _ in 0..random.below(3) {
-                let at = random.below(17 * SECTOR as u64) as usize;
+                let at = random.below(17 * SECTOR_BYTES as u64) as usize;
                 if let Some(byte) = image.get_mut(at) {
                     *byte ^= 1 + random.below(255) as u8;
                 }
@@ -216,8 +220,8 @@ fn a_directory_of_format_1_is_upgraded_by_its_first_commit() {
     assert_eq!(get(&store, &one.to_be_bytes()).as_deref(), Some(&b"from before"[..]));
 }
 
-/// A commit far larger than the log is written to the data file, after the commits
-/// of the log, and later commits use the log again.
+/// A commit that is far larger than the log is written to the data file, after the commits
+/// of the log. Later commits use the log again.
 #[test]
 fn a_commit_too_large_for_the_log_bypasses_it() {
     let disk = SimDisk::new(5);

@@ -13,7 +13,7 @@ use crate::sim_disk::SimDisk;
 
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Commits in one history, each followed by a few reads.
+/// The number of commits in one history. A few reads follow each commit.
 const COMMITS: u64 = 120;
 
 /// Runs a check on a new store of each kind.
@@ -35,7 +35,7 @@ fn on_each_store(seeds: u64, check: fn(&dyn Store, Random)) {
     }
 }
 
-/// Few and short keys, so that keys repeat and are prefixes of each other.
+/// One of few short keys, so that keys repeat and are prefixes of each other.
 fn random_key(random: &mut Random) -> Vec<u8> {
     let len = random.below(5);
     (0..len).map(|_| [0, 1, 0x61, 0xff][random.below(4) as usize]).collect()
@@ -55,7 +55,7 @@ fn random_commit(store: &dyn Store, model: &mut Content, random: &mut Random) {
         let value = (!random.one_in(3)).then(|| vec![random.bits() as u8; random.below(300) as usize]);
         batch.insert(random_key(random), value);
     }
-    // Not in key order: a commit is a set of writes.
+    // The writes of a commit may come in any order.
     let mut writes: Vec<Write<'_>> =
         batch.iter().map(|(key, value)| Write { key, value: value.as_deref() }).collect();
     writes.sort_by_key(|write| write.key.iter().map(|byte| u64::from(*byte)).sum::<u64>());
@@ -68,17 +68,22 @@ fn random_commit(store: &dyn Store, model: &mut Content, random: &mut Random) {
     }
 }
 
-fn scan(view: &dyn View, range: KeyRange<'_>, direction: Direction, most: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+fn scan(
+    view: &dyn View,
+    range: KeyRange<'_>,
+    direction: Direction,
+    entries_max: usize,
+) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut seen = Vec::new();
     view.scan(range, direction, &mut |key, value| {
         seen.push((key.to_vec(), value.to_vec()));
-        if seen.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        if seen.len() < entries_max { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })
     .expect("scan");
     seen
 }
 
-/// A scan of the model that looks at every entry.
+/// Scans the model by looking at every entry.
 fn scan_model(content: &Content, range: KeyRange<'_>, direction: Direction) -> Vec<(Vec<u8>, Vec<u8>)> {
     let after_start = |key: &[u8]| match range.from {
         Bound::Unbounded => true,
@@ -108,10 +113,10 @@ fn check_reads(view: &dyn View, model: &Content, random: &mut Random) {
         let (a, b) = (random_key(random), random_key(random));
         let range = KeyRange { from: random_bound(random, &a), to: random_bound(random, &b) };
         let direction = if random.one_in(2) { Direction::Forward } else { Direction::Backward };
-        let most = if random.one_in(3) { 1 + random.below(4) as usize } else { usize::MAX };
+        let entries_max = if random.one_in(3) { 1 + random.below(4) as usize } else { usize::MAX };
         let mut expected = scan_model(model, range, direction);
-        expected.truncate(most);
-        assert_eq!(scan(view, range, direction, most), expected, "{range:?} {direction:?}");
+        expected.truncate(entries_max);
+        assert_eq!(scan(view, range, direction, entries_max), expected, "{range:?} {direction:?}");
     }
 }
 
@@ -131,17 +136,17 @@ fn reads_agree_with_a_sorted_map() {
 fn a_view_never_changes() {
     on_each_store(8, |store, mut random| {
         let mut model = Content::new();
-        let mut held: Vec<(Box<dyn View + '_>, Content)> = Vec::new();
+        let mut views: Vec<(Box<dyn View + '_>, Content)> = Vec::new();
         for _ in 0..COMMITS {
             if random.one_in(4) {
-                held.push((store.view().expect("view"), model.clone()));
+                views.push((store.view().expect("view"), model.clone()));
             }
-            if held.len() > 6 {
-                let oldest = random.below(held.len() as u64) as usize;
-                drop(held.swap_remove(oldest));
+            if views.len() > 6 {
+                let index = random.below(views.len() as u64) as usize;
+                drop(views.swap_remove(index));
             }
             random_commit(store, &mut model, &mut random);
-            for (view, model) in &held {
+            for (view, model) in &views {
                 check_reads(&**view, model, &mut random);
             }
         }
@@ -155,11 +160,11 @@ fn a_commit_may_read_from_the_store_it_writes_to() {
         store.commit(&mut std::iter::once(first)).expect("commit");
         let view = store.view().expect("view");
         let copied = view.get(b"a").expect("get").expect("it is there");
-        let mut lazily = std::iter::once_with(|| {
+        let mut reading_writes = std::iter::once_with(|| {
             assert!(store.view().expect("another view").get(b"b").expect("get").is_none());
             Write { key: b"b", value: Some(&copied) }
         });
-        store.commit(&mut lazily).expect("commit");
+        store.commit(&mut reading_writes).expect("commit");
         assert_eq!(view.get(b"b").expect("get"), None);
         assert_eq!(store.view().expect("view").get(b"b").expect("get").as_deref(), Some(&b"1"[..]));
     });

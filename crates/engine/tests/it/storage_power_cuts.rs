@@ -1,5 +1,5 @@
-//! Power cuts under the disk store: no acknowledged commit is lost, no commit is
-//! partly there, and the file always opens again.
+//! Tests of power cuts under the disk store: no acknowledged commit is lost, no commit is
+//! applied in part, and the store always opens again.
 //!
 //! Each history is one disk with many power cuts. Commits of several keys run
 //! until the cut. Then the store is opened again (a cut may strike there too), and
@@ -24,17 +24,17 @@ use crate::support::setting;
 /// cuts also strike while the store is created.
 const CUTS_PER_DISK: u64 = 20;
 
-/// The most disk operations before a cut. A commit takes about 15 of them, so a cut
+/// The most disk operations before a cut. A commit takes about 15 operations, so a cut
 /// strikes between the first write of an opening and about 25 commits later.
 const OPERATIONS_MAX: u64 = 400;
 
-/// The number of keys: small, so that commits often overwrite and remove.
+/// The number of keys. It is small, so that commits often overwrite and remove.
 const KEYS: u64 = 150;
 
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 type Batch = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
-/// The counts of a run. With an honest disk only the first two are above zero.
+/// The counts of a run. With an honest disk `wrong` and `unopenable` are zero.
 #[derive(Debug, Default, PartialEq)]
 struct Tally {
     cuts: u64,
@@ -83,7 +83,7 @@ fn read_all(store: &DiskStore) -> Result<Content, StoreError> {
     Ok(content)
 }
 
-/// The history of one disk. `expected` is the acknowledged content; `in_flight` is
+/// The history of one disk. `expected` is the acknowledged content. `in_flight` is
 /// the commit that the last cut interrupted.
 struct History {
     disk: SimDisk,
@@ -94,12 +94,12 @@ struct History {
 }
 
 impl History {
-    /// With checkpoints on a thread a seed does not repeat a history exactly; with
-    /// inline checkpoints it does.
-    fn new(seed: u64, lies: Lies, on_a_thread: bool) -> History {
+    /// With inline checkpoints a seed repeats a history exactly. With a checkpoint thread it
+    /// does not.
+    fn new(seed: u64, lies: Lies, has_checkpoint_thread: bool) -> History {
         let disk = SimDisk::new(seed).lying(lies);
         let mut random = Random::new(!seed);
-        let checkpoints = match on_a_thread {
+        let checkpoints = match has_checkpoint_thread {
             true => CheckpointMode::Thread,
             false => CheckpointMode::Inline { commits_later: random.below(12) as u32 },
         };
@@ -107,8 +107,9 @@ impl History {
         History { disk, options, random, expected: Content::new(), in_flight: None }
     }
 
-    /// Opens the store, checks it, and commits until the power fails. False when the
-    /// content is wrong and the history cannot continue.
+    /// Opens the store, checks its content, and commits until the power fails. Returns false
+    /// if the store does not open or its content is wrong, so that the history cannot
+    /// continue.
     fn run_until_the_cut(&mut self, tally: &mut Tally) -> bool {
         self.disk.cut_power_after(self.random.below(OPERATIONS_MAX));
         for _ in 0..OPERATIONS_MAX {
@@ -122,7 +123,7 @@ impl History {
                 }
             };
             match read_all(&store) {
-                Ok(content) if self.is_allowed(&content) => {}
+                Ok(content) if self.accepts(&content) => {}
                 Err(_) if !self.disk.has_power() => return true,
                 other => {
                     tally.wrong += 1;
@@ -158,9 +159,9 @@ impl History {
         panic!("more commits than disk operations: they were acknowledged without a sync");
     }
 
-    /// Whether the content is one of the two that a cut may leave. Updates the expected
-    /// content.
-    fn is_allowed(&mut self, content: &Content) -> bool {
+    /// Whether the content is the acknowledged content, with or without the commit in flight.
+    /// If it is the content with that commit, it becomes the expected content.
+    fn accepts(&mut self, content: &Content) -> bool {
         if let Some(batch) = self.in_flight.take()
             && *content != self.expected
         {
@@ -170,11 +171,11 @@ impl History {
     }
 }
 
-fn run(cuts: u64, seed: u64, lies: Lies, on_a_thread: bool) -> Tally {
+fn run(cuts: u64, seed: u64, lies: Lies, has_checkpoint_thread: bool) -> Tally {
     let mut tally = Tally::default();
     for disk in 0.. {
         let seed = seed.wrapping_mul(1_000_003).wrapping_add(disk);
-        let mut history = History::new(seed, lies, on_a_thread);
+        let mut history = History::new(seed, lies, has_checkpoint_thread);
         for _ in 0..CUTS_PER_DISK {
             if tally.cuts == cuts {
                 return tally;
@@ -216,8 +217,8 @@ fn power_cuts_lose_nothing_acknowledged_when_checkpoints_run_on_a_thread() {
     assert_eq!((tally.cuts, tally.wrong, tally.unopenable), (cuts, 0, 0), "seed {seed}");
 }
 
-/// One cut at every operation of a small store: creation, commits, a checkpoint, a
-/// commit that bypasses the log, closing, opening again.
+/// The operations of the store are its creation, commits, a checkpoint, a commit that
+/// bypasses the log, and closing. Each cut is followed by opening the store again.
 #[test]
 fn a_cut_at_any_operation_of_a_small_store_keeps_acknowledged_commits() {
     let run_all = |disk: &SimDisk, expected: &mut Content, in_flight: &mut Option<Batch>| {
@@ -236,12 +237,12 @@ fn a_cut_at_any_operation_of_a_small_store_keeps_acknowledged_commits() {
             .map_err(|kind| StoreError { kind, message: "cut while closing".to_string() })
     };
     for operations in 0..10_000 {
-        let mut survived = true;
+        let mut ran_without_cut = true;
         for seed in 0..8 {
             let disk = SimDisk::new(seed);
             disk.cut_power_after(operations);
             let (mut expected, mut in_flight) = (Content::new(), None);
-            survived &= run_all(&disk, &mut expected, &mut in_flight).is_ok();
+            ran_without_cut &= run_all(&disk, &mut expected, &mut in_flight).is_ok();
             disk.restore_power();
             let store = DiskStore::with_backend(disk).unwrap_or_else(|error| {
                 panic!("seed {seed}, cut after {operations} operations: {error}");
@@ -254,7 +255,7 @@ fn a_cut_at_any_operation_of_a_small_store_keeps_acknowledged_commits() {
             }
             assert!(content == expected, "seed {seed}, cut after {operations} operations");
         }
-        if survived {
+        if ran_without_cut {
             assert!(operations > 30, "the whole sequence takes more than {operations} operations");
             return;
         }
@@ -262,29 +263,29 @@ fn a_cut_at_any_operation_of_a_small_store_keeps_acknowledged_commits() {
     panic!("the sequence takes more than 10,000 operations");
 }
 
-/// Found by this test: redb lays a file out before it writes its magic number, and
-/// always refuses a file that was cut in between. Almost all cuts of the random
-/// histories come later.
+/// This test found a bug: redb lays a file out before it writes the magic number. It always
+/// refuses a file that was cut between the two. Almost all cuts of the random histories
+/// strike later.
 #[test]
 fn a_cut_at_any_moment_of_creation_leaves_a_store_that_opens() {
-    let mut survived = false;
+    let mut ran_without_cut = false;
     for operations in 0.. {
         for seed in 0..20 {
             let disk = SimDisk::new(seed);
             disk.cut_power_after(operations);
-            survived = DiskStore::with_backend(disk.clone()).is_ok();
+            ran_without_cut = DiskStore::with_backend(disk.clone()).is_ok();
             disk.restore_power();
             let store = DiskStore::with_backend(disk).unwrap_or_else(|error| {
                 panic!("seed {seed}, cut after {operations} operations: {error}");
             });
             assert_eq!(read_all(&store).expect("readable"), Content::new());
         }
-        if survived {
+        if ran_without_cut {
             assert!(operations > 5, "creation takes more than {operations} operations");
             return;
         }
     }
-    assert!(survived, "the store was never created without a cut");
+    assert!(ran_without_cut, "the store was never created without a cut");
 }
 
 #[test]

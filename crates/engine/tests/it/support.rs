@@ -1,6 +1,6 @@
 //! A small engine for tests: one database, containers with the partition key
-//! `/pk`, documents `0, 1, 2, ...` spread over some keys. Also helpers that several
-//! tests use.
+//! `/pk`, and documents with the ids `0, 1, 2, ...` spread over some partition keys. Also
+//! helpers that several tests use.
 
 use std::sync::Arc;
 
@@ -35,6 +35,7 @@ pub(crate) async fn container(engine: &Engine, name: &str) -> Arc<Container> {
     engine.create_container("d", definition, None).await.unwrap()
 }
 
+/// The partition key of document `n`.
 fn key(n: usize, keys: usize) -> PartitionKey {
     PartitionKey::from_header(&format!("[\"k{}\"]", n % keys)).unwrap()
 }
@@ -54,7 +55,7 @@ pub(crate) fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
 }
 
-/// The numbers of the documents, of those that [`fill`] created, that cannot be read.
+/// The numbers of the documents that [`fill`] created and that cannot be read.
 pub(crate) fn missing(
     engine: &Engine,
     container: &Arc<Container>,

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_sends_nothing_is_drained_after_the_first_byte_timeout() {
+    fn a_connection_that_sends_nothing_is_drained_after_the_first_request_timeout() {
         let silent = Observation { events: 0, ..IDLE };
         check(&[(1, silent, Directive::Serve), (3, silent, Directive::Drain)]);
     }

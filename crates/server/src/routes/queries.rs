@@ -42,8 +42,7 @@ pub(super) fn serve(service: &RegionService, call: &Call) -> Result<Answer, Refu
     }
     let request = QueryRequest {
         program,
-        // An empty list means all ranges.
-        scope: scope.unwrap_or(QueryScope::Ranges(Vec::new())),
+        scope: scope.unwrap_or(QueryScope::All),
         rows_max: call.page_rows()?,
         continuation: call.continuation(),
     };
@@ -67,8 +66,7 @@ pub(super) fn read_feed(service: &RegionService, call: &Call) -> Result<Answer, 
     let statement = Statement { query, parameters: Parameters::none() };
     let request = QueryRequest {
         program: compile(service, &statement)?,
-        // An empty list means all ranges.
-        scope: scope(call, &container)?.unwrap_or(QueryScope::Ranges(Vec::new())),
+        scope: scope(call, &container)?.unwrap_or(QueryScope::All),
         rows_max: call.page_rows()?,
         continuation: call.continuation(),
     };
@@ -127,7 +125,7 @@ fn invalid_query_body() -> Refusal {
 }
 
 fn compile(service: &RegionService, statement: &Statement) -> Result<Program, Refusal> {
-    let now = Now::from_unix_milliseconds(service.engine.clock().elapsed().as_millis() as i64);
+    let now = Now::from_unix_milliseconds(service.engine.clock().unix_time().as_millis() as i64);
     perihelion_query::compile(&statement.query, &statement.parameters, now)
         .map_err(|errors| compile_refusal(&errors))
 }
@@ -235,7 +233,8 @@ fn key_ranges(container: &Container, keys: &[Vec<Value>]) -> Option<Vec<QueryRan
     Some(points.iter().map(|point| QueryRange::point(&point.to_hex())).collect())
 }
 
-/// Runs a page of a query. The first range of the scope pays the whole charge.
+/// Runs a page of a query. Its whole charge is spent by the first range of the scope, or
+/// by range 0 if the scope has no range.
 fn run(
     service: &RegionService,
     container: &Arc<Container>,

@@ -38,7 +38,7 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
                 .await?;
             let quota = format!("{}={};", quota_name(kind), kind.quota());
             script_answer(status::CREATED, &body)
-                .charged(charge::SCRIPT_CREATE)
+                .charged(charge::SCRIPT_WRITE)
                 .with_header(headers::RESOURCE_QUOTA, quota)
         }
         (&Method::POST, Some(_)) if kind == ScriptKind::StoredProcedure => {
@@ -54,14 +54,14 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
                     engine.put_script(&target, kind, Some(id), body).await
                 })
                 .await?;
-            script_answer(status::OK, &body).charged(charge::SCRIPT_CREATE).with_content_location()
+            script_answer(status::OK, &body).charged(charge::SCRIPT_WRITE).with_content_location()
         }
         (&Method::DELETE, Some(id)) => {
             let (target, id) = (Arc::clone(&container), id.to_owned());
             service
                 .change_catalog(move |engine| async move { engine.delete_script(&target, kind, &id).await })
                 .await?;
-            Answer::empty(status::NO_CONTENT).charged(charge::SCRIPT_CREATE)
+            Answer::empty(status::NO_CONTENT).charged(charge::SCRIPT_WRITE)
         }
         _ => return Err(method_not_allowed(&call.method)),
     };

@@ -139,6 +139,30 @@ async fn a_split_keeps_every_document_and_retires_the_parent() {
     world.stop().await;
 }
 
+/// The interval `[x, x)` at the boundary `x` between two ranges has no keys, so it
+/// overlaps neither range.
+#[tokio::test]
+async fn a_query_over_an_empty_interval_of_keys_is_compiled_and_returns_no_rows() {
+    let world = with_forty_documents(4).await;
+    let boundary = text(&ranges(&world.send(pkranges()).await)[1], "minInclusive");
+    let over_nothing = |call: HttpRequest| {
+        call.header("x-ms-start-epk", boundary.as_str()).header("x-ms-end-epk", boundary.as_str())
+    };
+    let everything = query("SELECT * FROM c").header("x-ms-end-epk", "FF");
+    assert_eq!(documents(&world.send(everything).await).len(), 40);
+    for call in [query("SELECT * FROM c"), query("SELECT * FROM c ORDER BY c.n"), docs("GET", "", "")] {
+        let answer = world.send(over_nothing(call)).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        assert!(documents(&answer).is_empty(), "{}", answer.text());
+        assert_eq!(answer.header("x-ms-continuation"), None);
+    }
+    let count = world.send(over_nothing(query("SELECT VALUE COUNT(1) FROM c"))).await;
+    assert_eq!(documents(&count), [Value::from(0i64)]);
+    let unknown_function = world.send(over_nothing(query("SELECT VALUE NOPE(c.n) FROM c"))).await;
+    assert_eq!(unknown_function.status, 400, "{}", unknown_function.text());
+    world.stop().await;
+}
+
 /// The values that a query returns page by page, with a split of range 0 after the
 /// first page.
 async fn query_across_a_split(world: &World, text: &str, headers: &[(&str, &str)]) -> Vec<i64> {

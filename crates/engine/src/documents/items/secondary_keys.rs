@@ -36,8 +36,9 @@ impl ItemWrite<'_, '_> {
     }
 
     /// Writes a version of a document and updates index entries, feed entry, expiry
-    /// entry, counters and version log. `value` is the parsed document, if it is needed.
-    /// The caller writes the id, the partition member and the unique keys.
+    /// entry, counters and version log. `value` is the parsed document, if
+    /// [`ItemWrite::needs_value`]. The caller writes the id, the partition member and the
+    /// unique keys.
     pub(crate) fn put_document(
         &mut self,
         rid: u64,
@@ -90,7 +91,7 @@ impl ItemWrite<'_, '_> {
             .map(|(constraint, paths)| {
                 let mut values = Vec::new();
                 for path in paths {
-                    // A missing value counts as null, so two documents that lack it
+                    // A missing value counts as null, so two documents without the value
                     // conflict.
                     encode(&mut values, Some(find(document, &path.steps).unwrap_or(&Value::Null)), false);
                 }
@@ -100,7 +101,7 @@ impl ItemWrite<'_, '_> {
     }
 
     /// Replaces the unique keys of a document by those of its new version. Refuses the
-    /// write if another document that is not expired has one of them.
+    /// write if another document that is not expired has one of the new keys.
     pub(super) fn claim_unique_keys(
         &mut self,
         rid: u64,
@@ -121,7 +122,7 @@ impl ItemWrite<'_, '_> {
     }
 
     /// Replaces the unique keys of a document by those of its new version, even if
-    /// another document has one of them.
+    /// another document has one of the new keys.
     pub(crate) fn take_unique_keys(
         &mut self,
         rid: u64,
@@ -211,7 +212,7 @@ impl ItemWrite<'_, '_> {
         }
     }
 
-    /// Updates the number of documents and bytes of the range.
+    /// Updates the numbers of documents and bytes of the range.
     fn update_counters(&mut self, old: Option<&StoredDocument>, new: Option<&StoredDocument>) {
         if let Some(range) = self.state.range_mut(self.target.range.id) {
             let size =

@@ -1,4 +1,4 @@
-//! The LSN of a write and the order of the changes within it.
+//! The LSN of a write, and the order of the changes within the write.
 
 use crate::keys::RangeId;
 use crate::region::Replica;
@@ -21,7 +21,8 @@ pub(crate) struct WriteStamps {
     /// The LSN that the write had in its own region, if it is a write of another
     /// region.
     replicated_lsn: Option<u64>,
-    /// The outbox entry that holds these changes, once there is one.
+    /// The number of the outbox entry that holds these changes; `None` before the first
+    /// change, and in an account with one region.
     pub(super) outbox_sequence: Option<u64>,
 }
 
@@ -31,7 +32,7 @@ impl WriteStamps {
         WriteStamps { replicated_lsn: Some(lsn), ..WriteStamps::default() }
     }
 
-    /// The stamp of the next change. The first one takes an LSN from the range.
+    /// The stamp of the next change. The first change takes an LSN from the range.
     pub(super) fn next(
         &mut self,
         state: &mut ContainerState,
@@ -45,8 +46,8 @@ impl WriteStamps {
                 None => range.take_lsn(replica),
             })
         });
-        // The children of a split share a segment, but each counts its own LSNs. So
-        // the range's id is part of the ordinal, and their feed entries differ.
+        // The children of a split share a segment, but each child counts its own LSNs. The
+        // id of the range is part of the ordinal, so that their feed entries differ.
         let ordinal = (u64::from(range) << 32) | self.ordinal_next;
         self.ordinal_next += 1;
         WriteStamp { lsn, ordinal }

@@ -26,8 +26,8 @@ impl ItemWrite<'_, '_> {
     }
 
     /// Stores a new version of an existing document. `charge_of` is a function of
-    /// [`charge`]: it gets the indexed values of the old and the new version and the
-    /// size.
+    /// [`charge`]. Its arguments are the numbers of indexed values of the old and of the new
+    /// version, and the size of the new version in bytes.
     pub(super) fn store_over(
         &mut self,
         rid: u64,
@@ -40,9 +40,9 @@ impl ItemWrite<'_, '_> {
         Ok(Written { status: status::OK.code, stored: Some(stored), charge })
     }
 
-    /// Writes a version of a document and the keys that change with it. A new document's
-    /// id and partition member are written by the caller. With several regions, adds a
-    /// change for the other regions.
+    /// Writes a version of a document and the keys that change with it. The caller has
+    /// written the id and the partition member of a new document. With several regions,
+    /// adds a change for the other regions.
     fn store(
         &mut self,
         rid: u64,
@@ -52,7 +52,8 @@ impl ItemWrite<'_, '_> {
         let ttl = self.checked_ttl(&content)?;
         let stamp = self.next_stamp();
         let etag_counter = self.state.take_etag(self.transaction.replica);
-        // Only outbox and tombstones need the id. With one region there are none.
+        // Only the outbox and the tombstones need the id. An account with one region has
+        // neither.
         let id = self.transaction.replica.map(|_| content.id().to_owned());
         let timestamp = self.write_time(id.as_deref(), old)?;
         let system = SystemMembers::new(&self.target.container, rid, etag_counter, timestamp);
@@ -82,7 +83,7 @@ impl ItemWrite<'_, '_> {
         if let Some(id) = id {
             let (created_lsn, text) = (stored.created_lsn, stored.text.clone());
             let operation = ChangeOperation::Put { created_lsn, ttl, terms, text };
-            self.replicate(stamp, stored.version(), id, rid, operation)?;
+            self.append_to_outbox(stamp, stored.version(), id, rid, operation)?;
         }
         Ok(stored)
     }
@@ -110,13 +111,13 @@ impl ItemWrite<'_, '_> {
             FeedOperation::Expire => ChangeOperation::Expire,
             FeedOperation::Create | FeedOperation::Replace | FeedOperation::Delete => ChangeOperation::Delete,
         };
-        self.replicate(stamp, version, id.to_owned(), rid, operation)
+        self.append_to_outbox(stamp, version, id.to_owned(), rid, operation)
     }
 
-    /// The timestamp of a write. With one region (`id` is `None`) it is the time now.
-    /// With several regions it is not before the timestamp of the version or tombstone
-    /// that the write replaces, so that the write is the later one in every region.
-    /// Removes the tombstone.
+    /// The timestamp of a write. With one region (`id` is `None`) the timestamp is the time
+    /// now. With several regions it is not before the timestamp of the version or tombstone
+    /// that the write replaces, so that every region takes the write for the later one. Also
+    /// removes the tombstone that the write replaces.
     fn write_time(&mut self, id: Option<&str>, old: Option<&StoredDocument>) -> Result<u64, Refusal> {
         let (now, Some(id)) = (self.transaction.now, id) else { return Ok(self.transaction.now) };
         if let Some(old) = old {
@@ -129,7 +130,7 @@ impl ItemWrite<'_, '_> {
     }
 
     /// Adds a change to the outbox, for the other regions.
-    fn replicate(
+    fn append_to_outbox(
         &mut self,
         stamp: WriteStamp,
         version: Version,
@@ -158,8 +159,8 @@ impl ItemWrite<'_, '_> {
         )
     }
 
-    /// The document's own `ttl`, 0 for none. It is checked only in a container that has a
-    /// default TTL; elsewhere an invalid `ttl` counts as none.
+    /// The document's own `ttl`, 0 for none. An invalid `ttl` is refused in a container that
+    /// has a default TTL. In other containers it counts as none.
     fn checked_ttl(&self, content: &Content) -> Result<i32, Refusal> {
         match content.ttl() {
             Some(ttl) => Ok(ttl),

@@ -18,12 +18,14 @@ use crate::replication::DocumentKey;
 pub struct Target {
     /// The container.
     pub container: Arc<Container>,
+    /// The hash of the partition key, by which documents are found.
     pub(crate) partition: LogicalPartition,
+    /// The effective partition key, by which the physical partition is chosen.
     pub(crate) effective_key: Bytes,
     /// The physical partition.
     pub range: PartitionRange,
-    /// The partition key. Empty for a change of another region: the outbox holds only
-    /// its hashes.
+    /// The partition key. Empty for a change of another region, because an outbox holds only
+    /// the hashes of the key.
     pub(super) key: PartitionKey,
 }
 

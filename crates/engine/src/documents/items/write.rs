@@ -16,8 +16,8 @@ use crate::refusal::{Layer, Refusal};
 use crate::state::ContainerState;
 use crate::transaction::Transaction;
 
-/// One write in progress. `state` holds the container's counters: they are read once,
-/// and the caller writes them back when the write succeeds.
+/// One write in progress. `state` holds the container's counters. The caller reads the
+/// counters before the write, and writes them back when the write has succeeded.
 pub(crate) struct ItemWrite<'a, 'v> {
     pub(crate) transaction: &'a mut Transaction<'v>,
     pub(crate) target: &'a Target,
@@ -126,7 +126,7 @@ impl ItemWrite<'_, '_> {
     /// Finds the document, or refuses the operation.
     fn find_existing(&self, id: &str) -> Result<(u64, StoredDocument), Refusal> {
         lookup(self.transaction, self.target, id, self.transaction.now)?
-            .ok_or_else(|| Refusal::no_such_document().with_charge(charge::NOT_FOUND_DELETE))
+            .ok_or_else(|| Refusal::no_such_document().with_charge(charge::NOT_FOUND_WRITE))
     }
 
     /// Refuses the write if the etag of the document does not meet the preconditions.

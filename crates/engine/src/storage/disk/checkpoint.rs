@@ -3,11 +3,11 @@
 //!
 //! A checkpoint is one redb transaction. It writes all commits since the
 //! previous checkpoint, and the sequence number of the newest of these commits.
-//! One checkpoint runs at a time. In production it runs on a thread of its own,
-//! because its syncs would delay several hundred commits. In simulation it runs inside
-//! a later commit, so that the seed alone decides what happens.
+//! One checkpoint runs at a time. In production a checkpoint runs on a thread of its own,
+//! because its syncs would delay several hundred commits. In simulation a checkpoint runs
+//! inside a later commit, so that the seed alone decides what happens.
 //!
-//! Always true: a checkpoint that failed closes the store to writes; the thread
+//! Always true: a checkpoint that failed closes the store to writes; the checkpoint thread
 //! ends before the store that owns it.
 
 use std::io;
@@ -108,7 +108,7 @@ impl Checkpointer {
         }
     }
 
-    /// Whether no checkpoint is running. Does not wait for a running one.
+    /// Whether no checkpoint is running. Does not wait for a running checkpoint.
     pub(super) fn is_idle(&mut self) -> Result<bool, Failure> {
         match self {
             Checkpointer::Inline { pending, .. } => Ok(pending.is_none()),
@@ -126,7 +126,7 @@ impl Checkpointer {
         }
     }
 
-    /// Must be called after every commit: writes an inline checkpoint when it is due.
+    /// Writes an inline checkpoint when it is due. Must be called after every commit.
     pub(super) fn after_commit(&mut self, core: &Core) -> Result<(), Failure> {
         match self {
             Checkpointer::Inline { pending: Some(_), commits_left: 0, .. } => self.finish(core),
@@ -138,7 +138,8 @@ impl Checkpointer {
         }
     }
 
-    /// Waits for a running checkpoint and ends its thread.
+    /// Waits for a running checkpoint and ends the checkpoint thread. Drops a pending inline
+    /// checkpoint, whose commits are in the log.
     pub(super) fn stop(self) {
         if let Checkpointer::Thread { checkpoints, thread, .. } = self {
             drop(checkpoints);
@@ -167,10 +168,10 @@ fn run_thread(core: &Core, queue: &Receiver<Checkpoint>, report: &SyncSender<Res
     }
 }
 
-/// Writes the frozen overlay to the data file, then drops the overlay.
+/// Writes the frozen overlay to the data file, then removes it from the layers.
 fn write_checkpoint(core: &Core, checkpoint: &Checkpoint) -> Result<(), Failure> {
     let base = catch_panic(|| {
-        core.store(&checkpoint.overlay, &[], checkpoint.last_sequence)?;
+        core.write_to_data_file(&checkpoint.overlay, &[], checkpoint.last_sequence)?;
         core.read_base()
     })?;
     let frozen = {
@@ -178,6 +179,6 @@ fn write_checkpoint(core: &Core, checkpoint: &Checkpoint) -> Result<(), Failure>
         layers.base = base;
         std::mem::take(&mut layers.frozen)
     };
-    drop(frozen); // Outside the lock, because it may have tens of thousands of keys.
+    drop(frozen); // Outside the lock, because the overlay may have tens of thousands of keys.
     Ok(())
 }

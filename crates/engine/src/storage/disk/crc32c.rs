@@ -1,13 +1,13 @@
 //! CRC-32C (Castagnoli), eight bytes at a time by table.
 //!
-//! It distinguishes a record that was written whole from one that a power cut
-//! tore, and detects every burst of up to 32 wrong bits. It does not protect
-//! against someone who can write the file.
+//! The checksum distinguishes a record that was written whole from a record that a power
+//! cut tore. It detects every burst of up to 32 wrong bits. It does not protect against
+//! someone who can write the file.
 
-/// The polynomial, bits reversed.
+/// The polynomial, with its bits reversed.
 const POLYNOMIAL: u32 = 0x82F6_3B78;
 
-/// `TABLES[n][byte]`: what the byte contributes when `n` bytes follow it.
+/// `TABLES[n][byte]` is what the byte contributes to the checksum when `n` bytes follow it.
 static TABLES: [[u32; 256]; 8] = tables();
 
 const fn tables() -> [[u32; 256]; 8] {
@@ -63,7 +63,7 @@ mod tests {
 
     /// From RFC 3720, appendix B.4, and the usual check value.
     #[test]
-    fn known_checksums_come_out() {
+    fn the_checksums_of_the_rfc_come_out() {
         let rising: Vec<u8> = (0..32).collect();
         assert_eq!(crc32c(b""), 0);
         assert_eq!(crc32c(b"123456789"), 0xE306_9283);

@@ -1,11 +1,11 @@
 //! A redb backend that defers all writes until the file is accepted.
 //!
-//! redb writes while it opens a file: it marks the file as open, repairs it after a
+//! redb writes while it opens a file: it marks the file as open, repairs the file after a
 //! crash, or gives an empty file its layout. But whether the file belongs to this
-//! program, and in which format it is, can be read only after redb has opened it. So
+//! program, and in which format it is, can be read only after redb has opened the file. So
 //! redb opens the file through this backend, which keeps every write in memory. When
 //! the file has been accepted, [`DeferredWrites::apply`] performs the deferred
-//! operations on the disk in the order and with the syncs that redb chose; from then on
+//! operations on the disk, in the order and with the syncs that redb chose. From then on
 //! every call goes to the disk. A file that is not accepted was never written to.
 //!
 //! A power cut during `apply` leaves what a cut during redb's own opening would
@@ -22,15 +22,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use redb::{BackendError, StorageBackend};
 
 /// The most bytes that redb may write before the file is accepted. When redb creates
-/// or repairs a file, it writes a few dozen pages; this is hundreds of times that.
+/// or repairs a file, it writes a few dozen pages. This limit is hundreds of times larger.
 const DEFERRED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// The magic number at the beginning of a redb file has this many bytes. The header
-/// around it fits into one sector, so a power cut leaves all of it or nothing.
+/// The bytes of the magic number at the beginning of a redb file.
 const MAGIC_BYTES: usize = 9;
+/// The bytes of a sector. The header of a redb file, which begins with the magic number,
+/// fits into one sector. So a power cut leaves the whole header or nothing of it.
 const SECTOR_BYTES: usize = 512;
 
-/// When redb creates a file, it makes it shorter than this before it writes the magic
+/// An upper bound of a file's length while redb creates it, until redb writes the magic
 /// number.
 const LAYOUT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
@@ -40,19 +41,21 @@ pub(super) struct DeferredWrites(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
+    /// The data file on the disk.
     disk: Box<dyn StorageBackend>,
-    /// Whether the file was accepted and the deferred operations are performed.
-    applied: AtomicBool,
+    /// Whether the file was accepted and the deferred operations were performed.
+    is_applied: AtomicBool,
     /// Whether all writes are refused, after a failure of the store.
-    forbidden: AtomicBool,
+    is_forbidden: AtomicBool,
     deferred: Mutex<Deferred>,
 }
 
+/// The operations of redb that are not performed yet.
 #[derive(Debug, Default)]
 struct Deferred {
-    /// Whether the length of the file was read from the disk. It is read at redb's
-    /// first call, after redb took the lock on the file: before that, another process
-    /// may be changing the file.
+    /// Whether the length of the file was read from the disk. The length is read at redb's
+    /// first call, after redb took the lock on the file. Before that, another process may be
+    /// changing the file.
     has_read_disk: bool,
     operations: Vec<Operation>,
     /// The bytes of all deferred writes.
@@ -70,27 +73,26 @@ enum Operation {
 
 impl DeferredWrites {
     pub(super) fn new(disk: Box<dyn StorageBackend>) -> DeferredWrites {
-        let (applied, forbidden) = (AtomicBool::new(false), AtomicBool::new(false));
         DeferredWrites(Arc::new(Inner {
             disk,
-            applied,
-            forbidden,
+            is_applied: AtomicBool::new(false),
+            is_forbidden: AtomicBool::new(false),
             deferred: Mutex::new(Deferred::default()),
         }))
     }
 
-    /// Refuses all writes from now on. Called after a failure, because redb would
-    /// write again when it is closed.
+    /// Refuses all writes from now on. The store calls this after a failure, because redb
+    /// would write again when it is closed.
     pub(super) fn forbid_writes(&self) {
-        self.0.forbidden.store(true, Ordering::Release);
+        self.0.is_forbidden.store(true, Ordering::Release);
     }
 
     fn check_may_write(&self) -> Result<(), io::Error> {
         let forbidden = || io::Error::other("an earlier write failed");
-        if self.0.forbidden.load(Ordering::Acquire) { Err(forbidden()) } else { Ok(()) }
+        if self.0.is_forbidden.load(Ordering::Acquire) { Err(forbidden()) } else { Ok(()) }
     }
 
-    /// Performs the deferred operations; from now on every call goes to the disk.
+    /// Performs the deferred operations. From now on every call goes to the disk.
     pub(super) fn apply(&self) -> Result<(), io::Error> {
         let disk = &self.0.disk;
         let mut deferred = self.lock();
@@ -101,7 +103,7 @@ impl DeferredWrites {
                 Operation::Sync => disk.sync_data()?,
             }
         }
-        self.0.applied.store(true, Ordering::Release);
+        self.0.is_applied.store(true, Ordering::Release);
         Ok(())
     }
 
@@ -110,10 +112,11 @@ impl DeferredWrites {
     }
 
     fn is_applied(&self) -> bool {
-        self.0.applied.load(Ordering::Acquire)
+        self.0.is_applied.load(Ordering::Acquire)
     }
 
-    /// Locks the deferred operations. The first call reads the length of the file.
+    /// Locks the deferred operations. The first call reads the length of the file, and defers
+    /// emptying a file whose creation a crash interrupted.
     fn lock_initialised(&self) -> Result<MutexGuard<'_, Deferred>, io::Error> {
         let mut deferred = self.lock();
         if !deferred.has_read_disk {
@@ -167,9 +170,10 @@ impl Deferred {
 }
 
 /// Whether a crash interrupted redb while it created the file. Such a file has no
-/// magic number, which redb writes last, before the first commit, and redb always
-/// refuses it. Every byte beyond the header is zero (this is checked), so nothing was
-/// stored in the file and creating it again loses nothing.
+/// magic number, because redb writes the magic number last, before the first commit. redb
+/// refuses to open a file without it. Every byte beyond the header of such a file is zero
+/// (this is checked). So nothing was stored in the file, and creating it again loses
+/// nothing.
 fn is_unfinished(disk: &dyn StorageBackend, len: u64) -> Result<bool, io::Error> {
     if len == 0 || len > LAYOUT_BYTES_MAX {
         return Ok(false);
@@ -197,8 +201,8 @@ impl StorageBackend for DeferredWrites {
         if offset + out.len() as u64 > deferred.len {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let on_disk = self.0.disk.len()?.saturating_sub(offset).min(out.len() as u64) as usize;
-        let (from_disk, beyond) = out.split_at_mut(on_disk);
+        let bytes_on_disk = self.0.disk.len()?.saturating_sub(offset).min(out.len() as u64) as usize;
+        let (from_disk, beyond) = out.split_at_mut(bytes_on_disk);
         self.0.disk.read(offset, from_disk)?;
         beyond.fill(0);
         deferred.apply_to(offset, out);

@@ -34,7 +34,7 @@ pub(super) struct RealDirectory(PathBuf);
 
 impl RealDirectory {
     /// Creates the directory and its parents where they are missing, and makes their
-    /// names durable. On Unix only this user can read what is created.
+    /// names durable. On Unix only this user can read the created directories.
     pub(super) fn create(directory: &Path) -> io::Result<RealDirectory> {
         let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
         let missing: Vec<&Path> = directory.ancestors().take_while(is_missing).collect();
@@ -88,8 +88,8 @@ impl Directory for RealDirectory {
     }
 }
 
-/// Syncs a directory: only then a new name survives a power cut. Does nothing on systems
-/// other than Unix, where a directory cannot be synced.
+/// Syncs a directory, so that new names in it survive a power cut. Does nothing on systems
+/// other than Unix, because they cannot sync a directory.
 fn sync_names(directory: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(directory)?.sync_all() } else { Ok(()) }
 }

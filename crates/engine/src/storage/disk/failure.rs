@@ -1,8 +1,8 @@
 //! Failures of the disk store, sorted into the few kinds that a caller can act on.
 //!
 //! The errors of redb and of the operating system become a [`StoreErrorKind`]
-//! and a sentence. redb panics on some damage; a damaged file is outside input,
-//! so [`catch_panic`] turns the panic into an error.
+//! and a sentence. redb panics on some kinds of damage. A damaged file is input from
+//! outside, so [`catch_panic`] turns the panic into an error.
 
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
@@ -12,7 +12,7 @@ use redb::{CommitError, DatabaseError, StorageError, TableError, TransactionErro
 
 use crate::storage::{StoreError, StoreErrorKind};
 
-/// The kind of a failure and its detail, without the file's name.
+/// A failure: its kind, and a text about it that does not name the file.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) kind: StoreErrorKind,

@@ -1,16 +1,16 @@
 //! The log in front of the data file, where a commit first becomes durable.
 //!
-//! Two files are used alternately. Commits are appended to one of them, each as one
-//! record with one sync. When it is full, or has many removals, commits continue at the
-//! beginning of the other file, whose records are all in the data file by then. So an
-//! open store creates each file only once, and most records are written into blocks
-//! that exist already: the sync has no metadata to write.
+//! Two files are used alternately. Commits are appended to the current file, each as one
+//! record with one sync. When the current file is full, or has many removals, commits
+//! continue at the beginning of the other file, whose records are all in the data file by
+//! then. So an open store creates each file only once. Most records are written into blocks
+//! that exist already, so that the sync has no metadata to write.
 //!
 //! The data file *covers* a sequence number when it contains every commit up to
-//! that number. Always true: record `n + 1` is not written before `n` is synced; a
+//! that number. Always true: record `n + 1` is not written before record `n` is synced; a
 //! record is not overwritten before the data file covers its number. So [`read`]
 //! needs only the numbers: the intact records that the data file does not cover
-//! follow each other without a gap, and a power cut can destroy only the last one.
+//! follow each other without a gap, and a power cut can destroy only the last record.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -28,8 +28,8 @@ pub(super) const FILE_NAMES: [&str; 2] = ["perihelion-0.log", "perihelion-1.log"
 
 /// A new file is lengthened by this much at a time. Zeros are written, instead
 /// of only setting the length, so that the blocks exist. With a larger step, the
-/// commits that lengthen the file would be slower; with a smaller step, there would
-/// be more of them.
+/// commits that lengthen the file would be slower. With a smaller step, more commits would
+/// lengthen the file.
 const GROWTH_BYTES: u64 = 1024 * 1024;
 
 /// The longest log file that is read. A log file is read into memory as a whole, and
@@ -44,21 +44,23 @@ pub(super) struct Log {
     limits: LogLimits,
     /// The index of the file to which records are appended.
     current: usize,
-    /// The offset of the next record in that file.
+    /// The offset of the next record in the current file.
     position: u64,
     /// The number of writes in the records of the current file.
     writes: usize,
 }
 
+/// One of the two files.
 #[derive(Debug)]
 struct LogFile {
     file: Box<dyn StorageBackend>,
+    /// The length of the file in bytes, with the zeros after the last record.
     len: u64,
 }
 
 impl Log {
-    /// Opens the files that exist. Records are written from the beginning of the
-    /// first file on.
+    /// Opens the files that exist. The first record is written at the beginning of the first
+    /// file. The data file must cover every record in both files.
     pub(super) fn open(directory: Box<dyn Directory>, limits: LogLimits) -> io::Result<Log> {
         let mut files = [None, None];
         for (name, slot) in FILE_NAMES.iter().zip(&mut files) {
@@ -70,8 +72,8 @@ impl Log {
         Ok(Log { directory, files, limits, current: 0, position: 0, writes: 0 })
     }
 
-    /// Whether a record of this size may be appended to the current file. An empty
-    /// file accepts a record of any size.
+    /// Whether a record with this many bytes and writes may be appended to the current file.
+    /// An empty file accepts any record.
     pub(super) fn has_room(&self, size: usize, writes: usize) -> bool {
         let is_empty = self.position == 0;
         let fits = self.position + size as u64 <= self.limits.file_bytes
@@ -144,12 +146,12 @@ impl Log {
 pub(super) struct Replay {
     /// The sequence number of the last commit in the log or in the data file.
     pub(super) sequence: u64,
-    /// The writes of these commits, oldest first.
+    /// The writes of the commits, oldest first.
     pub(super) entries: Vec<LoggedWrite>,
 }
 
 /// Reads the commits of the log that the data file does not cover. `covered` is the
-/// last sequence number that it covers. Changes nothing.
+/// last sequence number that the data file covers. Changes no file.
 pub(super) fn read(directory: &dyn Directory, instance: u64, covered: u64) -> Result<Replay, Failure> {
     let mut found = BTreeMap::new();
     for name in FILE_NAMES {
@@ -171,8 +173,8 @@ pub(super) fn read(directory: &dyn Directory, instance: u64, covered: u64) -> Re
     Ok(replay)
 }
 
-/// Adds the records of a file that the data file does not cover to `found`, by their
-/// sequence numbers.
+/// Adds to `found` the writes of the records in a log file that the data file does not
+/// cover, by sequence number.
 fn collect(
     file: &dyn StorageBackend,
     name: &str,
@@ -181,18 +183,18 @@ fn collect(
     found: &mut BTreeMap<u64, Vec<LoggedWrite>>,
 ) -> Result<(), Failure> {
     let bytes = read_whole(file, name)?;
-    if record::at(&bytes, 0, None).is_some_and(|first| first.instance != instance) {
+    if record::parse_at(&bytes, 0, None).is_some_and(|first| first.instance != instance) {
         return Err(Failure::damaged(format!("{name} is the log of another data file")));
     }
     let mut offset = 0;
     while offset < bytes.len() {
-        let Some(record) = record::at(&bytes, offset, Some(instance)) else {
+        let Some(record) = record::parse_at(&bytes, offset, Some(instance)) else {
             offset += SECTOR_BYTES;
             continue;
         };
         offset += record.size();
         if record.sequence <= covered {
-            continue; // A record that the data file covers. It will be overwritten.
+            continue; // The data file covers this record. A later record will overwrite it.
         }
         let entries = record.entries().ok_or_else(|| {
             Failure::damaged(format!("commit {} in {name} has inconsistent lengths", record.sequence))
@@ -204,6 +206,7 @@ fn collect(
     Ok(())
 }
 
+/// Reads a whole log file. Refuses a file that is longer than [`FILE_BYTES_MAX`].
 fn read_whole(file: &dyn StorageBackend, name: &str) -> Result<Bytes, Failure> {
     let len = file.len()?;
     if len > FILE_BYTES_MAX {

@@ -1,12 +1,17 @@
 //! Opening a data directory, or refusing it.
 //!
-//! The order: create the directory and an empty data file, if they are missing; let
-//! redb lock and read the file with all its writes deferred (`deferred_writes.rs`);
-//! read the marker, which says that the file belongs to this program and in which
-//! format it is; read the log; and only then write anything. A new file gets its marker
-//! and its table in one commit, so a file has both or neither. The log's writes are
-//! moved into the data file before the store takes a commit, so every store begins its
-//! log anew.
+//! Opening takes these steps, in this order:
+//! 1. create the directory and an empty data file, if they are missing;
+//! 2. let redb lock and read the data file, with all writes of redb deferred
+//!    (`deferred_writes.rs`);
+//! 3. read the marker, which says that the file belongs to this program and in which format
+//!    it is;
+//! 4. read the log;
+//! 5. perform the deferred writes, and move the commits of the log into the data file.
+//!
+//! A directory that is refused in steps 2 to 4 stays unchanged. A new file gets its
+//! marker and its table in one commit, so a file has both or neither. After step 5 the log
+//! has no commit that the data file lacks, so the store writes its log from the beginning.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
@@ -28,8 +33,8 @@ use crate::storage::{StoreError, StoreErrorKind};
 /// The data file's name in the directory.
 pub const FILE_NAME: &str = "perihelion.redb";
 
-/// The marker: a table with the format, the instance number and the number of the
-/// last commit in the file.
+/// The marker: a table with the format, the instance number and the sequence number of the
+/// last commit in the data file.
 const MARKER: TableDefinition<'static, &str, u64> = TableDefinition::new("perihelion.marker");
 const MARKER_FORMAT: &str = "format";
 /// The instance number, which is in every record of this file's log.
@@ -37,8 +42,8 @@ const MARKER_INSTANCE: &str = "instance";
 /// The last sequence number that the data file covers (`log.rs`).
 const MARKER_COVERED: &str = "covered";
 
-/// The format of the files. Raise it when an older program would misread what a
-/// newer one writes.
+/// The format of the files. Raise the number when an older program would misread what a
+/// newer program writes.
 const FORMAT: u64 = 2;
 /// The format of data files without a log. Such a file is read as it is, and the
 /// first commit upgrades it to [`FORMAT`].
@@ -115,7 +120,7 @@ fn accept(
     let (instance, covered) = match identify(&database)? {
         Identity::Ours { instance, covered } => (instance, covered),
         Identity::New => {
-            directory.sync()?; // The name is durable before the file has content.
+            directory.sync()?; // Makes the name durable before the file has content.
             write_marker(&database, options.instance)?;
             (Some(options.instance), 0)
         }
@@ -138,7 +143,7 @@ fn refuse_log(directory: &dyn Directory) -> Result<Replay, Failure> {
     Ok(Replay::default())
 }
 
-/// Writes the commits of the log to the data file and makes the store.
+/// Writes the commits of the log to the data file and creates the store.
 fn start(
     directory: Box<dyn Directory>,
     deferred: DeferredWrites,
@@ -161,7 +166,7 @@ fn start(
         for (key, value) in replay.entries {
             overlay.insert(&key, value);
         }
-        core.store(&overlay, &[], replay.sequence)?;
+        core.write_to_data_file(&overlay, &[], replay.sequence)?;
         let base = core.read_base()?;
         core.layers_mut().base = base;
     }
@@ -181,7 +186,8 @@ fn start(
 enum Identity {
     /// An empty file.
     New,
-    /// A file of this program. `instance` is `None` for format 1.
+    /// A file of this program. `instance` is `None` for format 1. `covered` is the last
+    /// sequence number that the file covers.
     Ours { instance: Option<u64>, covered: u64 },
 }
 
@@ -219,7 +225,7 @@ fn identify(database: &Database) -> Result<Identity, Failure> {
     Ok(identity)
 }
 
-/// Writes the marker of the current format, into a new file or one of format 1.
+/// Writes the marker of the current format, into a new file or into a file of format 1.
 pub(super) fn write_marker(database: &Database, instance: u64) -> Result<(), Failure> {
     let mut transaction = database.begin_write()?;
     transaction.set_quick_repair(true);

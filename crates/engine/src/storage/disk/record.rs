@@ -1,14 +1,14 @@
 //! A record: one commit as bytes in the log.
 //!
 //! A record is a header (checksum, the instance number of its data file, its
-//! sequence number, lengths) and the writes. It starts on a sector and is padded
-//! to the next one. So an append never rewrites a sector that holds an
-//! acknowledged record, and records are searched for only at sector starts. All
+//! sequence number, lengths) and the writes. A record starts at the start of a sector and is
+//! padded to the next sector. So an append never rewrites a sector that holds an
+//! acknowledged record, and records are searched for only at the starts of sectors. All
 //! numbers are little-endian.
 //!
-//! The instance number is random and never shown. So a document cannot contain
-//! bytes that the log would accept as a record when a power cut tears the real
-//! record around it.
+//! The instance number is random and never shown. So nobody can store a document whose bytes
+//! the log would accept as a record when a power cut tears the real record around the
+//! document.
 
 use bytes::Bytes;
 
@@ -22,7 +22,7 @@ pub(super) const SECTOR_BYTES: usize = 512;
 /// The first bytes of every record.
 const MAGIC: [u8; 4] = *b"phl1";
 const HEADER_BYTES: usize = 32;
-/// The checksum covers everything after it: the record from this offset up to the
+/// The checksum covers everything after itself: the record from this offset up to the
 /// padding.
 const CHECKED_FROM: usize = 8;
 
@@ -34,8 +34,8 @@ const REMOVED: u32 = u32::MAX;
 /// A key with its new value, or `None` when the key is removed.
 pub(super) type LoggedWrite = (Bytes, Option<Bytes>);
 
-/// The bytes of a commit in the log, padding included; `None` if it is too large
-/// for the length fields.
+/// The number of bytes of a commit in the log, padding included; `None` if the commit is too
+/// large for the length fields.
 pub(super) fn size(writes: &[Write<'_>]) -> Option<usize> {
     let of_write = |write: &Write<'_>| ENTRY_BYTES + write.key.len() + write.value.map_or(0, <[u8]>::len);
     let payload: usize = writes.iter().map(of_write).sum();
@@ -93,9 +93,10 @@ pub(super) struct FoundRecord {
     payload: Bytes,
 }
 
-/// The record that begins at this offset. `None` if there is none, if its checksum
-/// is wrong, or if it has another instance number than `instance`.
-pub(super) fn at(file: &Bytes, offset: usize, instance: Option<u64>) -> Option<FoundRecord> {
+/// Parses the record that begins at this offset. `None` if no record begins there, if its
+/// checksum is wrong, or if its instance number is not `instance`. With `instance: None` a
+/// record with any instance number is returned.
+pub(super) fn parse_at(file: &Bytes, offset: usize, instance: Option<u64>) -> Option<FoundRecord> {
     let header = file.get(offset..offset + HEADER_BYTES)?;
     let number = |at: usize| header[at..at + 4].try_into().map(u32::from_le_bytes).unwrap_or_default();
     let long = |at: usize| header[at..at + 8].try_into().map(u64::from_le_bytes).unwrap_or_default();
@@ -120,8 +121,8 @@ impl FoundRecord {
         (HEADER_BYTES + self.payload.len()).next_multiple_of(SECTOR_BYTES)
     }
 
-    /// The writes of the record; `None` if its lengths are inconsistent. With a
-    /// correct checksum that happens only if another program wrote the record.
+    /// The writes of the record; `None` if its lengths are inconsistent. The checksum is
+    /// correct, so that happens only if another program wrote the record.
     pub(super) fn entries(&self) -> Option<Vec<LoggedWrite>> {
         let mut entries = Vec::new();
         let mut rest = self.payload.clone();
@@ -155,13 +156,13 @@ mod tests {
     fn a_record_decodes_to_what_was_encoded() {
         let record = encode(7, 9, &WRITES, size(&WRITES).expect("small"));
         assert_eq!(record.bytes.len(), SECTOR_BYTES);
-        let found = at(&record.bytes, 0, Some(7)).expect("whole");
+        let found = parse_at(&record.bytes, 0, Some(7)).expect("whole");
         assert_eq!((found.instance, found.sequence, found.size()), (7, 9, SECTOR_BYTES));
         assert_eq!(found.entries().expect("sound"), record.entries);
         let written: Vec<_> = WRITES.map(|write| (write.key, write.value)).to_vec();
         let entries = record.entries.iter().map(|(key, value)| (&key[..], value.as_deref()));
         assert_eq!(entries.collect::<Vec<_>>(), written);
-        assert!(at(&record.bytes, 0, Some(8)).is_none(), "another data file's record");
+        assert!(parse_at(&record.bytes, 0, Some(8)).is_none(), "another data file's record");
     }
 
     #[test]
@@ -171,10 +172,10 @@ mod tests {
         for at_byte in 0..used {
             let mut torn = record.bytes.to_vec();
             torn[at_byte] ^= 0x10;
-            assert!(at(&torn.into(), 0, Some(7)).is_none(), "byte {at_byte}");
+            assert!(parse_at(&torn.into(), 0, Some(7)).is_none(), "byte {at_byte}");
         }
         for len in 0..used {
-            assert!(at(&record.bytes.slice(..len), 0, Some(7)).is_none(), "cut to {len}");
+            assert!(parse_at(&record.bytes.slice(..len), 0, Some(7)).is_none(), "cut to {len}");
         }
     }
 }

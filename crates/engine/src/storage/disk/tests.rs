@@ -1,4 +1,4 @@
-//! Removals in the overlay, which only the inside of the store can see.
+//! Tests of removals in the overlay, which can be seen only inside the store.
 
 use super::*;
 
@@ -6,8 +6,8 @@ fn commit(store: &DiskStore, key: &[u8], value: Option<&[u8]>) {
     store.commit(&mut std::iter::once(Write { key, value })).expect("commit");
 }
 
-/// Found by the benchmark: emptying a container step by step took quadratic time,
-/// because every step passed over all earlier removals.
+/// This test is for a bug that the benchmark found: emptying a container step by step took
+/// quadratic time, because every step passed over all earlier removals.
 #[test]
 fn a_removal_stays_in_the_overlay_only_if_a_layer_below_has_the_key() {
     let directory = std::env::temp_dir().join(format!("perihelion-{}-removals", std::process::id()));

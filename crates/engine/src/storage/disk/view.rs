@@ -1,8 +1,8 @@
 //! A snapshot of three layers: the commits since the last checkpoint began, the
 //! commits that a running checkpoint is writing, and the data file.
 //!
-//! The value of a key is that of the newest layer that has the key. The value may be
-//! a removal. A scan walks the layers side by side in key order.
+//! The newest layer that has a key decides its value. In the upper two layers the value may
+//! be a removal. A scan walks the layers side by side in key order.
 
 use std::cmp::Ordering;
 use std::iter::Peekable;
@@ -27,7 +27,7 @@ pub(super) type Base = ReadOnlyTable<&'static [u8], &'static [u8]>;
 pub(super) struct Layers {
     /// The commits since the last checkpoint began.
     pub(super) active: Overlay,
-    /// The commits that a running checkpoint writes; empty if none is running.
+    /// The commits that a running checkpoint writes; empty if no checkpoint is running.
     pub(super) frozen: Overlay,
     /// The data file.
     pub(super) base: Arc<Base>,
@@ -121,6 +121,7 @@ struct BaseEntries<'a> {
     direction: Direction,
 }
 
+/// A key of the data file and its value.
 type BaseEntry<'a> = (AccessGuard<'a, &'static [u8]>, AccessGuard<'a, &'static [u8]>);
 
 impl<'a> BaseEntries<'a> {
@@ -130,7 +131,7 @@ impl<'a> BaseEntries<'a> {
                 Direction::Forward => self.entries.next().transpose()?,
                 Direction::Backward => self.entries.next_back().transpose()?,
             };
-            // Reading a value of a damaged page may panic. So it is read here once,
+            // Reading a key or value of a damaged page may panic. So both are read here once,
             // where the panic is caught.
             let _ = entry.as_ref().map(|(key, value)| (key.value(), value.value()));
             Ok(entry)
@@ -138,8 +139,8 @@ impl<'a> BaseEntries<'a> {
     }
 }
 
-/// The entries of both overlays in key order. If both have a key, the active one's
-/// entry is returned.
+/// The entries of both overlays in key order. If both have a key, the entry of the active
+/// overlay is returned.
 struct OverlayEntries<'a> {
     active: Peekable<Range<'a, Option<Bytes>>>,
     frozen: Peekable<Range<'a, Option<Bytes>>>,

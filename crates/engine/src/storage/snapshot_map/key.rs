@@ -8,28 +8,28 @@ use std::ops::Deref;
 
 use bytes::Bytes;
 
-/// The longest key that is stored in place. With its length and the tag of the enum it
-/// fills 48 bytes. Keys of documents and of feed entries fit, and keys of partition
-/// members with up to two levels.
-const SHORT_MAX: usize = 46;
+/// The bytes of the longest key that is stored in place. With its length and the tag of the
+/// enum such a key fills 48 bytes. Keys of documents and of feed entries fit, and keys of
+/// partition members with up to two levels.
+const SHORT_BYTES_MAX: usize = 46;
 
-/// A key, in place when it is short.
+/// A key, stored in place when it is short.
 #[derive(Debug, Clone)]
 pub(in crate::storage) enum Key {
-    Short(u8, [u8; SHORT_MAX]),
+    Short(u8, [u8; SHORT_BYTES_MAX]),
     Long(Bytes),
 }
 
 impl Key {
-    pub(super) const EMPTY: Key = Key::Short(0, [0; SHORT_MAX]);
+    pub(super) const EMPTY: Key = Key::Short(0, [0; SHORT_BYTES_MAX]);
 }
 
 impl From<&[u8]> for Key {
     fn from(bytes: &[u8]) -> Self {
-        if bytes.len() > SHORT_MAX {
+        if bytes.len() > SHORT_BYTES_MAX {
             return Key::Long(Bytes::copy_from_slice(bytes));
         }
-        let mut bytes_in_place = [0; SHORT_MAX];
+        let mut bytes_in_place = [0; SHORT_BYTES_MAX];
         bytes_in_place[..bytes.len()].copy_from_slice(bytes);
         Key::Short(bytes.len() as u8, bytes_in_place)
     }

@@ -1,4 +1,4 @@
-//! The tree against `BTreeMap`, with its shape checked again and again. Scans within
+//! Compares the tree with a `BTreeMap`, and checks the shape of the tree. Scans within
 //! bounds, and the snapshots of all stores, are tested in `tests/it`.
 
 use std::collections::BTreeMap;
@@ -44,11 +44,11 @@ fn the_tree_keeps_its_shape_and_its_entries_under_any_inserts_and_removes() {
         let mut random = Random::new(seed);
         let mut map = SnapshotMap::default();
         let mut model = BTreeMap::new();
-        let mut held = Vec::new();
+        let mut snapshots = Vec::new();
         let spread = 1 + random.below(3000);
         for step in 0..3000u64 {
             let key = Bytes::copy_from_slice(&random.below(spread).to_be_bytes());
-            // First it mostly grows, then it mostly shrinks.
+            // The map mostly grows at first, and mostly shrinks later.
             if random.below(10) < if step < 1500 { 7 } else { 3 } {
                 map.insert(&key, step);
                 model.insert(key, step);
@@ -57,14 +57,14 @@ fn the_tree_keeps_its_shape_and_its_entries_under_any_inserts_and_removes() {
                 model.remove(&key);
             }
             if random.below(500) == 0 {
-                held.push((map.clone(), model.clone()));
+                snapshots.push((map.clone(), model.clone()));
             }
             if step % 50 == 0 {
                 check_shape(&map.root, true, &[], None);
             }
         }
-        held.push((map, model));
-        for (map, model) in held {
+        snapshots.push((map, model));
+        for (map, model) in snapshots {
             let entries = map.range(EVERYTHING, Direction::Forward);
             let entries = entries.map(|(key, value)| (&**key, value));
             let expected = model.iter().map(|(key, value)| (&**key, value));
@@ -89,10 +89,10 @@ fn keys_in_order_fill_their_nodes() {
     assert_eq!(map.range(EVERYTHING, Direction::Forward).count(), 0);
 }
 
-/// A bug: a server that was purging a deleted container did not find documents of
-/// a new one. Purging drops whole nodes from the left. A node's first child then
-/// has a bound above keys that are inserted under it later, and when that node
-/// was joined to its left neighbour, the bound hid those keys.
+/// This test is for a bug: a server that was purging a deleted container did not find
+/// documents of a new container. Purging drops whole nodes from the left. The first child of
+/// a node then has a bound above keys that are inserted under it later. When the node was
+/// joined to its left neighbour, that bound hid the keys.
 #[test]
 fn keys_are_found_while_their_neighbours_are_purged() {
     for seed in 0..12u64 {

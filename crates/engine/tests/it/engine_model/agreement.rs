@@ -31,13 +31,14 @@ pub(crate) fn target(container: &Arc<Container>, partition: &str) -> Result<Targ
 /// Compares everything with the model.
 pub(crate) fn check(engine: &Engine, model: &Model, page_rows: usize) -> Result<(), String> {
     let container = container(engine)?;
-    check_points(engine, &container, model)?;
+    check_point_reads(engine, &container, model)?;
     check_feeds(engine, &container, model, page_rows)?;
     check_counters(engine, &container, model)?;
     check_lists(engine, &container, model, page_rows)
 }
 
-/// A document by its id; `None` when it does not exist.
+/// A document by its id; `None` when it does not exist. Also checks that its `_rid` leads
+/// to its id.
 pub(crate) fn find(
     engine: &Engine,
     container: &Arc<Container>,
@@ -63,7 +64,7 @@ pub(crate) fn find(
 }
 
 /// Checks every possible document, by partition and id.
-fn check_points(engine: &Engine, container: &Arc<Container>, model: &Model) -> Result<(), String> {
+fn check_point_reads(engine: &Engine, container: &Arc<Container>, model: &Model) -> Result<(), String> {
     for partition in 0..PARTITION_KEYS {
         for id in 0..IDS {
             let key = (format!("p{partition}"), format!("id {id}"));
@@ -77,8 +78,8 @@ fn check_points(engine: &Engine, container: &Arc<Container>, model: &Model) -> R
     Ok(())
 }
 
-/// Checks that the feed of each range has its documents once each, in the order of
-/// their LSNs, and that no page ends within one LSN.
+/// Checks that the feed of each range has each document of the range once, in the order of
+/// the LSNs, and that no page ends within one LSN.
 fn check_feeds(
     engine: &Engine,
     container: &Arc<Container>,
@@ -87,17 +88,17 @@ fn check_feeds(
 ) -> Result<(), String> {
     let mut found = BTreeSet::new();
     for range in &container.ranges {
-        let newest = engine.state(container).map_err(|refusal| refusal.message)?.lsn(range.id);
-        let mut last = 0;
+        let newest_lsn = engine.state(container).map_err(|refusal| refusal.message)?.lsn(range.id);
+        let mut last_lsn = 0;
         for page in feed_pages(engine, container, range, FeedMode::LatestVersion, page_rows)? {
             for (row, text) in page.iter().enumerate() {
                 let document = parse(text).map_err(|error| error.to_string())?;
                 let lsn = document.get("_lsn").and_then(Value::as_i64).unwrap_or_default() as u64;
-                let is_in_order = if row == 0 { lsn > last } else { lsn >= last };
-                if !is_in_order || lsn > newest {
-                    return Err(format!("range {} at {newest}: LSN {lsn} after {last}", range.id));
+                let is_in_order = if row == 0 { lsn > last_lsn } else { lsn >= last_lsn };
+                if !is_in_order || lsn > newest_lsn {
+                    return Err(format!("range {} at {newest_lsn}: LSN {lsn} after {last_lsn}", range.id));
                 }
-                last = lsn;
+                last_lsn = lsn;
                 let key = key_of(&document);
                 let expected = model.documents.get(&key).map(|document| (&document.body, document.lsn));
                 let body = own_members(text)?;
@@ -139,8 +140,8 @@ pub(crate) fn feed_pages(
     }
 }
 
-/// Checks the number of documents and bytes of all ranges together. A split halves
-/// its parent's counters without counting, so single ranges are not exact.
+/// Checks the number of documents and bytes of all ranges together. A split halves the
+/// counters of the parent without counting, so the counters of one range are not exact.
 fn check_counters(engine: &Engine, container: &Arc<Container>, model: &Model) -> Result<(), String> {
     let state = engine.state(container).map_err(|refusal| refusal.message)?;
     let mut counted = (0, 0);
@@ -158,20 +159,24 @@ fn check_counters(engine: &Engine, container: &Arc<Container>, model: &Model) ->
     }
 }
 
-/// Checks that queries by partition, over all ranges and by order return the
-/// documents.
+/// Checks that queries return the documents of their scope: of all ranges, of each
+/// partition, and none for a scope without ranges.
 fn check_lists(
     engine: &Engine,
     container: &Arc<Container>,
     model: &Model,
     page_rows: usize,
 ) -> Result<(), String> {
-    let everything = QueryScope::Ranges(Vec::new());
+    let everything = QueryScope::All;
     let count = query(engine, container, "SELECT VALUE COUNT(1) FROM c", &everything, page_rows)?;
     if count.rows != [Value::from(model.documents.len() as u64)] {
         return Err(format!("COUNT returned {:?}, the model has {}", count.rows, model.documents.len()));
     }
     for text in ["SELECT c.pk, c.id FROM c", "SELECT c.pk, c.id, c.b FROM c ORDER BY c.b"] {
+        let without_ranges = query(engine, container, text, &QueryScope::Ranges(Vec::new()), page_rows)?;
+        if !without_ranges.rows.is_empty() {
+            return Err(format!("{text} without ranges gives {:?}", without_ranges.rows));
+        }
         let mut scopes = vec![(None, everything.clone())];
         for partition in (0..PARTITION_KEYS).map(|partition| format!("p{partition}")) {
             let scope = QueryScope::Partition(target(container, &partition)?);
@@ -204,6 +209,7 @@ pub(crate) struct QueryResult {
     pub(crate) used_index: bool,
 }
 
+/// Reads all pages of a query.
 pub(crate) fn query(
     engine: &Engine,
     container: &Arc<Container>,
@@ -225,6 +231,7 @@ pub(crate) fn query(
     }
 }
 
+/// Reads one page of a query.
 pub(crate) fn query_page(
     engine: &Engine,
     container: &Arc<Container>,

@@ -1,5 +1,6 @@
-//! Concurrent operations in a chosen order: a store that holds each commit until
-//! the test lets it pass.
+//! Tests of concurrent operations in a chosen order, and of splits between the pages of a
+//! query. The order is chosen by a store that holds each commit until the test lets the
+//! commit pass.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -23,7 +24,7 @@ struct GatedStore {
     is_closed: Arc<AtomicBool>,
     /// Tells the test that a commit waits at the gate.
     waiting: UnboundedSender<()>,
-    /// Lets one commit pass for each message.
+    /// Each message lets one commit pass.
     permits: Mutex<Receiver<()>>,
 }
 
@@ -34,6 +35,7 @@ struct Gate {
     permits: Sender<()>,
 }
 
+/// A store whose gate is open, and the test's side of the gate.
 fn gated() -> (GatedStore, Gate) {
     let is_closed = Arc::new(AtomicBool::new(false));
     let (waiting_sender, waiting) = unbounded_channel();
@@ -86,38 +88,40 @@ impl Gate {
     }
 }
 
-/// A bug: an index was filled range by range. If a range was split after the filling had
-/// begun and before its own documents were visited, these were left out: they belonged
-/// to the children of the range, which were not in the list of ranges.
+/// This test is for a bug: an index was filled range by range. If a range was split after
+/// the filling had begun and before the documents of the range were visited, the filling left
+/// these documents out. They belonged to the children of the range, which were not in the
+/// list of ranges.
 #[tokio::test]
 async fn a_split_while_an_index_is_filled_leaves_no_document_out() {
     let (store, mut gate) = gated();
     let engine = Arc::new(Engine::open(store, EngineOptions::default()).expect("an empty store opens"));
     create(&engine, false).await.expect("a container");
-    let made = container(&engine).expect("a container");
+    let test_container = container(&engine).expect("a container");
     let mut workload = Workload::new(1, 1);
     for id in 0..20 {
         let key = ("p0".to_owned(), format!("id {id}"));
         let verb = Verb::Create(workload.body(&key));
         let operation = Operation { verb, ..workload.change(&Model::default(), key) };
-        let operation = operation.to_engine(&made).expect("an operation");
-        let written = engine.write_item(&made, partition_key("p0"), operation, Default::default()).await;
+        let operation = operation.to_engine(&test_container).expect("an operation");
+        let written =
+            engine.write_item(&test_container, partition_key("p0"), operation, Default::default()).await;
         assert_eq!(written.map(|outcome| outcome.status), Ok(201));
     }
 
     gate.close();
     let builder = Arc::clone(&engine);
-    let unsplit = Arc::clone(&made);
+    let unsplit = Arc::clone(&test_container);
     let build =
         tokio::spawn(
             async move { builder.build_index(&unsplit, shape(IndexScope::Partition, &["b"])).await },
         );
-    gate.commit_waits().await; // The commit that registers the index.
+    gate.commit_waits().await; // This commit registers the index.
     let splitter = Arc::clone(&engine);
-    let split = tokio::spawn(async move { splitter.split(&made, 0).await });
+    let split = tokio::spawn(async move { splitter.split(&test_container, 0).await });
     tokio::task::yield_now().await;
     gate.let_one_pass();
-    gate.commit_waits().await; // The split. The filling of the index waits for it.
+    gate.commit_waits().await; // This commit is the split. The filling waits behind it.
     gate.let_one_pass();
     gate.open();
     split.await.expect("no panic").expect("a split");
@@ -148,9 +152,9 @@ async fn a_query_returns_every_row_once_although_ranges_are_split_between_its_pa
         "SELECT VALUE c.mark FROM c WHERE c.kind = 'red'",
     ] {
         let engine = Engine::open(MemoryStore::new(), EngineOptions::default()).expect("an empty store");
-        let made = create(&engine, false).await.expect("a container");
+        let test_container = create(&engine, false).await.expect("a container");
         for names in [&["kind"][..], &["kind", "-b"]] {
-            engine.build_index(&made, shape(IndexScope::Range, names)).await.expect("an index");
+            engine.build_index(&test_container, shape(IndexScope::Segment, names)).await.expect("an index");
         }
         let mut workload = Workload::new(3, 1);
         let mut expected = Vec::new();
@@ -162,25 +166,25 @@ async fn a_query_returns_every_row_once_although_ranges_are_split_between_its_pa
             }
             let operation = Operation { verb: Verb::Create(body), key, precondition: Default::default() };
             let partition = partition_key(&operation.key.0);
-            let operation = operation.to_engine(&made).expect("an operation");
-            let written = engine.write_item(&made, partition, operation, Default::default()).await;
+            let operation = operation.to_engine(&test_container).expect("an operation");
+            let written = engine.write_item(&test_container, partition, operation, Default::default()).await;
             assert_eq!(written.map(|outcome| outcome.status), Ok(201));
         }
 
         let (mut found, mut continuation) = (Vec::new(), None);
         loop {
-            let now = container(&engine).expect("a container");
-            let everything = QueryScope::Ranges(Vec::new());
-            let page = query_page(&engine, &now, text, &everything, 7, continuation).expect("a page");
+            let current = container(&engine).expect("a container");
+            let everything = QueryScope::All;
+            let page = query_page(&engine, &current, text, &everything, 7, continuation).expect("a page");
             let rows = parse_str(&format!("[{}]", page.rows_text)).expect("rows");
             found.extend(rows.as_array().unwrap_or_default().iter().filter_map(Value::as_i64));
             continuation = page.continuation;
             if continuation.is_none() {
                 break;
             }
-            if now.ranges.len() <= SPLITS {
-                let range = now.ranges[workload.random.below(now.ranges.len() as u64) as usize].id;
-                engine.split(&now, range).await.expect("a split");
+            if current.ranges.len() <= SPLITS {
+                let range = current.ranges[workload.random.below(current.ranges.len() as u64) as usize].id;
+                engine.split(&current, range).await.expect("a split");
             }
         }
         found.sort_unstable();

@@ -52,8 +52,8 @@ pub(crate) struct Operation {
     pub(crate) precondition: Precondition,
 }
 
-/// The verb of an operation. The condition of a patch is the value that the document
-/// must have in its member `b`.
+/// The verb of an operation. The condition of a patch is the value that the member `b` of
+/// the document must have.
 #[derive(Clone, Debug)]
 pub(crate) enum Verb {
     Create(Object),
@@ -72,29 +72,29 @@ pub(crate) struct Step {
     pub(crate) value: Value,
 }
 
-/// The status of an operation that was undone, or not tried, because another one
+/// The status of an operation that was undone, or not tried, because another operation
 /// failed.
 const FAILED_DEPENDENCY: u16 = status::FAILED_DEPENDENCY.code;
 
 impl Model {
-    /// Performs one operation; returns its status.
+    /// Performs one operation. Returns its status.
     pub(crate) fn perform(&mut self, operation: &Operation) -> u16 {
         let Operation { verb, key, .. } = operation;
         let old = self.documents.get(key);
-        let refused = match (verb, old) {
+        let refusal_status = match (verb, old) {
             (Verb::Create(_), Some(_)) => Some(409),
             (Verb::Create(_), None) | (Verb::Upsert(_), None) => None,
             (_, None) => Some(404),
             (Verb::Read, Some(old)) => return read_status(&operation.precondition, old),
             (_, Some(old)) => (!may_write(&operation.precondition, old)).then_some(412),
         };
-        if let Some(status) = refused {
+        if let Some(status) = refusal_status {
             return status;
         }
         let is_new = old.is_none();
         let body = match verb {
             Verb::Create(body) | Verb::Upsert(body) | Verb::Replace(body) => body.clone(),
-            Verb::Patch { steps, condition } => match patched(old, steps, *condition) {
+            Verb::Patch { steps, condition } => match body_after_patch(old, steps, *condition) {
                 Ok(body) => body,
                 Err(status) => return status,
             },
@@ -113,7 +113,8 @@ impl Model {
         if is_new { 201 } else { 200 }
     }
 
-    /// Performs a batch; returns the status of each operation.
+    /// Performs a batch. Returns the status of each operation. `continues` says whether a
+    /// batch that is not atomic continues after a failure.
     pub(crate) fn perform_batch(
         &mut self,
         operations: &[Operation],
@@ -137,8 +138,8 @@ impl Model {
         statuses
     }
 
-    /// Stores the etag and LSN of a write that changed a document. Does nothing after a
-    /// delete.
+    /// Stores the etag and LSN of an outcome with the document that was written. Does nothing
+    /// after a delete.
     pub(crate) fn set_etag_and_lsn(&mut self, key: &Key, outcome: &ItemOutcome) {
         if let Some(document) = self.documents.get_mut(key) {
             document.etag.clone_from(&outcome.etag);
@@ -174,7 +175,8 @@ fn read_status(precondition: &Precondition, document: &Document) -> u16 {
     if is_unchanged { 304 } else { 200 }
 }
 
-fn patched(old: Option<&Document>, steps: &[Step], condition: Option<i64>) -> Result<Object, u16> {
+/// The body of a document after a patch, or the status of the refusal.
+fn body_after_patch(old: Option<&Document>, steps: &[Step], condition: Option<i64>) -> Result<Object, u16> {
     let mut body = old.ok_or(404u16)?.body.clone();
     if let Some(wanted) = condition
         && body.get("b").and_then(Value::as_i64) != Some(wanted)
@@ -195,7 +197,8 @@ fn patched(old: Option<&Document>, steps: &[Step], condition: Option<i64>) -> Re
     Ok(body)
 }
 
-/// Adds to a number. The values that tests increment are small integers, or doubles.
+/// Adds to a number. The values that tests increment are small integers or doubles, so the
+/// sum neither overflows nor becomes infinite.
 fn add(number: Number, by: i64) -> Number {
     match number {
         Number::Int(value) => Number::Int(value + by),

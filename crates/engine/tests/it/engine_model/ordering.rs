@@ -1,4 +1,4 @@
-//! Ordered queries, with and without an index, page by page, against the model.
+//! Compares queries with the model: with and without an index, page by page.
 //!
 //! The model does not know which of two equal values comes first. So the two
 //! engines must return exactly the same rows, and agree with the model on the
@@ -13,11 +13,11 @@ use super::agreement::{container, query, target};
 use super::model::{Key, Model};
 use super::workload::Workload;
 
-/// A query: its text, and its filter and order as functions.
+/// A query: its text after `FROM c`, its filter as a function, and its order keys.
 struct QueryCase {
     text: &'static str,
     keeps: fn(&Object) -> bool,
-    /// The order keys and whether each is descending.
+    /// The members by which the query orders, and whether each order is descending.
     order: &'static [(&'static str, bool)],
 }
 
@@ -30,7 +30,7 @@ fn number(body: &Object, member: &str) -> Option<f64> {
 }
 
 const CASES: [QueryCase; 23] = [
-    // Only three values: the order of equal values matters.
+    // `kind` has only three values, so these cases test the order of rows with equal values.
     QueryCase { text: "ORDER BY c.kind", keeps: |_| true, order: &[("kind", false)] },
     QueryCase { text: "ORDER BY c.kind DESC", keeps: |_| true, order: &[("kind", true)] },
     QueryCase { text: "ORDER BY c.a", keeps: |_| true, order: &[("a", false)] },
@@ -107,7 +107,8 @@ const CASES: [QueryCase; 23] = [
     },
 ];
 
-/// Runs a random query on both engines. Returns whether an index was used.
+/// Runs a random query on both engines and compares the rows. Returns whether the engine
+/// with indexes used an index.
 pub(super) fn check(
     plain: &Engine,
     indexed: &Engine,
@@ -128,7 +129,7 @@ pub(super) fn check(
         let container = container(engine)?;
         let scope = match &partition {
             Some(partition) => QueryScope::Partition(target(&container, partition)?),
-            None => QueryScope::Ranges(Vec::new()),
+            None => QueryScope::All,
         };
         results.push(query(engine, &container, &text, &scope, page_rows)?);
     }
@@ -145,7 +146,8 @@ pub(super) fn check(
     Ok(other.used_index)
 }
 
-/// The documents of the result, in one of the possible orders.
+/// The documents that the query returns without OFFSET and LIMIT, in one of the possible
+/// orders.
 fn expected<'m>(case: &QueryCase, model: &'m Model, partition: Option<&str>) -> Vec<(&'m Key, &'m Object)> {
     let documents = model.documents.iter().map(|(key, document)| (key, &document.body));
     let mut kept: Vec<(&Key, &Object)> = documents
@@ -155,6 +157,8 @@ fn expected<'m>(case: &QueryCase, model: &'m Model, partition: Option<&str>) -> 
     kept
 }
 
+/// Checks that the rows are expected documents, each once, in one of the possible orders.
+/// `skip` and `take` are the OFFSET and LIMIT of the query.
 fn compare(
     rows: &[Value],
     expected: &[(&Key, &Object)],
@@ -182,6 +186,7 @@ fn compare(
     Ok(())
 }
 
+/// Compares two documents by the order keys of the query.
 fn compare_bodies(one: &Object, other: &Object, case: &QueryCase) -> Ordering {
     let keys = case.order.iter().map(|(member, is_descending)| {
         let order = compare_values(one.get(member), other.get(member));
@@ -190,7 +195,7 @@ fn compare_bodies(one: &Object, other: &Object, case: &QueryCase) -> Ordering {
     keys.fold(Ordering::Equal, Ordering::then)
 }
 
-/// Compares types, then numbers or strings.
+/// Compares the types of two values, then the values if both are numbers or strings.
 fn compare_values(one: Option<&Value>, other: Option<&Value>) -> Ordering {
     let rank = |value: Option<&Value>| match value {
         None => 0,

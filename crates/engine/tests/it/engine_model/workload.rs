@@ -7,8 +7,9 @@ use perihelion_testkit::Random;
 
 use super::model::{Key, Model, Operation, Step, Verb};
 
-/// The partition keys and ids in use. Small numbers make conflicts common.
+/// The number of partition keys in use. It is small, so that conflicts are common.
 pub(crate) const PARTITION_KEYS: u64 = 7;
+/// The number of ids in use in each partition. It is small, so that conflicts are common.
 pub(crate) const IDS: u64 = 12;
 
 /// The number of values of the unique member: more than a partition has documents, but
@@ -17,16 +18,16 @@ const UNIQUE_VALUES: u64 = 20;
 
 pub(crate) struct Workload {
     pub(crate) random: Random,
-    /// Etags that documents had when they were chosen, and one that no document has.
-    /// Most of them are of earlier versions.
+    /// Etags that were current when they were added, and one etag that no document has. Most
+    /// of them belong to earlier versions by now.
     stale_etags: Vec<String>,
-    /// A document's padding has fewer bytes than this.
-    padding_max: u64,
+    /// The padding of a document has fewer bytes than this.
+    padding_bytes_max: u64,
 }
 
 impl Workload {
-    pub(crate) fn new(seed: u64, padding_max: u64) -> Workload {
-        Workload { random: Random::new(seed), stale_etags: vec!["\"never\"".to_owned()], padding_max }
+    pub(crate) fn new(seed: u64, padding_bytes_max: u64) -> Workload {
+        Workload { random: Random::new(seed), stale_etags: vec!["\"never\"".to_owned()], padding_bytes_max }
     }
 
     pub(crate) fn partition(&mut self) -> String {
@@ -37,16 +38,17 @@ impl Workload {
         (partition.to_owned(), format!("id {}", self.random.below(IDS)))
     }
 
-    /// An operation on a document of that partition.
+    /// An operation on a random document of the partition.
     pub(crate) fn operation(&mut self, model: &Model, partition: &str) -> Operation {
         let key = self.key_in(partition);
         self.operation_on(model, key)
     }
 
+    /// A random operation on the document with this key.
     pub(crate) fn operation_on(&mut self, model: &Model, key: Key) -> Operation {
-        // Most operations can succeed; one in six assumes the opposite of what is stored.
-        let assumes_it_exists = model.documents.contains_key(&key) != self.random.one_in(6);
-        let verb = match (assumes_it_exists, self.random.below(10)) {
+        // Most operations can succeed. One in six assumes the opposite of what is stored.
+        let assumes_existing = model.documents.contains_key(&key) != self.random.one_in(6);
+        let verb = match (assumes_existing, self.random.below(10)) {
             (false, 0..6) => Verb::Create(self.body(&key)),
             (false, _) | (true, 0..2) => Verb::Upsert(self.body(&key)),
             (true, 2..4) => Verb::Replace(self.body(&key)),
@@ -58,8 +60,8 @@ impl Workload {
         Operation { verb, key, precondition }
     }
 
-    /// A write that succeeds in a container without unique keys. It always changes the
-    /// document.
+    /// A write that changes the document. It always succeeds in a container without unique
+    /// keys.
     pub(crate) fn change(&mut self, model: &Model, key: Key) -> Operation {
         let etag = model.documents.get(&key).map(|document| document.etag.clone());
         let verb = match (&etag, self.random.below(6)) {
@@ -132,7 +134,7 @@ impl Workload {
         body.set("kind", kind);
         body.set("u", self.random.below(UNIQUE_VALUES).into());
         body.set("mark", (self.random.bits() >> 12).into());
-        let padding = self.random.below(self.padding_max.max(1)) as usize;
+        let padding = self.random.below(self.padding_bytes_max.max(1)) as usize;
         body.set("padding", "x".repeat(padding).into());
         body
     }
