@@ -260,8 +260,8 @@ fn set_identity(state: &mut State, metadata: &ExecutionMetadata, now_ms: u64) {
     let (Some(name), Some(version)) = (&metadata.orchestration_name, &metadata.orchestration_version) else {
         return;
     };
-    if !state.created {
-        state.created = true;
+    if !state.is_created {
+        state.is_created = true;
         state.created_at = now_ms;
         state.parent_instance_id = metadata.parent_instance_id.clone();
     }

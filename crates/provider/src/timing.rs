@@ -77,7 +77,7 @@ pub(crate) const UNFINISHED_REPORTED_FOR: Duration = Duration::from_secs(15);
 pub(crate) const CANCELLED_TTL: Duration = Duration::from_secs(3600);
 
 /// The shortest retention for which an instance may expire by a time to live. With a shorter
-/// one, the reconciler removes it.
+/// retention, the reconciler removes the instance.
 pub(crate) const RETENTION_BY_TTL_MIN: Duration = Duration::from_secs(3600);
 
 const fn ms(duration: Duration) -> u128 {

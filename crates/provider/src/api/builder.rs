@@ -12,8 +12,8 @@ use crate::ops::core::Core;
 use crate::options::config::{CommitTier, CosmosDBProviderConfig, Options};
 use crate::options::retention::RetentionOptions;
 
-/// The longest interval and age of the reconciler. Unfinished work waits for both, and a
-/// larger duration could overflow an `Instant`.
+/// The longest interval and the longest age that `with_reconciler` sets. With a much longer
+/// one, unfinished work would wait for days, and an `Instant` could overflow.
 const RECONCILER_TIME_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// Builds a [`CosmosDBProvider`]. It connects in one of four ways: a connection string,
@@ -163,10 +163,10 @@ impl CosmosDBProviderBuilder {
         self
     }
 
-    /// How often the reconciler looks for undelivered messages and unfinished work, and how
-    /// old these must be. The default for both is two seconds; a longer time than a day is
-    /// cut to a day. A reconciler that found nothing skips the next four intervals, unless it
-    /// is told of unfinished work.
+    /// Sets how often the reconciler looks for undelivered messages and unfinished work, and
+    /// how old these must be. The default for both is two seconds. A time longer than a day
+    /// is cut to a day. After a look that found nothing, the reconciler skips the next four
+    /// intervals, unless this process sees unfinished work in the meantime.
     pub fn with_reconciler(mut self, interval: Duration, age: Duration) -> Self {
         let [interval, age] = [interval, age].map(|time| time.min(RECONCILER_TIME_MAX));
         (self.options.reconciler_interval, self.options.reconciler_age) = (interval, age);

@@ -25,7 +25,8 @@ pub(crate) struct State {
     pub(crate) enqueued_at: Stamp,
     /// Whether management operations see the instance. The first turn that reports the
     /// orchestration's name and version sets this.
-    pub(crate) created: bool,
+    #[serde(rename = "created")]
+    pub(crate) is_created: bool,
     pub(crate) incarnation: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) name: Option<String>,

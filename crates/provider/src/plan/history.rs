@@ -1,6 +1,6 @@
-//! The history of a turn: events are appended as text, one per line, without reading the
-//! history. Text that is too long for the state document is moved to chunks: documents that
-//! hold history only.
+//! Appends the events of a turn to the history. Events are stored as text, one per line, and
+//! are appended without reading the history. Text that is too long for the state document is
+//! moved to chunks: documents that hold history only.
 
 use duroxide::{Event, EventKind};
 

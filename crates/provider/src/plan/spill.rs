@@ -76,8 +76,8 @@ impl Spill {
     }
 
     /// Splits a text if it is above the limit, in bytes of JSON. Returns whether it was split.
-    /// `id_kind` begins the ids of its parts; `activity` is the id of the activity whose input
-    /// the text is, if it is one.
+    /// The ids of its parts begin with `id_kind`. If the text is the input of an activity,
+    /// `activity` is the id of that activity.
     fn split(&mut self, text: &mut Text, id_kind: &str, limit: usize, activity: Option<&str>) -> bool {
         let Text::Inline(whole) = text else { return false };
         if json_bytes(whole) <= limit {
@@ -95,8 +95,8 @@ impl Spill {
 }
 
 /// The part documents of a text, with ids that begin with `prefix`. `staging_id` is set if
-/// they are staged; `activity` is the id of the activity whose input the text is, if it is
-/// one.
+/// the parts are staged. If the text is the input of an activity, `activity` is the id of
+/// that activity.
 pub(crate) fn part_documents(
     instance: &str,
     prefix: &str,

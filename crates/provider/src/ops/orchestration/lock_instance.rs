@@ -173,7 +173,7 @@ fn started_by(state: &State, messages: &[(Message, WorkItem)]) -> Option<Started
         let parent = message.start_parent.as_deref()?;
         Some((parent, message.parent_incarnation.as_deref()))
     });
-    let is_first = state.execution.number == 0 && !state.created;
+    let is_first = state.execution.number == 0 && !state.is_created;
     let by = match is_first {
         true => starts.clone().find_map(|(parent, incarnation)| {
             Some(StartedBy { instance: parent.to_owned(), incarnation: incarnation?.to_owned() })

@@ -213,7 +213,7 @@ fn check_fits(plan: &TurnPlan, what: &str) {
     let preconditions = CommitPreconditions { etag: Some(&etag), staged: staged.as_ref() };
     let batch =
         as_batch(plan, &plan.activities, preconditions).unwrap_or_else(|error| panic!("{what}: {error:?}"));
-    assert_eq!(batch.len(), plan.operations(), "{what}");
+    assert_eq!(batch.len(), plan.operation_count(), "{what}");
     assert!(batch.len() <= Batch::OPERATIONS_MAX && batch.bytes() <= COMMIT_BYTES_MAX, "{what}");
     let size = |json: serde_json::Result<Vec<u8>>| json.expect("JSON").len();
     let documents = (plan.chunks.iter().map(serde_json::to_vec))

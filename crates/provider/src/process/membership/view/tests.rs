@@ -8,7 +8,7 @@ use crate::documents::heartbeat::Tags;
 
 fn roles(fetches_orchestrations: bool, tags: &[&str]) -> Roles {
     let names: BTreeSet<String> = tags.iter().map(|tag| (*tag).to_owned()).collect();
-    Roles { fetches_orchestrations, activity_tags: Tags { any: false, untagged: false, names } }
+    Roles { fetches_orchestrations, activity_tags: Tags { names, ..Tags::default() } }
 }
 
 fn heartbeat(id: &str, roles: Roles, written_at_s: u64) -> Heartbeat {
