@@ -35,7 +35,7 @@ fn event(id: u64) -> Event {
     Event::with_event_id(id, INSTANCE, 1, None, EventKind::ExternalSubscribed { name: "approval".into() })
 }
 
-fn work(id: u64) -> WorkItem {
+fn activity_item(id: u64) -> WorkItem {
     WorkItem::ActivityExecute {
         instance: INSTANCE.into(),
         execution_id: 1,
@@ -72,7 +72,7 @@ fn the_largest_turn_fits_one_batch() {
     for count in [0, 10, 29, 30, 31, 1000] {
         let mut ack = ack(2);
         ack.history_delta = (1..=count).map(event).collect();
-        ack.worker_items = (0..count).map(work).collect();
+        ack.worker_items = (0..count).map(activity_item).collect();
         ack.orchestrator_items = (0..200).map(cancel_child).collect();
         ack.cancelled = (5000..5000 + count).map(cancel).collect();
         let plan = plan(&state, &ack);
@@ -86,7 +86,7 @@ fn the_largest_turn_fits_one_batch() {
 #[test]
 fn an_activity_scheduled_and_cancelled_in_one_turn_is_not_written() {
     let mut ack = ack(1);
-    ack.worker_items = vec![work(2), work(3)];
+    ack.worker_items = vec![activity_item(2), activity_item(3)];
     ack.cancelled = vec![cancel(2), cancel(9)];
     let plan = plan(&state(), &ack);
     assert_eq!(plan.activities.iter().map(|activity| activity.id.as_str()).collect::<Vec<_>>(), ["a:1:3"]);
@@ -97,7 +97,7 @@ fn an_activity_scheduled_and_cancelled_in_one_turn_is_not_written() {
 #[test]
 fn a_cancellation_applies_to_a_bundle_that_is_not_unpacked() {
     let mut first = ack(1);
-    first.worker_items = (1..=40).map(work).collect();
+    first.worker_items = (1..=40).map(activity_item).collect();
     let planned = plan(&state(), &first);
     let [bundle] = planned.bundles.as_slice() else { panic!("forty activities are packed into one bundle") };
     let stored = Versioned { value: bundle.clone(), etag: Etag::parse("\"1\"").expect("an etag") };

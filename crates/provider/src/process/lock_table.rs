@@ -101,7 +101,7 @@ impl<T> LockTable<T> {
     }
 }
 
-/// The end of a lock on tokio's clock. Both times are milliseconds since 1970, by the
+/// The end of a lock on tokio's clock. Both arguments are milliseconds since 1970, by the
 /// service's clock.
 pub(crate) fn deadline(until_ms: u64, now_ms: u64) -> Instant {
     Instant::now() + Duration::from_millis(until_ms.saturating_sub(now_ms))

@@ -46,7 +46,7 @@ pub(crate) struct Metrics {
     messages_delivered: AtomicU64,
     /// One more than the age of the oldest undelivered outbox in milliseconds; 0 if there is
     /// none.
-    outbox_age: AtomicU64,
+    outbox_age_ms_plus_one: AtomicU64,
     /// The number of write operations of calls, applied or not.
     writes: AtomicU64,
 }
@@ -151,7 +151,8 @@ impl Metrics {
     /// Sets the age of the oldest outbox that was not delivered after its commit; `None` if
     /// there is none.
     pub(crate) fn set_outbox_age(&self, age_ms: Option<u64>) {
-        self.outbox_age.store(age_ms.map_or(0, |age| age.saturating_add(1)), Ordering::Relaxed);
+        let plus_one = age_ms.map_or(0, |age| age.saturating_add(1));
+        self.outbox_age_ms_plus_one.store(plus_one, Ordering::Relaxed);
     }
 
     /// The number of write operations of this provider, without heartbeats and background
@@ -173,7 +174,7 @@ impl Metrics {
             fetches_from_hints: get(&self.fetches_from_hints),
             steals: get(&self.steals),
             messages_delivered: get(&self.messages_delivered),
-            outbox_age_ms: get(&self.outbox_age).checked_sub(1),
+            outbox_age_ms: get(&self.outbox_age_ms_plus_one).checked_sub(1),
             clock_offset_ms: clock.offset_ms(),
             methods: methods.into_iter().map(|(name, method)| (name.to_owned(), method)).collect(),
         }
@@ -301,8 +302,8 @@ impl Observer for DriverObserver {
         }
         let cost = Cost::of(operation);
         if CALL.try_with(|call| call.add(&cost)).is_err() {
-            // These are heartbeats and background tasks. They do not change the counts of
-            // `count_cache`.
+            // The operation belongs to a heartbeat or a background task. Its writes do not
+            // change the counts of `count_cache`.
             return self.metrics.add(OTHER, |method| cost.add_to(method));
         }
         if !operation.verb.is_read() {

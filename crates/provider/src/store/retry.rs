@@ -22,13 +22,13 @@ pub(crate) async fn retry_until<T, F>(until: Instant, mut attempt: impl FnMut() 
 where
     F: Future<Output = Result<T, Failure>>,
 {
-    let mut wait = BACKOFF_FIRST;
+    let mut wait_max = BACKOFF_FIRST;
     loop {
         match attempt().await {
-            Err(failure) if failure.is_transient() && Instant::now() + wait < until => {
+            Err(failure) if failure.is_transient() && Instant::now() + wait_max < until => {
                 tracing::debug!(?failure, "waiting before another attempt");
-                tokio::time::sleep(wait.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
-                wait = (wait * 2).min(BACKOFF_MAX);
+                tokio::time::sleep(wait_max.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+                wait_max = (wait_max * 2).min(BACKOFF_MAX);
             }
             outcome => return outcome,
         }

@@ -59,7 +59,7 @@ impl InstanceHints {
         self.change(&instance, |hints| hints.add_message(message, has_room));
     }
 
-    /// Takes the next instance that can be taken. It stays blocked until the
+    /// Takes the next instance that can be taken. The instance stays blocked until the
     /// dispatcher reports the outcome.
     pub(crate) fn take(&mut self, now: Stamp, dispatcher: Dispatcher<'_>) -> Option<Candidate> {
         let instance = self.first_available(dispatcher).filter(|(when, _)| *when <= now)?.1.clone();
@@ -81,24 +81,25 @@ impl InstanceHints {
         self.change(instance, InstanceHint::commit);
     }
 
-    /// The lock was given back, and its attempts were written to the messages. The
-    /// messages are visible from `due` on. Without a `due` the instance is due as it was when
-    /// it was taken; if that is not known, at once.
+    /// The lock was given back, and its attempts were written to the messages. The messages
+    /// are visible from `due` on. Without a `due`, the instance is due at the same time as
+    /// when it was taken. If that time is not known, the instance is due at once.
     pub(crate) fn abandoned(&mut self, instance: &str, due: Option<Stamp>, now: Stamp) {
         let due_when_locked = self.instances.get(instance).and_then(InstanceHint::due_when_locked);
         self.add_due(instance, due.or(due_when_locked).unwrap_or(now.visible_at_once()));
         self.committed(instance);
     }
 
-    /// Parks an instance whose version this dispatcher does not run. Others may run it.
+    /// Parks an instance whose version this dispatcher does not run. Other dispatchers may
+    /// run it.
     pub(crate) fn park(&mut self, instance: &str, dispatcher: Dispatcher<'_>) {
         self.parked.park(instance, dispatcher);
         self.released(instance);
     }
 
-    /// The messages of the instance, enqueued up to `last_seen`, have no start among them. The
-    /// instance is parked, unless another message arrived while they were read. `now` and `at`
-    /// are the same time on two clocks.
+    /// Parks an instance whose messages, enqueued up to `last_seen`, have no start among them.
+    /// If another message arrived while these messages were read, the instance is only
+    /// released. `now` and `at` are the same time on two clocks.
     pub(crate) fn park_unstarted(&mut self, instance: &str, last_seen: Stamp, now: Stamp, at: Instant) {
         let has_more = self.instances.get(instance).is_some_and(|hints| hints.is_due(now));
         if !has_more {
@@ -168,14 +169,14 @@ impl InstanceHints {
 
     /// The first instance that is not parked for this dispatcher, and when it can be taken.
     fn first_available(&self, dispatcher: Dispatcher<'_>) -> Option<&(Stamp, String)> {
-        // Usually this dispatcher may take none of the parked instances, and they are not
-        // searched.
-        let open = || {
+        let find_in_parked = || {
             let mut parked = self.parked_order.iter();
             parked.find(|(_, instance)| !self.parked.is_parked(instance, dispatcher))
         };
-        let open = self.parked.may_any_be_taken(dispatcher).then(open).flatten();
-        self.order.first().into_iter().chain(open).min()
+        // Usually this dispatcher may take no parked instance. Then the parked instances are
+        // not searched.
+        let from_parked = self.parked.may_any_be_taken(dispatcher).then(find_in_parked).flatten();
+        self.order.first().into_iter().chain(from_parked).min()
     }
 
     /// Whether hints about this instance can be kept.

@@ -29,7 +29,7 @@ fn view(me: &str, all: &[&str]) -> View {
 }
 
 fn owned(view: &View) -> BTreeSet<usize> {
-    (0..SLOTS).filter(|slot| view.owned[*slot].is_some()).collect()
+    (0..SLOTS).filter(|slot| view.owned_since[*slot].is_some()).collect()
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn only_the_slots_of_a_leaving_process_move() {
     assert!(owned(&before).is_subset(&owned(&after)));
     for slot in owned(&after) {
         let since = if owned(&before).contains(&slot) { Stamp(1) } else { Stamp(9) };
-        assert_eq!(after.owned[slot], Some(since));
+        assert_eq!(after.owned_since[slot], Some(since));
     }
 }
 
