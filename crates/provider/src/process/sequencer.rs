@@ -84,8 +84,7 @@ impl Sequencer {
 impl Target {
     /// The number of a new message, and the low-water mark that it carries.
     fn begin(&mut self, now: Instant) -> (u64, u64) {
-        while let Some((_, number)) = self.records.pop_front_if(|(then, _)| *then + LATE_ATTEMPT_MAX <= now)
-        {
+        while let Some((_, number)) = self.records.pop_front_if(|(then, _)| *then + LATE_ATTEMPT_MAX <= now) {
             self.low_water_mark = number;
         }
         if self.records.back().is_none_or(|(then, _)| *then + RECORD_INTERVAL <= now) {

@@ -120,8 +120,8 @@ async fn a_fetch_costs_the_same_before_sixty_four_instances_and_before_a_thousan
     compare_costs(starts(FEW), starts(MANY)).await;
 }
 
-/// Another process holds an instance with a thousand messages. They do not hide the
-/// instance behind them.
+/// Another process holds an instance with a thousand messages. These messages do not hide
+/// the instance behind them.
 #[tokio::test(start_paused = true)]
 async fn an_instance_behind_the_long_queue_of_another_is_found() {
     let account = Account::open(AccountKind::Embedded).await;

@@ -19,7 +19,7 @@ const WORKFLOW_TIMEOUT: Duration = Duration::from_secs(40);
 /// The time limit of a shutdown, in milliseconds.
 const SHUTDOWN_MS: u64 = 2_000;
 
-pub(super) async fn open(client: &perihelion_client::Client, container: &str) -> Arc<dyn Provider> {
+pub(super) async fn open_provider(client: &perihelion_client::Client, container: &str) -> Arc<dyn Provider> {
     let builder = CosmosDBProvider::builder()
         .with_client(client.clone())
         .with_database(DATABASE)
