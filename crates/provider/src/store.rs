@@ -27,10 +27,10 @@ pub(crate) use retry::{ConflictBudget, SharedDocument, retry_until, unless_stale
 use crate::documents::{STATE_ID, State, Versioned};
 use crate::failure::Failure;
 
-/// The indexed paths: those that queries order by, or use to find a few documents among
+/// The indexed paths: queries order by them, or use them to find a few documents among
 /// many. An indexed path costs 0.4 request units with every write of a document that has
-/// it, so most of these are members of few documents. Filters over a few documents, such
-/// as sessions by their lock, need no index.
+/// the member, so most of these members are in few documents. Filters over a few documents,
+/// such as sessions by their lock, need no index.
 const INDEXED_PATHS: [&str; 10] = [
     "/type/?",
     "/visibleAt/?",

@@ -16,9 +16,9 @@ use crate::options::retention::RetentionOptions;
 /// one, unfinished work would wait for days, and an `Instant` could overflow.
 const RECONCILER_TIME_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// Builds a [`CosmosDBProvider`]. It connects in one of four ways: a connection string,
-/// an endpoint with a credential, an existing client, or (feature `embedded`) the engine
-/// in this process.
+/// Builds a [`CosmosDBProvider`]. The provider connects in one of four ways: with a
+/// connection string, with an endpoint and a credential, with an existing client, or
+/// (feature `embedded`) to the engine in this process.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {

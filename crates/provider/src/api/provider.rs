@@ -20,13 +20,15 @@ pub struct CosmosDBProvider {
 }
 
 impl CosmosDBProvider {
-    /// Opens the container `duroxide` of a database. Both are created if missing.
+    /// Opens the container `duroxide` of a database. The database and the container are
+    /// created if they are missing.
     pub async fn new(endpoint: &str, key: &str, database: &str) -> Result<Self, ProviderError> {
         let container = CosmosDBProviderConfig::default().container;
         Self::new_with_container(endpoint, key, database, &container).await
     }
 
-    /// Opens a container of a database. Both are created if missing.
+    /// Opens a container of a database. The database and the container are created if they
+    /// are missing.
     pub async fn new_with_container(
         endpoint: &str,
         key: &str,

@@ -1,5 +1,5 @@
-//! The dedup record of an instance: which messages it has consumed. It has only messages
-//! that must not be delivered twice (`Message::needs_dedup`).
+//! The dedup record of an instance: the messages that the instance has consumed. Only
+//! messages that must not be delivered twice (`Message::needs_dedup`) are recorded.
 //!
 //! Every sender numbers its messages. A sender is a process that enqueues messages, or
 //! another instance whose commits send messages. The receiver keeps the consumed numbers as

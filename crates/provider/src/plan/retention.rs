@@ -6,9 +6,9 @@
 //! in one of two ways:
 //!
 //! - A root of one document (its history and all values fit the state, it never continued
-//!   as new, it has no children) gets a time to live in the commit that ends it. The service
-//!   removes it at no cost. This needs a retention of at least an hour, and a container
-//!   whose time to live is on.
+//!   as new, it has no children) gets a time to live in the commit that ends the root. The
+//!   service removes the document at no cost. A time to live needs a retention of at least an
+//!   hour, and a container with time to live switched on.
 //! - Any other root gets the time of its removal (`madeAt`). The reconciler of any process
 //!   then deletes the tree as a user would: all or nothing, completed after a crash, with a
 //!   tombstone for late messages. A time to live for each of its documents would cost more,

@@ -12,9 +12,9 @@ const STATE_VALUE_BYTES_MAX: usize = 96 * 1024;
 /// them again.
 const KV_BYTES_MAX: usize = 192 * 1024;
 
-/// When the values have more bytes than [`KV_BYTES_MAX`], those above the first of these
-/// sizes are split, then those above the next, until the rest fits. Values of up to 128 bytes
-/// always stay inline.
+/// When the values together have more bytes than [`KV_BYTES_MAX`], values larger than the
+/// first of these sizes are split. If the rest is still too large, values larger than the
+/// second size are split, and so on. Values of up to 128 bytes always stay inline.
 const KV_LIMITS: [usize; 3] = [16 * 1024, 2 * 1024, 128];
 
 /// Splits texts and collects their parts, under ids that no other plan has.

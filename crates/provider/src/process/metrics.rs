@@ -6,8 +6,8 @@
 //! mix. Requests outside of any call (heartbeats and background tasks) are counted as
 //! `other`. When a call ends, finished or dropped, its sums are added to its method once.
 //!
-//! Invariant: counting never fails and never changes the counted work. It waits only for a
-//! mutex that is held for a moment.
+//! Invariant: counting never fails and never changes the counted work. Counting waits only
+//! for a mutex that is held for a moment.
 
 mod snapshot;
 #[cfg(test)]

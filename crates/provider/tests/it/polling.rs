@@ -27,8 +27,8 @@ const SETTLING_TIME: Duration = Duration::from_secs(3);
 const FEW: usize = 64;
 const MANY: usize = 1000;
 
-/// The most requests in a minute when many instances cannot run here: those of an idle
-/// process, one read of a parked instance every ten seconds, and polls that page over
+/// The most requests in a minute when many instances cannot run here: the requests of an
+/// idle process, one read of a parked instance every ten seconds, and polls that page over
 /// the parked instances.
 const PARKED_REQUESTS_MAX: u64 = 120;
 

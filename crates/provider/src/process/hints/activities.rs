@@ -207,8 +207,9 @@ impl ActivityHints {
         self.session_owners.insert(session.to_owned(), (owner, until));
     }
 
-    /// At most `max` sessions that other owners hold at `now`; forgets those whose lock has
-    /// ended. A poll for `owners` leaves the activities of these sessions out.
+    /// Forgets sessions whose lock has ended. Returns at most `max` of the sessions that
+    /// owners other than `owners` hold at `now`. A poll for `owners` leaves the activities of
+    /// the returned sessions out.
     pub(crate) fn sessions_of_others(
         &mut self,
         owners: &BTreeSet<String>,

@@ -4,8 +4,8 @@
 //! There are two kinds of reasons to park an instance:
 //! - Its execution is pinned to a duroxide version that a dispatcher does not
 //!   run. New messages do not change that; only a turn by another version or a
-//!   deletion does. Such changes by this process unpark the instance; those by
-//!   other processes are found by looking again.
+//!   deletion does. When this process makes such a change, the instance is unparked. A
+//!   change by another process is found by looking again.
 //! - Its messages have no start among them. The next message may be the start.
 //!
 //! Invariants: an instance of another version is parked only for dispatchers with the same

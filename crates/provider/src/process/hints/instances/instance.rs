@@ -6,15 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::documents::Message;
 use crate::documents::stamp::Stamp;
 
-/// The most due times kept for one instance. Most are those of timers. The due time of a
-/// further message is not kept: a later turn or a poll finds the message.
+/// The most due times kept for one instance. Most due times belong to timers. The due time
+/// of a further message is not kept: a later turn or a poll finds the message.
 const DUE_MAX: usize = 256;
 
 /// The most messages held for one instance: as many as one turn takes.
 const MESSAGES_MAX: usize = 64;
 
 /// The most turns in a row without a read, for an instance that polls leave out.
-/// The next turn reads, and so sees what other processes wrote. It is two because
+/// The next turn reads, and so sees what other processes wrote. The limit is two because
 /// the smallest workflow takes two turns.
 const TURNS_UNREAD_MAX: u32 = 2;
 
