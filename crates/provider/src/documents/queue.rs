@@ -142,6 +142,7 @@ pub(crate) struct Bundle {
     pub(crate) instance_id: String,
     #[serde(rename = "type")]
     pub(crate) document_type: DocumentType,
+    /// The time of the commit. The reconciler unpacks old bundles.
     pub(crate) made_at: Stamp,
     /// The same as `made_at`, in the member that polls filter by.
     #[serde(default)]
@@ -174,6 +175,7 @@ pub(crate) struct Outbox {
     pub(crate) instance_id: String,
     #[serde(rename = "type")]
     pub(crate) document_type: DocumentType,
+    /// The time of the commit. The reconciler delivers old outboxes.
     pub(crate) made_at: Stamp,
     /// The same as `made_at`, in the member that polls filter by.
     #[serde(default)]

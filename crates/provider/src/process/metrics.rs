@@ -206,8 +206,8 @@ impl Call {
     }
 }
 
-/// Counts the requests of `work`, which runs in another task, for the current call, if there
-/// is one.
+/// Prepares `work` to run in another task: its requests are counted for the call of the
+/// current task, if there is one.
 pub(crate) fn for_current_call<T>(work: impl Future<Output = T>) -> impl Future<Output = T> {
     let call = CALL.try_with(Arc::clone);
     async move {

@@ -1,11 +1,12 @@
 //! Hints about instances with messages: which instance a dispatcher takes next.
 //!
-//! Invariants: a dispatcher that takes an instance gets the visible messages that this
-//! process created or delivered itself and still holds. `is_partial` says that the partition
-//! may have more messages, and `had_uncommitted_turn` that an earlier turn did not end with a
-//! commit. A needless `is_partial` costs a read; a needless `had_uncommitted_turn` costs a
-//! read and the write of the lock. An instance that a dispatcher cannot run is parked: that
-//! dispatcher does not take it for a while, others may.
+//! Invariants: a dispatcher that takes an instance gets a [`Candidate`] with the visible
+//! messages that this process created or delivered itself and still holds. The candidate's
+//! `is_partial` says that the partition may have more messages. Its `had_uncommitted_turn`
+//! says that an earlier turn did not end with a commit. A needless `is_partial` costs a read;
+//! a needless `had_uncommitted_turn` costs a read and the write of the lock. An instance that
+//! a dispatcher cannot run is parked: that dispatcher does not take the instance for a while,
+//! other dispatchers may.
 
 mod instance;
 

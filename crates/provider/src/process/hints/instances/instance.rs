@@ -124,13 +124,13 @@ pub(super) struct InstanceHint {
 }
 
 impl InstanceHint {
-    /// When it can be taken next; `None` if nothing is due.
+    /// When the instance can be taken next; `None` if nothing is due.
     pub(super) fn available_at(&self) -> Option<Stamp> {
         self.due.first().map(|due| (*due).max(self.phase.blocked_until()))
     }
 
-    /// Whether it is blocked at `now` (a dispatcher of this process or another process has it,
-    /// or a pause is not over), or can be taken at `now`.
+    /// Whether the instance is blocked at `now` (a dispatcher of this process or another
+    /// process has it, or a pause is not over), or can be taken at `now`.
     pub(super) fn is_known(&self, now: Stamp) -> bool {
         self.phase.blocked_until() > now || self.available_at().is_some_and(|when| when <= now)
     }
@@ -141,7 +141,7 @@ impl InstanceHint {
         !self.due.is_empty() || self.phase.blocked_until() > Stamp(0) || self.messages.turns_unread.is_some()
     }
 
-    /// Whether one of its due times is not after `now`.
+    /// Whether one of the due times is `now` or earlier.
     pub(super) fn is_due(&self, now: Stamp) -> bool {
         self.due.first().is_some_and(|due| *due <= now)
     }
@@ -151,7 +151,7 @@ impl InstanceHint {
         self.messages.held.values().map(|message| message.item.len()).sum()
     }
 
-    /// The due time for which this process locked it.
+    /// The due time for which this process locked the instance.
     pub(super) fn due_when_locked(&self) -> Option<Stamp> {
         match self.phase {
             Phase::Locked { due_when_taken, .. } => due_when_taken,
