@@ -167,7 +167,7 @@ impl RegionService {
         let catalog = self.engine.catalog();
         let container =
             call.resource.container().and_then(|(database, name)| catalog.container(database, name));
-        let position = container.and_then(|container| containers::first_range_position(self, container).ok());
+        let position = container.and_then(|container| containers::position_in(self, container).ok());
         render_refusal(refusal, activity_id, position.unwrap_or_else(|| databases::position(self)))
     }
 

@@ -97,9 +97,8 @@ pub struct Limits {
     pub headers: usize,
     /// Longest path with its query.
     pub uri_bytes: usize,
-    /// Longest time from connecting to the first request. (Despite its name, the timeout
-    /// does not end at the first byte of a TLS handshake.) When the first byte of an
-    /// HTTP/1.1 header block has come in this time, `header_timeout` limits the rest.
+    /// Longest time from connecting to the first request. An HTTP/1.1 header block
+    /// that has begun in this time then has `header_timeout`.
     pub first_byte_timeout: Duration,
     /// Longest time for a TLS handshake.
     pub handshake_timeout: Duration,

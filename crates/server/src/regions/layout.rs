@@ -46,17 +46,17 @@ fn open(directory: &Path, options: EngineOptions) -> Result<Engine, perihelion_e
 
 /// The name of the stored value that says which region a store belongs to. The value
 /// is the region's name and the list of regions: `East US of West US,East US`.
-const OWNER_VALUE_NAME: &str = "region";
+const OWNER_VALUE: &str = "region";
 
-/// Checks that each store belongs to its region. Stores the owner under
-/// [`OWNER_VALUE_NAME`] in a new store. The list file alone does not reveal a store that was copied or moved.
+/// Checks that each store belongs to its region, and writes [`OWNER_VALUE`] into new
+/// stores. The list file alone does not reveal a store that was copied or moved.
 pub(super) async fn check_owners(engines: &[Arc<Engine>], names: &RegionNames) -> Result<(), StartError> {
     for (region, engine) in engines.iter().enumerate() {
         let owner = format!("{} of {names}", names.name(region));
-        match engine.named_value(OWNER_VALUE_NAME).map_err(StartError::refused)? {
+        match engine.named_value(OWNER_VALUE).map_err(StartError::refused)? {
             Some(found) if found == owner => {}
             Some(found) => return Err(StartError::wrong_store(names.name(region), &found)),
-            None => engine.set_named_value(OWNER_VALUE_NAME, &owner).await.map_err(StartError::refused)?,
+            None => engine.set_named_value(OWNER_VALUE, &owner).await.map_err(StartError::refused)?,
         }
     }
     Ok(())

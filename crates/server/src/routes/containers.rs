@@ -53,7 +53,7 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
     match call.method {
         Method::GET | Method::HEAD => {
             if call.precondition().if_none_match.as_deref() == Some(container.etag.as_str()) {
-                let position = first_range_position(service, &container)?;
+                let position = position_in(service, &container)?;
                 return Ok(Answer::empty(status::NOT_MODIFIED)
                     .charged(1.0)
                     .with_etag(&container.etag)
@@ -100,7 +100,7 @@ pub(super) fn serve_conflicts(service: &RegionService, call: &Call) -> Result<An
     match call.method {
         Method::GET | Method::POST => Ok(Answer::feed(&container.rid_text, "Conflicts", &[])
             .charged(1.0)
-            .at(first_range_position(service, &container)?)
+            .at(position_in(service, &container)?)
             .with_content_path(&database, &container)),
         _ => Err(method_not_allowed(&call.method)),
     }
@@ -108,10 +108,7 @@ pub(super) fn serve_conflicts(service: &RegionService, call: &Call) -> Result<An
 
 /// The position of a container's first range, for answers that concern the whole
 /// container.
-pub(super) fn first_range_position(
-    service: &RegionService,
-    container: &Container,
-) -> Result<Position, Refusal> {
+pub(super) fn position_in(service: &RegionService, container: &Container) -> Result<Position, Refusal> {
     let state = service.engine.state(container)?;
     let range = container.ranges.first().map_or(0, |range| range.id);
     Ok(state.position(range))
@@ -146,7 +143,7 @@ fn answer(
 ) -> Result<Answer, Refusal> {
     Ok(Answer::json(status, &container.body())
         .charged(charge)
-        .at(first_range_position(service, container)?)
+        .at(position_in(service, container)?)
         .with_etag(&container.etag)
         .with_header(headers::ALT_CONTENT_PATH, format!("dbs/{}", database.name))
         .with_static_header(headers::MAX_CONTENT_LENGTH, "2097152"))

@@ -138,7 +138,7 @@ pub(super) async fn delete_partition(service: &RegionService, call: &Call) -> Re
     }
     let key = call.required_partition_key()?;
     service.engine.delete_partition(&container, key).await?;
-    let position = super::containers::first_range_position(service, &container)?;
+    let position = super::containers::position_in(service, &container)?;
     Ok(Answer::empty(status::OK).charged(1.0).at(position).with_content_path(&database, &container))
 }
 

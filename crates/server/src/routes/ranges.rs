@@ -16,7 +16,7 @@ pub(super) fn serve(service: &RegionService, call: &Call) -> Result<Answer, Refu
         return Err(method_not_allowed(&call.method));
     }
     let (database, container) = service.container(call)?;
-    let position = containers::first_range_position(service, &container)?;
+    let position = containers::position_in(service, &container)?;
     let etag = etag(&container);
     if call.precondition().if_none_match.as_deref() == Some(etag.as_str()) {
         return Ok(Answer::empty(status::NOT_MODIFIED).at(position).with_etag(etag));

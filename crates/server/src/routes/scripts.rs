@@ -18,7 +18,7 @@ use crate::call::Call;
 pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
     let (database, container) = service.container(call)?;
     let (kind, feed, id) = addressed(&call.resource).ok_or_else(Refusal::no_such_resource)?;
-    let position = containers::first_range_position(service, &container)?;
+    let position = containers::position_in(service, &container)?;
     let answer = match (&call.method, id) {
         (&Method::GET, None) => {
             let scripts = service.engine.scripts(&container, kind)?;
