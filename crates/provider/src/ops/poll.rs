@@ -107,7 +107,7 @@ impl Poller {
         core.metrics.count_poll();
         let found = FoundWork::new(&core.membership, waiting.is_eager, core.clock.stamp());
         let found = scan_partitions(core, &mut cursors, &PollQuery::of(&waiting.interests), found).await?;
-        self.schedule.record_result(poll_number, &waiting.interests, &found);
+        self.schedule.end(poll_number, &waiting.interests, &found);
         Ok(found.has(interest))
     }
 }

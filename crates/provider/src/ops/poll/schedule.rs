@@ -70,7 +70,7 @@ impl Schedule {
 
     /// Records the result of a poll that asked for these interests. A poll that failed is
     /// not recorded, so the next poll stays due.
-    pub(super) fn record_result(&self, poll_number: u64, interests: &[Interest], found: &FoundWork) {
+    pub(super) fn end(&self, poll_number: u64, interests: &[Interest], found: &FoundWork) {
         let mut state = lock(&self.0);
         let at = Instant::now();
         state.interval = next_interval(state.interval, found.is_any(), found.next_takeover_in());
@@ -139,7 +139,7 @@ mod tests {
                 false,
                 crate::documents::stamp::Stamp(0),
             );
-            schedule.record_result(poll_number, &[Interest::Instances], &found);
+            schedule.end(poll_number, &[Interest::Instances], &found);
         };
         assert!(schedule.take_overdue(&Interest::Instances));
         assert!(!schedule.take_overdue(&Interest::Instances), "one poll is enough, even if it fails");
