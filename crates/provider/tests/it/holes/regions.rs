@@ -1,5 +1,6 @@
 //! Accounts of several regions: a provider that reads from a lagging region still sees
-//! its own turns.
+//! its own turns. The steps are in `interop/holes/cases/steps.rs`: `Turn::of(instance, id)` is
+//! a turn that records the event with this id.
 
 use std::time::Duration;
 

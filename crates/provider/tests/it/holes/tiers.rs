@@ -1,6 +1,10 @@
 //! Optimistic turns and cached states: the commit tiers T1 and T2 (see `CommitTier`). First
 //! every case of `holes` runs with the highest tier for each fetch, even for short polls,
 //! which lock durably by default. Then come the cases that only these tiers can get wrong.
+//!
+//! The steps of the cases are in `interop/holes/cases/steps.rs`. `Turn::of(instance, id)` is a
+//! turn that records the event with this id. `QUIET` is how long a case watches that
+//! something does not happen, `WAIT_MAX` how long it waits for something that must happen.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
