@@ -13,7 +13,7 @@ use crate::options::config::{CommitTier, CosmosDBProviderConfig, Options};
 use crate::options::retention::RetentionOptions;
 
 /// The longest interval and the longest age that `with_reconciler` sets. With a much longer
-/// one, unfinished work would wait for days, and an `Instant` could overflow.
+/// time, unfinished work would wait for days, and an `Instant` could overflow.
 const RECONCILER_TIME_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// Builds a [`CosmosDBProvider`]. The provider connects in one of four ways: with a
@@ -25,10 +25,10 @@ const RECONCILER_TIME_MAX: Duration = Duration::from_secs(24 * 3600);
 /// use std::time::Duration;
 /// use duroxide_cdb::{CosmosDBProvider, RetentionOptions};
 ///
-/// let account = std::env::var("AZURE_COSMOS_CONNECTION_STRING")?;
+/// let connection_string = std::env::var("AZURE_COSMOS_CONNECTION_STRING")?;
 /// let week = Duration::from_secs(7 * 24 * 3600);
 /// let store = CosmosDBProvider::builder()
-///     .with_connection_string(&account)
+///     .with_connection_string(&connection_string)
 ///     .with_database("shop")
 ///     .with_container("workflows")
 ///     .with_retention(RetentionOptions::new().with_finished_for(week))
@@ -173,8 +173,8 @@ impl CosmosDBProviderBuilder {
         self
     }
 
-    /// How long finished instances and old executions are kept. By default until they are
-    /// deleted.
+    /// How long finished instances and old executions are kept. By default they are kept
+    /// until a program deletes them.
     pub fn with_retention(mut self, retention: RetentionOptions) -> Self {
         self.options.retention = retention;
         self
@@ -190,8 +190,8 @@ impl CosmosDBProviderBuilder {
     /// Makes this machine's clock wrong by this many milliseconds. Tests use it to check that
     /// the provider uses the service's clock.
     #[doc(hidden)]
-    pub fn with_clock_error_ms(mut self, error: i64) -> Self {
-        self.options.clock_error_ms = error;
+    pub fn with_clock_error_ms(mut self, error_ms: i64) -> Self {
+        self.options.clock_error_ms = error_ms;
         self
     }
 

@@ -27,8 +27,8 @@ const ENQUEUER_KEPT_FOR_MS: u64 = ENQUEUER_KEPT_FOR.as_millis() as u64;
 /// sender whose last message was consumed longest ago is forgotten first.
 const SENDERS_MAX: usize = 1024;
 
-/// The most ranges of one sender. A gap between two ranges of a process is a message in
-/// delivery, one that was given up, or one that needs no dedup. Each commit of an instance
+/// The most ranges of one sender. The numbers between two ranges of a process belong to
+/// messages that are in delivery, were given up, or need no dedup. Each commit of an instance
 /// begins a new range. When there are more ranges, the lowest are forgotten.
 const RANGES_MAX: usize = 256;
 

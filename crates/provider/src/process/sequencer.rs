@@ -1,6 +1,6 @@
 //! The sequencer numbers the messages that this process enqueues, for each target
 //! instance, and keeps a low-water mark: no message with a lower number will arrive
-//! again. [`crate::documents::dedup`] uses both to recognise duplicates.
+//! again. [`crate::documents::dedup`] uses the numbers and the mark to recognise duplicates.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Mutex;
@@ -18,8 +18,8 @@ use crate::timing::LATE_ATTEMPT_MAX;
 const RECORD_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The most targets. When there are more, all targets without messages in flight are
-/// forgotten, and this process gets a new sender id for them. Targets with messages in
-/// flight stay, even if there are more of them.
+/// forgotten. A forgotten target gets a new sender id with the next message. Targets with
+/// messages in flight stay, even if there are more of them.
 const TARGETS_MAX: usize = 4096;
 
 /// The instances that this process enqueues to.

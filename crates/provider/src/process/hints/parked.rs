@@ -9,9 +9,10 @@
 //! - Its messages have no start among them. The next message may be the start.
 //!
 //! Invariants: an instance of another version is parked only for dispatchers with the same
-//! filter; others see it as before. An instance without a start is parked for all. The
-//! instances parked for one reason are looked at one after the other, first the one whose
-//! pause ends first. If that instance is parked again, the next look comes an interval later.
+//! filter; other dispatchers see it as before. An instance without a start is parked for all
+//! dispatchers. The instances parked for one reason are looked at one after the other, first
+//! the instance whose pause ends first. If it is parked again, the next look comes an
+//! interval later.
 
 use std::collections::{BTreeSet, HashMap};
 

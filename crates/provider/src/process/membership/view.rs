@@ -1,5 +1,5 @@
 //! `View`: an immutable view of the live processes. The next view is a pure function of the
-//! current one, the roles of this process, the heartbeats and the time.
+//! current view, the roles of this process, the heartbeats and the time.
 
 use std::collections::BTreeMap;
 
