@@ -10,7 +10,8 @@ use crate::repository;
 pub struct Sources(Vec<(PathBuf, String)>);
 
 impl Sources {
-    /// Reads every Rust file below these directories of the repository.
+    /// Reads every Rust file below these directories of the repository, except in
+    /// directories called `target`.
     pub fn read(directories: &[&str]) -> Sources {
         let mut files = Vec::new();
         for directory in directories {
