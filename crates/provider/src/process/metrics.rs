@@ -56,7 +56,7 @@ pub(crate) struct Metrics {
 struct Call {
     requests: AtomicU64,
     /// In thousandths of a request unit.
-    charge: AtomicU64,
+    charge_milli_ru: AtomicU64,
     conflicts: AtomicU64,
     throttles: AtomicU64,
     retries: AtomicU64,
@@ -189,7 +189,7 @@ impl Metrics {
 impl Call {
     fn add(&self, cost: &Cost) {
         add(&self.requests, cost.requests);
-        add(&self.charge, cost.charge);
+        add(&self.charge_milli_ru, cost.charge_milli_ru);
         add(&self.conflicts, cost.conflicts);
         add(&self.throttles, cost.throttles);
         add(&self.retries, cost.retries);
@@ -198,7 +198,7 @@ impl Call {
     fn cost(&self) -> Cost {
         Cost {
             requests: get(&self.requests),
-            charge: get(&self.charge),
+            charge_milli_ru: get(&self.charge_milli_ru),
             conflicts: get(&self.conflicts),
             throttles: get(&self.throttles),
             retries: get(&self.retries),
@@ -256,7 +256,7 @@ impl Drop for RunningCall<'_> {
 struct Cost {
     requests: u64,
     /// In thousandths of a request unit.
-    charge: u64,
+    charge_milli_ru: u64,
     conflicts: u64,
     throttles: u64,
     retries: u64,
@@ -267,7 +267,7 @@ impl Cost {
         let requests = operation.requests();
         Cost {
             requests,
-            charge: (operation.diagnostics.charge() * 1e3).round() as u64,
+            charge_milli_ru: (operation.diagnostics.charge() * 1e3).round() as u64,
             conflicts: u64::from(operation.is_conflict()),
             throttles: operation.throttles(),
             retries: requests.saturating_sub(1),
@@ -275,7 +275,7 @@ impl Cost {
     }
 
     fn request_units(&self) -> f64 {
-        self.charge as f64 / 1e3
+        self.charge_milli_ru as f64 / 1e3
     }
 
     fn add_to(&self, method: &mut MethodMetrics) {

@@ -144,7 +144,7 @@ impl LockRequest<'_> {
             history: history.as_ref().ok().map(Arc::clone),
         };
         core.instance_locks.insert(&nonce, turn);
-        core.hints.instances.with(|hints| hints.locked(&token.instance, Stamp::at_ms(until), attempts));
+        core.hints.instances.with(|hints| hints.record_lock(&token.instance, Stamp::at_ms(until), attempts));
         let (history, history_error) = match history {
             Ok(history) => (Vec::clone(&history), None),
             Err(error) => (Vec::new(), Some(error)),

@@ -181,7 +181,7 @@ impl InstanceHint {
 
     /// Records a message that a poll found, with its enqueue time and id. The next turn reads
     /// the partition, unless the message is held here or belongs to the turn under way.
-    pub(super) fn found_by_poll(&mut self, message: &(Stamp, String), visible_at: Stamp) {
+    pub(super) fn add_polled_message(&mut self, message: &(Stamp, String), visible_at: Stamp) {
         let is_held = self.messages.held.contains_key(message) || self.is_attempted(&message.1);
         if !is_held && !self.messages.is_partial {
             self.add_due(visible_at);
@@ -241,7 +241,7 @@ impl InstanceHint {
     }
 
     /// Any phase → Free: nothing was visible, or the instance was deleted.
-    pub(super) fn found_idle(&mut self) {
+    pub(super) fn become_idle(&mut self) {
         self.phase = Phase::Free;
         self.uncommitted = None;
         self.messages.turns_unread = None;
