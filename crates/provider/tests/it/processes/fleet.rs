@@ -38,7 +38,8 @@ const UNDER_WAY_MAX: usize = 16;
 
 pub(super) struct Fleet {
     server: TestServer,
-    lock: Duration,
+    /// The lock timeout of the children.
+    lock_timeout: Duration,
     /// The parent's provider. It starts jobs and fetches none.
     provider: Arc<CosmosDBProvider>,
     container: Container,
@@ -58,14 +59,14 @@ impl Drop for ChildProcess {
 }
 
 impl Fleet {
-    pub(super) async fn open(lock: Duration) -> Fleet {
+    pub(super) async fn open(lock_timeout: Duration) -> Fleet {
         let server = TestServer::on_socket(ServerOptions::default()).await;
         let client = server.client().await;
         let container = client.database(DATABASE).container(CONTAINER);
         let builder = CosmosDBProvider::builder().with_client(client);
         let provider = builder.with_database(DATABASE).with_container(CONTAINER).open().await.unwrap();
         let (children, ledger) = (Vec::new(), Ledger::default());
-        Fleet { server, lock, provider: Arc::new(provider), container, children, ledger }
+        Fleet { server, lock_timeout, provider: Arc::new(provider), container, children, ledger }
     }
 
     pub(super) fn ledger(&self) -> &Ledger {
@@ -73,9 +74,9 @@ impl Fleet {
     }
 
     /// Starts a child, waits until it serves, and returns its number.
-    pub(super) async fn join(&mut self, role: Role) -> usize {
+    pub(super) async fn start_child(&mut self, role: Role) -> usize {
         let number = self.children.len();
-        let mut child = spawn(&self.server.url(), self.lock, &role);
+        let mut child = spawn(&self.server.url(), self.lock_timeout, &role);
         let output = BufReader::new(child.stdout.take().expect("piped"));
         self.children.push(ChildProcess(child));
         let (ready, is_ready) = oneshot::channel();
@@ -99,7 +100,7 @@ impl Fleet {
     }
 
     /// Shuts a child down and waits for its end.
-    pub(super) async fn leave(&mut self, number: usize) {
+    pub(super) async fn shut_down_child(&mut self, number: usize) {
         drop(self.children[number].0.stdin.take());
         let deadline = Instant::now() + CHILD_TIMEOUT;
         // The standard library has no event for a child's end.
@@ -123,7 +124,7 @@ impl Fleet {
 
     /// Starts jobs in a background task, one after the other, and watches until all are
     /// completed.
-    pub(super) fn load(
+    pub(super) fn run_jobs(
         &self,
         kind: &'static str,
         numbers: Range<usize>,
