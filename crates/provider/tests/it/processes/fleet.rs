@@ -27,8 +27,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(25);
 /// How long a child may take to start or to shut down.
 const CHILD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The most jobs that one poll of the parent returns.
-const JOBS_MAX: u32 = 1000;
+/// The page size of the parent's polls: more than there are jobs, so that a poll is one
+/// request.
+const PAGE_SIZE: u32 = 1000;
 
 /// A test fails when no job is completed for this long.
 pub(super) const PROGRESS_TIMEOUT: Duration = Duration::from_secs(40);
@@ -155,7 +156,7 @@ impl Fleet {
     /// each step. With `is_run_once`, also that no activity was begun twice.
     pub(super) async fn check_every_job_completed_once(&self, is_run_once: bool) {
         let admin = self.provider.as_management_capability().expect("the provider manages");
-        for job in completed(&self.container).await {
+        for job in completed_jobs(&self.container).await {
             let info = admin.get_instance_info(&job).await.unwrap();
             assert_eq!(info.output, Some(format!("[{job}/a][{job}/b]")));
             let history = admin.read_history(&job).await.unwrap();
@@ -194,7 +195,7 @@ async fn watch(
         let due = Instant::now() + POLL_INTERVAL;
         tokio::time::sleep_until(due).await;
         let sent = Instant::now();
-        let completed = completed(&container).await;
+        let completed = completed_jobs(&container).await;
         let now = Instant::now();
         let started = started.lock().unwrap().clone();
         let new_completions = watch.record_poll(started, completed, now, (now - sent) + (sent - due));
@@ -206,8 +207,9 @@ async fn watch(
     watch
 }
 
-async fn completed(container: &Container) -> BTreeSet<String> {
+/// The names of the completed jobs.
+async fn completed_jobs(container: &Container) -> BTreeSet<String> {
     let query = Query::new("SELECT VALUE c.instanceId FROM c WHERE c.status = 'Completed'");
-    let rows = container.query::<String>(query.with_max_items(JOBS_MAX)).collect().await;
+    let rows = container.query::<String>(query.with_max_items(PAGE_SIZE)).collect().await;
     rows.unwrap().into_iter().collect()
 }
