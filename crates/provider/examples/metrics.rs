@@ -1,5 +1,6 @@
-//! Metrics of a provider: runs some workflows on the engine in this process and prints
-//! calls, requests and latency of each provider method.
+//! Metrics of a provider. Runs twenty workflows on the engine in this process, lists the
+//! three that were updated last, and prints calls, requests, request units (RU) and latency
+//! of each provider method.
 //!
 //! `cargo run -p duroxide-cdb --example metrics`
 
@@ -47,11 +48,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
             instance.updated_at - instance.created_at
         );
     }
-    print(&provider.metrics());
+    print_metrics(&provider.metrics());
     Ok(())
 }
 
-fn print(metrics: &ProviderMetrics) {
+fn print_metrics(metrics: &ProviderMetrics) {
     println!("\n{:<30}{:>7}{:>10}{:>10}{:>10}{:>12}", "method", "calls", "requests", "RU", "p50", "p99");
     for (name, method) in &metrics.methods {
         let (p50, p99) = (method.latency.quantile(0.5), method.latency.quantile(0.99));

@@ -18,7 +18,7 @@ const TIME_LIMIT: Duration = Duration::from_secs(30);
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let store = open().await?;
+    let store = open_store().await?;
     let activities = ActivityRegistry::builder()
         .register("charge", |_: ActivityContext, order: String| async move {
             println!("charging order {order}");
@@ -42,10 +42,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-async fn open() -> Result<Arc<CosmosDBProvider>, Box<dyn Error>> {
-    let account = std::env::var("AZURE_COSMOS_CONNECTION_STRING").ok();
-    let store = match (account, std::env::args().nth(1)) {
-        (Some(account), _) => CosmosDBProvider::builder().with_connection_string(&account).open().await?,
+async fn open_store() -> Result<Arc<CosmosDBProvider>, Box<dyn Error>> {
+    let connection_string = std::env::var("AZURE_COSMOS_CONNECTION_STRING").ok();
+    let store = match (connection_string, std::env::args().nth(1)) {
+        (Some(text), _) => CosmosDBProvider::builder().with_connection_string(&text).open().await?,
         (None, Some(directory)) => CosmosDBProvider::embedded(directory).await?,
         (None, None) => CosmosDBProvider::embedded_in_memory().await?,
     };

@@ -1,5 +1,5 @@
-//! The public surface: the provider, its builder, duroxide's traits on it, and the
-//! published crate's client.
+//! The public surface: the provider with its builder, the provider's implementations of
+//! duroxide's traits, and the client of the published crate (`duroxide-cdb` 0.1.10).
 
 mod admin;
 pub(crate) mod builder;

@@ -1,5 +1,6 @@
-//! Durable workflows of [duroxide] on Azure Cosmos DB, on Perihelion's server, or on its
-//! engine inside this process.
+//! Durable workflows of [duroxide] on Azure Cosmos DB, on Perihelion's server, or on
+//! Perihelion's engine inside this process. The *published crate* is `duroxide-cdb` 0.1.10 on
+//! crates.io. This crate replaces it and keeps its public names.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -56,9 +57,8 @@
 //!
 //! An instance is one logical partition with one state document, `i`. Every turn is
 //! committed by one atomic batch that replaces `i` under its etag, or creates `i` if it
-//! does not exist. Locks, hints and polls only decide which process tries; the etag
-//! decides which one wins. `docs/provider.md` describes the
-//! documents.
+//! does not exist. Locks, hints and polls only decide which process tries to commit; the
+//! etag decides which process succeeds. `docs/provider.md` describes the documents.
 
 #![warn(missing_docs)]
 

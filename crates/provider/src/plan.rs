@@ -7,8 +7,9 @@
 //! other instances go into outboxes. When there are many activities, messages to the
 //! instance itself and cancellations, they are packed into bundles: documents that are
 //! unpacked after the commit. Texts that are too large are split into parts. When the turn
-//! is still too large, its chunks, parts, bundles and outboxes are staged: written before
-//! the commit, under ids that only this plan has, and unused until the commit.
+//! is still too large, its chunks of history, parts, bundles and outboxes are staged: they
+//! are written before the commit, under ids that only this plan has, and nothing uses them
+//! until the commit.
 
 mod bundles;
 mod history;
@@ -82,7 +83,7 @@ pub(crate) struct TurnAck {
     pub(crate) history_delta: Vec<Event>,
     /// Activities to schedule.
     pub(crate) worker_items: Vec<WorkItem>,
-    /// Messages to this instance and to others.
+    /// Messages to this instance and to other instances.
     pub(crate) orchestrator_items: Vec<WorkItem>,
     pub(crate) metadata: ExecutionMetadata,
     /// Activities to cancel.
@@ -105,7 +106,7 @@ pub(crate) struct Basis<'a> {
     pub(crate) dedup_entries: &'a [DedupEntry],
     /// The time of the commit, and the first of [`TurnAck::stamps_max`] reserved stamps.
     pub(crate) now: Stamp,
-    /// The nonce of the commit. An ack keeps it when it plans its turn again.
+    /// The nonce of the commit. An ack that plans its turn again keeps the nonce.
     pub(crate) nonce: &'a str,
 }
 
@@ -260,8 +261,8 @@ fn set_identity(state: &mut State, metadata: &ExecutionMetadata, now_ms: u64) {
     let (Some(name), Some(version)) = (&metadata.orchestration_name, &metadata.orchestration_version) else {
         return;
     };
-    if !state.created {
-        state.created = true;
+    if !state.is_created {
+        state.is_created = true;
         state.created_at = now_ms;
         state.parent_instance_id = metadata.parent_instance_id.clone();
     }

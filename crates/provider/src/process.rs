@@ -1,6 +1,6 @@
 //! What a provider keeps in memory, apart from cached states: locks that it holds, hints,
-//! clock, metrics. Nothing here sends requests, and all of it can be lost: what is stored
-//! decides.
+//! clock, metrics. Nothing here sends requests. All of it can be lost, because only stored
+//! documents decide what happens.
 
 pub(crate) mod background;
 pub(crate) mod clock;

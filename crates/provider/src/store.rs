@@ -27,10 +27,10 @@ pub(crate) use retry::{ConflictBudget, SharedDocument, retry_until, unless_stale
 use crate::documents::{STATE_ID, State, Versioned};
 use crate::failure::Failure;
 
-/// The indexed paths: those that queries order by, or use to find a few documents among
+/// The indexed paths: queries order by them, or use them to find a few documents among
 /// many. An indexed path costs 0.4 request units with every write of a document that has
-/// it, so most of these are members of few documents. Filters over a few documents, such
-/// as sessions by their lock, need no index.
+/// the member, so most of these members are in few documents. Filters over a few documents,
+/// such as sessions by their lock, need no index.
 const INDEXED_PATHS: [&str; 10] = [
     "/type/?",
     "/visibleAt/?",
@@ -69,11 +69,11 @@ impl Store {
         preflight::check_account(client)?;
         let handle = client.database(database).container(container);
         match handle.properties().await {
-            Ok(found) => {
-                preflight::check_partition_key(&handle, &found)?;
-                layout::check(&handle, &found, is_migrating).await?;
-                preflight::check_container(&handle, &found)?;
-                let is_ttl_on = preflight::switch_ttl_on(&handle, found).await?;
+            Ok(properties) => {
+                preflight::check_partition_key(&handle, &properties)?;
+                layout::check(&handle, &properties, is_migrating).await?;
+                preflight::check_container(&handle, &properties)?;
+                let is_ttl_on = preflight::switch_ttl_on(&handle, properties).await?;
                 Ok(Store { container: handle, state_cache: Arc::default(), is_ttl_on })
             }
             Err(error) if error.is_not_found() => {
@@ -99,7 +99,7 @@ impl Store {
                 let etag = item.etag()?.clone();
                 Ok(StateChange::Changed(Box::new(Versioned { value: item.into_value(), etag })))
             }
-            Err(error) if error.is_not_found() => Ok(StateChange::Deleted),
+            Err(error) if error.is_not_found() => Ok(StateChange::NoDocument),
             Err(error) => Err(error.into()),
         }
     }
@@ -122,8 +122,9 @@ impl Store {
     }
 
     /// Replaces the state document if it has this etag; without an etag, creates it. Returns
-    /// the new etag. `witness` is the value at `pointer`, and no other write leaves it there.
-    /// When the answer is lost, it shows whether the write was applied.
+    /// the new etag. `witness` is the value at the JSON pointer `pointer`. No other write
+    /// stores this value there. When the answer is lost, the witness shows whether the write
+    /// was applied.
     pub(crate) async fn put_state(
         &self,
         state: &State,
@@ -205,8 +206,8 @@ async fn create_container(client: &Client, database: &str, container: &str) -> R
 pub(crate) enum StateChange {
     Unchanged,
     Changed(Box<Versioned<State>>),
-    /// There is no state document any more.
-    Deleted,
+    /// There is no state document any more. (The state of a deleted instance is a tombstone.)
+    NoDocument,
 }
 
 /// Options of a write whose response does not repeat the document.

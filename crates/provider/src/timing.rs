@@ -24,15 +24,15 @@ pub(crate) const ENQUEUER_KEPT_FOR: Duration = Duration::from_secs(600);
 
 /// Up to this age of messages, the process that wrote them may claim them without reading
 /// the state. Another process may have taken over older messages, so the state is read
-/// first: it has that process's lock. A process that is alone does not check the age.
+/// first: it shows the lock of that process. A process that is alone does not check the age.
 pub(crate) const CLAIM_WITHOUT_READ_FOR: Duration = Duration::from_millis(200);
 
 /// The age at which the owner of a slot takes over work that another process created. The
-/// creator has taken it by then, unless it is busy or dead.
+/// creator has taken the work by then, unless the creator is busy or dead.
 pub(crate) const OWNER_TAKEOVER_AFTER: Duration = Duration::from_millis(250);
 
-/// The age at which any other process takes over work. The owner of its slot has taken it
-/// by then, unless the owner is busy or dead.
+/// The age at which any other process takes over work. The owner of the slot has taken the
+/// work by then, unless the owner is busy or dead.
 pub(crate) const OTHERS_TAKEOVER_AFTER: Duration = Duration::from_secs(1);
 
 /// The time after the end of a lock at which a process that does not own the slot takes over
@@ -41,10 +41,10 @@ pub(crate) const OTHERS_TAKEOVER_AFTER: Duration = Duration::from_secs(1);
 pub(crate) const EXPIRED_LOCK_TAKEOVER_AFTER: Duration = Duration::from_millis(250);
 
 /// Processes that do not own the slot take over one after the other, so that they do not
-/// race: each waits this much longer than the one before.
+/// race: each process waits this much longer than the process before.
 pub(crate) const TAKEOVER_STEP: Duration = Duration::from_millis(50);
 
-/// The most that all steps add up to.
+/// The most that the steps of [`TAKEOVER_STEP`] add up to.
 pub(crate) const TAKEOVER_STEP_MAX: Duration = Duration::from_millis(200);
 
 /// The shortest interval between polls, such as after a poll that found work.
@@ -77,7 +77,7 @@ pub(crate) const UNFINISHED_REPORTED_FOR: Duration = Duration::from_secs(15);
 pub(crate) const CANCELLED_TTL: Duration = Duration::from_secs(3600);
 
 /// The shortest retention for which an instance may expire by a time to live. With a shorter
-/// one, the reconciler removes it.
+/// retention, the reconciler removes the instance.
 pub(crate) const RETENTION_BY_TTL_MIN: Duration = Duration::from_secs(3600);
 
 const fn ms(duration: Duration) -> u128 {

@@ -59,6 +59,6 @@ async fn create(driver: &Driver, target: Target, body: String) {
 }
 
 async fn run(driver: &Driver, operation: Operation) {
-    let done = driver.execute(&operation, &OperationOptions::default()).await;
-    done.unwrap_or_else(|error| panic!("{}: {error}", operation.target.path));
+    let outcome = driver.execute(&operation, &OperationOptions::default()).await;
+    outcome.unwrap_or_else(|error| panic!("{}: {error}", operation.target.path));
 }

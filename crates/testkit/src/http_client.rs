@@ -1,7 +1,7 @@
 //! A small HTTP/1.1 client for tests that look at the wire: one connection,
-//! signed requests, complete responses. It adds what every client of the service
-//! sends (host, version, date, signature) and nothing else, so that a test shows all
-//! that matters. Names of headers are written in lower case.
+//! signed requests, complete responses. The client adds the headers that every client of
+//! the service sends (host, version, date, signature) and nothing else, so that a test shows
+//! all that matters. Tests write names of headers in lower case.
 
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
@@ -87,7 +87,7 @@ impl HttpRequest {
     }
 
     /// Whether the test sets or omits this header, so that the client does not add it.
-    fn has(&self, name: &str) -> bool {
+    fn sets_or_omits(&self, name: &str) -> bool {
         self.headers.iter().any(|(set, _)| set == name) || self.omitted.iter().any(|omitted| omitted == name)
     }
 }
@@ -163,7 +163,7 @@ impl HttpClient {
             ("x-ms-date", date.clone()),
             ("authorization", self.authorization(request, &date)),
         ] {
-            if !request.has(name) {
+            if !request.sets_or_omits(name) {
                 builder = builder.header(name, value);
             }
         }

@@ -19,9 +19,9 @@ pub struct RequestCounts {
 }
 
 impl TestServer {
-    /// A management request; the status and the body of the response. `path` is
-    /// what follows `/_perihelion/`, `body` is JSON or empty. A response without a body is
-    /// null, and one that is not JSON is a string.
+    /// Sends a management request. Returns the status and the body of the response. `path`
+    /// follows `/_perihelion/` in the URL, and `body` is JSON or empty. An empty response body
+    /// is returned as null, and a body that is not JSON as a string.
     pub async fn try_manage(&self, method: Method, path: &str, body: &str) -> (u16, Value) {
         let (status, body) = match self.host() {
             Host::InProcess(embedded) => {
@@ -48,7 +48,7 @@ impl TestServer {
         )
     }
 
-    /// A management request that must succeed; the body of the response.
+    /// Sends a management request that must succeed. Returns the body of the response.
     pub async fn manage(&self, method: Method, path: &str, body: &str) -> Value {
         let (status, response) = self.try_manage(method, path, body).await;
         assert!((200..300).contains(&status), "{path} {body}: {status} {response}");
@@ -100,12 +100,13 @@ impl TestServer {
         self.manage(Method::POST, "split", &body.to_string()).await;
     }
 
-    /// A management request about one region, such as `regions/offline`.
+    /// Sends a management request about one region, such as `regions/offline`.
     pub async fn manage_region(&self, path: &str, region: &str) {
         self.manage(Method::POST, path, &json!({ "region": region }).to_string()).await;
     }
 
-    /// Waits until every region has what the others had written.
+    /// Waits until every region has applied what the other regions had written before this
+    /// call.
     pub async fn wait_for_replication(&self) {
         self.manage(Method::POST, "replication/wait", "{}").await;
     }

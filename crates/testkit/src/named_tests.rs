@@ -10,11 +10,12 @@ use crate::repository;
 pub struct Sources(Vec<(PathBuf, String)>);
 
 impl Sources {
-    /// Reads every Rust file below these directories of the repository.
+    /// Reads every Rust file below these directories of the repository, except in
+    /// directories called `target`.
     pub fn read(directories: &[&str]) -> Sources {
         let mut files = Vec::new();
         for directory in directories {
-            collect(&repository::root().join(directory), &mut files);
+            collect_rust_files(&repository::root().join(directory), &mut files);
         }
         Sources(files)
     }
@@ -40,19 +41,19 @@ impl Sources {
 }
 
 /// Whether the first function of this name in the text has a test attribute. The attribute
-/// stands before it without an empty line in between.
+/// stands before the function, without an empty line in between.
 fn defines_test(text: &str, name: &str) -> bool {
     let Some((before, _)) = text.split_once(&format!("fn {name}(")) else { return false };
     let attributes = before.rsplit("\n\n").next().unwrap_or_default();
     attributes.contains("#[test]") || attributes.contains("#[tokio::test")
 }
 
-fn collect(directory: &Path, files: &mut Vec<(PathBuf, String)>) {
+fn collect_rust_files(directory: &Path, files: &mut Vec<(PathBuf, String)>) {
     let entries = std::fs::read_dir(directory).unwrap_or_else(|error| panic!("{directory:?}: {error}"));
     for entry in entries.map(|entry| entry.unwrap_or_else(|error| panic!("{directory:?}: {error}"))) {
         let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
         if path.is_dir() && name != "target" {
-            collect(&path, files);
+            collect_rust_files(&path, files);
         } else if name.ends_with(".rs") {
             let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
             files.push((path, text));

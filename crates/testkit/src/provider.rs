@@ -39,7 +39,7 @@ pub enum AccountKind {
 pub enum ShortPolls {
     /// The fetch returns at once: the default.
     ReturnAtOnce,
-    /// The fetch waits until its timeout, as a longer one does.
+    /// The fetch waits until its timeout, as a fetch with a longer timeout does.
     Wait,
 }
 

@@ -12,7 +12,8 @@ use crate::scratch::ScratchDirectory;
 /// How long requests under way may take when a test stops its server on a socket.
 const DRAIN_GRACE: Duration = Duration::from_secs(5);
 
-/// A key that is not the emulators' own, so that clients check certificates.
+/// A key that is not the key of the emulators. With the emulators' key, clients accept any
+/// certificate of a server on this machine.
 pub const OWN_KEY: &str = "cGVyaWhlbGlvbiB0ZXN0IGtleSwgbm90IHRoZSBlbXVsYXRvcidzIG9uZSwgNjQgYnl0ZXMgbG9uZyE=";
 
 /// The keys of a server that is started with [`OWN_KEY`].
@@ -20,8 +21,8 @@ pub fn own_keys() -> Keys {
     Keys { primary: MasterKey::from_base64(OWN_KEY).expect("the key is base64") }
 }
 
-/// A server of a test. Its faults, counters and regions are managed by the
-/// methods in `management.rs`; the features `driver` and `client` connect to it.
+/// A server of a test. The methods in `management.rs` manage its faults, counters and
+/// regions. The features `driver` and `client` add methods that connect to the server.
 pub struct TestServer {
     host: Host,
     /// The data directory, if the server has one of its own. It is removed after the server

@@ -2,4 +2,4 @@
 //! providers, run on `duroxide-cdb`.
 //!
 //! The tests are a separate crate, so that they are compiled without optimisation and
-//! separately from the provider's other tests: they are many, and most of them wait.
+//! separately from the provider's other tests: there are many of them, and many wait.

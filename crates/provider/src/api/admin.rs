@@ -141,7 +141,8 @@ async fn delete_bulk(
     let mut result = DeleteInstanceResult::default();
     for root in list::matching_instances(&core.store, filter, is_ended_root).await? {
         let tree = delete::tree(&core.store, &root).await?;
-        // The root may have been started again in the meantime. It is skipped then.
+        // Only the root is not forced: a root that was started again in the meantime is
+        // skipped.
         let deleted = match delete::run(core, &tree, Force::AllExcept(&root)).await {
             Err(Failure::StillRunning(_)) => continue,
             deleted => deleted?,

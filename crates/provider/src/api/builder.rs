@@ -12,23 +12,23 @@ use crate::ops::core::Core;
 use crate::options::config::{CommitTier, CosmosDBProviderConfig, Options};
 use crate::options::retention::RetentionOptions;
 
-/// The longest interval and age of the reconciler. Unfinished work waits for both, and a
-/// larger duration could overflow an `Instant`.
+/// The longest interval and the longest age that `with_reconciler` sets. With a much longer
+/// time, unfinished work would wait for days, and an `Instant` could overflow.
 const RECONCILER_TIME_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// Builds a [`CosmosDBProvider`]. It connects in one of four ways: a connection string,
-/// an endpoint with a credential, an existing client, or (feature `embedded`) the engine
-/// in this process.
+/// Builds a [`CosmosDBProvider`]. The provider connects in one of four ways: with a
+/// connection string, with an endpoint and a credential, with an existing client, or
+/// (feature `embedded`) to the engine in this process.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// use std::time::Duration;
 /// use duroxide_cdb::{CosmosDBProvider, RetentionOptions};
 ///
-/// let account = std::env::var("AZURE_COSMOS_CONNECTION_STRING")?;
+/// let connection_string = std::env::var("AZURE_COSMOS_CONNECTION_STRING")?;
 /// let week = Duration::from_secs(7 * 24 * 3600);
 /// let store = CosmosDBProvider::builder()
-///     .with_connection_string(&account)
+///     .with_connection_string(&connection_string)
 ///     .with_database("shop")
 ///     .with_container("workflows")
 ///     .with_retention(RetentionOptions::new().with_finished_for(week))
@@ -163,18 +163,18 @@ impl CosmosDBProviderBuilder {
         self
     }
 
-    /// How often the reconciler looks for undelivered messages and unfinished work, and how
-    /// old these must be. The default for both is two seconds; a longer time than a day is
-    /// cut to a day. A reconciler that found nothing skips the next four intervals, unless it
-    /// is told of unfinished work.
+    /// Sets how often the reconciler looks for undelivered messages and unfinished work, and
+    /// how old these must be. The default for both is two seconds. A time longer than a day
+    /// is cut to a day. After a look that found nothing, the reconciler skips the next four
+    /// intervals, unless this process sees unfinished work in the meantime.
     pub fn with_reconciler(mut self, interval: Duration, age: Duration) -> Self {
         let [interval, age] = [interval, age].map(|time| time.min(RECONCILER_TIME_MAX));
         (self.options.reconciler_interval, self.options.reconciler_age) = (interval, age);
         self
     }
 
-    /// How long finished instances and old executions are kept. By default until they are
-    /// deleted.
+    /// How long finished instances and old executions are kept. By default they are kept
+    /// until a program deletes them.
     pub fn with_retention(mut self, retention: RetentionOptions) -> Self {
         self.options.retention = retention;
         self
@@ -190,8 +190,8 @@ impl CosmosDBProviderBuilder {
     /// Makes this machine's clock wrong by this many milliseconds. Tests use it to check that
     /// the provider uses the service's clock.
     #[doc(hidden)]
-    pub fn with_clock_error_ms(mut self, error: i64) -> Self {
-        self.options.clock_error_ms = error;
+    pub fn with_clock_error_ms(mut self, error_ms: i64) -> Self {
+        self.options.clock_error_ms = error_ms;
         self
     }
 

@@ -1,9 +1,9 @@
-//! `CosmosDBClient`: the client of the published crate, implemented with
-//! `perihelion_client`. It reads and writes documents by id, runs queries and batches, and
-//! creates or deletes the container, for tests that look into storage.
+//! `CosmosDBClient`: the client of the published crate (`duroxide-cdb` 0.1.10), implemented
+//! with `perihelion_client`. The client reads and writes documents by id, runs queries and
+//! batches, and creates or deletes the container. It is for tests that look into storage.
 //!
-//! As in the published crate, a request on a document that the service refuses returns a
-//! response with the status. An error means that the request was not sent or not answered.
+//! As in the published crate, a refused request on a document returns a response with the
+//! service's status. An error means that the request was not sent or not answered.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {

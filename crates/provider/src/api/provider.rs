@@ -20,13 +20,15 @@ pub struct CosmosDBProvider {
 }
 
 impl CosmosDBProvider {
-    /// Opens the container `duroxide` of a database. Both are created if missing.
+    /// Opens the container `duroxide` of a database. The database and the container are
+    /// created if they are missing.
     pub async fn new(endpoint: &str, key: &str, database: &str) -> Result<Self, ProviderError> {
         let container = CosmosDBProviderConfig::default().container;
         Self::new_with_container(endpoint, key, database, &container).await
     }
 
-    /// Opens a container of a database. Both are created if missing.
+    /// Opens a container of a database. The database and the container are created if they
+    /// are missing.
     pub async fn new_with_container(
         endpoint: &str,
         key: &str,
@@ -129,8 +131,8 @@ impl CosmosDBProvider {
         &self.core.client
     }
 
-    /// Makes deliveries right after a commit fail, for tests. The reconciler delivers the
-    /// messages later.
+    /// For tests: makes deliveries of messages to other instances fail. Only the deliveries
+    /// right after a commit fail. The reconciler delivers the messages later.
     pub fn set_outbox_fault_injector(&mut self, injector: OutboxFaultInjector) {
         self.core.set_fault_injector(injector);
     }
@@ -146,11 +148,11 @@ impl CosmosDBProvider {
     }
 
     /// Stops the background tasks, waits up to 20 seconds for cleanup that has begun,
-    /// removes the heartbeat of this provider and closes an embedded engine. This applies to
-    /// all clones, so none should be used after that.
+    /// removes the heartbeat of this provider and closes an embedded engine. All clones of
+    /// the provider are closed with it and should not be used afterwards.
     ///
     /// Dropping the last clone stops the tasks and, inside a tokio runtime, closes the
-    /// engine. It waits for nothing, and the heartbeat stays until it expires.
+    /// engine. Dropping does not wait for cleanup, and the heartbeat stays until it expires.
     pub async fn close(self) {
         self.core.close().await;
     }

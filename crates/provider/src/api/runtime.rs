@@ -146,8 +146,8 @@ impl Provider for CosmosDBProvider {
         extend_for: Duration,
         idle_timeout: Duration,
     ) -> Result<usize, ProviderError> {
-        let Core { store, clock, sessions: owned, .. } = &*self.core;
-        let renewed = sessions::renew(store, clock, owned, owner_ids, extend_for, idle_timeout);
+        let Core { store, clock, sessions: session_table, .. } = &*self.core;
+        let renewed = sessions::renew(store, clock, session_table, owner_ids, extend_for, idle_timeout);
         self.core.metrics.call("renew_session_lock", renewed).await
     }
 

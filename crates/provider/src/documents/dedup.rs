@@ -1,13 +1,15 @@
-//! The dedup record of an instance: which messages it has consumed. It has only messages
-//! that must not be delivered twice (`Message::needs_dedup`).
+//! The dedup record of an instance: the messages that the instance has consumed. Only
+//! messages that must not be delivered twice (`Message::needs_dedup`) are recorded.
 //!
-//! Every sender numbers its messages. A sender is a process that enqueues, or another
-//! instance whose commits send. The receiver keeps the consumed numbers as ranges,
-//! because most numbers of a process are consecutive. Each message carries a low-water
-//! mark: its sender will not send lower numbers again, so they are forgotten. The mark of
-//! an instance's messages is zero. A process that enqueues is forgotten some time after its
-//! last message. Other numbers are forgotten only when the record is full. A forgotten
-//! number counts as not consumed, so its message would be delivered.
+//! Every sender numbers its messages. A sender is a process that enqueues messages, or
+//! another instance whose commits send messages. The receiver keeps the consumed numbers as
+//! ranges, because most numbers of a process are consecutive.
+//!
+//! Numbers are forgotten in three cases. Each message of a process carries a low-water mark:
+//! the process will not send lower numbers again, so the receiver forgets them. (A message
+//! from an instance has the mark zero.) A process is forgotten some time after its last
+//! message. When the record is full, old numbers are forgotten. A forgotten number counts as
+//! not consumed, so its message would be delivered again.
 
 use std::collections::BTreeMap;
 
@@ -19,19 +21,20 @@ use crate::timing::ENQUEUER_KEPT_FOR;
 const POSITION_BITS: u32 = 20;
 
 /// How many milliseconds an enqueuing process is remembered after its last message.
-const ENQUEUER_MS: u64 = ENQUEUER_KEPT_FOR.as_millis() as u64;
+const ENQUEUER_KEPT_FOR_MS: u64 = ENQUEUER_KEPT_FOR.as_millis() as u64;
 
 /// The most senders remembered, about sixty bytes each. Most instances have a handful. The
 /// sender whose last message was consumed longest ago is forgotten first.
 const SENDERS_MAX: usize = 1024;
 
-/// The most ranges of one sender. A gap between two ranges of a process is a message in
-/// delivery, one that was given up, or one that needs no dedup. Each commit of an instance
+/// The most ranges of one sender. The numbers between two ranges of a process belong to
+/// messages that are in delivery, were given up, or need no dedup. Each commit of an instance
 /// begins a new range. When there are more ranges, the lowest are forgotten.
 const RANGES_MAX: usize = 256;
 
-/// The most ranges of all senders: about ninety kilobytes. When there are more, senders are
-/// forgotten as above.
+/// The most ranges of all senders: about ninety kilobytes. When there are more, the sender
+/// whose last message was consumed longest ago is forgotten, then the next, until the rest
+/// fits.
 const RANGES_TOTAL_MAX: usize = 4096;
 
 /// A parsed message id.
@@ -114,15 +117,16 @@ impl DedupRecord {
         }
         self.senders.retain(|sender, record| {
             let is_enqueuer = sender.starts_with("m:");
-            let is_expired = is_enqueuer && record.last_consumed_ms.saturating_add(ENQUEUER_MS) < now_ms;
+            let expires_ms = record.last_consumed_ms.saturating_add(ENQUEUER_KEPT_FOR_MS);
+            let is_expired = is_enqueuer && expires_ms < now_ms;
             !(is_expired || record.ranges.is_empty())
         });
-        let mut ranges: usize = self.senders.values().map(|record| record.ranges.len()).sum();
-        while self.senders.len() > SENDERS_MAX || ranges > RANGES_TOTAL_MAX {
+        let mut range_count: usize = self.senders.values().map(|record| record.ranges.len()).sum();
+        while self.senders.len() > SENDERS_MAX || range_count > RANGES_TOTAL_MAX {
             let oldest = self.senders.iter().min_by_key(|(_, record)| record.last_consumed_ms);
             let oldest = oldest.map(|(sender, _)| sender.clone());
             let Some(forgotten) = oldest.and_then(|sender| self.senders.remove(&sender)) else { return };
-            ranges -= forgotten.ranges.len();
+            range_count -= forgotten.ranges.len();
         }
     }
 }
@@ -219,7 +223,7 @@ mod tests {
         assert!(json.len() < 100_000, "{}", json.len());
         assert!(record.contains(&sent_message_id(&format!("{:016x}", 4_999), 7, 0)));
         assert!(record.contains(&enqueued_message_id("gaps", 2 * 4_999)));
-        record.extend(&[entry("other", 1, 0)], 5_000 + ENQUEUER_MS);
+        record.extend(&[entry("other", 1, 0)], 5_000 + ENQUEUER_KEPT_FOR_MS);
         assert!(
             !record.contains(&enqueued_message_id("gaps", 2 * 4_999)),
             "no process sends a message again that late"

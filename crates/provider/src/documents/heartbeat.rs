@@ -44,36 +44,39 @@ pub(crate) struct Heartbeat {
 /// A tag filter in a form that can be compared and merged.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Tags {
-    /// Matches every activity.
-    pub(crate) any: bool,
-    /// Matches activities without a tag.
-    pub(crate) untagged: bool,
-    /// Matches activities with one of these tags.
+    /// Whether every activity matches.
+    #[serde(rename = "any")]
+    pub(crate) matches_any: bool,
+    /// Whether activities without a tag match.
+    #[serde(rename = "untagged")]
+    pub(crate) matches_untagged: bool,
+    /// Activities with one of these tags match.
     pub(crate) names: BTreeSet<String>,
 }
 
 impl Tags {
     pub(crate) fn matches(&self, tag: Option<&str>) -> bool {
-        self.any || tag.map_or(self.untagged, |tag| self.names.contains(tag))
+        self.matches_any || tag.map_or(self.matches_untagged, |tag| self.names.contains(tag))
     }
 
     /// Adds the tags of another filter.
     pub(crate) fn extend(&mut self, other: &Tags) {
-        self.any |= other.any;
-        self.untagged |= other.untagged;
+        self.matches_any |= other.matches_any;
+        self.matches_untagged |= other.matches_untagged;
         self.names.extend(other.names.iter().cloned());
     }
 }
 
 impl From<&TagFilter> for Tags {
     fn from(filter: &TagFilter) -> Self {
-        let (untagged, names) = match filter {
+        let (matches_untagged, names) = match filter {
             TagFilter::None => (false, None),
-            TagFilter::Any => return Tags { any: true, ..Tags::default() },
+            TagFilter::Any => return Tags { matches_any: true, ..Tags::default() },
             TagFilter::DefaultOnly => (true, None),
             TagFilter::Tags(names) => (false, Some(names)),
             TagFilter::DefaultAnd(names) => (true, Some(names)),
         };
-        Tags { any: false, untagged, names: names.into_iter().flatten().cloned().collect() }
+        let names = names.into_iter().flatten().cloned().collect();
+        Tags { matches_any: false, matches_untagged, names }
     }
 }

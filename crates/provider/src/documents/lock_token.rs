@@ -1,6 +1,6 @@
-//! `LockToken`: the text by which duroxide refers to a lock. It contains the partition
-//! key and id of the locked document, so that no query is needed to find the document. Its
-//! form is `v1.` and the base64 of a JSON array.
+//! `LockToken`: the text by which duroxide refers to a lock. A token contains the partition
+//! key and id of the locked document, so that no query is needed to find the document. The
+//! text is `v1.` followed by the base64 of a JSON array.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

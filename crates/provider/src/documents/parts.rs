@@ -29,9 +29,10 @@ pub(crate) struct Part {
 /// `g:...`: a garbage record. It lists documents of an instance that no other document
 /// refers to.
 ///
-/// A commit that drops documents creates a record that is due at once. A record for
-/// staged documents is created before them, is due when their commit can no longer
-/// arrive, and is removed by that commit. So documents that are in use are in no record.
+/// There are two kinds. A commit that drops documents creates a record of them, which is due
+/// at once. A record of staged documents is created before the documents and is due when
+/// their commit can no longer arrive; the commit deletes this record. So no record lists
+/// documents that are in use.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Garbage {
@@ -53,8 +54,8 @@ pub(crate) struct Garbage {
     /// The number of an execution. The chunks of its history are listed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) history: Option<u64>,
-    /// Set before staged documents are removed. The commit deletes this record under its
-    /// etag, so the commit can no longer succeed.
+    /// Set before staged documents are removed, which gives the record a new etag. Their
+    /// commit would delete the record under the old etag, so the commit can no longer succeed.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) is_closed: bool,
 }

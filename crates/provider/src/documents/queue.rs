@@ -9,8 +9,8 @@ use crate::documents::stamp::Stamp;
 use crate::documents::text::{Text, json_bytes};
 use crate::timing::SKEW_MAX;
 
-/// The enqueue time of the start of the next execution: before every other message
-/// of the instance, because the runtime needs the start first.
+/// The enqueue time of the message that starts the next execution: before every other
+/// message of the instance, because the runtime needs the start first.
 pub(crate) const ENQUEUED_FIRST: Stamp = Stamp(1);
 
 /// A message to an instance. The id begins with `m:` if a process enqueued it, with `x:` if
@@ -29,7 +29,7 @@ pub(crate) struct Message {
     /// a delay, or of a timer, has its due time here.
     #[serde(rename = "enq")]
     pub(crate) enqueued_at: Stamp,
-    /// Attempts up to the last one that was abandoned. Later ones are counted in the lock.
+    /// Attempts up to the last one that was abandoned. Later attempts are counted in the lock.
     pub(crate) attempt_count: u32,
     /// The work item as JSON text: an item that cannot be read does not make
     /// other messages of the same query unreadable.
@@ -61,8 +61,8 @@ pub(crate) struct Message {
 impl Message {
     /// The earliest time at which a process can have seen the message.
     pub(crate) fn earliest_seen_at(&self) -> Stamp {
-        // The start of a next execution is always first in the order: its enqueue time
-        // is not a real time.
+        // The enqueue time of the start of the next execution is not a real time. Its
+        // `visible_at` was set `SKEW_MAX` before the time of the commit.
         if self.enqueued_at <= ENQUEUED_FIRST {
             self.visible_at.plus(SKEW_MAX)
         } else {
@@ -142,6 +142,7 @@ pub(crate) struct Bundle {
     pub(crate) instance_id: String,
     #[serde(rename = "type")]
     pub(crate) document_type: DocumentType,
+    /// The time of the commit. The reconciler unpacks old bundles.
     pub(crate) made_at: Stamp,
     /// The same as `made_at`, in the member that polls filter by.
     #[serde(default)]
@@ -174,6 +175,7 @@ pub(crate) struct Outbox {
     pub(crate) instance_id: String,
     #[serde(rename = "type")]
     pub(crate) document_type: DocumentType,
+    /// The time of the commit. The reconciler delivers old outboxes.
     pub(crate) made_at: Stamp,
     /// The same as `made_at`, in the member that polls filter by.
     #[serde(default)]

@@ -51,8 +51,8 @@ impl Stamp {
     }
 }
 
-/// The time `duration` after `now_ms`: milliseconds since 1970, at most those of the largest
-/// stamp.
+/// The time `duration` after `now_ms`, in milliseconds since 1970. It is at most the time of
+/// the largest stamp.
 pub(crate) fn deadline_ms(now_ms: u64, duration: Duration) -> u64 {
     now_ms
         .saturating_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))

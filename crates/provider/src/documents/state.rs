@@ -25,7 +25,8 @@ pub(crate) struct State {
     pub(crate) enqueued_at: Stamp,
     /// Whether management operations see the instance. The first turn that reports the
     /// orchestration's name and version sets this.
-    pub(crate) created: bool,
+    #[serde(rename = "created")]
+    pub(crate) is_created: bool,
     pub(crate) incarnation: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) name: Option<String>,
@@ -92,8 +93,8 @@ pub(crate) struct State {
     /// addition to the instance's other documents. `None` when the purge is done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) purge: Option<Vec<String>>,
-    /// The time from which the reconciler handles the instance: a deleted one is
-    /// purged, an ended one is removed after its retention.
+    /// The time from which the reconciler handles the instance: a deleted instance is
+    /// purged, an ended instance is removed after its retention.
     #[serde(rename = "madeAt", skip_serializing_if = "Option::is_none")]
     pub(crate) repair_at: Option<Stamp>,
     /// The time to live in seconds; `None` does not expire.
@@ -125,9 +126,8 @@ impl State {
     }
 }
 
-/// The parent of a child, with the incarnation that started it. A parent that was
-/// deleted and created again is another incarnation and does not get the child's
-/// result.
+/// The parent of a child, and the parent's incarnation that started the child. A parent that
+/// was deleted and created again is another incarnation and does not get the child's result.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StartedBy {
     pub(crate) instance: String,
@@ -135,8 +135,8 @@ pub(crate) struct StartedBy {
     pub(crate) incarnation: String,
 }
 
-/// The lock on an instance: one process runs a turn with these messages. In the commit tiers
-/// T1 and T2 many locks are in memory only.
+/// The lock on an instance: one process runs a turn with the messages in `attempts`. In the
+/// commit tiers T1 and T2 many locks are in memory only.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Lock {
     #[serde(rename = "n")]
@@ -174,7 +174,8 @@ pub(crate) struct Execution {
     pub(crate) event_bytes: u64,
     #[serde(rename = "lastEvent")]
     pub(crate) last_event_id: u64,
-    /// The number of queue messages that its start carried over.
+    /// The number of queue messages that the execution before left, and that the start of
+    /// this execution carried over.
     #[serde(rename = "carried")]
     pub(crate) carried_messages: u64,
     /// The chunks of its history, in order.

@@ -21,7 +21,7 @@ pub(crate) struct Session {
     pub(crate) last_activity: u64,
 }
 
-/// `d:{operation}`: the record of a deletion of several instances.
+/// `d:{stamp}:{nonce}`: the record of a deletion of several instances.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Deletion {
@@ -29,11 +29,13 @@ pub(crate) struct Deletion {
     pub(crate) instance_id: u64,
     #[serde(rename = "type")]
     pub(crate) document_type: DocumentType,
+    /// The instances that are deleted together.
     pub(crate) instances: Vec<String>,
     /// Starts of children that may still be in delivery.
     #[serde(rename = "late", default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) in_delivery: Vec<MessageInDelivery>,
     pub(crate) stage: DeletionStage,
+    /// When the deletion began.
     pub(crate) made_at: Stamp,
 }
 

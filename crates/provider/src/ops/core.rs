@@ -71,7 +71,7 @@ impl Core {
         options: Options,
     ) -> Result<Arc<Core>, Failure> {
         let metrics = Arc::new(Metrics::default());
-        let clock = Arc::new(HybridClock::with_error(options.clock_error_ms));
+        let clock = Arc::new(HybridClock::with_error_ms(options.clock_error_ms));
         let observer = DriverObserver { metrics: Arc::clone(&metrics), clock: Arc::clone(&clock) };
         let observed = Client::from_driver(client.driver().with_observer(Arc::new(observer)));
         let open = || Store::open(&observed, database, container, options.is_migrating);

@@ -26,7 +26,7 @@ pub(crate) async fn state(store: &Store, instance: &str) -> Result<Option<FoundS
     match store.state_if_changed(instance, &cached.state.etag).await? {
         StateChange::Unchanged => Ok(Some(FoundState::Cached(cached))),
         StateChange::Changed(state) => Ok(Some(FoundState::Read(state))),
-        StateChange::Deleted => Ok(None),
+        StateChange::NoDocument => Ok(None),
     }
 }
 
@@ -54,7 +54,7 @@ pub(crate) async fn live_state(store: &Store, instance: &str) -> Result<Option<S
 /// The state of an instance that management operations see (`State::created`). Fails with
 /// [`Failure::NotFound`] for any other.
 pub(crate) async fn created_state(store: &Store, instance: &str) -> Result<State, Failure> {
-    let state = live_state(store, instance).await?.filter(|state| state.created);
+    let state = live_state(store, instance).await?.filter(|state| state.is_created);
     state.ok_or_else(|| Failure::NotFound(instance.to_owned()))
 }
 
@@ -177,7 +177,7 @@ pub(crate) async fn custom_status(
     last_seen: u64,
 ) -> Result<Option<(Option<String>, u64)>, Failure> {
     let attempt = || async {
-        let state = live_state(store, instance).await?.filter(|state| state.created);
+        let state = live_state(store, instance).await?.filter(|state| state.is_created);
         let Some(state) = state.filter(|state| state.custom_status_version > last_seen) else {
             return Ok(None);
         };
@@ -265,7 +265,7 @@ pub(crate) async fn all_kv_values(store: &Store, instance: &str) -> Result<HashM
 /// `get_instance_stats`: figures of the current execution and of the key-value pairs. `None`
 /// if the instance does not exist.
 pub(crate) async fn instance_stats(store: &Store, instance: &str) -> Result<Option<SystemStats>, Failure> {
-    let Some(state) = live_state(store, instance).await?.filter(|state| state.created) else {
+    let Some(state) = live_state(store, instance).await?.filter(|state| state.is_created) else {
         return Ok(None);
     };
     let execution = state.execution.clone();

@@ -1,5 +1,5 @@
 //! The configuration of a provider: `CosmosDBProviderConfig` with the fields of the
-//! published crate, and `Options` with all options of this crate.
+//! published crate (`duroxide-cdb` 0.1.10), and `Options` with all options of this crate.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -53,10 +53,10 @@ const EMULATOR_KEY: &str =
     "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
 
 impl CosmosDBProviderConfig {
-    /// Reads the environment variables `COSMOS_ENDPOINT`, `COSMOS_KEY`,
-    /// `COSMOS_DATABASE` and `COSMOS_CONTAINER`, or the same names with `COSMOSDB_` if these
-    /// are not set. A blank variable counts as not set. The defaults are the local emulator
-    /// and `duroxide`.
+    /// Reads the environment variables `COSMOS_ENDPOINT`, `COSMOS_KEY`, `COSMOS_DATABASE` and
+    /// `COSMOS_CONTAINER`. Where one is not set, the same name with the prefix `COSMOSDB_` is
+    /// read. A blank variable counts as not set. The defaults are the endpoint and the key of
+    /// the local emulator, and `duroxide` for database and container.
     pub fn from_env() -> Self {
         Self::from_variables(|name| std::env::var(name).ok())
     }
@@ -91,20 +91,21 @@ impl std::fmt::Debug for CosmosDBProviderConfig {
 }
 
 /// How much of a claim is written before the commit. A claim takes an instance or an
-/// activity for one fetch. All tiers are equally safe: one commit of an instance wins, by
-/// the etag of its state. They differ in the cost of a turn, and in whether other processes
-/// see that an instance is taken.
+/// activity for one fetch. All tiers are equally safe: of two commits of the same turn only
+/// one succeeds, by the etag of the instance's state. The tiers differ in the cost of a turn,
+/// and in whether other processes see that an instance is taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CommitTier {
     /// T0: every claim is a durable lock.
     Durable,
     /// T1: the first attempt of a turn is locked in memory only, if this process wrote the
-    /// messages itself or they arrived while it owned the instance's slot. The commit of a
-    /// turn creates an activity already locked for a waiting worker of this process, and a
-    /// worker that acks an activity locks its next one at the same time.
+    /// messages itself, or if it owned the instance's slot when the messages arrived. (A slot
+    /// is a group of instances, by hash. Each slot belongs to one live process.) If a worker
+    /// of this process waits, the commit of a turn creates an activity already locked for
+    /// that worker. A worker that acks an activity locks its next activity at the same time.
     Optimistic,
-    /// T2: like T1. In addition the state after a commit is cached, and completions, timers
-    /// and starts that this process wrote itself are claimed without a read.
+    /// T2: T1, and in addition the state after a commit is cached. Completions, timers and
+    /// starts that this process wrote itself are claimed without a read.
     #[default]
     Cached,
 }
@@ -116,9 +117,9 @@ pub(crate) struct Options {
     /// fetches wait for work.
     pub(crate) long_poll_threshold: Duration,
     pub(crate) commit_tier: CommitTier,
-    /// Whether the tier also applies to fetches of orchestrations that look once. Otherwise
-    /// these write their locks, because their callers expect that no other provider takes
-    /// the work.
+    /// Whether the commit tier also applies to fetches of orchestrations that look for work
+    /// once. Otherwise these fetches write their locks, because their callers expect that no
+    /// other provider takes the work.
     pub(crate) is_tier_for_short_polls: bool,
     pub(crate) reconciler_interval: Duration,
     /// The age at which the reconciler finishes work that any process left.

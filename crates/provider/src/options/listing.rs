@@ -1,8 +1,9 @@
 //! The options and the result of `CosmosDBProvider::list`.
 //!
-//! The server filters and stops when the page is full. Filters by status and parent and the
-//! lower limits of times use an index. Other filters are applied to the documents that
-//! remain, so a page with few matches among many instances costs more.
+//! The server applies the filters and stops when the page is full. Filters by status, by
+//! parent and by the lower limit of a time use an index. Other filters are applied to the
+//! documents that the index leaves, so a page with few matches among many instances costs
+//! more.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -12,11 +13,11 @@ use sha2::{Digest, Sha256};
 use crate::failure::Failure;
 
 /// The default page size.
-const PAGE_DEFAULT: u32 = 50;
+const PAGE_SIZE_DEFAULT: u32 = 50;
 
 /// The largest page size. The service may end a page earlier, because the bytes of a response
 /// are limited too.
-pub(crate) const PAGE_MAX: u32 = 1000;
+pub(crate) const PAGE_SIZE_MAX: u32 = 1000;
 
 /// The filters and the order of [`CosmosDBProvider::list`](crate::CosmosDBProvider::list).
 /// All given filters must match. Times are milliseconds since 1970.
@@ -65,9 +66,9 @@ pub enum ListOrder {
     /// exists during the whole listing.
     #[default]
     Stored,
-    /// The last written first, in whole seconds; a lock that is written counts too. An
-    /// instance that is written between two pages moves to the front, and later pages do
-    /// not have it.
+    /// The instance that was written last comes first. Times of writes are compared in whole
+    /// seconds, and writing a lock counts as a write. An instance that is written between two
+    /// pages moves to the front, so later pages do not have it.
     RecentFirst,
 }
 
@@ -191,7 +192,7 @@ impl ListOptions {
     }
 
     pub(crate) fn page_size(&self) -> u32 {
-        self.page_size.unwrap_or(PAGE_DEFAULT).clamp(1, PAGE_MAX)
+        self.page_size.unwrap_or(PAGE_SIZE_DEFAULT).clamp(1, PAGE_SIZE_MAX)
     }
 
     /// A hash of all options except the page size and the continuation. A continuation is

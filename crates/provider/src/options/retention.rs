@@ -18,8 +18,8 @@ use std::time::Duration;
 #[non_exhaustive]
 pub struct RetentionOptions {
     /// Root instances are deleted this long after they completed or failed, each with all
-    /// its sub-orchestrations, but not while one of these runs. The option applies to
-    /// instances that end while it is set.
+    /// its sub-orchestrations. A root is not deleted while one of its sub-orchestrations runs.
+    /// The option applies to instances that end while the option is set.
     pub finished_for: Option<Duration>,
     /// Executions are deleted this long after they continued as new, or later: the age is
     /// checked when every eighth execution of an instance continues as new.

@@ -31,14 +31,14 @@ impl PackedTurn<'_> {
 }
 
 /// The approximate size of these documents in bytes, all together.
-pub(super) fn bytes(activities: &[Activity], messages: &[Message]) -> usize {
+pub(super) fn total_bytes(activities: &[Activity], messages: &[Message]) -> usize {
     let activities: usize = activities.iter().map(Activity::stored_bytes).sum();
     activities + messages.iter().map(Message::stored_bytes).sum::<usize>()
 }
 
 /// Packs the cancellations, then the activities, then the messages of a turn, each in order.
 /// A bundle has documents of one kind.
-pub(super) fn bundles(
+pub(super) fn pack_bundles(
     turn: &PackedTurn<'_>,
     activities: Vec<Activity>,
     messages: Vec<Message>,
@@ -57,20 +57,21 @@ pub(super) fn bundles(
         staging_id: turn.staging_id.map(str::to_owned),
     };
     let mut bundles = Vec::new();
-    for group in pack(cancelled, |id| id.len() + 3) {
+    // An id in a JSON list has two quotes and a comma.
+    for group in divide(cancelled, |id| id.len() + 3) {
         bundles.push(Bundle { cancelled: group, ..blank(bundles.len()) });
     }
-    for group in pack(activities, Activity::stored_bytes) {
+    for group in divide(activities, Activity::stored_bytes) {
         bundles.push(Bundle { activities: group, ..blank(bundles.len()) });
     }
-    for group in pack(messages, Message::stored_bytes) {
+    for group in divide(messages, Message::stored_bytes) {
         bundles.push(Bundle { messages: group, ..blank(bundles.len()) });
     }
     bundles
 }
 
 /// Packs messages to other instances, in order.
-pub(super) fn outboxes(turn: &PackedTurn<'_>, messages: Vec<Message>) -> Vec<Outbox> {
+pub(super) fn pack_outboxes(turn: &PackedTurn<'_>, messages: Vec<Message>) -> Vec<Outbox> {
     let outbox = |(n, messages)| Outbox {
         id: turn.document_id("o", n),
         instance_id: turn.instance.to_owned(),
@@ -80,20 +81,20 @@ pub(super) fn outboxes(turn: &PackedTurn<'_>, messages: Vec<Message>) -> Vec<Out
         messages,
         staging_id: turn.staging_id.map(str::to_owned),
     };
-    pack(messages, Message::stored_bytes).into_iter().enumerate().map(outbox).collect()
+    divide(messages, Message::stored_bytes).into_iter().enumerate().map(outbox).collect()
 }
 
 /// Divides a list into groups that are each small enough for one document. An item that is
 /// too large by itself is a group of its own.
-fn pack<T>(items: Vec<T>, size: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
+fn divide<T>(items: Vec<T>, item_bytes: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
     let mut groups: Vec<Vec<T>> = Vec::new();
-    let mut bytes = 0;
+    let mut group_bytes = 0;
     for item in items {
-        bytes += size(&item);
+        group_bytes += item_bytes(&item);
         match groups.last_mut() {
-            Some(group) if bytes <= BUNDLE_BYTES_MAX && group.len() < ITEMS_MAX => group.push(item),
+            Some(group) if group_bytes <= BUNDLE_BYTES_MAX && group.len() < ITEMS_MAX => group.push(item),
             _ => {
-                bytes = size(&item);
+                group_bytes = item_bytes(&item);
                 groups.push(vec![item]);
             }
         }

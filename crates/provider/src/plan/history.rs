@@ -1,6 +1,6 @@
-//! The history of a turn: events are appended as text, one per line, without reading the
-//! history. Text that is too long for the state document is moved to chunks: documents that
-//! hold history only.
+//! Appends the events of a turn to the history. Events are stored as text, one per line, and
+//! are appended without reading the history. Text that is too long for the state document is
+//! moved to chunks: documents that hold history only.
 
 use duroxide::{Event, EventKind};
 
@@ -10,8 +10,8 @@ use crate::documents::{Chunk, DocumentType, Execution, ExecutionStatus, PastExec
 use crate::failure::Failure;
 
 /// The most bytes of history that stay in the state document. Every commit rewrites them.
-/// When there are more, all of them move to chunks.
-const TAIL_BYTES_MAX: usize = 8 * 1024;
+/// When there are more, the whole text moves to chunks.
+const STATE_HISTORY_BYTES_MAX: usize = 8 * 1024;
 
 /// The document id of an execution that is not the current one.
 pub(crate) fn past_execution_id(execution: u64) -> String {
@@ -43,7 +43,7 @@ pub(super) fn append_events(plan: &mut TurnPlan, basis: &Basis<'_>, ack: &TurnAc
     set_status(&mut plan.state.execution, ack, now_ms);
     let State { execution, event_data, .. } = &mut plan.state;
     append_lines(execution, event_data, &ack.history_delta)?;
-    if plan.state.event_data.len() > TAIL_BYTES_MAX {
+    if plan.state.event_data.len() > STATE_HISTORY_BYTES_MAX {
         let (mut execution, mut text) =
             (std::mem::take(&mut plan.state.execution), std::mem::take(&mut plan.state.event_data));
         move_to_chunks(plan, &mut execution, &mut text);

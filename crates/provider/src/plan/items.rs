@@ -86,9 +86,10 @@ pub(super) fn convert_timer_to_provider_clock(
     }
 }
 
-/// Adds the parent's incarnation to a start of a child or to a child's result. `sender` is
-/// the state of the instance that sends. The result is only for the incarnation of the
-/// parent that started the child; if that is not known, for any.
+/// Adds the parent's incarnation to a message that starts a child or carries a child's
+/// result. `sender` is the state of the instance that sends the message. A result is only for
+/// the incarnation of the parent that started the child. If that incarnation is not known,
+/// the result is for any.
 pub(super) fn set_parent_incarnation(message: &mut Message, item: &WorkItem, sender: &State) {
     if message.start_parent.as_ref() == Some(&sender.instance_id) {
         message.parent_incarnation = Some(sender.incarnation.clone());

@@ -6,9 +6,9 @@
 //! in one of two ways:
 //!
 //! - A root of one document (its history and all values fit the state, it never continued
-//!   as new, it has no children) gets a time to live in the commit that ends it. The service
-//!   removes it at no cost. This needs a retention of at least an hour, and a container
-//!   whose time to live is on.
+//!   as new, it has no children) gets a time to live in the commit that ends the root. The
+//!   service removes the document at no cost. A time to live needs a retention of at least an
+//!   hour, and a container with time to live switched on.
 //! - Any other root gets the time of its removal (`madeAt`). The reconciler of any process
 //!   then deletes the tree as a user would: all or nothing, completed after a crash, with a
 //!   tombstone for late messages. A time to live for each of its documents would cost more,
@@ -32,7 +32,7 @@ pub(crate) struct Retention {
 
 impl Retention {
     /// Schedules the removal of a root that has ended: by a time to live, or by the
-    /// reconciler. Does nothing to other instances, and without a retention.
+    /// reconciler. Does nothing for any other instance, or if no retention is set.
     pub(crate) fn schedule_removal(self, state: &mut State, now_ms: u64) {
         let Some(finished_for) = self.finished_for.filter(|_| is_finished_root(state)) else { return };
         if self.is_ttl_on && finished_for >= RETENTION_BY_TTL_MIN && is_single_document(state) {
@@ -53,7 +53,7 @@ impl Retention {
 
 /// Whether the instance has ended and is a root. Children are removed with their root.
 fn is_finished_root(state: &State) -> bool {
-    state.created && state.parent_instance_id.is_none() && is_finished(state)
+    state.is_created && state.parent_instance_id.is_none() && is_finished(state)
 }
 
 /// Whether the instance has completed or failed.
@@ -80,21 +80,24 @@ mod tests {
 
     const DAY: Duration = Duration::from_secs(24 * 3600);
 
-    fn ended() -> State {
+    /// A root of one document that completed at 1,000,000 ms.
+    fn ended_state() -> State {
         let execution = Execution {
             number: 1,
             status: "Completed".into(),
             completed_at: Some(1_000_000),
             ..Execution::default()
         };
-        State { created: true, execution, ..State::blank("a", String::new()) }
+        State { is_created: true, execution, ..State::blank("a", String::new()) }
     }
 
-    fn check(change: impl FnOnce(&mut State), retention: Retention, ttl: Option<u32>, due: Option<u64>) {
-        let mut state = ended();
+    /// Schedules the removal of `ended_state` after a change. Compares the state's time to
+    /// live in seconds, and the time from which the reconciler removes it.
+    fn check(change: impl FnOnce(&mut State), retention: Retention, ttl: Option<u32>, due_ms: Option<u64>) {
+        let mut state = ended_state();
         change(&mut state);
         retention.schedule_removal(&mut state, 2_000_000);
-        assert_eq!((state.ttl, state.repair_at.map(Stamp::ms)), (ttl, due));
+        assert_eq!((state.ttl, state.repair_at.map(Stamp::ms)), (ttl, due_ms));
     }
 
     #[test]
@@ -118,7 +121,7 @@ mod tests {
     fn the_removal_of_a_running_instance_a_child_or_one_without_retention_is_not_scheduled() {
         let day = Retention { finished_for: Some(DAY), is_ttl_on: true };
         check(|_| {}, Retention { finished_for: None, ..day }, None, None);
-        check(|state| state.created = false, day, None, None);
+        check(|state| state.is_created = false, day, None, None);
         check(|state| state.parent_instance_id = Some("p".into()), day, None, None);
         for status in ["Running", "ContinuedAsNew", ""] {
             check(|state| state.execution.status = status.into(), day, None, None);

@@ -1,6 +1,6 @@
 //! The work that a turn schedules: activities, messages and cancellations. Messages to
-//! other instances are packed into outboxes. Of the rest, a few become documents of the
-//! commit; many are packed into bundles.
+//! other instances are packed into outboxes. The rest become documents of the commit if they
+//! are few, and are packed into bundles if they are many.
 
 use std::collections::HashSet;
 
@@ -20,7 +20,7 @@ use crate::timing::CANCELLED_TTL;
 /// The most activities, messages to the instance itself and cancellations that become
 /// documents of the commit. If there are more, all are packed into bundles, except the start
 /// of the next execution. A batch of 100 operations also needs room for 64 consumed messages,
-/// the state, and a few others.
+/// the state, and a few other documents.
 const UNBUNDLED_MAX: usize = 30;
 
 /// The most bytes of activities and messages that become documents of the commit. If they
@@ -55,10 +55,10 @@ pub(super) fn apply(
         now: basis.now,
         staging_id: staging_id.as_deref(),
     };
-    plan.outboxes = bundles::outboxes(&packed_turn, outgoing);
+    plan.outboxes = bundles::pack_outboxes(&packed_turn, outgoing);
     let mut cancelled: Vec<String> = cancelled.into_iter().collect();
     cancelled.sort();
-    let bytes = bundles::bytes(&activities, &messages);
+    let bytes = bundles::total_bytes(&activities, &messages);
     if activities.len() + messages.len() + cancelled.len() <= UNBUNDLED_MAX && bytes <= UNBUNDLED_BYTES_MAX {
         plan.cancelled = cancelled.into_iter().map(|id| tombstone(&instance, id)).collect();
         (plan.activities, plan.messages) = (activities, messages);
@@ -67,7 +67,7 @@ pub(super) fn apply(
     // The start of the next execution must be written by this commit.
     let (starts, others) = messages.into_iter().partition(|message| message.enqueued_at <= ENQUEUED_FIRST);
     plan.messages = starts;
-    plan.bundles = bundles::bundles(&packed_turn, activities, others, cancelled);
+    plan.bundles = bundles::pack_bundles(&packed_turn, activities, others, cancelled);
     plan.state.bundles.extend(plan.bundles.iter().map(|bundle| bundle.id.clone()));
     Ok(())
 }
@@ -133,15 +133,16 @@ fn scheduled_work(
 }
 
 /// Records cancelled activities in bundles that are not unpacked yet, and removes their ids
-/// from `cancelled`: they need no tombstone. Returns the bundles that changed.
+/// from `cancelled`, because these activities need no tombstone. Returns the bundles that
+/// changed.
 fn edit_bundles(bundles: &[Versioned<Bundle>], cancelled: &mut HashSet<String>) -> Vec<Versioned<Bundle>> {
     let mut edited = Vec::new();
     for bundle in bundles {
         let ids = bundle.value.activities.iter().map(|activity| &activity.id);
-        let found: Vec<String> = ids.filter(|id| cancelled.remove(*id)).cloned().collect();
-        if !found.is_empty() {
+        let to_skip: Vec<String> = ids.filter(|id| cancelled.remove(*id)).cloned().collect();
+        if !to_skip.is_empty() {
             let mut bundle = bundle.clone();
-            bundle.value.skip.extend(found);
+            bundle.value.skip.extend(to_skip);
             edited.push(bundle);
         }
     }

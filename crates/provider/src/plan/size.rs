@@ -24,12 +24,13 @@ impl TurnPlan {
     pub(super) fn fits_batch(&self) -> bool {
         let state = document_bytes(&self.state);
         state <= STATE_BYTES_MAX
-            && self.operations() <= OPERATIONS_MAX
-            && state + self.bytes() <= COMMIT_BYTES_MAX
+            && self.operation_count() <= OPERATIONS_MAX
+            && state + self.bytes_without_state() <= COMMIT_BYTES_MAX
     }
 
-    /// The number of operations of the commit.
-    pub(crate) fn operations(&self) -> usize {
+    /// The number of operations of the commit. A staged bundle or outbox needs an operation
+    /// too: the commit makes it visible.
+    pub(crate) fn operation_count(&self) -> usize {
         let chunks_and_parts = match &self.staging_id {
             // The commit deletes the garbage record of the staging.
             Some(_) => 1,
@@ -48,8 +49,8 @@ impl TurnPlan {
     }
 
     /// Bytes of the commit without the state document. Staged documents do not count.
-    fn bytes(&self) -> usize {
-        let mut bytes = self.operations() * OPERATION_BYTES;
+    fn bytes_without_state(&self) -> usize {
+        let mut bytes = self.operation_count() * OPERATION_BYTES;
         bytes += total_document_bytes(&self.activities)
             + total_document_bytes(&self.messages)
             + total_document_bytes(&self.cancelled);
@@ -73,8 +74,8 @@ fn total_document_bytes<T: Serialize>(values: &[T]) -> usize {
 
 /// Bytes of a document as JSON, without building the text.
 fn document_bytes<T: Serialize>(value: &T) -> usize {
-    struct Count(usize);
-    impl std::io::Write for Count {
+    struct ByteCounter(usize);
+    impl std::io::Write for ByteCounter {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
             self.0 += bytes.len();
             Ok(bytes.len())
@@ -84,9 +85,9 @@ fn document_bytes<T: Serialize>(value: &T) -> usize {
             Ok(())
         }
     }
-    let mut count = Count(0);
-    match serde_json::to_writer(&mut count, value) {
-        Ok(()) => count.0,
+    let mut counter = ByteCounter(0);
+    match serde_json::to_writer(&mut counter, value) {
+        Ok(()) => counter.0,
         // The commit fails on a document that cannot be written.
         Err(_) => 0,
     }

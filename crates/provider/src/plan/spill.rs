@@ -12,9 +12,9 @@ const STATE_VALUE_BYTES_MAX: usize = 96 * 1024;
 /// them again.
 const KV_BYTES_MAX: usize = 192 * 1024;
 
-/// When the values have more bytes than [`KV_BYTES_MAX`], those above the first of these
-/// sizes are split, then those above the next, until the rest fits. Values of up to 128 bytes
-/// always stay inline.
+/// When the values together have more bytes than [`KV_BYTES_MAX`], values larger than the
+/// first of these sizes are split. If the rest is still too large, values larger than the
+/// second size are split, and so on. Values of up to 128 bytes always stay inline.
 const KV_LIMITS: [usize; 3] = [16 * 1024, 2 * 1024, 128];
 
 /// Splits texts and collects their parts, under ids that no other plan has.
@@ -76,8 +76,8 @@ impl Spill {
     }
 
     /// Splits a text if it is above the limit, in bytes of JSON. Returns whether it was split.
-    /// `id_kind` begins the ids of its parts; `activity` is the id of the activity whose input
-    /// the text is, if it is one.
+    /// The ids of its parts begin with `id_kind`. If the text is the input of an activity,
+    /// `activity` is the id of that activity.
     fn split(&mut self, text: &mut Text, id_kind: &str, limit: usize, activity: Option<&str>) -> bool {
         let Text::Inline(whole) = text else { return false };
         if json_bytes(whole) <= limit {
@@ -95,8 +95,8 @@ impl Spill {
 }
 
 /// The part documents of a text, with ids that begin with `prefix`. `staging_id` is set if
-/// they are staged; `activity` is the id of the activity whose input the text is, if it is
-/// one.
+/// the parts are staged. If the text is the input of an activity, `activity` is the id of
+/// that activity.
 pub(crate) fn part_documents(
     instance: &str,
     prefix: &str,

@@ -35,7 +35,7 @@ fn event(id: u64) -> Event {
     Event::with_event_id(id, INSTANCE, 1, None, EventKind::ExternalSubscribed { name: "approval".into() })
 }
 
-fn work(id: u64) -> WorkItem {
+fn activity_item(id: u64) -> WorkItem {
     WorkItem::ActivityExecute {
         instance: INSTANCE.into(),
         execution_id: 1,
@@ -72,11 +72,11 @@ fn the_largest_turn_fits_one_batch() {
     for count in [0, 10, 29, 30, 31, 1000] {
         let mut ack = ack(2);
         ack.history_delta = (1..=count).map(event).collect();
-        ack.worker_items = (0..count).map(work).collect();
+        ack.worker_items = (0..count).map(activity_item).collect();
         ack.orchestrator_items = (0..200).map(cancel_child).collect();
         ack.cancelled = (5000..5000 + count).map(cancel).collect();
         let plan = plan(&state, &ack);
-        assert!(plan.operations() <= OPERATIONS_MAX, "{count}: {}", plan.operations());
+        assert!(plan.operation_count() <= OPERATIONS_MAX, "{count}: {}", plan.operation_count());
         let bundled: usize = plan.bundles.iter().map(|bundle| bundle.activities.len()).sum();
         assert_eq!(plan.activities.len() + bundled, count as usize);
         assert_eq!(plan.outboxes.iter().map(|outbox| outbox.messages.len()).sum::<usize>(), 200);
@@ -86,24 +86,24 @@ fn the_largest_turn_fits_one_batch() {
 #[test]
 fn an_activity_scheduled_and_cancelled_in_one_turn_is_not_written() {
     let mut ack = ack(1);
-    ack.worker_items = vec![work(2), work(3)];
+    ack.worker_items = vec![activity_item(2), activity_item(3)];
     ack.cancelled = vec![cancel(2), cancel(9)];
     let plan = plan(&state(), &ack);
     assert_eq!(plan.activities.iter().map(|activity| activity.id.as_str()).collect::<Vec<_>>(), ["a:1:3"]);
-    assert_eq!(plan.cancelled.iter().map(|gone| gone.id.as_str()).collect::<Vec<_>>(), ["a:1:9"]);
+    let tombstones: Vec<&str> = plan.cancelled.iter().map(|tombstone| tombstone.id.as_str()).collect();
+    assert_eq!(tombstones, ["a:1:9"]);
 }
 
 #[test]
 fn a_cancellation_applies_to_a_bundle_that_is_not_unpacked() {
     let mut first = ack(1);
-    first.worker_items = (1..=40).map(work).collect();
+    first.worker_items = (1..=40).map(activity_item).collect();
     let planned = plan(&state(), &first);
     let [bundle] = planned.bundles.as_slice() else { panic!("forty activities are packed into one bundle") };
-    let bundle = bundle.clone();
-    let open = Versioned { value: bundle, etag: Etag::parse("\"1\"").expect("an etag") };
+    let stored = Versioned { value: bundle.clone(), etag: Etag::parse("\"1\"").expect("an etag") };
     let mut second = ack(1);
     second.cancelled = vec![cancel(7), cancel(99)];
-    let plan = plan_with(&planned.state, &[open], &second).expect("the turn can be planned");
+    let plan = plan_with(&planned.state, &[stored], &second).expect("the turn can be planned");
     let [edited] = plan.edited_bundles.as_slice() else { panic!("one bundle is edited") };
     assert_eq!(edited.value.skip, ["a:1:7"]);
     assert_eq!(plan.cancelled.len(), 1, "only the activity that is not in the bundle gets a tombstone");
@@ -123,7 +123,7 @@ fn a_duplicate_event_id_is_refused() {
 }
 
 #[test]
-fn a_newer_execution_moves_the_older_with_its_whole_history_to_a_document() {
+fn a_newer_execution_moves_the_older_one_to_a_document_and_its_whole_history_to_chunks() {
     let mut first = ack(1);
     first.history_delta = vec![event(1), event(2)];
     first.metadata.status = Some("ContinuedAsNew".into());
@@ -139,7 +139,7 @@ fn a_newer_execution_moves_the_older_with_its_whole_history_to_a_document() {
 }
 
 #[test]
-fn the_chunks_of_a_long_history_join_to_the_whole() {
+fn the_chunks_of_a_long_history_give_all_its_events_when_joined() {
     let mut long = ack(1);
     let data = "ä".repeat(700_000);
     let kind = |n| EventKind::ExternalEvent { name: format!("{n}"), data: data.clone() };
@@ -152,15 +152,15 @@ fn the_chunks_of_a_long_history_join_to_the_whole() {
 }
 
 #[test]
-fn a_turn_without_a_name_creates_no_instance() {
+fn a_turn_that_reports_no_name_does_not_make_the_instance_visible() {
     let plan_of = |metadata| plan(&state(), &TurnAck { metadata, ..ack(1) }).state;
-    assert!(!plan_of(ExecutionMetadata::default()).created);
+    assert!(!plan_of(ExecutionMetadata::default()).is_created);
     let named = ExecutionMetadata {
         orchestration_name: Some("Order".into()),
         orchestration_version: Some("1.0.0".into()),
         ..ExecutionMetadata::default()
     };
-    assert!(plan_of(named).created);
+    assert!(plan_of(named).is_created);
 }
 
 #[test]

@@ -1,8 +1,8 @@
-//! Background work after a commit. No caller waits for it while there are permits; when
-//! all permits are taken, the caller runs the work inline.
+//! Background work after a commit. The caller does not wait for the work, unless all permits
+//! are taken: then the caller runs the work inline.
 //!
-//! Invariant: background work may be cut off anywhere, because the reconciler finds it
-//! and does it again.
+//! Invariant: background work may be cut off anywhere, because the reconciler finds work
+//! that is not finished and does it again.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -53,12 +53,12 @@ mod tests {
 
     #[tokio::test]
     async fn work_runs_in_the_background_until_there_are_too_many_tasks() {
-        let (background, open) = (Arc::new(Background::default()), Arc::new(Notify::new()));
+        let (background, gate) = (Arc::new(Background::default()), Arc::new(Notify::new()));
         let done = Arc::new(AtomicUsize::new(0));
         let work = || {
-            let (open, done) = (Arc::clone(&open), Arc::clone(&done));
+            let (gate, done) = (Arc::clone(&gate), Arc::clone(&done));
             async move {
-                open.notified().await;
+                gate.notified().await;
                 done.fetch_add(1, Ordering::SeqCst);
             }
         };
@@ -71,7 +71,7 @@ mod tests {
             async move { background.run(work).await }
         });
         for _ in 0..=TASKS_MAX {
-            open.notify_one();
+            gate.notify_one();
             tokio::task::yield_now().await;
         }
         one_more.await.unwrap();

@@ -22,15 +22,15 @@ pub(crate) struct HybridClock {
     last: AtomicU64,
     estimate: Mutex<OffsetEstimate>,
     /// Milliseconds to add to this machine's clock; written under the lock of `estimate`.
-    offset: AtomicI64,
-    /// An error of this machine's clock in milliseconds, for tests.
-    error: i64,
+    offset_ms: AtomicI64,
+    /// An error of this machine's clock in milliseconds, for tests. Zero otherwise.
+    error_ms: i64,
 }
 
 impl HybridClock {
     /// A clock on a machine that is this many milliseconds ahead of the right time.
-    pub(crate) fn with_error(error: i64) -> Self {
-        HybridClock { error, ..HybridClock::default() }
+    pub(crate) fn with_error_ms(error_ms: i64) -> Self {
+        HybridClock { error_ms, ..HybridClock::default() }
     }
 
     /// A stamp that is later than all earlier ones of this clock.
@@ -55,25 +55,25 @@ impl HybridClock {
 
     /// How far the service's clock is ahead of this machine's, in milliseconds, as estimated.
     pub(crate) fn offset_ms(&self) -> i64 {
-        self.offset.load(Ordering::Relaxed)
+        self.offset_ms.load(Ordering::Relaxed)
     }
 
     /// Adjusts the offset by the `Date` of a response, in seconds since 1970. `elapsed` is
     /// the time since the request was sent, or longer.
-    pub(crate) fn observe_date(&self, date: u64, elapsed: Duration) {
-        let response = ResponseDate { date, received_ms: self.machine_ms(), elapsed };
+    pub(crate) fn observe_date(&self, date_s: u64, elapsed: Duration) {
+        let response = ResponseDate { date_s, received_ms: self.machine_ms(), elapsed };
         let mut estimate = lock(&self.estimate);
         let before = self.offset_ms();
-        let offset = estimate.offset(before, response);
+        let offset = estimate.adjust_offset(before, response);
         if offset != before {
             tracing::info!(offset_ms = offset, "the service's clock differs from this machine's");
-            self.offset.store(offset, Ordering::Relaxed);
+            self.offset_ms.store(offset, Ordering::Relaxed);
         }
     }
 
     /// Milliseconds since 1970 by this machine's clock, with the error for tests.
     fn machine_ms(&self) -> u64 {
-        wall_ms().saturating_add_signed(self.error)
+        wall_ms().saturating_add_signed(self.error_ms)
     }
 }
 
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_wrong_clock_is_corrected_and_stamps_still_only_grow() {
-        let clock = HybridClock::with_error(60_000);
+        let clock = HybridClock::with_error_ms(60_000);
         let early = clock.stamp();
         clock.observe_date(wall_ms() / 1000, Duration::ZERO);
         assert!((-61_000..=-58_000).contains(&clock.offset_ms()), "{}", clock.offset_ms());

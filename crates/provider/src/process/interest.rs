@@ -1,6 +1,7 @@
 //! Interests: the work that each waiting fetch can take. A poll asks only for this work, and
 //! for unfinished outboxes and bundles. So a process whose workers all have tags does not
-//! read other activities.
+//! read other activities. An *eager* fetch looks for work once: it polls at once and takes
+//! work of any age.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -33,7 +34,7 @@ pub(crate) struct Interests {
 pub(crate) struct WaitingInterests {
     /// The interests, without duplicates.
     pub(crate) interests: Vec<Interest>,
-    /// Whether one of the fetches looks once and takes work of any age.
+    /// Whether one of the fetches is eager.
     pub(crate) is_eager: bool,
 }
 
@@ -72,7 +73,7 @@ impl Ticket<'_> {
         &self.interest
     }
 
-    /// Whether the fetch looks once: it polls at once and takes work of any age.
+    /// Whether the fetch is eager: it looks for work once.
     pub(crate) fn is_eager(&self) -> bool {
         self.is_eager
     }

@@ -17,7 +17,8 @@ use crate::documents::{Activity, State, Versioned};
 use crate::sync::lock;
 
 /// The most locks in a table: more than a process has dispatchers or workers. When there are
-/// more, the oldest is forgotten. That costs a read; a lock that was never written is lost.
+/// more, the oldest lock is forgotten. A forgotten lock costs a read; if it was never
+/// written, it is lost.
 const LOCKS_MAX: usize = 4096;
 
 /// A lock on an instance. Operations with the same token run one after the other.
@@ -101,7 +102,7 @@ impl<T> LockTable<T> {
     }
 }
 
-/// The end of a lock on tokio's clock. Both times are milliseconds since 1970, by the
+/// The end of a lock on tokio's clock. Both arguments are milliseconds since 1970, by the
 /// service's clock.
 pub(crate) fn deadline(until_ms: u64, now_ms: u64) -> Instant {
     Instant::now() + Duration::from_millis(until_ms.saturating_sub(now_ms))

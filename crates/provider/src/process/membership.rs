@@ -7,8 +7,8 @@
 //! are no lease documents, and when a process joins or leaves only its own slots move.
 //!
 //! Invariant: membership spreads load and decides nothing else. A process that cannot
-//! write its heartbeat or read those of others keeps working. Two processes whose views
-//! both give them a slot compete for its work, and the etag decides.
+//! write its heartbeat, or cannot read the heartbeats of others, keeps working. If two
+//! processes each count a slot as their own, they compete for its work, and the etag decides.
 
 mod hash;
 mod view;

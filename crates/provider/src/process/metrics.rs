@@ -6,8 +6,8 @@
 //! mix. Requests outside of any call (heartbeats and background tasks) are counted as
 //! `other`. When a call ends, finished or dropped, its sums are added to its method once.
 //!
-//! Invariant: counting never fails and never changes the counted work. It waits only for a
-//! mutex that is held for a moment.
+//! Invariant: counting never fails and never changes the counted work. Counting waits only
+//! for a mutex that is held for a moment.
 
 mod snapshot;
 #[cfg(test)]
@@ -46,7 +46,7 @@ pub(crate) struct Metrics {
     messages_delivered: AtomicU64,
     /// One more than the age of the oldest undelivered outbox in milliseconds; 0 if there is
     /// none.
-    outbox_age: AtomicU64,
+    outbox_age_ms_plus_one: AtomicU64,
     /// The number of write operations of calls, applied or not.
     writes: AtomicU64,
 }
@@ -56,7 +56,7 @@ pub(crate) struct Metrics {
 struct Call {
     requests: AtomicU64,
     /// In thousandths of a request unit.
-    charge: AtomicU64,
+    charge_milli_ru: AtomicU64,
     conflicts: AtomicU64,
     throttles: AtomicU64,
     retries: AtomicU64,
@@ -151,7 +151,8 @@ impl Metrics {
     /// Sets the age of the oldest outbox that was not delivered after its commit; `None` if
     /// there is none.
     pub(crate) fn set_outbox_age(&self, age_ms: Option<u64>) {
-        self.outbox_age.store(age_ms.map_or(0, |age| age.saturating_add(1)), Ordering::Relaxed);
+        let plus_one = age_ms.map_or(0, |age| age.saturating_add(1));
+        self.outbox_age_ms_plus_one.store(plus_one, Ordering::Relaxed);
     }
 
     /// The number of write operations of this provider, without heartbeats and background
@@ -173,7 +174,7 @@ impl Metrics {
             fetches_from_hints: get(&self.fetches_from_hints),
             steals: get(&self.steals),
             messages_delivered: get(&self.messages_delivered),
-            outbox_age_ms: get(&self.outbox_age).checked_sub(1),
+            outbox_age_ms: get(&self.outbox_age_ms_plus_one).checked_sub(1),
             clock_offset_ms: clock.offset_ms(),
             methods: methods.into_iter().map(|(name, method)| (name.to_owned(), method)).collect(),
         }
@@ -188,7 +189,7 @@ impl Metrics {
 impl Call {
     fn add(&self, cost: &Cost) {
         add(&self.requests, cost.requests);
-        add(&self.charge, cost.charge);
+        add(&self.charge_milli_ru, cost.charge_milli_ru);
         add(&self.conflicts, cost.conflicts);
         add(&self.throttles, cost.throttles);
         add(&self.retries, cost.retries);
@@ -197,7 +198,7 @@ impl Call {
     fn cost(&self) -> Cost {
         Cost {
             requests: get(&self.requests),
-            charge: get(&self.charge),
+            charge_milli_ru: get(&self.charge_milli_ru),
             conflicts: get(&self.conflicts),
             throttles: get(&self.throttles),
             retries: get(&self.retries),
@@ -205,8 +206,8 @@ impl Call {
     }
 }
 
-/// Counts the requests of `work`, which runs in another task, for the current call, if there
-/// is one.
+/// Prepares `work` to run in another task: its requests are counted for the call of the
+/// current task, if there is one.
 pub(crate) fn for_current_call<T>(work: impl Future<Output = T>) -> impl Future<Output = T> {
     let call = CALL.try_with(Arc::clone);
     async move {
@@ -255,7 +256,7 @@ impl Drop for RunningCall<'_> {
 struct Cost {
     requests: u64,
     /// In thousandths of a request unit.
-    charge: u64,
+    charge_milli_ru: u64,
     conflicts: u64,
     throttles: u64,
     retries: u64,
@@ -266,7 +267,7 @@ impl Cost {
         let requests = operation.requests();
         Cost {
             requests,
-            charge: (operation.diagnostics.charge() * 1e3).round() as u64,
+            charge_milli_ru: (operation.diagnostics.charge() * 1e3).round() as u64,
             conflicts: u64::from(operation.is_conflict()),
             throttles: operation.throttles(),
             retries: requests.saturating_sub(1),
@@ -274,7 +275,7 @@ impl Cost {
     }
 
     fn request_units(&self) -> f64 {
-        self.charge as f64 / 1e3
+        self.charge_milli_ru as f64 / 1e3
     }
 
     fn add_to(&self, method: &mut MethodMetrics) {
@@ -301,8 +302,8 @@ impl Observer for DriverObserver {
         }
         let cost = Cost::of(operation);
         if CALL.try_with(|call| call.add(&cost)).is_err() {
-            // These are heartbeats and background tasks. They do not change the counts of
-            // `count_cache`.
+            // The operation belongs to a heartbeat or a background task. Its writes do not
+            // change the counts of `count_cache`.
             return self.metrics.add(OTHER, |method| cost.add_to(method));
         }
         if !operation.verb.is_read() {

@@ -1,6 +1,6 @@
 //! The repair signal tells the reconciler of this process about unfinished work after a
-//! commit: of this process (`record_unfinished_work`), or of another process, found by a
-//! poll (`wake_reconciler`).
+//! commit. `record_unfinished_work` reports work that this process has left. When a poll
+//! finds work that another process has left, `wake_reconciler` reports it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,6 +1,6 @@
 //! The sequencer numbers the messages that this process enqueues, for each target
 //! instance, and keeps a low-water mark: no message with a lower number will arrive
-//! again. [`crate::documents::dedup`] uses both to recognise duplicates.
+//! again. [`crate::documents::dedup`] uses the numbers and the mark to recognise duplicates.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Mutex;
@@ -18,8 +18,8 @@ use crate::timing::LATE_ATTEMPT_MAX;
 const RECORD_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The most targets. When there are more, all targets without messages in flight are
-/// forgotten, and this process gets a new sender id for them. Targets with messages in
-/// flight stay, even if there are more of them.
+/// forgotten. A forgotten target gets a new sender id with the next message. Targets with
+/// messages in flight stay, even if there are more of them.
 const TARGETS_MAX: usize = 4096;
 
 /// The instances that this process enqueues to.
@@ -34,14 +34,14 @@ struct Target {
     /// The sender id that this process has for this target.
     sender: String,
     /// The number of the next message.
-    next: u64,
+    next_number: u64,
     /// The numbers of the messages that are being sent.
     in_flight: BTreeSet<u64>,
     /// Lower numbers were given at least [`LATE_ATTEMPT_MAX`] ago. Messages in flight may have
     /// lower numbers.
     low_water_mark: u64,
-    /// The values that `next` had in the last [`LATE_ATTEMPT_MAX`], and when.
-    recent_next: VecDeque<(Instant, u64)>,
+    /// Records of the last [`LATE_ATTEMPT_MAX`]: a time, and `next_number` at that time.
+    records: VecDeque<(Instant, u64)>,
 }
 
 /// A message that is being sent. It is in flight until this value is dropped.
@@ -65,10 +65,10 @@ impl Sequencer {
         }
         let entry = targets.entry(target.to_owned()).or_insert_with(|| Target {
             sender: nonce(),
-            next: 0,
+            next_number: 0,
             in_flight: BTreeSet::new(),
             low_water_mark: 0,
-            recent_next: VecDeque::new(),
+            records: VecDeque::new(),
         });
         let (number, low_water_mark) = entry.begin(Instant::now());
         InFlight {
@@ -84,16 +84,14 @@ impl Sequencer {
 impl Target {
     /// The number of a new message, and the low-water mark that it carries.
     fn begin(&mut self, now: Instant) -> (u64, u64) {
-        while let Some((_, number)) =
-            self.recent_next.pop_front_if(|(then, _)| *then + LATE_ATTEMPT_MAX <= now)
-        {
+        while let Some((_, number)) = self.records.pop_front_if(|(then, _)| *then + LATE_ATTEMPT_MAX <= now) {
             self.low_water_mark = number;
         }
-        if self.recent_next.back().is_none_or(|(then, _)| *then + RECORD_INTERVAL <= now) {
-            self.recent_next.push_back((now, self.next));
+        if self.records.back().is_none_or(|(then, _)| *then + RECORD_INTERVAL <= now) {
+            self.records.push_back((now, self.next_number));
         }
-        let number = self.next;
-        self.next += 1;
+        let number = self.next_number;
+        self.next_number += 1;
         self.in_flight.insert(number);
         (number, self.low_water_mark.min(self.in_flight.first().copied().unwrap_or(number)))
     }

@@ -47,14 +47,14 @@ impl SessionTable {
         lock(&self.owners).get(owner).is_some_and(|owned| owned.is_complete)
     }
 
-    /// Adds the stored sessions of these owners, as pairs of owner and session. The table
-    /// is complete for these owners then.
-    pub(crate) fn add_stored(&self, owners: &[&str], found: impl IntoIterator<Item = (String, String)>) {
+    /// Adds all stored sessions of these owners, as pairs of owner and session. After that,
+    /// the table is complete for these owners.
+    pub(crate) fn add_stored(&self, owners: &[&str], stored: impl IntoIterator<Item = (String, String)>) {
         let mut all = lock(&self.owners);
         for owner in owners {
             all.entry((*owner).to_owned()).or_default().is_complete = true;
         }
-        for (owner, session) in found {
+        for (owner, session) in stored {
             all.entry(owner).or_default().names.insert(session);
         }
     }

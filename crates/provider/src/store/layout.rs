@@ -1,7 +1,7 @@
 //! Detects the layout of a container: that of this crate, that of the published crate
 //! (duroxide-cdb 0.1.10 and before), or an unfinished migration. A provider refuses the last
-//! two. A container of the published crate would look empty to it, and a workflow that both
-//! crates start would run twice.
+//! two. A container of the published crate would look empty to a provider, and a workflow
+//! that both crates start would run twice.
 //!
 //! The check costs at most one query by indexed members, only for a container that exists.
 

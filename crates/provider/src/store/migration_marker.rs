@@ -1,6 +1,6 @@
-//! The marker document of a migration in its target container. While its status is
-//! `copying`, no provider can be opened on the container. Its partition key is a number, so
-//! that it is not in the partition of an instance.
+//! The marker document of a migration, in the target container of the migration. While the
+//! marker's status is `copying`, no provider can be opened on the container. The marker's
+//! partition key is a number, so the marker is not in the partition of an instance.
 
 use perihelion_client::Container;
 use serde::{Deserialize, Serialize};
@@ -15,8 +15,8 @@ pub(crate) const COPYING: &str = "copying";
 /// The status of a finished migration.
 const DONE: &str = "done";
 
-/// The partition key of the marker. A session could have the same key, which is a hash; its
-/// id would still be another one.
+/// The partition key of the marker. A session may have the same partition key, because its
+/// key is a hash. That is harmless: the ids of the marker and of sessions differ.
 const PARTITION_KEY: u64 = 0;
 
 /// The marker document.

@@ -55,30 +55,36 @@ pub(super) fn check_account(client: &Client) -> Result<(), Failure> {
 }
 
 /// Refuses a container with another partition key: it belongs to another program.
-pub(super) fn check_partition_key(container: &Container, found: &ContainerProperties) -> Result<(), Failure> {
-    if found.partition_key.paths == ["/instanceId"] {
+pub(super) fn check_partition_key(
+    container: &Container,
+    properties: &ContainerProperties,
+) -> Result<(), Failure> {
+    if properties.partition_key.paths == ["/instanceId"] {
         return Ok(());
     }
     Err(Failure::Refused(format!(
         "cannot open the container {}: its partition key is {}, the provider needs /instanceId. Use another \
          container name; a missing container is created",
         name(container),
-        found.partition_key.paths.join(", ")
+        properties.partition_key.paths.join(", ")
     )))
 }
 
 /// Refuses a container that removes documents by a default time to live, and one without
 /// the indexes for [`ORDERED_BY`].
-pub(super) fn check_container(container: &Container, found: &ContainerProperties) -> Result<(), Failure> {
+pub(super) fn check_container(
+    container: &Container,
+    properties: &ContainerProperties,
+) -> Result<(), Failure> {
     let name = name(container);
     let refused = |why: String| Err(Failure::Refused(format!("the container {name} {why}")));
-    if let Some(TimeToLive::Seconds(seconds)) = found.ttl {
+    if let Some(TimeToLive::Seconds(seconds)) = properties.ttl {
         return refused(format!(
             "removes every document {seconds} seconds after its last write: workflows that wait longer would \
              vanish. Set its default time to live to -1 (on, no default)"
         ));
     }
-    let missing: Vec<&str> = match &found.indexing_policy {
+    let missing: Vec<&str> = match &properties.indexing_policy {
         Some(policy) => ORDERED_BY.into_iter().filter(|path| !is_indexed(policy, path)).collect(),
         None => Vec::new(),
     };
@@ -108,13 +114,13 @@ fn is_indexed(policy: &IndexingPolicy, path: &str) -> bool {
 /// it does without permission, a warning is logged.
 pub(super) async fn switch_ttl_on(
     container: &Container,
-    mut found: ContainerProperties,
+    mut properties: ContainerProperties,
 ) -> Result<bool, Failure> {
-    if found.ttl.is_some() {
+    if properties.ttl.is_some() {
         return Ok(true);
     }
-    found.ttl = Some(TimeToLive::PerItem);
-    match container.replace_properties(&found).await {
+    properties.ttl = Some(TimeToLive::PerItem);
+    match container.replace_properties(&properties).await {
         Ok(_) => Ok(true),
         Err(error) if error.is_transient() => Err(error.into()),
         Err(error) => {
@@ -129,8 +135,8 @@ pub(super) async fn switch_ttl_on(
 }
 
 /// The failure to create a missing container. If the credential may not create it, the text
-/// says what to do. An Entra ID identity never may, because its data roles cover documents
-/// only.
+/// says what to do. An Entra ID identity can never create a container, because its data
+/// roles cover documents only.
 pub(super) fn creation_failure(database: &str, container: &str, error: Error) -> Failure {
     match error.status() {
         Some(status) if status.code == FORBIDDEN => Failure::Refused(format!(

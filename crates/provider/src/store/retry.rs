@@ -10,25 +10,26 @@ use tokio::time::Instant;
 
 use crate::failure::Failure;
 
-/// The longest first wait between attempts. The limit doubles with each wait, up to
+/// The limit of the first wait between attempts. The limit doubles with each wait, up to
 /// `BACKOFF_MAX`. A wait is chosen at random between half the limit and the limit.
 const BACKOFF_FIRST: Duration = Duration::from_millis(20);
 /// The longest wait between attempts.
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
 
-/// Repeats `attempt` after transient failures. Returns its first other outcome, or the last
-/// transient failure when the next wait might pass `until`. There is always one attempt.
+/// Repeats `attempt` after transient failures. Returns the first outcome that is not a
+/// transient failure. When the next wait might pass `until`, returns the last transient
+/// failure. There is always at least one attempt.
 pub(crate) async fn retry_until<T, F>(until: Instant, mut attempt: impl FnMut() -> F) -> Result<T, Failure>
 where
     F: Future<Output = Result<T, Failure>>,
 {
-    let mut wait = BACKOFF_FIRST;
+    let mut wait_max = BACKOFF_FIRST;
     loop {
         match attempt().await {
-            Err(failure) if failure.is_transient() && Instant::now() + wait < until => {
+            Err(failure) if failure.is_transient() && Instant::now() + wait_max < until => {
                 tracing::debug!(?failure, "waiting before another attempt");
-                tokio::time::sleep(wait.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
-                wait = (wait * 2).min(BACKOFF_MAX);
+                tokio::time::sleep(wait_max.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+                wait_max = (wait_max * 2).min(BACKOFF_MAX);
             }
             outcome => return outcome,
         }

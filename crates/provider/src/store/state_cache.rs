@@ -1,8 +1,9 @@
 //! The state cache: states that this process read or wrote recently, with decoded histories.
 //!
-//! A cached state may be outdated. A turn that begins from it commits under its etag, and
-//! a read asks the service whether the etag is still current (1 RU and no body if it is).
-//! So an outdated state costs a lost turn or a second read, but never gives a wrong result.
+//! A cached state may be outdated. A turn that begins from a cached state commits under the
+//! etag of that state. A read asks the service whether the etag is still current: if it is,
+//! the answer costs 1 RU and has no body. So an outdated state costs a lost turn or a second
+//! read, but never gives a wrong result.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};

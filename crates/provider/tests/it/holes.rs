@@ -1,8 +1,9 @@
-//! Ways in which a provider can lose, duplicate or block work, and tests that this one
-//! does not. The cases are in `interop/holes/cases`, because they also run on the
-//! published crate; here each is a test on a server of its own, over the wire. Tests that
-//! need access to internals are in `src/ops/tests/` and beside the file they test.
-//! `docs/provider-holes.md` lists the test of each hole, and `table` checks that list.
+//! Holes: ways in which a provider can lose, duplicate or block work. The tests show that
+//! this provider has none of them. The cases are in `interop/holes/cases`, because they also
+//! run on the published crate (`duroxide-cdb` 0.1.10). Here each case is a test on a server
+//! of its own, over the wire. Tests that need access to internals are in `src/ops/tests/` and
+//! beside the file they test. `docs/provider-holes.md` lists the test of each hole, and
+//! `table` checks that list.
 
 mod regions;
 mod table;

@@ -1,6 +1,6 @@
-//! Containers of the published crate: a provider refuses to open them, the migration copies
-//! them, and every workflow in them completes. The container was recorded with the
-//! published crate: see `interop/migration`.
+//! Containers of the published crate (`duroxide-cdb` 0.1.10): a provider refuses to open
+//! them, the migration copies them, and every workflow in them completes. The container of
+//! the tests was recorded with the published crate: see `interop/migration`.
 
 mod finish;
 mod fixture;
@@ -21,10 +21,10 @@ const OLD: &str = "old";
 const ACCOUNTS: [AccountKind; 2] = [AccountKind::Embedded, AccountKind::WireWithFourPartitions];
 
 /// An account with the recorded container, and that container.
-async fn with_old(kind: AccountKind, fixture: &Fixture) -> (Account, Client, Container) {
+async fn account_with_old_container(kind: AccountKind, fixture: &Fixture) -> (Account, Client, Container) {
     let account = Account::open(kind).await;
     let client = account.client().await;
-    let old = fixture.put(&client, OLD, |_| true).await;
+    let old = fixture.restore(&client, OLD, |_| true).await;
     (account, client, old)
 }
 
@@ -57,7 +57,7 @@ async fn documents(container: &Container) -> Vec<Value> {
 async fn a_container_of_the_published_crate_is_refused_and_the_error_names_migrate() {
     let fixture = Fixture::read();
     for kind in ACCOUNTS {
-        let (account, client, old) = with_old(kind, &fixture).await;
+        let (account, client, old) = account_with_old_container(kind, &fixture).await;
         let before = documents(&old).await;
         let why = refusal(&client, OLD).await.expect("a refusal");
         assert!(why.contains("perihelion migrate --from shop/old --to shop/"), "{why}");
@@ -74,17 +74,17 @@ async fn a_container_of_the_published_crate_is_recognised_by_index_or_documents(
     let account = Account::open(AccountKind::Embedded).await;
     let client = account.client().await;
     let no_document = |_: &Value| false;
-    fixture.put(&client, "empty", no_document).await;
-    fixture.put(&client, "queued", |document| document["instanceId"] == "queued-1").await;
+    fixture.restore(&client, "empty", no_document).await;
+    fixture.restore(&client, "queued", |document| document["instanceId"] == "queued-1").await;
     for document_type in ["instance", "outbox_intent", "kv", "kv_delta"] {
         let name = document_type.replace('_', "-");
-        fixture.put_with(&client, &name, None, |document| document["type"] == document_type).await;
+        fixture.restore_with_policy(&client, &name, None, |document| document["type"] == document_type).await;
         assert!(refusal(&client, &name).await.is_some(), "{document_type}");
     }
     for name in ["empty", "queued"] {
         assert!(refusal(&client, name).await.is_some(), "{name}");
     }
-    fixture.put_with(&client, "plain", None, no_document).await;
+    fixture.restore_with_policy(&client, "plain", None, no_document).await;
     assert_eq!(refusal(&client, "plain").await, None, "an empty container opens");
     assert_eq!(refusal(&client, "new").await, None);
     assert_eq!(refusal(&client, "new").await, None, "a container of this crate opens");

@@ -27,8 +27,8 @@ const SETTLING_TIME: Duration = Duration::from_secs(3);
 const FEW: usize = 64;
 const MANY: usize = 1000;
 
-/// The most requests in a minute when many instances cannot run here: those of an idle
-/// process, one read of a parked instance every ten seconds, and polls that page over
+/// The most requests in a minute when many instances cannot run here: the requests of an
+/// idle process, one read of a parked instance every ten seconds, and polls that page over
 /// the parked instances.
 const PARKED_REQUESTS_MAX: u64 = 120;
 
@@ -120,8 +120,8 @@ async fn a_fetch_costs_the_same_before_sixty_four_instances_and_before_a_thousan
     compare_costs(starts(FEW), starts(MANY)).await;
 }
 
-/// Another process holds an instance with a thousand messages. They do not hide the
-/// instance behind them.
+/// Another process holds an instance with a thousand messages. These messages do not hide
+/// the instance behind them.
 #[tokio::test(start_paused = true)]
 async fn an_instance_behind_the_long_queue_of_another_is_found() {
     let account = Account::open(AccountKind::Embedded).await;

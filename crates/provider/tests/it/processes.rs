@@ -1,6 +1,6 @@
 //! Several processes on one container, over the wire: they share work, come and
-//! go, and one is killed under load. The processes are this test binary, run
-//! again; the server is in this one.
+//! go, and one is killed under load. The processes are children of the test. Each child is
+//! this test binary, started again. The server runs in the parent.
 //!
 //! How a gap is measured: every few milliseconds the parent asks the server which jobs
 //! are completed. A gap is the time between two answers with new completions. A busy
@@ -27,7 +27,7 @@ const LONG_LOCK: Duration = Duration::from_secs(20);
 /// the completion of its work.
 const GAP_MAX: Duration = Duration::from_secs(2);
 
-/// The time between two starts of jobs, at least.
+/// The shortest time between two starts of jobs.
 const PACE: Duration = Duration::from_millis(40);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -55,19 +55,19 @@ async fn one_of_five_processes_is_killed_under_load_and_the_others_continue() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn processes_with_other_dispatchers_and_with_tagged_workers_only_join_and_leave() {
     let mut fleet = Fleet::open(LONG_LOCK).await;
-    fleet.join(Role { turns: 2, works: 2, tag: None }).await;
-    let load = fleet.load("gpu", 0..20, PACE);
-    let tagged = fleet.join(Role { turns: 0, works: 1, tag: Some("gpu".to_owned()) }).await;
-    fleet.join(Role { turns: 1, works: 4, tag: None }).await;
+    fleet.start_child(Role { orchestrators: 2, workers: 2, tag: None }).await;
+    let load = fleet.run_jobs("gpu", 0..20, PACE);
+    let tagged = fleet.start_child(Role { orchestrators: 0, workers: 1, tag: Some("gpu".to_owned()) }).await;
+    fleet.start_child(Role { orchestrators: 1, workers: 4, tag: None }).await;
     println!("{:?}", load.await);
-    fleet.leave(tagged).await;
+    fleet.shut_down_child(tagged).await;
     let before = fleet.ledger().runs_of(tagged);
     assert!(!before.is_empty() && before.iter().all(|run| run.ends_with("/b")), "{before:?}");
 
-    let load = fleet.load("gpu", 20..30, PACE);
+    let load = fleet.run_jobs("gpu", 20..30, PACE);
     // The second steps wait for a worker of their tag.
     fleet.ledger().wait_for_start("gpu-00029/a").await;
-    let next = fleet.join(Role { turns: 0, works: 2, tag: Some("gpu".to_owned()) }).await;
+    let next = fleet.start_child(Role { orchestrators: 0, workers: 2, tag: Some("gpu".to_owned()) }).await;
     let watch = load.await;
     assert_eq!(fleet.ledger().runs_of(tagged), before, "a process that has left still runs activities");
     assert_eq!(fleet.ledger().runs_of(next).len(), watch.completed());
@@ -78,9 +78,9 @@ async fn processes_with_other_dispatchers_and_with_tagged_workers_only_join_and_
 async fn check_sharing(count: usize, jobs: usize) {
     let mut fleet = Fleet::open(LONG_LOCK).await;
     for _ in 0..count {
-        fleet.join(Role { turns: 2, works: 2, tag: None }).await;
+        fleet.start_child(Role { orchestrators: 2, workers: 2, tag: None }).await;
     }
-    let watch = fleet.load("any", 0..jobs, PACE).await;
+    let watch = fleet.run_jobs("any", 0..jobs, PACE).await;
     let shares = fleet.ledger().shares();
     println!("{count} processes: {watch:?}, activities run by each: {shares:?}");
     assert_eq!(shares.len(), count, "every process runs activities: {shares:?}");
@@ -91,13 +91,13 @@ async fn check_sharing(count: usize, jobs: usize) {
 async fn kill_one_of(count: usize, jobs: usize) {
     let mut fleet = Fleet::open(SHORT_LOCK).await;
     for _ in 0..count {
-        fleet.join(Role { turns: 2, works: 2, tag: None }).await;
+        fleet.start_child(Role { orchestrators: 2, workers: 2, tag: None }).await;
     }
-    let load = fleet.load("any", 0..jobs, PACE);
+    let load = fleet.run_jobs("any", 0..jobs, PACE);
     // The victim runs an activity at that moment, and others are queued.
-    let (victim, killed) = fleet.kill_process_of("any-00030/a").await;
+    let (victim, killed_at) = fleet.kill_process_of("any-00030/a").await;
     let watch = load.await;
-    let delay = watch.completion_of_jobs_before(killed).saturating_duration_since(killed);
+    let delay = watch.completion_of_jobs_before(killed_at).saturating_duration_since(killed_at);
     println!(
         "{count} processes, one killed: {watch:?}; its work was completed {delay:?} after the kill; {:?}",
         fleet.ledger().shares()

@@ -79,8 +79,8 @@ async fn an_order_survives_a_restart_and_every_step_happens_once() {
     }
 }
 
-/// The process dies during the charge. Another process runs the charge again when the
-/// lock has expired, and it is recorded once.
+/// The process dies during the charge. When the lock has expired, another process runs the
+/// charge again. The charge is recorded once.
 #[tokio::test]
 async fn an_interrupted_activity_runs_once_more_and_completes_once() {
     for kind in [AccountKind::Embedded, AccountKind::Wire] {
@@ -116,8 +116,8 @@ async fn an_interrupted_activity_runs_once_more_and_completes_once() {
 /// A tokio runtime on a thread of its own. Killing it drops all its tasks.
 ///
 /// The runtime has one thread on purpose. A runtime with several threads polls some tasks
-/// while it drops others, so the dispatcher could see that its activity was cancelled and record that
-/// as a failure, which a killed process cannot do.
+/// while it drops others. So the dispatcher could see that its activity was cancelled, and
+/// record a failure. A killed process cannot do that.
 struct Process {
     handle: tokio::runtime::Handle,
     kill: oneshot::Sender<()>,
@@ -219,7 +219,7 @@ async fn assert_one_completion_for_each(provider: &Arc<dyn Provider>) {
     assert_eq!(instances, [ORDER, SHIPMENT]);
     for (instance, execution) in [(ORDER, 1), (ORDER, 2), (SHIPMENT, 1)] {
         let history = admin.read_history_with_execution_id(instance, execution).await.unwrap();
-        let (mut scheduled, mut completed) = (ids(&history, scheduled), ids(&history, completed));
+        let (mut scheduled, mut completed) = (ids(&history, scheduled_id), ids(&history, completed_id));
         assert!(!scheduled.is_empty(), "{instance} {execution}: {history:?}");
         scheduled.sort_unstable();
         completed.sort_unstable();
@@ -233,7 +233,8 @@ fn ids(history: &[Event], which: fn(&Event) -> Option<u64>) -> Vec<u64> {
     history.iter().filter_map(which).collect()
 }
 
-fn scheduled(event: &Event) -> Option<u64> {
+/// The event's id, if the event schedules a step.
+fn scheduled_id(event: &Event) -> Option<u64> {
     matches!(
         event.kind,
         EventKind::ActivityScheduled { .. }
@@ -243,7 +244,8 @@ fn scheduled(event: &Event) -> Option<u64> {
     .then(|| event.event_id())
 }
 
-fn completed(event: &Event) -> Option<u64> {
+/// The id of the event that scheduled the step, if this event completes a step.
+fn completed_id(event: &Event) -> Option<u64> {
     matches!(
         event.kind,
         EventKind::ActivityCompleted { .. }

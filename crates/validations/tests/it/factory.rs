@@ -1,6 +1,7 @@
 //! The factory that duroxide's validations require: it opens new providers, and has two
 //! hooks that change and read stored documents without the provider. The hooks use a
-//! client of their own and only the members that the published crate's test helpers use: `eventData` of documents of type `history`, and
+//! client of their own. They use only the members that the test helpers of the published
+//! crate (`duroxide-cdb` 0.1.10) use: `eventData` of documents of type `history`, and
 //! `attemptCount` of documents of type `orch_queue`.
 
 use std::sync::Arc;
@@ -30,7 +31,7 @@ pub(crate) struct Factory {
     /// The client of the hooks; no provider uses it.
     client: Client,
     short_polls: ShortPolls,
-    /// How many databases there are; the hooks act on the last.
+    /// The number of databases; the hooks act on the last database.
     databases: AtomicU32,
 }
 

@@ -3,9 +3,10 @@
 //! 0.1.29 lacks are in `newer`. `complete` compares the lists with duroxide's
 //! source, so that an upgrade cannot add a validation that is not run.
 //!
-//! Most validations wait until a lock expires. In an account in memory only
-//! timers make them wait, so they run in virtual time (`virtual_time`). Where a
-//! disk or a socket makes them wait too, they run in real time (`real_time`).
+//! Many validations wait, for example until a lock expires. In an account in memory
+//! only timers make a validation wait, so validations run in virtual time there
+//! (`virtual_time`). Where a disk or a socket makes them wait too, they run in real
+//! time (`real_time`).
 //!
 //! `compat/duroxide-0.1.29` includes all files but `newer` and `real_time`.
 

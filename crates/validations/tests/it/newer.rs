@@ -1,8 +1,8 @@
 //! Validations that duroxide 0.1.31 added. The build against 0.1.29
 //! (`compat/duroxide-0.1.29`) leaves them out. One validation takes one more argument:
-//! the version of duroxide that is stamped on the history it creates. It is not in the
-//! list and has its own tests here, with a version before and one after a change in
-//! duroxide.
+//! the version of duroxide that is stamped on the history it creates. That validation is
+//! not in the list. It has its own tests here, with a version before and one after a change
+//! in duroxide.
 
 use duroxide::provider_validation::race_replay::test_continue_as_new_transition_delivery;
 use perihelion_testkit::provider::{AccountKind, ShortPolls};
@@ -48,8 +48,8 @@ pub(crate) const STAMPED: &[(&str, &str)] = &[("race_replay", "test_continue_as_
 pub(crate) const STAMP_BEFORE: &str = "0.1.30";
 pub(crate) const STAMP_AFTER: &str = "0.1.31";
 
-/// Runs the validation with a history of the given version.
-pub(crate) async fn transition(kind: AccountKind, stamp: &str) {
+/// Runs the validation with a history that has this version stamped on it.
+pub(crate) async fn run_transition(kind: AccountKind, stamp: &str) {
     let factory = Factory::open(kind, ShortPolls::ReturnAtOnce).await;
     test_continue_as_new_transition_delivery(&factory, stamp).await;
     factory.close().await;
@@ -61,17 +61,17 @@ macro_rules! stamped_tests_in {
         mod $world {
             use perihelion_testkit::provider::AccountKind;
 
-            use crate::newer::{STAMP_AFTER, STAMP_BEFORE, transition};
+            use crate::newer::{STAMP_AFTER, STAMP_BEFORE, run_transition};
             use crate::$time::run;
 
             #[test]
             fn a_history_from_before_the_change_continues() {
-                run(transition(AccountKind::$kind, STAMP_BEFORE));
+                run(run_transition(AccountKind::$kind, STAMP_BEFORE));
             }
 
             #[test]
             fn a_history_from_after_the_change_continues() {
-                run(transition(AccountKind::$kind, STAMP_AFTER));
+                run(run_transition(AccountKind::$kind, STAMP_AFTER));
             }
         }
     };

@@ -1,9 +1,8 @@
 //! Validations in real time, where a disk or a socket makes them wait:
 //!
 //! - on disk, with one physical partition;
-//! - over a socket, with four physical partitions. A socket with one partition
-//!   would show a validation nothing new: one partition is seen on disk and in
-//!   memory, and a socket is seen with four.
+//! - over a socket, with four physical partitions. A socket with one partition would test
+//!   nothing new: one partition is tested on disk and in memory.
 
 use std::future::Future;
 

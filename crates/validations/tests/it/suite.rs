@@ -2,8 +2,8 @@
 //! for every validation, `names_of` a constant with their names.
 //!
 //! Two pairs of validations exclude each other: one pair requires an empty short poll
-//! to return at once, the other requires it to wait until its timeout. The provider's
-//! long-poll threshold decides, so each pair runs with its own threshold.
+//! to return at once, the other pair requires it to wait until its timeout. The provider's
+//! long-poll threshold decides between the two, so each pair runs with its own threshold.
 
 /// `[module kind time]`: the module's name, the `AccountKind` of the account, and
 /// `real_time` or `virtual_time`, whose `run` runs a validation to its end.

@@ -67,7 +67,7 @@ impl BatchOperation {
         }
     }
 
-    fn add(&self, batch: &mut Batch) -> Result<(), Error> {
+    fn add_to(&self, batch: &mut Batch) -> Result<(), Error> {
         match self {
             BatchOperation::Create { body } => batch.create(body)?,
             BatchOperation::Upsert { body } => batch.upsert(body)?,
@@ -112,15 +112,15 @@ impl CosmosDBClient {
         operations: Vec<BatchOperation>,
     ) -> Result<Vec<BatchOperationResult>, ProviderError> {
         let mut batch = Batch::new(partition_key);
-        operations.iter().try_for_each(|operation| operation.add(&mut batch)).map_err(refused)?;
+        operations.iter().try_for_each(|operation| operation.add_to(&mut batch)).map_err(batch_error)?;
         let outcome = self.open().await?.batch(batch).await;
         crate::store::state_cache::invalidate_all();
-        let applied = outcome.map_err(refused)?;
+        let applied = outcome.map_err(batch_error)?;
         Ok(applied.results().iter().map(BatchOperationResult::of).collect())
     }
 }
 
-fn refused(error: Error) -> ProviderError {
+fn batch_error(error: Error) -> ProviderError {
     if error.is_conflict() || error.is_precondition_failed() {
         return ProviderError::retryable(OPERATION, error.to_string());
     }

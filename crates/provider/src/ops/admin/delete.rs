@@ -92,7 +92,7 @@ impl Force<'_> {
 /// Refuses an instance that runs or is about to continue as new, unless its deletion is
 /// forced.
 fn check_status(state: Option<&Versioned<State>>, instance: &str, force: Force<'_>) -> Result<(), Failure> {
-    let Some(state) = state.map(|state| &state.value).filter(|state| state.created) else { return Ok(()) };
+    let Some(state) = state.map(|state| &state.value).filter(|state| state.is_created) else { return Ok(()) };
     let is_running = state.execution.status == ExecutionStatus::Running || state.is_continued;
     if is_running && !force.is_for(instance) {
         return Err(Failure::StillRunning(instance.to_owned()));
@@ -212,7 +212,7 @@ async fn write_tombstone(
         let etag = found.as_ref().map(|found| &found.etag);
         let put = core.store.put_state(&value, etag, "/ack", value.commit_nonce.clone().into()).await;
         let Some(etag) = unless_stale(put)? else { continue };
-        core.hints.instances.with(|hints| hints.found_idle(instance));
+        core.hints.instances.with(|hints| hints.record_idle(instance));
         break (Versioned { value, etag }, count(before, &heads));
     };
     add_counts(result, &counted);
@@ -266,7 +266,7 @@ fn count(before: Option<&State>, heads: &[purge::DocumentHead]) -> DeleteInstanc
         ..DeleteInstanceResult::default()
     };
     if let Some(state) = before.filter(|state| !state.is_deleted()) {
-        result.instances_deleted += u64::from(state.created);
+        result.instances_deleted += u64::from(state.is_created);
         result.executions_deleted += u64::from(state.execution.number > 0);
         result.events_deleted += state.execution.event_count;
     }

@@ -52,7 +52,7 @@ pub(crate) async fn run(
     }
     core.instance_locks.remove(&token.nonce);
     core.store.state_cache.forget(&token.instance);
-    core.hints.instances.update_and_wake(|hints| hints.abandoned(&token.instance, visible_at, now));
+    core.hints.instances.update_and_wake(|hints| hints.record_abandon(&token.instance, visible_at, now));
     Ok(())
 }
 

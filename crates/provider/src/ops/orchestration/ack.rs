@@ -156,7 +156,7 @@ async fn finish_turn(
         if held.state.execution.pinned_version != plan.state.execution.pinned_version {
             hints.unpark(instance);
         }
-        hints.committed(instance);
+        hints.record_commit(instance);
     });
     dispatch.hand_over(std::mem::take(&mut plan.activities), etags.activities).await;
     let mut unpacked = Vec::new();

@@ -196,7 +196,7 @@ pub(crate) fn identity(
     messages: &[(Message, WorkItem)],
 ) -> Option<Identity> {
     let execution = state.map_or(0, |state| state.execution.number).max(1);
-    if let Some(State { created: true, name: Some(name), version: Some(version), .. }) = state {
+    if let Some(State { is_created: true, name: Some(name), version: Some(version), .. }) = state {
         return Some(Identity { name: name.clone(), version: version.clone(), execution });
     }
     let begun = history.iter().find_map(|event| match &event.kind {

@@ -92,7 +92,7 @@ fn inline_kv(state: &State) -> Option<HashMap<String, KvEntry>> {
 /// of the next execution, for its incarnation.
 fn can_continue(snapshot: &Snapshot, messages: &[(Message, WorkItem)]) -> bool {
     let state = &snapshot.state.value;
-    let is_free = state.lock.is_none() && state.deletion.is_none() && !state.is_deleted() && state.created;
+    let is_free = state.lock.is_none() && state.deletion.is_none() && !state.is_deleted() && state.is_created;
     let is_expected = |(message, item): &(Message, WorkItem)| {
         let is_for_this_incarnation =
             message.incarnation.as_ref().is_none_or(|incarnation| *incarnation == state.incarnation);

@@ -117,7 +117,7 @@ impl<'a> TakenHint<'a> {
         let pause = |pause| block(Stamp::at_ms(now_ms).plus(pause));
         match outcome {
             Claim::Taken(found) => return Some(*found),
-            Claim::Idle => queue.with(|hints| hints.found_idle(instance)),
+            Claim::Idle => queue.with(|hints| hints.record_idle(instance)),
             Claim::Locked(until) => block(Stamp::at_ms(until)),
             Claim::Lost => pause(LOST_PAUSE),
             Claim::Deleting => pause(DELETING_PAUSE),
@@ -136,7 +136,7 @@ impl<'a> TakenHint<'a> {
 impl Drop for TakenHint<'_> {
     fn drop(&mut self) {
         if !self.is_recorded {
-            self.hints.instances.update_and_wake(|hints| hints.released(&self.candidate.instance));
+            self.hints.instances.update_and_wake(|hints| hints.record_release(&self.candidate.instance));
         }
     }
 }

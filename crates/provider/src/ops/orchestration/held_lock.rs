@@ -56,7 +56,7 @@ pub(crate) async fn refresh(
 pub(crate) fn give_up(core: &Core, token: &LockToken) {
     core.instance_locks.remove(&token.nonce);
     core.store.state_cache.forget(&token.instance);
-    core.hints.instances.update_and_wake(|hints| hints.released(&token.instance));
+    core.hints.instances.update_and_wake(|hints| hints.record_release(&token.instance));
 }
 
 /// Whether the token's lock is in the state.

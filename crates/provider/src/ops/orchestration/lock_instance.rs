@@ -144,7 +144,7 @@ impl LockRequest<'_> {
             history: history.as_ref().ok().map(Arc::clone),
         };
         core.instance_locks.insert(&nonce, turn);
-        core.hints.instances.with(|hints| hints.locked(&token.instance, Stamp::at_ms(until), attempts));
+        core.hints.instances.with(|hints| hints.record_lock(&token.instance, Stamp::at_ms(until), attempts));
         let (history, history_error) = match history {
             Ok(history) => (Vec::clone(&history), None),
             Err(error) => (Vec::new(), Some(error)),
@@ -173,7 +173,7 @@ fn started_by(state: &State, messages: &[(Message, WorkItem)]) -> Option<Started
         let parent = message.start_parent.as_deref()?;
         Some((parent, message.parent_incarnation.as_deref()))
     });
-    let is_first = state.execution.number == 0 && !state.created;
+    let is_first = state.execution.number == 0 && !state.is_created;
     let by = match is_first {
         true => starts.clone().find_map(|(parent, incarnation)| {
             Some(StartedBy { instance: parent.to_owned(), incarnation: incarnation?.to_owned() })

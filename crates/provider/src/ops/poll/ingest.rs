@@ -196,7 +196,7 @@ fn add_message_hint(
 ) -> bool {
     hints.instances.with(|hints| {
         if hints.is_known(instance, message.0, found.now) {
-            hints.found_by_poll(instance, &message, visible_at);
+            hints.record_polled_message(instance, &message, visible_at);
             return false;
         }
         let rank = found.view.rank_of_instance(instance);

@@ -1,6 +1,6 @@
-//! Random turns of one instance, each planned from the state that the turn before left.
-//! Every commit fits a batch, and nothing of a turn is lost, duplicated or stored under an
-//! id that is in use.
+//! Random turns of one instance, each planned from the state after the turn before. The test
+//! checks that every commit fits a batch, and that nothing of a turn is lost, duplicated or
+//! stored under an id that is in use.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use fastrand::Rng;
 use perihelion_client::{Batch, Etag};
 
 use super::super::*;
-use super::{INSTANCE, cancel, work};
+use super::{INSTANCE, activity_item, cancel};
 use crate::documents::Lock;
 use crate::ops::orchestration::commit::{CommitPreconditions, as_batch};
 use crate::ops::orchestration::stage::Staged;
@@ -27,7 +27,7 @@ fn any_turn_is_one_commit_that_loses_nothing() {
         let mut random = Rng::with_seed(seed);
         let mut instance = Instance::new();
         for turn in 1..=TURNS {
-            instance.turn(&mut random, &format!("seed {seed}, turn {turn}"));
+            instance.run_turn(&mut random, &format!("seed {seed}, turn {turn}"));
         }
     }
 }
@@ -35,7 +35,7 @@ fn any_turn_is_one_commit_that_loses_nothing() {
 /// An instance between two turns.
 struct Instance {
     state: State,
-    /// The bundles of the last turn, which are not unpacked.
+    /// The bundles of the last turn, none of them unpacked.
     bundles: Vec<Versioned<Bundle>>,
     /// The ids of all documents of all turns.
     ids: BTreeSet<String>,
@@ -60,7 +60,7 @@ impl Instance {
         }
     }
 
-    fn turn(&mut self, random: &mut Rng, what: &str) {
+    fn run_turn(&mut self, random: &mut Rng, what: &str) {
         let consumed: BTreeMap<String, u32> =
             (0..random.usize(0..=64)).map(|n| (format!("m:p:{n:x}"), 1)).collect();
         let dedup_entries: Vec<DedupEntry> = consumed
@@ -96,18 +96,19 @@ impl Instance {
     fn ack(&mut self, random: &mut Rng) -> TurnAck {
         let mut ack = super::ack(1);
         let first = self.event_count + 1;
-        let count = amount(random, 300);
-        ack.history_delta = (first..first + count).map(|id| event(random, id)).collect();
-        let ids = self.state.commit_number * 10_000 + 1;
-        ack.worker_items = (ids..ids + amount(random, 400)).map(|id| sized_work(random, id)).collect();
-        ack.orchestrator_items = (0..amount(random, 300)).map(|n| message(random, n)).collect();
-        let cancelled = (0..amount(random, 200)).map(|_| cancel(random.u64(1..ids + 400)));
-        let cancelled: Vec<ScheduledActivityIdentifier> = cancelled.collect();
-        let open = self.bundles.iter().flat_map(|bundle| &bundle.value.activities);
-        let open = open.filter(|_| random.u8(..4) == 0).filter_map(identifier);
-        ack.cancelled = cancelled.into_iter().chain(open).collect();
+        let count = random_count(random, 300);
+        ack.history_delta = (first..first + count).map(|id| random_event(random, id)).collect();
+        let first_id = self.state.commit_number * 10_000 + 1;
+        let ids = first_id..first_id + random_count(random, 400);
+        ack.worker_items = ids.map(|id| random_activity(random, id)).collect();
+        ack.orchestrator_items = (0..random_count(random, 300)).map(|n| random_message(random, n)).collect();
+        let anywhere = (0..random_count(random, 200)).map(|_| cancel(random.u64(1..first_id + 400)));
+        let anywhere: Vec<ScheduledActivityIdentifier> = anywhere.collect();
+        let bundled = self.bundles.iter().flat_map(|bundle| &bundle.value.activities);
+        let bundled = bundled.filter(|_| random.u8(..4) == 0).filter_map(cancel_activity);
+        ack.cancelled = anywhere.into_iter().chain(bundled).collect();
         if random.bool() {
-            ack.metadata.output = Some(text(random));
+            ack.metadata.output = Some(random_text(random));
         }
         ack
     }
@@ -116,10 +117,10 @@ impl Instance {
     fn check_history(&mut self, plan: &TurnPlan, ack: &TurnAck, what: &str) {
         self.event_count += ack.history_delta.len() as u64;
         self.chunk_text.extend(plan.chunks.iter().map(|chunk| chunk.event_data.as_str()));
-        let whole = format!("{}{}", self.chunk_text, plan.state.event_data);
+        let history = format!("{}{}", self.chunk_text, plan.state.event_data);
         let line = |event: &Event| serde_json::to_string(event).expect("JSON") + "\n";
         self.expected_history.extend(ack.history_delta.iter().map(line));
-        assert!(whole == self.expected_history, "{what}: history");
+        assert!(history == self.expected_history, "{what}: history");
         let execution = &plan.state.execution;
         let listed: Vec<String> = execution.chunks.ids(1).collect();
         let written: Vec<&String> = plan.chunks.iter().map(|chunk| &chunk.id).collect();
@@ -151,7 +152,7 @@ fn etag() -> Etag {
 }
 
 /// A count: usually small, sometimes large.
-fn amount(random: &mut Rng, max: u64) -> u64 {
+fn random_count(random: &mut Rng, max: u64) -> u64 {
     match random.u8(..4) {
         0 => 0,
         1 | 2 => random.u64(..6),
@@ -160,7 +161,7 @@ fn amount(random: &mut Rng, max: u64) -> u64 {
 }
 
 /// A text: usually short, sometimes longer than a document may be.
-fn text(random: &mut Rng) -> String {
+fn random_text(random: &mut Rng) -> String {
     let bytes = match random.u16(..2000) {
         0 => random.usize(..3_000_000),
         1..=20 => random.usize(..200_000),
@@ -171,36 +172,36 @@ fn text(random: &mut Rng) -> String {
     pattern.repeat(bytes / pattern.len())
 }
 
-fn event(random: &mut Rng, id: u64) -> Event {
+fn random_event(random: &mut Rng, id: u64) -> Event {
     let key = format!("key-{}", random.u8(..));
     let kind = match random.u8(..8) {
-        0 => EventKind::KeyValueSet { key, value: text(random), last_updated_at_ms: id },
+        0 => EventKind::KeyValueSet { key, value: random_text(random), last_updated_at_ms: id },
         1 => EventKind::KeyValueCleared { key },
-        2 => EventKind::CustomStatusUpdated { status: Some(text(random)) },
-        _ => EventKind::ExternalEvent { name: "paid".into(), data: text(random) },
+        2 => EventKind::CustomStatusUpdated { status: Some(random_text(random)) },
+        _ => EventKind::ExternalEvent { name: "paid".into(), data: random_text(random) },
     };
     Event::with_event_id(id, INSTANCE, 1, None, kind)
 }
 
-fn sized_work(random: &mut Rng, id: u64) -> WorkItem {
-    match work(id) {
+fn random_activity(random: &mut Rng, id: u64) -> WorkItem {
+    match activity_item(id) {
         WorkItem::ActivityExecute { instance, execution_id, id, name, session_id, tag, .. } => {
-            let input = text(random);
+            let input = random_text(random);
             WorkItem::ActivityExecute { instance, execution_id, id, name, input, session_id, tag }
         }
         other => other,
     }
 }
 
-fn message(random: &mut Rng, n: u64) -> WorkItem {
+fn random_message(random: &mut Rng, n: u64) -> WorkItem {
     let instance = match random.bool() {
         true => INSTANCE.to_owned(),
         false => format!("child-{}", random.u8(..9)),
     };
-    WorkItem::ExternalRaised { instance, name: format!("{n}"), data: text(random) }
+    WorkItem::ExternalRaised { instance, name: format!("{n}"), data: random_text(random) }
 }
 
-fn identifier(activity: &Activity) -> Option<ScheduledActivityIdentifier> {
+fn cancel_activity(activity: &Activity) -> Option<ScheduledActivityIdentifier> {
     let id = activity.id.rsplit(':').next()?.parse().ok()?;
     Some(cancel(id))
 }
@@ -213,7 +214,7 @@ fn check_fits(plan: &TurnPlan, what: &str) {
     let preconditions = CommitPreconditions { etag: Some(&etag), staged: staged.as_ref() };
     let batch =
         as_batch(plan, &plan.activities, preconditions).unwrap_or_else(|error| panic!("{what}: {error:?}"));
-    assert_eq!(batch.len(), plan.operations(), "{what}");
+    assert_eq!(batch.len(), plan.operation_count(), "{what}");
     assert!(batch.len() <= Batch::OPERATIONS_MAX && batch.bytes() <= COMMIT_BYTES_MAX, "{what}");
     let size = |json: serde_json::Result<Vec<u8>>| json.expect("JSON").len();
     let documents = (plan.chunks.iter().map(serde_json::to_vec))
@@ -228,7 +229,7 @@ fn check_fits(plan: &TurnPlan, what: &str) {
 }
 
 /// The whole text, inline or from its parts.
-fn whole(plan: &TurnPlan, text: &Text) -> String {
+fn whole_text(plan: &TurnPlan, text: &Text) -> String {
     match text {
         Text::Inline(text) => text.clone(),
         Text::InParts(parts) => {
@@ -241,9 +242,9 @@ fn whole(plan: &TurnPlan, text: &Text) -> String {
     }
 }
 
-/// Each activity, message and cancellation of the turn is stored once and unchanged, in
-/// the commit or in a bundle.
-fn check_scheduled(plan: &TurnPlan, ack: &TurnAck, open: &[Versioned<Bundle>], what: &str) {
+/// Each activity, message and cancellation of the turn is stored once and unchanged: in a
+/// document of the commit, in a bundle or in an outbox.
+fn check_scheduled(plan: &TurnPlan, ack: &TurnAck, earlier_bundles: &[Versioned<Bundle>], what: &str) {
     let mut expected: Vec<String> = Vec::new();
     let mut cancelled: BTreeSet<String> =
         ack.cancelled.iter().map(|target| activity_id(target.execution_id, target.activity_id)).collect();
@@ -255,7 +256,7 @@ fn check_scheduled(plan: &TurnPlan, ack: &TurnAck, open: &[Versioned<Bundle>], w
     }
     let bundled = plan.bundles.iter().flat_map(|bundle| &bundle.activities);
     let found: Vec<String> =
-        plan.activities.iter().chain(bundled).map(|activity| whole(plan, &activity.item)).collect();
+        plan.activities.iter().chain(bundled).map(|activity| whole_text(plan, &activity.item)).collect();
     assert!(found == expected, "{what}: activities");
 
     let items_to = |is_own: bool| {
@@ -265,15 +266,16 @@ fn check_scheduled(plan: &TurnPlan, ack: &TurnAck, open: &[Versioned<Bundle>], w
     };
     let bundled = plan.bundles.iter().flat_map(|bundle| &bundle.messages);
     let own: Vec<String> =
-        plan.messages.iter().chain(bundled).map(|message| whole(plan, &message.item)).collect();
+        plan.messages.iter().chain(bundled).map(|message| whole_text(plan, &message.item)).collect();
     assert!(own == items_to(true), "{what}: messages to itself");
     let sent = plan.outboxes.iter().flat_map(|outbox| &outbox.messages);
     assert!(
-        sent.map(|message| whole(plan, &message.item)).collect::<Vec<_>>() == items_to(false),
+        sent.map(|message| whole_text(plan, &message.item)).collect::<Vec<_>>() == items_to(false),
         "{what}: sent"
     );
 
-    let skipped_before: BTreeSet<&String> = open.iter().flat_map(|bundle| &bundle.value.skip).collect();
+    let skipped_before: BTreeSet<&String> =
+        earlier_bundles.iter().flat_map(|bundle| &bundle.value.skip).collect();
     let skipped = plan.edited_bundles.iter().flat_map(|bundle| &bundle.value.skip);
     let found = (plan.cancelled.iter().map(|tombstone| &tombstone.id))
         .chain(plan.bundles.iter().flat_map(|bundle| &bundle.cancelled))
@@ -295,10 +297,10 @@ fn check_values(plan: &TurnPlan, ack: &TurnAck, what: &str) {
     }
     for (key, value) in last {
         let found = plan.state.kv_delta[key].as_ref().expect("the turn sets the value");
-        assert!(whole(plan, &found.value) == *value, "{what}: {key}");
+        assert!(whole_text(plan, &found.value) == *value, "{what}: {key}");
     }
     if let Some(output) = &ack.metadata.output {
         let found = plan.state.execution.output.as_ref().expect("the turn sets the value");
-        assert!(whole(plan, found) == *output, "{what}: output");
+        assert!(whole_text(plan, found) == *output, "{what}: output");
     }
 }

@@ -3,16 +3,17 @@
 //!
 //! A `Date` has whole seconds, may be a second old when it is sent, and is sent at an unknown
 //! time between the request and the arrival of its response. So one response gives only a
-//! lower and an upper bound of the difference. The bounds of many responses are intersected. The offset changes only when it is outside the
-//! bounds, and then as little as possible. So a correct clock is not changed, and a
-//! single slow response changes nothing.
+//! lower and an upper bound of the difference. The bounds of many responses are intersected.
+//! The offset changes only when it is outside the bounds, and then as little as possible. So
+//! a correct clock is not changed, and a single slow response changes nothing.
 
 use std::time::Duration;
 
 /// How old a `Date` may be when it is sent: servers format it once a second.
 const DATE_AGE_MAX_MS: i64 = 1_000;
 
-/// The largest drift between two clocks: one part in this many. Bounds widen by it.
+/// The largest drift between two clocks: one millisecond in this many. Old bounds are
+/// widened by the drift since they were observed.
 const DRIFT_PARTS: u64 = 5_000;
 
 /// A larger difference is ignored: a proxy may write dates of its own.
@@ -22,7 +23,7 @@ const OFFSET_MAX_MS: i64 = 24 * 3600 * 1000;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ResponseDate {
     /// Seconds since 1970.
-    pub(crate) date: u64,
+    pub(crate) date_s: u64,
     /// Milliseconds since 1970.
     pub(crate) received_ms: u64,
     /// The time from the request to the response, or longer.
@@ -46,25 +47,25 @@ struct Bounds {
 
 impl OffsetEstimate {
     /// Adds the bounds of a response. Returns the offset within the bounds that is nearest to
-    /// `offset`, in milliseconds.
-    pub(super) fn offset(&mut self, offset: i64, response: ResponseDate) -> i64 {
-        let seen = Bounds::of(response);
-        if seen.least > OFFSET_MAX_MS || seen.most < -OFFSET_MAX_MS {
-            return offset;
+    /// `offset_ms`, in milliseconds.
+    pub(super) fn adjust_offset(&mut self, offset_ms: i64, response: ResponseDate) -> i64 {
+        let newer = Bounds::of(response);
+        if newer.least > OFFSET_MAX_MS || newer.most < -OFFSET_MAX_MS {
+            return offset_ms;
         }
         // Bounds that contradict each other show that a clock was set. The newer bounds
         // are used.
-        let bounds = self.bounds.and_then(|before| before.narrowed(seen)).unwrap_or(seen);
+        let bounds = self.bounds.and_then(|before| before.narrowed(newer)).unwrap_or(newer);
         self.bounds = Some(bounds);
-        offset.clamp(bounds.least, bounds.most)
+        offset_ms.clamp(bounds.least, bounds.most)
     }
 }
 
 impl Bounds {
     /// The bounds that one response gives.
-    fn of(ResponseDate { date, received_ms, elapsed }: ResponseDate) -> Self {
+    fn of(ResponseDate { date_s, received_ms, elapsed }: ResponseDate) -> Self {
         let signed = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX / 4);
-        let (date, received) = (signed(date.saturating_mul(1000)), signed(received_ms));
+        let (date, received) = (signed(date_s.saturating_mul(1000)), signed(received_ms));
         let elapsed = signed(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX));
         Bounds {
             least: date - received,
@@ -73,12 +74,12 @@ impl Bounds {
         }
     }
 
-    /// The intersection of these bounds, widened by the drift since, with newer ones; `None`
-    /// if it is empty.
+    /// Widens these bounds by the drift since they were observed. Returns their intersection
+    /// with newer bounds; `None` if it is empty.
     fn narrowed(self, newer: Bounds) -> Option<Bounds> {
-        let drift = i64::try_from(newer.at_ms.saturating_sub(self.at_ms) / DRIFT_PARTS).unwrap_or(0);
-        let least = newer.least.max(self.least.saturating_sub(drift));
-        let most = newer.most.min(self.most.saturating_add(drift));
+        let drift_ms = i64::try_from(newer.at_ms.saturating_sub(self.at_ms) / DRIFT_PARTS).unwrap_or(0);
+        let least = newer.least.max(self.least.saturating_sub(drift_ms));
+        let most = newer.most.min(self.most.saturating_add(drift_ms));
         (least <= most).then_some(Bounds { least, most, at_ms: newer.at_ms })
     }
 }
@@ -89,15 +90,16 @@ mod tests {
 
     const START_MS: u64 = 1_700_000_000_000;
 
-    /// The offset that a machine whose clock is `ahead` of the service's estimates from
-    /// this many responses in a row.
-    fn estimated_offset(ahead: i64, answers: u64) -> i64 {
+    /// The offset that a machine estimates from this many responses in a row. The machine's
+    /// clock is `ahead_ms` ahead of the service's clock.
+    fn estimated_offset(ahead_ms: i64, responses: u64) -> i64 {
         let (mut estimate, mut offset) = (OffsetEstimate::default(), 0);
-        for n in 0..answers {
+        for n in 0..responses {
             let true_ms = START_MS + n * 370;
-            let received_ms = (true_ms + 30).saturating_add_signed(ahead);
+            let received_ms = (true_ms + 30).saturating_add_signed(ahead_ms);
             let elapsed = Duration::from_millis(60);
-            offset = estimate.offset(offset, ResponseDate { date: true_ms / 1000, received_ms, elapsed });
+            let response = ResponseDate { date_s: true_ms / 1000, received_ms, elapsed };
+            offset = estimate.adjust_offset(offset, response);
         }
         offset
     }
@@ -111,24 +113,24 @@ mod tests {
 
     #[test]
     fn a_wrong_clock_is_corrected_to_within_two_seconds() {
-        for ahead in [-3_600_000, -60_000, -5_000, 5_000, 60_000, 3_600_000] {
-            for answers in [1, 5, 500] {
-                let error_ms = ahead + estimated_offset(ahead, answers);
-                // The time of the response adds to the uncertainty of the date.
-                assert!(error_ms.abs() <= 2_060, "{ahead} {answers}: {error_ms}");
+        for ahead_ms in [-3_600_000, -60_000, -5_000, 5_000, 60_000, 3_600_000] {
+            for responses in [1, 5, 500] {
+                let error_ms = ahead_ms + estimated_offset(ahead_ms, responses);
+                // The 60 ms of the response add to the two seconds of the date.
+                assert!(error_ms.abs() <= 2_060, "{ahead_ms} {responses}: {error_ms}");
             }
         }
     }
 
     #[test]
     fn a_clock_step_is_followed_and_an_implausible_date_is_not() {
-        let (mut estimate, answer) = (OffsetEstimate::default(), |date: u64, received_ms: u64| {
-            ResponseDate { date, received_ms, elapsed: Duration::ZERO }
+        let (mut estimate, response) = (OffsetEstimate::default(), |date_s: u64, received_ms: u64| {
+            ResponseDate { date_s, received_ms, elapsed: Duration::ZERO }
         });
-        assert_eq!(estimate.offset(0, answer(START_MS / 1000, START_MS)), 0);
+        assert_eq!(estimate.adjust_offset(0, response(START_MS / 1000, START_MS)), 0);
         // The machine's clock jumps ahead by an hour.
-        let offset = estimate.offset(0, answer(START_MS / 1000, START_MS + 3_600_000));
+        let offset = estimate.adjust_offset(0, response(START_MS / 1000, START_MS + 3_600_000));
         assert!((-3_600_000..=-3_598_000).contains(&offset), "{offset}");
-        assert_eq!(estimate.offset(offset, answer(0, START_MS)), offset, "1970 is not now");
+        assert_eq!(estimate.adjust_offset(offset, response(0, START_MS)), offset, "1970 is implausible");
     }
 }

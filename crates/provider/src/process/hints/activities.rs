@@ -1,6 +1,7 @@
-//! Hints about activities: each with its document and etag, so that locking one
-//! takes a single conditional write. Also the workers of this process that wait for an
-//! activity, and activities that are locked for them in advance.
+//! Hints about activities. Each hint has the document of the activity and its etag, so that
+//! a worker locks the activity with a single conditional write. This module also keeps the
+//! workers of this process that wait for an activity, and the activities that are locked for
+//! workers in advance.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
@@ -34,12 +35,12 @@ pub(crate) struct ActivityHints {
     /// Waiting workers, by number.
     waiting: BTreeMap<u64, WaitingWorker>,
     /// The number of the last worker that began to wait.
-    last_number: u64,
+    last_worker: u64,
     /// Activities that are locked for the next worker of this process with a matching tag.
     ready: VecDeque<ReadyActivity>,
     /// The number of workers that are acking an activity and will then fetch again.
     returning_workers: usize,
-    /// The number of activities that are being locked for these workers.
+    /// The number of activities that are being locked for the returning workers.
     being_locked: usize,
 }
 
@@ -60,12 +61,12 @@ pub(crate) struct ReadyActivity {
     pub(crate) etag: Etag,
     /// The nonce of the lock.
     pub(crate) nonce: String,
-    /// How long the lock lasts from its beginning. It ends at the activity's `visible_at`.
+    /// The whole duration of the lock. The lock ends at the activity's `visible_at`.
     pub(crate) lease: Duration,
 }
 
-/// A locked activity may wait for its worker for a tenth of its lease: the lease divided by
-/// this. The worker relies on the rest of the lease.
+/// The lease divided by this is the longest time that a locked activity may wait for its
+/// worker. The worker relies on the rest of the lease.
 const READY_WAIT_DIVISOR: u32 = 10;
 
 /// A worker that asks for work.
@@ -76,8 +77,9 @@ pub(crate) struct Claimant<'a> {
 }
 
 impl ActivityHints {
-    /// Adds an activity, or replaces the known version of it. Returns whether a version was
-    /// added that was not known. When there is no room, a new activity is not added.
+    /// Adds an activity, or replaces the known version of it. Returns whether this version
+    /// was not known before. When there is no room, a new activity is not added, and the
+    /// result is false.
     pub(crate) fn offer(&mut self, (activity, etag): OfferedActivity) -> bool {
         let name = (activity.instance_id.clone(), activity.id.clone());
         if self.offers.len() >= ACTIVITIES_MAX && !self.keys.contains_key(&name) {
@@ -98,10 +100,10 @@ impl ActivityHints {
 
     /// Registers a worker that begins to wait, and returns its number.
     pub(crate) fn add_waiting_worker(&mut self, tags: &TagFilter, lease: Duration) -> u64 {
-        self.last_number += 1;
+        self.last_worker += 1;
         self.waiting
-            .insert(self.last_number, WaitingWorker { tags: tags.clone(), lease, has_promise: false });
-        self.last_number
+            .insert(self.last_worker, WaitingWorker { tags: tags.clone(), lease, has_promise: false });
+        self.last_worker
     }
 
     /// The worker no longer waits.
@@ -131,9 +133,10 @@ impl ActivityHints {
         }
     }
 
-    /// Registers a worker that acks an activity and will then fetch again. Returns the
-    /// next activity for it, unless there are enough locked activities. The caller must call
-    /// [`ActivityHints::worker_returned`].
+    /// Registers a worker that acks an activity and will then fetch again. Returns the next
+    /// activity, which the caller locks for the worker; `None` if none is suitable, or enough
+    /// activities are locked for returning workers. The caller must call
+    /// [`ActivityHints::worker_returned`] afterwards.
     pub(crate) fn worker_will_return(
         &mut self,
         now: Stamp,
@@ -154,8 +157,8 @@ impl ActivityHints {
         Some(offer)
     }
 
-    /// Ends the registration. `is_locking` says that the worker was given an activity to
-    /// lock.
+    /// Ends the registration by `worker_will_return`. `is_locking` says that
+    /// `worker_will_return` returned an activity.
     pub(crate) fn worker_returned(&mut self, is_locking: bool) {
         self.returning_workers -= 1;
         self.being_locked -= usize::from(is_locking);
@@ -204,8 +207,9 @@ impl ActivityHints {
         self.session_owners.insert(session.to_owned(), (owner, until));
     }
 
-    /// At most `max` sessions that other owners hold at `now`; forgets those whose lock has
-    /// ended. A poll for `owners` leaves the activities of these sessions out.
+    /// Forgets sessions whose lock has ended. Returns at most `max` of the sessions that
+    /// owners other than `owners` hold at `now`. A poll for `owners` leaves the activities of
+    /// the returned sessions out.
     pub(crate) fn sessions_of_others(
         &mut self,
         owners: &BTreeSet<String>,

@@ -1,11 +1,12 @@
 //! Hints about instances with messages: which instance a dispatcher takes next.
 //!
-//! Invariants: a dispatcher that takes an instance gets the visible messages that this
-//! process created or delivered itself and still holds. `is_partial` says that the partition
-//! may have more messages, and `had_uncommitted_turn` that an earlier turn did not end with a
-//! commit. A needless `is_partial` costs a read; a needless `had_uncommitted_turn` costs a
-//! read and the write of the lock. An instance that a dispatcher cannot run is parked: that
-//! dispatcher does not take it for a while, others may.
+//! Invariants: a dispatcher that takes an instance gets a [`Candidate`] with the visible
+//! messages that this process created or delivered itself and still holds. The candidate's
+//! `is_partial` says that the partition may have more messages. Its `had_uncommitted_turn`
+//! says that an earlier turn did not end with a commit. A needless `is_partial` costs a read;
+//! a needless `had_uncommitted_turn` costs a read and the write of the lock. An instance that
+//! a dispatcher cannot run is parked: that dispatcher does not take the instance for a while,
+//! other dispatchers may.
 
 mod instance;
 
@@ -59,52 +60,55 @@ impl InstanceHints {
         self.change(&instance, |hints| hints.add_message(message, has_room));
     }
 
-    /// Takes the next instance that can be taken. It stays blocked until the
+    /// Takes the next instance that can be taken. The instance stays blocked until the
     /// dispatcher reports the outcome.
     pub(crate) fn take(&mut self, now: Stamp, dispatcher: Dispatcher<'_>) -> Option<Candidate> {
         let instance = self.first_available(dispatcher).filter(|(when, _)| *when <= now)?.1.clone();
         Some(self.change(&instance, |hints| hints.examine(&instance, now)))
     }
 
-    /// The dispatcher has locked the instance until `until`.
-    pub(crate) fn locked(&mut self, instance: &str, until: Stamp, attempts: BTreeMap<String, u32>) {
+    /// Records that the dispatcher has locked the instance until `until`. `attempts` has the
+    /// attempts of each message of the turn.
+    pub(crate) fn record_lock(&mut self, instance: &str, until: Stamp, attempts: BTreeMap<String, u32>) {
         self.change(instance, |hints| hints.lock(until, attempts));
     }
 
-    /// The lock was renewed.
-    pub(crate) fn renewed(&mut self, instance: &str, until: Stamp) {
+    /// Records that the lock was renewed until `until`.
+    pub(crate) fn record_renewal(&mut self, instance: &str, until: Stamp) {
         self.change(instance, |hints| hints.renew(until));
     }
 
-    /// The turn is committed: its messages are gone.
-    pub(crate) fn committed(&mut self, instance: &str) {
+    /// Records that the turn was committed. Its messages are gone.
+    pub(crate) fn record_commit(&mut self, instance: &str) {
         self.change(instance, InstanceHint::commit);
     }
 
-    /// The lock was given back, and its attempts were written to the messages. The
-    /// messages are visible from `due` on. Without a `due` the instance is due as it was when
-    /// it was taken; if that is not known, at once.
-    pub(crate) fn abandoned(&mut self, instance: &str, due: Option<Stamp>, now: Stamp) {
+    /// Records that the lock was given back and that its attempts were written to the
+    /// messages. The messages are visible from `due` on. Without a `due`, the instance is due
+    /// at the same time as when it was taken. If that time is not known, the instance is due
+    /// at once.
+    pub(crate) fn record_abandon(&mut self, instance: &str, due: Option<Stamp>, now: Stamp) {
         let due_when_locked = self.instances.get(instance).and_then(InstanceHint::due_when_locked);
         self.add_due(instance, due.or(due_when_locked).unwrap_or(now.visible_at_once()));
-        self.committed(instance);
+        self.record_commit(instance);
     }
 
-    /// Parks an instance whose version this dispatcher does not run. Others may run it.
+    /// Parks an instance whose version this dispatcher does not run. Other dispatchers may
+    /// run it.
     pub(crate) fn park(&mut self, instance: &str, dispatcher: Dispatcher<'_>) {
         self.parked.park(instance, dispatcher);
-        self.released(instance);
+        self.record_release(instance);
     }
 
-    /// The messages of the instance, enqueued up to `last_seen`, have no start among them. The
-    /// instance is parked, unless another message arrived while they were read. `now` and `at`
-    /// are the same time on two clocks.
+    /// Parks an instance whose messages, enqueued up to `last_seen`, have no start among them.
+    /// If another message arrived while these messages were read, the instance is only
+    /// released. `now` and `at` are the same time on two clocks.
     pub(crate) fn park_unstarted(&mut self, instance: &str, last_seen: Stamp, now: Stamp, at: Instant) {
         let has_more = self.instances.get(instance).is_some_and(|hints| hints.is_due(now));
         if !has_more {
             self.parked.park_unstarted(instance, last_seen, at);
         }
-        self.released(instance);
+        self.record_release(instance);
     }
 
     /// Unparks the instance for all dispatchers: its version may have changed.
@@ -113,19 +117,19 @@ impl InstanceHints {
         self.change(instance, |_| {});
     }
 
-    /// The lock is lost, or the dispatcher stopped examining the instance.
-    pub(crate) fn released(&mut self, instance: &str) {
+    /// Records that the lock is lost, or that the dispatcher stopped examining the instance.
+    pub(crate) fn record_release(&mut self, instance: &str) {
         self.change(instance, InstanceHint::release);
     }
 
-    /// The instance cannot be taken before `until`.
+    /// Blocks the instance: it cannot be taken before `until`.
     pub(crate) fn block(&mut self, instance: &str, until: Stamp) {
         self.change(instance, |hints| hints.block(until));
     }
 
-    /// The instance had no visible message, or was deleted.
-    pub(crate) fn found_idle(&mut self, instance: &str) {
-        self.change(instance, InstanceHint::found_idle);
+    /// Records that the instance had no visible message, or was deleted.
+    pub(crate) fn record_idle(&mut self, instance: &str) {
+        self.change(instance, InstanceHint::become_idle);
         self.unpark(instance);
     }
 
@@ -161,21 +165,27 @@ impl InstanceHints {
         left_out
     }
 
-    /// Records that a poll found a message of a known instance.
-    pub(crate) fn found_by_poll(&mut self, instance: &str, message: &(Stamp, String), visible_at: Stamp) {
-        self.change(instance, |hints| hints.found_by_poll(message, visible_at));
+    /// Records that a poll found a message of a known instance. `message` is the message's
+    /// enqueue time and id.
+    pub(crate) fn record_polled_message(
+        &mut self,
+        instance: &str,
+        message: &(Stamp, String),
+        visible_at: Stamp,
+    ) {
+        self.change(instance, |hints| hints.add_polled_message(message, visible_at));
     }
 
     /// The first instance that is not parked for this dispatcher, and when it can be taken.
     fn first_available(&self, dispatcher: Dispatcher<'_>) -> Option<&(Stamp, String)> {
-        // Usually this dispatcher may take none of the parked instances, and they are not
-        // searched.
-        let open = || {
+        let find_in_parked = || {
             let mut parked = self.parked_order.iter();
             parked.find(|(_, instance)| !self.parked.is_parked(instance, dispatcher))
         };
-        let open = self.parked.may_any_be_taken(dispatcher).then(open).flatten();
-        self.order.first().into_iter().chain(open).min()
+        // Usually this dispatcher may take no parked instance. Then the parked instances are
+        // not searched.
+        let from_parked = self.parked.may_any_be_taken(dispatcher).then(find_in_parked).flatten();
+        self.order.first().into_iter().chain(from_parked).min()
     }
 
     /// Whether hints about this instance can be kept.

@@ -4,14 +4,15 @@
 //! There are two kinds of reasons to park an instance:
 //! - Its execution is pinned to a duroxide version that a dispatcher does not
 //!   run. New messages do not change that; only a turn by another version or a
-//!   deletion does. Such changes by this process unpark the instance; those by
-//!   other processes are found by looking again.
+//!   deletion does. When this process makes such a change, the instance is unparked. A
+//!   change by another process is found by looking again.
 //! - Its messages have no start among them. The next message may be the start.
 //!
 //! Invariants: an instance of another version is parked only for dispatchers with the same
-//! filter; others see it as before. An instance without a start is parked for all. Of the
-//! instances parked for one reason, one is looked at at a time: the one whose pause ends
-//! first. If it is parked again, the next look comes an interval later.
+//! filter; other dispatchers see it as before. An instance without a start is parked for all
+//! dispatchers. The instances parked for one reason are looked at one after the other, first
+//! the instance whose pause ends first. If it is parked again, the next look comes an
+//! interval later.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -32,8 +33,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The most reasons: usually one for each filter of the runtimes that share a provider, and
-/// one for instances without a start. When there are more, the reason for which no instance
-/// was parked for the longest time is forgotten with its instances.
+/// one for instances without a start. When there are more, the reason whose last parking is
+/// longest ago is forgotten, with its instances.
 const REASONS_MAX: usize = 8;
 
 /// The most instances parked for one reason: as many as there can be hints. When there are
@@ -85,7 +86,7 @@ struct Group {
     /// (the end of the pause, instance), one for each of `instances`.
     order: BTreeSet<(Instant, String)>,
     /// When an instance was last parked for this reason.
-    parked_at: Instant,
+    last_parked_at: Instant,
 }
 
 /// An instance that is parked for one reason.
@@ -119,14 +120,14 @@ impl Parked {
 
     fn insert(&mut self, reason: Reason, instance: &str, last_seen: Stamp, now: Instant) {
         let group = self.group_mut(reason, now);
-        group.parked_at = now;
+        group.last_parked_at = now;
         let before = group.instances.get(instance).copied();
         let pause = before.map_or(PAUSE_FIRST, |parked| (parked.pause * 2).min(PAUSE_MAX));
         group.remove(instance);
         if group.instances.len() >= PARKED_MAX
-            && let Some((_, oldest)) = group.order.first().cloned()
+            && let Some((_, first_to_end)) = group.order.first().cloned()
         {
-            group.remove(&oldest);
+            group.remove(&first_to_end);
         }
         let until = now + pause;
         group.order.insert((until, instance.to_owned()));
@@ -187,12 +188,12 @@ impl Parked {
         let index = self.groups.iter().position(|group| group.reason == reason);
         let index = index.unwrap_or_else(|| {
             if self.groups.len() >= REASONS_MAX {
-                let oldest = self.groups.iter().enumerate().min_by_key(|(_, group)| group.parked_at);
+                let oldest = self.groups.iter().enumerate().min_by_key(|(_, group)| group.last_parked_at);
                 let oldest = oldest.map_or(0, |(index, _)| index);
                 self.groups.remove(oldest);
             }
             let (instances, order) = (HashMap::new(), BTreeSet::new());
-            self.groups.push(Group { reason, instances, order, parked_at: now });
+            self.groups.push(Group { reason, instances, order, last_parked_at: now });
             self.groups.len() - 1
         });
         &mut self.groups[index]
@@ -212,7 +213,7 @@ impl Group {
     /// pause has ended, or an instance was parked for this reason within [`LOOK_INTERVAL`].
     fn next_to_look_at(&self, now: Instant) -> Option<&str> {
         let (until, instance) = self.order.first()?;
-        (*until <= now && self.parked_at + LOOK_INTERVAL <= now).then_some(instance)
+        (*until <= now && self.last_parked_at + LOOK_INTERVAL <= now).then_some(instance)
     }
 
     fn remove(&mut self, instance: &str) {

@@ -1,5 +1,5 @@
-//! Hashes that are the same in every process and release: FNV-1a with the finalizer of
-//! splitmix64, without which its low bits are poor.
+//! Hashes that are the same in every process and release: FNV-1a, then the finalizer of
+//! splitmix64, because the low bits of FNV-1a alone are poor.
 
 /// The number of slots of a container.
 pub(super) const SLOTS: usize = 256;

@@ -1,5 +1,5 @@
 //! `View`: an immutable view of the live processes. The next view is a pure function of the
-//! current one, the roles of this process, the heartbeats and the time.
+//! current view, the roles of this process, the heartbeats and the time.
 
 use std::collections::BTreeMap;
 
@@ -24,9 +24,9 @@ pub(crate) enum Rank {
 pub(crate) struct View {
     own_id: String,
     processes: BTreeMap<String, Roles>,
-    /// Since when this process owns each slot, with the role of fetching instances. `None` for
-    /// a slot of another process; empty before heartbeats were read.
-    owned: Vec<Option<Stamp>>,
+    /// By slot: since when this process owns the slot, with the role of fetching instances.
+    /// `None` for a slot of another process. The list is empty before heartbeats were read.
+    owned_since: Vec<Option<Stamp>>,
 }
 
 impl View {
@@ -35,21 +35,22 @@ impl View {
         self.processes.get(&self.own_id).cloned().unwrap_or_default()
     }
 
-    /// The next view, from the heartbeats that were read at `now`. It has the processes whose
-    /// heartbeat is at most [`ALIVE_FOR`] older than the newest one, and always this process.
-    pub(crate) fn next(&self, own_id: &str, roles: &Roles, list: Vec<Heartbeat>, now: Stamp) -> View {
-        let newest = list.iter().map(|heartbeat| heartbeat.written_at_s).max().unwrap_or_default();
-        let alive =
-            list.into_iter().filter(|heartbeat| newest - heartbeat.written_at_s <= ALIVE_FOR.as_secs());
+    /// The next view, from the heartbeats that were read at `now`. The view has the processes
+    /// whose heartbeat is at most [`ALIVE_FOR`] older than the newest heartbeat, and always
+    /// this process.
+    pub(crate) fn next(&self, own_id: &str, roles: &Roles, heartbeats: Vec<Heartbeat>, now: Stamp) -> View {
+        let newest_s = heartbeats.iter().map(|heartbeat| heartbeat.written_at_s).max().unwrap_or_default();
+        let is_alive = |heartbeat: &Heartbeat| newest_s - heartbeat.written_at_s <= ALIVE_FOR.as_secs();
+        let alive = heartbeats.into_iter().filter(is_alive);
         let mut processes: BTreeMap<String, Roles> =
             alive.map(|heartbeat| (heartbeat.id, heartbeat.roles)).collect();
         processes.insert(own_id.to_owned(), roles.clone());
-        let mut view = View { own_id: own_id.to_owned(), processes, owned: Vec::new() };
-        let since = |slot: usize| self.owned.get(slot).copied().flatten().unwrap_or(now);
+        let mut view = View { own_id: own_id.to_owned(), processes, owned_since: Vec::new() };
+        let since = |slot: usize| self.owned_since.get(slot).copied().flatten().unwrap_or(now);
         let is_owned = |slot: usize| {
             matches!(view.rank(slot, |roles| roles.fetches_orchestrations), Rank::Alone | Rank::Owner)
         };
-        view.owned = (0..SLOTS)
+        view.owned_since = (0..SLOTS)
             .map(|slot| (roles.fetches_orchestrations && is_owned(slot)).then(|| since(slot)))
             .collect();
         view
@@ -60,8 +61,8 @@ impl View {
         self.rank(slot_of(instance), |roles| roles.fetches_orchestrations)
     }
 
-    /// The rank of this process for an activity. Each activity has its own slot, which
-    /// spreads a fan-out.
+    /// The rank of this process for an activity. The slot of an activity depends on its id
+    /// too, so that the activities of one instance spread over processes.
     pub(crate) fn rank_of_activity(&self, instance: &str, id: &str, tag: Option<&str>) -> Rank {
         self.rank(slot_of(&format!("{instance}\u{1f}{id}")), |roles| roles.activity_tags.matches(tag))
     }
@@ -77,7 +78,7 @@ impl View {
         }
         match others.filter(|(id, _)| score(id, slot) > mine).count() {
             0 => Rank::Owner,
-            behind => Rank::Behind(behind),
+            ahead => Rank::Behind(ahead),
         }
     }
 }
@@ -85,7 +86,7 @@ impl View {
 impl View {
     /// Since when this process owns the slot of an instance; `None` if it does not.
     pub(super) fn owned_since(&self, instance: &str) -> Option<Stamp> {
-        self.owned.get(slot_of(instance)).copied().flatten()
+        self.owned_since.get(slot_of(instance)).copied().flatten()
     }
 
     /// Whether no other process fetches instances.

@@ -1,4 +1,4 @@
-//! The public metrics: plain data that serialises, for any exporter.
+//! The public metrics: plain data that any exporter can serialise.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,8 +9,9 @@ use serde::Serialize;
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ProviderMetrics {
-    /// By method: those of duroxide's provider traits, and `list`. `reconcile` is the
-    /// reconciler, `other` are requests outside of any call: heartbeats and background cleanup.
+    /// Metrics by the name of the method: the methods of duroxide's provider traits, and
+    /// `list`. The name `reconcile` is the reconciler. The name `other` stands for requests
+    /// outside of any call: heartbeats and background cleanup.
     pub methods: BTreeMap<String, MethodMetrics>,
     /// Requests of all methods.
     pub requests: u64,
@@ -92,8 +93,8 @@ impl Latency {
         Duration::from_micros(self.total_us.checked_div(self.count).unwrap_or(0))
     }
 
-    /// An upper bound of a quantile, 0.5 for the median: at most twice the quantile, or a
-    /// microsecond. Zero without durations.
+    /// An upper bound of a quantile; `part` is 0.5 for the median. The bound is at most twice
+    /// the quantile, or one microsecond. Zero without durations.
     pub fn quantile(&self, part: f64) -> Duration {
         let rank = (part.clamp(0.0, 1.0) * self.count as f64).ceil().max(1.0) as u64;
         let mut seen = 0;

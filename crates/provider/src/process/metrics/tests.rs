@@ -18,7 +18,7 @@ fn a_quantile_is_right_to_a_factor_of_two() {
 #[tokio::test]
 async fn concurrent_and_dropped_calls_are_counted_separately() {
     let metrics = Metrics::default();
-    let cost = |requests| Cost { requests, charge: 2500, conflicts: 1, throttles: 0, retries: 0 };
+    let cost = |requests| Cost { requests, charge_milli_ru: 2500, conflicts: 1, throttles: 0, retries: 0 };
     let work = |requests, is_ok: bool| {
         let cost = cost(requests);
         async move {
@@ -81,7 +81,7 @@ async fn a_span_records_what_its_call_cost() {
     let recorded = SpanFields::default();
     let guard = tracing::subscriber::set_default(recorded.clone());
     let metrics = Metrics::default();
-    let cost = Cost { requests: 3, charge: 7_250, conflicts: 0, throttles: 0, retries: 0 };
+    let cost = Cost { requests: 3, charge_milli_ru: 7_250, conflicts: 0, throttles: 0, retries: 0 };
     let work = async {
         CALL.with(|call| call.add(&cost));
         Ok(())

@@ -1,5 +1,6 @@
 //! Accounts of several regions: a provider that reads from a lagging region still sees
-//! its own turns.
+//! its own turns. The steps are in `interop/holes/cases/steps.rs`: `Turn::of(instance, id)` is
+//! a turn that records the event with this id.
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use crate::cases::world::{CaseFailure, Outcome};
 /// A replication delay that is longer than a turn.
 const LAG: Duration = Duration::from_secs(5);
 
-async fn serve() -> TestServer {
+async fn start_server() -> TestServer {
     let mut options = ServerOptions::default();
     (options.account.regions, options.account.replication_delay) = (three_regions(), LAG);
     TestServer::on_socket(options).await
@@ -36,7 +37,7 @@ async fn open(server: &TestServer, preferred: &str) -> Result<CosmosDBProvider, 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_provider_sees_its_own_turns_in_a_lagging_region() {
-    let server = serve().await;
+    let server = start_server().await;
     let outcome: Outcome = async {
         let provider = open(&server, EAST).await?;
         begin_instance_with(

@@ -1,6 +1,10 @@
-//! Optimistic turns and cached states (tiers T1 and T2). First every case of `holes` runs
-//! with the highest tier for each fetch, even for short polls, which lock durably by
-//! default. Then come the cases that only these tiers can get wrong.
+//! Optimistic turns and cached states: the commit tiers T1 and T2 (see `CommitTier`). First
+//! every case of `holes` runs with the highest tier for each fetch, even for short polls,
+//! which lock durably by default. Then come the cases that only these tiers can get wrong.
+//!
+//! The steps of the cases are in `interop/holes/cases/steps.rs`. `Turn::of(instance, id)` is a
+//! turn that records the event with this id. `QUIET` is how long a case watches that
+//! something does not happen, `WAIT_MAX` how long it waits for something that must happen.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,7 +22,7 @@ use crate::cases::steps::{
 use crate::cases::world::{CaseFailure, Opening, Outcome, World, ensure};
 
 /// Opens a provider that uses the highest tier for every fetch.
-fn optimistic(config: CosmosDBProviderConfig) -> Opening {
+fn open_optimistic(config: CosmosDBProviderConfig) -> Opening {
     Box::pin(async move {
         let credential = Credential::key(&config.key).expect("a key");
         CosmosDBProvider::builder()
@@ -38,7 +42,7 @@ macro_rules! tests {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
-                run_case_with(optimistic, crate::cases::$module::$case).await;
+                run_case_with(open_optimistic, crate::cases::$module::$case).await;
             }
         )+
     };
@@ -48,7 +52,7 @@ crate::cases::each_case!(tests);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_renewal_makes_a_lock_in_memory_durable() {
-    run_case_with(optimistic, async |world: World| {
+    run_case_with(open_optimistic, async |world: World| {
         let (holder, other) = (world.provider().await?, world.provider().await?);
         begin_instance(&holder, "order").await?;
         enqueue(&holder, external_event("order", "1")).await?;
@@ -66,17 +70,17 @@ async fn a_renewal_makes_a_lock_in_memory_durable() {
 /// other fails, and the message is consumed once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_of_two_optimistic_turns_is_committed() {
-    run_case_with(optimistic, async |world: World| {
+    run_case_with(open_optimistic, async |world: World| {
         let (first, second) = (world.provider().await?, world.provider().await?);
         begin_instance(&first, "order").await?;
         enqueue(&first, external_event("order", "1")).await?;
         let one = fetch(&first).await?;
         let two = poll(async || fetch_now(&second, LOCK).await).await?;
-        let committed = ack(&first, &one.token, Turn::of("order", 2)).await;
+        let first_ack = ack(&first, &one.token, Turn::of("order", 2)).await;
         if let Some(two) = two {
-            let lost = ack(&second, &two.token, Turn::of("order", 2)).await;
-            ensure!(committed.is_ok() != lost.is_ok(), "{committed:?} {lost:?}");
-            let lost = committed.err().or(lost.err());
+            let second_ack = ack(&second, &two.token, Turn::of("order", 2)).await;
+            ensure!(first_ack.is_ok() != second_ack.is_ok(), "{first_ack:?} {second_ack:?}");
+            let lost = first_ack.err().or(second_ack.err());
             ensure!(lost.is_some_and(|error| !error.is_retryable()), "the error of a lost turn is retryable");
         }
         ensure!(second.read("order").await?.len() == 2, "one turn is recorded");
@@ -88,8 +92,8 @@ async fn one_of_two_optimistic_turns_is_committed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_event_of_another_node_keeps_its_place_before_a_local_one() {
-    run_case_with(optimistic, async |world: World| {
+async fn an_event_of_another_process_keeps_its_place_before_a_local_one() {
+    run_case_with(open_optimistic, async |world: World| {
         let (local, remote) = (world.provider().await?, world.provider().await?);
         begin_instance(&local, "order").await?;
         enqueue(&remote, external_event("order", "first")).await?;
@@ -106,7 +110,7 @@ async fn an_event_of_another_node_keeps_its_place_before_a_local_one() {
 /// next fetch reads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_the_turn_on_an_old_state_is_lost() {
-    run_case_with(optimistic, async |world: World| {
+    run_case_with(open_optimistic, async |world: World| {
         let (local, remote) = (world.provider().await?, world.provider().await?);
         let activities = vec![activity("order", 1)];
         begin_instance_with(&local, "order", Turn { activities, ..Turn::of("order", 1) }).await?;
@@ -133,15 +137,17 @@ async fn only_the_turn_on_an_old_state_is_lost() {
     .await;
 }
 
-/// Activities are dispatched to waiting workers, some of which are gone by then. Their
-/// activities go to the next worker without waiting for a lock to expire.
+/// The commit of a turn gives an activity to a waiting worker, which may be gone by then. The
+/// activity goes to the next worker without waiting for a lock to expire.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_activity_dispatched_to_a_gone_worker_goes_to_the_next() {
     const ROUNDS: u64 = 20;
-    run_case_with(optimistic, async |world: World| {
+    run_case_with(open_optimistic, async |world: World| {
         let provider = world.provider().await?;
         begin_instance(&provider, "order").await?;
         let mut delivered = BTreeSet::new();
+        // A rule without an effect. `was_applied` tells whether a worker has written a lock
+        // since the rule was added.
         let mut claim_rule = world.let_pass("replace_item", 1).await?;
         for round in 1..=ROUNDS {
             if world.was_applied(claim_rule).await? {
@@ -154,25 +160,25 @@ async fn an_activity_dispatched_to_a_gone_worker_goes_to_the_next() {
             enqueue(&provider, external_event("order", "go on")).await?;
             let taken = fetch(&provider).await?;
             let activities = vec![activity("order", round)];
-            let leaving = provider.clone();
+            let acking = provider.clone();
             let turn = Turn { activities, ..Turn::of("order", round + 1) };
-            let acked = tokio::spawn(async move { ack(&leaving, &taken.token, turn).await });
+            let acked = tokio::spawn(async move { ack(&acking, &taken.token, turn).await });
             // The worker is aborted at varying times, sometimes after it received the activity.
             if round % 2 == 0 {
                 tokio::time::sleep(Duration::from_micros(200 * round)).await;
             }
             worker.abort();
-            let is_taken = worker.await.is_ok();
+            let has_worker_ended = worker.await.is_ok();
             acked.await??;
-            if is_taken {
+            if has_worker_ended {
                 continue;
             }
             let next = poll_for(WAIT_MAX, async || {
                 provider.fetch_work_item(LOCK, Duration::ZERO, None, &TagFilter::default()).await
             });
             let Some((WorkItem::ActivityExecute { id, .. }, token, _)) = next.await? else {
-                // A late worker fetched it and was aborted half way: its lock has to
-                // expire.
+                // The worker locked the activity itself and was aborted before it returned:
+                // that lock has to expire.
                 ensure!(
                     world.was_applied(claim_rule).await?,
                     "round {round}: the activity waits until a lock expires"
@@ -191,7 +197,7 @@ async fn an_activity_dispatched_to_a_gone_worker_goes_to_the_next() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_activity_of_a_foreign_session_is_not_dispatched_directly() {
     let worker = |owner: &str| SessionFetchConfig { owner_id: owner.to_owned(), lock_timeout: LOCK };
-    run_case_with(optimistic, async |world: World| {
+    run_case_with(open_optimistic, async |world: World| {
         let (local, remote) = (world.provider().await?, world.provider().await?);
         let activities = vec![activity_with("order", 1, Some("printer"), None)];
         begin_instance_with(&local, "order", Turn { activities, ..Turn::of("order", 1) }).await?;
@@ -224,7 +230,7 @@ async fn an_activity_of_a_foreign_session_is_not_dispatched_directly() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_begins_with_the_attempt_that_was_committed() {
     const LEASE: Duration = Duration::from_millis(1500);
-    run_case_with(optimistic, async |world: World| {
+    run_case_with(open_optimistic, async |world: World| {
         let provider = world.provider().await?;
         begin_instance(&provider, "order").await?;
         let waiting = provider.clone();
@@ -254,7 +260,7 @@ async fn a_lease_begins_with_the_attempt_that_was_committed() {
 /// the next fetch reads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_optimistic_start_of_an_existing_instance_is_read_again() {
-    run_case_with(optimistic, async |world: World| {
+    run_case_with(open_optimistic, async |world: World| {
         let (local, remote) = (world.provider().await?, world.provider().await?);
         begin_instance(&remote, "order").await?;
         enqueue(&local, start("order")).await?;

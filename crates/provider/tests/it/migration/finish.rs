@@ -19,7 +19,7 @@ const WORKFLOW_TIMEOUT: Duration = Duration::from_secs(40);
 /// The time limit of a shutdown, in milliseconds.
 const SHUTDOWN_MS: u64 = 2_000;
 
-pub(super) async fn open(client: &perihelion_client::Client, container: &str) -> Arc<dyn Provider> {
+pub(super) async fn open_provider(client: &perihelion_client::Client, container: &str) -> Arc<dyn Provider> {
     let builder = CosmosDBProvider::builder()
         .with_client(client.clone())
         .with_database(DATABASE)
@@ -31,22 +31,22 @@ pub(super) async fn open(client: &perihelion_client::Client, container: &str) ->
 pub(super) async fn assert_moved(provider: &Arc<dyn Provider>, fixture: &Fixture) {
     let admin = provider.as_management_capability().expect("the provider manages");
     let client = Client::new(Arc::clone(provider));
-    for head in of_type(fixture, "instance") {
-        let instance = text(head, "instanceId");
+    for stored in of_type(fixture, "instance") {
+        let instance = text(stored, "instanceId");
         let info = admin.get_instance_info(instance).await.unwrap();
-        assert_eq!(info.orchestration_name, text(head, "orchestrationName"), "{instance}");
-        assert_eq!(info.current_execution_id, head["currentExecutionId"], "{instance}");
-        assert_eq!(info.parent_instance_id.as_deref(), head["parentInstanceId"].as_str(), "{instance}");
-        assert_eq!(info.created_at, head["createdAt"], "{instance}");
-        assert_eq!(info.updated_at, head["updatedAt"], "{instance}");
+        assert_eq!(info.orchestration_name, text(stored, "orchestrationName"), "{instance}");
+        assert_eq!(info.current_execution_id, stored["currentExecutionId"], "{instance}");
+        assert_eq!(info.parent_instance_id.as_deref(), stored["parentInstanceId"].as_str(), "{instance}");
+        assert_eq!(info.created_at, stored["createdAt"], "{instance}");
+        assert_eq!(info.updated_at, stored["updatedAt"], "{instance}");
         // An instance that continued as new is running. The published crate stores
         // another status for it.
-        let has_ended = matches!(text(head, "status"), "Completed" | "Failed");
-        let status = if has_ended { text(head, "status") } else { "Running" };
+        let has_ended = matches!(text(stored, "status"), "Completed" | "Failed");
+        let status = if has_ended { text(stored, "status") } else { "Running" };
         assert_eq!(info.status, status, "{instance}");
         let custom = provider.get_custom_status(instance, 0).await.unwrap();
-        let version = head["customStatusVersion"].as_u64().expect("a number");
-        let expected = (version > 0).then(|| (head["customStatus"].as_str().map(str::to_owned), version));
+        let version = stored["customStatusVersion"].as_u64().expect("a number");
+        let expected = (version > 0).then(|| (stored["customStatus"].as_str().map(str::to_owned), version));
         assert_eq!(custom, expected, "{instance}");
         for execution in admin.list_executions(instance).await.unwrap() {
             let found = admin.read_history_with_execution_id(instance, execution).await.unwrap();

@@ -1,5 +1,6 @@
-//! A recorded container of the published crate, and how to restore it: the file in the
-//! repository, or a new recording of `interop/migration` when a variable names it.
+//! A recorded container of the published crate, and functions that restore it. The recording
+//! is the file in the repository, or another file that an environment variable names:
+//! `interop/migration` makes new recordings.
 
 use perihelion_client::{Client, Container, ContainerProperties, IndexingPolicy};
 use serde_json::Value;
@@ -31,18 +32,20 @@ impl Fixture {
         Fixture { policy, documents }
     }
 
-    /// Creates a container as the published crate does, with the recorded documents.
-    pub(super) async fn put(
+    /// Creates a container as the published crate does, with the recorded documents that are
+    /// wanted.
+    pub(super) async fn restore(
         &self,
         client: &Client,
         name: &str,
         is_wanted: impl Fn(&Value) -> bool,
     ) -> Container {
-        self.put_with(client, name, Some(self.policy.clone()), is_wanted).await
+        self.restore_with_policy(client, name, Some(self.policy.clone()), is_wanted).await
     }
 
-    /// Creates the container with another indexing policy.
-    pub(super) async fn put_with(
+    /// Creates a container with this indexing policy, and with the recorded documents that
+    /// are wanted.
+    pub(super) async fn restore_with_policy(
         &self,
         client: &Client,
         name: &str,

@@ -12,9 +12,9 @@ use perihelion_testkit::provider::{Account, AccountKind};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use super::finish::{assert_moved, finish, open};
+use super::finish::{assert_moved, finish, open_provider};
 use super::fixture::{DATABASE, Fixture};
-use super::{ACCOUNTS, OLD, documents, refusal, with_old};
+use super::{ACCOUNTS, OLD, account_with_old_container, documents, refusal};
 
 /// The name of the container that a migration creates.
 const NEW: &str = "new";
@@ -28,7 +28,7 @@ fn migration(client: &Client) -> Migration {
     Migration::new(client.clone(), name(OLD), name(NEW)).with_force(true)
 }
 
-async fn refused(migration: Migration) -> String {
+async fn refusal_of(migration: Migration) -> String {
     migration.run(|_| {}).await.expect_err("the migration is refused").message
 }
 
@@ -40,7 +40,7 @@ async fn exists(client: &Client, container: &str) -> bool {
 async fn workflows_of_the_published_crate_are_migrated_and_complete() {
     let fixture = Fixture::read();
     for kind in ACCOUNTS {
-        let (account, client, old) = with_old(kind, &fixture).await;
+        let (account, client, old) = account_with_old_container(kind, &fixture).await;
         let before = documents(&old).await;
         let mut last = MigrationReport::default();
         let report = migration(&client).run(|so_far| last = so_far.clone()).await.unwrap();
@@ -56,7 +56,7 @@ async fn workflows_of_the_published_crate_are_migrated_and_complete() {
         assert_eq!(report.events, count(&["history"]));
         assert_eq!(report.messages, count(&["orch_queue", "outbox_intent"]));
         assert_eq!(report.activities, count(&["worker_queue"]));
-        let provider = open(&client, NEW).await;
+        let provider = open_provider(&client, NEW).await;
         assert_moved(&provider, &fixture).await;
         finish(provider).await;
         assert_eq!(documents(&old).await, before, "{kind:?}: the old container has changed");
@@ -72,27 +72,27 @@ async fn workflows_of_the_published_crate_are_migrated_and_complete() {
 #[tokio::test]
 async fn an_interrupted_migration_continues_and_copies_nothing_twice() {
     let fixture = Fixture::read();
-    let (account, client, _) = with_old(AccountKind::Embedded, &fixture).await;
-    for reports in 1..8 {
-        let (reached, mut seen) = (Arc::new(Notify::new()), 0);
+    let (account, client, _) = account_with_old_container(AccountKind::Embedded, &fixture).await;
+    for last_report in 1..8 {
+        let (reached, mut report_count) = (Arc::new(Notify::new()), 0);
         let signal = Arc::clone(&reached);
         let run = migration(&client).run(move |_| {
-            seen += 1;
-            if seen == reports {
+            report_count += 1;
+            if report_count == last_report {
                 signal.notify_one();
             }
         });
         tokio::select! {
             biased;
             () = reached.notified() => {}
-            outcome = run => panic!("the migration ended before progress report {reports}: {outcome:?}"),
+            outcome = run => panic!("the migration ended before progress report {last_report}: {outcome:?}"),
         }
         let why = refusal(&client, NEW).await.expect("a refusal");
         assert!(why.contains("is not finished"), "{why}");
     }
     let report = migration(&client).run(|_| {}).await.unwrap();
     assert_eq!(report.events, fixture.documents.iter().filter(|it| it["type"] == "history").count());
-    let provider = open(&client, NEW).await;
+    let provider = open_provider(&client, NEW).await;
     assert_moved(&provider, &fixture).await;
     finish(provider).await;
     drop(client);
@@ -102,7 +102,7 @@ async fn an_interrupted_migration_continues_and_copies_nothing_twice() {
 #[tokio::test]
 async fn a_dry_run_counts_everything_and_writes_nothing() {
     let fixture = Fixture::read();
-    let (account, client, _) = with_old(AccountKind::Embedded, &fixture).await;
+    let (account, client, _) = account_with_old_container(AccountKind::Embedded, &fixture).await;
     let dry = migration(&client).with_dry_run(true).run(|_| {}).await.unwrap();
     assert!(!exists(&client, NEW).await);
     let real = migration(&client).run(|_| {}).await.unwrap();
@@ -116,7 +116,7 @@ async fn an_unreadable_instance_is_named_and_keeps_the_new_container_closed() {
     let mut fixture = Fixture::read();
     let broken = fixture.documents.iter_mut().find(|it| it["id"] == "event-1:history:1:1").expect("an event");
     broken["eventData"] = "{ this was an event once".into();
-    let (account, client, _) = with_old(AccountKind::Embedded, &fixture).await;
+    let (account, client, _) = account_with_old_container(AccountKind::Embedded, &fixture).await;
     let report = migration(&client).run(|_| {}).await.unwrap();
     let [(instance, why)] = &report.failed[..] else { panic!("{report:?}") };
     assert_eq!(instance, "event-1");
@@ -145,15 +145,15 @@ async fn a_message_that_was_delivered_is_not_sent_again() {
         "orchestrationName": "Spawned", "orchestrationVersion": "1.0.0", "currentExecutionId": 1,
         "status": "Running", "parentInstanceId": "spawner-1" }),
     );
-    let (account, client, _) = with_old(AccountKind::Embedded, &fixture).await;
+    let (account, client, _) = account_with_old_container(AccountKind::Embedded, &fixture).await;
     migration(&client).run(|_| {}).await.unwrap();
     let new = client.database(DATABASE).container(NEW);
-    let of = |instance: &str| {
+    let messages_of = |instance: &str| {
         let query = perihelion_client::Query::new("SELECT * FROM c WHERE c.type = 'orch_queue'");
         new.query::<Value>(query.in_partition(instance)).collect()
     };
-    assert_eq!(of("spawned-1").await.unwrap().len(), 1);
-    assert_eq!(of("spawned-2").await.unwrap().len(), 0);
+    assert_eq!(messages_of("spawned-1").await.unwrap().len(), 1);
+    assert_eq!(messages_of("spawned-2").await.unwrap().len(), 0);
     drop((client, new));
     account.stop().await;
 }
@@ -163,13 +163,13 @@ async fn a_wrong_source_or_target_is_refused() {
     let fixture = Fixture::read();
     let account = Account::open(AccountKind::Embedded).await;
     let client = account.client().await;
-    fixture.put(&client, OLD, |document| document["instanceId"] == "done-1").await;
-    fixture.put(&client, "older", |document| document["instanceId"] == "done-1").await;
+    fixture.restore(&client, OLD, |document| document["instanceId"] == "done-1").await;
+    fixture.restore(&client, "older", |document| document["instanceId"] == "done-1").await;
     assert_eq!(refusal(&client, "ours").await, None);
     let between =
         |from: &str, to: &str| Migration::new(client.clone(), name(from), name(to)).with_force(true);
     let check = async |from: &str, to: &str, expected: &str| {
-        let why = refused(between(from, to)).await;
+        let why = refusal_of(between(from, to)).await;
         assert!(why.contains(expected), "{from} to {to}: {why}");
     };
     check("nowhere", NEW, "there is no container shop/nowhere").await;
@@ -196,24 +196,24 @@ async fn a_wrong_source_or_target_is_refused() {
 async fn a_container_in_use_is_migrated_only_by_force() {
     let fixture = Fixture::read();
     let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
-    let behind = Arc::new(AtomicU64::new(3600));
-    let seconds_behind = Arc::clone(&behind);
-    let clock = Clock::from_fn(move || now() - Duration::from_secs(seconds_behind.load(Ordering::SeqCst)));
+    let seconds_behind = Arc::new(AtomicU64::new(3600));
+    let read_by_clock = Arc::clone(&seconds_behind);
+    let clock = Clock::from_fn(move || now() - Duration::from_secs(read_by_clock.load(Ordering::SeqCst)));
     let account = TestServer::in_process(EmbeddedOptions::default().with_clock(clock)).await;
     let client = account.client().await;
-    let old = fixture.put(&client, OLD, |document| document["instanceId"] == "done-1").await;
+    let old = fixture.restore(&client, OLD, |document| document["instanceId"] == "done-1").await;
     let migration_to = |to: &str| Migration::new(client.clone(), name(OLD), name(to));
 
-    behind.store(0, Ordering::SeqCst);
+    seconds_behind.store(0, Ordering::SeqCst);
     assert_eq!(migration_to("first").run(|_| {}).await.unwrap().instances, 1, "a container not in use");
 
     let until = u64::try_from(now().as_millis()).expect("this age") + 30_000;
     let locked = json!({ "id": "x", "instanceId": "busy", "type": "orch_queue", "lockedUntil": until,
         "workItem": json!({ "CancelInstance": { "instance": "busy", "reason": "" } }).to_string() });
-    behind.store(3600, Ordering::SeqCst);
+    seconds_behind.store(3600, Ordering::SeqCst);
     old.create("busy", &locked).await.unwrap();
-    behind.store(0, Ordering::SeqCst);
-    let why = refused(migration_to("second")).await;
+    seconds_behind.store(0, Ordering::SeqCst);
+    let why = refusal_of(migration_to("second")).await;
     assert!(why.contains("\"busy\" is locked"), "{why}");
     assert!(!exists(&client, "second").await);
     old.delete("busy", "x").await.unwrap();
@@ -221,7 +221,7 @@ async fn a_container_in_use_is_migrated_only_by_force() {
     let mut touched: Value = old.read("done-1", "done-1:instance").await.unwrap().into_value();
     touched["updatedAt"] = until.into();
     old.replace("done-1", "done-1:instance", &touched).await.unwrap();
-    let why = refused(migration_to("third")).await;
+    let why = refusal_of(migration_to("third")).await;
     assert!(why.contains("\"done-1\" was written to within the last minute"), "{why}");
     migration_to("third").with_force(true).run(|_| {}).await.unwrap();
     drop((client, old));

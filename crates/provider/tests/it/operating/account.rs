@@ -53,7 +53,9 @@ async fn time_to_live_is_switched_on_and_a_default_expiry_is_refused() {
     let error = open("hour").await.unwrap_err();
     assert!(error.message.contains("3600 seconds") && !error.is_retryable(), "{error}");
 
-    // Without the right to switch it on, the provider still runs.
+    // Without the right to switch time to live on, the provider still runs. Its first two
+    // requests on the container are reads, which the first rule only delays. The second rule
+    // refuses the third request, which switches time to live on.
     database.create_container(&ContainerProperties::new("locked", "/instanceId")).await.unwrap();
     let forbidden = r#"{"operation":"container","container":"locked","status":403,"count":1}"#;
     let open = open("locked");
@@ -66,7 +68,8 @@ async fn time_to_live_is_switched_on_and_a_default_expiry_is_refused() {
     assert_eq!(locked.properties().await.unwrap().ttl, None);
 }
 
-/// Without these indexes the service refuses every fetch.
+/// A container with another partition key belongs to another program. Without the indexes
+/// the service refuses every fetch.
 #[tokio::test]
 async fn a_foreign_container_is_refused_with_the_reason() {
     let server = TestServer::in_process(EmbeddedOptions::default()).await;

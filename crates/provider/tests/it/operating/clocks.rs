@@ -19,11 +19,12 @@ async fn provider_with(server: &TestServer, error_ms: i64) -> CosmosDBProvider {
 #[tokio::test]
 async fn clocks_two_minutes_apart_neither_steal_locks_nor_hide_messages() {
     let server = TestServer::on_socket(ServerOptions::default()).await;
-    for (holder, other) in [(-MINUTE_MS, MINUTE_MS), (MINUTE_MS, -MINUTE_MS)] {
-        let (holder, other) = (provider_with(&server, holder).await, provider_with(&server, other).await);
+    for holder_error_ms in [-MINUTE_MS, MINUTE_MS] {
+        let holder = provider_with(&server, holder_error_ms).await;
+        let other = provider_with(&server, -holder_error_ms).await;
         let instance = format!("of {}", holder.metrics().clock_offset_ms.signum());
 
-        // A message of the other machine is visible here at once.
+        // A message of the other machine is visible to the holder at once.
         other.enqueue_for_orchestrator(start(&instance, None), None).await.unwrap();
         let taken = holder.fetch_orchestration_item(LOCK, NOW, None).await.unwrap();
         let (item, token, attempts) = taken.expect("the message is seen");
@@ -59,8 +60,8 @@ async fn clocks_two_minutes_apart_neither_steal_locks_nor_hide_messages() {
         ));
 
         for (provider, metrics) in [(&holder, holder.metrics()), (&other, other.metrics())] {
-            let error = metrics.clock_offset_ms.abs() - MINUTE_MS;
-            assert!(error.abs() <= 2_500, "{provider:?}: the measured offset is wrong by {error} ms");
+            let error_ms = metrics.clock_offset_ms.abs() - MINUTE_MS;
+            assert!(error_ms.abs() <= 2_500, "{provider:?}: the measured offset is wrong by {error_ms} ms");
             assert_eq!(metrics.steals, 0);
         }
         holder.cleanup().await.unwrap();

@@ -10,9 +10,10 @@ use perihelion_testkit::TestServer;
 
 use super::{LOCK, NOW, event, metadata, start};
 
+/// The number of listed instances in the tests.
 const COUNT: usize = 23;
 
-/// Whether a row should be selected.
+/// Whether a listing should return this row.
 type Filter = Box<dyn Fn(&ListedInstance) -> bool>;
 
 /// A server and a provider with instances of all kinds.
@@ -25,7 +26,7 @@ async fn world(partitions: u32) -> (TestServer, CosmosDBProvider) {
         let parent = (n % 5 == 4).then_some("even-00");
         commit(&provider, &instance, parent, n).await;
     }
-    // A message without a start and a deleted instance are not listed.
+    // An instance that has had no turn yet, and a deleted instance, are not listed.
     provider.enqueue_for_orchestrator(start("queued", None), None).await.unwrap();
     commit(&provider, "gone", None, 0).await;
     provider.delete_instance("gone", true).await.unwrap();
@@ -133,24 +134,24 @@ async fn filters_select_instances_and_rows_have_all_fields() {
     let one = ListOptions::new().with_id_prefix(ended.instance_id.as_str()).with_output(true);
     let row = provider.list(&one).await.unwrap().instances.remove(0);
     assert_eq!((row.output, row.output_length), (None, Some(4096)));
-    let short = provider.list(&ListOptions::new()).await.unwrap().instances;
-    assert!(short.iter().all(|row| row.output.is_none()));
+    let without_output = provider.list(&ListOptions::new()).await.unwrap().instances;
+    assert!(without_output.iter().all(|row| row.output.is_none()));
 }
 
 #[tokio::test]
-async fn a_page_costs_the_same_among_few_and_among_many() {
+async fn a_page_costs_the_same_among_few_and_among_many_instances() {
     let (_server, provider) = world(1).await;
-    let spent = || provider.metrics().methods.get("list").map_or(0.0, |method| method.request_units);
+    let spent_ru = || provider.metrics().methods.get("list").map_or(0.0, |method| method.request_units);
     let options = ListOptions::new().with_page_size(5);
     provider.list(&options).await.unwrap();
-    let few = spent();
+    let few_ru = spent_ru();
     for n in 0..200 {
         commit(&provider, &format!("more-{n}"), None, 1).await;
     }
-    let before = spent();
+    let before = spent_ru();
     assert_eq!(provider.list(&options).await.unwrap().instances.len(), 5);
-    let many = spent() - before;
-    assert!(many <= few * 1.1, "{few} RU among {COUNT}, {many} RU among {}", COUNT + 200);
+    let many_ru = spent_ru() - before;
+    assert!(many_ru <= few_ru * 1.1, "{few_ru} RU among {COUNT}, {many_ru} RU among {}", COUNT + 200);
 }
 
 #[tokio::test]

@@ -78,19 +78,19 @@ async fn counts_are_fresh_for_a_writer_and_cached_for_a_frequent_reader() {
         let (metrics, depths) = tokio::join!(provider.get_system_metrics(), provider.get_queue_depths());
         assert_eq!((metrics.unwrap().total_instances, depths.unwrap().worker_queue), (3, 0));
     }
-    // Nothing was written since the first of these. A count takes two requests (plan and
-    // query), and queue depths take three counts.
+    // Nothing is written between these calls, so only the first of each method counts anew. A
+    // count takes two requests (plan and query), and queue depths take three counts.
     assert!(requests("get_system_metrics") <= before.0 + 2);
     assert!(requests("get_queue_depths") <= before.1 + 3 * 2);
     for n in 0..100 {
         provider.enqueue_for_orchestrator(start(&format!("later {n}"), None), None).await.unwrap();
         provider.get_queue_depths().await.unwrap();
     }
+    // After each write the cached count is outdated, but the budget of counts allows about
+    // twenty in a row.
     assert!(requests("get_queue_depths") <= before.1 + 25 * 3 * 2, "{}", requests("get_queue_depths"));
 }
 
-/// An outbox that could not be delivered after its commit has an age until it is
-/// delivered.
 #[tokio::test]
 async fn an_outbox_that_waits_has_an_age_until_it_is_delivered() {
     let server = TestServer::in_process(EmbeddedOptions::default()).await;

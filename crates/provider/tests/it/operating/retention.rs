@@ -25,43 +25,45 @@ const RECONCILER_TIMEOUT: Duration = Duration::from_secs(20);
 struct World {
     server: TestServer,
     /// Seconds added to the real clock.
-    passed: Arc<AtomicU64>,
+    added_s: Arc<AtomicU64>,
 }
 
 impl World {
     async fn open() -> World {
-        let passed = Arc::new(AtomicU64::new(0));
-        let added = Arc::clone(&passed);
+        let added_s = Arc::new(AtomicU64::new(0));
+        let read_by_clock = Arc::clone(&added_s);
         let clock = Clock::from_fn(move || {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            now + Duration::from_secs(added.load(Ordering::SeqCst))
+            now + Duration::from_secs(read_by_clock.load(Ordering::SeqCst))
         });
-        World { server: TestServer::in_process(EmbeddedOptions::default().with_clock(clock)).await, passed }
+        World { server: TestServer::in_process(EmbeddedOptions::default().with_clock(clock)).await, added_s }
     }
 
     /// Advances the engine's clock.
     fn advance(&self, time: Duration) {
-        self.passed.fetch_add(time.as_secs(), Ordering::SeqCst);
+        self.added_s.fetch_add(time.as_secs(), Ordering::SeqCst);
     }
 
-    /// A provider that keeps ended instances for a day, with its clock this far ahead: by
-    /// more than a day, so that it does not adjust to the engine's time.
+    /// A provider that keeps ended instances for a day, with its clock this far ahead. With
+    /// zero its reconciler does not run. Otherwise `ahead` must be more than a day, because a
+    /// smaller error is corrected to the engine's time.
     async fn provider(&self, ahead: Duration) -> CosmosDBProvider {
         let retention = RetentionOptions::new().with_finished_for(DAY).with_executions_kept(3);
         let builder = CosmosDBProvider::builder().with_client(self.server.client().await);
-        let often = if ahead.is_zero() { RARELY } else { OFTEN };
-        let builder = builder.with_reconciler(often, Duration::ZERO).with_retention(retention);
+        let interval = if ahead.is_zero() { RARELY } else { OFTEN };
+        let builder = builder.with_reconciler(interval, Duration::ZERO).with_retention(retention);
         builder.with_clock_error_ms(ahead.as_millis() as i64).open().await.unwrap()
     }
 
     /// The number of documents of instances.
-    async fn documents(&self) -> u64 {
+    async fn document_count(&self) -> u64 {
         let container = self.server.client().await.database("duroxide").container("duroxide");
         let query = "SELECT VALUE COUNT(1) FROM c WHERE IS_STRING(c.instanceId)";
         container.query::<u64>(query).first().await.unwrap().unwrap()
     }
 }
 
+/// The ids of the listed instances, in order.
 async fn listed(provider: &CosmosDBProvider) -> Vec<String> {
     let page = provider.list(&ListOptions::new()).await.unwrap();
     let mut ids: Vec<String> = page.instances.into_iter().map(|row| row.instance_id).collect();
@@ -69,8 +71,8 @@ async fn listed(provider: &CosmosDBProvider) -> Vec<String> {
     ids
 }
 
-/// Fetches the one instance with messages and commits its turn.
-async fn turn(
+/// Fetches the one instance with messages, commits a turn of it, and returns its id.
+async fn commit_turn(
     provider: &CosmosDBProvider,
     execution: u64,
     history: Vec<Event>,
@@ -95,7 +97,7 @@ async fn an_instance_of_one_document_expires_and_its_name_is_free_again() {
     let provider = world.provider(Duration::ZERO).await;
     smallest_workflow(&provider, "done").await;
     provider.enqueue_for_orchestrator(start("running", None), None).await.unwrap();
-    turn(&provider, 1, vec![event("running", 1)], vec![], None).await;
+    commit_turn(&provider, 1, vec![event("running", 1)], vec![], None).await;
     let before = provider.metrics().requests;
     world.advance(DAY - Duration::from_secs(60));
     assert_eq!(listed(&provider).await, ["done", "running"]);
@@ -104,7 +106,7 @@ async fn an_instance_of_one_document_expires_and_its_name_is_free_again() {
     assert!(provider.get_instance_info("done").await.is_err());
     assert!(provider.read("done").await.unwrap().is_empty());
     world.server.manage(http::Method::POST, "maintain", "").await;
-    assert_eq!(world.documents().await, 1, "only the running instance remains");
+    assert_eq!(world.document_count().await, 1, "only the running instance remains");
     assert!(
         provider.metrics().requests - before <= 5,
         "the provider sends requests to remove a document that expires by its TTL"
@@ -122,13 +124,13 @@ async fn a_tree_is_removed_whole_after_its_root_has_ended_and_not_while_a_child_
     let provider = world.provider(Duration::ZERO).await;
     provider.enqueue_for_orchestrator(start("root", None), None).await.unwrap();
     let child = vec![start("child", Some("root"))];
-    assert_eq!(turn(&provider, 1, vec![event("root", 1)], child, Some("Completed")).await, "root");
-    assert_eq!(turn(&provider, 1, vec![event("child", 1)], vec![], None).await, "child");
+    assert_eq!(commit_turn(&provider, 1, vec![event("root", 1)], child, Some("Completed")).await, "root");
+    assert_eq!(commit_turn(&provider, 1, vec![event("child", 1)], vec![], None).await, "child");
     // The history of the instance `long` does not fit into one document.
     let long = EventKind::ExternalEvent { name: "long".into(), data: "x".repeat(20_000) };
     provider.enqueue_for_orchestrator(start("long", None), None).await.unwrap();
     let events = vec![Event::with_event_id(1, "long", 1, None, long)];
-    assert_eq!(turn(&provider, 1, events, vec![], Some("Failed")).await, "long");
+    assert_eq!(commit_turn(&provider, 1, events, vec![], Some("Failed")).await, "long");
     world.advance(2 * DAY);
     assert_eq!(
         listed(&provider).await,
@@ -141,7 +143,7 @@ async fn a_tree_is_removed_whole_after_its_root_has_ended_and_not_while_a_child_
     let raised =
         WorkItem::ExternalRaised { instance: "child".into(), name: "go".into(), data: String::new() };
     provider.enqueue_for_orchestrator(raised, None).await.unwrap();
-    turn(&provider, 1, vec![event("child", 2)], vec![], Some("Completed")).await;
+    commit_turn(&provider, 1, vec![event("child", 2)], vec![], Some("Completed")).await;
     assert_eq!(
         listed(&provider).await,
         ["child", "root"],
@@ -153,7 +155,7 @@ async fn a_tree_is_removed_whole_after_its_root_has_ended_and_not_while_a_child_
     wait_until_listed(&later, &[]).await;
     assert!(later.read("long").await.unwrap().is_empty());
     let tombstones = 3;
-    assert_eq!(world.documents().await, tombstones);
+    assert_eq!(world.document_count().await, tombstones);
 }
 
 /// Waits until exactly these instances are listed.
@@ -180,7 +182,7 @@ async fn retention_keeps_the_last_executions_of_an_eternal_instance() {
         let next: WorkItem = serde_json::from_value(next).unwrap();
         let kind = EventKind::ExternalEvent { name: "round".into(), data: String::new() };
         let history = vec![Event::with_event_id(1, "eternal", execution, None, kind)];
-        turn(&provider, execution, history, vec![next], Some("ContinuedAsNew")).await;
+        commit_turn(&provider, execution, history, vec![next], Some("ContinuedAsNew")).await;
         let listed = provider.list_executions("eternal").await.unwrap();
         assert!(listed.len() <= 3 + 8 && listed.last() == Some(&execution), "{execution}: {listed:?}");
     }
@@ -198,8 +200,8 @@ async fn a_message_to_a_removed_instance_is_kept_for_the_retention() {
     let raised = WorkItem::ExternalRaised { instance: "gone".into(), name: "go".into(), data: String::new() };
     provider.enqueue_for_orchestrator(raised, None).await.unwrap();
     assert!(provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_none());
-    assert_eq!(world.documents().await, 1, "the message waits for a start");
+    assert_eq!(world.document_count().await, 1, "the message waits for a start");
     let later = world.provider(2 * DAY).await;
     assert!(later.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_none());
-    assert_eq!(world.documents().await, 0);
+    assert_eq!(world.document_count().await, 0);
 }

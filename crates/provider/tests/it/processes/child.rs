@@ -16,7 +16,7 @@ use perihelion_testkit::provider::CONTAINER;
 
 /// The environment variable with the settings of a child: endpoint, lock timeout in
 /// milliseconds, numbers of orchestration and work dispatchers, tag.
-const CHILD: &str = "PERIHELION_PROVIDER_TEST_CHILD";
+const SETTINGS_VARIABLE: &str = "PERIHELION_PROVIDER_TEST_CHILD";
 
 pub(super) const DATABASE: &str = "fleet";
 
@@ -26,16 +26,18 @@ pub(super) const READY: &str = "child is ready";
 pub(super) const RUNS: &str = "child runs ";
 
 /// The duration of an activity, like that of a small request to another service.
-const ACTIVITY: Duration = Duration::from_millis(20);
+const ACTIVITY_DURATION: Duration = Duration::from_millis(20);
 
 /// How long the shutdown of a runtime may take, in milliseconds.
 const SHUTDOWN_MS: u64 = 2_000;
 
-/// The work that a process fetches: numbers of orchestration and work dispatchers.
+/// The work that a process fetches.
 #[derive(Debug, Clone)]
 pub(super) struct Role {
-    pub(super) turns: usize,
-    pub(super) works: usize,
+    /// The number of orchestration dispatchers.
+    pub(super) orchestrators: usize,
+    /// The number of work dispatchers.
+    pub(super) workers: usize,
     /// The workers take activities with this tag only; `None` for activities without a
     /// tag.
     pub(super) tag: Option<String>,
@@ -44,10 +46,10 @@ pub(super) struct Role {
 /// Starts a child.
 pub(super) fn spawn(endpoint: &str, lock: Duration, role: &Role) -> Child {
     let tag = role.tag.as_deref().unwrap_or_default();
-    let settings = format!("{endpoint} {} {} {} {tag}", lock.as_millis(), role.turns, role.works);
+    let settings = format!("{endpoint} {} {} {} {tag}", lock.as_millis(), role.orchestrators, role.workers);
     Command::new(std::env::current_exe().expect("this binary"))
         .args(["--exact", "processes::child::serves_until_its_input_ends", "--ignored", "--nocapture"])
-        .env(CHILD, settings)
+        .env(SETTINGS_VARIABLE, settings)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -57,7 +59,7 @@ pub(super) fn spawn(endpoint: &str, lock: Duration, role: &Role) -> Child {
 #[tokio::test]
 #[ignore = "not a test: a child process of the tests in `processes`"]
 async fn serves_until_its_input_ends() {
-    let settings = std::env::var(CHILD).expect("started by a test of `processes`");
+    let settings = std::env::var(SETTINGS_VARIABLE).expect("started by a test of `processes`");
     let settings: Vec<&str> = settings.split(' ').collect();
     let [endpoint, lock, turns, works, tag] = settings[..] else { panic!("{settings:?}") };
     let lock = Duration::from_millis(lock.parse().expect("milliseconds"));
@@ -87,7 +89,7 @@ async fn serves_until_its_input_ends() {
 
 async fn work(_: ActivityContext, what: String) -> Result<String, String> {
     println!("{RUNS}{what}");
-    tokio::time::sleep(ACTIVITY).await;
+    tokio::time::sleep(ACTIVITY_DURATION).await;
     Ok(format!("[{what}]"))
 }
 

@@ -27,8 +27,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(25);
 /// How long a child may take to start or to shut down.
 const CHILD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The most jobs that one poll of the parent returns.
-const JOBS_MAX: u32 = 1000;
+/// The page size of the parent's polls: more than there are jobs, so that a poll is one
+/// request.
+const PAGE_SIZE: u32 = 1000;
 
 /// A test fails when no job is completed for this long.
 pub(super) const PROGRESS_TIMEOUT: Duration = Duration::from_secs(40);
@@ -38,7 +39,8 @@ const UNDER_WAY_MAX: usize = 16;
 
 pub(super) struct Fleet {
     server: TestServer,
-    lock: Duration,
+    /// The lock timeout of the children.
+    lock_timeout: Duration,
     /// The parent's provider. It starts jobs and fetches none.
     provider: Arc<CosmosDBProvider>,
     container: Container,
@@ -58,14 +60,14 @@ impl Drop for ChildProcess {
 }
 
 impl Fleet {
-    pub(super) async fn open(lock: Duration) -> Fleet {
+    pub(super) async fn open(lock_timeout: Duration) -> Fleet {
         let server = TestServer::on_socket(ServerOptions::default()).await;
         let client = server.client().await;
         let container = client.database(DATABASE).container(CONTAINER);
         let builder = CosmosDBProvider::builder().with_client(client);
         let provider = builder.with_database(DATABASE).with_container(CONTAINER).open().await.unwrap();
         let (children, ledger) = (Vec::new(), Ledger::default());
-        Fleet { server, lock, provider: Arc::new(provider), container, children, ledger }
+        Fleet { server, lock_timeout, provider: Arc::new(provider), container, children, ledger }
     }
 
     pub(super) fn ledger(&self) -> &Ledger {
@@ -73,9 +75,9 @@ impl Fleet {
     }
 
     /// Starts a child, waits until it serves, and returns its number.
-    pub(super) async fn join(&mut self, role: Role) -> usize {
+    pub(super) async fn start_child(&mut self, role: Role) -> usize {
         let number = self.children.len();
-        let mut child = spawn(&self.server.url(), self.lock, &role);
+        let mut child = spawn(&self.server.url(), self.lock_timeout, &role);
         let output = BufReader::new(child.stdout.take().expect("piped"));
         self.children.push(ChildProcess(child));
         let (ready, is_ready) = oneshot::channel();
@@ -99,7 +101,7 @@ impl Fleet {
     }
 
     /// Shuts a child down and waits for its end.
-    pub(super) async fn leave(&mut self, number: usize) {
+    pub(super) async fn shut_down_child(&mut self, number: usize) {
         drop(self.children[number].0.stdin.take());
         let deadline = Instant::now() + CHILD_TIMEOUT;
         // The standard library has no event for a child's end.
@@ -123,7 +125,7 @@ impl Fleet {
 
     /// Starts jobs in a background task, one after the other, and watches until all are
     /// completed.
-    pub(super) fn load(
+    pub(super) fn run_jobs(
         &self,
         kind: &'static str,
         numbers: Range<usize>,
@@ -154,7 +156,7 @@ impl Fleet {
     /// each step. With `is_run_once`, also that no activity was begun twice.
     pub(super) async fn check_every_job_completed_once(&self, is_run_once: bool) {
         let admin = self.provider.as_management_capability().expect("the provider manages");
-        for job in completed(&self.container).await {
+        for job in completed_jobs(&self.container).await {
             let info = admin.get_instance_info(&job).await.unwrap();
             assert_eq!(info.output, Some(format!("[{job}/a][{job}/b]")));
             let history = admin.read_history(&job).await.unwrap();
@@ -193,7 +195,7 @@ async fn watch(
         let due = Instant::now() + POLL_INTERVAL;
         tokio::time::sleep_until(due).await;
         let sent = Instant::now();
-        let completed = completed(&container).await;
+        let completed = completed_jobs(&container).await;
         let now = Instant::now();
         let started = started.lock().unwrap().clone();
         let new_completions = watch.record_poll(started, completed, now, (now - sent) + (sent - due));
@@ -205,8 +207,9 @@ async fn watch(
     watch
 }
 
-async fn completed(container: &Container) -> BTreeSet<String> {
+/// The names of the completed jobs.
+async fn completed_jobs(container: &Container) -> BTreeSet<String> {
     let query = Query::new("SELECT VALUE c.instanceId FROM c WHERE c.status = 'Completed'");
-    let rows = container.query::<String>(query.with_max_items(JOBS_MAX)).collect().await;
+    let rows = container.query::<String>(query.with_max_items(PAGE_SIZE)).collect().await;
     rows.unwrap().into_iter().collect()
 }

@@ -72,9 +72,10 @@ pub(super) type Started = BTreeMap<String, Instant>;
 #[derive(Default)]
 pub(super) struct Watch {
     started: Started,
-    seen: BTreeMap<String, Instant>,
+    /// When the parent first saw each job as completed.
+    completed_at: BTreeMap<String, Instant>,
     /// The time of the last new completion.
-    last: Option<Instant>,
+    last_completion: Option<Instant>,
     /// The longest time without a completion, between the first and the last one.
     pub(super) gap: Duration,
     /// The longest time by which the machine delayed the parent.
@@ -91,17 +92,17 @@ impl Watch {
         now: Instant,
         stall: Duration,
     ) -> usize {
-        let before = self.seen.len();
+        let before = self.completed_at.len();
         self.started = started;
         for job in completed.into_iter().filter(|job| self.started.contains_key(job)) {
-            self.seen.entry(job).or_insert(now);
+            self.completed_at.entry(job).or_insert(now);
         }
         self.stall = self.stall.max(stall);
-        if self.seen.len() > before {
-            self.gap = self.gap.max(self.last.map_or(Duration::ZERO, |last| now - last));
-            self.last = Some(now);
+        if self.completed_at.len() > before {
+            self.gap = self.gap.max(self.last_completion.map_or(Duration::ZERO, |last| now - last));
+            self.last_completion = Some(now);
         }
-        self.seen.len() - before
+        self.completed_at.len() - before
     }
 
     /// The time that a busy machine may add to every limit.
@@ -109,20 +110,21 @@ impl Watch {
         self.stall * REQUESTS_IN_A_ROW
     }
 
+    /// The number of completed jobs.
     pub(super) fn completed(&self) -> usize {
-        self.seen.len()
+        self.completed_at.len()
     }
 
     /// When the last of the jobs that were started before `then` was completed.
     pub(super) fn completion_of_jobs_before(&self, then: Instant) -> Instant {
         let early = self.started.iter().filter(|(_, started)| **started < then);
-        early.filter_map(|(job, _)| self.seen.get(job)).max().copied().unwrap_or(then)
+        early.filter_map(|(job, _)| self.completed_at.get(job)).max().copied().unwrap_or(then)
     }
 }
 
 impl std::fmt::Debug for Watch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Watch { started, seen, gap, stall, .. } = self;
-        write!(f, "{} of {} jobs, gap {gap:?}, stall {stall:?}", seen.len(), started.len())
+        let Watch { started, completed_at, gap, stall, .. } = self;
+        write!(f, "{} of {} jobs, gap {gap:?}, stall {stall:?}", completed_at.len(), started.len())
     }
 }

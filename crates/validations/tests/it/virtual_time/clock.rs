@@ -16,7 +16,8 @@ const LIMIT: Duration = Duration::from_secs(600);
 pub(crate) fn run(validation: impl Future<Output = ()> + Send) {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
-            // Dropped after the runtime, whose tasks end in virtual time too.
+            // The clock is dropped after the runtime, because the tasks of the runtime end in
+            // virtual time too.
             let clock = VirtualClock::begin(SEED);
             fastrand::seed(SEED);
             let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();

@@ -6,15 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::documents::Message;
 use crate::documents::stamp::Stamp;
 
-/// The most due times kept for one instance. Most are those of timers. The due time of a
-/// further message is not kept: a later turn or a poll finds the message.
+/// The most due times kept for one instance. Most due times belong to timers. The due time
+/// of a further message is not kept: a later turn or a poll finds the message.
 const DUE_MAX: usize = 256;
 
 /// The most messages held for one instance: as many as one turn takes.
 const MESSAGES_MAX: usize = 64;
 
 /// The most turns in a row without a read, for an instance that polls leave out.
-/// The next turn reads, and so sees what other processes wrote. It is two because
+/// The next turn reads, and so sees what other processes wrote. The limit is two because
 /// the smallest workflow takes two turns.
 const TURNS_UNREAD_MAX: u32 = 2;
 
@@ -27,8 +27,8 @@ pub(super) enum Phase {
     /// A dispatcher of this process reads the instance, to see whether it can be
     /// locked.
     Examined { due_when_taken: Option<Stamp> },
-    /// A dispatcher of this process has locked the instance. The due time for which the dispatcher
-    /// took the instance is kept: it applies again if the lock is given back.
+    /// A dispatcher of this process has locked the instance. `due_when_taken` is the due time
+    /// for which the dispatcher took the instance. It applies again if the lock is given back.
     Locked { until: Stamp, due_when_taken: Option<Stamp> },
     /// The instance cannot be taken before `until`: another process has the lock, or the
     /// last attempt failed and is repeated after a pause.
@@ -120,17 +120,17 @@ pub(super) struct InstanceHint {
     messages: KnownMessages,
     /// The attempts of each message of a turn that is under way, or that did not end with
     /// a commit.
-    unfinished: Option<BTreeMap<String, u32>>,
+    uncommitted: Option<BTreeMap<String, u32>>,
 }
 
 impl InstanceHint {
-    /// When it can be taken next; `None` if nothing is due.
+    /// When the instance can be taken next; `None` if nothing is due.
     pub(super) fn available_at(&self) -> Option<Stamp> {
         self.due.first().map(|due| (*due).max(self.phase.blocked_until()))
     }
 
-    /// Whether it is blocked at `now` (a dispatcher of this process or another process has it,
-    /// or a pause is not over), or can be taken at `now`.
+    /// Whether the instance is blocked at `now` (a dispatcher of this process or another
+    /// process has it, or a pause is not over), or can be taken at `now`.
     pub(super) fn is_known(&self, now: Stamp) -> bool {
         self.phase.blocked_until() > now || self.available_at().is_some_and(|when| when <= now)
     }
@@ -141,7 +141,7 @@ impl InstanceHint {
         !self.due.is_empty() || self.phase.blocked_until() > Stamp(0) || self.messages.turns_unread.is_some()
     }
 
-    /// Whether one of its due times is not after `now`.
+    /// Whether one of the due times is `now` or earlier.
     pub(super) fn is_due(&self, now: Stamp) -> bool {
         self.due.first().is_some_and(|due| *due <= now)
     }
@@ -151,7 +151,7 @@ impl InstanceHint {
         self.messages.held.values().map(|message| message.item.len()).sum()
     }
 
-    /// The due time for which this process locked it.
+    /// The due time for which this process locked the instance.
     pub(super) fn due_when_locked(&self) -> Option<Stamp> {
         match self.phase {
             Phase::Locked { due_when_taken, .. } => due_when_taken,
@@ -179,17 +179,17 @@ impl InstanceHint {
         }
     }
 
-    /// Records a message that a poll found. Unless the message is held here or
-    /// belongs to the turn under way, the next turn reads.
-    pub(super) fn found_by_poll(&mut self, message: &(Stamp, String), visible_at: Stamp) {
+    /// Records a message that a poll found, with its enqueue time and id. The next turn reads
+    /// the partition, unless the message is held here or belongs to the turn under way.
+    pub(super) fn add_polled_message(&mut self, message: &(Stamp, String), visible_at: Stamp) {
         let is_held = self.messages.held.contains_key(message) || self.is_attempted(&message.1);
         if !is_held && !self.messages.is_partial {
             self.add_due(visible_at);
         }
     }
 
-    /// Free → Examined, or Locked or Blocked → Examined when that time is over: hands out
-    /// what is visible at `now`.
+    /// Free → Examined. Also Locked or Blocked → Examined, after their `until`. Hands out the
+    /// messages that are visible at `now`.
     pub(super) fn examine(&mut self, instance: &str, now: Stamp) -> Candidate {
         self.phase = Phase::Examined { due_when_taken: self.due.first().copied() };
         self.due.retain(|due| *due > now);
@@ -198,8 +198,8 @@ impl InstanceHint {
             instance: instance.to_owned(),
             messages,
             is_partial,
-            had_uncommitted_turn: self.unfinished.is_some(),
-            attempts: self.unfinished.clone().unwrap_or_default(),
+            had_uncommitted_turn: self.uncommitted.is_some(),
+            attempts: self.uncommitted.clone().unwrap_or_default(),
         }
     }
 
@@ -207,7 +207,7 @@ impl InstanceHint {
     pub(super) fn lock(&mut self, until: Stamp, attempts: BTreeMap<String, u32>) {
         self.due.insert(until);
         self.phase = Phase::Locked { until, due_when_taken: self.phase.due_when_taken() };
-        self.unfinished = Some(attempts);
+        self.uncommitted = Some(attempts);
     }
 
     /// Locked → Locked, for longer.
@@ -222,12 +222,12 @@ impl InstanceHint {
         self.remove_lock_due();
         self.phase = Phase::Free;
         // A message may have arrived here after the turn had read it.
-        let gone = self.unfinished.take().unwrap_or_default();
-        self.messages.held.retain(|(_, id), _| !gone.contains_key(id));
+        let consumed = self.uncommitted.take().unwrap_or_default();
+        self.messages.held.retain(|(_, id), _| !consumed.contains_key(id));
     }
 
-    /// Examined or Locked → Free without a commit: the messages are still there,
-    /// and the next turn reads.
+    /// Examined or Locked → Free without a commit. The messages are still in the partition,
+    /// and the next turn reads them.
     pub(super) fn release(&mut self) {
         self.remove_lock_due();
         self.undo_take();
@@ -241,9 +241,9 @@ impl InstanceHint {
     }
 
     /// Any phase → Free: nothing was visible, or the instance was deleted.
-    pub(super) fn found_idle(&mut self) {
+    pub(super) fn become_idle(&mut self) {
         self.phase = Phase::Free;
-        self.unfinished = None;
+        self.uncommitted = None;
         self.messages.turns_unread = None;
     }
 
@@ -262,7 +262,7 @@ impl InstanceHint {
     /// Whether the message belongs to the turn that is under way, or to the one that did not
     /// end with a commit.
     fn is_attempted(&self, id: &str) -> bool {
-        self.unfinished.as_ref().is_some_and(|attempts| attempts.contains_key(id))
+        self.uncommitted.as_ref().is_some_and(|attempts| attempts.contains_key(id))
     }
 
     /// Removes the end of the lock from the due times.

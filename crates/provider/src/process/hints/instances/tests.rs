@@ -38,12 +38,12 @@ fn a_message_that_arrives_during_a_lock_is_seen_when_the_lock_is_released() {
     hints.add_due("a", stamp(1));
     hints.add_due("a", stamp(50));
     assert!(hints.take(stamp(2), anyone).is_some());
-    hints.locked("a", stamp(100), BTreeMap::new());
+    hints.record_lock("a", stamp(100), BTreeMap::new());
     hints.add_due("a", stamp(3));
     assert!(hints.take(stamp(4), anyone).is_none());
-    hints.released("a");
+    hints.record_release("a");
     assert_eq!(hints.take(stamp(4), anyone).map(|taken| taken.instance).as_deref(), Some("a"));
-    hints.found_idle("a");
+    hints.record_idle("a");
     assert!(hints.take(stamp(49), anyone).is_none(), "the timer is not due");
     assert_eq!(
         hints.take(stamp(51), anyone).map(|taken| taken.instance).as_deref(),
@@ -59,8 +59,8 @@ fn after_a_lost_turn_the_instance_is_taken_at_once_and_read() {
     let anyone = dispatcher(&anyone);
     hints.add_message(completion("a", "c:1:1"));
     assert!(!hints.take(stamp(2), anyone).unwrap().is_partial);
-    hints.locked("a", stamp(100), BTreeMap::from([("c:1:1".to_owned(), 1)]));
-    hints.released("a");
+    hints.record_lock("a", stamp(100), BTreeMap::from([("c:1:1".to_owned(), 1)]));
+    hints.record_release("a");
     assert!(hints.take(stamp(3), anyone).unwrap().is_partial);
 }
 
@@ -71,8 +71,8 @@ fn an_instance_is_taken_again_when_its_lock_expires() {
     let anyone = dispatcher(&anyone);
     hints.add_due("a", stamp(1));
     hints.take(stamp(2), anyone);
-    hints.locked("a", stamp(100), BTreeMap::new());
-    hints.renewed("a", stamp(200));
+    hints.record_lock("a", stamp(100), BTreeMap::new());
+    hints.record_renewal("a", stamp(200));
     assert!(hints.take(stamp(150), anyone).is_none());
     assert_eq!(hints.take(stamp(200), anyone).map(|taken| taken.instance).as_deref(), Some("a"));
 }
@@ -94,7 +94,7 @@ fn an_unstarted_instance_waits_for_its_next_message_and_an_idle_one_is_forgotten
     hints.add_due("a", stamp(4));
     hints.park_unstarted("a", stamp(3), stamp(4), at);
     assert!(hints.take(stamp(4), dispatcher(&anyone)).is_some());
-    hints.found_idle("a");
+    hints.record_idle("a");
     assert!(hints.instances.is_empty() && hints.order.is_empty() && hints.parked_order.is_empty());
 }
 
@@ -108,10 +108,10 @@ fn a_delayed_message_is_read_when_it_is_due_whatever_turns_came_before() {
     hints.add_due("a", stamp(50));
     hints.add_due("a", stamp(1));
     assert!(hints.take(stamp(2), anyone).is_some_and(|taken| taken.is_partial));
-    hints.committed("a");
+    hints.record_commit("a");
     assert!(hints.take(stamp(49), anyone).is_none());
     assert!(hints.take(stamp(51), anyone).is_some_and(|taken| taken.is_partial), "the turn reads");
-    hints.committed("a");
+    hints.record_commit("a");
     assert!(hints.instances.is_empty());
 }
 
@@ -124,9 +124,9 @@ fn a_message_that_a_turn_has_read_is_not_handed_out_again() {
     hints.take(stamp(2), anyone);
     // Added while the turn reads, and again while it runs.
     hints.add_message(completion("a", "m"));
-    hints.locked("a", stamp(100), BTreeMap::from([("m".to_owned(), 1)]));
+    hints.record_lock("a", stamp(100), BTreeMap::from([("m".to_owned(), 1)]));
     hints.add_message(completion("a", "m"));
-    hints.committed("a");
+    hints.record_commit("a");
     let next = hints.take(stamp(3), anyone);
     assert!(next.is_none_or(|next| next.messages.is_empty()));
 }
@@ -144,7 +144,7 @@ fn an_instance_parked_by_one_dispatcher_is_open_to_others() {
     assert!(hints.is_known("a", stamp(9), stamp(3)), "a poll finds nothing new");
     assert_eq!(hints.next_due(dispatcher(&anyone)), Some(stamp(1)));
     assert!(hints.take(stamp(3), dispatcher(&anyone)).is_some());
-    hints.committed("a");
+    hints.record_commit("a");
     hints.add_due("a", stamp(4));
     assert!(hints.take(stamp(5), dispatcher(&old)).is_none(), "its version has not changed");
     hints.unpark("a");
@@ -159,11 +159,11 @@ fn an_instance_abandoned_without_delay_keeps_its_place() {
     hints.add_due("b", stamp(200_002));
     let now = stamp(400_000);
     assert_eq!(hints.take(now, dispatcher(&anyone)).map(|taken| taken.instance).as_deref(), Some("a"));
-    hints.locked("a", stamp(500_000), BTreeMap::new());
-    hints.abandoned("a", None, now);
+    hints.record_lock("a", stamp(500_000), BTreeMap::new());
+    hints.record_abandon("a", None, now);
     assert_eq!(hints.take(now, dispatcher(&anyone)).map(|taken| taken.instance).as_deref(), Some("a"));
-    hints.locked("a", stamp(500_000), BTreeMap::new());
-    hints.abandoned("a", Some(stamp(400_001)), now);
+    hints.record_lock("a", stamp(500_000), BTreeMap::new());
+    hints.record_abandon("a", Some(stamp(400_001)), now);
     assert_eq!(hints.take(now, dispatcher(&anyone)).map(|taken| taken.instance).as_deref(), Some("b"));
 }
 
@@ -179,8 +179,8 @@ fn an_instance_that_polls_leave_out_is_read_in_every_third_turn() {
             assert_eq!(hints.leave_out_of_poll(stamp(2), 10), ["a"]);
         }
         let is_partial = hints.take(stamp(2), dispatcher(&anyone)).unwrap().is_partial;
-        hints.locked("a", stamp(100), BTreeMap::from([("m".to_owned(), 1)]));
-        hints.committed("a");
+        hints.record_lock("a", stamp(100), BTreeMap::from([("m".to_owned(), 1)]));
+        hints.record_commit("a");
         is_partial
     };
     assert_eq!([0; 5].map(|_| turn(false)), [false; 5], "no poll has left the instance out");
@@ -202,12 +202,12 @@ fn a_message_that_a_poll_finds_for_a_busy_instance_is_read_by_its_next_turn() {
     let anyone = Capability::of(None);
     hints.add_message(completion("a", "m"));
     let message = |id: &str| (stamp(1), id.to_owned());
-    hints.found_by_poll("a", &message("m"), stamp(1));
+    hints.record_polled_message("a", &message("m"), stamp(1));
     assert!(!hints.take(stamp(2), dispatcher(&anyone)).unwrap().is_partial, "the message is held here");
-    hints.locked("a", stamp(100), BTreeMap::from([("m".to_owned(), 1)]));
-    hints.found_by_poll("a", &message("m"), stamp(1));
-    hints.found_by_poll("a", &message("of another process"), stamp(1));
+    hints.record_lock("a", stamp(100), BTreeMap::from([("m".to_owned(), 1)]));
+    hints.record_polled_message("a", &message("m"), stamp(1));
+    hints.record_polled_message("a", &message("of another process"), stamp(1));
     assert!(hints.take(stamp(2), dispatcher(&anyone)).is_none(), "a turn is under way");
-    hints.committed("a");
+    hints.record_commit("a");
     assert!(hints.take(stamp(2), dispatcher(&anyone)).unwrap().is_partial);
 }

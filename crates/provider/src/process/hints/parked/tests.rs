@@ -22,7 +22,7 @@ fn a_parked_instance_is_looked_at_ever_less_often() {
 }
 
 #[test]
-fn one_parked_instance_is_looked_at_per_interval_the_longest_waiting_first() {
+fn one_parked_instance_is_looked_at_per_interval_and_each_gets_its_look() {
     let (old, begun) = (capability("old"), Instant::now());
     let dispatcher = |seconds| Dispatcher { capability: &old, now: begun + Duration::from_secs(seconds) };
     let names: Vec<String> = (0..20).map(|number| format!("{number:02}")).collect();

@@ -8,7 +8,7 @@ use crate::documents::heartbeat::Tags;
 
 fn roles(fetches_orchestrations: bool, tags: &[&str]) -> Roles {
     let names: BTreeSet<String> = tags.iter().map(|tag| (*tag).to_owned()).collect();
-    Roles { fetches_orchestrations, activity_tags: Tags { any: false, untagged: false, names } }
+    Roles { fetches_orchestrations, activity_tags: Tags { names, ..Tags::default() } }
 }
 
 fn heartbeat(id: &str, roles: Roles, written_at_s: u64) -> Heartbeat {
@@ -29,7 +29,7 @@ fn view(me: &str, all: &[&str]) -> View {
 }
 
 fn owned(view: &View) -> BTreeSet<usize> {
-    (0..SLOTS).filter(|slot| view.owned[*slot].is_some()).collect()
+    (0..SLOTS).filter(|slot| view.owned_since[*slot].is_some()).collect()
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn only_the_slots_of_a_leaving_process_move() {
     assert!(owned(&before).is_subset(&owned(&after)));
     for slot in owned(&after) {
         let since = if owned(&before).contains(&slot) { Stamp(1) } else { Stamp(9) };
-        assert_eq!(after.owned[slot], Some(since));
+        assert_eq!(after.owned_since[slot], Some(since));
     }
 }
 
