@@ -99,7 +99,7 @@ impl Store {
                 let etag = item.etag()?.clone();
                 Ok(StateChange::Changed(Box::new(Versioned { value: item.into_value(), etag })))
             }
-            Err(error) if error.is_not_found() => Ok(StateChange::Deleted),
+            Err(error) if error.is_not_found() => Ok(StateChange::NoDocument),
             Err(error) => Err(error.into()),
         }
     }
@@ -205,8 +205,8 @@ async fn create_container(client: &Client, database: &str, container: &str) -> R
 pub(crate) enum StateChange {
     Unchanged,
     Changed(Box<Versioned<State>>),
-    /// There is no state document any more.
-    Deleted,
+    /// There is no state document any more. (The state of a deleted instance is a tombstone.)
+    NoDocument,
 }
 
 /// Options of a write whose response does not repeat the document.

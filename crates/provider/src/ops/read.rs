@@ -26,7 +26,7 @@ pub(crate) async fn state(store: &Store, instance: &str) -> Result<Option<FoundS
     match store.state_if_changed(instance, &cached.state.etag).await? {
         StateChange::Unchanged => Ok(Some(FoundState::Cached(cached))),
         StateChange::Changed(state) => Ok(Some(FoundState::Read(state))),
-        StateChange::Deleted => Ok(None),
+        StateChange::NoDocument => Ok(None),
     }
 }
 
