@@ -37,7 +37,8 @@ fn instance_document(status: &str) -> Value {
 
 fn queue_document(id: &str, document_type: &str, item: &Value, enqueued_at: u64, visible_at: u64) -> Value {
     json!({ "id": id, "instanceId": "a", "type": document_type, "workItem": item.to_string(),
-        "dispatchSlot": 7, "enqueuedAt": enqueued_at, "visibleAt": visible_at, "attemptCount": 3, "lockToken": null })
+        "dispatchSlot": 7, "enqueuedAt": enqueued_at, "visibleAt": visible_at, "attemptCount": 3,
+        "lockToken": null })
 }
 
 fn external_event() -> Value {

@@ -93,7 +93,7 @@ async fn write_execution(
     let mut plan = plan::turn(&basis, &turn.ack)?;
     restore_times(&mut plan.state, &turn, old.and_then(|old| old.instance_document));
     let until = Instant::now() + RETRY_FOR;
-    let staged = stage::turn(&core.store, &core.clock, &plan, until).await?;
+    let staged = stage::stage_turn(&core.store, &core.clock, &plan, until).await?;
     let preconditions = CommitPreconditions { etag: Some(&state.etag), staged: staged.as_ref() };
     let no_dispatch = DirectDispatch::disabled(core);
     match retry_until(until, || commit(&core.store, &plan, &no_dispatch, preconditions, until)).await? {

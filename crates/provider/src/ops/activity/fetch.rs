@@ -85,7 +85,7 @@ impl<'a> Queue for ActivityQueue<'a> {
         }
     }
 
-    fn next_hint(&self) -> Option<Stamp> {
+    fn next_hint_at(&self) -> Option<Stamp> {
         let now = self.core.clock.stamp();
         self.core.hints.activities.with(|hints| hints.next_due(now, &self.claimant))
     }

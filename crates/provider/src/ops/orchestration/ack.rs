@@ -68,7 +68,7 @@ async fn commit_turn<'a>(
     nonce: &str,
 ) -> Result<Option<Committed<'a>>, Failure> {
     let mut plan = plan_turn(&core.store, &core.clock, held, ack, nonce).await?;
-    let staged = stage::turn(&core.store, &core.clock, &plan, held.until).await?;
+    let staged = stage::stage_turn(&core.store, &core.clock, &plan, held.until).await?;
     let dispatch = DirectDispatch::promise(core, &mut plan);
     let preconditions = CommitPreconditions { etag: held.etag.as_ref(), staged: staged.as_ref() };
     let send = || commit(&core.store, &plan, &dispatch, preconditions, held.until);

@@ -53,7 +53,7 @@ pub(crate) async fn run(
         let basis = Basis { state: &found.value, past, bundles: &[], dedup_entries: &[], now, nonce: &nonce };
         let plan = plan::append(&basis, &ack)?;
         let until = Instant::now() + RETRY_FOR;
-        let staged = stage::turn(&core.store, &core.clock, &plan, until).await?;
+        let staged = stage::stage_turn(&core.store, &core.clock, &plan, until).await?;
         let no_dispatch = DirectDispatch::disabled(core);
         let preconditions = CommitPreconditions { etag: Some(&found.etag), staged: staged.as_ref() };
         match retry_until(until, || commit(&core.store, &plan, &no_dispatch, preconditions, until)).await? {

@@ -80,7 +80,7 @@ impl Queue for InstanceQueue<'_> {
         Ok(None)
     }
 
-    fn next_hint(&self) -> Option<Stamp> {
+    fn next_hint_at(&self) -> Option<Stamp> {
         self.core.hints.instances.with(|hints| hints.next_due(dispatcher(&self.capability)))
     }
 
