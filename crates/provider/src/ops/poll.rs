@@ -56,8 +56,8 @@ pub(crate) struct Poller {
 
 impl Poller {
     /// Registers a fetch: polls ask for its work until the ticket is dropped. An eager fetch
-    /// is one that looks once. It polls even if no poll is due. While an eager fetch is
-    /// registered, polls give this process work of any age.
+    /// has a short timeout and looks once. It polls even if no poll is due. While an eager
+    /// fetch is registered, polls give this process work of any age.
     pub(crate) fn register(&self, membership: &Membership, interest: Interest, is_eager: bool) -> Ticket<'_> {
         membership.record_fetch(&interest);
         self.interests.register(interest, is_eager)
@@ -116,7 +116,7 @@ impl Poller {
 /// The scan of one partition by a poll.
 struct PartitionScan {
     range: FeedRange,
-    /// Where the scan began: only rows with this `visibleAt` or a later one are read.
+    /// Where the scan began: rows with an earlier `visibleAt` are not read.
     from: Stamp,
     feed: QueryFeed<Value>,
 }

@@ -1,9 +1,9 @@
 //! Cursors: where the next poll begins in each physical partition ("partition" below). A
 //! poll reads rows in the order of their `visibleAt`. The *head* is the beginning of that
-//! order. *Known rows* are rows that this process knows and does not take now, because their
-//! instance is locked by another process, needs another version, or has not started, for
-//! example. They may stay at the head for a long time. If the known rows fill less than a
-//! page, every poll reads them again. If they fill pages, a cursor records how far they reach:
+//! order. *Known rows* are rows that give this process no new work now. For example, their
+//! instance is locked by another process, needs another version, or has not started. Known
+//! rows may stay at the head for a long time. If they fill less than a page, every poll reads
+//! them again. If they fill pages, a cursor records how far they reach:
 //!
 //! - A poll that stops before the end of the partition leaves its scan unfinished. The next
 //!   polls begin at the cursor, until a poll reads another full page of known rows. A poll
@@ -54,7 +54,8 @@ struct Cursor {
     known_until: Stamp,
     /// When a full page of known rows was last read at the head.
     read_at: Instant,
-    /// A poll stopped before the end of the partition, and no known rows were recorded since.
+    /// Whether a poll stopped before the end of the partition, and no page of known rows was
+    /// recorded since.
     is_scan_unfinished: bool,
 }
 

@@ -18,7 +18,7 @@ use crate::process::hints::{Hints, OfferedActivity};
 use crate::process::interest::Interest;
 use crate::process::membership::{Membership, Rank, View};
 
-/// The new work that a poll found.
+/// The new work that a poll found, and what decides which work this process may take.
 #[derive(Debug)]
 pub(super) struct FoundWork {
     /// The number of new hints about instances.
@@ -102,6 +102,7 @@ enum Row {
         enqueued_at: Stamp,
         visible_at: Stamp,
     },
+    /// An activity with its etag.
     Activity(Box<OfferedActivity>),
     /// An outbox or a bundle that the process which wrote it should have finished by now.
     Unfinished {
@@ -118,28 +119,28 @@ enum Row {
 /// `visibleAt` of the rows; zero if there are none.
 pub(super) async fn ingest(core: &Core, rows: Vec<Value>, found: &mut FoundWork) -> Stamp {
     let last_visible_at = rows.iter().map(|row| stamp_of(row, "visibleAt")).max().unwrap_or_default();
-    let (mut is_any_instance, mut is_any_activity, mut is_any_unfinished) = (false, false, false);
+    let (mut has_instance_hint, mut has_activity_hint, mut has_unfinished_work) = (false, false, false);
     let mut unreadable = Vec::new();
     for row in rows {
         match parse_row(row) {
             Row::Message { instance, id, enqueued_at, visible_at } => {
-                is_any_instance |=
+                has_instance_hint |=
                     add_message_hint(&core.hints, &instance, (enqueued_at, id), visible_at, found);
             }
-            Row::Activity(offer) => is_any_activity |= add_activity_hint(&core.hints, *offer, found),
+            Row::Activity(offer) => has_activity_hint |= add_activity_hint(&core.hints, *offer, found),
             Row::Unfinished { instance, made_at } => {
-                is_any_unfinished |= should_repair(&core.options, &instance, made_at, found)
+                has_unfinished_work |= should_repair(&core.options, &instance, made_at, found)
             }
             Row::Unreadable { instance, id } => unreadable.push((instance, id)),
         }
     }
-    if is_any_instance {
+    if has_instance_hint {
         core.hints.instances.wake.notify_waiters();
     }
-    if is_any_activity {
+    if has_activity_hint {
         core.hints.activities.wake.notify_waiters();
     }
-    if is_any_unfinished {
+    if has_unfinished_work {
         core.repair_signal.wake_reconciler();
     }
     for (instance, id) in unreadable {

@@ -21,7 +21,7 @@ use crate::timing::UNFINISHED_REPORTED_FOR;
 const EXCLUDED_MAX: usize = 256;
 
 /// Members that are returned for activities only. Together with `_etag` and the members of all
-/// rows, a lock needs no others.
+/// rows, these are all members that a lock needs.
 const ACTIVITY_MEMBERS: [&str; 6] = ["item", "tag", "sessionId", "lock", "inc", "attemptCount"];
 
 /// Outboxes and bundles that are old enough for the reconciler, and were not reported for
@@ -29,15 +29,16 @@ const ACTIVITY_MEMBERS: [&str; 6] = ["item", "tag", "sessionId", "lock", "inc", 
 const UNFINISHED: &str = "((c.type = 'outbox' OR c.type = 'bundle') AND c.visibleAt >= @unfinishedFrom AND \
     c.visibleAt <= @unfinishedUntil)";
 
-/// The work that the query selects: the union of what the waiting fetches can take.
+/// The work that the query selects: all work that a waiting fetch can take.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct PollQuery {
+    /// Whether a fetch waits for instances.
     wants_instances: bool,
     /// The tags of the activities; `None` if no fetch waits for activities.
-    activities: Option<Tags>,
+    activity_tags: Option<Tags>,
     /// The ids under which the waiting workers own sessions. If there are none, activities of
     /// sessions are not selected.
-    owners: BTreeSet<String>,
+    session_owners: BTreeSet<String>,
 }
 
 impl PollQuery {
@@ -48,8 +49,8 @@ impl PollQuery {
             match interest {
                 Interest::Instances => query.wants_instances = true,
                 Interest::Activities { tags, owner } => {
-                    query.activities.get_or_insert_default().extend(tags);
-                    query.owners.extend(owner.clone());
+                    query.activity_tags.get_or_insert_default().extend(tags);
+                    query.session_owners.extend(owner.clone());
                 }
             }
         }
@@ -79,12 +80,12 @@ impl PollQuery {
             let known = hints.instances.with(|hints| hints.leave_out_of_poll(now, EXCLUDED_MAX));
             query = query.with_parameter("@known", known);
         }
-        if let Some(tags) = &self.activities {
+        if let Some(tags) = &self.activity_tags {
             query = query.with_parameter("@tags", Vec::from_iter(tags.names.iter().cloned()));
         }
-        if !self.owners.is_empty() {
+        if !self.session_owners.is_empty() {
             let other_sessions =
-                hints.activities.with(|hints| hints.sessions_of_others(&self.owners, now, EXCLUDED_MAX));
+                hints.activities.with(|hints| hints.sessions_of_others(&self.session_owners, now, EXCLUDED_MAX));
             query = query.with_parameter("@otherSessions", other_sessions);
         }
         query
@@ -97,12 +98,12 @@ impl PollQuery {
             conditions
                 .push("(c.type = 'orch_queue' AND NOT ARRAY_CONTAINS(@known, c.instanceId))".to_owned());
         }
-        if let Some(tags) = &self.activities {
+        if let Some(tags) = &self.activity_tags {
             members += ", c._etag";
             for member in ACTIVITY_MEMBERS {
                 members += &format!(", (c.type = 'worker_queue' ? c.{member} : undefined) AS {member}");
             }
-            let session_condition = if self.owners.is_empty() {
+            let session_condition = if self.session_owners.is_empty() {
                 "NOT IS_DEFINED(c.sessionId)"
             } else {
                 "(NOT IS_DEFINED(c.sessionId) OR NOT ARRAY_CONTAINS(@otherSessions, c.sessionId))"
