@@ -35,19 +35,20 @@ pub(crate) async fn run(
     core: &Core,
     lock_timeout: Duration,
     poll_timeout: Duration,
-    session: Option<&SessionFetchConfig>,
+    session_config: Option<&SessionFetchConfig>,
     tags: &TagFilter,
 ) -> Result<Option<FetchedActivity>, Failure> {
     if matches!(tags, TagFilter::None) {
         return Ok(None);
     }
-    let poll_timeout = sessions::limit_poll_timeout(&core.sessions, &core.options, session, poll_timeout);
+    let poll_timeout =
+        sessions::limit_poll_timeout(&core.sessions, &core.options, session_config, poll_timeout);
     let wait = FetchWait::new(&core.options, poll_timeout);
-    let claimant = Claimant { tags, owner: session.map(|session| session.owner_id.as_str()) };
+    let claimant = Claimant { tags, owner: session_config.map(|config| config.owner_id.as_str()) };
     let interest = Interest::Activities { tags: Tags::from(tags), owner: claimant.owner.map(str::to_owned) };
     let ticket = core.poller.register(&core.membership, interest, !wait.is_long());
     let worker = prefetch::describe_worker(&core.options, tags, lock_timeout, &wait);
-    let queue = ActivityQueue { core, claimant, lock_timeout, session, worker };
+    let queue = ActivityQueue { core, claimant, lock_timeout, session_config, worker };
     fetch_loop::run(core, &queue, &ticket, wait).await
 }
 
@@ -56,7 +57,7 @@ struct ActivityQueue<'a> {
     core: &'a Core,
     claimant: Claimant<'a>,
     lock_timeout: Duration,
-    session: Option<&'a SessionFetchConfig>,
+    session_config: Option<&'a SessionFetchConfig>,
     /// What prefetch needs to know about this worker; `None` if nothing is prefetched for it.
     worker: Option<Worker>,
 }
@@ -80,7 +81,8 @@ impl<'a> Queue for ActivityQueue<'a> {
             let Some(offer) = hints.activities.with(|hints| hints.take(now, &self.claimant)) else {
                 return Ok(None);
             };
-            if let Some(locked) = lock_activity(self.core, offer, self.lock_timeout, self.session).await? {
+            let locked = lock_activity(self.core, offer, self.lock_timeout, self.session_config).await?;
+            if let Some(locked) = locked {
                 return Ok(Some(self.finish_fetch(locked)));
             }
         }
@@ -158,21 +160,21 @@ pub(super) struct LockedWorkItem {
 
 /// Locks an activity from the hints. `None` if it cannot be locked: another worker has the
 /// activity or its session, the activity does not exist or is unreadable, or it belongs to a
-/// session and this fetch has no `session`. Failures are not retried.
+/// session and this fetch has no `session_config`. Failures are not retried.
 pub(super) async fn lock_activity(
     core: &Core,
     (mut activity, etag): OfferedActivity,
     lock_timeout: Duration,
-    session: Option<&SessionFetchConfig>,
+    session_config: Option<&SessionFetchConfig>,
 ) -> Result<Option<LockedWorkItem>, Failure> {
     let texts = payload::read_texts(&core.store, &activity.instance_id, &[&activity.item]).await?;
-    // Without its parts the activity was completed or cancelled in the meantime.
+    // If the parts do not exist, the activity was completed or cancelled in the meantime.
     let Some(text) = texts.into_iter().next().flatten() else { return Ok(None) };
     let Ok(item) = serde_json::from_str::<WorkItem>(&text) else {
         set_aside(&core.store, &activity.instance_id, &activity.id).await;
         return Ok(None);
     };
-    let claim_undo = match (&activity.session_id, session) {
+    let claim_undo = match (&activity.session_id, session_config) {
         (Some(id), Some(config)) => match sessions::claim(core, id, config).await? {
             SessionClaim::Owned(undo) => Some(undo),
             SessionClaim::HeldByOther => {

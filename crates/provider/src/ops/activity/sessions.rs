@@ -38,10 +38,10 @@ const AT_LIMIT_WAIT_MAX: Duration = Duration::from_secs(1);
 pub(crate) fn limit_poll_timeout(
     sessions: &SessionTable,
     options: &Options,
-    session: Option<&SessionFetchConfig>,
+    session_config: Option<&SessionFetchConfig>,
     poll_timeout: Duration,
 ) -> Duration {
-    let is_at_limit = session.is_none() && !sessions.is_empty();
+    let is_at_limit = session_config.is_none() && !sessions.is_empty();
     // With a timeout below the threshold, the fetch would look only once.
     let longest = AT_LIMIT_WAIT_MAX.max(options.long_poll_threshold);
     if is_at_limit { poll_timeout.min(longest) } else { poll_timeout }
@@ -211,24 +211,24 @@ pub(crate) async fn clean_up(store: &Store, clock: &HybridClock) -> Result<usize
     let query = Query::new("SELECT * FROM c WHERE c.type = 'session' AND c.lockedUntil <= @now")
         .with_parameter("@now", clock.now_ms());
     let rows: Vec<Value> = store.rows(query).await?;
-    let mut count = 0;
+    let mut deleted_count = 0;
     for row in rows {
         let Versioned { value, etag } = decode_row::<Session>(row)?;
-        let pending =
+        let queued_activity =
             Query::new("SELECT VALUE c.id FROM c WHERE c.type = 'worker_queue' AND c.sessionId = @session")
                 .with_parameter("@session", value.session.as_str())
                 .with_max_items(1);
-        if store.container.query::<String>(pending).first().await?.is_some() {
+        if store.container.query::<String>(queued_activity).first().await?.is_some() {
             continue;
         }
         let options = without_content().with_if_match(&etag);
         match store.container.delete_with(value.instance_id, &value.id, &options).await {
-            Ok(_) => count += 1,
+            Ok(_) => deleted_count += 1,
             Err(error) if error.is_precondition_failed() || error.is_not_found() => {}
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(count)
+    Ok(deleted_count)
 }
 
 async fn read_session(store: &Store, key: u64, id: &str) -> Result<Option<Versioned<Session>>, Failure> {

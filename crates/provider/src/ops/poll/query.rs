@@ -84,8 +84,9 @@ impl PollQuery {
             query = query.with_parameter("@tags", Vec::from_iter(tags.names.iter().cloned()));
         }
         if !self.session_owners.is_empty() {
+            let owners = &self.session_owners;
             let other_sessions =
-                hints.activities.with(|hints| hints.sessions_of_others(&self.session_owners, now, EXCLUDED_MAX));
+                hints.activities.with(|hints| hints.sessions_of_others(owners, now, EXCLUDED_MAX));
             query = query.with_parameter("@otherSessions", other_sessions);
         }
         query

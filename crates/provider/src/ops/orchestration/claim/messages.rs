@@ -89,7 +89,7 @@ async fn decode_items(
     let texts = payload::read_texts(store, instance, &texts).await?;
     let mut readable = Vec::new();
     for (message, text) in messages.into_iter().zip(texts) {
-        // The parts are gone if the message was consumed or removed in the meantime.
+        // If the parts do not exist, the message was consumed or removed in the meantime.
         let Some(text) = text else { continue };
         match serde_json::from_str(&text) {
             Ok(item) => readable.push((message, item)),
