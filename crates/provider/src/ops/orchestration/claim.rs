@@ -39,10 +39,11 @@ use messages::{InstanceRead, MESSAGES_MAX, drop_stale, find_start, read_instance
 
 /// The outcome of a claim.
 pub(crate) enum Claim {
+    /// The instance is locked.
     Taken(Box<FetchedInstance>),
     /// No message is visible.
     Idle,
-    /// Another process has the lock. The value is the end of the lock, in milliseconds since
+    /// Another dispatcher has the lock. The value is the end of the lock, in milliseconds since
     /// 1970.
     Locked(u64),
     /// The state that was read is out of date: another process has changed the state, or this
@@ -63,10 +64,12 @@ pub(crate) enum Claim {
 #[derive(Clone, Copy)]
 pub(crate) struct ClaimOptions<'a> {
     pub(crate) lock_timeout: Duration,
+    /// The duroxide versions that the dispatcher runs; `None` for all versions.
     pub(crate) filter: Option<&'a DispatcherCapabilityFilter>,
     pub(crate) commit_tier: CommitTier,
 }
 
+/// Claims an instance. `candidate` is what the hints know about the instance.
 pub(crate) async fn claim(
     core: &Core,
     candidate: &Candidate,

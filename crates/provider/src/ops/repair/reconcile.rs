@@ -121,12 +121,12 @@ async fn run_round(core: &Core, pass: &mut Pass) -> Result<(), Failure> {
     pass.oldest_outbox = pass.oldest_outbox.or(outbox);
     let now_ms = core.clock.now_ms();
     core.metrics.set_outbox_age(pass.oldest_outbox.map(|since| now_ms.saturating_sub(since.ms())));
-    let last = rows.last().map(made_at).unwrap_or_default();
+    let last_made_at = rows.last().map(made_at).unwrap_or_default();
     // The next round begins with the last stamp of this round, because further documents may
     // have the same stamp. If all documents of this round have the same stamp, the next round
     // begins behind it.
-    let next = if last > pass.from { last } else { Stamp(last.0 + 1) };
-    pass.from = if has_more { next } else { Stamp(0) };
+    let next_from = if last_made_at > pass.from { last_made_at } else { Stamp(last_made_at.0 + 1) };
+    pass.from = if has_more { next_from } else { Stamp(0) };
     for row in rows {
         let id = row["id"].as_str().unwrap_or_default().to_owned();
         match finish(core, row).await {
