@@ -129,7 +129,7 @@ async fn run_round(core: &Core, pass: &mut Pass) -> Result<(), Failure> {
     pass.from = if has_more { next_from } else { Stamp(0) };
     for row in rows {
         let id = row["id"].as_str().unwrap_or_default().to_owned();
-        match finish(core, row).await {
+        match finish_document(core, row).await {
             Ok(()) => pass.handled_count += 1,
             Err(failure) => tracing::warn!(id, ?failure, "a document is left for a later round"),
         }
@@ -142,7 +142,7 @@ fn made_at(row: &Value) -> Stamp {
 }
 
 /// Finishes one document. Does nothing with a document of an unknown type.
-async fn finish(core: &Core, row: Value) -> Result<(), Failure> {
+async fn finish_document(core: &Core, row: Value) -> Result<(), Failure> {
     let text = |name: &str| row[name].as_str().unwrap_or_default().to_owned();
     use DocumentType::*;
     let Some(document_type) = DocumentType::of(&row) else { return Ok(()) };
