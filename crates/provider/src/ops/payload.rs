@@ -35,17 +35,17 @@ pub(crate) async fn read_texts(
 ) -> Result<Vec<Option<String>>, Failure> {
     let in_parts: Vec<&PartsRef> = texts.iter().filter_map(|text| text.parts()).collect();
     let mut in_parts = read_parts(store, instance, &in_parts).await?.into_iter();
-    let text = |text: &&Text| match text {
+    let whole_text = |text: &&Text| match text {
         Text::Inline(text) => Some(text.clone()),
         Text::InParts(_) => in_parts.next().flatten(),
     };
-    Ok(texts.iter().map(text).collect())
+    Ok(texts.iter().map(whole_text).collect())
 }
 
 /// Reads and joins the parts of texts, in order. Fails with [`Failure::Contended`] if a part is
 /// missing.
-async fn read_all_parts(store: &Store, instance: &str, all: &[&PartsRef]) -> Result<Vec<String>, Failure> {
-    let texts = read_parts(store, instance, all).await?;
+async fn read_all_parts(store: &Store, instance: &str, refs: &[&PartsRef]) -> Result<Vec<String>, Failure> {
+    let texts = read_parts(store, instance, refs).await?;
     let lost = || Failure::Contended(format!("a value of {instance} was replaced while it was read"));
     texts.into_iter().map(|text| text.ok_or_else(lost)).collect()
 }
@@ -54,18 +54,18 @@ async fn read_all_parts(store: &Store, instance: &str, all: &[&PartsRef]) -> Res
 async fn read_parts(
     store: &Store,
     instance: &str,
-    all: &[&PartsRef],
+    refs: &[&PartsRef],
 ) -> Result<Vec<Option<String>>, Failure> {
-    let ids = all.iter().flat_map(|parts| parts.ids()).map(|id| (instance, id));
-    if all.is_empty() {
+    let ids = refs.iter().flat_map(|parts| parts.ids()).map(|id| (instance, id));
+    if refs.is_empty() {
         return Ok(Vec::new());
     }
     let mut parts = store.container.read_many::<Part>(ids).await?.items.into_iter();
-    let text = |wanted: &&PartsRef| {
-        let found: Vec<Option<Part>> = parts.by_ref().take(wanted.count as usize).collect();
+    let join_next = |parts_ref: &&PartsRef| {
+        let found: Vec<Option<Part>> = parts.by_ref().take(parts_ref.count as usize).collect();
         found.into_iter().map(|part| part.map(|part| part.data)).collect::<Option<String>>()
     };
-    Ok(all.iter().map(text).collect())
+    Ok(refs.iter().map(join_next).collect())
 }
 
 /// A message that can be created. If its text is large, the text is staged in parts, and

@@ -33,7 +33,7 @@ pub(crate) async fn deliver_after_commit(core: &Core, outbox: Outbox) {
         core.repair_signal.record_unfinished_work();
         return;
     }
-    let garbage = garbage_after(&outbox, core.clock.stamp());
+    let garbage = outbox_garbage(&outbox, core.clock.stamp());
     if let Err(failure) = send_all(core, outbox, true).await {
         tracing::warn!(instance, id, ?failure, "messages wait for the reconciler");
         core.repair_signal.record_unfinished_work();
@@ -52,7 +52,7 @@ pub(crate) async fn deliver_after_commit(core: &Core, outbox: Outbox) {
 /// Delivers and deletes an outbox that was not delivered, or not deleted, after its commit.
 pub(crate) async fn deliver_again(core: &Core, outbox: Outbox) -> Result<(), Failure> {
     let (instance, id) = (outbox.instance_id.clone(), outbox.id.clone());
-    let garbage = garbage_after(&outbox, core.clock.stamp());
+    let garbage = outbox_garbage(&outbox, core.clock.stamp());
     send_all(core, outbox, false).await?;
     delete_outbox(&core.store, &instance, &id, garbage).await
 }
@@ -115,7 +115,7 @@ async fn send_to_one(
 }
 
 /// The garbage record for the large texts of a delivered outbox; `None` if there are none.
-fn garbage_after(outbox: &Outbox, now: Stamp) -> Option<Garbage> {
+fn outbox_garbage(outbox: &Outbox, now: Stamp) -> Option<Garbage> {
     let parts: Vec<PartsRef> =
         outbox.messages.iter().filter_map(|message| message.item.parts().cloned()).collect();
     let garbage = Garbage { parts, ..Garbage::blank(&outbox.instance_id, &nonce(), now) };

@@ -40,9 +40,9 @@ struct Step {
 /// Unpacks one bundle, and adds hints about the documents that it creates. Does nothing if the
 /// bundle does not exist.
 pub(crate) async fn run(store: &Store, hints: &Hints, instance: &str, id: &str) -> Result<(), Failure> {
-    let mut known = None;
+    let mut written_bundle = None;
     for _ in 0..STEPS_MAX {
-        let bundle = match known.take() {
+        let bundle = match written_bundle.take() {
             Some(bundle) => bundle,
             None => match store.find::<Bundle>(instance, id).await? {
                 Some(bundle) => bundle,
@@ -60,7 +60,7 @@ pub(crate) async fn run(store: &Store, hints: &Hints, instance: &str, id: &str) 
                     return Ok(());
                 }
                 // The next step begins with the bundle that this step wrote.
-                known = etag_of(0).map(|etag| Versioned { value: step.remaining_bundle, etag });
+                written_bundle = etag_of(0).map(|etag| Versioned { value: step.remaining_bundle, etag });
             }
             // Another process has changed or deleted the bundle: the next step reads it again.
             Err(error) if error.is_precondition_failed() || error.is_not_found() => {}
