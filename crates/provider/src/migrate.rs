@@ -105,12 +105,12 @@ pub struct Migration {
     is_forced: bool,
 }
 
-/// The progress of a migration. In a dry run the counts are those of the instances that
-/// could be copied.
+/// The progress of a migration. In a dry run, the counts are about instances that could be
+/// copied.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct MigrationReport {
-    /// Instances in the new container, including those of earlier runs.
+    /// Instances in the new container, including instances that earlier runs copied.
     pub instances: usize,
     /// Events in the histories of these instances.
     pub events: usize,

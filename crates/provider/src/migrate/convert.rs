@@ -26,8 +26,8 @@ pub(super) struct ConvertedInstance {
     pub(super) instance: String,
     /// Messages to the instance, and its messages to other instances.
     pub(super) messages: Vec<Message>,
-    /// Activities that no turn schedules: those of outbox intents, and all activities of an
-    /// instance without a history.
+    /// Activities that no turn schedules: activities from outbox intents, and all activities of
+    /// an instance without a history.
     pub(super) activities_without_turn: Vec<WorkItem>,
     /// One turn for each execution, in order.
     pub(super) turns: Vec<ConvertedTurn>,

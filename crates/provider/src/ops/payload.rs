@@ -111,8 +111,8 @@ async fn stage_text(
     Ok((Text::InParts(PartsRef { prefix, count, len: text.len() as u64 }), staged))
 }
 
-/// Creates a message. If a document with its id exists, or the garbage record of its staging is
-/// gone, the message was created before, and it is not created again.
+/// Creates a message. If a document with its id exists, or the garbage record of its staging
+/// does not exist, the message was created before, and is not created again.
 pub(crate) async fn create_message(store: &Store, prepared: &PreparedMessage) -> Result<(), Failure> {
     let (message, instance) = (&prepared.message, prepared.message.instance_id.as_str());
     let Some(staged) = &prepared.staged else {

@@ -4,8 +4,9 @@
 //! A poll sends one query to each physical partition, in parallel and without a query plan,
 //! because no order over all partitions is needed. The query asks for work that the waiting
 //! fetches can take, and for unfinished outboxes and bundles. It leaves out instances that
-//! this process looks at anyway. Work that this process may take becomes a hint, and fetches
-//! take work from the hints. Unfinished outboxes and bundles wake the reconciler.
+//! this process has locked or will claim without the poll. Work that this process may take
+//! becomes a hint, and fetches take work from the hints. Unfinished outboxes and bundles wake
+//! the reconciler.
 //!
 //! Invariants: at most one poll runs at a time, and all fetches share its result. A fetch
 //! that looks once gets the result of a poll that began after the fetch asked for the poll.
@@ -159,7 +160,7 @@ async fn scan_partitions(
                 Ok(rows) if rows.len() < PAGE_ROWS as usize => {
                     ingest(core, rows, &mut found).await;
                     // This is the end of the partition. If the scan began behind the known
-                    // rows at the head, and these are due to be read again, read them now.
+                    // rows at the head, and these rows are due again, they are read now.
                     let is_head_due =
                         scan.from > Stamp(0) && cursors.must_read_head(&scan.range, at, is_eager);
                     unfinished.extend(is_head_due.then(|| begin_scan(scan.range, Stamp(0))));

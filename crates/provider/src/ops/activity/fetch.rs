@@ -55,6 +55,7 @@ pub(crate) async fn run(
 /// Activities, as one worker sees them.
 struct ActivityQueue<'a> {
     core: &'a Core,
+    /// The tags that the worker takes, and the owner of its sessions.
     claimant: Claimant<'a>,
     lock_timeout: Duration,
     session_config: Option<&'a SessionFetchConfig>,

@@ -50,6 +50,7 @@ pub(crate) async fn run(
 struct InstanceQueue<'a> {
     core: &'a Core,
     options: ClaimOptions<'a>,
+    /// The duroxide versions that the dispatcher runs, in the form that the hints compare.
     capability: Capability,
 }
 
@@ -94,6 +95,7 @@ fn dispatcher(capability: &Capability) -> Dispatcher<'_> {
 /// dropped before the outcome of the claim is recorded, the hint is given back.
 struct TakenHint<'a> {
     hints: &'a Hints,
+    /// What the hints know about the instance.
     candidate: Candidate,
     /// Whether the outcome of the claim is in the hints.
     is_recorded: bool,
@@ -126,7 +128,9 @@ impl<'a> TakenHint<'a> {
             Claim::Lost => pause(LOST_PAUSE),
             Claim::Deleting => pause(DELETING_PAUSE),
             Claim::Unreadable => pause(UNREADABLE_PAUSE),
-            // The start is not among the messages that were enqueued up to `last_seen`.
+            // No dispatcher of this process gets a parked instance for some time. An instance
+            // without a start is parked for all dispatchers, an incompatible instance only for
+            // dispatchers with the same versions.
             Claim::Unstarted(last_seen) => {
                 let now = Stamp::at_ms(now_ms);
                 queue.with(|hints| hints.park_unstarted(instance, last_seen, now, Instant::now()));

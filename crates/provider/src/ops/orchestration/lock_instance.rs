@@ -46,13 +46,14 @@ pub(crate) struct LockRequest<'a> {
     pub(crate) messages: Vec<(Message, WorkItem)>,
     /// Whether there may be more messages than this turn takes.
     pub(crate) has_more_messages: bool,
-    /// By message id: the attempts that this process counted in earlier turns that ended
-    /// without a commit. Perhaps no document has these counts.
+    /// If an earlier turn of this process ended without a commit: the attempts of the messages
+    /// of that turn, by message id. Perhaps no document has these counts.
     pub(crate) attempts: &'a BTreeMap<String, u32>,
 }
 
 impl LockRequest<'_> {
-    /// Writes the lock. `None` when another process was faster.
+    /// Writes the lock into the state document. `None` if another writer has changed the state
+    /// first.
     pub(crate) async fn lock_durably(
         self,
         core: &Core,

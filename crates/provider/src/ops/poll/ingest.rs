@@ -189,8 +189,9 @@ fn parse_message(row: &Value, instance: String, id: String) -> Row {
 }
 
 /// Adds a hint about the instance of a message, if this process may take the message now. If
-/// this process looks at the instance anyway, only records the message for the next turn.
-/// Returns whether a hint was added. `message` is the enqueue time and the id.
+/// this process has locked the instance or will claim it without the poll, only records the
+/// message for the next turn. Returns whether a hint was added. `message` is the enqueue time
+/// and the id.
 fn add_message_hint(
     hints: &Hints,
     instance: &str,

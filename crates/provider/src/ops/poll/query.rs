@@ -1,9 +1,10 @@
 //! The query of a poll. The query selects work for the waiting fetches (by queue, tags and
-//! sessions), and leaves out instances that this process looks at anyway. Of a message it
-//! returns a few members. An activity is returned whole, so that locking it needs no read.
+//! sessions). It leaves out instances that this process has locked or will claim without the
+//! poll. Of a message it returns a few members. An activity is returned whole, so that locking
+//! the activity needs no read.
 //! Unfinished outboxes and bundles are returned too, from the age at which the reconciler may
-//! finish them, and only for [`UNFINISHED_REPORTED_FOR`]. The reconciler finds older ones
-//! itself.
+//! finish them, and only for [`UNFINISHED_REPORTED_FOR`]. The reconciler itself finds older
+//! outboxes and bundles.
 
 use std::collections::BTreeSet;
 

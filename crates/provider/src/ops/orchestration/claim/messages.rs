@@ -1,5 +1,5 @@
-//! The messages of a claim: reads them with the state, decodes them, and drops those that
-//! must not be delivered.
+//! The messages of a claim: reads the messages together with the state, decodes them, and
+//! drops messages that must not be delivered.
 
 use duroxide::providers::WorkItem;
 use perihelion_client::Query;
