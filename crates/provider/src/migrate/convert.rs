@@ -133,7 +133,7 @@ fn convert_execution(
         orchestrator_items: Vec::new(),
         metadata,
         cancelled: Vec::new(),
-        // Only new timers need the offset, and a migrated turn has none.
+        // Only new timers need the offset, and a migrated turn sets no timers.
         clock_offset_ms: 0,
         // The programs that use the new container apply their own retention.
         retention: Default::default(),

@@ -22,13 +22,13 @@ const OUTBOX_INTENT: &str = "outbox_intent";
 #[derive(Debug, Default)]
 pub(super) struct Partition {
     pub(super) instance: String,
-    /// `None` for an instance that never ran, such as one with queued messages only.
+    /// `None` for an instance that never ran, such as an instance that has only queued messages.
     pub(super) instance_document: Option<InstanceDocument>,
     /// Events by execution number and event id.
     pub(super) executions: BTreeMap<u64, BTreeMap<u64, Event>>,
     pub(super) messages: Vec<QueuedItem>,
     pub(super) activities: Vec<QueuedItem>,
-    /// Messages to other instances whose delivery is not recorded.
+    /// Queue documents for other instances, whose delivery is not recorded.
     pub(super) outbox_intents: Vec<OutboxIntent>,
     /// Key-value pairs of earlier executions.
     pub(super) values: BTreeMap<String, KeyValue>,

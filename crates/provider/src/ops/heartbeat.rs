@@ -1,7 +1,7 @@
 //! The heartbeat task writes the heartbeat document of this process while the process
-//! fetches, and reads the heartbeats of other processes. From these it makes a *view*: which
-//! processes are alive, and which kinds of work (*roles*) each of them fetches. The task holds
-//! a weak reference to the provider and ends with it.
+//! fetches, and reads the heartbeats of other processes. The heartbeats give the *view* of this
+//! process: which processes are alive, and which kinds of work (*roles*) each process fetches.
+//! The task holds a weak reference to the provider and ends with it.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;

@@ -4,8 +4,8 @@
 //! then fetches the activity without a request.
 //!
 //! Invariants: a dispatched activity that is not fetched is not lost. It stays in the
-//! hints for the next worker, and when its lock expires any process may take it. Each
-//! attempt of the commit renews the lease, which is the time of the lock. Activities of
+//! hints for the next worker, and when its lock expires any process may take it. The lease
+//! (the duration of the lock) begins again with each attempt of the commit. Activities of
 //! sessions, activities whose input is stored in parts, and activities in bundles are not
 //! dispatched.
 

@@ -25,7 +25,7 @@ pub(super) struct Schedule(Mutex<ScheduleState>);
 #[derive(Debug)]
 struct ScheduleState {
     polls_begun: u64,
-    /// The time from the end of a poll to the next one.
+    /// The time from the end of a poll to the next poll.
     interval: Duration,
     /// The last result for each interest; results older than [`POLL_INTERVAL_MAX`] are
     /// forgotten.

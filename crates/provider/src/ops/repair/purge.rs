@@ -22,7 +22,7 @@ use crate::store::{RETRY_FOR, Store, retry_until};
 /// should take.
 const TOMBSTONE_TTL_SECONDS: u32 = 7 * 24 * 3600;
 
-/// The members of a document that a deletion reads.
+/// The members of a document that a deletion and its purge need.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct DocumentHead {
     pub(crate) id: String,

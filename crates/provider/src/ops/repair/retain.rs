@@ -17,7 +17,7 @@ use crate::plan::retention::is_finished;
 use crate::process::clock::HybridClock;
 use crate::store::Store;
 
-/// How long after an attempt a tree with a running member is kept before the next attempt.
+/// The pause before the next attempt to delete a tree that has a running member.
 const POSTPONED_FOR: Duration = Duration::from_secs(600);
 
 /// Past executions are pruned after every eighth execution of an instance, because the query
@@ -46,9 +46,9 @@ pub(crate) async fn delete_expired_tree(core: &Core, root: &Versioned<State>) ->
     Ok(())
 }
 
-/// Moves the due time of a root by [`POSTPONED_FOR`]. Does nothing if another process has
-/// changed or deleted the state in the meantime: the next pass of the reconciler looks at the
-/// root again.
+/// Sets the due time of a root to [`POSTPONED_FOR`] from now. Does nothing if another process
+/// has changed or deleted the state in the meantime: the next pass of the reconciler looks at
+/// the root again.
 async fn postpone(store: &Store, clock: &HybridClock, root: &Versioned<State>) -> Result<(), Failure> {
     let due = Stamp::at_ms(clock.now_ms()).plus(POSTPONED_FOR);
     let postponed = State { repair_at: Some(due), commit_nonce: nonce(), ..root.value.clone() };
@@ -59,8 +59,8 @@ async fn postpone(store: &Store, clock: &HybridClock, root: &Versioned<State>) -
 }
 
 /// Prunes past executions that are too many or too old. Called after the turn that continued
-/// `execution` as new. Does something only if the number of the execution is a multiple of
-/// [`PRUNE_EVERY`]. A failure is logged, and a later execution tries again.
+/// `execution` as new. Prunes only if `execution` is a multiple of [`PRUNE_EVERY`] and the
+/// options limit the past executions. A failure is logged, and a later execution tries again.
 pub(crate) async fn prune_executions(core: &Core, token: &str, execution: u64) {
     let retention = core.options.retention;
     if !execution.is_multiple_of(PRUNE_EVERY)
