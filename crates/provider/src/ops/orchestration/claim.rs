@@ -38,7 +38,7 @@ use crate::process::membership::Membership;
 use messages::{InstanceRead, MESSAGES_MAX, drop_stale, find_start, read_instance};
 
 /// The outcome of a claim.
-pub(crate) enum Claim {
+pub(crate) enum ClaimOutcome {
     /// The instance is locked.
     Taken(Box<FetchedInstance>),
     /// No message is visible.
@@ -48,7 +48,7 @@ pub(crate) enum Claim {
     Locked(u64),
     /// The state that was read is out of date: another process has changed the state, or this
     /// claim has finished the purge of a deleted instance. The next claim reads the state again.
-    Lost,
+    Stale,
     /// The execution is pinned to a version that this dispatcher does not run.
     Incompatible,
     /// The instance has not started, and none of its messages starts it. A message that is
@@ -74,11 +74,11 @@ pub(crate) async fn claim(
     core: &Core,
     candidate: &Candidate,
     options: ClaimOptions<'_>,
-) -> Result<Claim, Failure> {
+) -> Result<ClaimOutcome, Failure> {
     if options.commit_tier == CommitTier::Cached
         && let Some(locked) = claim_cached::claim(core, candidate, options.lock_timeout, options.filter)
     {
-        return Ok(Claim::Taken(Box::new(locked)));
+        return Ok(ClaimOutcome::Taken(Box::new(locked)));
     }
     let instance = candidate.instance.as_str();
     let now = core.clock.stamp();
@@ -93,7 +93,7 @@ pub(crate) async fn claim(
     let live = state.as_ref().map(|state| &state.value).filter(|state| !state.is_deleted());
     let mut messages = drop_stale(&core.store, instance, live, &state, messages).await;
     if messages.is_empty() {
-        return Ok(Claim::Idle);
+        return Ok(ClaimOutcome::Idle);
     }
     let history = match &state {
         Some(state) if !state.value.is_deleted() => read::current_history(&core.store, state).await?,
@@ -138,10 +138,10 @@ pub(crate) async fn claim(
         attempts,
     };
     if is_optimistic {
-        return Ok(Claim::Taken(Box::new(request.lock_in_memory(core, options.lock_timeout))));
+        return Ok(ClaimOutcome::Taken(Box::new(request.lock_in_memory(core, options.lock_timeout))));
     }
     let locked = request.lock_durably(core, options.lock_timeout).await?;
-    Ok(locked.map_or(Claim::Lost, |locked| Claim::Taken(Box::new(locked))))
+    Ok(locked.map_or(ClaimOutcome::Stale, |locked| ClaimOutcome::Taken(Box::new(locked))))
 }
 
 /// The outcome of a claim that the state refuses; `None` if the instance can be claimed.
@@ -151,20 +151,20 @@ async fn check_state(
     state: &Versioned<State>,
     now: Stamp,
     filter: Option<&DispatcherCapabilityFilter>,
-) -> Result<Option<Claim>, Failure> {
+) -> Result<Option<ClaimOutcome>, Failure> {
     let State { purge, deletion, lock, instance_id, .. } = &state.value;
     if state.value.is_deleted() && purge.is_some() {
         purge::run(core, state).await?;
-        return Ok(Some(Claim::Lost));
+        return Ok(Some(ClaimOutcome::Stale));
     }
     if let Some(deletion_id) = deletion {
         delete::resolve_mark(core, instance_id, deletion_id).await?;
-        return Ok(Some(Claim::Deleting));
+        return Ok(Some(ClaimOutcome::Deleting));
     }
     if let Some(lock) = lock.as_ref().filter(|lock| lock.until > now.ms()) {
-        return Ok(Some(Claim::Locked(lock.until)));
+        return Ok(Some(ClaimOutcome::Locked(lock.until)));
     }
-    Ok((!is_compatible(&state.value, filter)).then_some(Claim::Incompatible))
+    Ok((!is_compatible(&state.value, filter)).then_some(ClaimOutcome::Incompatible))
 }
 
 /// Whether certainly no process has attempted the turn before. If so, there is no count of
@@ -232,20 +232,20 @@ async fn handle_unstarted(
     instance: &str,
     messages: &[(Message, WorkItem)],
     last_seen: Stamp,
-) -> Result<Claim, Failure> {
+) -> Result<ClaimOutcome, Failure> {
     let (retention, now) = (core.retention(), core.clock.stamp());
     let is_dropped = |message: &Message, item: &WorkItem| {
         matches!(item, WorkItem::QueueMessage { .. })
             || retention.is_message_expired(message.enqueued_at, now)
     };
     if !messages.iter().all(|(message, item)| is_dropped(message, item)) {
-        return Ok(Claim::Unstarted(last_seen));
+        return Ok(ClaimOutcome::Unstarted(last_seen));
     }
     tracing::warn!(instance, count = messages.len(), "messages to an unknown instance are dropped");
     for (message, _) in messages {
         payload::remove_message(&core.store, message).await?;
     }
-    Ok(Claim::Idle)
+    Ok(ClaimOutcome::Idle)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::documents::stamp::Stamp;
 use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::ops::fetch_loop::{self, Queue};
-use crate::ops::orchestration::claim::{Claim, ClaimOptions, claim};
+use crate::ops::orchestration::claim::{ClaimOptions, ClaimOutcome, claim};
 use crate::ops::orchestration::lock_instance::FetchedInstance;
 use crate::ops::wait::FetchWait;
 use crate::options::config::CommitTier;
@@ -20,7 +20,7 @@ use crate::process::hints::{Candidate, Capability, Dispatcher, Hints};
 use crate::process::interest::Interest;
 
 /// How long hints skip an instance whose state changed during the claim.
-const LOST_PAUSE: Duration = Duration::from_millis(20);
+const STALE_PAUSE: Duration = Duration::from_millis(20);
 /// How long hints skip an instance that is being deleted.
 const DELETING_PAUSE: Duration = Duration::from_secs(1);
 /// How long hints skip an instance whose documents are unreadable: a person has to repair the
@@ -69,7 +69,7 @@ impl Queue for InstanceQueue<'_> {
                 // One broken instance must not block the others.
                 Err(Failure::Refused(error)) => {
                     tracing::error!(instance = taken.candidate.instance, error, "an instance is unreadable");
-                    Claim::Unreadable
+                    ClaimOutcome::Unreadable
                 }
                 outcome => outcome?,
             };
@@ -113,7 +113,7 @@ impl<'a> TakenHint<'a> {
     /// took it; then the hints have its lock already.
     fn record_outcome(
         mut self,
-        outcome: Claim,
+        outcome: ClaimOutcome,
         now_ms: u64,
         capability: &Capability,
     ) -> Option<FetchedInstance> {
@@ -122,20 +122,20 @@ impl<'a> TakenHint<'a> {
         let block = |until: Stamp| queue.with(|hints| hints.block(instance, until));
         let pause = |pause| block(Stamp::at_ms(now_ms).plus(pause));
         match outcome {
-            Claim::Taken(fetched) => return Some(*fetched),
-            Claim::Idle => queue.with(|hints| hints.found_idle(instance)),
-            Claim::Locked(until) => block(Stamp::at_ms(until)),
-            Claim::Lost => pause(LOST_PAUSE),
-            Claim::Deleting => pause(DELETING_PAUSE),
-            Claim::Unreadable => pause(UNREADABLE_PAUSE),
+            ClaimOutcome::Taken(fetched) => return Some(*fetched),
+            ClaimOutcome::Idle => queue.with(|hints| hints.found_idle(instance)),
+            ClaimOutcome::Locked(until_ms) => block(Stamp::at_ms(until_ms)),
+            ClaimOutcome::Stale => pause(STALE_PAUSE),
+            ClaimOutcome::Deleting => pause(DELETING_PAUSE),
+            ClaimOutcome::Unreadable => pause(UNREADABLE_PAUSE),
             // No dispatcher of this process gets a parked instance for some time. An instance
             // without a start is parked for all dispatchers, an incompatible instance only for
             // dispatchers with the same versions.
-            Claim::Unstarted(last_seen) => {
+            ClaimOutcome::Unstarted(last_seen) => {
                 let now = Stamp::at_ms(now_ms);
                 queue.with(|hints| hints.park_unstarted(instance, last_seen, now, Instant::now()));
             }
-            Claim::Incompatible => queue.with(|hints| hints.park(instance, dispatcher(capability))),
+            ClaimOutcome::Incompatible => queue.with(|hints| hints.park(instance, dispatcher(capability))),
         }
         None
     }
