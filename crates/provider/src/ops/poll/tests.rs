@@ -15,7 +15,9 @@ use crate::process::hints::{Capability, Dispatcher};
 use crate::process::interest::Interest;
 use futures_util::future::join_all;
 
+/// The lock timeout of the fetches.
 const LOCK: Duration = Duration::from_secs(30);
+/// The poll timeout of a fetch that looks once.
 const NO_WAIT: Duration = Duration::ZERO;
 
 async fn provider(engine: &Embedded) -> CosmosDBProvider {
@@ -27,12 +29,14 @@ async fn engine() -> Embedded {
     Embedded::open(EmbeddedOptions::default()).await.unwrap()
 }
 
+/// The number of queries that the engine has answered.
 async fn query_count(engine: &Embedded) -> u64 {
     let answer = engine.manage(http::Method::GET, "counters", "").await.unwrap();
     let counters: Value = serde_json::from_slice(answer.body()).unwrap();
     counters["operations"]["query"]["requests"].as_u64().unwrap_or_default()
 }
 
+/// The message that starts an instance.
 fn start(instance: &str) -> WorkItem {
     WorkItem::StartOrchestration {
         instance: instance.to_owned(),

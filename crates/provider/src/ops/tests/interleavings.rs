@@ -24,6 +24,7 @@ const WAIT_MAX: Duration = Duration::from_secs(20);
 const LARGE_BYTES: usize = 700_000;
 
 impl World {
+    /// Injects a fault into batches. `rule` has the members of the rule besides the operation.
     async fn inject_batch_fault(&self, rule: &str) {
         self.inject_fault(&format!(r#"{{"operation":"batch",{rule}}}"#)).await;
     }
@@ -49,6 +50,7 @@ async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     tokio::time::timeout(WAIT_MAX, wait).await.unwrap_or_else(|_| panic!("{what} does not happen"));
 }
 
+/// Three large events, so that a turn with this history is staged.
 fn large_history(fill: &str) -> Vec<duroxide::Event> {
     (1..=3).map(|id| event("a", id, fill.repeat(LARGE_BYTES))).collect()
 }
@@ -66,8 +68,8 @@ async fn a_stale_staged_turn_changes_nothing() {
     world.inject_batch_fault(r#""count":1,"delayMs":2500"#).await;
     let late_ack =
         tokio::spawn(async move { ack(&first, &stale_token, large_history("s"), vec![], vec![]).await });
-    let found = second.fetch_orchestration_item(LOCK, WAIT_MAX, None).await.unwrap();
-    let (_, token, _) = found.expect("the lock expires");
+    let fetched = second.fetch_orchestration_item(LOCK, WAIT_MAX, None).await.unwrap();
+    let (_, token, _) = fetched.expect("the lock expires");
     let fresh = large_history("f");
     ack(&second, &token, fresh.clone(), vec![], vec![]).await.unwrap();
     assert!(late_ack.await.unwrap().is_err(), "another process had the lock");
@@ -76,6 +78,7 @@ async fn a_stale_staged_turn_changes_nothing() {
 
 #[tokio::test]
 async fn staged_documents_are_removed_unless_they_are_committed() {
+    // The garbage records of stagings. Their stored type is `litter`.
     const STAGING_RECORDS: &str = "SELECT c.id FROM c WHERE c.type = 'litter' AND IS_DEFINED(c.staging)";
     let world = World::open().await;
     let provider = world.provider().await;
