@@ -1,11 +1,15 @@
 //! Migrates a container of the published crate, duroxide-cdb 0.1.10 and before, to the
 //! layout of this crate.
 //!
-//! Each instance is copied by itself, several at a time. The old container is only read, so
-//! it is unchanged and can be used again. Invariants: no provider opens the new container
-//! before the copy is complete (`store::migration_marker`), and an interrupted run can be
-//! repeated, because the ids of messages and activities derive from the copied documents and
-//! an execution that exists is not written again.
+//! Several instances are copied at a time, each independently of the others. The old
+//! container is only read, so the published crate can use it again.
+//!
+//! Invariants:
+//!
+//! - No provider opens the new container before the copy is complete
+//!   (`store::migration_marker`).
+//! - An interrupted run can be repeated: the ids of messages and activities derive from the
+//!   copied documents, and an execution that exists is not written again.
 //!
 //! ```text
 //! published (the old documents) ─> convert (pure) ─> write (turns of this crate)
@@ -95,28 +99,29 @@ pub struct Migration {
     clock: Arc<HybridClock>,
     source: ContainerName,
     target: ContainerName,
+    /// Ids of instances that are not copied.
     skipped: BTreeSet<String>,
     is_dry_run: bool,
     is_forced: bool,
 }
 
-/// The progress of a migration. In a dry run the counts are those of the instances that
-/// could be copied.
+/// The progress of a migration. In a dry run, the counts are about instances that could be
+/// copied.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct MigrationReport {
-    /// Instances in the new container, including those of earlier runs.
+    /// Instances in the new container, including instances that earlier runs copied.
     pub instances: usize,
-    /// Events of their histories.
+    /// Events in the histories of these instances.
     pub events: usize,
-    /// Queued messages to these instances, and their undelivered messages to other
-    /// instances.
+    /// Queued messages to these instances, and undelivered messages from these instances to
+    /// others.
     pub messages: usize,
     /// Queued activities of these instances.
     pub activities: usize,
-    /// Instances that were skipped on request.
-    pub left: Vec<String>,
-    /// Instances that could not be migrated, with the reason.
+    /// Ids of the instances that were skipped ([`Migration::with_skipped_instance`]).
+    pub skipped: Vec<String>,
+    /// Ids of the instances that could not be migrated, each with the reason.
     pub failed: Vec<(String, String)>,
     /// Whether an earlier run had completed the migration. If so, nothing was copied, and the
     /// counts are zero.
@@ -134,8 +139,8 @@ impl MigrationReport {
 }
 
 impl Migration {
-    /// A migration from one container of an account into another, which is created if it is
-    /// missing and must be empty.
+    /// A migration from the container `source` of an account into the container `target`. The
+    /// target must be empty. If it is missing, it is created.
     pub fn new(client: Client, source: ContainerName, target: ContainerName) -> Self {
         let clock = Arc::<HybridClock>::default();
         let observer = DriverObserver { metrics: Arc::default(), clock: Arc::clone(&clock) };
@@ -151,8 +156,8 @@ impl Migration {
         }
     }
 
-    /// Skips this instance.
-    pub fn leaving(mut self, instance: impl Into<String>) -> Self {
+    /// Skips this instance. May be called for several instances.
+    pub fn with_skipped_instance(mut self, instance: impl Into<String>) -> Self {
         self.skipped.insert(instance.into());
         self
     }
@@ -163,8 +168,8 @@ impl Migration {
         self
     }
 
-    /// With `true`, migrates although programs of the published crate seem to be running.
-    /// Their work during the migration may be lost or happen twice.
+    /// With `true`, migrates even if programs of the published crate seem to be running. The
+    /// work of these programs during the migration may be lost or done twice.
     pub fn with_force(mut self, is_forced: bool) -> Self {
         self.is_forced = is_forced;
         self
@@ -194,9 +199,9 @@ impl Migration {
         report
     }
 
-    /// Writes the marker with status `copying` unless an earlier run did, and copies all
-    /// instances. Sets the status to `done` if all were copied and the old container was not
-    /// used meanwhile.
+    /// Writes the migration marker with status `copying`, unless an earlier run wrote it.
+    /// Then copies the instances. Sets the status to `done` if no copy failed and the old
+    /// container was not used during the copy.
     async fn copy_under_marker(
         &self,
         source: &Container,
@@ -226,8 +231,8 @@ impl Migration {
         Ok(report)
     }
 
-    /// The old container. Refuses one that is missing, was not written by the published
-    /// crate, or is in use.
+    /// The old container. Fails if it is missing, was not written by the published crate, or
+    /// is in use.
     async fn open_source(&self) -> Result<Container, Failure> {
         if self.source == self.target {
             return Err(refused(format!(
@@ -258,7 +263,7 @@ impl Migration {
         Core::open(self.client.clone(), &self.target.database, &self.target.container, options).await
     }
 
-    /// Marks a container as the target of a migration. Refuses one that is not empty.
+    /// Marks a container as the target of a migration. Fails if the container is not empty.
     async fn write_marker(&self, container: &Container) -> Result<Marker, Failure> {
         let query = Query::new("SELECT VALUE c.id FROM c").with_max_items(1);
         if container.query::<String>(query).first().await?.is_some() {
@@ -272,16 +277,16 @@ impl Migration {
         Ok(marker)
     }
 
-    /// Fails when the old container is in use: it was written to less than
-    /// [`IN_USE_WINDOW`] before `moment_ms`, or later, or one of its documents has a valid
-    /// lock. A forced migration does not check.
+    /// Fails if the old container is in use: it was written to after `moment_ms`, or less
+    /// than [`IN_USE_WINDOW`] before `moment_ms`, or one of its documents has a valid lock. A
+    /// forced migration does not check.
     async fn check_not_in_use(&self, source: &Container, moment_ms: u64) -> Result<(), Failure> {
         if self.is_forced {
             return Ok(());
         }
-        let since = moment_ms.saturating_sub(IN_USE_WINDOW.as_millis() as u64) / 1000;
+        let since_s = moment_ms.saturating_sub(IN_USE_WINDOW.as_millis() as u64) / 1000;
         let written = Query::new("SELECT VALUE c.instanceId FROM c WHERE c._ts >= @since")
-            .with_parameter("@since", since)
+            .with_parameter("@since", since_s)
             .with_max_items(1);
         let locked = Query::new("SELECT VALUE c.instanceId FROM c WHERE c.lockedUntil > @now")
             .with_parameter("@now", self.clock.now_ms())
@@ -298,7 +303,8 @@ impl Migration {
         Ok(())
     }
 
-    /// Copies all instances, or only reads them if there is no target.
+    /// Copies all instances that are not skipped. Without a target, only reads and checks
+    /// them.
     async fn copy(
         &self,
         source: &Container,
@@ -314,7 +320,7 @@ impl Migration {
             while under_way.len() < PARALLEL_MAX {
                 let Some(instance) = instances.next().await.transpose()? else { break };
                 if self.skipped.contains(&instance) {
-                    report.left.push(instance);
+                    report.skipped.push(instance);
                     continue;
                 }
                 under_way.spawn(migrate_instance(
@@ -342,8 +348,8 @@ fn refused(reason: String) -> Failure {
     Failure::Refused(reason)
 }
 
-/// Copies an instance, or only reads it if there is no target. Returns its id, and its counts
-/// or why it failed. `now_ms` is the service's time.
+/// Reads and converts an instance, and writes it if there is a target. Returns the id of the
+/// instance, and its counts or the failure. `now_ms` is the service's time.
 async fn migrate_instance(
     source: Container,
     target: Option<Arc<Core>>,
@@ -366,9 +372,10 @@ async fn migrate_instance(
     (instance, outcome)
 }
 
-/// Drops outbox intents of starts whose instance has started: these starts were delivered,
-/// and only the deletion of the intent is missing. If such a start were delivered again, the
-/// parent would get a failure, because the instance exists.
+/// Drops outbox intents that start an instance which has started. (An outbox intent is a queue
+/// document for another instance whose delivery is not recorded.) Such a start was delivered,
+/// and only its outbox intent was not deleted. If the start were delivered again, the parent
+/// would get a failure, because the instance exists.
 async fn drop_consumed_starts(source: &Container, partition: &mut Partition) -> Result<(), Failure> {
     let mut kept = Vec::new();
     for intent in std::mem::take(&mut partition.outbox_intents) {
@@ -380,8 +387,8 @@ async fn drop_consumed_starts(source: &Container, partition: &mut Partition) -> 
     Ok(())
 }
 
-/// Whether an intent is a start whose instance has started. The start of a child counts only
-/// if the instance is a child of `sender`.
+/// Whether an outbox intent of the instance `sender` is a start whose instance has started. If
+/// the start is that of a child, the started instance must be a child of `sender`.
 async fn is_consumed_start(source: &Container, sender: &str, intent: &OutboxIntent) -> Result<bool, Failure> {
     let WorkItem::StartOrchestration { parent_instance, .. } = &intent.queued.item else { return Ok(false) };
     let query = Query::new(format!("SELECT * FROM c WHERE c.type = '{}'", published::INSTANCE));

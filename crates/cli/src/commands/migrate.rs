@@ -95,7 +95,7 @@ async fn migrate(typed: MigrateArgs) -> Result<(), Failure> {
     let mut migration =
         Migration::new(client, typed.from, typed.to).with_dry_run(is_dry).with_force(typed.force);
     for instance in typed.leave {
-        migration = migration.leaving(instance);
+        migration = migration.with_skipped_instance(instance);
     }
     let mut last_written = Instant::now();
     let progress = |report: &MigrationReport| {
@@ -135,13 +135,13 @@ async fn connect(typed: &MigrateArgs) -> Result<Client, Failure> {
 }
 
 fn summary(report: &MigrationReport) -> String {
-    let MigrationReport { instances, events, messages, activities, left, .. } = report;
-    let left = match left.len() {
+    let MigrationReport { instances, events, messages, activities, skipped, .. } = report;
+    let skipped = match skipped.len() {
         0 => String::new(),
         count => format!("; {count} not moved"),
     };
     format!(
-        "{instances} instances with {events} events, {messages} messages and {activities} activities{left}"
+        "{instances} instances with {events} events, {messages} messages and {activities} activities{skipped}"
     )
 }
 

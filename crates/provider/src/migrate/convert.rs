@@ -1,10 +1,11 @@
 //! Converts an instance of the published crate to turns of this crate: one turn per
 //! execution with its whole history. The last turn also schedules the queued activities.
-//! `plan` makes documents of these turns, so nothing here depends on the layout of the
+//! `plan` converts these turns to documents, so nothing here depends on the layout of the
 //! state and the history.
 //!
-//! The ids of messages derive from the old ids. So a message that is written again, by a
-//! second run or because the old container has it twice, exists already and is skipped.
+//! The new id of a message derives from its old id. So if a message is written twice, by two
+//! runs or because the old container has it twice, the second write finds that it exists, and
+//! skips it.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -25,8 +26,8 @@ pub(super) struct ConvertedInstance {
     pub(super) instance: String,
     /// Messages to the instance, and its messages to other instances.
     pub(super) messages: Vec<Message>,
-    /// Activities that no turn schedules: those of outbox intents, and all activities of an
-    /// instance without a history.
+    /// Activities that no turn schedules: activities from outbox intents, and all activities of
+    /// an instance without a history.
     pub(super) activities_without_turn: Vec<WorkItem>,
     /// One turn for each execution, in order.
     pub(super) turns: Vec<ConvertedTurn>,
@@ -67,7 +68,7 @@ pub(super) fn convert(partition: Partition, now_ms: u64) -> Result<ConvertedInst
         .map(|(execution, events)| {
             let events: Vec<Event> = events.into_values().collect();
             let document = instance_document.as_ref().filter(|_| last_execution == Some(execution));
-            turn(execution, events, document)
+            convert_execution(execution, events, document)
         })
         .collect();
     let mut converted_messages: Vec<Message> =
@@ -98,11 +99,15 @@ pub(super) fn convert(partition: Partition, now_ms: u64) -> Result<ConvertedInst
     })
 }
 
-/// The turn of a whole execution. For the last execution, `instance_document` is given. Its
-/// name, version, parent and pinned version, as far as it has them, replace those of the
-/// history. If the history has no end and the document says that the instance has
-/// completed or failed, its status and output are used.
-fn turn(execution: u64, events: Vec<Event>, instance_document: Option<&InstanceDocument>) -> ConvertedTurn {
+/// Converts a whole execution to one turn. `instance_document` is given for the last execution
+/// only. If the document has a name, version, parent or pinned version, that value replaces
+/// the value from the history. If the history has no end and the document says that the
+/// instance has completed or failed, the turn gets the document's status and output.
+fn convert_execution(
+    execution: u64,
+    events: Vec<Event>,
+    instance_document: Option<&InstanceDocument>,
+) -> ConvertedTurn {
     let mut metadata = metadata_from(&events);
     if let Some(document) = instance_document {
         let non_empty = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
@@ -128,7 +133,7 @@ fn turn(execution: u64, events: Vec<Event>, instance_document: Option<&InstanceD
         orchestrator_items: Vec::new(),
         metadata,
         cancelled: Vec::new(),
-        // Only new timers need the offset, and a migrated turn has none.
+        // Only new timers need the offset, and a migrated turn sets no timers.
         clock_offset_ms: 0,
         // The programs that use the new container apply their own retention.
         retention: Default::default(),
@@ -136,7 +141,7 @@ fn turn(execution: u64, events: Vec<Event>, instance_document: Option<&InstanceD
     ConvertedTurn { ack, started_at, completed_at }
 }
 
-/// The metadata of an execution, derived from its history as the runtime does.
+/// The metadata of an execution, derived from its history in the way the runtime derives it.
 fn metadata_from(events: &[Event]) -> ExecutionMetadata {
     let mut metadata = ExecutionMetadata::default();
     for event in events {
@@ -165,8 +170,8 @@ fn metadata_from(events: &[Event]) -> ExecutionMetadata {
     metadata
 }
 
-/// The reverse of the published crate's packing: minor and patch have three decimal digits
-/// each.
+/// Unpacks a version that the published crate has packed into one number: major * 1,000,000 +
+/// minor * 1,000 + patch.
 fn unpack_version(packed: u64) -> Version {
     Version::new(packed / 1_000_000, packed % 1_000_000 / 1_000, packed % 1_000)
 }
@@ -176,7 +181,7 @@ fn as_message(queued: &QueuedItem, now_ms: u64) -> Result<Message, Failure> {
     let delay = match queued.item {
         // The due time of a timer is in its work item.
         WorkItem::TimerFired { .. } => None,
-        // A delay that has passed is not kept, because it would change the order.
+        // A delay that has passed is dropped: it would change the order of the messages.
         _ if queued.visible_at > now_ms => Some(queued.visible_at.saturating_sub(queued.enqueued_at)),
         _ => None,
     };
@@ -187,8 +192,8 @@ fn as_message(queued: &QueuedItem, now_ms: u64) -> Result<Message, Failure> {
     Ok(message)
 }
 
-/// The activities without duplicates: in the old container ids are random, so an activity
-/// may occur twice.
+/// The work items of the activities, without duplicates. In the old container the ids of
+/// activity documents are random, so two documents may have the same activity.
 fn without_duplicates(activities: Vec<QueuedItem>) -> Vec<WorkItem> {
     let mut seen = HashSet::new();
     let is_new = |item: &WorkItem| match item {

@@ -1,6 +1,6 @@
 //! The documents of the published crate, duroxide-cdb 0.1.10 and before, as far as a
-//! migration needs them. Their ids derive from the instance id (`{instance}:instance`,
-//! `{instance}:history:{execution}:{event}`) or are random; `type` tells them apart.
+//! migration needs them. The member `type` tells the kind of a document. Ids derive from the
+//! instance id (`{instance}:instance`, `{instance}:history:{execution}:{event}`) or are random.
 //!
 //! Locks and sessions are not migrated: the processes that held them no longer run. Times
 //! are milliseconds since 1970.
@@ -13,20 +13,22 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+/// The `type` of an instance document.
 pub(super) const INSTANCE: &str = "instance";
+/// The `type` of an outbox intent.
 const OUTBOX_INTENT: &str = "outbox_intent";
 
 /// The documents of one instance that are migrated.
 #[derive(Debug, Default)]
 pub(super) struct Partition {
     pub(super) instance: String,
-    /// `None` for an instance that never ran, such as one with queued messages only.
+    /// `None` for an instance that never ran, such as an instance that has only queued messages.
     pub(super) instance_document: Option<InstanceDocument>,
     /// Events by execution number and event id.
     pub(super) executions: BTreeMap<u64, BTreeMap<u64, Event>>,
     pub(super) messages: Vec<QueuedItem>,
     pub(super) activities: Vec<QueuedItem>,
-    /// Messages to other instances whose delivery is not recorded.
+    /// Queue documents for other instances, whose delivery is not recorded.
     pub(super) outbox_intents: Vec<OutboxIntent>,
     /// Key-value pairs of earlier executions.
     pub(super) values: BTreeMap<String, KeyValue>,
@@ -65,9 +67,9 @@ pub(super) struct QueuedItem {
 pub(super) struct OutboxIntent {
     /// The instance that the queue document is for.
     pub(super) target: String,
-    /// Whether it is an activity. Otherwise it is a message.
+    /// Whether the queue document is an activity. If not, it is a message.
     pub(super) is_activity: bool,
-    /// The document as it is stored in the target's queue, including its id.
+    /// The queue document, with the id that it has in the target's queue.
     pub(super) queued: QueuedItem,
 }
 
@@ -119,10 +121,10 @@ impl Partition {
             let id = document["id"].as_str().unwrap_or_default().to_owned();
             partition.add(document).map_err(|why| format!("the document {id:?} is unreadable: {why}"))?;
         }
-        let order = |queued: &QueuedItem| (queued.enqueued_at, queued.id.clone());
-        partition.messages.sort_by_key(order);
-        partition.activities.sort_by_key(order);
-        partition.outbox_intents.sort_by_key(|intent| order(&intent.queued));
+        let sort_key = |queued: &QueuedItem| (queued.enqueued_at, queued.id.clone());
+        partition.messages.sort_by_key(sort_key);
+        partition.activities.sort_by_key(sort_key);
+        partition.outbox_intents.sort_by_key(|intent| sort_key(&intent.queued));
         Ok(partition)
     }
 
@@ -141,8 +143,8 @@ impl Partition {
                 let value: KeyValue = decode(document)?;
                 self.values.insert(value.key.clone(), value);
             }
-            // Key-value changes of the current execution are in its history too. The
-            // processes that hold sessions no longer run.
+            // Not migrated: the history of the current execution has its key-value changes
+            // too, and the processes that held sessions no longer run.
             Some("kv_delta" | "session") => {}
             Some(other) => return Err(format!("its type {other:?} is unknown to the published crate")),
             None => return Err("it has no type".to_owned()),

@@ -1,7 +1,8 @@
-//! Writes an instance into the new container: messages and activities without a turn first,
-//! then one commit per execution. The last commit also has the queued activities. Messages
-//! and activities that exist are skipped. An execution that exists was written whole by an
-//! earlier run. So writing an instance again completes it and repeats nothing.
+//! Writes an instance into the new container: first the messages, and the activities that no
+//! turn schedules, then one commit per execution. The last commit also creates the queued
+//! activities. Messages, activities and executions that exist are skipped; an execution that
+//! exists was written whole by an earlier run. So a second run completes an instance and
+//! writes nothing twice.
 
 use std::collections::BTreeMap;
 
@@ -42,19 +43,19 @@ pub(super) async fn write(core: &Core, converted: ConvertedInstance) -> Result<(
         }
     }
     let last = turns.len().saturating_sub(1);
-    for (number, turn) in turns.into_iter().enumerate() {
-        let found = find_or_create_state(&core.store, &instance).await?;
-        if turn.ack.execution > found.value.execution.number {
-            let old = (number == last)
+    for (index, turn) in turns.into_iter().enumerate() {
+        let state = find_or_create_state(&core.store, &instance).await?;
+        if turn.ack.execution > state.value.execution.number {
+            let old = (index == last)
                 .then_some(OldValues { instance_document: instance_document.as_ref(), values: &values });
-            write_execution(core, found, turn, old).await?;
+            write_execution(core, state, turn, old).await?;
         }
     }
     Ok(())
 }
 
-/// The state of an instance. Creates the state of an instance without a commit if there is
-/// none.
+/// The state of an instance. If there is no state document, creates one with the state before
+/// the first commit.
 async fn find_or_create_state(store: &Store, instance: &str) -> Result<Versioned<State>, Failure> {
     if let Some(found) = store.state(instance).await? {
         return Ok(found);
@@ -75,31 +76,32 @@ struct OldValues<'a> {
     values: &'a BTreeMap<String, KeyValue>,
 }
 
-/// Commits one execution to the state `found`. `old` is given for the last execution.
+/// Commits one execution, as a turn that follows on `state`. `old` is given for the last
+/// execution only.
 async fn write_execution(
     core: &Core,
-    mut found: Versioned<State>,
+    mut state: Versioned<State>,
     turn: ConvertedTurn,
     old: Option<OldValues<'_>>,
 ) -> Result<(), Failure> {
     if let Some(old) = old {
-        restore_values(&mut found.value, old);
+        restore_values(&mut state.value, old);
     }
     let (now, nonce) = (core.clock.reserve(turn.ack.stamps_max()), nonce());
     let basis =
-        Basis { state: &found.value, past: None, bundles: &[], dedup_entries: &[], now, nonce: &nonce };
+        Basis { state: &state.value, past: None, bundles: &[], dedup_entries: &[], now, nonce: &nonce };
     let mut plan = plan::turn(&basis, &turn.ack)?;
     restore_times(&mut plan.state, &turn, old.and_then(|old| old.instance_document));
     let until = Instant::now() + RETRY_FOR;
-    let staged = stage::turn(&core.store, &core.clock, &plan, until).await?;
-    let preconditions = CommitPreconditions { etag: Some(&found.etag), staged: staged.as_ref() };
+    let staged = stage::stage_turn(&core.store, &core.clock, &plan, until).await?;
+    let preconditions = CommitPreconditions { etag: Some(&state.etag), staged: staged.as_ref() };
     let no_dispatch = DirectDispatch::disabled(core);
     match retry_until(until, || commit(&core.store, &plan, &no_dispatch, preconditions, until)).await? {
         CommitOutcome::Committed(_) => {}
         CommitOutcome::Stale => {
             return Err(Failure::Contended(format!(
                 "another migration writes {}: run one at a time",
-                found.value.instance_id
+                state.value.instance_id
             )));
         }
         CommitOutcome::Refused(error) => return Err(Failure::Refused(error.to_string())),
@@ -110,8 +112,8 @@ async fn write_execution(
     Ok(())
 }
 
-/// Sets the key-value pairs and the custom status of the old container. The changes in the
-/// turn's history are applied after that.
+/// Sets the key-value pairs and the custom status that the old container has. `plan` then
+/// applies the changes in the turn's history.
 fn restore_values(state: &mut State, old: OldValues<'_>) {
     for (key, value) in old.values {
         let value = KvValue { value: value.value.clone().into(), set_at_ms: value.last_updated_at_ms };
@@ -124,9 +126,9 @@ fn restore_values(state: &mut State, old: OldValues<'_>) {
     }
 }
 
-/// Sets the times of the execution as the old container has them, instead of those of the
-/// migration. If `instance_document` is given, also sets the times of the instance and the
-/// custom status version.
+/// Replaces the times of the migration by the times of the execution in the old container. If
+/// `instance_document` is given, also sets the times of the instance and the version of the
+/// custom status.
 fn restore_times(state: &mut State, turn: &ConvertedTurn, instance_document: Option<&InstanceDocument>) {
     state.execution.started_at = turn.started_at;
     state.execution.completed_at = turn.completed_at;

@@ -8,7 +8,7 @@ mod prefetch;
 pub(crate) mod renew;
 pub(crate) mod sessions;
 
-/// The most attempts of a conditional write of an activity under its lock. A write is
-/// attempted again after a renewal with the same token has changed the document. Any other
-/// change of the document ends the lock.
+/// The most attempts of a conditional write of an activity under its lock. The write is
+/// attempted again if a renewal with the same token has changed the document. Any other change
+/// of the document ends the lock.
 const ATTEMPTS_MAX: usize = 16;

@@ -28,31 +28,40 @@ use crate::process::session_table::SessionTable;
 use crate::store::{RETRY_FOR, Store, retry_until};
 use crate::sync::lock;
 
-/// The parts of a provider. Functions take the parts they use, and the whole only
-/// when they use many.
+/// The parts of a provider. A function takes the parts that it uses. It takes the whole
+/// `Core` only if it uses many parts.
 pub(crate) struct Core {
-    /// The client that the provider was opened with. The metrics do not
-    /// count its requests.
+    /// The client that the provider was opened with. The metrics do not count requests that
+    /// this client sends.
     pub(crate) client: Client,
     pub(crate) store: Store,
     pub(crate) options: Options,
+    /// Issues stamps, in the service's time.
     pub(crate) clock: Arc<HybridClock>,
     pub(crate) metrics: Arc<Metrics>,
     /// Results of `get_system_metrics`.
     pub(crate) system_metrics: CountCache<SystemMetrics>,
     /// Results of `get_queue_depths`.
     pub(crate) queue_depths: CountCache<QueueDepths>,
+    /// The work that this process knows of.
     pub(crate) hints: Hints,
+    /// Finds work of other processes in the database.
     pub(crate) poller: Poller,
     /// Numbers the messages that this process enqueues.
     pub(crate) sequencer: Sequencer,
+    /// The live processes, and which process is first to take work that a poll finds.
     pub(crate) membership: Membership,
+    /// The locks on instances that this process holds.
     pub(crate) instance_locks: LockTable<LockedInstance>,
+    /// The locks on activities that this process holds.
     pub(crate) activity_locks: LockTable<LockedActivity>,
+    /// The sessions that workers of this process own.
     pub(crate) sessions: SessionTable,
-    /// Makes deliveries right after a commit fail, in tests.
+    /// For tests: decides which deliveries from the outbox fail.
     outbox_faults: Mutex<Option<OutboxFaultInjector>>,
+    /// Tells the reconciler about unfinished work.
     pub(crate) repair_signal: Arc<RepairSignal>,
+    /// Cleanup after commits.
     pub(crate) background: Background,
     /// The tasks of the reconciler and the heartbeat.
     tasks: Mutex<Vec<JoinHandle<()>>>,

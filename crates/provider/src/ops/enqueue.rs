@@ -1,6 +1,6 @@
-//! `enqueue_for_orchestrator` and `enqueue_for_worker`. The id of a document is chosen
-//! before the first attempt, and every attempt uses it. If the id of an activity is taken,
-//! the activity gets another id.
+//! `enqueue_for_orchestrator` creates a message, and `enqueue_for_worker` an activity, outside
+//! a turn. The id of the document is chosen before the first attempt, and every attempt uses
+//! the same id. If another document has the id of an activity, the activity gets another id.
 
 use std::time::Duration;
 
@@ -17,7 +17,8 @@ use crate::ops::payload;
 use crate::plan::{COMMIT_BYTES_MAX, activity_document, message_document, target_instance};
 use crate::store::{RETRY_FOR, Store, retry_until, without_content};
 
-/// Creates a message to an instance. With a `delay` it becomes visible after that time.
+/// Creates a message to an instance. With a `delay`, the message becomes visible after the
+/// delay.
 pub(crate) async fn for_orchestrator(
     core: &Core,
     item: &WorkItem,
@@ -48,21 +49,20 @@ pub(crate) async fn for_worker(core: &Core, item: &WorkItem) -> Result<(), Failu
         )));
     }
     let until = Instant::now() + RETRY_FOR;
-    let mut version = retry_until(until, || create_activity(&core.store, &activity)).await?;
-    if version.is_none() {
-        // Another document has this id, so the activity gets a new id. The runtime never
-        // uses an id twice; other callers may.
+    let mut created_etag = retry_until(until, || create_activity(&core.store, &activity)).await?;
+    if created_etag.is_none() {
+        // The runtime never uses an id twice; other callers may.
         activity.id = format!("{}:{}", activity.id, nonce());
-        version = retry_until(until, || create_activity(&core.store, &activity)).await?;
+        created_etag = retry_until(until, || create_activity(&core.store, &activity)).await?;
     }
-    if let Some(etag) = version {
+    if let Some(etag) = created_etag {
         core.hints.activities.update_and_wake(|hints| hints.offer((activity, etag)));
     }
     Ok(())
 }
 
-/// Creates an activity. `None` when a document with that id exists: an activity, or the
-/// tombstone of a cancelled one.
+/// Creates an activity and returns its etag. `None` if a document with its id exists: another
+/// activity, or the tombstone of a cancelled activity.
 async fn create_activity(store: &Store, activity: &Activity) -> Result<Option<Etag>, Failure> {
     let instance = activity.instance_id.as_str();
     let options = without_content().with_witness(activity.id.as_str(), "/enq", activity.enqueued_at.0);

@@ -1,6 +1,7 @@
-//! The fetch loop of both queues. It takes work from the hints. If there is none and a poll
-//! is due, it polls. Then it waits for a hint or the next poll, until it has work or its
-//! time is over. A fetch with a short timeout does not wait: it looks once.
+//! The fetch loop of both queues. A fetch takes work from the hints. If the hints have no work
+//! for it and a poll is due, the fetch polls. If there is still no work, the fetch waits for a
+//! hint or the next poll and begins again, until it has work or its time is over. A fetch with
+//! a short timeout does not wait: it looks once.
 
 use std::future::Future;
 
@@ -12,8 +13,8 @@ use crate::ops::core::Core;
 use crate::ops::wait::FetchWait;
 use crate::process::interest::Ticket;
 
-/// The most polls of one look for work, besides an overdue poll at its start. The look
-/// usually ends sooner: a poll reports only work that is not in the hints yet.
+/// The most polls of one call of `try_take`, besides an overdue poll at its start. Usually
+/// fewer polls are made, because a poll reports only work that is not in the hints yet.
 const POLLS_MAX: usize = 8;
 
 /// One queue, as one fetch sees it.
@@ -26,19 +27,19 @@ pub(crate) trait Queue {
     /// Notified when the hints may have new work.
     fn wake(&self) -> &Notify;
 
-    /// Locks the first work in the hints that this fetch can get, or takes work that is
-    /// locked for it already. `None` if there is no such work.
+    /// Locks the first work in the hints that this fetch can get, or takes work that was
+    /// locked for this fetch before. `None` if there is no such work.
     fn take(&self) -> impl Future<Output = Result<Option<Self::Item>, Failure>> + Send;
 
     /// When the next work in the hints can be taken; `None` if the hints have no work for
     /// this fetch.
-    fn next_hint(&self) -> Option<Stamp>;
+    fn next_hint_at(&self) -> Option<Stamp>;
 
     /// Called when the fetch begins to wait. The guard is dropped when the wait ends.
     fn begin_wait(&self) -> Self::WaitGuard;
 }
 
-/// Fetches from a queue. `None` when the time of the fetch is over.
+/// Fetches from a queue. `None` if the fetch has no work when its time is over.
 pub(crate) async fn run<Q: Queue>(
     core: &Core,
     queue: &Q,
@@ -60,14 +61,14 @@ pub(crate) async fn run<Q: Queue>(
         if wait.is_over() {
             return Ok(None);
         }
-        let until = wait.next_attempt(&core.clock, queue.next_hint(), core.poller.next_poll(ticket));
+        let until = wait.next_attempt_at(&core.clock, queue.next_hint_at(), core.poller.next_poll_at(ticket));
         let _guard = queue.begin_wait();
         let _ = tokio::time::timeout_at(until, woken).await;
     }
 }
 
-/// Takes work from the hints. While this fetch gets none, polls and tries again, until no
-/// poll is due, a poll finds nothing new, or [`POLLS_MAX`] polls were made.
+/// Takes work from the hints. While the hints have no work for this fetch, polls and tries
+/// again, until no poll is due, a poll finds nothing new, or [`POLLS_MAX`] polls were made.
 async fn try_take<Q: Queue>(core: &Core, queue: &Q, ticket: &Ticket<'_>) -> Result<Option<Q::Item>, Failure> {
     core.poller.poll_if_overdue(core, ticket).await;
     for _ in 0..POLLS_MAX {

@@ -1,6 +1,7 @@
-//! The heartbeat task: writes the heartbeat document of this process while the process
-//! fetches, and reads those of other processes. The task holds a weak reference to the
-//! provider and ends with it.
+//! The heartbeat task writes the heartbeat document of this process while the process
+//! fetches, and reads the heartbeats of other processes. The heartbeats give the *view* of this
+//! process: which processes are alive, and which kinds of work (*roles*) each process fetches.
+//! The task holds a weak reference to the provider and ends with it.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -19,20 +20,19 @@ use crate::store::{Store, without_content};
 use crate::sync::lock;
 use crate::timing::{HEARTBEAT_INTERVAL, HEARTBEAT_TTL};
 
-/// The first heartbeat after a time without fetches, and then every third one, also reads
-/// the heartbeats of other processes. Polls read them too, when they find rows.
+/// The first heartbeat after a time without fetches, and then every third heartbeat, also
+/// reads the heartbeats of other processes. Polls that find rows read them too.
 const LIST_EVERY: u32 = 3;
 
-/// How old the view of the live processes may be when a poll finds work. If it is older,
-/// the heartbeats are read again. A process that is missing in the view may take the same
-/// work as this process.
+/// How old the view may be when a poll finds rows. If the view is older, the heartbeats are
+/// read again. A process that is missing in the view may take the same work as this process.
 const VIEW_AGE_MAX: Duration = Duration::from_secs(2);
 
 /// The longest time that closing a provider waits to delete its heartbeat.
 const DELETE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The most heartbeats that are read. Further processes are missing in the view: they and
-/// this process may take the same work.
+/// The most heartbeats that are read. Further processes are missing in the view, so they may
+/// take the same work as this process.
 const HEARTBEATS_MAX: u32 = 500;
 
 /// Writes heartbeats until the provider is dropped. While nothing is fetched, no
@@ -42,7 +42,7 @@ pub(crate) async fn run(core: Weak<Core>) {
     else {
         return;
     };
-    let mut count = 0;
+    let mut heartbeat_count: u32 = 0;
     loop {
         fetching_begins.notified().await;
         loop {
@@ -51,19 +51,19 @@ pub(crate) async fn run(core: Weak<Core>) {
             core.poller.record_waiting_fetches(&core.membership);
             let roles = std::mem::take(&mut *lock(&core.membership.fetched_roles));
             if roles == Roles::default() {
-                count = 0;
+                heartbeat_count = 0;
                 break;
             }
+            let is_list_due = heartbeat_count % LIST_EVERY == 0;
             if let Err(failure) =
-                write_heartbeat(&core.store, &core.clock, &core.membership, roles, count % LIST_EVERY == 0)
-                    .await
+                write_heartbeat(&core.store, &core.clock, &core.membership, roles, is_list_due).await
             {
                 tracing::debug!(
                     ?failure,
                     "a heartbeat was not written or the others were not read; fetches continue"
                 );
             }
-            count = count.wrapping_add(1);
+            heartbeat_count = heartbeat_count.wrapping_add(1);
             drop(core);
             tokio::time::sleep_until(begun + HEARTBEAT_INTERVAL).await;
         }
@@ -102,7 +102,7 @@ async fn write_heartbeat(
 /// ago. A poll that has found rows calls this.
 pub(crate) async fn refresh_view(store: &Store, clock: &HybridClock, membership: &Membership) {
     let mut read_at = membership.view_read_at.lock().await;
-    // `None` before the first heartbeat: this process has no roles yet.
+    // `read_at` is `None` before the first heartbeat: this process has no roles yet.
     if !read_at.is_some_and(|read_at| read_at.elapsed() >= VIEW_AGE_MAX) {
         return;
     }
@@ -122,14 +122,15 @@ async fn read_heartbeats(
     roles: &Roles,
 ) -> Result<(), Failure> {
     let query = Query::new(format!("SELECT TOP {HEARTBEATS_MAX} * FROM c WHERE c.type = 'node'"));
-    let list: Vec<Value> = store.rows(query.in_partition(HEARTBEATS_KEY)).await?;
-    let list = list.into_iter().filter_map(|row| serde_json::from_value(row).ok()).collect();
-    let next = membership.view().next(&membership.own_id, roles, list, clock.stamp());
+    let rows: Vec<Value> = store.rows(query.in_partition(HEARTBEATS_KEY)).await?;
+    let heartbeats = rows.into_iter().filter_map(|row| serde_json::from_value(row).ok()).collect();
+    let next = membership.view().next(&membership.own_id, roles, heartbeats, clock.stamp());
     *lock(&membership.view) = Arc::new(next);
     Ok(())
 }
 
-/// Deletes the heartbeat, so that other processes do not count this one as alive.
+/// Deletes the heartbeat of this process, so that other processes do not count this process
+/// as alive.
 pub(crate) async fn delete_heartbeat(store: &Store, membership: &Membership) {
     let options = without_content();
     let delete = store.container.delete_with(HEARTBEATS_KEY, &membership.own_id, &options);

@@ -1,9 +1,9 @@
-//! Large texts: joins the parts of a stored text, and stages the text of a message that is
-//! larger than [`ITEM_BYTES_MAX`].
+//! Large texts, which are stored in several documents (*parts*): joins the parts of a text,
+//! and stages the text of a message if it is larger than [`ITEM_BYTES_MAX`].
 //!
 //! Invariant: one batch creates a message with staged parts and deletes the garbage record
-//! of the staging (see `stage`). When a repeated attempt does not find the record, the first
-//! attempt was applied, even if the message was consumed since.
+//! of the staging (see `stage`). If a repeated attempt does not find the record, an earlier
+//! attempt was applied, even if the message has been consumed since.
 
 use perihelion_client::Batch;
 use tokio::time::Instant;
@@ -26,8 +26,8 @@ pub(crate) async fn read_text(store: &Store, instance: &str, text: &Text) -> Res
     }
 }
 
-/// Reads several texts of one instance, in order. `None` for a text with missing parts: the
-/// text was removed in the meantime.
+/// Reads several texts of one instance, in order. A text whose parts are missing is `None`: it
+/// was removed in the meantime.
 pub(crate) async fn read_texts(
     store: &Store,
     instance: &str,
@@ -35,49 +35,50 @@ pub(crate) async fn read_texts(
 ) -> Result<Vec<Option<String>>, Failure> {
     let in_parts: Vec<&PartsRef> = texts.iter().filter_map(|text| text.parts()).collect();
     let mut in_parts = read_parts(store, instance, &in_parts).await?.into_iter();
-    let text = |text: &&Text| match text {
+    let whole_text = |text: &&Text| match text {
         Text::Inline(text) => Some(text.clone()),
         Text::InParts(_) => in_parts.next().flatten(),
     };
-    Ok(texts.iter().map(text).collect())
+    Ok(texts.iter().map(whole_text).collect())
 }
 
-/// Joins the parts of texts. Fails if a part is missing.
-async fn read_all_parts(store: &Store, instance: &str, all: &[&PartsRef]) -> Result<Vec<String>, Failure> {
-    let texts = read_parts(store, instance, all).await?;
+/// Reads and joins the parts of texts, in order. Fails with [`Failure::Contended`] if a part is
+/// missing.
+async fn read_all_parts(store: &Store, instance: &str, refs: &[&PartsRef]) -> Result<Vec<String>, Failure> {
+    let texts = read_parts(store, instance, refs).await?;
     let lost = || Failure::Contended(format!("a value of {instance} was replaced while it was read"));
     texts.into_iter().map(|text| text.ok_or_else(lost)).collect()
 }
 
-/// Joins the parts of texts; `None` for a text with missing parts.
+/// Reads and joins the parts of texts, in order. A text with missing parts is `None`.
 async fn read_parts(
     store: &Store,
     instance: &str,
-    all: &[&PartsRef],
+    refs: &[&PartsRef],
 ) -> Result<Vec<Option<String>>, Failure> {
-    let ids = all.iter().flat_map(|parts| parts.ids()).map(|id| (instance, id));
-    if all.is_empty() {
+    let ids = refs.iter().flat_map(|parts| parts.ids()).map(|id| (instance, id));
+    if refs.is_empty() {
         return Ok(Vec::new());
     }
     let mut parts = store.container.read_many::<Part>(ids).await?.items.into_iter();
-    let text = |wanted: &&PartsRef| {
-        let found: Vec<Option<Part>> = parts.by_ref().take(wanted.count as usize).collect();
+    let join_next = |parts_ref: &&PartsRef| {
+        let found: Vec<Option<Part>> = parts.by_ref().take(parts_ref.count as usize).collect();
         found.into_iter().map(|part| part.map(|part| part.data)).collect::<Option<String>>()
     };
-    Ok(all.iter().map(text).collect())
+    Ok(refs.iter().map(join_next).collect())
 }
 
-/// A message that can be created. If its text was large, the text is staged in parts, and
-/// `staged` is the record of the staging.
+/// A message that can be created. If its text is large, the text is staged in parts, and
+/// `staged` is the garbage record of the staging.
 #[derive(Debug)]
 pub(crate) struct PreparedMessage {
     pub(crate) message: Message,
     pub(crate) staged: Option<Staged>,
 }
 
-/// Stages the text of a message if it has more than [`ITEM_BYTES_MAX`] bytes as JSON and is
-/// not in parts yet. The record of the staging counts its age from `now`; requests are
-/// retried until `until`.
+/// Stages the text of a message if the text has more than [`ITEM_BYTES_MAX`] bytes as JSON and
+/// is not in parts yet. The age of the garbage record counts from `now`. Requests are retried
+/// until `until`.
 pub(crate) async fn prepare_message(
     store: &Store,
     mut message: Message,
@@ -93,7 +94,8 @@ pub(crate) async fn prepare_message(
     Ok(PreparedMessage { message, staged: Some(staged) })
 }
 
-/// Stages a text as parts. Returns the reference to the parts and the record of the staging.
+/// Stages a text as parts. Returns the reference to the parts, and the garbage record of the
+/// staging.
 async fn stage_text(
     store: &Store,
     instance: &str,
@@ -102,18 +104,18 @@ async fn stage_text(
     until: Instant,
 ) -> Result<(Text, Staged), Failure> {
     let staging_id = nonce();
-    let name = format!("p:{staging_id}");
-    let parts = plan::part_documents(instance, &name, text, Some(&staging_id), None);
+    let prefix = format!("p:{staging_id}");
+    let parts = plan::part_documents(instance, &prefix, text, Some(&staging_id), None);
     let count = u32::try_from(parts.len()).unwrap_or(u32::MAX);
-    let staged = stage::parts(store, instance, &staging_id, &parts, now, until).await?;
-    Ok((Text::InParts(PartsRef { prefix: name, count, len: text.len() as u64 }), staged))
+    let staged = stage::stage_parts(store, instance, &staging_id, &parts, now, until).await?;
+    Ok((Text::InParts(PartsRef { prefix, count, len: text.len() as u64 }), staged))
 }
 
-/// Creates a message. If its id exists, or the record of its staging is gone, it was created
-/// before, and nothing is written.
-pub(crate) async fn create_message(store: &Store, ready: &PreparedMessage) -> Result<(), Failure> {
-    let (message, instance) = (&ready.message, ready.message.instance_id.as_str());
-    let Some(staged) = &ready.staged else {
+/// Creates a message. If a document with its id exists, or the garbage record of its staging
+/// does not exist, the message was created before, and is not created again.
+pub(crate) async fn create_message(store: &Store, prepared: &PreparedMessage) -> Result<(), Failure> {
+    let (message, instance) = (&prepared.message, prepared.message.instance_id.as_str());
+    let Some(staged) = &prepared.staged else {
         return match store.container.create_with(instance, message, &without_content()).await {
             Err(error) if !error.is_conflict() => Err(error.into()),
             _ => Ok(()),
@@ -125,7 +127,7 @@ pub(crate) async fn create_message(store: &Store, ready: &PreparedMessage) -> Re
         Err(error) if error.operation_index() == Some(0) && error.is_not_found() => Ok(()),
         // The message was created before, with other parts.
         Err(error) if error.is_conflict() => {
-            discard(store, message, staged).await;
+            discard_staged(store, message, staged).await;
             Ok(())
         }
         Err(error) => Err(error.into()),
@@ -133,9 +135,9 @@ pub(crate) async fn create_message(store: &Store, ready: &PreparedMessage) -> Re
     }
 }
 
-/// Deletes staged parts that are not needed, the record last. After a failure the
-/// reconciler finds the record when it is due.
-async fn discard(store: &Store, message: &Message, staged: &Staged) {
+/// Deletes the staged parts of a message that was created before, and then the garbage record.
+/// After a failure the reconciler finds the record and deletes the parts.
+async fn discard_staged(store: &Store, message: &Message, staged: &Staged) {
     let ids = message.item.parts().into_iter().flat_map(PartsRef::ids).chain([staged.id.clone()]);
     for id in ids {
         match store.container.delete(message.instance_id.as_str(), &id).await {
@@ -156,13 +158,13 @@ pub(crate) async fn send_message(
     now: Stamp,
     until: Instant,
 ) -> Result<Message, Failure> {
-    let ready = prepare_message(store, message, now, until).await?;
-    retry_until(until, || create_message(store, &ready)).await?;
-    Ok(ready.message)
+    let prepared = prepare_message(store, message, now, until).await?;
+    retry_until(until, || create_message(store, &prepared)).await?;
+    Ok(prepared.message)
 }
 
-/// Deletes a message that must not be delivered. Its parts are deleted first, or in the same
-/// batch: without them no process delivers the message.
+/// Deletes a message that must not be delivered. Its parts are deleted in the same batch or
+/// before it: no process delivers a message without its parts.
 pub(crate) async fn remove_message(store: &Store, message: &Message) -> Result<(), Failure> {
     let mut ids: Vec<String> = message.item.parts().into_iter().flat_map(PartsRef::ids).collect();
     ids.push(message.id.clone());

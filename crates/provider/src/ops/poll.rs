@@ -1,16 +1,17 @@
-//! The poll of this process: finds work in the database that this process has no hints
-//! about, in both queues, for all fetches that wait.
+//! Polls: a poll finds work in the database that this process has no hints about, in both
+//! queues, for all fetches that wait.
 //!
-//! A poll is one query per physical partition, in parallel and without a query plan: no
-//! order over all partitions is needed. It asks for work that the waiting fetches can take,
-//! and for unfinished outboxes and bundles. It leaves out instances that this process looks
-//! at anyway. Work that this process may take becomes a hint, and fetches take it from
-//! there. Unfinished documents wake the reconciler.
+//! A poll sends one query to each physical partition, in parallel and without a query plan,
+//! because no order over all partitions is needed. The query asks for work that the waiting
+//! fetches can take, and for unfinished outboxes and bundles. It leaves out instances that
+//! this process has locked or will claim without the poll. Work that this process may take
+//! becomes a hint, and fetches take work from the hints. Unfinished outboxes and bundles wake
+//! the reconciler.
 //!
-//! Invariants: at most one poll runs at a time, and all fetches share its result. A
-//! fetch that looks once gets the result of a poll that began after the fetch asked for
-//! it. No task polls: the fetch that finds the poll due runs it, and when that fetch is
-//! dropped, the next one does.
+//! Invariants: at most one poll runs at a time, and all fetches share its result. A fetch
+//! that looks once gets the result of a poll that began after the fetch asked for the poll.
+//! No background task polls: a fetch that finds a poll due runs the poll. If that fetch is
+//! dropped, another fetch runs the poll.
 
 mod cursors;
 mod ingest;
@@ -38,8 +39,8 @@ use ingest::{FoundWork, ingest};
 /// The most rows of one page of one physical partition.
 const PAGE_ROWS: u32 = 64;
 
-/// The most pages that one poll reads of a partition while no partition has new work. The
-/// next poll continues where this one stopped.
+/// The most pages of a partition that one poll reads while no partition has new work. The next
+/// poll continues where this poll stopped.
 const PAGES_MAX: usize = 8;
 
 /// The most partitions that are queried at the same time.
@@ -55,9 +56,9 @@ pub(crate) struct Poller {
 }
 
 impl Poller {
-    /// Registers a fetch: polls ask for its work until the ticket is dropped. An eager
-    /// fetch looks once: it polls even if no poll is due. While it is registered, polls give
-    /// this process work of any age.
+    /// Registers a fetch: polls ask for its work until the ticket is dropped. An eager fetch
+    /// has a short timeout and looks once. It polls even if no poll is due. While an eager
+    /// fetch is registered, polls give this process work of any age.
     pub(crate) fn register(&self, membership: &Membership, interest: Interest, is_eager: bool) -> Ticket<'_> {
         membership.record_fetch(&interest);
         self.interests.register(interest, is_eager)
@@ -69,14 +70,14 @@ impl Poller {
     }
 
     /// When the next poll for a fetch is due.
-    pub(crate) fn next_poll(&self, ticket: &Ticket<'_>) -> Instant {
-        self.schedule.next_poll(ticket.interest())
+    pub(crate) fn next_poll_at(&self, ticket: &Ticket<'_>) -> Instant {
+        self.schedule.next_poll_at(ticket.interest())
     }
 
-    /// Polls before a fetch looks through the hints, if no poll has asked for its work for
-    /// some time (see `Schedule::take_overdue`). Otherwise fetches that always find work in
-    /// the hints would never poll, and work of other processes would wait. Does nothing for
-    /// an eager fetch. A failure is logged and ignored.
+    /// A fetch calls this before it looks through the hints. Polls if no poll has asked for
+    /// the work of this fetch for some time (see `Schedule::take_overdue`). Otherwise fetches
+    /// that always find work in the hints would never poll, and work of other processes would
+    /// wait. Does nothing for an eager fetch. A failure is logged and ignored.
     pub(crate) async fn poll_if_overdue(&self, core: &Core, ticket: &Ticket<'_>) {
         if !ticket.is_eager()
             && self.schedule.take_overdue(ticket.interest())
@@ -86,9 +87,10 @@ impl Poller {
         }
     }
 
-    /// Polls if a poll is due; an eager fetch always polls. If another fetch polled in the
-    /// meantime, its result is used instead. Returns whether the poll found new work in the
-    /// queue of this fetch, whatever its tags.
+    /// Polls if a poll is due or the fetch is eager. If another fetch ends a poll while this
+    /// fetch waits for its turn to poll, the result of that poll is used instead. Returns
+    /// whether the poll found new work in the queue of this fetch. The new work may have tags
+    /// that this fetch does not take.
     pub(crate) async fn poll(&self, core: &Core, ticket: &Ticket<'_>) -> Result<bool, Failure> {
         let (interest, is_eager) = (ticket.interest(), ticket.is_eager());
         let polls_before = self.schedule.polls_begun();
@@ -96,51 +98,54 @@ impl Poller {
             return Ok(false);
         }
         let mut cursors = self.cursors.lock().await;
-        if let Some(found) = self.schedule.result_since(polls_before, interest) {
-            return Ok(found);
+        if let Some(has_new_work) = self.schedule.result_since(polls_before, interest) {
+            return Ok(has_new_work);
         }
         if !is_eager && !self.schedule.is_due(interest) {
             return Ok(false);
         }
         let waiting = self.interests.all();
-        let poll_number = self.schedule.begin();
+        let poll_number = self.schedule.begin_poll();
         core.metrics.count_poll();
         let found = FoundWork::new(&core.membership, waiting.is_eager, core.clock.stamp());
         let found = scan_partitions(core, &mut cursors, &PollQuery::of(&waiting.interests), found).await?;
-        self.schedule.end(poll_number, &waiting.interests, &found);
-        Ok(found.has(interest))
+        self.schedule.record_result(poll_number, &waiting.interests, &found);
+        Ok(found.has_work_for(interest))
     }
 }
 
 /// The scan of one partition by a poll.
 struct PartitionScan {
     range: FeedRange,
-    /// Where the scan began: only rows with this `visibleAt` or a later one are read.
+    /// Where the scan began: rows with an earlier `visibleAt` are not read.
     from: Stamp,
     feed: QueryFeed<Value>,
 }
 
-/// Reads all partitions page by page until one has new work, all are at their end, or
-/// [`PAGES_MAX`] pages of each were read. Fails if a partition failed and no other had new work.
+/// Reads all partitions page by page until a partition has new work, all are at their end, or
+/// [`PAGES_MAX`] pages of each were read. Fails if the query of a partition failed and no
+/// partition had new work.
 async fn scan_partitions(
     core: &Core,
     cursors: &mut Cursors,
     poll_query: &PollQuery,
     mut found: FoundWork,
 ) -> Result<FoundWork, Failure> {
-    let (now, at, is_eager) = (found.now(), Instant::now(), found.is_eager());
+    // The time of the poll: as a stamp, and on tokio's clock.
+    let (now, at) = (found.now(), Instant::now());
+    let is_eager = found.is_eager();
     let begin_scan = |range: FeedRange, from: Stamp| {
         let query =
-            poll_query.query(&core.hints, &core.options, now, from, PAGE_ROWS).in_range(range.clone());
+            poll_query.build(&core.hints, &core.options, now, from, PAGE_ROWS).in_range(range.clone());
         PartitionScan { feed: core.store.container.query(query), range, from }
     };
     let ranges = core.store.container.feed_ranges().await?;
     cursors.begin(poll_query, &ranges);
-    let begin = |range: FeedRange| {
+    let begin_at_cursor = |range: FeedRange| {
         let from = cursors.start_of_scan(&range, now, at, is_eager);
         begin_scan(range, from)
     };
-    let mut scans: Vec<PartitionScan> = ranges.into_iter().map(begin).collect();
+    let mut scans: Vec<PartitionScan> = ranges.into_iter().map(begin_at_cursor).collect();
     let mut failure = None;
     for _ in 0..PAGES_MAX {
         let mut unfinished = Vec::new();
@@ -154,16 +159,16 @@ async fn scan_partitions(
             match answer {
                 Ok(rows) if rows.len() < PAGE_ROWS as usize => {
                     ingest(core, rows, &mut found).await;
-                    // The scan began behind the known rows at the head. When these are due
-                    // to be read again, they are read last.
+                    // This is the end of the partition. If the scan began behind the known
+                    // rows at the head, and these rows are due again, they are read now.
                     let is_head_due =
                         scan.from > Stamp(0) && cursors.must_read_head(&scan.range, at, is_eager);
                     unfinished.extend(is_head_due.then(|| begin_scan(scan.range, Stamp(0))));
                 }
                 Ok(rows) => {
-                    let last = ingest(core, rows, &mut found).await;
-                    if !found.is_any() {
-                        cursors.record_known_page(&scan.range, scan.from, last, at);
+                    let last_visible_at = ingest(core, rows, &mut found).await;
+                    if !found.has_work() {
+                        cursors.record_known_page(&scan.range, scan.from, last_visible_at, at);
                     }
                     unfinished.push(scan);
                 }
@@ -171,15 +176,15 @@ async fn scan_partitions(
             }
         }
         scans = unfinished;
-        if found.is_any() || scans.is_empty() {
+        if found.has_work() || scans.is_empty() {
             break;
         }
     }
-    if !found.is_any() {
+    if !found.has_work() {
         scans.iter().for_each(|scan| cursors.record_unfinished_scan(&scan.range));
     }
     match failure {
-        Some(failure) if !found.is_any() => Err(failure),
+        Some(failure) if !found.has_work() => Err(failure),
         _ => Ok(found),
     }
 }

@@ -17,8 +17,9 @@ use crate::plan::past_execution_id;
 use crate::store::state_cache::Snapshot;
 use crate::store::{RETRY_FOR, StateChange, Store, retry_until};
 
-/// The state of an instance: from the cache if the service confirms its etag, else read.
-/// The state of a deleted instance is a tombstone. `None` if there is no state document.
+/// The state of an instance: the cached state if the service confirms its etag, else the
+/// stored state. The state of a deleted instance is a tombstone. `None` if there is no state
+/// document.
 pub(crate) async fn state(store: &Store, instance: &str) -> Result<Option<FoundState>, Failure> {
     let Some(cached) = store.state_cache.get(instance) else {
         return Ok(store.state(instance).await?.map(|state| FoundState::Read(Box::new(state))));
@@ -30,7 +31,7 @@ pub(crate) async fn state(store: &Store, instance: &str) -> Result<Option<FoundS
     }
 }
 
-/// The state of an instance: from the cache, with its history, or read.
+/// The state of an instance: from the cache, together with the history, or from the database.
 pub(crate) enum FoundState {
     Cached(Arc<Snapshot>),
     Read(Box<Versioned<State>>),
@@ -52,7 +53,7 @@ pub(crate) async fn live_state(store: &Store, instance: &str) -> Result<Option<S
 }
 
 /// The state of an instance that management operations see (`State::created`). Fails with
-/// [`Failure::NotFound`] for any other.
+/// [`Failure::NotFound`] for any other instance.
 pub(crate) async fn created_state(store: &Store, instance: &str) -> Result<State, Failure> {
     let state = live_state(store, instance).await?.filter(|state| state.is_created);
     state.ok_or_else(|| Failure::NotFound(instance.to_owned()))
@@ -76,8 +77,9 @@ async fn try_latest_history(store: &Store, instance: &str) -> Result<Vec<Event>,
     Ok(Arc::try_unwrap(history).unwrap_or_else(|shared| Vec::clone(&shared)))
 }
 
-/// The history of the current execution: from the cache if its state has the same etag,
-/// else read, and then cached. The inner error is the reason why it is unreadable.
+/// The history of the current execution. It comes from the cache if the cached state has the
+/// same etag as `state`. Otherwise it is read, and then cached. The inner error is the reason
+/// why the history is unreadable.
 pub(crate) async fn current_history(
     store: &Store,
     state: &Versioned<State>,
@@ -106,7 +108,7 @@ pub(crate) async fn execution_history(
     }
     let Some(past) = past_execution(store, instance, execution).await? else { return Ok(Vec::new()) };
     let text = read_chunks(store, instance, &past).await?;
-    text.and_then(|text| decode(&text)).map_err(Failure::Refused)
+    text.and_then(|text| decode_events(&text)).map_err(Failure::Refused)
 }
 
 /// A past execution; `None` if it is unknown or pruned.
@@ -119,14 +121,14 @@ pub(crate) async fn past_execution(
     Ok(found.map(|found| found.value.execution))
 }
 
-/// Reads the history of the current execution. The inner error is the reason why it is
-/// unreadable.
+/// Reads the history of the current execution. The inner error is the reason why the history
+/// is unreadable.
 pub(crate) async fn read_current_history(
     store: &Store,
     state: &State,
 ) -> Result<Result<Vec<Event>, String>, Failure> {
     let text = read_chunks(store, &state.instance_id, &state.execution).await?;
-    Ok(text.and_then(|text| decode(&(text + &state.event_data))))
+    Ok(text.and_then(|text| decode_events(&(text + &state.event_data))))
 }
 
 /// A row of the query for chunks.
@@ -149,13 +151,13 @@ async fn read_chunks(
     let query = Query::new("SELECT c.id, c.eventData FROM c WHERE c.hx = @execution")
         .with_parameter("@execution", execution.number)
         .in_partition(instance);
-    let parts: Vec<ChunkText> = store.rows(query).await?;
-    let mut parts: HashMap<String, String> =
-        parts.into_iter().map(|part| (part.id, part.event_data)).collect();
+    let chunks: Vec<ChunkText> = store.rows(query).await?;
+    let mut chunks: HashMap<String, String> =
+        chunks.into_iter().map(|chunk| (chunk.id, chunk.event_data)).collect();
     let mut text = String::new();
     for id in execution.chunks.ids(execution.number) {
-        match parts.remove(&id) {
-            Some(part) => text.push_str(&part),
+        match chunks.remove(&id) {
+            Some(chunk) => text.push_str(&chunk),
             None => return Ok(Err(format!("the history of {instance} has lost its part {id}"))),
         }
     }
@@ -163,7 +165,7 @@ async fn read_chunks(
 }
 
 /// Decodes events, one per line.
-fn decode(text: &str) -> Result<Vec<Event>, String> {
+fn decode_events(text: &str) -> Result<Vec<Event>, String> {
     let lines = text.lines().filter(|line| !line.is_empty());
     let events: Result<Vec<Event>, _> = lines.map(serde_json::from_str).collect();
     events.map_err(|error| format!("the history cannot be read: {error}"))
@@ -200,7 +202,7 @@ pub(crate) async fn whole_text(
     }
 }
 
-/// The key-value pairs as the last execution that has ended left them. The runtime applies
+/// The key-value pairs at the end of the last execution that has ended. The runtime applies
 /// the changes of the current execution itself, from the history.
 pub(crate) async fn kv_snapshot(store: &Store, state: &State) -> Result<HashMap<String, KvEntry>, Failure> {
     let values = state.kv.iter().map(|(key, value)| (key.clone(), value));
@@ -209,8 +211,8 @@ pub(crate) async fn kv_snapshot(store: &Store, state: &State) -> Result<HashMap<
     Ok(texts.into_iter().map(entry).collect())
 }
 
-/// Key-value pairs with their whole texts: key, text, and when it was set, in milliseconds
-/// since 1970.
+/// Key-value pairs with their whole texts: the key, the text, and the time at which the value
+/// was set, in milliseconds since 1970.
 async fn whole_kv<'v>(
     store: &Store,
     instance: &str,
@@ -226,8 +228,8 @@ async fn whole_kv<'v>(
     whole.collect()
 }
 
-/// The current key-value pairs: those that earlier executions left (`kv`), with the changes
-/// of the current execution (`kv_delta`) applied to them.
+/// The current key-value pairs: the pairs at the end of the last execution that has ended
+/// (`kv`), with the changes of the current execution (`kv_delta`).
 pub(crate) fn current_kv(state: State) -> BTreeMap<String, KvValue> {
     let mut values = state.kv;
     for (key, value) in state.kv_delta {

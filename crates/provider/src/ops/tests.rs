@@ -1,5 +1,5 @@
 //! Tests of operations on the real engine in this process: turns that are too large for
-//! one batch, lost answers, and expired locks.
+//! one batch, lost answers, and expired locks. The modules below use the same helpers.
 
 mod deletions;
 mod interleavings;
@@ -18,11 +18,12 @@ use perihelion_server::{Embedded, EmbeddedOptions};
 
 use crate::{CosmosDBProvider, OutboxFaultInjector};
 
+/// The lock timeout of most fetches: no lock expires during a test.
 const LOCK: Duration = Duration::from_secs(30);
 /// The poll timeout of a fetch that looks once.
 const NO_WAIT: Duration = Duration::ZERO;
 
-/// The engine, and providers on it, each with a client of its own.
+/// The engine of a test. It makes providers, each with a client of its own.
 struct World {
     engine: Embedded,
 }
@@ -36,7 +37,7 @@ impl World {
         self.provider_with_reconciler(Duration::from_millis(50)).await
     }
 
-    /// A provider whose reconciler runs at this interval.
+    /// A provider whose reconciler runs at this interval and finishes work of any age.
     async fn provider_with_reconciler(&self, interval: Duration) -> CosmosDBProvider {
         let client = Client::over(&self.engine.endpoint(), self.engine.transport()).await.unwrap();
         CosmosDBProvider::builder()
@@ -48,12 +49,13 @@ impl World {
     }
 
     /// Injects a fault into requests of the providers.
-    async fn fault(&self, rule: &str) {
+    async fn inject_fault(&self, rule: &str) {
         let answer = self.engine.manage(http::Method::POST, "faults", rule).await.unwrap();
         assert!(answer.status().is_success(), "{rule}");
     }
 }
 
+/// The message that starts an instance.
 fn start(instance: &str, input: String) -> WorkItem {
     WorkItem::StartOrchestration {
         instance: instance.into(),
@@ -67,6 +69,7 @@ fn start(instance: &str, input: String) -> WorkItem {
     }
 }
 
+/// A message with an external event.
 fn raised_event(instance: &str, data: &str) -> WorkItem {
     WorkItem::ExternalRaised { instance: instance.into(), name: "paid".into(), data: data.into() }
 }
@@ -83,6 +86,7 @@ fn activity_item(instance: &str, id: u64, input: String) -> WorkItem {
     }
 }
 
+/// An event of a history.
 fn event(instance: &str, id: u64, data: String) -> Event {
     Event::with_event_id(id, instance, 1, None, EventKind::ExternalEvent { name: "paid".into(), data })
 }
@@ -97,11 +101,13 @@ fn order_metadata() -> ExecutionMetadata {
 
 /// Fetches the next instance. Returns its token and messages.
 async fn fetch_instance(provider: &CosmosDBProvider) -> (String, Vec<WorkItem>) {
-    let found = provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap();
-    let (item, token, _) = found.expect("an instance with messages");
+    let fetched = provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap();
+    let (item, token, _) = fetched.expect("an instance with messages");
     (token, item.messages)
 }
 
+/// Acks a turn of execution 1: it appends `history`, schedules `activities` and sends
+/// `messages`.
 async fn ack(
     provider: &CosmosDBProvider,
     token: &str,
@@ -149,7 +155,7 @@ async fn a_turn_of_a_thousand_activities_is_one_commit_and_each_is_run_once() {
     let seen = run_activities(&provider).await;
     assert_eq!(seen.iter().map(|(id, _)| *id).collect::<Vec<_>>(), (1..=COUNT).collect::<Vec<_>>());
     let mut delivered = BTreeSet::new();
-    let mut next = 2;
+    let mut next_event_id = 2;
     while delivered.len() < (COUNT + 100) as usize {
         let (token, messages) = fetch_instance(&provider).await;
         assert!(messages.len() <= 64);
@@ -159,8 +165,9 @@ async fn a_turn_of_a_thousand_activities_is_one_commit_and_each_is_run_once() {
             };
             assert!(delivered.insert(*id), "{id} was delivered twice");
         }
-        ack(&provider, &token, vec![event("fan", next, String::new())], vec![], vec![]).await.unwrap();
-        next += 1;
+        let history = vec![event("fan", next_event_id, String::new())];
+        ack(&provider, &token, history, vec![], vec![]).await.unwrap();
+        next_event_id += 1;
     }
     assert!(provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap().is_none());
 }
@@ -207,7 +214,7 @@ async fn a_commit_whose_answer_is_lost_is_made_once() {
         let provider = world.provider().await;
         provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
         let (token, _) = fetch_instance(&provider).await;
-        world.fault(rule).await;
+        world.inject_fault(rule).await;
         let history = vec![event("a", 1, String::new())];
         let activities = vec![activity_item("a", 7, String::new())];
         ack(&provider, &token, history.clone(), activities, vec![])
@@ -218,8 +225,8 @@ async fn a_commit_whose_answer_is_lost_is_made_once() {
     }
 }
 
-/// The runtime reads the history before each activity, and takes a failed read for an
-/// empty history.
+/// This matters because the runtime reads the history before each activity, and treats a
+/// failed read as an empty history.
 #[tokio::test(start_paused = true)]
 async fn a_read_outlasts_an_outage_of_seconds() {
     let world = World::open().await;
@@ -228,7 +235,7 @@ async fn a_read_outlasts_an_outage_of_seconds() {
     let (token, _) = fetch_instance(&provider).await;
     let history = vec![event("a", 1, String::new())];
     ack(&provider, &token, history.clone(), vec![], vec![]).await.unwrap();
-    world.fault(r#"{"operation":"read_item","count":20,"status":503}"#).await;
+    world.inject_fault(r#"{"operation":"read_item","count":20,"status":503}"#).await;
     assert_eq!(provider.read("a").await.unwrap(), history);
 }
 
@@ -242,7 +249,7 @@ async fn an_event_whose_enqueue_lost_its_answer_is_delivered_once() {
         let world = World::open().await;
         let provider = world.provider().await;
         provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-        world.fault(rule).await;
+        world.inject_fault(rule).await;
         provider.enqueue_for_orchestrator(raised_event("a", "1"), None).await.unwrap();
         let (_, messages) = fetch_instance(&provider).await;
         assert_eq!(messages, [start("a", String::new()), raised_event("a", "1")], "{rule}");
@@ -269,7 +276,7 @@ async fn a_message_that_could_not_be_delivered_after_the_commit_arrives_later_an
     assert_eq!(delivered, messages);
 }
 
-/// Writes a message to its queue, as its sender does in every attempt.
+/// Writes a message to its queue, as the sender does in every attempt.
 async fn write_message(provider: &CosmosDBProvider, message: &crate::documents::Message) {
     let until = tokio::time::Instant::now() + LOCK;
     let now = provider.core.clock.stamp();
@@ -294,7 +301,7 @@ async fn a_message_that_was_consumed_is_not_delivered_again() {
     write_message(&provider, &message).await;
     assert!(
         provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap().is_none(),
-        "a message to a deleted instance"
+        "a message to a deleted instance is not delivered"
     );
 }
 
@@ -304,20 +311,21 @@ async fn a_stale_holder_cannot_commit() {
     let (first, second) = (world.provider().await, world.provider().await);
     first.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
     // Long enough that the lock does not expire before the next fetch on a busy machine.
-    let short = Duration::from_secs(1);
-    let (_, stale, _) = first.fetch_orchestration_item(short, NO_WAIT, None).await.unwrap().unwrap();
+    let short_lock = Duration::from_secs(1);
+    let (_, stale_token, _) =
+        first.fetch_orchestration_item(short_lock, NO_WAIT, None).await.unwrap().unwrap();
     assert!(
         second.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap().is_none(),
-        "a locked instance"
+        "a locked instance is not fetched"
     );
     let waited = second.fetch_orchestration_item(LOCK, Duration::from_secs(10), None).await.unwrap();
     let (_, token, attempts) = waited.expect("the lock expires");
     assert_eq!(attempts, 2);
-    let refused = ack(&first, &stale, vec![event("a", 1, "stale".into())], vec![], vec![]).await;
+    let refused = ack(&first, &stale_token, vec![event("a", 1, "stale".into())], vec![], vec![]).await;
     assert!(refused.unwrap_err().message.contains("Invalid lock token"));
     ack(&second, &token, vec![event("a", 1, "fresh".into())], vec![], vec![]).await.unwrap();
     assert_eq!(first.read("a").await.unwrap(), second.read("a").await.unwrap());
-    assert!(first.abandon_orchestration_item(&stale, None, false).await.is_err());
+    assert!(first.abandon_orchestration_item(&stale_token, None, false).await.is_err());
 }
 
 #[tokio::test]
@@ -326,7 +334,8 @@ async fn renewing_and_appending_keep_the_lock() {
     let (first, second) = (world.provider().await, world.provider().await);
     first.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
     let (token, _) = fetch_instance(&first).await;
-    // Another process writes, so that the lock table of the first one is stale.
+    // Another process changes the state, so the etag in the lock table of the first process is
+    // outdated.
     second.renew_orchestration_item_lock(&token, LOCK).await.unwrap();
     second
         .append_with_execution("a", 1, vec![event("a", 1, "appended under the lock".into())])
@@ -352,6 +361,6 @@ async fn an_instance_may_have_any_name() {
         provider.delete_instance(name, true).await.unwrap();
         assert!(provider.get_instance_info(name).await.is_err());
     }
-    let long = "x".repeat(3000);
-    assert!(provider.enqueue_for_orchestrator(start(&long, String::new()), None).await.is_err());
+    let too_long = "x".repeat(3000);
+    assert!(provider.enqueue_for_orchestrator(start(&too_long, String::new()), None).await.is_err());
 }

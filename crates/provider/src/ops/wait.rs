@@ -14,45 +14,46 @@ use crate::process::clock::HybridClock;
 /// The pause between attempts of a waiting fetch while the database does not answer.
 const OUTAGE_PAUSE: Duration = Duration::from_millis(500);
 
-/// The longest wait. A longer one is cut to it, because the wait is added to an
+/// The longest wait. A longer timeout counts as this one, because the wait is added to an
 /// `Instant`, which must not overflow.
 const WAIT_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// The waiting time of one fetch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FetchWait {
+    /// Whether the fetch waits for work. If not, it looks once.
     is_long: bool,
     /// When the timeout of the fetch ends.
     deadline: Instant,
 }
 
 impl FetchWait {
-    /// The wait of a fetch that begins now. Of `poll_timeout` at most [`WAIT_MAX`] is used.
+    /// The wait of a fetch that begins now. A `poll_timeout` above [`WAIT_MAX`] counts as
+    /// [`WAIT_MAX`].
     pub(crate) fn new(options: &Options, poll_timeout: Duration) -> Self {
         let is_long = poll_timeout >= options.long_poll_threshold && !poll_timeout.is_zero();
         FetchWait { is_long, deadline: Instant::now() + poll_timeout.min(WAIT_MAX) }
     }
 
-    /// Whether the fetch waits for work. If not, it looks once.
     pub(crate) fn is_long(self) -> bool {
         self.is_long
     }
 
-    /// Whether the fetch returns if it has no work now.
+    /// Whether a fetch without work returns now.
     pub(crate) fn is_over(self) -> bool {
         !self.is_long || Instant::now() >= self.deadline
     }
 
     /// When the fetch tries again unless it is woken: at the next hint, the next poll or the
     /// end of its timeout, whichever is first.
-    pub(crate) fn next_attempt(
+    pub(crate) fn next_attempt_at(
         self,
         clock: &HybridClock,
-        next_hint: Option<Stamp>,
-        next_poll: Instant,
+        next_hint_at: Option<Stamp>,
+        next_poll_at: Instant,
     ) -> Instant {
-        let next_hint = next_hint.map_or(self.deadline, |stamp| instant_of(clock, stamp));
-        next_hint.min(next_poll).min(self.deadline)
+        let next_hint_at = next_hint_at.map_or(self.deadline, |stamp| instant_after(clock, stamp));
+        next_hint_at.min(next_poll_at).min(self.deadline)
     }
 
     /// Pauses after a transient failure, because the runtime's own backoff overflows after
@@ -68,7 +69,7 @@ impl FetchWait {
     }
 }
 
-/// The time on tokio's clock when a stamp is in the past.
-fn instant_of(clock: &HybridClock, stamp: Stamp) -> Instant {
+/// The first millisecond, on tokio's clock, at which a stamp is in the past.
+fn instant_after(clock: &HybridClock, stamp: Stamp) -> Instant {
     Instant::now() + Duration::from_millis((stamp.ms() + 1).saturating_sub(clock.now_ms()))
 }

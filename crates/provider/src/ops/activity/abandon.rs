@@ -1,7 +1,7 @@
-//! `abandon_work_item`: ends the lock. The activity is visible again at once, in its
-//! old place of the queue, or after a delay. With `ignore_attempt` the attempt is not
-//! counted. An expired lock can be abandoned as long as no other worker has taken the
-//! activity.
+//! `abandon_work_item`: ends the lock. Without a delay, the activity is visible again at once,
+//! in its old place of the queue. Otherwise it is visible after the delay. With
+//! `ignore_attempt` the attempt is not counted. An expired lock can be abandoned as long as no
+//! other worker has taken the activity.
 
 use std::time::Duration;
 
@@ -34,8 +34,8 @@ pub(crate) async fn run(
             next.attempt_count = next.attempt_count.saturating_sub(1);
         }
         let etag = held.activity.etag.clone();
-        // The `visibleAt` of a locked activity is the end of its lock. So the new value shows
-        // that the write was applied.
+        // Before the write `visibleAt` is the end of the lock. So the new value shows that the
+        // write was applied.
         let options = || without_content().with_witness(next.id.as_str(), "/visibleAt", next.visible_at.0);
         let put = || core.store.put(&next.instance_id, &next.id, &next, &etag, options());
         let Some(etag) = unless_stale(retry_until(until, put).await)? else {

@@ -1,5 +1,5 @@
-//! `ack_work_item`: one batch deletes the activity and creates its completion, if the
-//! caller passes one. At the same time `prefetch` may lock the next activity.
+//! `ack_work_item`: one batch deletes the activity and, if the caller passes a completion,
+//! creates the completion. At the same time `prefetch` may lock the next activity.
 
 use duroxide::providers::WorkItem;
 use perihelion_client::{Batch, Etag};
@@ -29,7 +29,8 @@ pub(crate) async fn run(core: &Core, token: &str, completion: Option<&WorkItem>)
     acked
 }
 
-/// Deletes the activity, creates its completion, and does the work after that.
+/// Deletes the activity, creates its completion if there is one, and then updates hints,
+/// session and garbage.
 async fn complete(
     core: &Core,
     token: &LockToken,
@@ -38,29 +39,29 @@ async fn complete(
 ) -> Result<(), Failure> {
     let completion = match completion {
         Some(item) => {
-            let message = completion_of(&core.clock, token, held, item)?;
+            let message = completion_message(&core.clock, token, held, item)?;
             Some(payload::prepare_message(&core.store, message, core.clock.stamp(), held.until).await?)
         }
         None => None,
     };
-    let replacement = Replacement { garbage: garbage_of(&core.clock, held), completion };
+    let replacement = Replacement { garbage: input_garbage(&core.clock, held), completion };
     let mut budget = ConflictBudget::new(SharedDocument::Activity(&token.id), ATTEMPTS_MAX);
     let is_answered = loop {
         budget.spend()?;
-        if let Some(is_answered) = write(core, token, held, &replacement).await? {
+        if let Some(is_answered) = write_batch(core, token, held, &replacement).await? {
             break is_answered;
         }
     };
-    finish(core, token, held, replacement, is_answered).await;
+    finish_ack(core, token, held, replacement, is_answered).await;
     // Another call with the same token may wait for the mutex. It must fail.
     held.until = Instant::now();
     Ok(())
 }
 
-/// Writes the batch. `Some(true)` when it was applied and answered, `Some(false)` when it
-/// was applied and the answer was lost. `None` when the activity has changed but the lock
-/// still holds: the caller tries again.
-async fn write(
+/// Writes the batch. `Some(true)` if the batch was applied and answered, `Some(false)` if it
+/// was applied and the answer was lost. `None` if the activity has changed but the lock still
+/// holds: the caller tries again.
+async fn write_batch(
     core: &Core,
     token: &LockToken,
     held: &mut LockedActivity,
@@ -70,7 +71,8 @@ async fn write(
     let etag = held.activity.etag.clone();
     let send = || async { Ok(core.store.container.batch(as_batch(token, replacement, &etag)?).await?) };
     match retry_until(held.until, send).await {
-        // There are no results if only the witness showed that the batch was applied.
+        // The results are empty if the answer was lost and the witness showed that the batch
+        // was applied.
         Ok(results) => Ok(Some(results.get(0).is_some())),
         Err(Failure::Storage(error)) if error.is_precondition_failed() || error.is_not_found() => {
             let Err(failure) = held_lock::refresh(core, token, held).await else { return Ok(None) };
@@ -79,7 +81,7 @@ async fn write(
                 false => Err(failure),
             }
         }
-        // The completion exists: the same activity was completed before.
+        // The completion exists, because the same activity was completed before.
         Err(Failure::Storage(error)) if error.is_conflict() => Err(Failure::Refused(format!(
             "activity {} of {} was completed before; this result is dropped",
             token.id, token.instance
@@ -88,12 +90,14 @@ async fn write(
     }
 }
 
-/// Whether an earlier attempt of this ack has deleted the activity, and only its answer was
-/// lost. That is so if the activity is gone and the instance was not deleted, because nothing
+/// Whether an earlier attempt of this ack has deleted the activity, and only the answer was
+/// lost. This is so if the activity does not exist and the instance was not deleted. Nothing
 /// else removes an activity under a lock: a cancellation leaves a tombstone, and other workers
-/// take the activity only after the lock has expired. The completion is no proof: it may have
-/// been consumed, or the ack had none. False if the incarnation that scheduled the activity
-/// is gone, or is unknown because the activity was enqueued outside a turn.
+/// take the activity only after the lock has expired. The completion proves nothing: it may
+/// have been consumed, or the ack had none.
+///
+/// Also false if the incarnation that scheduled the activity is deleted, or is unknown because
+/// the activity was enqueued outside a turn.
 async fn was_completed(store: &Store, token: &LockToken) -> Result<bool, Failure> {
     if store.find::<serde_json::Value>(&token.instance, &token.id).await?.is_some() {
         return Ok(false);
@@ -112,17 +116,17 @@ struct Replacement {
 }
 
 /// The garbage record for the parts of the activity's input; `None` if the input is inline.
-fn garbage_of(clock: &HybridClock, held: &LockedActivity) -> Option<Garbage> {
+fn input_garbage(clock: &HybridClock, held: &LockedActivity) -> Option<Garbage> {
     let Activity { instance_id, item, .. } = &held.activity.value;
     let parts = item.parts()?.clone();
     let blank = Garbage::blank(instance_id, &nonce(), clock.stamp());
     Some(Garbage { parts: vec![parts], ..blank })
 }
 
-/// Does the work after the batch: hints, session and garbage. After a lost answer the hint
-/// gets only the time of the completion, not the completion itself, because that may have
-/// been consumed in the meantime. So the next turn reads the instance.
-async fn finish(
+/// Does the work after the batch: hints, session and garbage. If the answer was lost, the
+/// completion may have been consumed in the meantime. So the hint gets only the time of the
+/// completion, and the next turn reads the instance.
+async fn finish_ack(
     core: &Core,
     token: &LockToken,
     held: &LockedActivity,
@@ -143,9 +147,9 @@ async fn finish(
     }
 }
 
-/// The completion as a message. Its id follows from the activity's id, so every attempt uses
-/// the same one.
-fn completion_of(
+/// The completion as a message. Its id follows from the id of the activity, so every attempt
+/// uses the same id.
+fn completion_message(
     clock: &HybridClock,
     token: &LockToken,
     held: &LockedActivity,

@@ -1,7 +1,7 @@
 //! `fetch_work_item`: locks the next activity that this worker may run, found by
-//! hints or by a poll. The lock is one conditional write of the activity document.
-//! An activity of a session needs the session's lock first. An activity that direct
-//! dispatch or prefetch has locked is taken first and needs no request.
+//! hints or by a poll. The lock is one conditional write of the activity document. For an
+//! activity of a session, the session is locked before. Activities that direct dispatch or
+//! prefetch has locked are taken before all others, and need no request.
 
 use std::time::Duration;
 
@@ -27,48 +27,51 @@ use crate::process::interest::Interest;
 use crate::process::lock_table::{self, LockedActivity, Worker};
 use crate::store::{unless_stale, without_content};
 
-/// The work item, its lock token, and the number of this attempt.
-pub(crate) type Fetched = (WorkItem, String, u32);
+/// What `fetch_work_item` returns: the work item, the lock token, and the number of this
+/// attempt.
+pub(crate) type FetchedActivity = (WorkItem, String, u32);
 
 pub(crate) async fn run(
     core: &Core,
     lock_timeout: Duration,
     poll_timeout: Duration,
-    session: Option<&SessionFetchConfig>,
+    session_config: Option<&SessionFetchConfig>,
     tags: &TagFilter,
-) -> Result<Option<Fetched>, Failure> {
+) -> Result<Option<FetchedActivity>, Failure> {
     if matches!(tags, TagFilter::None) {
         return Ok(None);
     }
-    let poll_timeout = sessions::poll_timeout(&core.sessions, &core.options, session, poll_timeout);
+    let poll_timeout =
+        sessions::limit_poll_timeout(&core.sessions, &core.options, session_config, poll_timeout);
     let wait = FetchWait::new(&core.options, poll_timeout);
-    let claimant = Claimant { tags, owner: session.map(|session| session.owner_id.as_str()) };
+    let claimant = Claimant { tags, owner: session_config.map(|config| config.owner_id.as_str()) };
     let interest = Interest::Activities { tags: Tags::from(tags), owner: claimant.owner.map(str::to_owned) };
     let ticket = core.poller.register(&core.membership, interest, !wait.is_long());
-    let worker = prefetch::worker(&core.options, tags, lock_timeout, &wait);
-    let queue = ActivityQueue { core, claimant, lock_timeout, session, worker };
+    let worker = prefetch::describe_worker(&core.options, tags, lock_timeout, &wait);
+    let queue = ActivityQueue { core, claimant, lock_timeout, session_config, worker };
     fetch_loop::run(core, &queue, &ticket, wait).await
 }
 
 /// Activities, as one worker sees them.
 struct ActivityQueue<'a> {
     core: &'a Core,
+    /// The tags that the worker takes, and the owner of its sessions.
     claimant: Claimant<'a>,
     lock_timeout: Duration,
-    session: Option<&'a SessionFetchConfig>,
-    /// What prefetch needs to know; `None` if nothing is prefetched for this worker.
+    session_config: Option<&'a SessionFetchConfig>,
+    /// What prefetch needs to know about this worker; `None` if nothing is prefetched for it.
     worker: Option<Worker>,
 }
 
 impl<'a> Queue for ActivityQueue<'a> {
-    type Item = Fetched;
+    type Item = FetchedActivity;
     type WaitGuard = WaitGuard<'a>;
 
     fn wake(&self) -> &Notify {
         &self.core.hints.activities.wake
     }
 
-    async fn take(&self) -> Result<Option<Fetched>, Failure> {
+    async fn take(&self) -> Result<Option<FetchedActivity>, Failure> {
         let Core { hints, clock, .. } = self.core;
         let ready = hints.activities.with(|hints| hints.take_ready(clock.now_ms(), &self.claimant));
         if let Some(ready) = ready {
@@ -79,13 +82,14 @@ impl<'a> Queue for ActivityQueue<'a> {
             let Some(offer) = hints.activities.with(|hints| hints.take(now, &self.claimant)) else {
                 return Ok(None);
             };
-            if let Some(locked) = lock(self.core, offer, self.lock_timeout, self.session).await? {
+            let locked = lock_activity(self.core, offer, self.lock_timeout, self.session_config).await?;
+            if let Some(locked) = locked {
                 return Ok(Some(self.finish_fetch(locked)));
             }
         }
     }
 
-    fn next_hint(&self) -> Option<Stamp> {
+    fn next_hint_at(&self) -> Option<Stamp> {
         let now = self.core.clock.stamp();
         self.core.hints.activities.with(|hints| hints.next_due(now, &self.claimant))
     }
@@ -96,8 +100,9 @@ impl<'a> Queue for ActivityQueue<'a> {
 }
 
 impl ActivityQueue<'_> {
-    /// Puts the lock into the lock table and returns the work item with its token.
-    fn finish_fetch(&self, locked: LockedWorkItem) -> Fetched {
+    /// Puts the lock into the lock table and the hints, and returns the work item with its
+    /// token.
+    fn finish_fetch(&self, locked: LockedWorkItem) -> FetchedActivity {
         let LockedWorkItem { activity, etag, nonce, item } = locked;
         let Core { hints, clock, activity_locks, .. } = self.core;
         let execution = match &item {
@@ -113,7 +118,7 @@ impl ActivityQueue<'_> {
             id: activity.id.clone(),
         };
         let attempts = activity.attempt_count;
-        // A worker gets this offer only after `visible_at`, the end of the lock.
+        // Workers can take this offer only after `visible_at`, the end of the lock.
         hints.activities.with(|hints| hints.offer((activity.clone(), etag.clone())));
         let held = LockedActivity {
             until: lock_table::deadline(activity.visible_at.ms(), clock.now_ms()),
@@ -125,8 +130,8 @@ impl ActivityQueue<'_> {
     }
 }
 
-/// Registers a worker as waiting, so that a commit can dispatch to it directly.
-/// Dropping the guard ends the registration.
+/// Registers a worker as waiting, so that a commit can dispatch activities to this worker
+/// directly. Dropping the guard ends the registration.
 struct WaitGuard<'a> {
     hints: &'a Hints,
     /// The number of the worker in the hints.
@@ -154,23 +159,23 @@ pub(super) struct LockedWorkItem {
     item: WorkItem,
 }
 
-/// Locks an activity that is on offer. `None` when it cannot be locked: another worker has
-/// the activity or its session, the activity is gone or unreadable, or it belongs to a
-/// session and this fetch has no `session`. Failures are not retried.
-pub(super) async fn lock(
+/// Locks an activity from the hints. `None` if it cannot be locked: another worker has the
+/// activity or its session, the activity does not exist or is unreadable, or it belongs to a
+/// session and this fetch has no `session_config`. Failures are not retried.
+pub(super) async fn lock_activity(
     core: &Core,
     (mut activity, etag): OfferedActivity,
     lock_timeout: Duration,
-    session: Option<&SessionFetchConfig>,
+    session_config: Option<&SessionFetchConfig>,
 ) -> Result<Option<LockedWorkItem>, Failure> {
     let texts = payload::read_texts(&core.store, &activity.instance_id, &[&activity.item]).await?;
-    // The parts are gone if the activity was completed or cancelled in the meantime.
+    // If the parts do not exist, the activity was completed or cancelled in the meantime.
     let Some(text) = texts.into_iter().next().flatten() else { return Ok(None) };
     let Ok(item) = serde_json::from_str::<WorkItem>(&text) else {
         set_aside(&core.store, &activity.instance_id, &activity.id).await;
         return Ok(None);
     };
-    let claimed = match (&activity.session_id, session) {
+    let claim_undo = match (&activity.session_id, session_config) {
         (Some(id), Some(config)) => match sessions::claim(core, id, config).await? {
             SessionClaim::Owned(undo) => Some(undo),
             SessionClaim::HeldByOther => {
@@ -189,12 +194,12 @@ pub(super) async fn lock(
     let options = without_content().with_witness(activity.id.as_str(), "/lock", nonce.as_str());
     let put = core.store.put(&activity.instance_id, &activity.id, &activity, &etag, options).await;
     let Some(etag) = unless_stale(put)? else {
-        if let Some(undo) = claimed {
+        if let Some(undo) = claim_undo {
             sessions::release(&core.store, &core.sessions, undo).await;
         }
         return Ok(None);
     };
-    // A lock that is not in the table of this process was another process's.
+    // An expired lock that is not in the table of this process was held by another process.
     if expired_nonce.is_some_and(|expired| core.activity_locks.get(&expired).is_none()) {
         core.metrics.count_steal();
     }

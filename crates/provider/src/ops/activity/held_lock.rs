@@ -1,5 +1,5 @@
-//! The lock of an activity that a worker holds: finds it by its token, and reads it again
-//! after the document changed.
+//! The lock on an activity that a worker holds: finds the lock by its token, and reads it
+//! again after the document has changed.
 
 use std::sync::Arc;
 
@@ -23,8 +23,8 @@ pub(crate) async fn find(
     token_lock::find(&core.activity_locks, LockKind::Activity, token, read).await
 }
 
-/// Reads the document again, but keeps the end of the lock that this process knows. Fails if
-/// the document no longer has this lock or cannot be read. Then the lock table and the hints
+/// Reads the document again, but keeps the end of the lock that this process knows. If the
+/// document no longer has this lock or cannot be read, fails, and the lock table and the hints
 /// forget the activity.
 pub(crate) async fn refresh(
     core: &Core,
@@ -43,7 +43,7 @@ pub(crate) async fn refresh(
 }
 
 /// Reads the lock of a token from the activity document. Fails with [`Failure::LockLost`] if
-/// the document is gone, is not a readable activity, or has another lock.
+/// the document does not exist, is not a readable activity, or has another lock.
 async fn read_lock(store: &Store, clock: &HybridClock, token: &LockToken) -> Result<LockedActivity, Failure> {
     let found: Option<Versioned<serde_json::Value>> = store.find(&token.instance, &token.id).await?;
     let Versioned { value, etag } = found.ok_or(Failure::LockLost)?;

@@ -3,9 +3,9 @@
 //! same time.
 //!
 //! Invariants: at most one activity is prefetched for each worker that will fetch
-//! again. A prefetched activity is kept in the hints: any worker of this process with its
-//! tag may take it, and if none does, its lock expires. Activities of sessions, and those
-//! whose input is stored in parts, are not prefetched.
+//! again. A prefetched activity is kept in the hints. Any worker of this process that takes
+//! its tag may take the activity. If no worker does, the lock expires. Activities of sessions,
+//! and activities whose input is stored in parts, are not prefetched.
 
 use std::time::Duration;
 
@@ -19,10 +19,10 @@ use crate::process::clock::HybridClock;
 use crate::process::hints::{Claimant, Hints, OfferedActivity, ReadyActivity};
 use crate::process::lock_table::Worker;
 
-/// What the next fetch of a worker will ask for. `None` if nothing is prefetched for it: in
-/// the commit tier `Durable`, and for a fetch that looks once, because its caller may not
-/// fetch again.
-pub(super) fn worker(
+/// What the next fetch of a worker will ask for. `None` if nothing is prefetched for the
+/// worker: in the commit tier `Durable`, and after a fetch that looks once, because its caller
+/// may not fetch again.
+pub(super) fn describe_worker(
     options: &Options,
     tags: &TagFilter,
     lease: Duration,
@@ -38,7 +38,7 @@ pub(super) async fn run(core: &Core, worker: Option<&Worker>) {
     let Some(worker) = worker else { return };
     let mut returning = ReturningWorker::new(&core.hints, &core.clock, worker);
     let Some(offer) = returning.offer.take() else { return };
-    match fetch::lock(core, offer.clone(), worker.lease, None).await {
+    match fetch::lock_activity(core, offer.clone(), worker.lease, None).await {
         Ok(Some(LockedWorkItem { activity, etag, nonce, .. })) => {
             let ready = ReadyActivity { activity, etag, nonce, lease: worker.lease };
             core.hints.activities.update_and_wake(|hints| hints.add_ready(ready));
@@ -51,13 +51,13 @@ pub(super) async fn run(core: &Core, worker: Option<&Worker>) {
     }
 }
 
-/// A worker that will fetch again, registered in the hints until this value is dropped: at
-/// the end of its prefetch.
+/// A worker that will fetch again. The worker is registered in the hints until this value is
+/// dropped, at the end of the prefetch.
 struct ReturningWorker<'a> {
     hints: &'a Hints,
     /// The activity to lock for the worker.
     offer: Option<OfferedActivity>,
-    /// Whether the hints gave the worker an activity to lock.
+    /// Whether the hints gave an activity to lock for the worker.
     is_locking: bool,
 }
 

@@ -1,6 +1,6 @@
-//! `renew_work_item_lock`. A renewal never shortens a lock, and an expired lock is not
-//! renewed. Transient failures are retried until the lock expires, because the runtime
-//! cancels a running activity when a renewal fails.
+//! `renew_work_item_lock`: writes a later end of the lock. A renewal never shortens a lock,
+//! and an expired lock is not renewed. Transient failures are retried until the lock expires,
+//! because the runtime cancels a running activity when a renewal fails.
 
 use std::time::Duration;
 
@@ -20,8 +20,8 @@ pub(crate) async fn run(core: &Core, token: &str, extend_for: Duration) -> Resul
         budget.spend()?;
         token_lock::check_not_expired(held.until)?;
         let mut next = held.activity.value.clone();
-        let until = next.visible_at.ms().max(deadline_ms(core.clock.now_ms(), extend_for));
-        next.visible_at = Stamp::at_ms(until);
+        let until_ms = next.visible_at.ms().max(deadline_ms(core.clock.now_ms(), extend_for));
+        next.visible_at = Stamp::at_ms(until_ms);
         let etag = held.activity.etag.clone();
         let options = || without_content().with_witness(next.id.as_str(), "/visibleAt", next.visible_at.0);
         let put = || core.store.put(&next.instance_id, &next.id, &next, &etag, options());
@@ -31,7 +31,7 @@ pub(crate) async fn run(core: &Core, token: &str, extend_for: Duration) -> Resul
         };
         core.hints.activities.with(|hints| hints.offer((next.clone(), etag.clone())));
         (held.activity.value, held.activity.etag) = (next, etag);
-        held.until = lock_table::deadline(until, core.clock.now_ms());
+        held.until = lock_table::deadline(until_ms, core.clock.now_ms());
         let session = held.activity.value.session_id.as_deref();
         sessions::record_use(&core.store, &core.clock, session).await;
         return Ok(());

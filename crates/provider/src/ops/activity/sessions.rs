@@ -1,6 +1,6 @@
 //! Session locks. Each session is one document, shared by all processes, in a partition
-//! that follows from a hash of its name. A claim, a renewal or a release ends with one
-//! conditional write of that document.
+//! that follows from a hash of the session's name. A claim, a renewal or a release ends with
+//! one conditional write of that document.
 
 use std::time::Duration;
 
@@ -20,34 +20,35 @@ use crate::process::clock::HybridClock;
 use crate::process::session_table::SessionTable;
 use crate::store::{ConflictBudget, SharedDocument, Store, decode_row, retry_until, without_content};
 
-/// The most attempts of a claim or a renewal, when other writers change the session.
+/// The most attempts of a claim or a renewal. An attempt fails if another writer changes the
+/// session in the meantime.
 const ATTEMPTS_MAX: usize = 8;
 
-/// The longest wait of a fetch at the session limit, or `long_poll_threshold` if that is
-/// longer. When as many sessions as the runtime allows have running activities, the runtime
-/// fetches without a session config. Such a fetch takes no activity of a session, not even of
-/// a session that this process owns, and other processes may not take these. No hint wakes
-/// the fetch when the runtime is below its limit again. So it ends soon, and the runtime
-/// fetches again, with a session config.
-const AT_LIMIT_WAIT: Duration = Duration::from_secs(1);
+/// The longest wait of a fetch at the session limit. (`long_poll_threshold` counts instead if
+/// it is longer.) The runtime is at its session limit when it runs activities of as many
+/// sessions as it allows. Then it fetches without a session config. Such a fetch takes no
+/// activity of a session, not even of a session that this process owns, and other processes
+/// may not take the activities of that session. No hint wakes the fetch when the runtime is
+/// below its limit again. So the fetch ends soon, and the runtime fetches again, with a session
+/// config.
+const AT_LIMIT_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// The poll timeout of a fetch, shortened at the session limit. A fetch without a session
-/// counts as at the limit while this process owns sessions.
-pub(crate) fn poll_timeout(
+/// config counts as a fetch at the limit if this process owns sessions.
+pub(crate) fn limit_poll_timeout(
     sessions: &SessionTable,
     options: &Options,
-    session: Option<&SessionFetchConfig>,
+    session_config: Option<&SessionFetchConfig>,
     poll_timeout: Duration,
 ) -> Duration {
-    let is_at_limit = session.is_none() && !sessions.is_empty();
-    // A shorter timeout would make it a fetch that looks once.
-    let longest = AT_LIMIT_WAIT.max(options.long_poll_threshold);
+    let is_at_limit = session_config.is_none() && !sessions.is_empty();
+    // With a timeout below the threshold, the fetch would look only once.
+    let longest = AT_LIMIT_WAIT_MAX.max(options.long_poll_threshold);
     if is_at_limit { poll_timeout.min(longest) } else { poll_timeout }
 }
 
-/// How long one call of `renew` retries transient failures, for all sessions together: a
-/// little less than the five seconds that the runtime leaves by default between a renewal and
-/// the end of the locks.
+/// How long one call of `renew` retries transient failures, for all sessions together. By
+/// default the runtime renews five seconds before the locks end, and this is a little less.
 const RENEWAL_RETRY_FOR: Duration = Duration::from_secs(4);
 
 /// The outcome of the claim of a session.
@@ -59,12 +60,12 @@ pub(crate) enum SessionClaim {
     HeldByOther,
 }
 
-/// What `release` needs to undo a claim: the session as it was written. `None` if the worker
-/// owned the session before the claim: then `release` does nothing.
+/// What `release` needs to undo a claim: the session as the claim wrote it. `None` if the
+/// worker owned the session before the claim. Then `release` does nothing.
 pub(crate) struct ClaimUndo(Option<Versioned<Session>>);
 
-/// Claims a session for a worker, or renews its lock if this worker owns it. If another
-/// worker holds the lock, records that in the hints.
+/// Claims a session for a worker, or renews the lock of a session that the worker owns. If
+/// another worker holds the lock, records that in the hints.
 pub(crate) async fn claim(
     core: &Core,
     session: &str,
@@ -75,8 +76,8 @@ pub(crate) async fn claim(
     loop {
         budget.spend()?;
         let found = read_session(&core.store, key, &id).await?;
-        let now = core.clock.now_ms();
-        let is_held_by_other = |held: &Session| held.owner != config.owner_id && held.locked_until > now;
+        let now_ms = core.clock.now_ms();
+        let is_held_by_other = |held: &Session| held.owner != config.owner_id && held.locked_until > now_ms;
         if let Some(held) = found.as_ref().map(|found| &found.value).filter(|held| is_held_by_other(held)) {
             let (owner, until) = (held.owner.clone(), Stamp::at_ms(held.locked_until));
             core.hints.activities.with(|hints| hints.set_session_owner(session, owner, until));
@@ -88,20 +89,20 @@ pub(crate) async fn claim(
             document_type: DocumentType::Session,
             session: session.to_owned(),
             owner: config.owner_id.clone(),
-            locked_until: deadline_ms(now, config.lock_timeout),
-            last_activity: now,
+            locked_until: deadline_ms(now_ms, config.lock_timeout),
+            last_activity: now_ms,
         };
-        let is_new = found.as_ref().is_none_or(|held| held.value.owner != config.owner_id);
+        let is_new_owner = found.as_ref().is_none_or(|held| held.value.owner != config.owner_id);
         let Some(etag) = write_session(&core.store, &next, found.map(|found| found.etag)).await? else {
             continue;
         };
         core.sessions.insert(&config.owner_id, session);
-        return Ok(SessionClaim::Owned(ClaimUndo(is_new.then_some(Versioned { value: next, etag }))));
+        return Ok(SessionClaim::Owned(ClaimUndo(is_new_owner.then_some(Versioned { value: next, etag }))));
     }
 }
 
 /// Undoes the claim of a session whose activity another worker has locked: deletes the
-/// session. If that fails, the lock of the session expires.
+/// session. If the deletion fails, the lock of the session expires later.
 pub(crate) async fn release(store: &Store, sessions: &SessionTable, ClaimUndo(claimed): ClaimUndo) {
     let Some(Versioned { value, etag }) = claimed else { return };
     let options = without_content().with_if_match(&etag);
@@ -111,14 +112,14 @@ pub(crate) async fn release(store: &Store, sessions: &SessionTable, ClaimUndo(cl
     sessions.remove(&value.owner, &value.session);
 }
 
-/// Records that a session was used, if there is one and its lock has not expired. A failure
-/// is ignored: the session then counts as idle sooner.
+/// Records that a session was used, if its lock has not expired. Does nothing without a
+/// session. A failure is ignored: the session then counts as idle sooner.
 pub(crate) async fn record_use(store: &Store, clock: &HybridClock, session: Option<&str>) {
     let Some(session) = session else { return };
     let (id, key) = session_document_key(session);
-    let now = clock.now_ms();
-    let Ok(patch) = Patch::new().set("/lastActivity", now) else { return };
-    let patch = patch.with_condition(format!("FROM c WHERE c.lockedUntil > {now}"));
+    let now_ms = clock.now_ms();
+    let Ok(patch) = Patch::new().set("/lastActivity", now_ms) else { return };
+    let patch = patch.with_condition(format!("FROM c WHERE c.lockedUntil > {now_ms}"));
     if let Err(error) = store.container.patch(key, &id, &patch).await {
         tracing::debug!(%error, "the use of a session was not recorded");
     }
@@ -136,22 +137,23 @@ pub(crate) async fn renew(
     idle_timeout: Duration,
 ) -> Result<usize, Failure> {
     let until = Instant::now() + RENEWAL_RETRY_FOR;
-    let (mut count, mut failed) = (0, None);
+    let (mut renewed_count, mut first_failure) = (0, None);
     add_stored_sessions(store, sessions, owners).await?;
     for owner in owners {
         for session in sessions.names(owner) {
             let renew = || renew_one(store, clock, sessions, owner, &session, extend_for, idle_timeout);
             match retry_until(until, renew).await {
-                Ok(is_renewed) => count += usize::from(is_renewed),
-                Err(failure) => failed = failed.or(Some(failure)),
+                Ok(is_renewed) => renewed_count += usize::from(is_renewed),
+                Err(failure) => first_failure = first_failure.or(Some(failure)),
             }
         }
     }
-    failed.map_or(Ok(count), Err)
+    first_failure.map_or(Ok(renewed_count), Err)
 }
 
-/// Reads the stored sessions of each owner whose sessions this process does not know
-/// completely, once per owner: an owner may have had sessions before its process restarted.
+/// Adds stored sessions to the session table, once per owner: an owner may have had sessions
+/// before its process restarted. Reads only the sessions of owners whose sessions the table
+/// does not have completely.
 async fn add_stored_sessions(store: &Store, sessions: &SessionTable, owners: &[&str]) -> Result<(), Failure> {
     let owners: Vec<&str> = owners.iter().copied().filter(|owner| !sessions.is_complete(owner)).collect();
     if owners.is_empty() {
@@ -172,8 +174,8 @@ struct OwnedSession {
     session: String,
 }
 
-/// Renews one session. False if `owner` no longer holds its lock, or it was not used within
-/// `idle_timeout`.
+/// Renews one session. False if `owner` no longer holds the lock of the session, or the session
+/// was not used within `idle_timeout`.
 async fn renew_one(
     store: &Store,
     clock: &HybridClock,
@@ -187,16 +189,16 @@ async fn renew_one(
     let mut budget = ConflictBudget::new(SharedDocument::Session(session), ATTEMPTS_MAX);
     loop {
         budget.spend()?;
-        let now = clock.now_ms();
+        let now_ms = clock.now_ms();
         let held = read_session(store, key, &id).await?.filter(|held| held.value.owner == owner);
-        let Some(Versioned { mut value, etag }) = held.filter(|held| held.value.locked_until > now) else {
+        let Some(Versioned { mut value, etag }) = held.filter(|held| held.value.locked_until > now_ms) else {
             sessions.remove(owner, session);
             return Ok(false);
         };
-        if deadline_ms(value.last_activity, idle_timeout) <= now {
+        if deadline_ms(value.last_activity, idle_timeout) <= now_ms {
             return Ok(false);
         }
-        value.locked_until = value.locked_until.max(deadline_ms(now, extend_for));
+        value.locked_until = value.locked_until.max(deadline_ms(now_ms, extend_for));
         if write_session(store, &value, Some(etag)).await?.is_some() {
             return Ok(true);
         }
@@ -209,24 +211,24 @@ pub(crate) async fn clean_up(store: &Store, clock: &HybridClock) -> Result<usize
     let query = Query::new("SELECT * FROM c WHERE c.type = 'session' AND c.lockedUntil <= @now")
         .with_parameter("@now", clock.now_ms());
     let rows: Vec<Value> = store.rows(query).await?;
-    let mut count = 0;
+    let mut deleted_count = 0;
     for row in rows {
         let Versioned { value, etag } = decode_row::<Session>(row)?;
-        let pending =
+        let queued_activity =
             Query::new("SELECT VALUE c.id FROM c WHERE c.type = 'worker_queue' AND c.sessionId = @session")
                 .with_parameter("@session", value.session.as_str())
                 .with_max_items(1);
-        if store.container.query::<String>(pending).first().await?.is_some() {
+        if store.container.query::<String>(queued_activity).first().await?.is_some() {
             continue;
         }
         let options = without_content().with_if_match(&etag);
         match store.container.delete_with(value.instance_id, &value.id, &options).await {
-            Ok(_) => count += 1,
+            Ok(_) => deleted_count += 1,
             Err(error) if error.is_precondition_failed() || error.is_not_found() => {}
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(count)
+    Ok(deleted_count)
 }
 
 async fn read_session(store: &Store, key: u64, id: &str) -> Result<Option<Versioned<Session>>, Failure> {
@@ -236,9 +238,10 @@ async fn read_session(store: &Store, key: u64, id: &str) -> Result<Option<Versio
     }
 }
 
-/// Writes a session: replaces it under `etag`, or creates it without one. `None` when it was
-/// not written and the caller should read it again: another writer was faster, or the failure
-/// was ambiguous and the document, read after it, does not equal `session`.
+/// Writes a session: replaces it if it has this etag; without an etag, creates it. `None` if
+/// the session was not written and the caller should read it again. This is so if another
+/// writer was faster. It is also so if the answer was lost and the document, read after that,
+/// does not equal `session`.
 async fn write_session(
     store: &Store,
     session: &Session,

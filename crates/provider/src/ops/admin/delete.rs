@@ -1,14 +1,14 @@
-//! Deletes instances, all of a set or none.
+//! Deletes instances: either all instances of a set or none.
 //!
 //! One instance is deleted by one conditional write: its state becomes a tombstone.
-//! `two_phase` deletes several atomically. After that, `repair::purge` removes the other
-//! documents of an instance.
+//! `two_phase` deletes several instances atomically. After that, `repair::purge` removes the
+//! other documents of each instance.
 //!
-//! A child belongs to its parent's tree as soon as the parent has committed the start:
-//! while the start is in the outbox, while it is queued, and after the child has begun.
-//! When parent and child are deleted together while the start is in delivery, the child's
-//! tombstone has the start among its consumed messages, so a start that arrives later has
-//! no effect.
+//! A child belongs to its parent's tree as soon as the parent has committed the start of the
+//! child: while the start is in the outbox, while it is queued, and after the child has begun.
+//! Parent and child may be deleted together while the start is in delivery. Then the child's
+//! tombstone lists the start as a consumed message, so a start that arrives later has no
+//! effect.
 
 mod two_phase;
 
@@ -30,21 +30,21 @@ use crate::ops::repair::purge;
 use crate::process::clock::HybridClock;
 use crate::store::{ConflictBudget, SharedDocument, Store, decode_row, unless_stale};
 
-/// The most attempts to write the state of an instance, when other writers change it in
-/// the meantime.
+/// The most attempts to write the state of an instance. An attempt fails if another writer
+/// changes the state in the meantime.
 const ATTEMPTS_MAX: usize = 64;
 
-/// The most messages and activities that a tombstone lists for deletion. Those beyond the
-/// limit are deleted only if they carry the incarnation of the instance, as timers and
-/// completions do. Others, such as events, stay in their queue.
+/// The most messages and activities that a tombstone lists for deletion. Beyond this limit, a
+/// message or an activity is deleted only if it names the incarnation of the instance, as
+/// timers and completions do. Others, such as external events, stay in their queue.
 const PURGE_MAX: usize = 10_000;
 
 pub(crate) use two_phase::{advance_deletion, deleted_together, resolve_mark};
 
 /// Deletes all of these instances or none. Refuses to delete an instance that runs (unless
-/// forced), and one with a child that is not in `ids`. A failure after the deletion took
-/// effect, in the purge of a single instance, is returned too. The counts do not include
-/// what the reconciler has to finish.
+/// forced), and an instance with a child that is not in `ids`. If a single instance is deleted
+/// and its purge fails, that failure is returned although the instance is deleted. The counts
+/// do not include documents that the reconciler has to delete later.
 pub(crate) async fn run(
     core: &Core,
     ids: &[String],
@@ -80,7 +80,7 @@ impl From<bool> for Force<'_> {
 }
 
 impl Force<'_> {
-    fn is_for(self, instance: &str) -> bool {
+    fn applies_to(self, instance: &str) -> bool {
         match self {
             Force::None => false,
             Force::All => true,
@@ -94,7 +94,7 @@ impl Force<'_> {
 fn check_status(state: Option<&Versioned<State>>, instance: &str, force: Force<'_>) -> Result<(), Failure> {
     let Some(state) = state.map(|state| &state.value).filter(|state| state.is_created) else { return Ok(()) };
     let is_running = state.execution.status == ExecutionStatus::Running || state.is_continued;
-    if is_running && !force.is_for(instance) {
+    if is_running && !force.applies_to(instance) {
         return Err(Failure::StillRunning(instance.to_owned()));
     }
     Ok(())
@@ -108,10 +108,10 @@ struct Child {
     parent: String,
 }
 
-/// Children of these instances, including those whose start is queued or still in an
-/// outbox. Outboxes are read first: a start that is in no outbox by then was delivered, so
-/// it is queued, or its child has begun.
-async fn children(store: &Store, parents: &BTreeSet<&str>) -> Result<Vec<Child>, Failure> {
+/// Finds the children of these instances, including children whose start is queued or still
+/// in an outbox. Outboxes are read first: a start that is in no outbox by then was delivered,
+/// so the start is queued, or its child has begun.
+async fn find_children(store: &Store, parents: &BTreeSet<&str>) -> Result<Vec<Child>, Failure> {
     let created = "SELECT c.instanceId, c.parentInstanceId AS parent FROM c WHERE c.type = 'history' AND \
                 ARRAY_CONTAINS(@parents, c.parentInstanceId)";
     let queued = "SELECT c.instanceId, c.startParent AS parent FROM c WHERE c.type = 'orch_queue' AND \
@@ -120,7 +120,7 @@ async fn children(store: &Store, parents: &BTreeSet<&str>) -> Result<Vec<Child>,
     for parent in parents {
         let child =
             |start: MessageInDelivery| Child { instance_id: start.instance, parent: (*parent).to_owned() };
-        found.extend(undelivered_starts(store, parent).await?.into_iter().map(child));
+        found.extend(starts_in_outboxes(store, parent).await?.into_iter().map(child));
     }
     let parents: Vec<&str> = parents.iter().copied().collect();
     for text in [created, queued] {
@@ -129,24 +129,25 @@ async fn children(store: &Store, parents: &BTreeSet<&str>) -> Result<Vec<Child>,
     Ok(found)
 }
 
-/// Starts of children in the outboxes of an instance. Some may be delivered already: an
-/// outbox is deleted only after the delivery of its last message.
-async fn undelivered_starts(store: &Store, parent: &str) -> Result<Vec<MessageInDelivery>, Failure> {
+/// The starts of children in the outboxes of an instance. Some of them may be delivered
+/// already: an outbox is deleted only after the delivery of its last message.
+async fn starts_in_outboxes(store: &Store, parent: &str) -> Result<Vec<MessageInDelivery>, Failure> {
     let query = Query::new("SELECT * FROM c WHERE c.type = 'outbox'").in_partition(parent);
-    let mut undelivered = Vec::new();
+    let mut found = Vec::new();
     for row in store.rows::<Value>(query).await? {
         let messages = decode_row::<Outbox>(row)?.value.messages.into_iter();
         let starts = messages.filter(|message| message.start_parent.as_deref() == Some(parent));
-        undelivered.extend(
+        found.extend(
             starts.map(|message| MessageInDelivery { instance: message.instance_id, id: message.id }),
         );
     }
-    Ok(undelivered)
+    Ok(found)
 }
 
-/// Refuses a set that would leave a child without its parent.
+/// Fails if a child of an instance in the set is not in the set: it would lose its parent.
 async fn check_children(store: &Store, set: &BTreeSet<&str>) -> Result<(), Failure> {
-    match children(store, set).await?.into_iter().find(|child| !set.contains(child.instance_id.as_str())) {
+    let children = find_children(store, set).await?;
+    match children.into_iter().find(|child| !set.contains(child.instance_id.as_str())) {
         None => Ok(()),
         Some(Child { instance_id, parent }) => Err(Failure::Refused(format!(
             "Cannot delete: instance {parent} has child {instance_id}, which would be an orphan. \
@@ -162,7 +163,7 @@ pub(crate) async fn tree(store: &Store, root: &str) -> Result<Vec<String>, Failu
     let mut known = level.clone();
     while !level.is_empty() {
         let parents = level.iter().map(String::as_str).collect();
-        let found = children(store, &parents).await?.into_iter().map(|child| child.instance_id);
+        let found = find_children(store, &parents).await?.into_iter().map(|child| child.instance_id);
         level = found.filter(|child| known.insert(child.clone())).collect();
         all.extend(level.iter().cloned());
     }
@@ -170,9 +171,10 @@ pub(crate) async fn tree(store: &Store, root: &str) -> Result<Vec<String>, Failu
 }
 
 /// Replaces the state of an instance with a tombstone, purges the instance, and adds its
-/// counts to `result`. Without `deletion` this write deletes the instance. With it, the
-/// deletion is already committed by its coordinator, and an instance without its mark is
-/// left as it is. A tombstone whose purge is not done is not written again, only purged.
+/// counts to `result`. Without `deletion`, this write deletes the instance. With `deletion`,
+/// the coordinator document of that deletion has committed it already, and only an instance
+/// with the mark of the deletion is changed. If the instance has a tombstone whose purge is not
+/// done, only runs the purge.
 async fn write_tombstone(
     core: &Core,
     instance: &str,
@@ -181,7 +183,7 @@ async fn write_tombstone(
     result: &mut DeleteInstanceResult,
 ) -> Result<(), Failure> {
     let mut budget = ConflictBudget::new(SharedDocument::State(instance), ATTEMPTS_MAX);
-    let (tombstone, counted) = loop {
+    let (tombstone, counts) = loop {
         budget.spend()?;
         let found = core.store.state(instance).await?;
         let before = found.as_ref().map(|found| &found.value);
@@ -196,13 +198,13 @@ async fn write_tombstone(
                     "cannot delete {instance}: another deletion of it is under way"
                 )));
             }
-            // Another process has deleted the instance for this deletion. Perhaps it was
-            // created again since then.
+            // Another process has written the tombstone for this deletion. Perhaps the
+            // instance was created again since then.
             (Some(ours), mark) if mark != Some(&ours.id) => return Ok(()),
             (Some(_), _) => {}
             (None, None) => {
-                // The children are checked after the state was read: a turn that creates a
-                // child in the meantime changes the state, and the write below is refused.
+                // The children are checked after the state was read. If a turn creates a child
+                // in the meantime, it changes the state, and the write below is refused.
                 check_status(found.as_ref(), instance, force)?;
                 check_children(&core.store, &BTreeSet::from([instance])).await?;
             }
@@ -212,16 +214,16 @@ async fn write_tombstone(
         let etag = found.as_ref().map(|found| &found.etag);
         let put = core.store.put_state(&value, etag, "/ack", value.commit_nonce.clone().into()).await;
         let Some(etag) = unless_stale(put)? else { continue };
-        core.hints.instances.with(|hints| hints.record_idle(instance));
-        break (Versioned { value, etag }, count(before, &heads));
+        core.hints.instances.with(|hints| hints.found_idle(instance));
+        break (Versioned { value, etag }, count_deleted(before, &heads));
     };
-    add_counts(result, &counted);
+    add_counts(result, &counts);
     purge::run(core, &tombstone).await
 }
 
-/// The tombstone of an instance. It keeps incarnation, commit number and dedup record of
-/// the state before. It lists the messages and activities among `heads` for the purge, and
-/// is due for the reconciler at once.
+/// The tombstone of an instance. It keeps the incarnation, the commit number and the dedup
+/// record of the state `before`. It lists the messages and activities among `heads`, which the
+/// purge deletes. The tombstone is due for the reconciler at once.
 fn tombstone_of(
     clock: &HybridClock,
     instance: &str,
@@ -254,15 +256,16 @@ fn tombstone_of(
     }
 }
 
-/// The numbers that the deletion of one instance adds to the result.
-fn count(before: Option<&State>, heads: &[purge::DocumentHead]) -> DeleteInstanceResult {
-    let of = |document_type: DocumentType| {
+/// The counts that the deletion of one instance adds to the result. `before` is the state
+/// before the deletion.
+fn count_deleted(before: Option<&State>, heads: &[purge::DocumentHead]) -> DeleteInstanceResult {
+    let count_of = |document_type: DocumentType| {
         heads.iter().filter(|head| head.document_type == Some(document_type)).count() as u64
     };
     let mut result = DeleteInstanceResult {
-        executions_deleted: of(DocumentType::Execution),
+        executions_deleted: count_of(DocumentType::Execution),
         events_deleted: heads.iter().map(|head| head.events).sum(),
-        queue_messages_deleted: of(DocumentType::Message) + of(DocumentType::Activity),
+        queue_messages_deleted: count_of(DocumentType::Message) + count_of(DocumentType::Activity),
         ..DeleteInstanceResult::default()
     };
     if let Some(state) = before.filter(|state| !state.is_deleted()) {
@@ -273,7 +276,7 @@ fn count(before: Option<&State>, heads: &[purge::DocumentHead]) -> DeleteInstanc
     result
 }
 
-/// Adds the numbers of one deletion to a sum.
+/// Adds the counts of one deletion to a sum.
 pub(crate) fn add_counts(sum: &mut DeleteInstanceResult, one: &DeleteInstanceResult) {
     sum.instances_deleted += one.instances_deleted;
     sum.executions_deleted += one.executions_deleted;

@@ -13,10 +13,12 @@ use crate::ops::admin::prune;
 use crate::ops::read;
 use crate::store::Store;
 
-/// Selects the state documents of existing instances.
+/// Selects the state documents of existing instances. An instance exists from its first turn
+/// on (`State::created`).
 const CREATED: &str = "FROM c WHERE c.type = 'history' AND c.created = true";
 
-/// The ids of all instances; with `status`, of those whose current execution has it.
+/// The ids of all instances. With `status`, only instances whose current execution has this
+/// status.
 pub(crate) async fn instances(store: &Store, status: Option<&str>) -> Result<Vec<String>, Failure> {
     let query = match status {
         None => Query::new(format!("SELECT VALUE c.instanceId {CREATED}")),
@@ -26,7 +28,7 @@ pub(crate) async fn instances(store: &Store, status: Option<&str>) -> Result<Vec
     store.rows(query).await
 }
 
-/// The ids of the children that have started.
+/// The ids of the children of `parent` that have started.
 pub(crate) async fn children(store: &Store, parent: &str) -> Result<Vec<String>, Failure> {
     let query = Query::new(format!("SELECT VALUE c.instanceId {CREATED} AND c.parentInstanceId = @parent"))
         .with_parameter("@parent", parent);
@@ -39,6 +41,7 @@ pub(crate) async fn children(store: &Store, parent: &str) -> Result<Vec<String>,
 pub(crate) struct Summary {
     instance_id: String,
     status: ExecutionStatus,
+    /// Whether the start of the next execution is queued.
     #[serde(default)]
     is_continued: bool,
     /// When the current execution ended: milliseconds since 1970.
@@ -49,19 +52,19 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
-    /// Whether the instance has ended. It has not if only its current execution has ended
-    /// and the next one is queued.
+    /// Whether the instance has ended. An instance whose current execution has ended and whose
+    /// next execution is queued has not ended.
     pub(crate) fn is_ended(&self) -> bool {
         self.status.is_terminal() && !self.is_continued
     }
 }
 
-/// The ids of the instances that match the filter and for which `suits` is true, at most as
+/// The ids of the instances that match the filter and for which `is_wanted` is true, at most as
 /// many as the filter's limit (without a limit, [`prune::BULK_MAX`]).
 pub(crate) async fn matching_instances(
     store: &Store,
     filter: &InstanceFilter,
-    suits: impl Fn(&Summary) -> bool,
+    is_wanted: impl Fn(&Summary) -> bool,
 ) -> Result<Vec<String>, Failure> {
     let members = "c.instanceId, c.status, c.isContinued, c.completedAt, c.parentInstanceId";
     let text = format!("SELECT {members} {CREATED}");
@@ -76,7 +79,7 @@ pub(crate) async fn matching_instances(
         filter.completed_before.is_none_or(|before| row.completed_at.is_some_and(|at| at < before))
     };
     let is_named = |row: &Summary| named.as_ref().is_none_or(|named| named.contains(&row.instance_id));
-    let found = rows.into_iter().filter(|row| is_old(row) && is_named(row) && suits(row));
+    let found = rows.into_iter().filter(|row| is_old(row) && is_named(row) && is_wanted(row));
     let limit = filter.limit.unwrap_or(prune::BULK_MAX) as usize;
     Ok(found.map(|row| row.instance_id).take(limit).collect())
 }

@@ -8,7 +8,8 @@ use crate::failure::Failure;
 use crate::options::listing::{ListOptions, ListOrder, ListPage, ListedInstance};
 use crate::store::Store;
 
-/// Selects the state documents of existing instances. The service always indexes `id`.
+/// The condition that selects the state documents of existing instances. The condition on `id`
+/// makes it cheap, because the service always indexes `id`.
 const EXISTING: &str = "c.id = 'i' AND c.type = 'history' AND c.created = true";
 
 /// The columns of a row. A custom status that is stored in parts is left out. The length of
@@ -20,13 +21,13 @@ const MEMBERS: &str = "c.instanceId, c.name, c.version, c.status, c.createdAt, c
 /// The column with the output, unless the output is stored in parts.
 const OUTPUT: &str = ", (IS_STRING(c.output) ? c.output : undefined) AS output";
 
-/// How far `_ts`, which the service writes and indexes, may be behind the times that this
-/// crate writes. `_ts` is cut to whole seconds, and the clocks agree to about two seconds.
-/// The rest is margin.
+/// How far `_ts` may be behind the times that this crate writes. The service writes and indexes
+/// `_ts`. It has whole seconds, and the clocks of the service and of this process agree to
+/// about two seconds. The rest is margin.
 const TIMESTAMP_SLACK_SECONDS: u64 = 10;
 
 pub(crate) async fn run(store: &Store, options: &ListOptions) -> Result<ListPage, Failure> {
-    let mut query = query(options).with_max_items(options.page_size());
+    let mut query = build_query(options).with_max_items(options.page_size());
     if let Some(continuation) = options.service_continuation()? {
         query = query.with_continuation(continuation);
     }
@@ -37,24 +38,26 @@ pub(crate) async fn run(store: &Store, options: &ListOptions) -> Result<ListPage
 }
 
 /// The query for these options, without page size and continuation.
-fn query(options: &ListOptions) -> Query {
+fn build_query(options: &ListOptions) -> Query {
+    // Each filter: the condition, and the name and value of its parameter.
     let mut filters: Vec<(&str, &str, Value)> = Vec::new();
-    let mut filter = |text, name, value: Option<Value>| {
-        filters.extend(value.map(|value| (text, name, value)));
+    let mut add_filter = |condition, name, value: Option<Value>| {
+        filters.extend(value.map(|value| (condition, name, value)));
     };
     let text = |value: &Option<String>| value.clone().map(Value::from);
-    filter("c.status = @status", "@status", text(&options.status));
-    filter("c.parentInstanceId = @parent", "@parent", text(&options.parent));
-    filter("c.name = @name", "@name", text(&options.name));
-    filter("STARTSWITH(c.instanceId, @prefix)", "@prefix", text(&options.id_prefix));
-    filter("c.createdAt >= @createdFrom", "@createdFrom", options.created_from.map(Value::from));
-    filter("c.createdAt < @createdBefore", "@createdBefore", options.created_before.map(Value::from));
-    filter("c.updatedAt >= @updatedFrom", "@updatedFrom", options.updated_from.map(Value::from));
-    filter("c.updatedAt < @updatedBefore", "@updatedBefore", options.updated_before.map(Value::from));
-    // An instance created or updated after a time was also written after it.
-    let since = options.created_from.max(options.updated_from);
-    let written = since.map(|since| (since / 1000).saturating_sub(TIMESTAMP_SLACK_SECONDS));
-    filter("c._ts >= @written", "@written", written.map(Value::from));
+    add_filter("c.status = @status", "@status", text(&options.status));
+    add_filter("c.parentInstanceId = @parent", "@parent", text(&options.parent));
+    add_filter("c.name = @name", "@name", text(&options.name));
+    add_filter("STARTSWITH(c.instanceId, @prefix)", "@prefix", text(&options.id_prefix));
+    add_filter("c.createdAt >= @createdFrom", "@createdFrom", options.created_from.map(Value::from));
+    add_filter("c.createdAt < @createdBefore", "@createdBefore", options.created_before.map(Value::from));
+    add_filter("c.updatedAt >= @updatedFrom", "@updatedFrom", options.updated_from.map(Value::from));
+    add_filter("c.updatedAt < @updatedBefore", "@updatedBefore", options.updated_before.map(Value::from));
+    // The state of an instance that was created or updated after a time was also written after
+    // that time.
+    let since_ms = options.created_from.max(options.updated_from);
+    let written_from_s = since_ms.map(|since_ms| (since_ms / 1000).saturating_sub(TIMESTAMP_SLACK_SECONDS));
+    add_filter("c._ts >= @written", "@written", written_from_s.map(Value::from));
 
     let output = if options.with_output { OUTPUT } else { "" };
     let mut statement = format!("SELECT {MEMBERS}{output} FROM c WHERE {EXISTING}");

@@ -16,7 +16,7 @@ use crate::ops::read;
 use crate::ops::repair::garbage;
 use crate::store::{RETRY_FOR, Store, decode_row, retry_until};
 
-/// The most instances that a bulk operation handles when the caller sets no limit.
+/// The most instances that a bulk operation handles if the caller sets no limit.
 pub(crate) const BULK_MAX: u32 = 1000;
 
 /// Past executions with their etags, oldest first.
@@ -32,20 +32,21 @@ pub(crate) async fn past_executions(
     Ok(past)
 }
 
-/// Prunes one instance. If both options are set, an execution is deleted only if both
-/// allow it; if none is set, all past executions that do not run are deleted.
+/// Prunes one instance. If both options are set, an execution is deleted only if both options
+/// allow it. If neither is set, all past executions without the status Running are deleted.
 pub(crate) async fn run(core: &Core, instance: &str, options: &PruneOptions) -> Result<PruneResult, Failure> {
     let state = read::created_state(&core.store, instance).await?;
     let past = past_executions(&core.store, instance).await?;
     let mut result = PruneResult { instances_processed: 1, ..PruneResult::default() };
     // `keep_last` counts the current execution too.
     let past_kept = options.keep_last.map_or(0, |count| count.saturating_sub(1) as usize);
-    let oldest = past.len().saturating_sub(past_kept);
-    for execution in &past[..oldest] {
-        // The state was read first. Its execution may have become a past one since then.
+    let candidate_count = past.len().saturating_sub(past_kept);
+    for execution in &past[..candidate_count] {
+        // The state was read first. Its current execution may have become a past execution
+        // since then.
         let number = execution.value.execution.number;
         if number != state.execution.number && is_prunable(&execution.value.execution, options) {
-            remove(core, instance, execution).await?;
+            delete_execution(core, instance, execution).await?;
             result.executions_deleted += 1;
             result.events_deleted += execution.value.execution.event_count;
         }
@@ -53,8 +54,8 @@ pub(crate) async fn run(core: &Core, instance: &str, options: &PruneOptions) -> 
     Ok(result)
 }
 
-/// Whether the execution does not run and, if `completed_before` is set, ended before that
-/// time.
+/// Whether the execution has another status than Running and, if `completed_before` is set,
+/// ended before that time.
 fn is_prunable(execution: &Execution, options: &PruneOptions) -> bool {
     let is_old =
         options.completed_before.is_none_or(|before| execution.completed_at.is_some_and(|at| at < before));
@@ -62,9 +63,13 @@ fn is_prunable(execution: &Execution, options: &PruneOptions) -> bool {
 }
 
 /// Deletes the document of an execution and creates the garbage record. After a transient
-/// failure the document is read. If it is gone, the batch was applied, or another process
-/// has pruned the execution.
-async fn remove(core: &Core, instance: &str, past: &Versioned<PastExecution>) -> Result<(), Failure> {
+/// failure the document is read. If it does not exist, the batch was applied, or another
+/// process has pruned the execution.
+async fn delete_execution(
+    core: &Core,
+    instance: &str,
+    past: &Versioned<PastExecution>,
+) -> Result<(), Failure> {
     let execution = &past.value.execution;
     let blank = Garbage::blank(instance, &nonce(), core.clock.stamp());
     let garbage = Garbage {
@@ -97,8 +102,8 @@ async fn remove(core: &Core, instance: &str, past: &Versioned<PastExecution>) ->
     Ok(())
 }
 
-/// Prunes the instances that match a filter, one after the other. The first failure ends
-/// the operation; executions that are already deleted stay deleted.
+/// Prunes the instances that match a filter, one after the other. The first failure ends the
+/// operation. Executions that were deleted before the failure stay deleted.
 pub(crate) async fn run_bulk(
     core: &Core,
     filter: &InstanceFilter,

@@ -1,7 +1,7 @@
-//! `abandon_orchestration_item`: ends the lock. The messages that were fetched with
-//! it, and no others, are visible again at once or after a delay. With `ignore_attempt` the
-//! attempt is not counted. An expired lock can be abandoned as long as no other process has
-//! taken or deleted the instance.
+//! `abandon_orchestration_item`: ends the lock. The messages that were fetched with the lock
+//! are visible again at once or after a delay; the delay does not apply to other messages of
+//! the instance. With `ignore_attempt` the attempt is not counted. An expired lock can be
+//! abandoned as long as no other process has taken or deleted the instance.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ use crate::ops::orchestration::held_lock;
 use crate::process::lock_table::LockedInstance;
 use crate::store::{ConflictBudget, RETRY_FOR, SharedDocument, batch_without_content, retry_until};
 
-/// The most attempts, when the state changes or messages are deleted under the lock:
-/// one for each message, and some more.
+/// The most attempts to end the lock. An attempt fails if the state has changed or a message
+/// was deleted. So one attempt may be needed for each message, and a few for the state.
 const ATTEMPTS_MAX: usize = 80;
 
 pub(crate) async fn run(
@@ -31,20 +31,20 @@ pub(crate) async fn run(
     let mut held = held.lock().await;
     let now = core.clock.stamp();
     let visible_at = delay.filter(|delay| !delay.is_zero()).map(|delay| now.plus(delay));
-    let mut gone: Vec<String> = Vec::new();
+    let mut deleted_messages: Vec<String> = Vec::new();
     let until = Instant::now() + RETRY_FOR;
     let mut budget = ConflictBudget::new(SharedDocument::State(&token.instance), ATTEMPTS_MAX);
     loop {
         budget.spend()?;
         let LockedInstance { state, etag, .. } = &*held;
         let lock = state.lock.clone().filter(|lock| lock.nonce == token.nonce).ok_or(Failure::LockLost)?;
-        let (next, messages) = without_lock(state, lock, &gone);
+        let (next, messages) = without_lock(state, lock, &deleted_messages);
         let batch = || as_batch(&next, &messages, visible_at, ignore_attempt, etag.as_ref());
         let send = || async { Ok(core.store.container.batch(batch()?).await?) };
         match retry_until(until, send).await {
             Ok(_) => break,
-            Err(failure) => match gone_message(&failure) {
-                Some(index) => gone.extend(messages.get(index).map(|(id, _)| id.clone())),
+            Err(failure) => match deleted_message_index(&failure) {
+                Some(index) => deleted_messages.extend(messages.get(index).map(|(id, _)| id.clone())),
                 None if failure.is_stale() => held_lock::refresh(core, &token, &mut held).await?,
                 None => return Err(failure),
             },
@@ -56,23 +56,23 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// The index of the message that no longer exists, if the batch was refused for that
-/// reason. The first operation of the batch writes the state.
-fn gone_message(failure: &Failure) -> Option<usize> {
+/// If the batch was refused because a message does not exist: the index of that message. The
+/// first operation of the batch writes the state, and the messages follow.
+fn deleted_message_index(failure: &Failure) -> Option<usize> {
     let Failure::Storage(error) = failure else { return None };
     error.operation_index().filter(|_| error.is_not_found())?.checked_sub(1)
 }
 
-/// The state without its lock, and the attempts of each message, by id, without the messages
-/// in `gone`.
-fn without_lock(state: &State, lock: Lock, gone: &[String]) -> (State, Vec<(String, u32)>) {
+/// The state without its lock, and the id and attempt count of each message that is not in
+/// `deleted_messages`.
+fn without_lock(state: &State, lock: Lock, deleted_messages: &[String]) -> (State, Vec<(String, u32)>) {
     let next = State { lock: None, commit_nonce: nonce(), ..state.clone() };
-    let messages = lock.attempts.into_iter().filter(|(id, _)| !gone.contains(id)).collect();
+    let messages = lock.attempts.into_iter().filter(|(id, _)| !deleted_messages.contains(id)).collect();
     (next, messages)
 }
 
-/// The batch that ends the lock and writes the attempts to the messages. `visible_at` is set
-/// if there is a delay; `etag` is `None` if there is no state document.
+/// The batch that ends the lock and writes the attempt counts to the messages. `visible_at` is
+/// `None` if there is no delay. `etag` is `None` if there is no state document.
 fn as_batch(
     next: &State,
     messages: &[(String, u32)],

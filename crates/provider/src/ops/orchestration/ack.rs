@@ -1,9 +1,10 @@
-//! `ack_orchestration_item`: load, plan, commit, deliver.
+//! `ack_orchestration_item`: loads what the plan needs, plans the turn, commits it, and
+//! delivers its messages.
 //!
 //! Invariant: up to the commit, requests that fail with a transient failure are retried until
 //! the lock is about to expire. If the ack returned the failure, the runtime would retry only
-//! briefly and then fail the workflow. When an answer was lost, the state is read to find out
-//! whether the commit was applied.
+//! briefly and then fail the workflow. If the answer of the commit was lost, the state is read
+//! to find out whether the commit was applied.
 
 use std::sync::Arc;
 
@@ -27,11 +28,11 @@ use crate::process::lock_table::LockedInstance;
 use crate::store::state_cache::Snapshot;
 use crate::store::{ConflictBudget, SharedDocument, Store, retry_until};
 
-/// The most plans of one turn, including the first. A turn is planned again when the commit
-/// was stale and the lock still holds: another writer changed the state, a bundle or the
-/// document of a past execution, or the reconciler gave up the staged documents. This is rare:
-/// such writers append events, renew the lock from another process, unpack a bundle, or mark
-/// the instance for a deletion and clear the mark again when the deletion is aborted.
+/// The most plans of one turn, including the first. A turn is planned again if its commit was
+/// stale and its lock still holds. A commit is stale if another writer changed the state, a
+/// bundle or the document of a past execution, or the reconciler deleted the staged documents.
+/// Such writers are rare under a lock: they append events, renew the lock from another process,
+/// unpack a bundle, or mark the instance for a deletion that is then aborted.
 const PLANS_MAX: usize = 16;
 
 pub(crate) async fn run(core: &Core, token: &str, ack: TurnAck) -> Result<(), Failure> {
@@ -46,43 +47,43 @@ pub(crate) async fn run(core: &Core, token: &str, ack: TurnAck) -> Result<(), Fa
             break committed;
         }
     };
-    let Committed { plan, etags, dispatch } = committed;
+    let CommittedTurn { plan, etags, dispatch } = committed;
     finish_turn(core, &token, &mut held, ack, plan, etags, dispatch).await;
     Ok(())
 }
 
 /// A turn after its commit.
-struct Committed<'a> {
+struct CommittedTurn<'a> {
     plan: TurnPlan,
     etags: WrittenEtags,
     dispatch: DirectDispatch<'a>,
 }
 
-/// Plans and commits the turn. `None` when the commit failed because another writer was
-/// first, but the lock still holds: the caller plans the turn again.
+/// Plans and commits the turn. `None` if the commit was stale but the lock still holds: the
+/// caller plans the turn again.
 async fn commit_turn<'a>(
     core: &'a Core,
     token: &LockToken,
     held: &mut LockedInstance,
     ack: &TurnAck,
     nonce: &str,
-) -> Result<Option<Committed<'a>>, Failure> {
+) -> Result<Option<CommittedTurn<'a>>, Failure> {
     let mut plan = plan_turn(&core.store, &core.clock, held, ack, nonce).await?;
-    let staged = stage::turn(&core.store, &core.clock, &plan, held.until).await?;
+    let staged = stage::stage_turn(&core.store, &core.clock, &plan, held.until).await?;
     let dispatch = DirectDispatch::promise(core, &mut plan);
     let preconditions = CommitPreconditions { etag: held.etag.as_ref(), staged: staged.as_ref() };
     let send = || commit(&core.store, &plan, &dispatch, preconditions, held.until);
     match retry_until(held.until, send).await? {
-        CommitOutcome::Committed(etags) => Ok(Some(Committed { plan, etags, dispatch })),
+        CommitOutcome::Committed(etags) => Ok(Some(CommittedTurn { plan, etags, dispatch })),
         CommitOutcome::Stale => {
-            if retry_until(held.until, || is_applied(&core.store, token, nonce)).await? {
-                return Ok(Some(Committed { plan, etags: WrittenEtags::default(), dispatch }));
+            if retry_until(held.until, || was_applied(&core.store, token, nonce)).await? {
+                return Ok(Some(CommittedTurn { plan, etags: WrittenEtags::default(), dispatch }));
             }
             held_lock::refresh(core, token, held).await?;
             token_lock::check_not_expired(held.until)?;
             Ok(None)
         }
-        // This process remembered messages that are gone, and took its lock in memory only.
+        // The lock was in memory only, and the hints had messages that no longer exist.
         CommitOutcome::Refused(_) if !held.is_durable => {
             held_lock::give_up(core, token);
             Err(Failure::LockLost)
@@ -91,8 +92,8 @@ async fn commit_turn<'a>(
     }
 }
 
-/// Reads the open bundles and, if the ack is for a past execution, its document; then plans
-/// the turn.
+/// Reads the bundles that are not unpacked yet and, if the ack is for a past execution, the
+/// document of that execution. Then plans the turn.
 async fn plan_turn(
     store: &Store,
     clock: &HybridClock,
@@ -123,15 +124,15 @@ async fn open_bundles(store: &Store, state: &State) -> Result<Vec<Versioned<Bund
     Ok(bundles)
 }
 
-/// Whether the commit with this nonce was applied: the state has the nonces of its
-/// recent commits.
-async fn is_applied(store: &Store, token: &LockToken, nonce: &str) -> Result<bool, Failure> {
+/// Whether the commit with this nonce was applied. The state has the nonces of the recent
+/// commits.
+async fn was_applied(store: &Store, token: &LockToken, nonce: &str) -> Result<bool, Failure> {
     let state = store.state(&token.instance).await?;
     Ok(state.is_some_and(|state| state.value.recent_nonces.iter().any(|recent| recent == nonce)))
 }
 
-/// Does the work after a commit: hints, dispatch, bundles, outboxes and garbage. What fails
-/// with bundles, outboxes or garbage is repeated by the reconciler of any process.
+/// Does the work after a commit: hints, dispatch, bundles, outboxes and garbage. If the work on
+/// a bundle, an outbox or garbage fails, the reconciler of any process repeats it.
 async fn finish_turn(
     core: &Core,
     token: &LockToken,
@@ -179,8 +180,9 @@ async fn finish_turn(
     }
 }
 
-/// Puts the new state with its history into the cache, for the next turn and for reads. Only
-/// removes the old state if the history is not known, or the etag of the new state is not.
+/// Puts the new state with its history into the cache, for the next turn and for reads, and
+/// returns the cached entry. If the history or the etag of the new state is not known, only
+/// removes the old state from the cache.
 fn cache_state(
     store: &Store,
     held: &mut LockedInstance,
@@ -190,10 +192,10 @@ fn cache_state(
 ) -> Option<Arc<Snapshot>> {
     store.state_cache.forget(&state.instance_id);
     let history = match held.state.execution.number {
-        before if before == state.execution.number => {
+        number if number == state.execution.number => {
             // The history is copied only if a reader holds it at the same time.
             let mut history = Arc::unwrap_or_clone(held.history.take()?);
-            if ack.execution == before {
+            if ack.execution == number {
                 history.extend(ack.history_delta);
             }
             history
@@ -207,7 +209,7 @@ fn cache_state(
 }
 
 /// Removes unpacked bundles from the cached state, so that the next turn does not look for
-/// them. Does nothing if the cache has another state by now.
+/// these bundles. Does nothing if the cache has another state by now.
 fn forget_bundles(store: &Store, cached: &Arc<Snapshot>, unpacked: &[String]) {
     let is_current =
         store.state_cache.get(&cached.state.value.instance_id).is_some_and(|now| Arc::ptr_eq(&now, cached));

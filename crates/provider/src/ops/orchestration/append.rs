@@ -1,6 +1,6 @@
-//! `append_with_execution`: appends events to a history directly, for tests and
-//! repairs. An event id that is not greater than the last one is refused; nothing is
-//! overwritten. Creates the state of an instance that has none.
+//! `append_with_execution`: appends events to a history directly, for tests and repairs. An
+//! event whose id is not greater than the last id is refused, so no event is overwritten. If
+//! the instance has no state document, one is created.
 
 use duroxide::Event;
 use duroxide::providers::ExecutionMetadata;
@@ -16,7 +16,7 @@ use crate::ops::orchestration::stage;
 use crate::plan::{self, Basis, TurnAck, past_execution_id};
 use crate::store::{ConflictBudget, RETRY_FOR, SharedDocument, Store, retry_until};
 
-/// The most attempts, when other writers change the state in the meantime.
+/// The most attempts. An attempt fails if another writer changes the state in the meantime.
 const ATTEMPTS_MAX: usize = 16;
 
 pub(crate) async fn run(
@@ -41,21 +41,21 @@ pub(crate) async fn run(
     let mut budget = ConflictBudget::new(SharedDocument::State(instance), ATTEMPTS_MAX);
     loop {
         budget.spend()?;
-        let Some(found) = core.store.state(instance).await? else {
+        let Some(state) = core.store.state(instance).await? else {
             create_state(&core.store, instance).await?;
             continue;
         };
-        if found.value.is_deleted() || found.value.deletion.is_some() {
+        if state.value.is_deleted() || state.value.deletion.is_some() {
             return Err(Failure::NotFound(instance.to_owned()));
         }
         let past = core.store.find::<PastExecution>(instance, &past_execution_id(execution)).await?;
         let (now, nonce) = (core.clock.reserve(ack.stamps_max()), nonce());
-        let basis = Basis { state: &found.value, past, bundles: &[], dedup_entries: &[], now, nonce: &nonce };
+        let basis = Basis { state: &state.value, past, bundles: &[], dedup_entries: &[], now, nonce: &nonce };
         let plan = plan::append(&basis, &ack)?;
         let until = Instant::now() + RETRY_FOR;
-        let staged = stage::turn(&core.store, &core.clock, &plan, until).await?;
+        let staged = stage::stage_turn(&core.store, &core.clock, &plan, until).await?;
         let no_dispatch = DirectDispatch::disabled(core);
-        let preconditions = CommitPreconditions { etag: Some(&found.etag), staged: staged.as_ref() };
+        let preconditions = CommitPreconditions { etag: Some(&state.etag), staged: staged.as_ref() };
         match retry_until(until, || commit(&core.store, &plan, &no_dispatch, preconditions, until)).await? {
             CommitOutcome::Committed(_) => return Ok(()),
             CommitOutcome::Stale => {}
@@ -64,7 +64,8 @@ pub(crate) async fn run(
     }
 }
 
-/// Creates the state of an instance that has none, unless another process does.
+/// Creates the state document of an instance that has none. Does nothing if another process
+/// has created it first.
 async fn create_state(store: &Store, instance: &str) -> Result<(), Failure> {
     let blank = State::blank(instance, nonce());
     let witness = blank.incarnation.clone();

@@ -1,13 +1,16 @@
 //! Claims an instance: reads its state and visible messages with one query, then
-//! locks it with one conditional write of the state document. A claim from a cached
-//! state needs no query, and a claim for a first attempt does not write the lock (see
-//! [`CommitTier`]).
+//! locks it with one conditional write of the state document. The commit tier (see
+//! [`CommitTier`]) may allow a claim from a cached state, which needs no query, and a claim
+//! for a first attempt, which does not write the lock.
 //!
-//! Invariants: no lock is written before the capability check and the read of the
-//! history, so a dispatcher that cannot run an instance does not lock it. (Every claim
-//! cleans up: it continues a purge or a deletion, sets unreadable messages aside, and
-//! deletes messages that no turn may consume.) A claim does not count attempts in the
-//! messages; the lock counts them.
+//! Invariants:
+//!
+//! - No lock is written before the capability check and the read of the history. So a
+//!   dispatcher that cannot run an instance does not lock it.
+//! - A claim does not count attempts in the message documents; the lock counts them.
+//!
+//! A claim that reads the instance also cleans up: it continues a purge or a deletion, sets
+//! unreadable messages aside, and deletes messages that no turn may consume.
 
 mod messages;
 
@@ -24,7 +27,7 @@ use crate::failure::Failure;
 use crate::ops::admin::delete;
 use crate::ops::core::Core;
 use crate::ops::orchestration::claim_cached;
-use crate::ops::orchestration::lock_instance::{Identity, LockRequest, LockedItem};
+use crate::ops::orchestration::lock_instance::{FetchedInstance, Identity, LockRequest};
 use crate::ops::payload;
 use crate::ops::read;
 use crate::ops::repair::purge;
@@ -35,19 +38,21 @@ use crate::process::membership::Membership;
 use messages::{InstanceRead, MESSAGES_MAX, drop_stale, find_start, read_instance};
 
 /// The outcome of a claim.
-pub(crate) enum Claim {
-    Taken(Box<LockedItem>),
+pub(crate) enum ClaimOutcome {
+    /// The instance is locked.
+    Taken(Box<FetchedInstance>),
     /// No message is visible.
     Idle,
-    /// Another process has the lock. Holds its end, in milliseconds since 1970.
+    /// Another dispatcher has the lock. The value is the end of the lock, in milliseconds since
+    /// 1970.
     Locked(u64),
-    /// The state that was read is out of date: another process changed it first, or this
-    /// claim finished the purge of a deleted instance. The next claim reads it again.
-    Lost,
+    /// The state that was read is out of date: another process has changed the state, or this
+    /// claim has finished the purge of a deleted instance. The next claim reads the state again.
+    Stale,
     /// The execution is pinned to a version that this dispatcher does not run.
     Incompatible,
-    /// The instance has messages, but none starts it. A message that is enqueued after
-    /// this stamp may be the start.
+    /// The instance has not started, and none of its messages starts it. A message that is
+    /// enqueued after this stamp may be the start.
     Unstarted(Stamp),
     /// The instance is being deleted.
     Deleting,
@@ -59,19 +64,21 @@ pub(crate) enum Claim {
 #[derive(Clone, Copy)]
 pub(crate) struct ClaimOptions<'a> {
     pub(crate) lock_timeout: Duration,
+    /// The duroxide versions that the dispatcher runs; `None` for all versions.
     pub(crate) filter: Option<&'a DispatcherCapabilityFilter>,
     pub(crate) commit_tier: CommitTier,
 }
 
+/// Claims an instance. `candidate` is what the hints know about the instance.
 pub(crate) async fn claim(
     core: &Core,
     candidate: &Candidate,
     options: ClaimOptions<'_>,
-) -> Result<Claim, Failure> {
+) -> Result<ClaimOutcome, Failure> {
     if options.commit_tier == CommitTier::Cached
         && let Some(locked) = claim_cached::claim(core, candidate, options.lock_timeout, options.filter)
     {
-        return Ok(Claim::Taken(Box::new(locked)));
+        return Ok(ClaimOutcome::Taken(Box::new(locked)));
     }
     let instance = candidate.instance.as_str();
     let now = core.clock.stamp();
@@ -86,7 +93,7 @@ pub(crate) async fn claim(
     let live = state.as_ref().map(|state| &state.value).filter(|state| !state.is_deleted());
     let mut messages = drop_stale(&core.store, instance, live, &state, messages).await;
     if messages.is_empty() {
-        return Ok(Claim::Idle);
+        return Ok(ClaimOutcome::Idle);
     }
     let history = match &state {
         Some(state) if !state.value.is_deleted() => read::current_history(&core.store, state).await?,
@@ -101,8 +108,8 @@ pub(crate) async fn claim(
     }
     let Some(identity) = identity(live, events, &messages) else {
         let newest = messages.iter().map(|(message, _)| message.enqueued_at).max().unwrap_or_default();
-        // With more messages than were read, `find_start` found no start among those that
-        // are visible now.
+        // If there are more messages than were read, `find_start` has looked for a start among
+        // all messages that are visible now.
         let last_seen = if has_more_messages { now } else { newest };
         return handle_unstarted(core, instance, &messages, last_seen).await;
     };
@@ -112,9 +119,9 @@ pub(crate) async fn claim(
         None => (history, HashMap::new()),
         Some(snapshot) => match snapshot.await {
             Ok(kv_snapshot) => (history, kv_snapshot),
-            // Another commit replaced a value while it was read. It also replaced the
-            // state, so no commit from this claim can succeed. The error is passed on as
-            // that of an unreadable history: duroxide then abandons the turn.
+            // Another commit replaced a value during the read. That commit also replaced the
+            // state, so no commit from this claim can succeed. The error is passed on as the
+            // error of an unreadable history. Then duroxide abandons the turn.
             Err(Failure::Contended(error)) => (Err(error), HashMap::new()),
             Err(failure) => return Err(failure),
         },
@@ -122,7 +129,7 @@ pub(crate) async fn claim(
     let attempts = &candidate.attempts;
     let request = LockRequest {
         instance,
-        before: state,
+        stored_state: state,
         identity,
         history,
         kv_snapshot,
@@ -131,10 +138,10 @@ pub(crate) async fn claim(
         attempts,
     };
     if is_optimistic {
-        return Ok(Claim::Taken(Box::new(request.lock_in_memory(core, options.lock_timeout))));
+        return Ok(ClaimOutcome::Taken(Box::new(request.lock_in_memory(core, options.lock_timeout))));
     }
     let locked = request.lock_durably(core, options.lock_timeout).await?;
-    Ok(locked.map_or(Claim::Lost, |locked| Claim::Taken(Box::new(locked))))
+    Ok(locked.map_or(ClaimOutcome::Stale, |locked| ClaimOutcome::Taken(Box::new(locked))))
 }
 
 /// The outcome of a claim that the state refuses; `None` if the instance can be claimed.
@@ -144,26 +151,26 @@ async fn check_state(
     state: &Versioned<State>,
     now: Stamp,
     filter: Option<&DispatcherCapabilityFilter>,
-) -> Result<Option<Claim>, Failure> {
+) -> Result<Option<ClaimOutcome>, Failure> {
     let State { purge, deletion, lock, instance_id, .. } = &state.value;
     if state.value.is_deleted() && purge.is_some() {
         purge::run(core, state).await?;
-        return Ok(Some(Claim::Lost));
+        return Ok(Some(ClaimOutcome::Stale));
     }
     if let Some(deletion_id) = deletion {
         delete::resolve_mark(core, instance_id, deletion_id).await?;
-        return Ok(Some(Claim::Deleting));
+        return Ok(Some(ClaimOutcome::Deleting));
     }
     if let Some(lock) = lock.as_ref().filter(|lock| lock.until > now.ms()) {
-        return Ok(Some(Claim::Locked(lock.until)));
+        return Ok(Some(ClaimOutcome::Locked(lock.until)));
     }
-    Ok((!is_compatible(&state.value, filter)).then_some(Claim::Incompatible))
+    Ok((!is_compatible(&state.value, filter)).then_some(ClaimOutcome::Incompatible))
 }
 
-/// Whether no process has attempted the turn before. Then the lock need not be written,
-/// because there is no count of attempts to keep. This is known for messages that this
-/// process wrote itself, and for messages that arrived while this process owned their
-/// slot. Another process may have attempted an older message, and crashed.
+/// Whether certainly no process has attempted the turn before. If so, there is no count of
+/// attempts to keep, and the lock need not be written. This is certain for messages that this
+/// process wrote itself, and for messages that arrived while this process owned the slot of
+/// the instance. Another process may have attempted an older message, and crashed.
 fn is_first_attempt(
     membership: &Membership,
     candidate: &Candidate,
@@ -199,11 +206,11 @@ pub(crate) fn identity(
     if let Some(State { is_created: true, name: Some(name), version: Some(version), .. }) = state {
         return Some(Identity { name: name.clone(), version: version.clone(), execution });
     }
-    let begun = history.iter().find_map(|event| match &event.kind {
+    let from_history = history.iter().find_map(|event| match &event.kind {
         EventKind::OrchestrationStarted { name, version, .. } => Some((name.clone(), version.clone())),
         _ => None,
     });
-    let started = || {
+    let from_messages = || {
         messages.iter().find_map(|(_, item)| match item {
             WorkItem::StartOrchestration { orchestration, version, .. }
             | WorkItem::ContinueAsNew { orchestration, version, .. } => {
@@ -213,32 +220,32 @@ pub(crate) fn identity(
             _ => None,
         })
     };
-    let (name, version) = begun.or_else(started)?;
+    let (name, version) = from_history.or_else(from_messages)?;
     Some(Identity { name, version, execution })
 }
 
-/// Handles messages to an instance that has not started. If all of them are queue
-/// messages, or older than the retention, they are dropped: duroxide's contract drops
-/// queue messages to an unknown instance. Otherwise they wait for the start.
+/// Handles messages to an instance that has not started. If each of them is a queue message or
+/// older than the retention, they are dropped: duroxide's contract says that queue messages to
+/// an unknown instance are dropped. Otherwise all of them wait for the start.
 async fn handle_unstarted(
     core: &Core,
     instance: &str,
     messages: &[(Message, WorkItem)],
     last_seen: Stamp,
-) -> Result<Claim, Failure> {
+) -> Result<ClaimOutcome, Failure> {
     let (retention, now) = (core.retention(), core.clock.stamp());
     let is_dropped = |message: &Message, item: &WorkItem| {
         matches!(item, WorkItem::QueueMessage { .. })
             || retention.is_message_expired(message.enqueued_at, now)
     };
     if !messages.iter().all(|(message, item)| is_dropped(message, item)) {
-        return Ok(Claim::Unstarted(last_seen));
+        return Ok(ClaimOutcome::Unstarted(last_seen));
     }
     tracing::warn!(instance, count = messages.len(), "messages to an unknown instance are dropped");
     for (message, _) in messages {
         payload::remove_message(&core.store, message).await?;
     }
-    Ok(Claim::Idle)
+    Ok(ClaimOutcome::Idle)
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! Claims without a read (commit tier `Cached`): the hints have all messages, and the state
 //! is in the cache or probably does not exist yet.
 //!
-//! Only completions, timers and starts are claimed this way: their order among other
-//! messages does not matter. The order of external events, queue messages and
-//! cancellations matters, and only a read shows an earlier one from another process. So
-//! turns with such messages read the partition.
+//! Only turns whose messages are completions, timers and starts are claimed this way: the
+//! order of these messages does not matter. The order of external events, queue messages and
+//! cancellations matters, and only a read shows whether another process has sent an earlier
+//! one. So turns with such messages read the partition.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::documents::text::Text;
 use crate::documents::{KvValue, Message, State};
 use crate::ops::core::Core;
 use crate::ops::orchestration::claim::{identity, is_compatible};
-use crate::ops::orchestration::lock_instance::{LockRequest, LockedItem};
+use crate::ops::orchestration::lock_instance::{FetchedInstance, LockRequest};
 use crate::process::hints::Candidate;
 use crate::store::state_cache::Snapshot;
 use crate::timing::CLAIM_WITHOUT_READ_FOR;
@@ -27,33 +27,35 @@ pub(crate) fn claim(
     candidate: &Candidate,
     lock_timeout: Duration,
     filter: Option<&DispatcherCapabilityFilter>,
-) -> Option<LockedItem> {
-    let is_known = !candidate.is_partial && !candidate.had_uncommitted_turn && !candidate.messages.is_empty();
-    if !is_known || candidate.messages.iter().any(|message| message.attempt_count > 0) {
+) -> Option<FetchedInstance> {
+    let has_all_messages =
+        !candidate.is_partial && !candidate.had_uncommitted_turn && !candidate.messages.is_empty();
+    if !has_all_messages || candidate.messages.iter().any(|message| message.attempt_count > 0) {
         return None;
     }
     if !core.membership.is_alone() && is_old(candidate, core.clock.now_ms()) {
         return None;
     }
-    let messages: Vec<(Message, WorkItem)> = candidate.messages.iter().map(decoded).collect::<Option<_>>()?;
+    let messages: Vec<(Message, WorkItem)> =
+        candidate.messages.iter().map(decode_inline).collect::<Option<_>>()?;
     let snapshot = core.store.state_cache.get(&candidate.instance);
     let is_suitable = match &snapshot {
         Some(snapshot) => can_continue(snapshot, &messages) && is_compatible(&snapshot.state.value, filter),
-        None => is_start(&messages),
+        None => is_single_start(&messages),
     };
     if !is_suitable {
         return None;
     }
-    let (before, history) = match &snapshot {
+    let (stored_state, history) = match &snapshot {
         Some(snapshot) => (Some(snapshot.state.clone()), Arc::clone(&snapshot.history)),
         None => (None, Arc::default()),
     };
-    let identity = identity(before.as_ref().map(|before| &before.value), &history, &messages)?;
+    let identity = identity(stored_state.as_ref().map(|stored| &stored.value), &history, &messages)?;
     let kv_snapshot =
-        before.as_ref().map_or_else(|| Some(HashMap::new()), |before| inline_kv(&before.value))?;
+        stored_state.as_ref().map_or_else(|| Some(HashMap::new()), |stored| inline_kv(&stored.value))?;
     let request = LockRequest {
         instance: &candidate.instance,
-        before,
+        stored_state,
         identity,
         history: Ok(history),
         kv_snapshot,
@@ -64,20 +66,20 @@ pub(crate) fn claim(
     Some(request.lock_in_memory(core, lock_timeout))
 }
 
-/// Whether one of the messages is older than [`CLAIM_WITHOUT_READ_FOR`]: then the owner of
-/// the slot may have claimed it, or soon will.
+/// Whether a message is older than [`CLAIM_WITHOUT_READ_FOR`]. The owner of the slot may have
+/// claimed such a message, or may soon claim it.
 fn is_old(candidate: &Candidate, now_ms: u64) -> bool {
     let oldest = candidate.messages.iter().map(|message| message.earliest_seen_at().ms()).min();
     oldest.is_some_and(|seen_ms| now_ms.saturating_sub(seen_ms) > CLAIM_WITHOUT_READ_FOR.as_millis() as u64)
 }
 
 /// A message with its work item; `None` if its text is in parts or unreadable.
-fn decoded(message: &Message) -> Option<(Message, WorkItem)> {
+fn decode_inline(message: &Message) -> Option<(Message, WorkItem)> {
     let Text::Inline(text) = &message.item else { return None };
     Some((message.clone(), serde_json::from_str(text).ok()?))
 }
 
-/// The key-value pairs, if all are in the state document.
+/// The key-value pairs; `None` if a value is stored in parts, outside the state document.
 fn inline_kv(state: &State) -> Option<HashMap<String, KvEntry>> {
     let entry = |(key, value): (&String, &KvValue)| match &value.value {
         Text::Inline(text) => {
@@ -88,15 +90,15 @@ fn inline_kv(state: &State) -> Option<HashMap<String, KvEntry>> {
     state.kv.iter().map(entry).collect()
 }
 
-/// Whether the cached state is free, and all messages are completions, timers or the start
-/// of the next execution, for its incarnation.
+/// Whether the cached state is not locked and not being deleted, and each message is a
+/// completion, a timer or the start of the next execution, for the same incarnation.
 fn can_continue(snapshot: &Snapshot, messages: &[(Message, WorkItem)]) -> bool {
     let state = &snapshot.state.value;
     let is_free = state.lock.is_none() && state.deletion.is_none() && !state.is_deleted() && state.is_created;
     let is_expected = |(message, item): &(Message, WorkItem)| {
         let is_for_this_incarnation =
             message.incarnation.as_ref().is_none_or(|incarnation| *incarnation == state.incarnation);
-        let is_completion = matches!(
+        let is_order_irrelevant = matches!(
             item,
             WorkItem::ActivityCompleted { .. }
                 | WorkItem::ActivityFailed { .. }
@@ -105,13 +107,13 @@ fn can_continue(snapshot: &Snapshot, messages: &[(Message, WorkItem)]) -> bool {
                 | WorkItem::SubOrchFailed { .. }
                 | WorkItem::ContinueAsNew { .. }
         );
-        is_for_this_incarnation && is_completion
+        is_for_this_incarnation && is_order_irrelevant
     };
     is_free && messages.iter().all(is_expected)
 }
 
-/// Whether there is one message, and it is a start. The cache has no state of the instance.
-/// If the instance exists all the same, the commit fails, and the next claim reads the state.
-fn is_start(messages: &[(Message, WorkItem)]) -> bool {
+/// Whether there is one message, and it is a start. The cache has no state of the instance. If
+/// the instance exists anyway, the commit fails, and the next claim reads the state.
+fn is_single_start(messages: &[(Message, WorkItem)]) -> bool {
     matches!(messages, [(message, WorkItem::StartOrchestration { .. })] if message.incarnation.is_none())
 }

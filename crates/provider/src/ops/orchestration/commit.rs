@@ -1,5 +1,6 @@
 //! Commits a plan as one batch. The first operation replaces the state under its etag, or
-//! creates it. The nonce of the commit, stored in the state, is its witness.
+//! creates the state. The nonce of the commit is stored in the state: it is the witness that
+//! shows whether the commit was applied.
 
 use std::time::Duration;
 
@@ -23,11 +24,12 @@ pub(crate) enum CommitOutcome {
     /// Another writer has changed the state, a bundle or the document of a past execution,
     /// or the reconciler has given up the staged documents.
     Stale,
-    /// A message of the turn is gone, or a document that the turn creates exists already.
+    /// A message that the turn consumes no longer exists, or a document that the turn creates
+    /// exists already.
     Refused(Error),
 }
 
-/// The etags that a commit wrote; unknown when its answer was lost.
+/// The etags that a commit wrote. They are unknown if the answer of the commit was lost.
 #[derive(Debug, Default)]
 pub(crate) struct WrittenEtags {
     pub(crate) state: Option<Etag>,
@@ -40,7 +42,7 @@ pub(crate) struct WrittenEtags {
 pub(crate) struct CommitPreconditions<'a> {
     /// The etag of the state; `None` if there is no document yet.
     pub(crate) etag: Option<&'a Etag>,
-    /// The record of staged documents, if the plan stages any.
+    /// The garbage record of the staged documents, if the plan stages any.
     pub(crate) staged: Option<&'a Staged>,
 }
 
@@ -56,51 +58,58 @@ pub(crate) async fn commit(
     let activities = dispatch.with_lease_ends(&plan.activities);
     let batch = as_batch(plan, &activities, preconditions)?
         .with_options(batch_without_content().with_timeout(timeout));
-    // The state is operation 0, and the activities follow it.
-    let (first, last) = (1, plan.activities.len());
+    // Operation 0 writes the state. The operations after it create the activities.
+    let (first_activity, last_activity) = (1, plan.activities.len());
     match store.container.batch(batch).await {
         Ok(results) => {
             let etag_of = |index: usize| results.get(index)?.etag().cloned();
-            let activities = (first..=last).map(etag_of).collect();
+            let activities = (first_activity..=last_activity).map(etag_of).collect();
             Ok(CommitOutcome::Committed(WrittenEtags { state: etag_of(0), activities }))
         }
         Err(error) if error.operation_index().is_none() => Err(error.into()),
-        Err(error) if error.operation_index() == Some(0) && (is_gone(&error) || error.is_conflict()) => {
+        Err(error)
+            if error.operation_index() == Some(0) && (is_changed_or_deleted(&error) || error.is_conflict()) =>
+        {
             Ok(CommitOutcome::Stale)
         }
         Err(error) if error.is_precondition_failed() => Ok(CommitOutcome::Stale),
-        // The reconciler has given up the staged documents: they are staged again.
-        Err(error) if preconditions.staged.is_some() && error.operation_index() == Some(last + 1) => {
+        // The operation after the activities deletes the garbage record of the staging. The
+        // reconciler has deleted the record and the staged documents: they are staged again.
+        Err(error)
+            if preconditions.staged.is_some() && error.operation_index() == Some(last_activity + 1) =>
+        {
             Ok(CommitOutcome::Stale)
         }
-        Err(error) if is_gone(&error) || error.is_conflict() => Ok(CommitOutcome::Refused(error)),
+        Err(error) if is_changed_or_deleted(&error) || error.is_conflict() => {
+            Ok(CommitOutcome::Refused(error))
+        }
         Err(error) => Err(error.into()),
     }
 }
 
-/// Whether the document of an operation is gone or has another etag.
-fn is_gone(error: &Error) -> bool {
+/// Whether an operation failed because its document does not exist or has another etag.
+fn is_changed_or_deleted(error: &Error) -> bool {
     error.is_not_found() || error.is_precondition_failed()
 }
 
-/// The whole commit as one batch. `activities` are those of the plan, with the ends of their
-/// leases.
+/// The whole commit as one batch. `activities` are the activities of the plan, with the ends
+/// of their leases.
 pub(crate) fn as_batch(
     plan: &TurnPlan,
     activities: &[Activity],
     preconditions: CommitPreconditions<'_>,
 ) -> Result<Batch, Failure> {
     let mut batch = Batch::new(plan.state.instance_id.as_str());
-    fill(&mut batch, plan, activities, preconditions)
+    add_operations(&mut batch, plan, activities, preconditions)
         .map_err(|error| Failure::Refused(format!("the turn is too large: {error}")))?;
     debug_assert!(batch.bytes() <= COMMIT_BYTES_MAX, "the plan has {} bytes", batch.bytes());
     let nonce = plan.state.commit_nonce.as_str();
     Ok(batch.with_witness(STATE_ID, "/ack", nonce))
 }
 
-/// Adds the operations. `commit` relies on the positions of the first ones: the state, then
-/// the activities, then the record of the staging.
-fn fill(
+/// Adds the operations of a commit. `commit` relies on the positions of the first operations:
+/// the state, then the activities, then the garbage record of the staging.
+fn add_operations(
     batch: &mut Batch,
     plan: &TurnPlan,
     activities: &[Activity],
@@ -115,7 +124,7 @@ fn fill(
     }
     match preconditions.staged {
         Some(staged) => publish_staged(batch, plan, staged)?,
-        None => create_large(batch, plan)?,
+        None => create_unstaged(batch, plan)?,
     }
     for message in &plan.messages {
         batch.create(message)?;
@@ -143,8 +152,8 @@ fn fill(
     Ok(())
 }
 
-/// Creates the large documents of a turn that stages none.
-fn create_large(batch: &mut Batch, plan: &TurnPlan) -> Result<(), Error> {
+/// Creates the chunks, parts, bundles and outboxes of a turn that stages none of them.
+fn create_unstaged(batch: &mut Batch, plan: &TurnPlan) -> Result<(), Error> {
     for chunk in &plan.chunks {
         batch.create(chunk)?;
     }
@@ -160,8 +169,8 @@ fn create_large(batch: &mut Batch, plan: &TurnPlan) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes staged documents visible: deletes the record of the staging, and gives bundles and
-/// outboxes their type. The new state refers to the chunks and parts.
+/// Makes staged documents visible: deletes the garbage record of the staging, and gives bundles
+/// and outboxes their type. The new state refers to the chunks and parts.
 fn publish_staged(batch: &mut Batch, plan: &TurnPlan, staged: &Staged) -> Result<(), Error> {
     batch.delete_if_match(&staged.id, &staged.etag)?;
     for bundle in &plan.bundles {

@@ -1,7 +1,7 @@
-//! Delivers an outbox: messages to other instances, in order for each target. Every
-//! attempt uses the same message ids, so a second delivery has no effect. If the message
-//! still exists, it is not created again. If the target has consumed it, the target's dedup
-//! record or the runtime recognises the copy.
+//! Delivers an outbox: messages to other instances. Each target gets its messages in order.
+//! Every attempt uses the same message ids, so a second delivery has no effect. If the message
+//! still exists, it is not created again. If the target has consumed the message, the target's
+//! dedup record or the runtime recognises the copy.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ use crate::store::{RETRY_FOR, Store, retry_until};
 /// The most targets that are written to at the same time.
 const PARALLEL_MAX: usize = 16;
 
-/// Delivers an outbox after its commit. The delivered outbox is deleted in the background.
-/// The reconciler repeats what fails.
+/// Delivers an outbox right after its commit. The delivered outbox is deleted in the
+/// background. If the delivery or the deletion fails, the reconciler repeats it.
 pub(crate) async fn deliver_after_commit(core: &Core, outbox: Outbox) {
     let (instance, id) = (outbox.instance_id.clone(), outbox.id.clone());
     if core.should_delivery_fail() {
@@ -33,7 +33,7 @@ pub(crate) async fn deliver_after_commit(core: &Core, outbox: Outbox) {
         core.repair_signal.record_unfinished_work();
         return;
     }
-    let garbage = garbage_of(&outbox, core.clock.stamp());
+    let garbage = outbox_garbage(&outbox, core.clock.stamp());
     if let Err(failure) = send_all(core, outbox, true).await {
         tracing::warn!(instance, id, ?failure, "messages wait for the reconciler");
         core.repair_signal.record_unfinished_work();
@@ -49,17 +49,17 @@ pub(crate) async fn deliver_after_commit(core: &Core, outbox: Outbox) {
     core.background.run(cleanup).await;
 }
 
-/// Delivers an outbox that was not delivered or not deleted after its commit, and deletes it.
+/// Delivers and deletes an outbox that was not delivered, or not deleted, after its commit.
 pub(crate) async fn deliver_again(core: &Core, outbox: Outbox) -> Result<(), Failure> {
     let (instance, id) = (outbox.instance_id.clone(), outbox.id.clone());
-    let garbage = garbage_of(&outbox, core.clock.stamp());
+    let garbage = outbox_garbage(&outbox, core.clock.stamp());
     send_all(core, outbox, false).await?;
     delete_outbox(&core.store, &instance, &id, garbage).await
 }
 
 /// Sends all messages and adds hints about them. The first failure ends all sending. In a
-/// later attempt a message may have been consumed already: the hint is added without the
-/// message, so that the target's next claim reads.
+/// later attempt a message may have been consumed already. So its hint is added without the
+/// message, and the target's next claim reads the messages.
 async fn send_all(core: &Core, outbox: Outbox, is_first_attempt: bool) -> Result<(), Failure> {
     let now = core.clock.stamp();
     let mut targets: BTreeMap<String, Vec<Message>> = BTreeMap::new();
@@ -73,8 +73,8 @@ async fn send_all(core: &Core, outbox: Outbox, is_first_attempt: bool) -> Result
         while under_way.len() < PARALLEL_MAX {
             let Some(messages) = targets.next() else { break };
             let store = core.store.clone();
-            let sent = send_to_one(store, outbox.instance_id.clone(), messages, now);
-            under_way.spawn(metrics::for_current_call(sent));
+            let send = send_to_one(store, outbox.instance_id.clone(), messages, now);
+            under_way.spawn(metrics::for_current_call(send));
         }
         match under_way.join_next().await {
             Some(Ok(outcome)) => delivered.extend(outcome?),
@@ -94,8 +94,8 @@ async fn send_all(core: &Core, outbox: Outbox, is_first_attempt: bool) -> Result
     }
 }
 
-/// Sends messages of the instance `source` to one instance, in order. Returns them as they
-/// were written.
+/// Sends messages of the instance `source` to one instance, in order. Returns the messages as
+/// they were written.
 async fn send_to_one(
     store: Store,
     source: String,
@@ -105,8 +105,8 @@ async fn send_to_one(
     let mut delivered = Vec::new();
     for mut message in messages {
         let until = Instant::now() + RETRY_FOR;
-        // A large text is in parts in the partition of the sender. It is read, and written
-        // again with the message.
+        // The parts of a large text are in the partition of the sender. The text is read, and
+        // written to the partition of the target together with the message.
         message.item =
             Text::Inline(retry_until(until, || payload::read_text(&store, &source, &message.item)).await?);
         delivered.push(payload::send_message(&store, message, now, until).await?);
@@ -115,21 +115,21 @@ async fn send_to_one(
 }
 
 /// The garbage record for the large texts of a delivered outbox; `None` if there are none.
-fn garbage_of(outbox: &Outbox, now: Stamp) -> Option<Garbage> {
+fn outbox_garbage(outbox: &Outbox, now: Stamp) -> Option<Garbage> {
     let parts: Vec<PartsRef> =
         outbox.messages.iter().filter_map(|message| message.item.parts().cloned()).collect();
     let garbage = Garbage { parts, ..Garbage::blank(&outbox.instance_id, &nonce(), now) };
     Some(garbage).filter(|garbage| !garbage.is_empty())
 }
 
-/// Deletes an outbox and its large texts.
+/// Deletes an outbox and the parts of its large texts.
 async fn delete_outbox(
     store: &Store,
     instance: &str,
     id: &str,
     garbage: Option<Garbage>,
 ) -> Result<(), Failure> {
-    let removed = match &garbage {
+    let deleted = match &garbage {
         None => store.container.delete(instance, id).await.map(drop),
         Some(garbage) => {
             let mut batch = Batch::new(instance);
@@ -137,10 +137,10 @@ async fn delete_outbox(
             store.container.batch(batch).await.map(drop)
         }
     };
-    match (removed, garbage) {
+    match (deleted, garbage) {
         (Ok(()), Some(garbage)) => garbage::collect(store, &garbage).await,
         (Err(error), _) if !error.is_not_found() => Err(error.into()),
-        // If the outbox is gone, another process has delivered it too.
+        // If the outbox does not exist, another process has delivered and deleted it.
         _ => Ok(()),
     }
 }

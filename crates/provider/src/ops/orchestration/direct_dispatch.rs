@@ -1,12 +1,13 @@
 //! Direct dispatch (commit tiers `Optimistic` and `Cached`): when a turn schedules an
-//! activity and a worker of this process waits for activities with its tag, the commit
-//! creates the activity already locked. A worker of this process, usually the waiting one,
-//! then fetches it without a request.
+//! activity and a worker of this process waits for activities with the same tag, the commit
+//! creates the activity already locked. A worker of this process, usually the waiting worker,
+//! then fetches the activity without a request.
 //!
 //! Invariants: a dispatched activity that is not fetched is not lost. It stays in the
-//! hints for the next worker, and when its lock expires any process may take it. Each
-//! attempt of the commit renews the lease. Activities of sessions, activities whose input is
-//! stored in parts, and activities in bundles are not dispatched.
+//! hints for the next worker, and when its lock expires any process may take it. The lease
+//! (the duration of the lock) begins again with each attempt of the commit. Activities of
+//! sessions, activities whose input is stored in parts, and activities in bundles are not
+//! dispatched.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -24,15 +25,15 @@ use crate::process::clock::HybridClock;
 use crate::process::hints::{Hints, ReadyActivity};
 use crate::store::{RETRY_FOR, Store, retry_until};
 
-/// The direct dispatch of one plan's activities. `promises` has one entry per activity, in
-/// order, `None` for an activity that is not dispatched. It is empty if dispatch is off or
-/// the activities were handed over.
+/// The direct dispatch of the activities of one plan.
 pub(crate) struct DirectDispatch<'a> {
     store: &'a Store,
     clock: &'a HybridClock,
     hints: &'a Hints,
+    /// One entry per activity, in order; `None` for an activity that is not dispatched. Empty
+    /// if dispatch is off or the activities were handed over.
     promises: Vec<Option<Promise>>,
-    /// When the leases of the last attempt began, in milliseconds since 1970.
+    /// When the leases in the last attempt of the commit began, in milliseconds since 1970.
     leases_begin_ms: AtomicU64,
 }
 
@@ -53,20 +54,20 @@ impl<'a> DirectDispatch<'a> {
         let is_on = core.options.commit_tier >= CommitTier::Optimistic && !plan.activities.is_empty();
         let promises = match is_on {
             true => core.hints.activities.with(|hints| {
-                let promised = |activity: &mut Activity| {
+                let promise = |activity: &mut Activity| {
                     let (worker, lease) = hints.promise(activity)?;
                     let nonce = nonce();
                     (activity.lock_nonce, activity.attempt_count) = (Some(nonce.clone()), 1);
                     Some(Promise { worker, lease, nonce })
                 };
-                plan.activities.iter_mut().map(promised).collect()
+                plan.activities.iter_mut().map(promise).collect()
             }),
             false => Vec::new(),
         };
         DirectDispatch::new(core, promises)
     }
 
-    /// A dispatch that promises no activity to a worker.
+    /// A dispatch that promises nothing.
     pub(crate) fn disabled(core: &'a Core) -> Self {
         DirectDispatch::new(core, Vec::new())
     }
@@ -90,8 +91,9 @@ impl<'a> DirectDispatch<'a> {
         activities
     }
 
-    /// After the commit, makes promised activities ready for the workers of this process, and
-    /// offers the others to them to lock.
+    /// Called after the commit. Promised activities, which are locked, become ready for the
+    /// workers of this process. The other activities are offered to the workers, which have to
+    /// lock them.
     pub(crate) async fn hand_over(mut self, activities: Vec<Activity>, etags: Vec<Option<Etag>>) {
         let promises = std::mem::take(&mut self.promises);
         let leases_begin_ms = self.leases_begin_ms.load(Ordering::Relaxed);
@@ -108,7 +110,7 @@ impl<'a> DirectDispatch<'a> {
                 (None, Some(etag)) => {
                     self.hints.activities.with(|hints| hints.offer((activity, etag)));
                 }
-                // Without its etag the activity cannot be locked from here. A poll finds it.
+                // The activity cannot be locked without its etag. A poll finds the activity.
                 (None, None) => {}
             }
         }
@@ -125,7 +127,7 @@ impl<'a> DirectDispatch<'a> {
     }
 
     /// Reads an activity whose etag is unknown because the answer of the commit was lost. If
-    /// it still has the promised lock, makes it ready.
+    /// the activity still has the promised lock, makes it ready.
     async fn read_and_make_ready(&self, activity: Activity, promise: &Promise) {
         let find = || self.store.find::<Activity>(&activity.instance_id, &activity.id);
         match retry_until(Instant::now() + RETRY_FOR, find).await {
@@ -147,7 +149,8 @@ impl<'a> DirectDispatch<'a> {
     }
 }
 
-/// When the commit failed, ends the promises, so that the workers can get others.
+/// If the commit failed, ends the promises, so that the workers can be promised other
+/// activities.
 impl Drop for DirectDispatch<'_> {
     fn drop(&mut self) {
         if self.promises.is_empty() {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use duroxide::providers::{DispatcherCapabilityFilter, OrchestrationItem};
+use duroxide::providers::DispatcherCapabilityFilter;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -11,36 +11,35 @@ use crate::documents::stamp::Stamp;
 use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::ops::fetch_loop::{self, Queue};
-use crate::ops::orchestration::claim::{Claim, ClaimOptions, claim};
+use crate::ops::orchestration::claim::{ClaimOptions, ClaimOutcome, claim};
+use crate::ops::orchestration::lock_instance::FetchedInstance;
 use crate::ops::wait::FetchWait;
 use crate::options::config::CommitTier;
 use crate::process::clock::HybridClock;
 use crate::process::hints::{Candidate, Capability, Dispatcher, Hints};
 use crate::process::interest::Interest;
 
-/// How long hints skip an instance whose state changed while it was claimed.
-const LOST_PAUSE: Duration = Duration::from_millis(20);
+/// How long hints skip an instance whose state changed during the claim.
+const STALE_PAUSE: Duration = Duration::from_millis(20);
 /// How long hints skip an instance that is being deleted.
 const DELETING_PAUSE: Duration = Duration::from_secs(1);
-/// How long hints skip an instance whose documents are unreadable: a person has to
-/// repair it.
+/// How long hints skip an instance whose documents are unreadable: a person has to repair the
+/// documents.
 const UNREADABLE_PAUSE: Duration = Duration::from_secs(60);
-
-/// The item, its lock token, and the number of this attempt.
-pub(crate) type Fetched = (OrchestrationItem, String, u32);
 
 pub(crate) async fn run(
     core: &Core,
     lock_timeout: Duration,
     poll_timeout: Duration,
     filter: Option<&DispatcherCapabilityFilter>,
-) -> Result<Option<Fetched>, Failure> {
+) -> Result<Option<FetchedInstance>, Failure> {
     if filter.is_some_and(|filter| filter.supported_duroxide_versions.is_empty()) {
         return Ok(None);
     }
     let wait = FetchWait::new(&core.options, poll_timeout);
-    let is_tiered = wait.is_long() || core.options.is_tier_for_short_polls;
-    let commit_tier = if is_tiered { core.options.commit_tier } else { CommitTier::Durable };
+    // A fetch that looks once writes its lock, unless an option allows otherwise.
+    let is_tier_used = wait.is_long() || core.options.is_tier_for_short_polls;
+    let commit_tier = if is_tier_used { core.options.commit_tier } else { CommitTier::Durable };
     let options = ClaimOptions { lock_timeout, filter, commit_tier };
     let queue = InstanceQueue { core, options, capability: Capability::of(filter) };
     let ticket = core.poller.register(&core.membership, Interest::Instances, !wait.is_long());
@@ -51,36 +50,37 @@ pub(crate) async fn run(
 struct InstanceQueue<'a> {
     core: &'a Core,
     options: ClaimOptions<'a>,
+    /// The duroxide versions that the dispatcher runs, in the form that the hints compare.
     capability: Capability,
 }
 
 impl Queue for InstanceQueue<'_> {
-    type Item = Fetched;
+    type Item = FetchedInstance;
     type WaitGuard = ();
 
     fn wake(&self) -> &Notify {
         &self.core.hints.instances.wake
     }
 
-    async fn take(&self) -> Result<Option<Fetched>, Failure> {
+    async fn take(&self) -> Result<Option<FetchedInstance>, Failure> {
         let Core { hints, clock, .. } = self.core;
         while let Some(taken) = TakenHint::next(hints, clock, &self.capability) {
             let outcome = match claim(self.core, &taken.candidate, self.options).await {
                 // One broken instance must not block the others.
                 Err(Failure::Refused(error)) => {
                     tracing::error!(instance = taken.candidate.instance, error, "an instance is unreadable");
-                    Claim::Unreadable
+                    ClaimOutcome::Unreadable
                 }
                 outcome => outcome?,
             };
-            if let Some(found) = taken.record_outcome(outcome, clock.now_ms(), &self.capability) {
-                return Ok(Some(found));
+            if let Some(fetched) = taken.record_outcome(outcome, clock.now_ms(), &self.capability) {
+                return Ok(Some(fetched));
             }
         }
         Ok(None)
     }
 
-    fn next_hint(&self) -> Option<Stamp> {
+    fn next_hint_at(&self) -> Option<Stamp> {
         self.core.hints.instances.with(|hints| hints.next_due(dispatcher(&self.capability)))
     }
 
@@ -91,10 +91,11 @@ fn dispatcher(capability: &Capability) -> Dispatcher<'_> {
     Dispatcher { capability, now: Instant::now() }
 }
 
-/// A hinted instance that a fetch tries to claim. If it is dropped before the outcome is
-/// recorded, the hint is given back.
+/// An instance that a fetch has taken from the hints and tries to claim. If this value is
+/// dropped before the outcome of the claim is recorded, the hint is given back.
 struct TakenHint<'a> {
     hints: &'a Hints,
+    /// What the hints know about the instance.
     candidate: Candidate,
     /// Whether the outcome of the claim is in the hints.
     is_recorded: bool,
@@ -108,26 +109,33 @@ impl<'a> TakenHint<'a> {
         Some(TakenHint { hints, candidate, is_recorded: false })
     }
 
-    /// Updates the hints by the outcome of a claim. Returns the item if the instance was
-    /// taken; its lock is in the hints already.
-    fn record_outcome(mut self, outcome: Claim, now_ms: u64, capability: &Capability) -> Option<Fetched> {
+    /// Updates the hints by the outcome of a claim. Returns the fetched instance if the claim
+    /// took it; then the hints have its lock already.
+    fn record_outcome(
+        mut self,
+        outcome: ClaimOutcome,
+        now_ms: u64,
+        capability: &Capability,
+    ) -> Option<FetchedInstance> {
         self.is_recorded = true;
         let (queue, instance) = (&self.hints.instances, self.candidate.instance.as_str());
         let block = |until: Stamp| queue.with(|hints| hints.block(instance, until));
         let pause = |pause| block(Stamp::at_ms(now_ms).plus(pause));
         match outcome {
-            Claim::Taken(found) => return Some(*found),
-            Claim::Idle => queue.with(|hints| hints.record_idle(instance)),
-            Claim::Locked(until) => block(Stamp::at_ms(until)),
-            Claim::Lost => pause(LOST_PAUSE),
-            Claim::Deleting => pause(DELETING_PAUSE),
-            Claim::Unreadable => pause(UNREADABLE_PAUSE),
-            // No message that was enqueued up to `last_seen` is the start.
-            Claim::Unstarted(last_seen) => {
+            ClaimOutcome::Taken(fetched) => return Some(*fetched),
+            ClaimOutcome::Idle => queue.with(|hints| hints.found_idle(instance)),
+            ClaimOutcome::Locked(until_ms) => block(Stamp::at_ms(until_ms)),
+            ClaimOutcome::Stale => pause(STALE_PAUSE),
+            ClaimOutcome::Deleting => pause(DELETING_PAUSE),
+            ClaimOutcome::Unreadable => pause(UNREADABLE_PAUSE),
+            // No dispatcher of this process gets a parked instance for some time. An instance
+            // without a start is parked for all dispatchers, an incompatible instance only for
+            // dispatchers with the same versions.
+            ClaimOutcome::Unstarted(last_seen) => {
                 let now = Stamp::at_ms(now_ms);
                 queue.with(|hints| hints.park_unstarted(instance, last_seen, now, Instant::now()));
             }
-            Claim::Incompatible => queue.with(|hints| hints.park(instance, dispatcher(capability))),
+            ClaimOutcome::Incompatible => queue.with(|hints| hints.park(instance, dispatcher(capability))),
         }
         None
     }

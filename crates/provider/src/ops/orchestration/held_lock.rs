@@ -1,5 +1,5 @@
-//! The lock of an instance that a dispatcher holds: finds it by its token, reads it again
-//! after the state changed, and gives it up.
+//! The lock on an instance that a dispatcher holds: finds the lock by its token, checks it
+//! again after the state has changed, and gives it up.
 
 use std::sync::Arc;
 
@@ -19,27 +19,28 @@ pub(crate) async fn find(
     core: &Core,
     token: &str,
 ) -> Result<(LockToken, Arc<Mutex<LockedInstance>>), Failure> {
-    let read = |token: LockToken| async move {
+    let read_lock = |token: LockToken| async move {
         let state = core.store.state(&token.instance).await?.ok_or(Failure::LockLost)?;
         locked_instance(&token, state, core.clock.now_ms()).ok_or(Failure::LockLost)
     };
-    token_lock::find(&core.instance_locks, LockKind::Orchestration, token, read).await
+    token_lock::find(&core.instance_locks, LockKind::Orchestration, token, read_lock).await
 }
 
-/// Reads the state again after another writer changed it. The lock holds if it is
-/// still in the state; or, for a lock that was never written, if no process has
-/// committed or locked since. A deletion of the instance ends the lock. If the lock is lost,
-/// gives it up. `held.until` stays as it is, even if the state has another end of the lock.
+/// Reads the state again after another writer has changed it. A written lock still holds if it
+/// is in the state. A lock that was never written still holds if no process has committed or
+/// locked since. A deletion of the instance ends the lock. If the lock does not hold, gives it
+/// up and fails with [`Failure::LockLost`]. `held.until` does not change, even if the state
+/// has another end of the lock.
 pub(crate) async fn refresh(
     core: &Core,
     token: &LockToken,
     held: &mut LockedInstance,
 ) -> Result<(), Failure> {
     core.store.state_cache.forget(&token.instance);
-    let found = retry_until(held.until, || core.store.state(&token.instance)).await?;
-    let is_written = found.as_ref().is_some_and(|found| has_lock(token, &found.value));
-    let Some(Versioned { mut value, etag }) = found.filter(|found| is_written || is_free(held, &found.value))
-    else {
+    let state = retry_until(held.until, || core.store.state(&token.instance)).await?;
+    let is_written = state.as_ref().is_some_and(|state| has_lock(token, &state.value));
+    let still_held = state.filter(|state| is_written || is_unwritten_lock_valid(held, &state.value));
+    let Some(Versioned { mut value, etag }) = still_held else {
         give_up(core, token);
         return Err(Failure::LockLost);
     };
@@ -59,7 +60,7 @@ pub(crate) fn give_up(core: &Core, token: &LockToken) {
     core.hints.instances.update_and_wake(|hints| hints.record_release(&token.instance));
 }
 
-/// Whether the token's lock is in the state.
+/// Whether the state has the lock of the token, and the instance is not being deleted.
 fn has_lock(token: &LockToken, state: &State) -> bool {
     state.lock.as_ref().is_some_and(|lock| lock.nonce == token.nonce)
         && state.incarnation == token.incarnation
@@ -67,9 +68,9 @@ fn has_lock(token: &LockToken, state: &State) -> bool {
         && !state.is_deleted()
 }
 
-/// Whether the lock is in memory only, and no process has locked, committed or deleted since
-/// it was taken.
-fn is_free(held: &LockedInstance, state: &State) -> bool {
+/// Whether the lock was never written, and no process has locked, committed or deleted the
+/// instance since the lock was taken.
+fn is_unwritten_lock_valid(held: &LockedInstance, state: &State) -> bool {
     !held.is_durable
         && state.lock.is_none()
         && state.incarnation == held.state.incarnation
@@ -78,8 +79,8 @@ fn is_free(held: &LockedInstance, state: &State) -> bool {
         && !state.is_deleted()
 }
 
-/// The lock of a token, from the state; `None` if the state does not have it. Whether there
-/// are more messages is not known, so it is assumed.
+/// The lock of a token, from the state; `None` if the state does not have the lock. The state
+/// does not tell whether the instance has more messages, so this is assumed.
 fn locked_instance(token: &LockToken, state: Versioned<State>, now_ms: u64) -> Option<LockedInstance> {
     let Versioned { value: state, etag } = state;
     let lock = state.lock.as_ref().filter(|_| has_lock(token, &state))?;

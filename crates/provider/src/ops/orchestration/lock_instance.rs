@@ -1,10 +1,10 @@
-//! Locks an instance for a dispatcher. The lock is written to the state document, or kept
-//! in this process only, as the commit tiers `Optimistic` and `Cached` allow. The lock
-//! table keeps the state, so that most acks need no read.
+//! Locks an instance for a dispatcher. The lock is written to the state document. In the
+//! commit tiers `Optimistic` and `Cached` it may be kept in this process only. The lock table
+//! keeps the state, so that most acks need no read.
 //!
-//! Invariant: a lock is the same in every tier: the state with the lock in it, and the
-//! etag that the commit is conditional on. Without a written lock other processes may
-//! take the instance too; one commit wins.
+//! Invariant: a lock has the same form in every tier: the state with the lock in it, and the
+//! etag that the commit is conditional on. If the lock is not written, other processes may
+//! take the instance too, and one commit wins.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -21,8 +21,9 @@ use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::process::lock_table::{self, LockedInstance};
 
-/// The item, its lock token, and the number of this attempt.
-pub(crate) type LockedItem = (OrchestrationItem, String, u32);
+/// What `fetch_orchestration_item` returns: the item, the lock token, and the number of this
+/// attempt.
+pub(crate) type FetchedInstance = (OrchestrationItem, String, u32);
 
 /// Name, version and execution of an instance.
 pub(crate) struct Identity {
@@ -31,42 +32,43 @@ pub(crate) struct Identity {
     pub(crate) execution: u64,
 }
 
-/// The instance to lock, with all that its turn needs.
+/// The instance to lock, with everything that its turn needs.
 pub(crate) struct LockRequest<'a> {
     pub(crate) instance: &'a str,
-    /// The stored state. Of a tombstone only the etag, the dedup record and the commit
-    /// number are used.
-    pub(crate) before: Option<Versioned<State>>,
+    /// `None` if there is no state document. If the state is a tombstone, only its etag, dedup
+    /// record and commit number are used.
+    pub(crate) stored_state: Option<Versioned<State>>,
     pub(crate) identity: Identity,
     /// The history of the current execution, or the reason why the turn cannot have it.
     pub(crate) history: Result<Arc<Vec<Event>>, String>,
-    /// The key-value pairs as the last execution that has ended left them.
+    /// The key-value pairs at the end of the last execution that has ended.
     pub(crate) kv_snapshot: HashMap<String, KvEntry>,
     pub(crate) messages: Vec<(Message, WorkItem)>,
-    /// There may be more messages than this turn takes.
+    /// Whether there may be more messages than this turn takes.
     pub(crate) has_more_messages: bool,
-    /// The attempts of an earlier turn of this process that did not end with a commit, by
-    /// message id. They may be in no document.
+    /// If an earlier turn of this process ended without a commit: the attempts of the messages
+    /// of that turn, by message id. Perhaps no document has these counts.
     pub(crate) attempts: &'a BTreeMap<String, u32>,
 }
 
 impl LockRequest<'_> {
-    /// Writes the lock. `None` when another process was faster.
+    /// Writes the lock into the state document. `None` if another writer has changed the state
+    /// first.
     pub(crate) async fn lock_durably(
         self,
         core: &Core,
         lock_timeout: Duration,
-    ) -> Result<Option<LockedItem>, Failure> {
+    ) -> Result<Option<FetchedInstance>, Failure> {
         let (state, attempt) = self.locked_state(lock_timeout, core.clock.now_ms());
         let nonce = state.lock.as_ref().map(|lock| lock.nonce.clone()).unwrap_or_default();
-        let etag = self.before.as_ref().map(|before| &before.etag);
+        let etag = self.stored_state.as_ref().map(|stored| &stored.etag);
         match core.store.put_state(&state, etag, "/lock/n", nonce.into()).await {
             Ok(etag) => {
-                let expired = self.before.as_ref().and_then(|before| before.value.lock.as_ref());
+                let expired = self.stored_state.as_ref().and_then(|stored| stored.value.lock.as_ref());
                 if expired.is_some_and(|lock| core.instance_locks.get(&lock.nonce).is_none()) {
                     core.metrics.count_steal();
                 }
-                Ok(Some(self.into_locked_item(core, state, Some(etag), true, attempt)))
+                Ok(Some(self.into_fetched_instance(core, state, Some(etag), true, attempt)))
             }
             Err(Failure::Storage(error))
                 if error.is_conflict() || error.is_precondition_failed() || error.is_not_found() =>
@@ -78,52 +80,52 @@ impl LockRequest<'_> {
     }
 
     /// Keeps the lock in this process only. Needs no request.
-    pub(crate) fn lock_in_memory(self, core: &Core, lock_timeout: Duration) -> LockedItem {
+    pub(crate) fn lock_in_memory(self, core: &Core, lock_timeout: Duration) -> FetchedInstance {
         let (state, attempt) = self.locked_state(lock_timeout, core.clock.now_ms());
-        let etag = self.before.as_ref().map(|before| before.etag.clone());
-        self.into_locked_item(core, state, etag, false, attempt)
+        let etag = self.stored_state.as_ref().map(|stored| stored.etag.clone());
+        self.into_fetched_instance(core, state, etag, false, attempt)
     }
 
-    /// The state with the lock in it, and the largest count of attempts of all messages. The
-    /// count of a message is one more than the largest that the message, an expired lock or
-    /// this process has for it.
+    /// The state with the lock in it, and the number of this attempt: the largest of the
+    /// messages' attempt counts. The attempt count of a message is one more than the largest
+    /// count that the message document, an expired lock or this process has for the message.
     fn locked_state(&self, lock_timeout: Duration, now_ms: u64) -> (State, u32) {
-        let mut state = match &self.before {
-            Some(before) if !before.value.is_deleted() => before.value.clone(),
-            Some(before) => State {
-                dedup_record: before.value.dedup_record.clone(),
-                commit_number: before.value.commit_number,
+        let mut state = match &self.stored_state {
+            Some(stored) if !stored.value.is_deleted() => stored.value.clone(),
+            Some(stored) => State {
+                dedup_record: stored.value.dedup_record.clone(),
+                commit_number: stored.value.commit_number,
                 ..State::blank(self.instance, nonce())
             },
             None => State::blank(self.instance, nonce()),
         };
-        let expired = state.lock.take().map(|lock| lock.attempts).unwrap_or_default();
+        let expired_attempts = state.lock.take().map(|lock| lock.attempts).unwrap_or_default();
         let next_attempt = |message: &Message| {
-            let counts =
-                [&expired, self.attempts].map(|counts| counts.get(&message.id).copied().unwrap_or(0));
+            let known = [&expired_attempts, self.attempts];
+            let counts = known.map(|attempts| attempts.get(&message.id).copied().unwrap_or(0));
             let so_far = counts.into_iter().fold(message.attempt_count, u32::max);
             (message.id.clone(), so_far.saturating_add(1))
         };
         let attempts: BTreeMap<String, u32> =
             self.messages.iter().map(|(message, _)| next_attempt(message)).collect();
-        let most = attempts.values().copied().max().unwrap_or(1);
+        let attempt = attempts.values().copied().max().unwrap_or(1);
         // The lease begins now, not when the fetch began.
         let until = deadline_ms(now_ms, lock_timeout);
         let parts = self.messages.iter().filter_map(|(message, _)| message.item.parts().cloned()).collect();
         state.lock = Some(Lock { nonce: nonce(), until, attempts, parts });
         state.started_by = started_by(&state, &self.messages);
-        (state, most)
+        (state, attempt)
     }
 
-    /// Puts the lock into the lock table and returns the item with its token.
-    fn into_locked_item(
+    /// Puts the lock into the lock table and the hints, and returns the item with its token.
+    fn into_fetched_instance(
         self,
         core: &Core,
         state: State,
         etag: Option<Etag>,
         is_durable: bool,
         attempt: u32,
-    ) -> LockedItem {
+    ) -> FetchedInstance {
         let LockRequest { identity, history, kv_snapshot, messages, has_more_messages, .. } = self;
         let Lock { nonce, until, attempts, .. } = state.lock.clone().unwrap_or_default();
         let token = LockToken {
@@ -134,7 +136,7 @@ impl LockRequest<'_> {
             nonce: nonce.clone(),
             id: STATE_ID.to_owned(),
         };
-        let turn = LockedInstance {
+        let locked = LockedInstance {
             dedup_entries: messages.iter().filter_map(|(message, _)| message.dedup_entry()).collect(),
             until: lock_table::deadline(until, core.clock.now_ms()),
             has_more_messages,
@@ -143,8 +145,8 @@ impl LockRequest<'_> {
             etag,
             history: history.as_ref().ok().map(Arc::clone),
         };
-        core.instance_locks.insert(&nonce, turn);
-        core.hints.instances.with(|hints| hints.record_lock(&token.instance, Stamp::at_ms(until), attempts));
+        core.instance_locks.insert(&nonce, locked);
+        core.hints.instances.with(|hints| hints.locked(&token.instance, Stamp::at_ms(until), attempts));
         let (history, history_error) = match history {
             Ok(history) => (Vec::clone(&history), None),
             Err(error) => (Vec::new(), Some(error)),
@@ -163,23 +165,26 @@ impl LockRequest<'_> {
     }
 }
 
-/// The parent that started an instance, with its incarnation, from the messages of the first
-/// turn; `None` for an instance without a parent. If another or an unknown incarnation of
-/// the same parent starts it too, in any turn, the runtime answers both, and nothing shows
-/// which answer is for which incarnation. Then this is `None`, and both answers go to the
-/// parent's current incarnation.
+/// The parent that started an instance, and the parent's incarnation, from a start among the
+/// messages of the first turn. `None` if the instance has no parent.
+///
+/// Also `None` if, in any turn, another start comes from the same parent with another or an
+/// unknown incarnation. The runtime answers both starts, and nothing shows which answer is for
+/// which incarnation. So both answers go to the parent's current incarnation.
 fn started_by(state: &State, messages: &[(Message, WorkItem)]) -> Option<StartedBy> {
     let starts = messages.iter().filter_map(|(message, _)| {
         let parent = message.start_parent.as_deref()?;
         Some((parent, message.parent_incarnation.as_deref()))
     });
-    let is_first = state.execution.number == 0 && !state.is_created;
-    let by = match is_first {
+    let is_first_turn = state.execution.number == 0 && !state.created;
+    let started_by = match is_first_turn {
         true => starts.clone().find_map(|(parent, incarnation)| {
             Some(StartedBy { instance: parent.to_owned(), incarnation: incarnation?.to_owned() })
         }),
         false => state.started_by.clone(),
     }?;
-    let mut others = starts.filter(|(parent, _)| *parent == by.instance);
-    others.all(|(_, incarnation)| incarnation == Some(by.incarnation.as_str())).then_some(by)
+    let mut same_parent = starts.filter(|(parent, _)| *parent == started_by.instance);
+    same_parent
+        .all(|(_, incarnation)| incarnation == Some(started_by.incarnation.as_str()))
+        .then_some(started_by)
 }

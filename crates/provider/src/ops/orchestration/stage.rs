@@ -1,13 +1,16 @@
 //! Staging: a turn that is too large for one batch writes its chunks, parts, bundles and
-//! outboxes first. Nothing uses them before the commit: no document refers to the chunks and
-//! parts, and the bundles and outboxes have the type `staged`. The commit makes them
-//! visible. The parts of a large message are staged in the same way.
+//! outboxes before its commit. Nothing uses these documents until the commit makes them
+//! visible: no document refers to the chunks and parts, and the bundles and outboxes have the
+//! type `staged`. The parts of a large message are staged in the same way.
 //!
-//! Invariants: a garbage record is written before anything is staged. The record becomes
-//! due long after the commit, and the commit deletes the record. So staged documents with a
-//! commit are never collected, those without a commit always are, and the commit needs one
-//! operation for any number of chunks and parts. The ids of staged documents contain the id
-//! of the staging. The staging creates documents and overwrites none.
+//! Invariants:
+//!
+//! - A garbage record is written before anything is staged. The record becomes due long after
+//!   the commit, and the commit deletes the record. So staged documents are collected only if
+//!   they have no commit, and the commit needs one operation for any number of chunks and
+//!   parts.
+//! - The ids of staged documents contain the id of the staging. So staging never overwrites a
+//!   document.
 
 use std::time::Duration;
 
@@ -22,11 +25,11 @@ use crate::plan::{COMMIT_BYTES_MAX, TurnPlan};
 use crate::process::clock::HybridClock;
 use crate::store::{Store, batch_without_content, retry_until};
 
-/// How long staged documents are kept for their commit: longer than a lock usually lasts. If
-/// the commit of a turn comes later, the turn is staged again.
+/// How long staged documents wait for their commit: longer than a lock usually lasts. A turn
+/// that commits later finds the garbage record gone, and is staged again.
 const STAGED_KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
 
-/// The garbage record of staged documents. The commit deletes it under its etag.
+/// The garbage record of staged documents. The commit deletes the record under this etag.
 #[derive(Debug)]
 pub(crate) struct Staged {
     pub(crate) id: String,
@@ -35,7 +38,7 @@ pub(crate) struct Staged {
 
 /// Stages the large documents of a plan; `None` if the plan stages none. Requests are retried
 /// until `until`.
-pub(crate) async fn turn(
+pub(crate) async fn stage_turn(
     store: &Store,
     clock: &HybridClock,
     plan: &TurnPlan,
@@ -61,8 +64,8 @@ pub(crate) async fn turn(
     Ok(Some(staged))
 }
 
-/// Stages the parts of one text. The garbage record counts its age from `now`.
-pub(crate) async fn parts(
+/// Stages the parts of one text. The age of the garbage record counts from `now`.
+pub(crate) async fn stage_parts(
     store: &Store,
     instance: &str,
     staging_id: &str,
@@ -132,7 +135,7 @@ impl<'a> StageWriter<'a> {
         let batch = batch.with_options(batch_without_content());
         retry_until(self.until, || async {
             match self.store.container.batch(batch.clone()).await {
-                // On a conflict an earlier attempt of this batch was applied: no other
+                // A conflict shows that an earlier attempt of this batch was applied: no other
                 // batch uses these ids.
                 Err(error) if !error.is_conflict() => Err(Failure::from(error)),
                 _ => Ok(()),

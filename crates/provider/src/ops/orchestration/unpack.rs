@@ -1,7 +1,7 @@
 //! Unpacks bundles: creates the activities, the messages and the tombstones of cancelled
 //! activities that a bundle lists. Each batch creates documents and removes them from the
 //! bundle. So no document is created twice or lost, even if several processes unpack a
-//! bundle or one of them ends before it has finished.
+//! bundle, or a process ends before it has unpacked the whole bundle.
 
 use std::collections::HashSet;
 
@@ -11,39 +11,38 @@ use crate::documents::{Activity, Bundle, Message, Versioned};
 use crate::failure::Failure;
 use crate::plan::tombstone;
 use crate::process::hints::Hints;
-use crate::store::{Store, batch_without_content};
+use crate::store::{Store, batch_without_content, without_content};
 
 /// The most documents of one step: a batch holds 100 operations, one of them writes the
 /// bundle, and one is spare.
-const STEP_MAX: usize = 98;
+const STEP_DOCUMENTS_MAX: usize = 98;
 
 /// The most bytes of the documents of one step. The first document may be larger. The batch
-/// also contains the rest of the bundle.
+/// also contains the remaining bundle.
 const STEP_BYTES_MAX: usize = 700_000;
 
 /// The estimated size of a cancelled activity's tombstone, with an instance id of the greatest
 /// length.
 const TOMBSTONE_BYTES: usize = 2048 + 128;
 
-/// The most steps of a bundle, including those that fail because another process was
-/// faster.
+/// The most steps of a bundle, including steps that fail because another process was faster.
 const STEPS_MAX: usize = 10_000;
 
-/// One step: the documents to create, and the bundle without them.
+/// One step: the documents to create, and the bundle without these documents.
 struct Step {
     activities: Vec<Activity>,
     messages: Vec<Message>,
     /// Ids of activities that get a tombstone.
     cancelled: Vec<String>,
-    rest: Bundle,
+    remaining_bundle: Bundle,
 }
 
-/// Unpacks one bundle, and adds hints about what it creates. Does nothing if the bundle is
-/// gone.
+/// Unpacks one bundle, and adds hints about the documents that it creates. Does nothing if the
+/// bundle does not exist.
 pub(crate) async fn run(store: &Store, hints: &Hints, instance: &str, id: &str) -> Result<(), Failure> {
-    let mut known = None;
+    let mut written_bundle = None;
     for _ in 0..STEPS_MAX {
-        let bundle = match known.take() {
+        let bundle = match written_bundle.take() {
             Some(bundle) => bundle,
             None => match store.find::<Bundle>(instance, id).await? {
                 Some(bundle) => bundle,
@@ -57,16 +56,16 @@ pub(crate) async fn run(store: &Store, hints: &Hints, instance: &str, id: &str) 
             Ok(results) => {
                 let etag_of = |index: usize| results.get(index)?.etag().cloned();
                 add_hints(hints, step.activities, step.messages, etag_of);
-                if step.rest.is_empty() {
+                if step.remaining_bundle.is_empty() {
                     return Ok(());
                 }
-                // The next step starts from the bundle that this one wrote.
-                known = etag_of(0).map(|etag| Versioned { value: step.rest, etag });
+                // The next step begins with the bundle that this step wrote.
+                written_bundle = etag_of(0).map(|etag| Versioned { value: step.remaining_bundle, etag });
             }
-            // Another process changed or deleted the bundle: read it again.
+            // Another process has changed or deleted the bundle: the next step reads it again.
             Err(error) if error.is_precondition_failed() || error.is_not_found() => {}
-            // A document with that id exists: it was created before, or it is the tombstone
-            // of a cancelled activity.
+            // A document with the id of a new document exists: it was created before, or it
+            // is the tombstone of a cancelled activity.
             Err(error) if error.is_conflict() => skip_existing(store, instance, &etag, step, &error).await?,
             Err(error) => return Err(error.into()),
         }
@@ -76,37 +75,38 @@ pub(crate) async fn run(store: &Store, hints: &Hints, instance: &str, id: &str) 
     )))
 }
 
-/// Takes as many documents out of the bundle as one batch can create. Activities that were
-/// cancelled since the commit are dropped.
+/// Takes as many documents out of the bundle as one batch can create. Activities that the
+/// bundle lists in `skip`, because they were cancelled after the commit, are dropped.
 fn next_step(mut bundle: Bundle) -> Step {
     let skip: HashSet<String> = bundle.skip.drain(..).collect();
     bundle.activities.retain(|activity| !skip.contains(&activity.id));
     let mut bytes = 0;
-    let mut room = STEP_MAX;
-    let mut fits = |size: usize| {
-        let is_fitting = room > 0 && (bytes == 0 || bytes + size <= STEP_BYTES_MAX);
+    let mut room = STEP_DOCUMENTS_MAX;
+    // Reserves room for one more document. False if the document does not fit.
+    let mut reserve = |document_bytes: usize| {
+        let is_fitting = room > 0 && (bytes == 0 || bytes + document_bytes <= STEP_BYTES_MAX);
         if is_fitting {
-            (bytes, room) = (bytes + size, room - 1);
+            (bytes, room) = (bytes + document_bytes, room - 1);
         }
         is_fitting
     };
-    let cut = bundle.cancelled.iter().take_while(|_| fits(TOMBSTONE_BYTES)).count();
-    let cancelled = bundle.cancelled.drain(..cut).collect();
-    let cut = bundle.activities.iter().take_while(|activity| fits(activity.stored_bytes())).count();
-    let activities = bundle.activities.drain(..cut).collect();
-    let cut = bundle.messages.iter().take_while(|message| fits(message.stored_bytes())).count();
-    let messages = bundle.messages.drain(..cut).collect();
-    Step { activities, messages, cancelled, rest: bundle }
+    let count = bundle.cancelled.iter().take_while(|_| reserve(TOMBSTONE_BYTES)).count();
+    let cancelled = bundle.cancelled.drain(..count).collect();
+    let count = bundle.activities.iter().take_while(|activity| reserve(activity.stored_bytes())).count();
+    let activities = bundle.activities.drain(..count).collect();
+    let count = bundle.messages.iter().take_while(|message| reserve(message.stored_bytes())).count();
+    let messages = bundle.messages.drain(..count).collect();
+    Step { activities, messages, cancelled, remaining_bundle: bundle }
 }
 
-/// The batch of a step. Operation 0 writes the rest of the bundle, or deletes the bundle if
-/// nothing is left.
+/// The batch of a step. Operation 0 writes the remaining bundle, or deletes the bundle if it is
+/// empty.
 fn as_batch(instance: &str, step: &Step, etag: &Etag) -> Result<Batch, Error> {
     let mut batch = Batch::new(instance);
-    if step.rest.is_empty() {
-        batch.delete_if_match(&step.rest.id, etag)?;
+    if step.remaining_bundle.is_empty() {
+        batch.delete_if_match(&step.remaining_bundle.id, etag)?;
     } else {
-        batch.replace_if_match(&step.rest.id, &step.rest, etag)?;
+        batch.replace_if_match(&step.remaining_bundle.id, &step.remaining_bundle, etag)?;
     }
     for activity in &step.activities {
         batch.create(activity)?;
@@ -120,8 +120,8 @@ fn as_batch(instance: &str, step: &Step, etag: &Etag) -> Result<Batch, Error> {
     Ok(batch.with_options(batch_without_content()))
 }
 
-/// Adds hints about created documents. `etag_of` gives the etag that an operation of the batch
-/// wrote: operation 0 wrote the bundle, and the activities follow it.
+/// Adds hints about created documents. `etag_of` returns the etag that an operation of the
+/// batch wrote. Operation 0 wrote the bundle, and the next operations created the activities.
 fn add_hints(
     hints: &Hints,
     activities: Vec<Activity>,
@@ -142,8 +142,8 @@ fn add_hints(
     });
 }
 
-/// Writes the bundle without the document that exists already. The other documents of the
-/// step stay in the bundle.
+/// Writes the bundle without the document that exists already. Its index in the batch is in
+/// `error`. The other documents of the step stay in the bundle.
 async fn skip_existing(
     store: &Store,
     instance: &str,
@@ -151,17 +151,17 @@ async fn skip_existing(
     step: Step,
     error: &Error,
 ) -> Result<(), Failure> {
-    let Step { mut activities, mut messages, cancelled, mut rest } = step;
+    let Step { mut activities, mut messages, cancelled, mut remaining_bundle } = step;
     let position = error.operation_index().unwrap_or(0).saturating_sub(1);
     if position < activities.len() {
         activities.remove(position);
     } else if position - activities.len() < messages.len() {
         messages.remove(position - activities.len());
     }
-    rest.activities.splice(0..0, activities);
-    rest.messages.splice(0..0, messages);
-    rest.cancelled.splice(0..0, cancelled);
-    match store.put(instance, &rest.id, &rest, etag, crate::store::without_content()).await {
+    remaining_bundle.activities.splice(0..0, activities);
+    remaining_bundle.messages.splice(0..0, messages);
+    remaining_bundle.cancelled.splice(0..0, cancelled);
+    match store.put(instance, &remaining_bundle.id, &remaining_bundle, etag, without_content()).await {
         Ok(_) => Ok(()),
         Err(Failure::Storage(error)) if error.is_precondition_failed() || error.is_not_found() => Ok(()),
         Err(failure) => Err(failure),

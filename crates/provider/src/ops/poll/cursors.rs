@@ -1,19 +1,23 @@
 //! Cursors: where the next poll begins in each physical partition ("partition" below). A
-//! poll reads rows in the order of their `visibleAt`. Some rows stay at the head of that order, because this process knows
-//! them and does not take them now: for example, their instance is locked by another
-//! process, needs another version, or has not started. If these rows fill less than a page,
-//! every poll reads them again. If they fill pages, a cursor records how far they reach:
+//! poll reads rows in the order of their `visibleAt`. The *head* is the beginning of that
+//! order. *Known rows* are rows that give this process no new work now. For example, their
+//! instance is locked by another process, needs another version, or has not started. Known
+//! rows may stay at the head for a long time. If they fill less than a page, every poll reads
+//! them again. If they fill pages, a cursor records how far they reach:
 //!
 //! - A poll that stops before the end of the partition leaves its scan unfinished. The next
-//!   polls begin at the cursor, until one of them reads another full page of known rows. At
-//!   the end of the partition they also read the head, if it was not read for 30 seconds.
+//!   polls begin at the cursor, until a poll reads another full page of known rows. A poll
+//!   that began at the cursor and reaches the end of the partition also reads the head, if
+//!   the head was not read for 30 seconds.
 //! - If no scan is unfinished, polls skip the known rows until 30 seconds after the head was
-//!   read, except rows whose stamp is so recent that they may be new work.
+//!   read. They do not skip rows whose stamp is so recent that the rows may be new work.
 //!
-//! Invariants: a poll with another query begins at the head, because it may see other
-//! rows. A poll for a fetch that looks once (`is_eager`) does not skip the head for 30
-//! seconds: it begins there, or it first finishes an unfinished scan and then reads the
-//! head. It ends earlier only if it finds work, or has read as many pages as a poll may.
+//! Invariants:
+//!
+//! - A poll with another query begins at the head, because other rows may match.
+//! - A poll for a fetch that looks once (`is_eager`) reads the head even if 30 seconds have not
+//!   passed. It begins at the head, or it finishes an unfinished scan first. It ends before
+//!   the head only if it finds work, or has read as many pages as a poll may.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -30,15 +34,15 @@ use crate::timing::SKEW_MAX;
 const HEAD_SKIPPED_FOR: Duration = Duration::from_secs(30);
 
 /// How far the stamp of new work can be in the past. Writers stamp work [`SKEW_MAX`] in the
-/// past, and their clock may be behind by as much again. Work that returns to its old place
-/// in the queue, such as an abandoned activity, can have an older stamp. Polls may skip it
-/// for [`HEAD_SKIPPED_FOR`].
+/// past, and their clock may be behind by another [`SKEW_MAX`]. Work that returns to its old
+/// place in the queue, such as an abandoned activity, can have an older stamp. Polls may skip
+/// such work for [`HEAD_SKIPPED_FOR`].
 const NEW_WORK_AGE_MAX: Duration = SKEW_MAX.saturating_mul(2);
 
 /// One cursor for each partition with at least a page of known rows at its head.
 #[derive(Debug, Default)]
 pub(super) struct Cursors {
-    /// The query of the last poll. The cursors are valid for it only.
+    /// The query of the last poll. The cursors are valid for this query only.
     query: PollQuery,
     cursors: HashMap<FeedRange, Cursor>,
 }
@@ -50,7 +54,8 @@ struct Cursor {
     known_until: Stamp,
     /// When a full page of known rows was last read at the head.
     read_at: Instant,
-    /// A poll stopped before the end of the partition, and no known rows were recorded since.
+    /// Whether a poll stopped before the end of the partition, and no page of known rows was
+    /// recorded since.
     is_scan_unfinished: bool,
 }
 
@@ -75,19 +80,20 @@ impl Cursors {
         }
     }
 
-    /// Whether a poll that began behind the head must read the head too, when it has
-    /// reached the end of the partition.
+    /// Whether a poll that began behind the head must also read the head after it has reached
+    /// the end of the partition.
     pub(super) fn must_read_head(&self, range: &FeedRange, at: Instant, is_eager: bool) -> bool {
         is_eager || !self.cursors.get(range).is_some_and(|cursor| Self::is_head_skipped(cursor, at))
     }
 
-    /// Records that all rows from `from`, where the scan began, up to `until`, the last row
-    /// of a page, were known. `at` is the time of the poll.
+    /// Records that a full page of rows was known. `from` is the stamp at which the scan began,
+    /// `until` is the stamp of the last row of the page, and `at` is the time of the poll.
     pub(super) fn record_known_page(&mut self, range: &FeedRange, from: Stamp, until: Stamp, at: Instant) {
-        let before = self.cursors.get(range).filter(|cursor| from > Stamp(0) && from <= cursor.known_until);
-        let read_at = before.map_or(at, |cursor| cursor.read_at);
-        // If all rows of a page have the stamp that the scan began with, the next scan begins
-        // behind that stamp. Otherwise it would read the same page again.
+        let continued =
+            self.cursors.get(range).filter(|cursor| from > Stamp(0) && from <= cursor.known_until);
+        let read_at = continued.map_or(at, |cursor| cursor.read_at);
+        // If all rows of the page have the stamp `from`, the next scan begins behind that
+        // stamp. Otherwise the next scan would read the same page again.
         let known_until = if until > from { until } else { Stamp(until.0 + 1) };
         self.cursors.insert(range.clone(), Cursor { known_until, read_at, is_scan_unfinished: false });
     }
@@ -130,7 +136,7 @@ mod tests {
         cursors.record_known_page(&range, Stamp(0), ago(60), begun);
         assert_eq!(cursors.start_of_scan(&range, NOW, after(1), false), ago(60));
         assert!(!cursors.must_read_head(&range, after(1), false));
-        // A poll that continues from there does not extend the half minute.
+        // A poll that begins behind the known rows does not extend the half minute.
         cursors.record_known_page(&range, ago(60), ago(30), after(20));
         assert_eq!(cursors.start_of_scan(&range, NOW, after(29), false), ago(30));
         assert_eq!(cursors.start_of_scan(&range, NOW, after(30), false), Stamp(0));
@@ -147,7 +153,7 @@ mod tests {
         let (mut cursors, range, begun) = cursors();
         cursors.record_known_page(&range, Stamp(0), ago(1), begun);
         assert_eq!(cursors.start_of_scan(&range, NOW, begun, false), ago(4));
-        // An unfinished scan continues behind them: an earlier poll has read them.
+        // An unfinished scan continues behind these rows: an earlier poll has read them.
         cursors.record_unfinished_scan(&range);
         assert_eq!(cursors.start_of_scan(&range, NOW, begun, false), ago(1));
         cursors.record_known_page(&range, ago(1), ago(1), begun);

@@ -1,6 +1,6 @@
-//! Turns the rows of a poll into hints, for work that this process may take. Rows of
-//! unfinished outboxes and bundles wake the reconciler. An unreadable row is set aside and
-//! does not stop the others.
+//! Turns the rows of a poll into hints, if this process may take their work. Rows of
+//! unfinished outboxes and bundles wake the reconciler. The document of an unreadable row is
+//! set aside, and the other rows are read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use perihelion_client::Etag;
 use serde_json::Value;
 
-use super::takeover::{Age, takeover_wait};
+use super::takeover::{WorkStamps, takeover_wait};
 use crate::documents::stamp::Stamp;
 use crate::documents::{self, Activity, DocumentType};
 use crate::ops::core::Core;
@@ -18,15 +18,15 @@ use crate::process::hints::{Hints, OfferedActivity};
 use crate::process::interest::Interest;
 use crate::process::membership::{Membership, Rank, View};
 
-/// The new work that a poll found.
+/// The new work that a poll found, and what decides which work this process may take.
 #[derive(Debug)]
 pub(super) struct FoundWork {
     /// The number of new hints about instances.
     instances: usize,
     /// The number of new hints about activities.
     activities: usize,
-    /// The shortest time until this process may take work that it leaves to others for now;
-    /// `None` if there is no such work.
+    /// The shortest time until this process may take work that it leaves to other processes
+    /// for now; `None` if there is no such work.
     next_takeover_in: Option<Duration>,
     /// Whether this process may take work of any age, because a fetch that looks once waits
     /// for the poll.
@@ -54,12 +54,14 @@ impl FoundWork {
         self.now
     }
 
-    pub(super) fn is_any(&self) -> bool {
+    /// Whether there is new work in any queue.
+    pub(super) fn has_work(&self) -> bool {
         self.instances + self.activities > 0
     }
 
-    /// Whether there is new work in the queue of this interest, whatever its tags.
-    pub(super) fn has(&self, interest: &Interest) -> bool {
+    /// Whether there is new work in the queue of this interest. The new work may have other
+    /// tags than the interest.
+    pub(super) fn has_work_for(&self, interest: &Interest) -> bool {
         match interest {
             Interest::Instances => self.instances > 0,
             Interest::Activities { .. } => self.activities > 0,
@@ -79,9 +81,10 @@ impl FoundWork {
         self.is_eager
     }
 
-    /// Whether this process may take the work now. If not, records when it may.
-    fn may_take(&mut self, rank: Rank, age: Age) -> bool {
-        let wait = takeover_wait(rank, age, self.now);
+    /// Whether this process may take the work now. If not, records when it may. `rank` is the
+    /// place of this process in the order of takeover.
+    fn may_take(&mut self, rank: Rank, stamps: WorkStamps) -> bool {
+        let wait = takeover_wait(rank, stamps, self.now);
         if self.is_eager || wait.is_zero() {
             return true;
         }
@@ -99,8 +102,9 @@ enum Row {
         enqueued_at: Stamp,
         visible_at: Stamp,
     },
+    /// An activity with its etag.
     Activity(Box<OfferedActivity>),
-    /// An outbox or a bundle that its process should have finished by now.
+    /// An outbox or a bundle that the process which wrote it should have finished by now.
     Unfinished {
         instance: String,
         made_at: Stamp,
@@ -114,53 +118,53 @@ enum Row {
 /// Turns rows into hints and wakes the fetches that wait for them. Returns the latest
 /// `visibleAt` of the rows; zero if there are none.
 pub(super) async fn ingest(core: &Core, rows: Vec<Value>, found: &mut FoundWork) -> Stamp {
-    let last = rows.iter().map(|row| stamp(row, "visibleAt")).max().unwrap_or_default();
-    let (mut is_any_instance, mut is_any_activity, mut is_any_unfinished) = (false, false, false);
+    let last_visible_at = rows.iter().map(|row| stamp_of(row, "visibleAt")).max().unwrap_or_default();
+    let (mut has_instance_hint, mut has_activity_hint, mut has_unfinished_work) = (false, false, false);
     let mut unreadable = Vec::new();
     for row in rows {
-        match read(row) {
+        match parse_row(row) {
             Row::Message { instance, id, enqueued_at, visible_at } => {
-                is_any_instance |=
+                has_instance_hint |=
                     add_message_hint(&core.hints, &instance, (enqueued_at, id), visible_at, found);
             }
-            Row::Activity(offer) => is_any_activity |= add_activity_hint(&core.hints, *offer, found),
+            Row::Activity(offer) => has_activity_hint |= add_activity_hint(&core.hints, *offer, found),
             Row::Unfinished { instance, made_at } => {
-                is_any_unfinished |= should_repair(&core.options, &instance, made_at, found)
+                has_unfinished_work |= should_repair(&core.options, &instance, made_at, found)
             }
             Row::Unreadable { instance, id } => unreadable.push((instance, id)),
         }
     }
-    if is_any_instance {
+    if has_instance_hint {
         core.hints.instances.wake.notify_waiters();
     }
-    if is_any_activity {
+    if has_activity_hint {
         core.hints.activities.wake.notify_waiters();
     }
-    if is_any_unfinished {
+    if has_unfinished_work {
         core.repair_signal.wake_reconciler();
     }
     for (instance, id) in unreadable {
         set_aside(&core.store, &instance, &id).await;
     }
-    last
+    last_visible_at
 }
 
 /// A member of a row as a stamp; zero if it is missing or not a number.
-fn stamp(row: &Value, name: &str) -> Stamp {
+fn stamp_of(row: &Value, name: &str) -> Stamp {
     Stamp(row[name].as_u64().unwrap_or_default())
 }
 
-/// Reads a row. A row without a known type, or of a type that polls do not ask for, is
+/// Parses a row. A row without a known type, or of a type that polls do not ask for, is
 /// unreadable.
-fn read(row: Value) -> Row {
+fn parse_row(row: Value) -> Row {
     let text = |name: &str| row[name].as_str().unwrap_or_default().to_owned();
     let (instance, id) = (text("instanceId"), text("id"));
     use DocumentType::*;
     match DocumentType::of(&row) {
-        Some(Message) => return read_message(&row, instance, id),
-        Some(Outbox | Bundle) => return Row::Unfinished { instance, made_at: stamp(&row, "visibleAt") },
+        Some(Message) => return parse_message(&row, instance, id),
+        Some(Outbox | Bundle) => return Row::Unfinished { instance, made_at: stamp_of(&row, "visibleAt") },
         Some(Activity) => {}
-        // A poll asks for no other types.
+        // Polls do not ask for these types.
         Some(
             History | Deleted | Execution | Cancelled | Staged | Part | Garbage | Session | Deletion
             | Heartbeat | Unreadable,
@@ -173,11 +177,11 @@ fn read(row: Value) -> Row {
     }
 }
 
-/// Reads the row of a message. A message without an enqueue time or an instance is unreadable.
-fn read_message(row: &Value, instance: String, id: String) -> Row {
+/// Parses the row of a message. A message without an instance is unreadable. A message without
+/// an enqueue time (`enq`) counts as unreadable, because claims do not find such messages.
+fn parse_message(row: &Value, instance: String, id: String) -> Row {
     let is_readable = row["enq"].is_u64() && row["instanceId"].is_string();
-    let (enqueued_at, visible_at) = (stamp(row, "enq"), stamp(row, "visibleAt"));
-    // A claim finds only messages with an enqueue time (`enq`).
+    let (enqueued_at, visible_at) = (stamp_of(row, "enq"), stamp_of(row, "visibleAt"));
     match is_readable {
         true => Row::Message { instance, id, enqueued_at, visible_at },
         false => Row::Unreadable { instance, id },
@@ -185,8 +189,9 @@ fn read_message(row: &Value, instance: String, id: String) -> Row {
 }
 
 /// Adds a hint about the instance of a message, if this process may take the message now. If
-/// this process looks at the instance anyway, only records the message for the next turn.
-/// Returns whether a hint was added.
+/// this process has locked the instance or will claim it without the poll, only records the
+/// message for the next turn. Returns whether a hint was added. `message` is the enqueue time
+/// and the id.
 fn add_message_hint(
     hints: &Hints,
     instance: &str,
@@ -200,7 +205,8 @@ fn add_message_hint(
             return false;
         }
         let rank = found.view.rank_of_instance(instance);
-        let may_take = found.may_take(rank, Age { enqueued_at: message.0, visible_at, was_locked: false });
+        let stamps = WorkStamps { enqueued_at: message.0, visible_at, was_locked: false };
+        let may_take = found.may_take(rank, stamps);
         if may_take {
             hints.add_due(instance, visible_at);
             found.instances += 1;
@@ -209,12 +215,15 @@ fn add_message_hint(
     })
 }
 
-/// Whether the reconciler of this process should finish an outbox or a bundle. The age of
-/// the document counts from the time at which it is old enough for the reconciler.
+/// Whether the reconciler of this process should finish an outbox or a bundle now. The minimum
+/// age for a takeover counts from the time at which the document is old enough for the
+/// reconciler.
 fn should_repair(options: &Options, instance: &str, made_at: Stamp, found: &mut FoundWork) -> bool {
-    let since = made_at.plus(options.reconciler_age);
+    let repairable_since = made_at.plus(options.reconciler_age);
     let rank = found.view.rank_of_instance(instance);
-    found.may_take(rank, Age { enqueued_at: since, visible_at: since, was_locked: false })
+    let stamps =
+        WorkStamps { enqueued_at: repairable_since, visible_at: repairable_since, was_locked: false };
+    found.may_take(rank, stamps)
 }
 
 /// Adds an activity to the hints, if this process may take it now. Returns whether this
@@ -222,7 +231,8 @@ fn should_repair(options: &Options, instance: &str, made_at: Stamp, found: &mut 
 fn add_activity_hint(hints: &Hints, (activity, etag): OfferedActivity, found: &mut FoundWork) -> bool {
     let rank = found.view.rank_of_activity(&activity.instance_id, &activity.id, activity.tag.as_deref());
     let Activity { enqueued_at, visible_at, .. } = activity;
-    if !found.may_take(rank, Age { enqueued_at, visible_at, was_locked: activity.lock_nonce.is_some() }) {
+    let stamps = WorkStamps { enqueued_at, visible_at, was_locked: activity.lock_nonce.is_some() };
+    if !found.may_take(rank, stamps) {
         return false;
     }
     let is_new = hints.activities.with(|hints| hints.offer((activity, etag)));

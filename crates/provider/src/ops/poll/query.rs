@@ -1,9 +1,10 @@
-//! The query of a poll. It selects work for the waiting fetches (by queue, tags and
-//! sessions), and leaves out instances that this process looks at anyway. Messages are
-//! returned as a few members. Activities are returned whole, so that locking one needs no
-//! read. Outboxes and bundles are returned too, from the age at which the reconciler may
-//! finish them, and only for [`UNFINISHED_REPORTED_FOR`]; the reconciler finds older ones
-//! itself.
+//! The query of a poll. The query selects work for the waiting fetches (by queue, tags and
+//! sessions). It leaves out instances that this process has locked or will claim without the
+//! poll. Of a message it returns a few members. An activity is returned whole, so that locking
+//! the activity needs no read.
+//! Unfinished outboxes and bundles are returned too, from the age at which the reconciler may
+//! finish them, and only for [`UNFINISHED_REPORTED_FOR`]. The reconciler itself finds older
+//! outboxes and bundles.
 
 use std::collections::BTreeSet;
 
@@ -16,28 +17,29 @@ use crate::process::hints::Hints;
 use crate::process::interest::Interest;
 use crate::timing::UNFINISHED_REPORTED_FOR;
 
-/// The most instances, and the most sessions of other workers, that a query excludes. Rows
-/// of further ones are returned, but no fetch takes them.
+/// The most instances, and the most sessions of other workers, that a query excludes. Rows of
+/// further instances and sessions are returned, but no fetch takes them.
 const EXCLUDED_MAX: usize = 256;
 
-/// Members that are returned for activities only. With `_etag` and the members of all rows
-/// they are everything that a lock needs.
+/// Members that are returned for activities only. Together with `_etag` and the members of all
+/// rows, these are all members that a lock needs.
 const ACTIVITY_MEMBERS: [&str; 6] = ["item", "tag", "sessionId", "lock", "inc", "attemptCount"];
 
-/// Outboxes and bundles that their process should have finished by now, and not those that
-/// were reported for long enough.
+/// Outboxes and bundles that are old enough for the reconciler, and were not reported for
+/// [`UNFINISHED_REPORTED_FOR`] yet.
 const UNFINISHED: &str = "((c.type = 'outbox' OR c.type = 'bundle') AND c.visibleAt >= @unfinishedFrom AND \
     c.visibleAt <= @unfinishedUntil)";
 
-/// The work that the query selects: the union of what the waiting fetches can take.
+/// The work that the query selects: all work that a waiting fetch can take.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct PollQuery {
-    instances: bool,
+    /// Whether a fetch waits for instances.
+    wants_instances: bool,
     /// The tags of the activities; `None` if no fetch waits for activities.
-    activities: Option<Tags>,
-    /// The session owner ids of the waiting workers. If there are none, activities of
+    activity_tags: Option<Tags>,
+    /// The ids under which the waiting workers own sessions. If there are none, activities of
     /// sessions are not selected.
-    owners: BTreeSet<String>,
+    session_owners: BTreeSet<String>,
 }
 
 impl PollQuery {
@@ -46,19 +48,20 @@ impl PollQuery {
         let mut query = PollQuery::default();
         for interest in interests {
             match interest {
-                Interest::Instances => query.instances = true,
+                Interest::Instances => query.wants_instances = true,
                 Interest::Activities { tags, owner } => {
-                    query.activities.get_or_insert_default().extend(tags);
-                    query.owners.extend(owner.clone());
+                    query.activity_tags.get_or_insert_default().extend(tags);
+                    query.session_owners.extend(owner.clone());
                 }
             }
         }
         query
     }
 
-    /// The query for rows whose `visibleAt` is from `from` to `now`, in that order, in pages
-    /// of at most `rows_max`. Records in the hints which instances the poll leaves out.
-    pub(super) fn query(
+    /// Builds the query for rows whose `visibleAt` is from `from` to `now`, in the order of
+    /// `visibleAt`, in pages of at most `rows_max` rows. Records in the hints which instances
+    /// the poll leaves out.
+    pub(super) fn build(
         &self,
         hints: &Hints,
         options: &Options,
@@ -67,47 +70,48 @@ impl PollQuery {
         rows_max: u32,
     ) -> Query {
         let age = options.reconciler_age;
-        let mut query = Query::new(self.text())
+        let mut query = Query::new(self.statement())
             .with_parameter("@now", now.0)
             .with_parameter("@from", from.0)
             .with_parameter("@unfinishedFrom", now.minus(age.saturating_add(UNFINISHED_REPORTED_FOR)).0)
             .with_parameter("@unfinishedUntil", now.minus(age).0)
             .with_max_items(rows_max)
             .without_plan();
-        if self.instances {
+        if self.wants_instances {
             let known = hints.instances.with(|hints| hints.leave_out_of_poll(now, EXCLUDED_MAX));
             query = query.with_parameter("@known", known);
         }
-        if let Some(tags) = &self.activities {
+        if let Some(tags) = &self.activity_tags {
             query = query.with_parameter("@tags", Vec::from_iter(tags.names.iter().cloned()));
         }
-        if !self.owners.is_empty() {
+        if !self.session_owners.is_empty() {
+            let owners = &self.session_owners;
             let other_sessions =
-                hints.activities.with(|hints| hints.sessions_of_others(&self.owners, now, EXCLUDED_MAX));
+                hints.activities.with(|hints| hints.sessions_of_others(owners, now, EXCLUDED_MAX));
             query = query.with_parameter("@otherSessions", other_sessions);
         }
         query
     }
 
-    fn text(&self) -> String {
+    fn statement(&self) -> String {
         let mut members = "c.id, c.instanceId, c.type, c.visibleAt, c.enq".to_owned();
         let mut conditions = vec![UNFINISHED.to_owned()];
-        if self.instances {
+        if self.wants_instances {
             conditions
                 .push("(c.type = 'orch_queue' AND NOT ARRAY_CONTAINS(@known, c.instanceId))".to_owned());
         }
-        if let Some(tags) = &self.activities {
+        if let Some(tags) = &self.activity_tags {
             members += ", c._etag";
             for member in ACTIVITY_MEMBERS {
                 members += &format!(", (c.type = 'worker_queue' ? c.{member} : undefined) AS {member}");
             }
-            let in_session = if self.owners.is_empty() {
+            let session_condition = if self.session_owners.is_empty() {
                 "NOT IS_DEFINED(c.sessionId)"
             } else {
                 "(NOT IS_DEFINED(c.sessionId) OR NOT ARRAY_CONTAINS(@otherSessions, c.sessionId))"
             };
-            let tagged = tagged(tags);
-            conditions.push(format!("(c.type = 'worker_queue' AND {tagged} AND {in_session})"));
+            let tag_condition = tag_condition(tags);
+            conditions.push(format!("(c.type = 'worker_queue' AND {tag_condition} AND {session_condition})"));
         }
         format!(
             "SELECT {members} FROM c WHERE c.visibleAt >= @from AND c.visibleAt <= @now AND ({}) \
@@ -118,8 +122,8 @@ impl PollQuery {
 }
 
 /// The condition on the tag of an activity.
-fn tagged(tags: &Tags) -> &'static str {
-    match (tags.matches_any, tags.matches_untagged, tags.names.is_empty()) {
+fn tag_condition(tags: &Tags) -> &'static str {
+    match (tags.any, tags.untagged, tags.names.is_empty()) {
         (true, _, _) => "true",
         (false, true, true) => "NOT IS_DEFINED(c.tag)",
         (false, true, false) => "(NOT IS_DEFINED(c.tag) OR ARRAY_CONTAINS(@tags, c.tag))",

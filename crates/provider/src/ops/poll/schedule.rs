@@ -1,5 +1,5 @@
-//! The poll schedule: short intervals while polls find work, longer ones while they do
-//! not. On a container with one physical partition, an idle process sends less than one
+//! The poll schedule: short intervals while polls find work, longer intervals while polls
+//! find nothing. On a container with one physical partition, an idle process sends less than one
 //! request per second in total.
 
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use crate::process::interest::Interest;
 use crate::sync::lock;
 use crate::timing::{POLL_INTERVAL_MAX, POLL_INTERVAL_MIN};
 
-/// A poll that finds nothing multiplies the interval by this, up to
+/// A poll that finds nothing multiplies the interval by this factor, up to
 /// [`POLL_INTERVAL_MAX`]. So while a fetch waits, the pause between two polls is less than
 /// two seconds.
 const INTERVAL_GROWTH: f64 = 2.0;
@@ -25,7 +25,7 @@ pub(super) struct Schedule(Mutex<ScheduleState>);
 #[derive(Debug)]
 struct ScheduleState {
     polls_begun: u64,
-    /// The time from the end of a poll to the next one.
+    /// The time from the end of a poll to the next poll.
     interval: Duration,
     /// The last result for each interest; results older than [`POLL_INTERVAL_MAX`] are
     /// forgotten.
@@ -38,10 +38,9 @@ struct ScheduleState {
 #[derive(Debug, Clone, Copy)]
 struct PollResult {
     poll_number: u64,
-    /// When the poll ended.
-    at: Instant,
-    /// Whether it found new work in the queue of the interest.
-    found: bool,
+    ended_at: Instant,
+    /// Whether the poll found new work in the queue of the interest.
+    has_new_work: bool,
 }
 
 impl Default for ScheduleState {
@@ -62,7 +61,7 @@ impl Schedule {
     }
 
     /// Begins a poll and returns its number.
-    pub(super) fn begin(&self) -> u64 {
+    pub(super) fn begin_poll(&self) -> u64 {
         let mut state = lock(&self.0);
         state.polls_begun += 1;
         state.polls_begun
@@ -70,37 +69,36 @@ impl Schedule {
 
     /// Records the result of a poll that asked for these interests. A poll that failed is
     /// not recorded, so the next poll stays due.
-    pub(super) fn end(&self, poll_number: u64, interests: &[Interest], found: &FoundWork) {
+    pub(super) fn record_result(&self, poll_number: u64, interests: &[Interest], found: &FoundWork) {
         let mut state = lock(&self.0);
-        let at = Instant::now();
-        state.interval = next_interval(state.interval, found.is_any(), found.next_takeover_in());
-        state.results.retain(|_, result| at - result.at <= POLL_INTERVAL_MAX);
-        state.overdue_taken_at.retain(|_, taken_at| at - *taken_at <= POLL_INTERVAL_MAX);
+        let ended_at = Instant::now();
+        state.interval = next_interval(state.interval, found.has_work(), found.next_takeover_in());
+        state.results.retain(|_, result| ended_at - result.ended_at <= POLL_INTERVAL_MAX);
+        state.overdue_taken_at.retain(|_, taken_at| ended_at - *taken_at <= POLL_INTERVAL_MAX);
         for interest in interests {
-            state
-                .results
-                .insert(interest.clone(), PollResult { poll_number, at, found: found.has(interest) });
+            let result = PollResult { poll_number, ended_at, has_new_work: found.has_work_for(interest) };
+            state.results.insert(interest.clone(), result);
         }
     }
 
-    /// Whether a poll with a number above `polls_before` found work in the queue of an
-    /// interest; `None` if no such poll has ended.
+    /// Whether a poll with a number above `polls_before` found new work in the queue of an
+    /// interest. `None` if no such poll has asked for the interest and ended.
     pub(super) fn result_since(&self, polls_before: u64, interest: &Interest) -> Option<bool> {
         let result = lock(&self.0).results.get(interest).copied()?;
-        (result.poll_number > polls_before).then_some(result.found)
+        (result.poll_number > polls_before).then_some(result.has_new_work)
     }
 
     pub(super) fn is_due(&self, interest: &Interest) -> bool {
-        self.next_poll(interest) <= Instant::now()
+        self.next_poll_at(interest) <= Instant::now()
     }
 
-    /// Whether no poll for this interest has ended in the last [`POLL_INTERVAL_MAX`]. The
-    /// caller polls then, even if there are hints. Returns true at most once in that time,
-    /// even if the poll fails.
+    /// Whether no poll for this interest has ended in the last [`POLL_INTERVAL_MAX`]. If so,
+    /// the caller polls, even if there are hints. Returns true at most once per
+    /// [`POLL_INTERVAL_MAX`], even if the poll fails.
     pub(super) fn take_overdue(&self, interest: &Interest) -> bool {
         let (mut state, now) = (lock(&self.0), Instant::now());
-        let last = state.results.get(interest).map(|result| result.at);
-        let asked_at = last.max(state.overdue_taken_at.get(interest).copied());
+        let ended_at = state.results.get(interest).map(|result| result.ended_at);
+        let asked_at = ended_at.max(state.overdue_taken_at.get(interest).copied());
         let is_overdue = asked_at.is_none_or(|at| at + POLL_INTERVAL_MAX <= now);
         if is_overdue {
             state.overdue_taken_at.insert(interest.clone(), now);
@@ -108,18 +106,20 @@ impl Schedule {
         is_overdue
     }
 
-    /// When the next poll for an interest is due: now if there is no result for it.
-    pub(super) fn next_poll(&self, interest: &Interest) -> Instant {
+    /// When the next poll for an interest is due: now if no recent poll has asked for the
+    /// interest.
+    pub(super) fn next_poll_at(&self, interest: &Interest) -> Instant {
         let state = lock(&self.0);
-        state.results.get(interest).map_or_else(Instant::now, |result| result.at + state.interval)
+        state.results.get(interest).map_or_else(Instant::now, |result| result.ended_at + state.interval)
     }
 }
 
-/// The next interval. `next_takeover_in` is the time until this process may take work that it
-/// leaves to other processes for now; `None` if there is no such work.
-fn next_interval(interval: Duration, is_found: bool, next_takeover_in: Option<Duration>) -> Duration {
+/// The next interval. `has_work` tells whether the poll found new work. `next_takeover_in` is
+/// the time until this process may take work that it leaves to other processes for now; `None`
+/// if there is no such work.
+fn next_interval(interval: Duration, has_work: bool, next_takeover_in: Option<Duration>) -> Duration {
     match next_takeover_in {
-        _ if is_found => POLL_INTERVAL_MIN,
+        _ if has_work => POLL_INTERVAL_MIN,
         Some(next_takeover_in) => next_takeover_in.clamp(POLL_INTERVAL_MIN, POLL_INTERVAL_MAX),
         None => interval.mul_f64(INTERVAL_GROWTH).min(POLL_INTERVAL_MAX),
     }
@@ -132,20 +132,20 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_fetch_with_hints_polls_when_no_fetch_has_polled_for_long() {
         let schedule = Schedule::default();
-        let result = || {
-            let poll_number = schedule.begin();
+        let poll_without_work = || {
+            let poll_number = schedule.begin_poll();
             let found = FoundWork::new(
                 &crate::process::membership::Membership::default(),
                 false,
                 crate::documents::stamp::Stamp(0),
             );
-            schedule.end(poll_number, &[Interest::Instances], &found);
+            schedule.record_result(poll_number, &[Interest::Instances], &found);
         };
         assert!(schedule.take_overdue(&Interest::Instances));
         assert!(!schedule.take_overdue(&Interest::Instances), "one poll is enough, even if it fails");
         tokio::time::sleep(POLL_INTERVAL_MAX).await;
         assert!(schedule.take_overdue(&Interest::Instances));
-        result();
+        poll_without_work();
         tokio::time::sleep(POLL_INTERVAL_MAX - Duration::from_millis(1)).await;
         assert!(!schedule.take_overdue(&Interest::Instances));
         tokio::time::sleep(Duration::from_millis(1)).await;

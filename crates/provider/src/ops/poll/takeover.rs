@@ -1,7 +1,8 @@
-//! Takeover: when this process may take work that a poll found. This process has hints
-//! about its own work. So work without a hint usually belongs to another process, which is
-//! probably about to take it, and must have a minimum age: a short one for the process that
-//! owns the slot, a longer one for each of the others, in order.
+//! Takeover: when this process may take work that a poll found. This process has hints about
+//! its own work. So work without a hint usually belongs to another process, and that process
+//! is probably about to take the work. Therefore this process takes the work only from a
+//! minimum age. The minimum age is short for the process that owns the slot of the work. For
+//! the other processes it is longer, and it grows with their rank.
 //!
 //! There is no minimum age if no other live process takes this kind of work. The owner of
 //! the slot takes an activity with an expired lock at once.
@@ -15,34 +16,35 @@ use crate::timing::{
     TAKEOVER_STEP_MAX,
 };
 
-/// The stamps from which the age of work follows.
+/// The stamps of a piece of work, from which its age follows.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Age {
+pub(super) struct WorkStamps {
     pub(super) enqueued_at: Stamp,
     pub(super) visible_at: Stamp,
-    /// The work is an activity that had a lock. `visible_at` is the end of the lock.
+    /// Whether the work is an activity with an expired lock. If so, `visible_at` is the end of
+    /// the lock.
     pub(super) was_locked: bool,
 }
 
-/// How long a process of this rank must still wait; zero when it may take the work.
-pub(super) fn takeover_wait(rank: Rank, age: Age, now: Stamp) -> Duration {
-    let age_wanted = match (rank, age.was_locked) {
+/// How long a process of this rank must still wait; zero if it may take the work now.
+pub(super) fn takeover_wait(rank: Rank, stamps: WorkStamps, now: Stamp) -> Duration {
+    let age_min = match (rank, stamps.was_locked) {
         (Rank::Alone, _) | (Rank::Owner, true) => return Duration::ZERO,
         (Rank::Owner, false) => OWNER_TAKEOVER_AFTER,
         (Rank::Behind(others), was_locked) => {
-            let place = u32::try_from(others.saturating_sub(1)).unwrap_or(u32::MAX);
+            let steps = u32::try_from(others.saturating_sub(1)).unwrap_or(u32::MAX);
             let first = if was_locked { EXPIRED_LOCK_TAKEOVER_AFTER } else { OTHERS_TAKEOVER_AFTER };
-            first + TAKEOVER_STEP.saturating_mul(place).min(TAKEOVER_STEP_MAX)
+            first + TAKEOVER_STEP.saturating_mul(steps).min(TAKEOVER_STEP_MAX)
         }
     };
-    // The later stamp counts. Work that is visible at once has a `visible_at` in the past,
-    // so its age counts from `enqueued_at`. A timer ages from its due time, and an expired
-    // lock from its end: both are in `visible_at`.
-    let aged_from = age.enqueued_at.max(age.visible_at);
+    // The age counts from the later stamp. For work that is visible at once this is
+    // `enqueued_at`, because its `visible_at` is in the past. For a timer and for an expired
+    // lock it is `visible_at`: the due time, or the end of the lock.
+    let aged_from = stamps.enqueued_at.max(stamps.visible_at);
     match now.ms().checked_sub(aged_from.ms()) {
-        Some(age) => age_wanted.saturating_sub(Duration::from_millis(age)),
-        // The stamp is in the future, because the writer's clock is ahead: the age is
-        // unknown.
+        Some(age_ms) => age_min.saturating_sub(Duration::from_millis(age_ms)),
+        // The stamp is in the future, because the clock of the writer is ahead. So the age is
+        // unknown, and this process does not wait.
         None => Duration::ZERO,
     }
 }
@@ -57,7 +59,8 @@ mod tests {
 
     #[test]
     fn the_slot_owner_comes_first_and_the_others_in_order() {
-        let message = Age { enqueued_at: at(0), visible_at: at(0).visible_at_once(), was_locked: false };
+        let message =
+            WorkStamps { enqueued_at: at(0), visible_at: at(0).visible_at_once(), was_locked: false };
         let wait = |rank, now| takeover_wait(rank, message, at(now)).as_millis();
         assert_eq!(wait(Rank::Alone, 0), 0);
         assert_eq!((wait(Rank::Owner, 0), wait(Rank::Owner, 100), wait(Rank::Owner, 250)), (250, 150, 0));
@@ -68,16 +71,16 @@ mod tests {
 
     #[test]
     fn a_timer_ages_from_its_due_time_and_work_with_a_future_stamp_is_taken_at_once() {
-        let timer = Age { enqueued_at: at(0), visible_at: at(5000), was_locked: false };
+        let timer = WorkStamps { enqueued_at: at(0), visible_at: at(5000), was_locked: false };
         assert_eq!(takeover_wait(Rank::Owner, timer, at(5100)), Duration::from_millis(150));
-        let ahead = Age { enqueued_at: at(700), visible_at: at(0), was_locked: false };
-        assert_eq!(takeover_wait(Rank::Behind(1), ahead, at(100)), Duration::ZERO);
+        let future_work = WorkStamps { enqueued_at: at(700), visible_at: at(0), was_locked: false };
+        assert_eq!(takeover_wait(Rank::Behind(1), future_work, at(100)), Duration::ZERO);
     }
 
     #[test]
-    fn an_expired_lock_is_taken_over_soon() {
-        let orphan = Age { enqueued_at: at(0), visible_at: at(2000), was_locked: true };
-        assert_eq!(takeover_wait(Rank::Owner, orphan, at(2000)), Duration::ZERO);
-        assert_eq!(takeover_wait(Rank::Behind(1), orphan, at(2100)), Duration::from_millis(150));
+    fn an_activity_with_an_expired_lock_is_taken_over_at_once_or_soon() {
+        let expired = WorkStamps { enqueued_at: at(0), visible_at: at(2000), was_locked: true };
+        assert_eq!(takeover_wait(Rank::Owner, expired, at(2000)), Duration::ZERO);
+        assert_eq!(takeover_wait(Rank::Behind(1), expired, at(2100)), Duration::from_millis(150));
     }
 }

@@ -1,5 +1,5 @@
-//! Polls on the real engine in this process: known rows at the head, unreadable documents,
-//! and fetches that share one poll.
+//! Polls on the real engine in this process: rows that stay at the head because the process
+//! knows them and does not take them, unreadable documents, and fetches that share one poll.
 
 use std::time::Duration;
 
@@ -15,7 +15,9 @@ use crate::process::hints::{Capability, Dispatcher};
 use crate::process::interest::Interest;
 use futures_util::future::join_all;
 
+/// The lock timeout of the fetches.
 const LOCK: Duration = Duration::from_secs(30);
+/// The poll timeout of a fetch that looks once.
 const NO_WAIT: Duration = Duration::ZERO;
 
 async fn provider(engine: &Embedded) -> CosmosDBProvider {
@@ -27,12 +29,14 @@ async fn engine() -> Embedded {
     Embedded::open(EmbeddedOptions::default()).await.unwrap()
 }
 
+/// The number of queries that the engine has answered.
 async fn query_count(engine: &Embedded) -> u64 {
     let answer = engine.manage(http::Method::GET, "counters", "").await.unwrap();
     let counters: Value = serde_json::from_slice(answer.body()).unwrap();
     counters["operations"]["query"]["requests"].as_u64().unwrap_or_default()
 }
 
+/// The message that starts an instance.
 fn start(instance: &str) -> WorkItem {
     WorkItem::StartOrchestration {
         instance: instance.to_owned(),
@@ -62,12 +66,12 @@ fn activity_item(id: u64, tag: Option<&str>) -> WorkItem {
 /// than one poll reads. The next poll continues behind these rows.
 #[tokio::test(start_paused = true)]
 async fn work_behind_many_known_rows_is_found_by_the_next_poll() {
-    const PARKED: usize = 1000;
+    const BLOCKED_INSTANCES: usize = 1000;
     let engine = engine().await;
     let (producer, finder) = (provider(&engine).await, provider(&engine).await);
     let later = finder.core.clock.stamp().plus(Duration::from_secs(3600));
-    for number in 0..PARKED {
-        let instance = format!("parked-{number}");
+    for number in 0..BLOCKED_INSTANCES {
+        let instance = format!("blocked-{number}");
         producer.enqueue_for_orchestrator(start(&instance), None).await.unwrap();
         finder.core.hints.instances.with(|hints| {
             hints.add_due(&instance, Stamp(1));
@@ -80,15 +84,15 @@ async fn work_behind_many_known_rows_is_found_by_the_next_poll() {
         found = found.or(finder.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap());
     }
     assert_eq!(found.expect("an instance").0.instance, "behind");
-    producer.enqueue_for_orchestrator(start("parked-again"), None).await.unwrap();
+    producer.enqueue_for_orchestrator(start("behind-again"), None).await.unwrap();
     let mut found = None;
     for _ in 0..2 {
         found = found.or(finder.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap());
     }
-    assert_eq!(found.expect("the next instance is found too").0.instance, "parked-again");
+    assert_eq!(found.expect("the next instance is found too").0.instance, "behind-again");
 }
 
-/// Malformed documents, which the provider never writes.
+/// The documents are malformed. The provider never writes such documents.
 #[tokio::test(start_paused = true)]
 async fn an_unreadable_queue_document_is_set_aside_and_blocks_nothing() {
     let engine = engine().await;
@@ -142,9 +146,9 @@ async fn waiting_fetches_share_one_poll() {
     let found = join_all(tickets.iter().map(|ticket| core.poller.poll(core, ticket))).await;
     assert!(found.into_iter().any(|found| found.unwrap()));
     assert_eq!(query_count(&engine).await - before, 1);
-    let anyone = Capability::of(None);
-    let anyone = Dispatcher { capability: &anyone, now: tokio::time::Instant::now() };
-    assert!(core.hints.instances.with(|hints| hints.next_due(anyone)).is_none());
+    let any_dispatcher = Capability::of(None);
+    let any_dispatcher = Dispatcher { capability: &any_dispatcher, now: tokio::time::Instant::now() };
+    assert!(core.hints.instances.with(|hints| hints.next_due(any_dispatcher)).is_none());
     let claimant = crate::process::hints::Claimant { tags: &TagFilter::Any, owner: None };
     let now = core.clock.stamp();
     let (offer, _) = core.hints.activities.with(|hints| hints.take(now, &claimant)).expect("an activity");

@@ -1,10 +1,11 @@
 //! Garbage collection: deletes documents that nothing refers to any more. These are
 //! parts of consumed, delivered or overwritten texts, inputs of cancelled activities,
-//! pruned histories, and documents that were staged for a commit that never came.
+//! pruned histories, and documents that were staged for a commit that never came. A *garbage
+//! record* is a document that names such documents.
 //!
-//! Invariants: the record of the documents is deleted last, so that any process can
-//! start again from it. A record of staged documents is first closed under its etag;
-//! then the commit, which deletes the record under the same etag, cannot succeed.
+//! Invariants: the record is deleted last, so that any process can repeat the collection. A
+//! record of staged documents is closed, under its etag, before the collection. The commit
+//! would delete the record under the same etag, so it cannot succeed any more.
 
 use std::sync::Arc;
 
@@ -16,24 +17,24 @@ use crate::ops::core::Core;
 use crate::ops::repair::purge;
 use crate::store::{Store, without_content};
 
-/// Collects, in the background, the garbage of a record that was just written. The
-/// reconciler repeats what fails.
+/// Collects, in the background, the garbage of a record that was just written. If this fails,
+/// the reconciler repeats it.
 pub(crate) async fn collect_in_background(core: &Core, garbage: Garbage) {
     let (store, repair_signal) = (core.store.clone(), Arc::clone(&core.repair_signal));
-    let collected = async move {
+    let collection = async move {
         if let Err(failure) = collect(&store, &garbage).await {
             let (instance, id) = (&garbage.instance_id, &garbage.id);
             tracing::warn!(instance, id, ?failure, "garbage waits for the reconciler");
             repair_signal.record_unfinished_work();
         }
     };
-    core.background.run(collected).await;
+    core.background.run(collection).await;
 }
 
-/// Collects the garbage of a record that is due. Closes the record first if it is one of
-/// staged documents.
-pub(crate) async fn collect_due(store: &Store, found: Versioned<Garbage>) -> Result<(), Failure> {
-    let Versioned { value: mut garbage, etag } = found;
+/// Collects the garbage of a record that is due. If it is a record of staged documents, closes
+/// the record first.
+pub(crate) async fn collect_due(store: &Store, record: Versioned<Garbage>) -> Result<(), Failure> {
+    let Versioned { value: mut garbage, etag } = record;
     if garbage.staging_id.is_some() && !garbage.is_closed {
         garbage.is_closed = true;
         match store.put(&garbage.instance_id, &garbage.id, &garbage, &etag, without_content()).await {
@@ -59,8 +60,8 @@ pub(crate) async fn collect(store: &Store, garbage: &Garbage) -> Result<(), Fail
     purge::delete_documents(store, instance, std::slice::from_ref(&garbage.id)).await
 }
 
-/// The ids of the documents that the record names only by their staging, activity or
-/// execution.
+/// The ids of documents that the record does not list: documents of its staging, parts of the
+/// inputs of its activities, and chunks of its execution.
 async fn find_unlisted(store: &Store, garbage: &Garbage) -> Result<Vec<String>, Failure> {
     let mut ids = Vec::new();
     let (by_staging, by_activity, by_execution) = (
@@ -68,18 +69,18 @@ async fn find_unlisted(store: &Store, garbage: &Garbage) -> Result<Vec<String>, 
         "SELECT VALUE c.id FROM c WHERE ARRAY_CONTAINS(@value, c.of)",
         "SELECT VALUE c.id FROM c WHERE c.hx = @value",
     );
-    let ask = async |text: &str, value: serde_json::Value| {
+    let find_ids = async |text: &str, value: serde_json::Value| {
         let query = Query::new(text).with_parameter("@value", value).in_partition(&*garbage.instance_id);
         store.rows::<String>(query).await
     };
     if let Some(staging_id) = &garbage.staging_id {
-        ids.extend(ask(by_staging, staging_id.as_str().into()).await?);
+        ids.extend(find_ids(by_staging, staging_id.as_str().into()).await?);
     }
     if !garbage.activities.is_empty() {
-        ids.extend(ask(by_activity, garbage.activities.clone().into()).await?);
+        ids.extend(find_ids(by_activity, garbage.activities.clone().into()).await?);
     }
     if let Some(execution) = garbage.history {
-        ids.extend(ask(by_execution, execution.into()).await?);
+        ids.extend(find_ids(by_execution, execution.into()).await?);
     }
     Ok(ids)
 }

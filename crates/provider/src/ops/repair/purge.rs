@@ -1,7 +1,7 @@
-//! Purges a deleted instance: delivers its outboxes, then deletes its documents, except the
-//! state and those that a new incarnation may need. The state stays as a tombstone for a
-//! week, so that late messages are recognised. Until the purge is done the tombstone has no
-//! time to live.
+//! Purges a deleted instance: delivers its outboxes, then deletes its documents. The purge
+//! keeps documents that a new incarnation may need. It also keeps the state, as a tombstone,
+//! for a week, so that late messages are recognised. Until the purge is done, the tombstone
+//! has no time to live.
 
 use std::collections::HashSet;
 
@@ -18,11 +18,11 @@ use crate::ops::core::Core;
 use crate::ops::orchestration::deliver;
 use crate::store::{RETRY_FOR, Store, retry_until};
 
-/// The time to live of a tombstone after the purge: longer than a message is expected to be
-/// under way.
+/// The time to live of a tombstone after the purge. It is longer than the delivery of a message
+/// should take.
 const TOMBSTONE_TTL_SECONDS: u32 = 7 * 24 * 3600;
 
-/// The members of a document that a deletion reads.
+/// The members of a document that a deletion and its purge need.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct DocumentHead {
     pub(crate) id: String,
@@ -31,13 +31,14 @@ pub(crate) struct DocumentHead {
     /// If this is a past execution: the number of its events.
     #[serde(default)]
     pub(crate) events: u64,
-    /// If this is a message or an activity: the incarnation that it is for, if it names one.
+    /// If this is a message or an activity: the incarnation that it is for; `None` for any
+    /// incarnation.
     #[serde(rename = "inc", default)]
     incarnation: Option<String>,
-    /// If the text of the document is stored in parts: the prefix of their ids, and their
-    /// number.
+    /// If the text of the document is stored in parts: the prefix of the ids of the parts.
     #[serde(rename = "b", default)]
     part_prefix: Option<String>,
+    /// If the text of the document is stored in parts: the number of parts.
     #[serde(rename = "n", default)]
     part_count: u32,
     /// If this is a garbage record of staged documents: the id of the staging.
@@ -58,9 +59,9 @@ pub(crate) async fn document_heads(store: &Store, instance: &str) -> Result<Vec<
     store.rows(Query::new(text).in_partition(instance)).await
 }
 
-/// Purges an instance whose deletion is committed. A new incarnation cannot start
-/// before the purge is done, but messages to it may arrive. So a message or an activity is
-/// deleted, with its parts, only if the tombstone lists it or it names the old incarnation.
+/// Purges an instance whose deletion is committed. A new incarnation cannot start before the
+/// purge is done, but messages to the new incarnation may arrive. So a message or an activity
+/// is deleted, with its parts, only if the tombstone lists it or it names the old incarnation.
 /// Other parts whose id begins with `p:` stay, because they may belong to a message to the
 /// new incarnation. Garbage records of staged documents stay too.
 pub(crate) async fn run(core: &Core, tombstone: &Versioned<State>) -> Result<(), Failure> {
@@ -108,8 +109,8 @@ pub(crate) async fn run(core: &Core, tombstone: &Versioned<State>) -> Result<(),
     }
 }
 
-/// Delivers an outbox of a deleted instance and deletes it. Starts of children, and
-/// messages to instances of the same deletion, are dropped.
+/// Delivers and deletes an outbox of a deleted instance. Starts of children, and messages to
+/// instances that are deleted together with this instance, are dropped.
 async fn deliver_outbox(
     core: &Core,
     instance: &str,
@@ -124,9 +125,9 @@ async fn deliver_outbox(
     deliver::deliver_again(core, outbox).await
 }
 
-/// Deletes at most as many documents as a batch holds, in one batch. If one of them is
-/// gone, or the batch fails for a transient reason, deletes them one by one: a single delete
-/// can be repeated when its answer was lost.
+/// Deletes at most as many documents as a batch holds, in one batch. If a document does not
+/// exist, or the batch fails for a transient reason, deletes the documents one by one: a single
+/// delete can be repeated if its answer was lost.
 pub(crate) async fn delete_documents(store: &Store, instance: &str, ids: &[String]) -> Result<(), Failure> {
     let mut batch = Batch::new(instance);
     for id in ids {

@@ -17,49 +17,50 @@ use crate::plan::retention::is_finished;
 use crate::process::clock::HybridClock;
 use crate::store::Store;
 
-/// How long a tree with a running member is kept before the next attempt.
+/// The pause before the next attempt to delete a tree that has a running member.
 const POSTPONED_FOR: Duration = Duration::from_secs(600);
 
-/// Past executions are pruned after every eighth execution of an instance, because the
-/// query that finds them costs as much as a few deletions.
+/// Past executions are pruned after every eighth execution of an instance, because the query
+/// for past executions costs as much as a few deletions.
 const PRUNE_EVERY: u64 = 8;
 
-/// Deletes a root whose retention is over, with its tree. If a member has not ended, the
-/// deletion is postponed.
+/// Deletes the tree of a root instance whose retention is over: the root and all its
+/// descendants. If a member of the tree has not ended, postpones the deletion.
 pub(crate) async fn delete_expired_tree(core: &Core, root: &Versioned<State>) -> Result<(), Failure> {
     let instance = root.value.instance_id.as_str();
     let tree = delete::tree(&core.store, instance).await?;
     for member in &tree {
         let state = core.store.state(member).await?.map(|state| state.value);
-        // A queued child has no state yet, and will run.
+        // A child whose start is queued has no state yet. It counts as running.
         if !state.as_ref().is_some_and(|state| is_finished(state) || state.is_deleted()) {
             tracing::debug!(instance, member, "a tree is kept: a member still runs");
             return postpone(&core.store, &core.clock, root).await;
         }
     }
-    let removed = delete::run(core, &tree, Force::None).await?;
+    let deleted = delete::run(core, &tree, Force::None).await?;
     tracing::debug!(
         instance,
-        instances = removed.instances_deleted,
+        instances = deleted.instances_deleted,
         "a tree was deleted: its retention is over"
     );
     Ok(())
 }
 
-/// Moves the due time of a root. Does nothing if another process has changed or removed the
-/// state in the meantime: the next pass of the reconciler looks at it again.
+/// Sets the due time of a root to [`POSTPONED_FOR`] from now. Does nothing if another process
+/// has changed or deleted the state in the meantime: the next pass of the reconciler looks at
+/// the root again.
 async fn postpone(store: &Store, clock: &HybridClock, root: &Versioned<State>) -> Result<(), Failure> {
     let due = Stamp::at_ms(clock.now_ms()).plus(POSTPONED_FOR);
-    let later = State { repair_at: Some(due), commit_nonce: nonce(), ..root.value.clone() };
-    match store.put_state(&later, Some(&root.etag), "/ack", later.commit_nonce.clone().into()).await {
+    let postponed = State { repair_at: Some(due), commit_nonce: nonce(), ..root.value.clone() };
+    match store.put_state(&postponed, Some(&root.etag), "/ack", postponed.commit_nonce.clone().into()).await {
         Err(Failure::Storage(error)) if error.is_precondition_failed() || error.is_not_found() => Ok(()),
         outcome => outcome.map(drop),
     }
 }
 
-/// Prunes past executions that are too many or too old. Called with the number of an
-/// execution after the turn that continued it as new; only every eighth execution is
-/// followed by pruning. A failure is logged, and the eighth execution after it tries again.
+/// Prunes past executions that are too many or too old. Called after the turn that continued
+/// `execution` as new. Prunes only if `execution` is a multiple of [`PRUNE_EVERY`] and the
+/// options limit the past executions. A failure is logged, and a later execution tries again.
 pub(crate) async fn prune_executions(core: &Core, token: &str, execution: u64) {
     let retention = core.options.retention;
     if !execution.is_multiple_of(PRUNE_EVERY)
@@ -68,8 +69,8 @@ pub(crate) async fn prune_executions(core: &Core, token: &str, execution: u64) {
         return;
     }
     let Some(LockToken { instance, .. }) = LockToken::decode(token, LockKind::Orchestration) else { return };
-    let age = retention.executions_for.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
-    let completed_before = age.map(|age| core.clock.now_ms().saturating_sub(age));
+    let age_ms = retention.executions_for.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+    let completed_before = age_ms.map(|age_ms| core.clock.now_ms().saturating_sub(age_ms));
     for (keep_last, completed_before) in [(retention.executions_kept, None), (None, completed_before)] {
         if keep_last.is_none() && completed_before.is_none() {
             continue;

@@ -1,7 +1,8 @@
 //! Deletions of a tree by a process that ends at any of its requests: another process
-//! completes the deletion or rolls it back, and no document of a deleted tree is left or
+//! completes the deletion or rolls it back, and no document of a deleted tree remains or is
 //! created again. Also messages that arrive after a deletion, pruning during a turn, and
-//! instances between two executions.
+//! instances between two executions. Garbage records have the stored type `litter`, and
+//! heartbeats have the stored type `node`.
 
 use std::time::Duration;
 
@@ -19,8 +20,8 @@ const WAIT_MAX: Duration = Duration::from_secs(20);
 /// More requests than a deletion sends.
 const REQUESTS_MAX: usize = 200;
 
-/// A child of `parent`.
-fn child(instance: &str, parent: &str) -> WorkItem {
+/// The message that starts a child of `parent`.
+fn start_child(instance: &str, parent: &str) -> WorkItem {
     match start(instance, String::new()) {
         WorkItem::StartOrchestration { instance, orchestration, input, version, execution_id, .. } => {
             WorkItem::StartOrchestration {
@@ -38,14 +39,14 @@ fn child(instance: &str, parent: &str) -> WorkItem {
     }
 }
 
-/// Creates a parent with one child whose start is queued and one whose start is in the
-/// outbox. The outbox also has the start of a detached instance.
+/// Creates a parent and two children: the start of the child `queued` is queued, and the start
+/// of the child `late` is in the outbox. The outbox also has the start of an instance without a
+/// parent, `detached`.
 async fn create_tree(world: &World, provider: &mut CosmosDBProvider) {
     provider.enqueue_for_orchestrator(start("parent", String::new()), None).await.unwrap();
     let (token, _) = fetch_instance(provider).await;
-    ack(provider, &token, vec![event("parent", 1, String::new())], vec![], vec![child("queued", "parent")])
-        .await
-        .unwrap();
+    let messages = vec![start_child("queued", "parent")];
+    ack(provider, &token, vec![event("parent", 1, String::new())], vec![], messages).await.unwrap();
     provider.enqueue_for_orchestrator(super::raised_event("parent", "1"), None).await.unwrap();
     let token = loop {
         let (item, token, _) = provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap().unwrap();
@@ -55,15 +56,15 @@ async fn create_tree(world: &World, provider: &mut CosmosDBProvider) {
         provider.abandon_orchestration_item(&token, Some(Duration::from_millis(1)), true).await.unwrap();
     };
     provider.set_outbox_fault_injector(OutboxFaultInjector::fail_next(1));
-    let messages = vec![child("late", "parent"), start("detached", String::new())];
+    let messages = vec![start_child("late", "parent"), start("detached", String::new())];
     ack(provider, &token, vec![event("parent", 2, String::new())], vec![], messages).await.unwrap();
     provider.core.background.wait_until_idle().await;
     assert_eq!(documents_of_type(world, "outbox").await.len(), 1, "the start is not delivered");
 }
 
-async fn documents_of_type(world: &World, kind: &str) -> Vec<Value> {
+async fn documents_of_type(world: &World, document_type: &str) -> Vec<Value> {
     let provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
-    let query = Query::new("SELECT * FROM c WHERE c.type = @kind").with_parameter("@kind", kind);
+    let query = Query::new("SELECT * FROM c WHERE c.type = @kind").with_parameter("@kind", document_type);
     provider.core.store.rows(query).await.unwrap()
 }
 
@@ -74,8 +75,8 @@ async fn tree_ids(provider: &CosmosDBProvider) -> Vec<String> {
     tree
 }
 
-/// Waits until no deletion, purge, outbox or garbage is left. Returns the remaining
-/// documents.
+/// Waits until there is no deletion, mark, purge, outbox or garbage record. Returns the
+/// remaining documents, without tombstones of instances.
 async fn wait_for_cleanup(provider: &CosmosDBProvider) -> Vec<Value> {
     let unfinished = "SELECT c.id, c.type, c.instanceId FROM c WHERE c.type = 'deletion' OR IS_DEFINED(c.del) OR \
                 IS_DEFINED(c.purge) OR c.type = 'outbox' OR c.type = 'litter'";
@@ -105,9 +106,10 @@ async fn reconciling_provider(world: &World) -> CosmosDBProvider {
         .unwrap()
 }
 
-/// Checks that no document of the tree is left or created again, and that the detached
-/// instance exists. A start in delivery is removed when a fetch finds it.
-async fn assert_gone(provider: &CosmosDBProvider, what: &str) {
+/// Checks that no document of the tree remains or is created again, and that the instance
+/// `detached` exists. The fetches below delete a start that was in delivery. `what` names the
+/// case in failure messages.
+async fn assert_tree_deleted(provider: &CosmosDBProvider, what: &str) {
     wait_for_cleanup(provider).await;
     loop {
         let waited = provider.fetch_orchestration_item(LOCK, WAIT_MAX, None).await.unwrap();
@@ -137,24 +139,24 @@ async fn a_deletion_interrupted_at_any_request_is_all_or_nothing() {
             create_tree(&world, &mut interrupted).await;
             let set = tree_ids(&interrupted).await;
             assert_eq!(set, ["late", "parent", "queued"]);
-            let done = process.run_until(count, interrupted.delete_instances_atomic(&set, true)).await;
+            let deleted = process.run_until(count, interrupted.delete_instances_atomic(&set, true)).await;
             drop(interrupted);
             let what = format!("{last:?} {count}");
-            if let Some(done) = &done {
-                done.as_ref().unwrap_or_else(|error| panic!("{what}: {error}"));
+            if let Some(deleted) = &deleted {
+                deleted.as_ref().unwrap_or_else(|error| panic!("{what}: {error}"));
             }
             let other = reconciling_provider(&world).await;
             let remaining = wait_for_cleanup(&other).await;
             if remaining.iter().any(|row| row["instanceId"] == "parent") {
-                assert!(done.is_none(), "{what}: a completed deletion left the parent");
+                assert!(deleted.is_none(), "{what}: the parent exists after a completed deletion");
                 let names = tree_ids(&other).await;
                 let all = ["late", "parent", "queued"];
                 assert!(all.iter().all(|name| names.iter().any(|found| found == name)), "{what}: {names:?}");
                 other.delete_instances_atomic(&names, true).await.unwrap();
             }
-            assert_gone(&other, &what).await;
-            if done.is_some() {
-                assert!(count > 20, "{what}: a deletion of three takes more requests");
+            assert_tree_deleted(&other, &what).await;
+            if deleted.is_some() {
+                assert!(count > 20, "{what}: a deletion of three instances takes more requests");
                 break;
             }
         }
@@ -173,11 +175,11 @@ async fn a_child_that_is_only_in_an_outbox_is_deleted_with_its_parent() {
     }
     let marked = "SELECT c.id FROM c WHERE IS_DEFINED(c.del)";
     let marked: Vec<Value> = provider.core.store.rows(Query::new(marked)).await.unwrap();
-    assert_eq!(marked, Vec::<Value>::new(), "no mark is left");
+    assert_eq!(marked, Vec::<Value>::new(), "the marks are cleared");
 }
 
-/// The outbox is delivered while its instance is deleted: a message that was read before
-/// the deletion arrives after it, and counts as consumed.
+/// The outbox is read before its instance is deleted, and delivered after the deletion. The
+/// tombstone of the child lists the start as a consumed message.
 #[tokio::test]
 async fn a_start_in_delivery_while_its_parent_is_deleted_starts_nothing() {
     let world = World::open().await;
@@ -188,7 +190,7 @@ async fn a_start_in_delivery_while_its_parent_is_deleted_starts_nothing() {
     let set = tree_ids(&provider).await;
     provider.delete_instances_atomic(&set, true).await.unwrap();
     crate::ops::orchestration::deliver::deliver_again(&provider.core, outbox).await.unwrap();
-    assert_gone(&provider, "late").await;
+    assert_tree_deleted(&provider, "late").await;
 }
 
 #[tokio::test]
@@ -203,7 +205,7 @@ async fn one_of_two_overlapping_deletions_succeeds_and_no_mark_is_left() {
     let (one, two) =
         tokio::join!(first.delete_instances_atomic(&set, true), second.delete_instances_atomic(&set, true));
     assert!(one.is_ok() || two.is_ok(), "{one:?} {two:?}");
-    assert_gone(&second, "overlapping").await;
+    assert_tree_deleted(&second, "overlapping").await;
 }
 
 #[tokio::test]
@@ -251,6 +253,7 @@ async fn pruning_during_a_turn_does_not_affect_the_turn() {
     assert_eq!(json!(remaining.iter().filter(|id| id.starts_with("k:")).count()), 1);
 }
 
+/// The message with the result of the child.
 fn answer(result: &str) -> WorkItem {
     WorkItem::SubOrchCompleted {
         parent_instance: "parent".into(),
@@ -261,19 +264,18 @@ fn answer(result: &str) -> WorkItem {
 }
 
 /// Starts the parent, which starts its child. Returns the child's token.
-async fn parent_and_child(provider: &CosmosDBProvider) -> String {
+async fn start_parent_and_child(provider: &CosmosDBProvider) -> String {
     provider.enqueue_for_orchestrator(start("parent", String::new()), None).await.unwrap();
     let (token, _) = fetch_instance(provider).await;
-    ack(provider, &token, vec![event("parent", 1, String::new())], vec![], vec![child("child", "parent")])
-        .await
-        .unwrap();
+    let messages = vec![start_child("child", "parent")];
+    ack(provider, &token, vec![event("parent", 1, String::new())], vec![], messages).await.unwrap();
     let (token, messages) = fetch_instance(provider).await;
-    assert_eq!(messages, [child("child", "parent")]);
+    assert_eq!(messages, [start_child("child", "parent")]);
     token
 }
 
-/// Completes the child with this output.
-async fn end(provider: &CosmosDBProvider, token: &str, result: &str) {
+/// Completes the child with this result.
+async fn complete_child(provider: &CosmosDBProvider, token: &str, result: &str) {
     let history = vec![event("child", 1, String::new())];
     let metadata = duroxide::providers::ExecutionMetadata {
         parent_instance_id: Some("parent".into()),
@@ -292,9 +294,9 @@ async fn end(provider: &CosmosDBProvider, token: &str, result: &str) {
 async fn a_result_for_a_deleted_parent_does_not_reach_a_new_instance_of_that_name() {
     let world = World::open().await;
     let mut provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
-    let token = parent_and_child(&provider).await;
+    let token = start_parent_and_child(&provider).await;
     provider.set_outbox_fault_injector(OutboxFaultInjector::fail_next(1));
-    end(&provider, &token, "old").await;
+    complete_child(&provider, &token, "old").await;
     // The delivered outbox of the parent may still exist.
     let outboxes = documents_of_type(&world, "outbox").await;
     let outbox = outboxes.into_iter().find(|outbox| outbox["instanceId"] == "child").unwrap();
@@ -302,32 +304,32 @@ async fn a_result_for_a_deleted_parent_does_not_reach_a_new_instance_of_that_nam
     let set = tree_ids(&provider).await;
     assert_eq!(set, ["child", "parent"]);
     provider.delete_instances_atomic(&set, true).await.unwrap();
-    let token = parent_and_child(&provider).await;
+    let token = start_parent_and_child(&provider).await;
     crate::ops::orchestration::deliver::deliver_again(&provider.core, outbox).await.unwrap();
     assert!(
         provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap().is_none(),
-        "an old result is delivered"
+        "the old result is not delivered"
     );
-    end(&provider, &token, "new").await;
+    complete_child(&provider, &token, "new").await;
     let (_, messages) = fetch_instance(&provider).await;
     assert_eq!(messages, [answer("new")]);
 }
 
-/// Another incarnation of the parent starts the same child: the runtime answers that the
-/// name is taken, and that answer must arrive.
+/// Another incarnation of the parent starts the same child. The runtime answers that the name
+/// is taken, and this answer must reach the parent.
 #[tokio::test]
 async fn the_failure_of_a_colliding_start_reaches_the_parent_that_exists() {
     let world = World::open().await;
     let provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
-    let token = parent_and_child(&provider).await;
+    let token = start_parent_and_child(&provider).await;
     ack(&provider, &token, vec![event("child", 1, String::new())], vec![], vec![]).await.unwrap();
     let now = provider.core.clock.stamp();
-    let again =
-        crate::plan::message_document(&child("child", "parent"), "x:another:1".into(), now, None).unwrap();
+    let start = start_child("child", "parent");
+    let again = crate::plan::message_document(&start, "x:another:1".into(), now, None).unwrap();
     let again = crate::documents::Message { parent_incarnation: Some("another".into()), ..again };
     super::write_message(&provider, &again).await;
     let (token, messages) = fetch_instance(&provider).await;
-    assert_eq!(messages, [child("child", "parent")]);
+    assert_eq!(messages, [start_child("child", "parent")]);
     ack(&provider, &token, vec![event("child", 2, String::new())], vec![], vec![answer("taken")])
         .await
         .unwrap();
@@ -353,18 +355,18 @@ async fn an_instance_between_two_executions_has_not_ended() {
     let history = vec![event("eternal", 1, String::new())];
     provider.ack_orchestration_item(&token, 1, history, vec![], vec![next], metadata, vec![]).await.unwrap();
 
-    let swept = provider.delete_instance_bulk(InstanceFilter::default()).await.unwrap();
-    assert_eq!(swept.instances_deleted, 0);
+    let deleted = provider.delete_instance_bulk(InstanceFilter::default()).await.unwrap();
+    assert_eq!(deleted.instances_deleted, 0);
     let refused = provider.delete_instance("eternal", false).await.unwrap_err();
     assert!(refused.message.contains("still running"), "{refused}");
 
     let (token, _) = fetch_instance(&provider).await;
     let history = vec![event("eternal", 1, String::new())];
-    let ended = duroxide::providers::ExecutionMetadata {
+    let metadata = duroxide::providers::ExecutionMetadata {
         status: Some("Completed".into()),
         ..super::order_metadata()
     };
-    provider.ack_orchestration_item(&token, 2, history, vec![], vec![], ended, vec![]).await.unwrap();
-    let swept = provider.delete_instance_bulk(InstanceFilter::default()).await.unwrap();
-    assert_eq!((swept.instances_deleted, swept.executions_deleted), (1, 2));
+    provider.ack_orchestration_item(&token, 2, history, vec![], vec![], metadata, vec![]).await.unwrap();
+    let deleted = provider.delete_instance_bulk(InstanceFilter::default()).await.unwrap();
+    assert_eq!((deleted.instances_deleted, deleted.executions_deleted), (1, 2));
 }

@@ -1,6 +1,6 @@
 //! Interleavings that a test can only make by writing documents or injecting faults: a
-//! crash between two steps, a late commit of a staged turn, a stale hint. On the real
-//! engine in this process.
+//! crash between two steps, a late commit of a staged turn, a stale hint. The tests run on the
+//! real engine in this process.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,11 +21,12 @@ use crate::plan::session_document_key;
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// The bytes of a large value. Three of these values do not fit into one commit.
-const LARGE: usize = 700_000;
+const LARGE_BYTES: usize = 700_000;
 
 impl World {
-    async fn fault_on_batches(&self, rule: &str) {
-        self.fault(&format!(r#"{{"operation":"batch",{rule}}}"#)).await;
+    /// Injects a fault into batches. `rule` has the members of the rule besides the operation.
+    async fn inject_batch_fault(&self, rule: &str) {
+        self.inject_fault(&format!(r#"{{"operation":"batch",{rule}}}"#)).await;
     }
 
     async fn remove_faults(&self) {
@@ -49,8 +50,9 @@ async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     tokio::time::timeout(WAIT_MAX, wait).await.unwrap_or_else(|_| panic!("{what} does not happen"));
 }
 
+/// Three large events, so that a turn with this history is staged.
 fn large_history(fill: &str) -> Vec<duroxide::Event> {
-    (1..=3).map(|id| event("a", id, fill.repeat(LARGE))).collect()
+    (1..=3).map(|id| event("a", id, fill.repeat(LARGE_BYTES))).collect()
 }
 
 #[tokio::test]
@@ -58,44 +60,46 @@ async fn a_stale_staged_turn_changes_nothing() {
     let world = World::open().await;
     let (first, second) = (world.provider().await, world.provider().await);
     first.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-    let short = Duration::from_millis(800);
-    let (_, stale, _) = first.fetch_orchestration_item(short, NO_WAIT, None).await.unwrap().unwrap();
+    let short_lock = Duration::from_millis(800);
+    let fetched = first.fetch_orchestration_item(short_lock, NO_WAIT, None).await.unwrap();
+    let (_, stale_token, _) = fetched.expect("the instance");
     // The first batch of the staging is late, so the commit is sent after another process has
     // taken the lock.
-    world.fault_on_batches(r#""count":1,"delayMs":2500"#).await;
-    let late = tokio::spawn(async move { ack(&first, &stale, large_history("s"), vec![], vec![]).await });
-    let found = second.fetch_orchestration_item(LOCK, WAIT_MAX, None).await.unwrap();
-    let (_, token, _) = found.expect("the lock expires");
+    world.inject_batch_fault(r#""count":1,"delayMs":2500"#).await;
+    let late_ack =
+        tokio::spawn(async move { ack(&first, &stale_token, large_history("s"), vec![], vec![]).await });
+    let fetched = second.fetch_orchestration_item(LOCK, WAIT_MAX, None).await.unwrap();
+    let (_, token, _) = fetched.expect("the lock expires");
     let fresh = large_history("f");
     ack(&second, &token, fresh.clone(), vec![], vec![]).await.unwrap();
-    assert!(late.await.unwrap().is_err(), "another process had the lock");
+    assert!(late_ack.await.unwrap().is_err(), "another process had the lock");
     assert!(second.read("a").await.unwrap() == fresh, "only the committed history is stored");
 }
 
 #[tokio::test]
 async fn staged_documents_are_removed_unless_they_are_committed() {
-    // The garbage records of the staging.
-    const EXPIRING: &str = "SELECT c.id FROM c WHERE c.type = 'litter' AND IS_DEFINED(c.staging)";
+    // The garbage records of stagings. Their stored type is `litter`.
+    const STAGING_RECORDS: &str = "SELECT c.id FROM c WHERE c.type = 'litter' AND IS_DEFINED(c.staging)";
     let world = World::open().await;
     let provider = world.provider().await;
     provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
     let (token, _) = fetch_instance(&provider).await;
     let history = large_history("h");
-    let turn = async || {
-        let activities = (1..=3).map(|id| activity_item("a", id, "w".repeat(LARGE))).collect();
-        let messages = vec![start("child", "c".repeat(LARGE))];
+    let ack_turn = async || {
+        let activities = (1..=3).map(|id| activity_item("a", id, "w".repeat(LARGE_BYTES))).collect();
+        let messages = vec![start("child", "c".repeat(LARGE_BYTES))];
         ack(&provider, &token, history.clone(), activities, messages).await
     };
-    world.fault_on_batches(r#""count":1,"status":400"#).await;
-    turn().await.unwrap_err();
-    let waiting = rows(&provider, "a", EXPIRING).await;
-    assert_eq!(waiting.len(), 1, "{waiting:?}");
+    world.inject_batch_fault(r#""count":1,"status":400"#).await;
+    ack_turn().await.unwrap_err();
+    let uncommitted = rows(&provider, "a", STAGING_RECORDS).await;
+    assert_eq!(uncommitted.len(), 1, "{uncommitted:?}");
     world.remove_faults().await;
-    turn().await.unwrap();
+    ack_turn().await.unwrap();
     let remaining: BTreeSet<String> =
-        rows(&provider, "a", EXPIRING).await.iter().map(Value::to_string).collect();
-    let waiting: BTreeSet<String> = waiting.iter().map(Value::to_string).collect();
-    assert!(remaining.is_subset(&waiting), "only documents without a commit expire");
+        rows(&provider, "a", STAGING_RECORDS).await.iter().map(Value::to_string).collect();
+    let uncommitted: BTreeSet<String> = uncommitted.iter().map(Value::to_string).collect();
+    assert!(remaining.is_subset(&uncommitted), "the commit deleted its garbage record");
     assert!(provider.read("a").await.unwrap() == history);
     assert_eq!(run_activities(&provider).await.len(), 3);
 }
@@ -108,13 +112,13 @@ async fn an_activity_cancelled_before_its_bundle_is_unpacked_never_runs() {
     crashing.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
     let (token, _) = fetch_instance(&crashing).await;
     // The commit succeeds, and every unpacking fails.
-    world.fault_on_batches(r#""count":1,"delayMs":1"#).await;
-    world.fault_on_batches(r#""status":400"#).await;
+    world.inject_batch_fault(r#""count":1,"delayMs":1"#).await;
+    world.inject_batch_fault(r#""status":400"#).await;
     let activities = (1..=COUNT).map(|id| activity_item("a", id, String::new())).collect();
     ack(&crashing, &token, vec![event("a", 1, String::new())], activities, vec![]).await.unwrap();
     world.remove_faults().await;
-    let packed = rows(&crashing, "a", "SELECT c.id FROM c WHERE c.type = 'bundle'").await;
-    assert_eq!(packed.len(), 1, "the bundle is as it was committed");
+    let bundles = rows(&crashing, "a", "SELECT c.id FROM c WHERE c.type = 'bundle'").await;
+    assert_eq!(bundles.len(), 1, "the bundle is not unpacked");
 
     crashing.enqueue_for_orchestrator(raised_event("a", "stop"), None).await.unwrap();
     let (token, _) = fetch_instance(&crashing).await;
@@ -139,8 +143,8 @@ async fn an_activity_cancelled_before_its_bundle_is_unpacked_never_runs() {
     assert_eq!(ran, expected);
 }
 
-/// A worker claims the session of an activity from a stale hint. The activity is gone, so the
-/// worker releases the session.
+/// A worker has a stale hint about an activity and claims its session. The activity no longer
+/// exists, so the worker releases the session.
 #[tokio::test]
 async fn a_session_whose_activity_was_lost_is_given_back() {
     let in_session = |id| match activity_item("a", id, String::new()) {
@@ -177,9 +181,13 @@ async fn a_session_whose_activity_was_lost_is_given_back() {
     assert!(fetch(&other, worker("third", LOCK)).await.is_some(), "the session is free");
 }
 
-/// Creates two instances, and a deletion of both whose process ended at this stage two
-/// minutes ago. The `marked` instances have the mark of the deletion.
-async fn deletion_cut_off(world: &World, stage: DeletionStage, marked: &[&str]) -> CosmosDBProvider {
+/// Creates two instances, and a deletion of both instances. The process of the deletion ended
+/// at this stage, two minutes ago. The `marked` instances have the mark of the deletion.
+async fn create_interrupted_deletion(
+    world: &World,
+    stage: DeletionStage,
+    marked: &[&str],
+) -> CosmosDBProvider {
     let provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
     for name in ["a", "b"] {
         provider.enqueue_for_orchestrator(start(name, String::new()), None).await.unwrap();
@@ -200,9 +208,9 @@ async fn deletion_cut_off(world: &World, stage: DeletionStage, marked: &[&str]) 
     };
     store.container.create(deletion.instance_id, &deletion).await.unwrap();
     for name in marked {
-        let found = store.state(name).await.unwrap().expect("its state");
-        let next = State { deletion: Some(deletion.id.clone()), ..found.value };
-        store.put_state(&next, Some(&found.etag), "/del", deletion.id.clone().into()).await.unwrap();
+        let state = store.state(name).await.unwrap().expect("its state");
+        let next = State { deletion: Some(deletion.id.clone()), ..state.value };
+        store.put_state(&next, Some(&state.etag), "/del", deletion.id.clone().into()).await.unwrap();
     }
     provider
 }
@@ -210,7 +218,7 @@ async fn deletion_cut_off(world: &World, stage: DeletionStage, marked: &[&str]) 
 #[tokio::test]
 async fn a_deletion_interrupted_before_its_commit_is_rolled_back() {
     let world = World::open().await;
-    let provider = deletion_cut_off(&world, DeletionStage::Prepared, &["a"]).await;
+    let provider = create_interrupted_deletion(&world, DeletionStage::Prepared, &["a"]).await;
     let _reconciling = world.provider().await;
     eventually("the rollback of the deletion", async || {
         let state = provider.core.store.state("a").await.unwrap().expect("its state");
@@ -229,7 +237,7 @@ async fn a_deletion_interrupted_before_its_commit_is_rolled_back() {
 #[tokio::test]
 async fn a_deletion_interrupted_after_its_commit_is_completed() {
     let world = World::open().await;
-    let provider = deletion_cut_off(&world, DeletionStage::Committed, &["a", "b"]).await;
+    let provider = create_interrupted_deletion(&world, DeletionStage::Committed, &["a", "b"]).await;
     let _reconciling = world.provider().await;
     eventually("the end of the deletion", async || {
         let remaining = provider.core.store.container.find::<Value>(1_u64, "d:cut-off").await.unwrap();
@@ -238,7 +246,7 @@ async fn a_deletion_interrupted_after_its_commit_is_completed() {
     .await;
     for name in ["a", "b"] {
         let state = provider.core.store.state(name).await.unwrap().expect("its tombstone");
-        assert!(state.value.is_deleted(), "{name} is gone");
+        assert!(state.value.is_deleted(), "{name} is deleted");
         assert!(provider.read(name).await.unwrap_or_default().is_empty());
     }
 }
@@ -263,8 +271,8 @@ async fn an_undeliverable_outbox_is_retried_with_growing_pauses() {
     };
     provider.core.store.container.create("a", &outbox).await.unwrap();
     world.engine.manage(http::Method::DELETE, "counters", "").await.unwrap();
-    // Thirty intervals: after pauses of one, two, four, eight and sixteen intervals there
-    // are at most six attempts.
+    // In thirty intervals of the reconciler, with pauses of one, two, four, eight and sixteen
+    // intervals, there are at most six attempts.
     tokio::time::sleep(Duration::from_millis(30 * 50)).await;
     let counters = world.engine.manage(http::Method::GET, "counters", "").await.unwrap();
     let counters: Value = serde_json::from_slice(counters.body()).unwrap();
@@ -302,7 +310,8 @@ async fn tombstones_expire_and_only_queried_paths_are_indexed() {
     );
 }
 
-/// Document ids never change: the next release must find the documents.
+/// The hashes are parts of stored ids and partition keys. If they changed, the next release
+/// would not find the documents.
 #[test]
 fn stored_hashes_never_change() {
     let (id, key) = session_document_key("printer");

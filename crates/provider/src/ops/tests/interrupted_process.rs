@@ -1,6 +1,6 @@
-//! Simulates a process that ends at one of its requests: the transport answers a number
-//! of requests and none after that. The request at which the process ends is sent or not,
-//! and is never answered.
+//! Simulates a process that ends at one of its requests. The transport answers a number of
+//! requests, and then no more. The request at which the process ends is sent or not, and is
+//! never answered.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,8 +26,10 @@ pub(super) enum LastRequest {
 #[derive(Clone)]
 pub(super) struct InterruptedProcess {
     transport: InProcess,
-    last: LastRequest,
+    last_request: LastRequest,
+    /// The number of requests up to the end of the process, including the last request.
     requests_left: Arc<AtomicUsize>,
+    /// Notified when the process ends.
     ended: Arc<Notify>,
 }
 
@@ -36,7 +38,7 @@ impl Transport for InterruptedProcess {
         let spend_one = |left: usize| left.checked_sub(1);
         match self.requests_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, spend_one) {
             Ok(left) if left > 1 => return self.transport.send(request).await,
-            Ok(_) if self.last == LastRequest::Applied => drop(self.transport.send(request).await),
+            Ok(_) if self.last_request == LastRequest::Applied => drop(self.transport.send(request).await),
             _ => {}
         }
         self.ended.notify_one();
@@ -45,9 +47,9 @@ impl Transport for InterruptedProcess {
 }
 
 impl InterruptedProcess {
-    pub(super) fn new(world: &World, last: LastRequest) -> Self {
+    pub(super) fn new(world: &World, last_request: LastRequest) -> Self {
         let (requests_left, ended) = (Arc::new(AtomicUsize::new(usize::MAX)), Arc::default());
-        InterruptedProcess { transport: world.engine.transport(), last, requests_left, ended }
+        InterruptedProcess { transport: world.engine.transport(), last_request, requests_left, ended }
     }
 
     /// A provider on this transport. Its reconciler does not run during a test.
@@ -57,8 +59,8 @@ impl InterruptedProcess {
         CosmosDBProvider::builder().with_client(client).with_reconciler(never, never).open().await.unwrap()
     }
 
-    /// Runs an operation, and ends the process at the `count`th request from now. The result
-    /// is `None` if the process ended before the operation, which is then dropped.
+    /// Runs an operation, and ends the process at the `count`th request from now. `None` if the
+    /// process ended before the operation did. Then the operation is dropped.
     pub(super) async fn run_until<T>(&self, count: usize, work: impl Future<Output = T>) -> Option<T> {
         self.requests_left.store(count, Ordering::SeqCst);
         tokio::select! {

@@ -1,5 +1,5 @@
-//! Large values, and many of them: all values are read back, documents stay small, and
-//! unused documents are removed.
+//! Large values, and many values: all values are read back, documents stay small, and unused
+//! documents are removed. Garbage records have the stored type `litter`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,14 +21,16 @@ use crate::store::decode_row;
 
 const TEN_MEGABYTES: usize = 10 * 1024 * 1024;
 
-/// A text that is longer as JSON, with characters of several bytes. Input, result and
-/// output have ten megabytes, the other values a quarter of that.
-fn large(fill: char) -> String {
+/// A text that is longer as JSON than in memory, with characters of several bytes. `fill` tells
+/// the values apart. The input (`i`), the result (`r`) and the output (`o`) have ten megabytes,
+/// the other values have a quarter of that.
+fn large_text(fill: char) -> String {
     let unit = format!("{fill}{}\"ä\n", "x".repeat(60));
     let bytes = if matches!(fill, 'i' | 'r' | 'o') { TEN_MEGABYTES } else { TEN_MEGABYTES / 4 };
     unit.repeat(bytes / unit.len())
 }
 
+/// The rows of a query in the partition of an instance.
 async fn rows(provider: &CosmosDBProvider, instance: &str, text: &str) -> Vec<Value> {
     provider.core.store.rows(Query::new(text).in_partition(instance)).await.unwrap()
 }
@@ -38,7 +40,7 @@ async fn state_bytes(provider: &CosmosDBProvider, instance: &str) -> usize {
     serde_json::to_vec(&state[0]).unwrap().len()
 }
 
-fn ended(output: String) -> ExecutionMetadata {
+fn completed_metadata(output: String) -> ExecutionMetadata {
     ExecutionMetadata { status: Some("Completed".into()), output: Some(output), ..order_metadata() }
 }
 
@@ -48,24 +50,26 @@ fn ended(output: String) -> ExecutionMetadata {
 async fn values_of_ten_megabytes_are_read_back_and_leave_no_documents() {
     let world = World::open().await;
     let provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
-    provider.enqueue_for_orchestrator(start("a", large('i')), None).await.unwrap();
+    provider.enqueue_for_orchestrator(start("a", large_text('i')), None).await.unwrap();
     let (token, messages) = fetch_instance(&provider).await;
-    assert!(messages == [start("a", large('i'))], "the input");
-    let history = vec![event("a", 1, large('e'))];
-    let activities = vec![activity_item("a", 2, large('w')), activity_item("a", 3, "c".repeat(2_000_000))];
-    ack(&provider, &token, history.clone(), activities, vec![start("b", large('s'))]).await.unwrap();
+    assert!(messages == [start("a", large_text('i'))], "the input");
+    let history = vec![event("a", 1, large_text('e'))];
+    let activities =
+        vec![activity_item("a", 2, large_text('w')), activity_item("a", 3, "c".repeat(2_000_000))];
+    ack(&provider, &token, history.clone(), activities, vec![start("b", large_text('s'))]).await.unwrap();
     assert!(provider.read("a").await.unwrap() == history, "the event");
 
     let fetched = provider.fetch_work_item(LOCK, NO_WAIT, None, &TagFilter::default()).await.unwrap();
-    let (item, worker, _) = fetched.expect("an activity");
-    assert!(item == activity_item("a", 2, large('w')), "the activity's input");
+    let (item, activity_token, _) = fetched.expect("an activity");
+    assert!(item == activity_item("a", 2, large_text('w')), "the activity's input");
     let done =
-        WorkItem::ActivityCompleted { instance: "a".into(), execution_id: 1, id: 2, result: large('r') };
-    provider.ack_work_item(&worker, Some(done.clone())).await.unwrap();
+        WorkItem::ActivityCompleted { instance: "a".into(), execution_id: 1, id: 2, result: large_text('r') };
+    provider.ack_work_item(&activity_token, Some(done.clone())).await.unwrap();
 
-    let (item, child, _) = provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap().unwrap();
-    assert!(item.instance == "b" && item.messages == [start("b", large('s'))], "the child's input");
-    ack(&provider, &child, vec![event("b", 1, String::new())], vec![], vec![]).await.unwrap();
+    let fetched = provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap();
+    let (item, child_token, _) = fetched.expect("the child");
+    assert!(item.instance == "b" && item.messages == [start("b", large_text('s'))], "the child's input");
+    ack(&provider, &child_token, vec![event("b", 1, String::new())], vec![], vec![]).await.unwrap();
 
     let (token, messages) = fetch_instance(&provider).await;
     assert!(messages == [done], "the result");
@@ -74,15 +78,13 @@ async fn values_of_ten_megabytes_are_read_back_and_leave_no_documents() {
         execution_id: 1,
         activity_id: 3,
     }];
-    let status = EventKind::CustomStatusUpdated { status: Some(large('u')) };
+    let status = EventKind::CustomStatusUpdated { status: Some(large_text('u')) };
     let last = vec![Event::with_event_id(2, "a", 1, None, status)];
-    provider
-        .ack_orchestration_item(&token, 1, last, vec![], vec![], ended(large('o')), cancelled)
-        .await
-        .unwrap();
-    assert!(provider.get_instance_info("a").await.unwrap().output == Some(large('o')), "the output");
+    let metadata = completed_metadata(large_text('o'));
+    provider.ack_orchestration_item(&token, 1, last, vec![], vec![], metadata, cancelled).await.unwrap();
+    assert!(provider.get_instance_info("a").await.unwrap().output == Some(large_text('o')), "the output");
     let (status, _) = provider.get_custom_status("a", 0).await.unwrap().expect("a status");
-    assert!(status == Some(large('u')), "the custom status");
+    assert!(status == Some(large_text('u')), "the custom status");
     assert!(state_bytes(&provider, "a").await < 20_000);
 
     let parts = rows(&provider, "a", "SELECT VALUE SUBSTRING(c.id, 0, 2) FROM c WHERE c.type = 'part'").await;
@@ -99,7 +101,7 @@ async fn values_of_ten_megabytes_are_read_back_and_leave_no_documents() {
 async fn a_thousand_values_of_ten_kilobytes_are_kept_beside_a_small_state() {
     let world = World::open().await;
     let provider = world.provider().await;
-    let set = |id: u64, fill: &str| {
+    let set_event = |id: u64, fill: &str| {
         let kind = EventKind::KeyValueSet {
             key: format!("key {id} / # ☃"),
             value: fill.repeat(10_240 / fill.len()),
@@ -109,25 +111,28 @@ async fn a_thousand_values_of_ten_kilobytes_are_kept_beside_a_small_state() {
     };
     provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
     let (token, _) = fetch_instance(&provider).await;
-    ack(&provider, &token, (1..=1000).map(|id| set(id, "x")).collect(), vec![], vec![]).await.unwrap();
+    ack(&provider, &token, (1..=1000).map(|id| set_event(id, "x")).collect(), vec![], vec![]).await.unwrap();
     assert!(state_bytes(&provider, "a").await < 200_000, "{}", state_bytes(&provider, "a").await);
     let all = provider.get_kv_all_values("a").await.unwrap();
     assert!(all.len() == 1000 && all.values().all(|value| value.len() == 10_240));
     assert_eq!(provider.get_instance_stats("a").await.unwrap().unwrap().kv_total_value_bytes, 10_240_000);
 
-    // Values are overwritten and cleared, then become the base of the next execution.
+    // The last turn of the execution overwrites one value and clears another. The next
+    // execution begins with the remaining values.
     provider.enqueue_for_orchestrator(raised_event("a", "1"), None).await.unwrap();
     let (token, _) = fetch_instance(&provider).await;
-    let cleared = EventKind::KeyValueCleared { key: "key 2 / # ☃".into() };
-    let again = Event::with_event_id(1002, "a", 1, None, cleared);
-    let first = EventKind::KeyValueSet {
+    let clear = EventKind::KeyValueCleared { key: "key 2 / # ☃".into() };
+    let overwrite = EventKind::KeyValueSet {
         key: "key 1 / # ☃".into(),
         value: "y".repeat(20_000),
         last_updated_at_ms: 7,
     };
-    let history = vec![Event::with_event_id(1001, "a", 1, None, first), again];
+    let history = vec![
+        Event::with_event_id(1001, "a", 1, None, overwrite),
+        Event::with_event_id(1002, "a", 1, None, clear),
+    ];
     provider
-        .ack_orchestration_item(&token, 1, history, vec![], vec![], ended(String::new()), vec![])
+        .ack_orchestration_item(&token, 1, history, vec![], vec![], completed_metadata(String::new()), vec![])
         .await
         .unwrap();
     provider.core.background.wait_until_idle().await;
@@ -160,8 +165,8 @@ async fn a_history_of_a_hundred_thousand_events_is_read_whole() {
     assert!(ids == (1..=TURNS * EVENTS).collect::<Vec<_>>());
 }
 
-/// At whichever request the process ends, staged documents without a commit are removed,
-/// and those with a commit are kept.
+/// The process ends at its first request, then at its second, and so on. In each case staged
+/// documents without a commit are removed, and staged documents with a commit are kept.
 #[tokio::test]
 async fn a_large_turn_interrupted_at_any_request_leaves_no_documents() {
     for last in [LastRequest::Unsent, LastRequest::Applied] {
@@ -170,15 +175,15 @@ async fn a_large_turn_interrupted_at_any_request_leaves_no_documents() {
             let process = InterruptedProcess::new(&world, last);
             let interrupted = process.provider(&world).await;
             interrupted.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
-            let short = Duration::from_millis(700);
+            let short_lock = Duration::from_millis(700);
             let (_, token, _) =
-                interrupted.fetch_orchestration_item(short, NO_WAIT, None).await.unwrap().unwrap();
+                interrupted.fetch_orchestration_item(short_lock, NO_WAIT, None).await.unwrap().unwrap();
             let history: Vec<Event> = (1..=2).map(|id| event("a", id, "x".repeat(1_000_000))).collect();
             let activities = vec![activity_item("a", 3, "w".repeat(400_000))];
-            let done = process
+            let acked = process
                 .run_until(count, ack(&interrupted, &token, history.clone(), activities.clone(), vec![]))
                 .await;
-            let is_done = done.is_some_and(|done| done.is_ok());
+            let is_done = acked.is_some_and(|acked| acked.is_ok());
             drop(interrupted);
 
             let other = world.provider().await;
@@ -191,22 +196,23 @@ async fn a_large_turn_interrupted_at_any_request_leaves_no_documents() {
             }
             // Collects the garbage now instead of after a day.
             for row in rows(&other, "a", "SELECT * FROM c WHERE c.type = 'litter'").await {
-                let found: Versioned<Garbage> = decode_row(row).unwrap();
-                garbage::collect_due(&other.core.store, found).await.unwrap();
+                let record: Versioned<Garbage> = decode_row(row).unwrap();
+                garbage::collect_due(&other.core.store, record).await.unwrap();
             }
             assert!(other.read("a").await.unwrap() == history, "{last:?} {count}");
-            let five = Duration::from_secs(5);
-            let fetched = other.fetch_work_item(LOCK, five, None, &TagFilter::default()).await.unwrap();
-            let (item, worker, _) = fetched.expect("the activity");
+            let wait = Duration::from_secs(5);
+            let fetched = other.fetch_work_item(LOCK, wait, None, &TagFilter::default()).await.unwrap();
+            let (item, activity_token, _) = fetched.expect("the activity");
             assert!(item == activity_item("a", 3, "w".repeat(400_000)), "{last:?} {count}");
-            other.ack_work_item(&worker, None).await.unwrap();
+            other.ack_work_item(&activity_token, None).await.unwrap();
             other.core.background.wait_until_idle().await;
             let remaining = rows(&other, "a", "SELECT VALUE c.id FROM c WHERE c.id != 'i'").await;
             let staging_ids: BTreeSet<&str> =
                 remaining.iter().filter_map(|id| id.as_str()?.strip_prefix("h:1:")?.get(2..)).collect();
-            let chunks =
+            let chunk_count =
                 remaining.iter().filter(|id| id.as_str().is_some_and(|id| id.starts_with("h:1:"))).count();
-            assert!(chunks == remaining.len() && staging_ids.len() == 1, "{last:?} {count}: {remaining:?}");
+            assert_eq!(chunk_count, remaining.len(), "{last:?} {count}: {remaining:?}");
+            assert_eq!(staging_ids.len(), 1, "{last:?} {count}: {remaining:?}");
             if is_done {
                 assert!(count > 4, "a staged turn takes more requests");
                 break;
@@ -215,14 +221,15 @@ async fn a_large_turn_interrupted_at_any_request_leaves_no_documents() {
     }
 }
 
-/// The garbage record is read before the commit removes it, and used after the commit.
+/// Another process reads the garbage record before the commit deletes it, and uses the record
+/// after the commit.
 #[tokio::test]
 async fn committed_documents_are_never_collected_as_garbage() {
     let world = World::open().await;
     let provider = world.provider().await;
     provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
     let (token, _) = fetch_instance(&provider).await;
-    world.fault(r#"{"operation":"batch","count":1,"delayMs":1500}"#).await;
+    world.inject_fault(r#"{"operation":"batch","count":1,"delayMs":1500}"#).await;
     let history: Vec<Event> = (1..=2).map(|id| event("a", id, "x".repeat(1_000_000))).collect();
     let committing = ack(&provider, &token, history.clone(), vec![], vec![]);
     let other = world.provider().await;
@@ -239,9 +246,9 @@ async fn committed_documents_are_never_collected_as_garbage() {
     assert!(other.read("a").await.unwrap() == history);
 }
 
-/// The answer to an enqueue is lost, and hundreds of other messages are consumed before
-/// it is repeated. The event is delivered once, even if the instance is deleted and started
-/// again in between.
+/// The answer to an enqueue is lost, and hundreds of other messages are consumed before the
+/// enqueue is repeated. The event is delivered once, even if the instance is deleted and
+/// started again in between.
 #[tokio::test]
 async fn an_event_that_is_repeated_late_is_delivered_once() {
     let world = World::open().await;
@@ -253,15 +260,16 @@ async fn an_event_that_is_repeated_late_is_delivered_once() {
     let mut message = crate::plan::message_document(&raised_event("a", "repeated"), id, stamp, None).unwrap();
     message.low_water_mark = in_flight.low_water_mark;
     write_message(&provider, &message).await;
-    let mut next = 1;
+    let mut next_event_id = 1;
     let mut consume = async || {
         let mut delivered = Vec::new();
         while let Some((item, token, _)) =
             provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap()
         {
             delivered.extend(item.messages);
-            ack(&provider, &token, vec![event("a", next, String::new())], vec![], vec![]).await.unwrap();
-            next += 1;
+            let history = vec![event("a", next_event_id, String::new())];
+            ack(&provider, &token, history, vec![], vec![]).await.unwrap();
+            next_event_id += 1;
         }
         delivered
     };
@@ -282,7 +290,7 @@ async fn an_event_that_is_repeated_late_is_delivered_once() {
     write_message(&provider, &message).await;
     provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
     let (_, messages) = fetch_instance(&provider).await;
-    assert_eq!(messages, [start("a", String::new())], "a message to the deleted instance");
+    assert_eq!(messages, [start("a", String::new())], "the message to the deleted instance is not delivered");
     drop(in_flight);
 }
 

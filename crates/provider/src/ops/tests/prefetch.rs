@@ -5,8 +5,9 @@ use super::*;
 /// A poll timeout with which a fetch waits for work.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// Fetches the next activity as the runtime does. Returns its number, token and attempt.
-async fn next(provider: &CosmosDBProvider) -> (u64, String, u32) {
+/// Fetches the next activity as the runtime does: it waits. Returns the id, the token and the
+/// attempt of the activity.
+async fn fetch_activity(provider: &CosmosDBProvider) -> (u64, String, u32) {
     let found = provider.fetch_work_item(LOCK, WAIT, None, &TagFilter::default()).await.unwrap();
     let (WorkItem::ActivityExecute { id, .. }, token, attempt) = found.expect("an activity") else {
         panic!("no activity")
@@ -15,7 +16,7 @@ async fn next(provider: &CosmosDBProvider) -> (u64, String, u32) {
 }
 
 /// Acks an activity with a completion.
-async fn done(provider: &CosmosDBProvider, token: &str, id: u64) {
+async fn complete_activity(provider: &CosmosDBProvider, token: &str, id: u64) {
     let item =
         WorkItem::ActivityCompleted { instance: "a".into(), execution_id: 1, id, result: String::new() };
     provider.ack_work_item(token, Some(item)).await.unwrap();
@@ -32,20 +33,20 @@ async fn a_worker_that_completes_an_activity_finds_the_next_one_locked() {
     for id in 1..=3 {
         provider.enqueue_for_worker(activity_item("a", id, String::new())).await.unwrap();
     }
-    let (first, token, _) = next(&provider).await;
-    done(&provider, &token, first).await;
+    let (first, token, _) = fetch_activity(&provider).await;
+    complete_activity(&provider, &token, first).await;
     let before = requests_of(&provider, "fetch_work_item");
-    let (second, token, attempt) = next(&provider).await;
+    let (second, token, attempt) = fetch_activity(&provider).await;
     assert_eq!((first, second, attempt), (1, 2, 1));
     assert_eq!(
         requests_of(&provider, "fetch_work_item"),
         before,
-        "it was locked while the first activity was acked"
+        "the second activity was locked while the first was acked"
     );
-    done(&provider, &token, second).await;
-    let (third, token, attempt) = next(&provider).await;
+    complete_activity(&provider, &token, second).await;
+    let (third, token, attempt) = fetch_activity(&provider).await;
     assert_eq!((third, attempt), (3, 1));
-    done(&provider, &token, third).await;
+    complete_activity(&provider, &token, third).await;
 }
 
 #[tokio::test]
@@ -57,7 +58,7 @@ async fn a_fetch_that_looks_once_prefetches_nothing() {
     }
     let found = provider.fetch_work_item(LOCK, NO_WAIT, None, &TagFilter::default()).await.unwrap();
     let (_, token, _) = found.expect("the first");
-    done(&provider, &token, 1).await;
+    complete_activity(&provider, &token, 1).await;
     let found = other.fetch_work_item(LOCK, NO_WAIT, None, &TagFilter::default()).await.unwrap();
     let (item, _, attempt) = found.expect("another process may take the second activity");
     assert_eq!((item, attempt), (activity_item("a", 2, String::new()), 1));
@@ -70,12 +71,12 @@ async fn an_activity_that_could_not_be_prefetched_is_still_queued() {
     for id in 1..=2 {
         provider.enqueue_for_worker(activity_item("a", id, String::new())).await.unwrap();
     }
-    let (first, token, _) = next(&provider).await;
-    world.fault(r#"{"operation":"replace_item","count":1,"status":400}"#).await;
-    done(&provider, &token, first).await;
-    let (second, token, attempt) = next(&provider).await;
+    let (first, token, _) = fetch_activity(&provider).await;
+    world.inject_fault(r#"{"operation":"replace_item","count":1,"status":400}"#).await;
+    complete_activity(&provider, &token, first).await;
+    let (second, token, attempt) = fetch_activity(&provider).await;
     assert_eq!((second, attempt), (2, 1));
-    done(&provider, &token, second).await;
+    complete_activity(&provider, &token, second).await;
 }
 
 #[tokio::test]
@@ -88,11 +89,11 @@ async fn an_activity_of_a_session_is_not_prefetched() {
         panic!("an activity")
     };
     let session_id = Some("s".to_owned());
-    let bound = WorkItem::ActivityExecute { instance, execution_id, id, name, input, session_id, tag };
+    let in_session = WorkItem::ActivityExecute { instance, execution_id, id, name, input, session_id, tag };
     provider.enqueue_for_worker(activity_item("a", 1, String::new())).await.unwrap();
-    provider.enqueue_for_worker(bound).await.unwrap();
-    let (first, token, _) = next(&provider).await;
-    done(&provider, &token, first).await;
+    provider.enqueue_for_worker(in_session).await.unwrap();
+    let (first, token, _) = fetch_activity(&provider).await;
+    complete_activity(&provider, &token, first).await;
     let session = duroxide::providers::SessionFetchConfig { owner_id: "other".into(), lock_timeout: LOCK };
     let found = other.fetch_work_item(LOCK, NO_WAIT, Some(&session), &TagFilter::default()).await.unwrap();
     assert!(found.is_some(), "another worker may claim the session");

@@ -1,5 +1,5 @@
-//! Other processes finish the unfinished work of a process that has ended, and unreadable
-//! documents do not block other work. A start is found behind many other messages. On the
+//! Other processes finish the unfinished work of a process that has ended. Unreadable documents
+//! do not block other work. A start is found behind many other messages. The tests run on the
 //! real engine in this process.
 
 use std::time::Duration;
@@ -60,26 +60,26 @@ async fn a_waiting_process_finishes_the_work_of_a_killed_one() {
 #[tokio::test]
 async fn a_restarted_process_renews_the_sessions_it_had() {
     let world = World::open().await;
-    let before = world.provider().await;
+    let before_restart = world.provider().await;
     let config = SessionFetchConfig { owner_id: "worker-1".into(), lock_timeout: LOCK };
     for (id, session) in [(1, "cart"), (2, "till")] {
         let mut item = activity_item("a", id, String::new());
         let WorkItem::ActivityExecute { session_id, .. } = &mut item else { panic!("{item:?}") };
         *session_id = Some(session.into());
-        before.enqueue_for_worker(item).await.unwrap();
-        let found =
-            before.fetch_work_item(LOCK, NO_WAIT, Some(&config), &TagFilter::default()).await.unwrap();
-        assert!(found.is_some());
+        before_restart.enqueue_for_worker(item).await.unwrap();
+        let tags = TagFilter::default();
+        let fetched = before_restart.fetch_work_item(LOCK, NO_WAIT, Some(&config), &tags).await.unwrap();
+        assert!(fetched.is_some());
     }
-    let after = world.provider().await;
-    let renew = |owner| after.renew_session_lock(owner, LOCK, LOCK);
+    let after_restart = world.provider().await;
+    let renew = |owners| after_restart.renew_session_lock(owners, LOCK, LOCK);
     assert_eq!(renew(&["worker-1"]).await.unwrap(), 2);
     assert_eq!(renew(&["worker-2"]).await.unwrap(), 0);
     assert_eq!(renew(&["worker-1", "worker-2"]).await.unwrap(), 2, "sessions of both owners");
 }
 
-/// Creates an instance with its history in a chunk, and one message to it.
-async fn long_history(provider: &CosmosDBProvider, instance: &str) {
+/// Creates an instance whose history is in a chunk, and one message to the instance.
+async fn create_instance_with_chunk(provider: &CosmosDBProvider, instance: &str) {
     provider.enqueue_for_orchestrator(start(instance, String::new()), None).await.unwrap();
     let (token, _) = fetch_instance(provider).await;
     let history = vec![event(instance, 1, "x".repeat(20_000))];
@@ -90,7 +90,7 @@ async fn long_history(provider: &CosmosDBProvider, instance: &str) {
 async fn an_instance_with_a_lost_history_chunk_is_fetched_with_the_error() {
     let world = World::open().await;
     let provider = world.provider().await;
-    long_history(&provider, "a").await;
+    create_instance_with_chunk(&provider, "a").await;
     let chunks = Query::new("SELECT VALUE c.id FROM c WHERE c.hx = 1").in_partition("a");
     for chunk in provider.core.store.rows::<String>(chunks).await.unwrap() {
         provider.core.store.container.delete("a", &chunk).await.unwrap();
@@ -110,17 +110,17 @@ async fn an_instance_with_a_lost_history_chunk_is_fetched_with_the_error() {
 async fn an_instance_whose_state_cannot_be_read_does_not_stop_the_others() {
     let world = World::open().await;
     let provider = world.provider().await;
-    long_history(&provider, "spoilt").await;
-    let spoil = Patch::new().set("/execution", "first").unwrap();
-    provider.core.store.container.patch("spoilt", "i", &spoil).await.unwrap();
+    create_instance_with_chunk(&provider, "unreadable").await;
+    let unreadable = Patch::new().set("/execution", "not a number").unwrap();
+    provider.core.store.container.patch("unreadable", "i", &unreadable).await.unwrap();
     let other = world.provider().await;
     assert!(other.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap().is_none());
-    provider.enqueue_for_orchestrator(start("sound", String::new()), None).await.unwrap();
+    provider.enqueue_for_orchestrator(start("readable", String::new()), None).await.unwrap();
     let found = other.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap();
-    assert_eq!(found.expect("the other instance is fetched").0.instance, "sound");
+    assert_eq!(found.expect("the other instance is fetched").0.instance, "readable");
 }
 
-/// More events than one turn takes, and then the start.
+/// The queue has more events than one turn takes, and then the start.
 #[tokio::test]
 async fn a_start_behind_a_hundred_events_is_fetched_first() {
     let world = World::open().await;
@@ -129,7 +129,7 @@ async fn a_start_behind_a_hundred_events_is_fetched_first() {
         provider.enqueue_for_orchestrator(super::raised_event("a", &number.to_string()), None).await.unwrap();
     }
     assert!(provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap().is_none());
-    // The start comes from a process that runs no dispatchers.
+    // The start comes from a process that does not fetch instances.
     let client = world.provider().await;
     client.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
     let (mut delivered, mut turn) = (Vec::new(), 0);

@@ -1,14 +1,15 @@
-//! Deletes several instances atomically: a two-phase commit with a coordinator
-//! document.
+//! Deletes several instances atomically: a two-phase commit with a coordinator document.
 //!
 //! First, each instance is marked: the id of the deletion is written into its state, under
 //! the state's etag. No turn of a marked instance can commit. The deletion takes effect
-//! when the coordinator becomes `Committed`; any process that finds it then finishes it.
+//! when the stage of the coordinator becomes `Committed`. After that, any process that finds
+//! the coordinator or a mark finishes the deletion.
 //!
-//! A deletion is aborted by its own process if a mark or a check fails, and by any process
-//! if it is older than `deletion_timeout` and not committed: first the coordinator becomes
-//! `Aborted`, then the marks are cleared. A mark whose coordinator is gone is cleared by any
-//! process that finds it, once the deletion is that old.
+//! The process that began a deletion aborts it if a mark or a check fails. Any process aborts
+//! a deletion that is older than `deletion_timeout` and not committed. To abort a deletion, the
+//! stage of the coordinator becomes `Aborted`, then the marks are cleared. If the coordinator
+//! of a mark no longer exists, any process that finds the mark clears it, but only when the
+//! deletion is older than `deletion_timeout`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use duroxide::providers::DeleteInstanceResult;
 use perihelion_client::Etag;
 use tokio::time::Instant;
 
-use super::{ATTEMPTS_MAX, Force, check_children, check_status, undelivered_starts, write_tombstone};
+use super::{ATTEMPTS_MAX, Force, check_children, check_status, starts_in_outboxes, write_tombstone};
 use crate::documents::lock_token::nonce;
 use crate::documents::stamp::Stamp;
 use crate::documents::{Deletion, DeletionStage, DocumentType, State, Versioned};
@@ -33,9 +34,9 @@ use crate::store::{
 /// The partition key of all coordinators.
 const COORDINATORS_KEY: u64 = 1;
 
-/// Marks all instances, checks for children again, commits, and finishes. After the commit
-/// a failure is only logged: the reconciler finishes the deletion, and `result` lacks what
-/// it deletes.
+/// Marks all instances, checks for children again, commits the deletion, and writes the
+/// tombstones. After the commit, a failure is only logged: the reconciler finishes the
+/// deletion, and `result` does not count what the reconciler deletes.
 pub(super) async fn delete(
     core: &Core,
     set: &BTreeSet<&str>,
@@ -64,14 +65,13 @@ pub(super) async fn delete(
     }
     deletion.stage = DeletionStage::Committed;
     if !retry_until(until, || write_stage(&core.store, &deletion, &etag)).await? {
-        // Another process has aborted the deletion, because it took too long.
+        // Another process has aborted the deletion, because the deletion took too long.
         clear_marks(&core.store, &deletion).await?;
         return Err(Failure::Contended(format!(
             "cannot delete {} instances: the deletion took too long, and another process aborted it",
             deletion.instances.len()
         )));
     }
-    // The deletion is committed; any process can finish it.
     if let Err(failure) = roll_forward(core, &deletion, result).await {
         tracing::warn!(id = deletion.id, ?failure, "a deletion waits for the reconciler");
         core.repair_signal.record_unfinished_work();
@@ -79,8 +79,8 @@ pub(super) async fn delete(
     Ok(())
 }
 
-/// Marks all instances. Then collects the starts that may be in delivery and checks for
-/// children again: a marked instance cannot start one.
+/// Marks all instances. After that, no instance of the set can start a child. Then collects the
+/// starts that may be in delivery, and checks for children again.
 async fn prepare(
     core: &Core,
     set: &BTreeSet<&str>,
@@ -91,13 +91,13 @@ async fn prepare(
         mark_instance(core, instance, &deletion.id, force).await?;
     }
     for instance in set {
-        deletion.in_delivery.extend(undelivered_starts(&core.store, instance).await?);
+        deletion.in_delivery.extend(starts_in_outboxes(&core.store, instance).await?);
     }
     check_children(&core.store, set).await
 }
 
-/// Writes the mark into the state of an instance, or creates a blank state with it. Fails
-/// if another deletion has marked the instance.
+/// Writes the mark into the state of an instance. If there is no state document, creates a
+/// blank state with the mark. Fails if another deletion has marked the instance.
 async fn mark_instance(
     core: &Core,
     instance: &str,
@@ -131,8 +131,8 @@ async fn mark_instance(
     }
 }
 
-/// Writes the stage of a deletion, unless another process has decided. Returns whether
-/// the coordinator is in that stage.
+/// Writes the stage of a deletion, unless another process has changed the coordinator. Returns
+/// whether the coordinator is in that stage.
 async fn write_stage(store: &Store, deletion: &Deletion, etag: &Etag) -> Result<bool, Failure> {
     let options = without_content().with_if_match(etag);
     let written = store.container.replace_with(COORDINATORS_KEY, &deletion.id, deletion, &options).await;
@@ -143,7 +143,7 @@ async fn write_stage(store: &Store, deletion: &Deletion, etag: &Etag) -> Result<
     Ok(found.is_some_and(|found| found.value.stage == deletion.stage))
 }
 
-/// The coordinator of a deletion; `None` after the deletion was finished or aborted.
+/// Reads the coordinator of a deletion; `None` after the deletion was finished or aborted.
 async fn read_coordinator(store: &Store, deletion_id: &str) -> Result<Option<Versioned<Deletion>>, Failure> {
     match store.container.find::<Deletion>(COORDINATORS_KEY, deletion_id).await? {
         Some(item) => Ok(Some(Versioned { etag: item.etag()?.clone(), value: item.into_value() })),
@@ -152,7 +152,7 @@ async fn read_coordinator(store: &Store, deletion_id: &str) -> Result<Option<Ver
 }
 
 /// Aborts a deletion, or continues an abort. Does nothing if another process has committed
-/// the deletion, or has already removed the coordinator.
+/// the deletion, or has deleted the coordinator already.
 async fn abort(store: &Store, mut deletion: Deletion, etag: &Etag) -> Result<(), Failure> {
     if deletion.stage == DeletionStage::Prepared {
         deletion.stage = DeletionStage::Aborted;
@@ -172,7 +172,7 @@ async fn clear_marks(store: &Store, deletion: &Deletion) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Removes the mark from the state of an instance, if it has the mark of this deletion.
+/// Removes the mark of this deletion from the state of an instance, if the state has it.
 async fn clear_mark(store: &Store, instance: &str, deletion_id: &str) -> Result<(), Failure> {
     let mut budget = ConflictBudget::new(SharedDocument::State(instance), ATTEMPTS_MAX);
     loop {
@@ -189,47 +189,47 @@ async fn clear_mark(store: &Store, instance: &str, deletion_id: &str) -> Result<
     }
 }
 
-/// Advances the deletion of a marked instance: finishes it if it is committed, aborts it if
-/// it is old, or clears an old mark whose coordinator is gone. A young deletion that is not
-/// committed is left to its own process.
+/// Advances the deletion of a marked instance (see [`advance_deletion`]). If the coordinator
+/// no longer exists and the deletion is older than `deletion_timeout`, clears the mark.
 pub(crate) async fn resolve_mark(core: &Core, instance: &str, deletion_id: &str) -> Result<(), Failure> {
     match read_coordinator(&core.store, deletion_id).await? {
         Some(found) => advance_deletion(core, found).await,
-        None if is_old(&core.clock, &core.options, made_at(deletion_id)) => {
+        None if is_timed_out(&core.clock, &core.options, made_at(deletion_id)) => {
             clear_mark(&core.store, instance, deletion_id).await
         }
         None => Ok(()),
     }
 }
 
-/// Advances a deletion that its process may have abandoned: finishes a committed one,
-/// continues an abort, and aborts one that is old.
+/// Advances a deletion that its process may have abandoned. Finishes a committed deletion,
+/// continues an abort, and aborts a prepared deletion that is older than `deletion_timeout`.
+/// Does nothing with a younger prepared deletion: its own process continues it.
 pub(crate) async fn advance_deletion(core: &Core, found: Versioned<Deletion>) -> Result<(), Failure> {
     let Versioned { value: deletion, etag } = found;
     match deletion.stage {
         DeletionStage::Committed => roll_forward(core, &deletion, &mut Default::default()).await,
         DeletionStage::Aborted => abort(&core.store, deletion, &etag).await,
-        DeletionStage::Prepared if is_old(&core.clock, &core.options, deletion.made_at) => {
+        DeletionStage::Prepared if is_timed_out(&core.clock, &core.options, deletion.made_at) => {
             abort(&core.store, deletion, &etag).await
         }
         DeletionStage::Prepared => Ok(()),
     }
 }
 
-/// When a deletion began, by its id; zero if the id does not say.
+/// When a deletion began, from its id (see `delete`); zero if the id has no time.
 fn made_at(deletion_id: &str) -> Stamp {
     let stamp = deletion_id.split(':').nth(1).and_then(|stamp| u64::from_str_radix(stamp, 16).ok());
     Stamp(stamp.unwrap_or(0))
 }
 
 /// Whether a deletion has been under way for longer than `deletion_timeout`.
-fn is_old(clock: &HybridClock, options: &Options, made_at: Stamp) -> bool {
+fn is_timed_out(clock: &HybridClock, options: &Options, made_at: Stamp) -> bool {
     let age = Duration::from_millis(clock.stamp().ms().saturating_sub(made_at.ms()));
     age > options.deletion_timeout
 }
 
-/// Finishes a deletion that is committed, and adds the counts to `result`. The coordinator
-/// is deleted last, because purges read it.
+/// Finishes a committed deletion, and adds its counts to `result`. The coordinator is deleted
+/// last, because purges read it.
 async fn roll_forward(
     core: &Core,
     deletion: &Deletion,
@@ -248,8 +248,8 @@ async fn delete_coordinator(store: &Store, deletion: &Deletion) -> Result<(), Fa
     }
 }
 
-/// The instances of the deletion that this tombstone belongs to, itself included; empty if
-/// it was deleted alone.
+/// The ids of all instances that were deleted by the same deletion as the instance of this
+/// tombstone, including that instance. Empty if the instance was deleted alone.
 pub(crate) async fn deleted_together(store: &Store, tombstone: &State) -> Result<Vec<String>, Failure> {
     let Some(deletion_id) = &tombstone.deletion else { return Ok(Vec::new()) };
     Ok(read_coordinator(store, deletion_id).await?.map(|found| found.value.instances).unwrap_or_default())

@@ -1,5 +1,5 @@
-//! The messages of a claim: reads them with the state, decodes them, and drops those that
-//! must not be delivered.
+//! The messages of a claim: reads the messages together with the state, decodes them, and
+//! drops messages that must not be delivered.
 
 use duroxide::providers::WorkItem;
 use perihelion_client::Query;
@@ -20,8 +20,8 @@ pub(super) const MESSAGES_MAX: usize = 64;
 /// larger.
 const MESSAGES_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
-/// The state document, if there is one, then the visible messages in order. 65 rows are the
-/// state and [`MESSAGES_MAX`] messages, or without a state one message more.
+/// The state document, if there is one, then the visible messages in order. 65 rows are enough
+/// for the state and [`MESSAGES_MAX`] messages. Without a state they are one message more.
 const STATE_AND_MESSAGES: &str = "SELECT TOP 65 * FROM c WHERE c.enq >= 0 AND (c.id = 'i' OR \
     (c.type = 'orch_queue' AND c.visibleAt <= @now)) ORDER BY c.enq";
 
@@ -33,9 +33,9 @@ const STARTS: &str = "SELECT TOP 64 * FROM c WHERE c.type = 'orch_queue' AND c.v
 /// The state and the visible messages of an instance, as they were read.
 pub(super) struct InstanceRead {
     pub(super) state: Option<Versioned<State>>,
-    /// At most as many as one turn takes, in order.
+    /// The messages in order, at most as many as one turn takes.
     pub(super) messages: Vec<(Message, WorkItem)>,
-    /// There may be more visible messages than these.
+    /// Whether there may be more visible messages than these.
     pub(super) has_more_messages: bool,
 }
 
@@ -64,7 +64,7 @@ pub(super) async fn read_instance(
     let count = messages.len();
     messages.truncate(count_for_one_turn(&messages));
     let has_more_messages = has_more_messages || messages.len() < count;
-    let messages = with_items(store, instance, messages).await?;
+    let messages = decode_items(store, instance, messages).await?;
     Ok(InstanceRead { state, messages, has_more_messages })
 }
 
@@ -78,9 +78,9 @@ fn count_for_one_turn(messages: &[Message]) -> usize {
     fitting.count().max(1)
 }
 
-/// Decodes messages. Large texts are joined from their parts. Messages with missing parts
-/// are left out, and unreadable ones are set aside.
-async fn with_items(
+/// Decodes the work items of messages. Large texts are joined from their parts. Messages with
+/// missing parts are left out. Unreadable messages are left out and set aside.
+async fn decode_items(
     store: &Store,
     instance: &str,
     messages: Vec<Message>,
@@ -89,7 +89,7 @@ async fn with_items(
     let texts = payload::read_texts(store, instance, &texts).await?;
     let mut readable = Vec::new();
     for (message, text) in messages.into_iter().zip(texts) {
-        // The parts are gone if the message was consumed or removed in the meantime.
+        // If the parts do not exist, the message was consumed or removed in the meantime.
         let Some(text) = text else { continue };
         match serde_json::from_str(&text) {
             Ok(item) => readable.push((message, item)),
@@ -99,10 +99,10 @@ async fn with_items(
     Ok(readable)
 }
 
-/// Deletes stale messages and returns the others. A message is stale if it was consumed
-/// before, is for another incarnation, or is an answer to a deleted instance. A stale
-/// message that cannot be deleted is left out too. `state` is the stored state; `live` is
-/// the same, or `None` if the state is a tombstone.
+/// Deletes stale messages and returns the other messages. A message is stale if it was
+/// consumed before, is for another incarnation, or is an answer to a deleted instance. A stale
+/// message that cannot be deleted is not returned either. `state` is the stored state. `live`
+/// is the same state, or `None` if the state is a tombstone.
 pub(super) async fn drop_stale(
     store: &Store,
     instance: &str,
@@ -110,14 +110,14 @@ pub(super) async fn drop_stale(
     state: &Option<Versioned<State>>,
     messages: Vec<(Message, WorkItem)>,
 ) -> Vec<(Message, WorkItem)> {
-    let consumed = state.as_ref().map(|state| &state.value.dedup_record);
+    let dedup_record = state.as_ref().map(|state| &state.value.dedup_record);
     let is_deleted = state.as_ref().is_some_and(|state| state.value.is_deleted());
     let is_stale = |(message, item): &(Message, WorkItem)| {
         let is_for_other_incarnation = message
             .incarnation
             .as_ref()
             .is_some_and(|incarnation| live.is_none_or(|state| state.incarnation != *incarnation));
-        let is_consumed = || consumed.is_some_and(|consumed| consumed.contains(&message.id));
+        let is_consumed = || dedup_record.is_some_and(|record| record.contains(&message.id));
         is_for_other_incarnation || (is_deleted && is_answer(item)) || (message.needs_dedup && is_consumed())
     };
     let (stale, fresh): (Vec<_>, Vec<_>) = messages.into_iter().partition(is_stale);
@@ -130,8 +130,9 @@ pub(super) async fn drop_stale(
     fresh
 }
 
-/// Whether a message is an answer: something that the instance asked for itself. If the
-/// instance is deleted, the deleted incarnation asked for it.
+/// Whether a message is an answer to something that the instance itself has started: an
+/// activity, a child or a timer. If the instance is deleted, the deleted incarnation started
+/// it.
 fn is_answer(item: &WorkItem) -> bool {
     matches!(
         item,
@@ -143,9 +144,9 @@ fn is_answer(item: &WorkItem) -> bool {
     )
 }
 
-/// Finds the start of an instance when more messages came before it than one turn takes.
-/// Without the start no turn could ever consume these messages. Returns one message, or none
-/// if no start is among the rows of [`STARTS`].
+/// Finds the start of an instance if more messages were enqueued before the start than one
+/// turn takes. Without the start, no turn could ever consume these messages. Returns one
+/// message, or none if no start is among the rows of [`STARTS`].
 pub(super) async fn find_start(
     store: &Store,
     instance: &str,
@@ -154,7 +155,7 @@ pub(super) async fn find_start(
     let query = Query::new(STARTS).with_parameter("@now", now.0).in_partition(instance);
     let rows: Vec<Value> = store.rows(query).await?;
     let messages = rows.into_iter().filter_map(|row| serde_json::from_value(row).ok()).collect();
-    let items = with_items(store, instance, messages).await?;
+    let items = decode_items(store, instance, messages).await?;
     let is_start = |(_, item): &(Message, WorkItem)| matches!(item, WorkItem::StartOrchestration { .. });
     Ok(items.into_iter().find(is_start).into_iter().collect())
 }

@@ -1,3 +1,5 @@
+//! A test of promises that end because their activity no longer exists.
+
 use duroxide::providers::{TagFilter, WorkItem};
 use perihelion_client::Client;
 use perihelion_server::{Embedded, EmbeddedOptions};
