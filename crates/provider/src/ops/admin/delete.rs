@@ -214,7 +214,7 @@ async fn write_tombstone(
         let etag = found.as_ref().map(|found| &found.etag);
         let put = core.store.put_state(&value, etag, "/ack", value.commit_nonce.clone().into()).await;
         let Some(etag) = unless_stale(put)? else { continue };
-        core.hints.instances.with(|hints| hints.found_idle(instance));
+        core.hints.instances.with(|hints| hints.record_idle(instance));
         break (Versioned { value, etag }, count_deleted(before, &heads));
     };
     add_counts(result, &counts);

@@ -123,7 +123,7 @@ impl<'a> TakenHint<'a> {
         let pause = |pause| block(Stamp::at_ms(now_ms).plus(pause));
         match outcome {
             ClaimOutcome::Taken(fetched) => return Some(*fetched),
-            ClaimOutcome::Idle => queue.with(|hints| hints.found_idle(instance)),
+            ClaimOutcome::Idle => queue.with(|hints| hints.record_idle(instance)),
             ClaimOutcome::Locked(until_ms) => block(Stamp::at_ms(until_ms)),
             ClaimOutcome::Stale => pause(STALE_PAUSE),
             ClaimOutcome::Deleting => pause(DELETING_PAUSE),

@@ -146,7 +146,7 @@ impl LockRequest<'_> {
             history: history.as_ref().ok().map(Arc::clone),
         };
         core.instance_locks.insert(&nonce, locked);
-        core.hints.instances.with(|hints| hints.locked(&token.instance, Stamp::at_ms(until), attempts));
+        core.hints.instances.with(|hints| hints.record_lock(&token.instance, Stamp::at_ms(until), attempts));
         let (history, history_error) = match history {
             Ok(history) => (Vec::clone(&history), None),
             Err(error) => (Vec::new(), Some(error)),
@@ -176,7 +176,7 @@ fn started_by(state: &State, messages: &[(Message, WorkItem)]) -> Option<Started
         let parent = message.start_parent.as_deref()?;
         Some((parent, message.parent_incarnation.as_deref()))
     });
-    let is_first_turn = state.execution.number == 0 && !state.created;
+    let is_first_turn = state.execution.number == 0 && !state.is_created;
     let started_by = match is_first_turn {
         true => starts.clone().find_map(|(parent, incarnation)| {
             Some(StartedBy { instance: parent.to_owned(), incarnation: incarnation?.to_owned() })

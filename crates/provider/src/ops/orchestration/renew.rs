@@ -35,7 +35,7 @@ pub(crate) async fn run(core: &Core, token: &str, extend_for: Duration) -> Resul
         // A lock that was only in memory is written now.
         (held.state, held.etag, held.is_durable) = (next, Some(etag), true);
         held.until = lock_table::deadline(until_ms, core.clock.now_ms());
-        core.hints.instances.with(|hints| hints.renewed(&token.instance, Stamp::at_ms(until_ms)));
+        core.hints.instances.with(|hints| hints.record_renewal(&token.instance, Stamp::at_ms(until_ms)));
         return Ok(());
     }
 }

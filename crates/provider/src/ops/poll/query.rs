@@ -123,7 +123,7 @@ impl PollQuery {
 
 /// The condition on the tag of an activity.
 fn tag_condition(tags: &Tags) -> &'static str {
-    match (tags.any, tags.untagged, tags.names.is_empty()) {
+    match (tags.matches_any, tags.matches_untagged, tags.names.is_empty()) {
         (true, _, _) => "true",
         (false, true, true) => "NOT IS_DEFINED(c.tag)",
         (false, true, false) => "(NOT IS_DEFINED(c.tag) OR ARRAY_CONTAINS(@tags, c.tag))",
