@@ -139,6 +139,6 @@ mod tests {
     fn the_total_of_a_callgrind_file_is_its_last_line() {
         let text = "version: 1\nevents: Ir\nsummary: 12\n\nfn=(1) main\n3 4\n\ntotals: 4711\n";
         assert_eq!(parse_total(text), Some(4711));
-        assert_eq!(total("events: Ir\n"), None);
+        assert_eq!(parse_total("events: Ir\n"), None);
     }
 }
