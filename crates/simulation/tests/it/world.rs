@@ -3,9 +3,9 @@
 //!
 //! Time goes in steps. In a step every host runs until the same moment: the paused clock of
 //! its runtime jumps from timer to timer and stops at that moment. A step is short while
-//! requests are under way and grows while nothing happens. A host sees an effect of another
-//! host in the next step at the latest, and never before its cause. A killed process loses
-//! its runtime and all tasks at once, but its locks stay in the container.
+//! requests are under way and grows while nothing happens. An effect of one host reaches another
+//! host in a later step, so no effect comes before its cause. A killed process loses its
+//! runtime and all tasks at once, but its locks stay in the container.
 
 use std::cell::Cell;
 use std::future::Future;
