@@ -1,8 +1,7 @@
-//! Compares our client with the official SDK, `azure_data_cosmos`, and both with
-//! the floor, raw hyper with a signature: the same workload on the same server in
-//! one run, the clients alternating. Each client is a separate program
-//! (`bench/clients/`), so that dependencies, build cost and binary size can be
-//! compared too.
+//! Compares our client with the official SDK, `azure_data_cosmos`, and both with the floor:
+//! raw hyper with a signature. All run the same workload on the same server, and alternate.
+//! Each client is a separate program (`bench/clients/`), so that dependencies, build cost and
+//! binary size can be compared, too.
 
 mod costs;
 mod counts;
@@ -17,7 +16,7 @@ use anyhow::Context;
 
 use crate::output;
 use crate::setup;
-use crate::targets::{Launcher, Server, Target, certificate_authority, given_or_built};
+use crate::targets::{Launcher, Server, Target, certificate_authority, server_program};
 use programs::{Built, Program};
 use report::Report;
 
@@ -58,15 +57,16 @@ struct Plan {
     concurrency: Vec<u64>,
     workers: usize,
     repeats: usize,
+    /// The durations of the warm-up and of the measurement, as a client program takes them.
     warm_up: String,
     measured: String,
-    /// Reads of the shorter of the two runs under callgrind.
+    /// The number of reads in the shorter of the two runs under callgrind.
     instruction_reads: u64,
 }
 
 impl Plan {
     fn new(options: &Options) -> Self {
-        let quick = options.quick;
+        let is_quick = options.quick;
         let mut clients = options.clients.clone();
         clients.sort_unstable();
         clients.dedup();
@@ -74,20 +74,20 @@ impl Plan {
             clients,
             concurrency: options.concurrency.clone(),
             workers: options.workers,
-            repeats: options.repeats.unwrap_or(if quick { 3 } else { 5 }),
-            warm_up: if quick { "300ms" } else { "700ms" }.into(),
-            measured: if quick { "1000ms" } else { "3000ms" }.into(),
-            instruction_reads: if quick { 300 } else { 1_000 },
+            repeats: options.repeats.unwrap_or(if is_quick { 3 } else { 5 }),
+            warm_up: if is_quick { "300ms" } else { "700ms" }.into(),
+            measured: if is_quick { "1000ms" } else { "3000ms" }.into(),
+            instruction_reads: if is_quick { 300 } else { 1_000 },
         }
     }
 }
 
-/// The server that all clients use, and where it is.
+/// The server that all clients use, and the files of the run.
 struct Environment {
     server: Server,
     /// The CA that signs the server's certificate.
     ca: PathBuf,
-    /// Client programs, and the output of valgrind.
+    /// The directory for client programs and the output of valgrind.
     scratch: PathBuf,
 }
 
@@ -95,12 +95,12 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let plan = Plan::new(&options);
     let scratch = output::scratch_directory(None)?;
     let built = Built::all(&plan.clients, &scratch).await?;
-    let environment = start(&options, &scratch).await?;
+    let environment = start_server(&options, &scratch).await?;
     let mut report = Report::new(plan);
     report.rows = rounds::run(&environment, &report.plan, &built).await?;
-    report.allocations = counts::allocations(&environment, &report.plan, &built).await?;
+    report.allocations = counts::count_allocations(&environment, &report.plan, &built).await?;
     if !options.skip_instructions {
-        report.instructions = counts::instructions(&environment, &report.plan, &built).await?;
+        report.instructions = counts::count_instructions(&environment, &report.plan, &built).await?;
     }
     environment.server.stop().await?;
     report.costs = costs::all(&report.plan.clients, &built, &scratch, !options.skip_build_cost).await?;
@@ -109,11 +109,11 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     fs::remove_dir_all(&scratch).context("removing the files of the run")
 }
 
-/// Our server in memory, with the database.
-async fn start(options: &Options, scratch: &Path) -> anyhow::Result<Environment> {
-    let binary = given_or_built(options.binary.as_deref()).await?;
-    let launcher =
-        Launcher { scratch: scratch.to_owned(), vercel: None, ours: Some(binary.clone()), management: false };
+/// Starts our server in memory and creates the database.
+async fn start_server(options: &Options, scratch: &Path) -> anyhow::Result<Environment> {
+    let binary = server_program(options.binary.as_deref()).await?;
+    let (scratch_copy, ours) = (scratch.to_owned(), Some(binary.clone()));
+    let launcher = Launcher { scratch: scratch_copy, vercel: None, ours, has_management: false };
     let server = launcher.start(Target::Memory).await?;
     setup::create_database(&server).await?;
     let ca = certificate_authority(&binary, None).await?;

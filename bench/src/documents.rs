@@ -1,24 +1,27 @@
-//! The documents of the comparison: 1 KB each, shaped like the work items of a
-//! queue. The ordered result of a query over the queue is known beforehand, so
-//! that the answers of all servers can be checked.
+//! The documents of the `emulators` benchmark: 1 KB each, shaped like the work items of a
+//! queue. The result of a query over the queue can be computed here, so that the answers of
+//! all servers can be checked.
 
 use std::fmt::Write;
 
 pub use perihelion_bench_client::DOCUMENT_BYTES;
 use perihelion_bench_client::PADDING;
 
+/// The values of the member `type`, in turn.
 const KINDS: [&str; 4] = ["orchestrator", "worker", "timer", "signal"];
 /// The time at which the queue begins, in milliseconds: an arbitrary instant.
 const QUEUE_START_MS: u64 = 1_760_000_000_000;
-/// A prime that divides no round number: `n * STRIDE % size` visits every position
-/// of the queue once, so that the order by time differs from the insertion order.
+/// A prime number that does not divide the size of a queue. So `n * STRIDE % size` visits
+/// every position of the queue once, and the order by time differs from the insertion order.
 const STRIDE: u64 = 7_919;
-/// The position of `@now` in the queue: a tenth of the items is due.
-const DUE_SHARE: u64 = 10;
+/// The query's parameter `@now` is at this fraction of the queue: a tenth of the items is
+/// due.
+const DUE_FRACTION: u64 = 10;
 
-/// The page size of the query.
-pub const PAGE: usize = 20;
+/// The page size of the query, in documents.
+pub const PAGE_SIZE: usize = 20;
 
+/// The members of a document that differ between documents.
 pub struct Fields<'a> {
     pub id: &'a str,
     pub key: &'a str,
@@ -38,14 +41,14 @@ pub fn document(fields: &Fields<'_>) -> String {
         number % 7
     );
     while text.len() < DOCUMENT_BYTES - 2 {
-        let left = DOCUMENT_BYTES - 2 - text.len();
-        text.push_str(&PADDING[..left.min(PADDING.len())]);
+        let missing = DOCUMENT_BYTES - 2 - text.len();
+        text.push_str(&PADDING[..missing.min(PADDING.len())]);
     }
     text.push_str("\"}");
     text
 }
 
-/// A batch body that creates the given documents.
+/// The body of a batch that creates the documents.
 pub fn create_batch<'a>(documents: impl Iterator<Item = String> + 'a) -> String {
     let mut body = String::from("[");
     for document in documents {
@@ -72,7 +75,7 @@ impl Queue {
         document(&Fields { id: &format!("q-{number}"), key, number, visible_at })
     }
 
-    /// The due items of one type, oldest first.
+    /// The body of the query for the due items of one type, oldest first.
     pub fn query(self) -> String {
         format!(
             concat!(
@@ -81,7 +84,7 @@ impl Queue {
                 r#"{{"name":"@now","value":{}}}]}}"#
             ),
             KINDS[1],
-            QUEUE_START_MS + self.size / DUE_SHARE
+            QUEUE_START_MS + self.size / DUE_FRACTION
         )
     }
 
@@ -90,10 +93,10 @@ impl Queue {
         let mut due: Vec<(u64, u64)> = (0..self.size)
             .filter(|number| number % 4 == 1)
             .map(|number| (number * STRIDE % self.size, number))
-            .filter(|(position, _)| *position <= self.size / DUE_SHARE)
+            .filter(|(position, _)| *position <= self.size / DUE_FRACTION)
             .collect();
         due.sort_unstable();
-        due.into_iter().take(PAGE).map(|(_, number)| format!("q-{number}")).collect()
+        due.into_iter().take(PAGE_SIZE).map(|(_, number)| format!("q-{number}")).collect()
     }
 }
 
@@ -118,7 +121,7 @@ mod tests {
         for size in [4_000, 10_000, 20_000, 100_000] {
             let positions: HashSet<u64> = (0..size).map(|number| number * STRIDE % size).collect();
             assert_eq!(positions.len() as u64, size);
-            assert_eq!(Queue { size }.first_page().len(), PAGE);
+            assert_eq!(Queue { size }.first_page().len(), PAGE_SIZE);
         }
     }
 

@@ -1,5 +1,5 @@
-//! Compares our server with `@vercel/cosmosdb-server`: one run, the targets
-//! alternating, with the ratios and the project's goals at the end.
+//! Compares our server with `@vercel/cosmosdb-server` in one run. The servers (*targets*)
+//! alternate. The report ends with the ratios and the project's goals.
 
 mod disk;
 mod phases;
@@ -13,11 +13,12 @@ use std::path::PathBuf;
 use anyhow::Context;
 
 use crate::output;
-use crate::targets::{Launcher, Target, Vercel, given_or_built};
+use crate::targets::{Launcher, Target, Vercel, server_program};
 use phases::Footprints;
 use plan::Plan;
 use report::Report;
 
+/// A part of the run.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Part {
     /// Start-up time and idle memory.
@@ -68,15 +69,15 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let mut rows = Vec::new();
     if options.only.contains(&Part::Footprint) {
         eprintln!("start-up and idle memory");
-        footprints = phases::footprint(&launcher, &plan).await?;
+        footprints = phases::measure_footprint(&launcher, &plan).await?;
     }
     if options.only.contains(&Part::Points) {
         eprintln!("point operations");
-        rows.extend(phases::points(&launcher, &plan).await?);
+        rows.extend(phases::measure_points(&launcher, &plan).await?);
     }
     if options.only.contains(&Part::Queries) {
         eprintln!("ordered queries");
-        rows.extend(phases::queries(&launcher, &plan, &mut footprints).await?);
+        rows.extend(phases::measure_queries(&launcher, &plan, &mut footprints).await?);
     }
     let binary_bytes = launcher.ours.as_deref().map(fs::metadata).transpose()?.map(|file| file.len());
     let report = Report { plan, rows, footprints, binary_bytes, fdatasync_ms };
@@ -94,8 +95,8 @@ async fn prepare(options: &Options, plan: &Plan) -> anyhow::Result<Launcher> {
         None
     };
     let ours = match plan.targets.iter().any(|target| *target != Target::Vercel) {
-        true => Some(given_or_built(options.binary.as_deref()).await?),
+        true => Some(server_program(options.binary.as_deref()).await?),
         false => None,
     };
-    Ok(Launcher { scratch, vercel, ours, management: false })
+    Ok(Launcher { scratch, vercel, ours, has_management: false })
 }

@@ -4,18 +4,21 @@ use std::fmt;
 
 use crate::statistics::verdict;
 
+/// The bound that a value must keep.
 pub enum Bound {
     AtLeast(f64),
     AtMost(f64),
 }
 
+/// A goal and the measured value.
 pub struct Goal {
     pub name: String,
+    /// `None` if the value was not measured.
     pub value: Option<f64>,
     pub bound: Bound,
 }
 
-/// The width of names, so that the figures are aligned.
+/// The width of the column of names.
 const NAME_WIDTH: usize = 62;
 
 impl fmt::Display for Goal {
@@ -27,11 +30,11 @@ impl fmt::Display for Goal {
         let Some(value) = self.value else {
             return write!(f, "{:<NAME_WIDTH$} {:>8}  {words} {bound}: not measured", self.name, "-");
         };
-        let met = match self.bound {
+        let is_met = match self.bound {
             Bound::AtLeast(bound) => value >= bound,
             Bound::AtMost(bound) => value <= bound,
         };
-        write!(f, "{:<NAME_WIDTH$} {value:>8.2}  {words} {bound}: {}", self.name, verdict(met))
+        write!(f, "{:<NAME_WIDTH$} {value:>8.2}  {words} {bound}: {}", self.name, verdict(is_met))
     }
 }
 

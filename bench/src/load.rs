@@ -1,5 +1,5 @@
-//! The load client. It is small, because it shares the machine with the server it
-//! measures: one thread, one HTTP/1.1 connection per client, signed requests.
+//! The load client: one thread, one HTTP/1.1 connection per client, signed requests. It is
+//! small, because it shares the machine with the server that it measures.
 
 mod connection;
 mod run;

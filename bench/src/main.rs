@@ -1,6 +1,6 @@
-//! Benchmarks beside the peers. Servers are child processes on loopback. The load
-//! client is this process, or a child process where clients are compared. Results
-//! go to stdout, progress to stderr.
+//! The benchmarks, which compare Perihelion with its peers. Servers are child processes on
+//! loopback. The load client is this process in `emulators`, and a child process in `clients`
+//! and `providers`. Results go to stdout, progress to stderr.
 
 mod clients;
 mod documents;
@@ -36,8 +36,8 @@ enum Command {
     Providers(providers::Options),
 }
 
-/// One thread, because the servers need the other cores. An interrupted run
-/// unwinds, so that the servers it started end with it.
+/// Runs on one thread, because the servers need the other cores. An interrupted run returns
+/// an error instead of being killed, so that the servers it started are stopped.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     let command = Arguments::parse().command;

@@ -1,4 +1,4 @@
-//! The files of a run: its scratch directory and the figures as JSON.
+//! The files of a run: the scratch directory, and the figures as JSON.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ pub fn scratch_directory(parent: Option<&Path>) -> anyhow::Result<PathBuf> {
     Ok(scratch)
 }
 
-/// Writes the figures to a file, if one is named.
+/// Writes the figures to the file `path`, if there is one.
 pub fn write_json(path: Option<&Path>, figures: impl FnOnce() -> Value) -> anyhow::Result<()> {
     let Some(path) = path else { return Ok(()) };
     fs::write(path, format!("{:#}\n", figures())).with_context(|| format!("writing {}", path.display()))

@@ -1,8 +1,8 @@
-//! Compares our provider of durable workflows with its peers: duroxide's SQLite
-//! provider on a file, duroxide-pg on a PostgreSQL that the run starts, the
-//! published duroxide-cdb 0.1.10 on the same server as ours, and the ceiling, a
-//! trivial provider in memory. One run, the places alternating; every measurement
-//! is a separate process on empty storage (`bench/providers/`).
+//! Compares our provider of durable workflows with its peers: duroxide's SQLite provider on a
+//! file, duroxide-pg on a PostgreSQL that the run starts, the published duroxide-cdb 0.1.10
+//! on our server, and the ceiling, a trivial provider in memory. A provider with its storage
+//! is a *place*. The places alternate. Every measurement is a separate process
+//! (`bench/providers/`) on empty storage.
 
 mod counts;
 mod environment;
@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 
 use crate::output;
-use crate::targets::{Launcher, given_or_built};
+use crate::targets::{Launcher, server_program};
 use environment::{Environment, gather_programs};
 use places::{Needs, Place};
 use plan::{Part, Plan};
@@ -75,17 +75,17 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     fs::remove_dir_all(&environment.launcher.scratch).context("removing the files of the run")
 }
 
-/// Builds and starts only what the places of the plan need.
+/// Builds and starts what the places of the plan need.
 async fn prepare(options: &Options, plan: &Plan) -> anyhow::Result<Environment> {
     let scratch = output::scratch_directory(options.scratch.as_deref())?;
     let places = plan.places();
     let programs = gather_programs(&places, options.programs.as_deref(), &scratch).await?;
     let is_needed = |wanted: &[Needs]| places.iter().any(|place| wanted.contains(&place.needs()));
     let ours = match is_needed(&[Needs::Durable, Needs::Memory]) {
-        true => Some(given_or_built(options.binary.as_deref()).await?),
+        true => Some(server_program(options.binary.as_deref()).await?),
         false => None,
     };
     let postgres = if is_needed(&[Needs::Postgres]) { Some(Postgres::start().await?) } else { None };
-    let launcher = Launcher { scratch, vercel: None, ours, management: true };
+    let launcher = Launcher { scratch, vercel: None, ours, has_management: true };
     Ok(Environment { launcher, postgres, programs, workers: plan.workers })
 }

@@ -1,7 +1,6 @@
-//! The requests of the comparison as signed bytes, with the headers that an SDK
-//! has to send and no others. The path is the resource link with a slash before
-//! it; documents are addressed by name. A builder keeps one buffer: a request is
-//! valid until the next one is built.
+//! `Requests`: builds signed requests as bytes, with the headers that an SDK has to send and no
+//! others. Documents are addressed by name, and the path of a document is a slash and its
+//! resource link. There is one buffer, so a request is valid until the next one is built.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -13,13 +12,15 @@ use crate::load::Signer;
 pub const DATABASE: &str = "bench";
 
 const VERSION: &str = "2020-07-15";
-const JSON: &str = "content-type: application/json\r\n";
-const BATCH: &str = "content-type: application/json\r\nx-ms-cosmos-is-batch-request: True\r\n\
+/// The headers of a request with a JSON body.
+const JSON_HEADERS: &str = "content-type: application/json\r\n";
+/// The headers of an atomic batch.
+const BATCH_HEADERS: &str = "content-type: application/json\r\nx-ms-cosmos-is-batch-request: True\r\n\
     x-ms-cosmos-batch-atomic: True\r\nx-ms-cosmos-batch-continue-on-error: False\r\n";
-/// The partition key confines a query to one partition. The flag for
-/// cross-partition queries is sent too, as the JavaScript SDK always does:
-/// without it the peer parses every query twice.
-const QUERY: &str = "content-type: application/query+json\r\nx-ms-documentdb-isquery: True\r\n\
+/// The headers of a query. The header with the partition key confines the query to one
+/// partition. The flag for cross-partition queries is sent nevertheless, as the JavaScript SDK
+/// always does: without the flag the peer parses every query twice.
+const QUERY_HEADERS: &str = "content-type: application/query+json\r\nx-ms-documentdb-isquery: True\r\n\
     x-ms-documentdb-query-enablecrosspartition: True\r\n";
 
 pub struct Requests {
@@ -34,9 +35,9 @@ pub struct Partition {
     pub key: String,
     /// The header line with the partition key.
     key_header: String,
-    /// `/dbs/…/colls/…/docs`
+    /// The path of the container's documents: `/dbs/…/colls/…/docs`.
     path: String,
-    /// `dbs/…/colls/…`, which the signature covers.
+    /// The container's resource link `dbs/…/colls/…`, which the signature covers.
     link: String,
 }
 
@@ -48,7 +49,7 @@ impl Partition {
     }
 }
 
-/// The parts of a request that differ.
+/// The parts in which requests differ.
 struct Parts<'a> {
     verb: Verb,
     path: &'a str,
@@ -66,7 +67,7 @@ enum Verb {
 }
 
 impl Verb {
-    /// The method as sent, and as signed.
+    /// The method as it is sent, and as it is signed.
     fn spellings(self) -> (&'static str, &'static str) {
         match self {
             Verb::Get => ("GET", "get"),
@@ -81,6 +82,7 @@ impl Requests {
         Ok(Self { host: address.to_string(), signer: Signer::new(KEY)?, buffer: Vec::new() })
     }
 
+    /// Reads the account.
     pub fn account(&mut self) -> anyhow::Result<&[u8]> {
         self.build(&Parts {
             verb: Verb::Get,
@@ -94,7 +96,7 @@ impl Requests {
 
     pub fn create_database(&mut self) -> anyhow::Result<&[u8]> {
         let body = format!(r#"{{"id":"{DATABASE}"}}"#);
-        let (path, headers) = ("/dbs", [JSON, ""]);
+        let (path, headers) = ("/dbs", [JSON_HEADERS, ""]);
         self.build(&Parts { verb: Verb::Post, path, resource_type: "dbs", link: "", headers, body: &body })
     }
 
@@ -103,7 +105,7 @@ impl Requests {
         let path = format!("/{link}/colls");
         let key = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
         let body = format!(r#"{{"id":"{container}","partitionKey":{key}}}"#);
-        let headers = [JSON, ""];
+        let headers = [JSON_HEADERS, ""];
         self.build(&Parts {
             verb: Verb::Post,
             path: &path,
@@ -141,15 +143,15 @@ impl Requests {
     }
 
     pub fn create(&mut self, partition: &Partition, document: &str) -> anyhow::Result<&[u8]> {
-        self.post(partition, JSON, document)
+        self.post(partition, JSON_HEADERS, document)
     }
 
     pub fn batch(&mut self, partition: &Partition, operations: &str) -> anyhow::Result<&[u8]> {
-        self.post(partition, BATCH, operations)
+        self.post(partition, BATCH_HEADERS, operations)
     }
 
     pub fn query(&mut self, partition: &Partition, page_size: usize, body: &str) -> anyhow::Result<&[u8]> {
-        self.post(partition, &format!("{QUERY}x-ms-max-item-count: {page_size}\r\n"), body)
+        self.post(partition, &format!("{QUERY_HEADERS}x-ms-max-item-count: {page_size}\r\n"), body)
     }
 
     fn post(&mut self, partition: &Partition, headers: &str, body: &str) -> anyhow::Result<&[u8]> {
@@ -166,12 +168,12 @@ impl Requests {
 
     fn build(&mut self, parts: &Parts<'_>) -> anyhow::Result<&[u8]> {
         let Parts { verb, path, resource_type, link, headers: [first, second], body } = parts;
-        let (sent, signed) = verb.spellings();
-        let signature = self.signer.sign(signed, resource_type, link)?;
+        let (sent_verb, signed_verb) = verb.spellings();
+        let signature = self.signer.sign(signed_verb, resource_type, link)?;
         self.buffer.clear();
         write!(
             self.buffer,
-            "{sent} {path} HTTP/1.1\r\nhost: {}\r\nx-ms-date: {}\r\nauthorization: {}\r\n\
+            "{sent_verb} {path} HTTP/1.1\r\nhost: {}\r\nx-ms-date: {}\r\nauthorization: {}\r\n\
              x-ms-version: {VERSION}\r\naccept: application/json\r\n{first}{second}",
             self.host, signature.date, signature.authorization
         )?;

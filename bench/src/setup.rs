@@ -1,8 +1,8 @@
-//! Prepares a server for a workload: a database, containers, the documents for
+//! Prepares a server for a workload: creates the database, containers, and the documents for
 //! point reads. Every answer is checked.
 
 use anyhow::{Context, ensure};
-use perihelion_bench_client::{READ_KEYS, READABLE, readable_id};
+use perihelion_bench_client::{READ_KEYS, READABLE_DOCUMENTS, readable_id};
 use serde_json::Value;
 
 use crate::documents::{Fields, create_batch, document};
@@ -40,6 +40,7 @@ pub fn readable_partitions(container: &str) -> impl Iterator<Item = Partition> {
     (0..READ_KEYS).map(move |number| Partition::new(container, &format!("k-{number}")))
 }
 
+/// Creates the documents for point reads.
 pub async fn load_readable(server: &Server, container: &str) -> anyhow::Result<()> {
     let mut requests = Requests::new(server.address)?;
     let mut connection = Connection::new(server.address);
@@ -47,14 +48,14 @@ pub async fn load_readable(server: &Server, container: &str) -> anyhow::Result<(
         let body = readable_batch(&partition, key as u64);
         let answer = connection.send(requests.batch(&partition, &body)?).await?;
         expect_status(&answer, OK)?;
-        expect_created(&serde_json::from_slice(answer.body)?, READABLE / READ_KEYS)?;
+        expect_created(&serde_json::from_slice(answer.body)?, READABLE_DOCUMENTS / READ_KEYS)?;
     }
     Ok(())
 }
 
-/// One batch that creates all readable documents of one partition key.
+/// The body of one batch that creates all documents for point reads of one partition key.
 fn readable_batch(partition: &Partition, key: u64) -> String {
-    let numbers = (key..READABLE).step_by(READ_KEYS as usize);
+    let numbers = (key..READABLE_DOCUMENTS).step_by(READ_KEYS as usize);
     create_batch(numbers.map(|number| {
         let id = readable_id(number);
         document(&Fields { id: &id, key: &partition.key, number, visible_at: number })
@@ -71,7 +72,8 @@ pub fn expect_status(answer: &Answer<'_>, expected: u16) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The peer answers 200 even if an operation failed, so the results are counted.
+/// Checks that all operations of a batch created a document. The peer answers 200 even if an
+/// operation failed, so the results are counted.
 pub fn expect_created(body: &Value, operations: u64) -> anyhow::Result<()> {
     let created = body
         .as_array()

@@ -12,17 +12,17 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// The median, and the least and the greatest in parentheses.
+/// The median as text, with the least and the greatest in parentheses.
 pub fn spread(ratios: &[f64]) -> String {
     let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
     let greatest = ratios.iter().copied().fold(0.0, f64::max);
-    // Beyond a ratio of 100 decimals have no meaning.
+    // From a ratio of 100 on, decimals have no meaning.
     let digits = usize::from(greatest < 100.0);
     format!("{:.digits$}x ({least:.digits$}-{greatest:.digits$})", median(ratios))
 }
 
-pub fn verdict(met: bool) -> &'static str {
-    if met { "met" } else { "MISSED" }
+pub fn verdict(is_met: bool) -> &'static str {
+    if is_met { "met" } else { "MISSED" }
 }
 
 #[cfg(test)]

@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::ValueEnum;
 
-pub use ours::{build_release, certificate_authority, given_or_built};
+pub use ours::{build_release, certificate_authority, server_program};
 pub use process::{Server, free_port, own_cpu};
 pub use vercel::{VERSION as VERCEL_VERSION, Vercel};
 
-/// In the order of the report's columns: the peer first.
+/// A server that is compared, in the order of the report's columns.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum)]
 pub enum Target {
     /// @vercel/cosmosdb-server, in memory.
@@ -35,19 +35,20 @@ impl Target {
     }
 }
 
-/// Starts the chosen targets.
+/// Starts targets.
 pub struct Launcher {
-    /// Data directories and logs; emptied at the start of a run.
+    /// The directory for data and logs of the servers.
     pub scratch: PathBuf,
+    /// The peer, if it is installed.
     pub vercel: Option<Vercel>,
     /// The program of our server.
     pub ours: Option<PathBuf>,
     /// Whether our server serves its management interface.
-    pub management: bool,
+    pub has_management: bool,
 }
 
 impl Launcher {
-    /// Starts an empty target.
+    /// Starts a target without data.
     pub async fn start(&self, target: Target) -> anyhow::Result<Server> {
         let port = process::free_port()?;
         let mut command = match target {
@@ -55,18 +56,19 @@ impl Launcher {
             Target::Durable => ours::command(self.binary()?, port, Some(&self.empty_data_directory()?)),
             Target::Memory => ours::command(self.binary()?, port, None),
         };
-        if self.management && target != Target::Vercel {
+        if self.has_management && target != Target::Vercel {
             command.arg("--management");
         }
         let log = self.scratch.join(format!("{}-{port}.log", target.name()));
         Server::start(command, port, &log).await.with_context(|| format!("target {}", target.name()))
     }
 
-    /// The directory of a durable server for data and certificates.
+    /// The directory in which a durable server has its data and certificates.
     pub fn data_directory(&self) -> PathBuf {
         self.scratch.join("data")
     }
 
+    /// The program of our server.
     pub fn binary(&self) -> anyhow::Result<&Path> {
         self.ours.as_deref().context("our server is not built")
     }

@@ -1,10 +1,10 @@
-// Runs the official JavaScript SDK against the server that this repository
-// builds: `node interop/javascript/run.mjs [word ...]`.
+// Checks the server that this repository builds with the official JavaScript SDK:
+// `node interop/javascript/run.mjs [word ...]`.
 //
-// Only Node's standard library is needed to start. This process installs the
-// packages of package-lock.json, starts the servers, and runs suite.mjs in a child
-// process, because Node reads NODE_EXTRA_CA_CERTS only at start-up. With it the SDK
-// trusts our CA, and verification stays on.
+// Only Node's standard library is needed to start. This process installs the packages of
+// package-lock.json, starts the servers, and runs suite.mjs in a child process. The child
+// trusts our CA through the variable NODE_EXTRA_CA_CERTS, which Node reads only when it
+// starts. Certificates are always verified.
 //
 // Words select the checks whose area or name contains one of them.
 
@@ -19,7 +19,7 @@ import { binaryPath, startServers, stopServers } from "./lib/servers.mjs";
 
 const here = path.dirname(fileURLToPath(import.meta.url));
 
-// The suite takes well under a minute; a run longer than this hangs.
+// The time limit of the suite, which takes well under a minute.
 const SUITE_TIME_MAX_MS = 300_000;
 
 process.exitCode = await main(process.argv.slice(2));

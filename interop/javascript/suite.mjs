@@ -1,4 +1,4 @@
-// The checks, run in the process that trusts our CA (see run.mjs).
+// Runs the checks, in the child process that trusts our CA (see run.mjs).
 
 import { runChecks } from "./lib/harness.mjs";
 
@@ -27,5 +27,5 @@ const AREAS = [
 for (const name of AREAS) await import(`./checks/${name}.mjs`);
 
 const failed = await runChecks(process.argv.slice(2));
-// The SDK keeps timers and sockets open; do not wait for them.
+// The process ends although the SDK keeps timers and sockets open.
 process.exit(failed === 0 ? 0 : 1);

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The official Python SDK against our server: `python3 interop/python/run.py`.
+"""Checks of our server with the official Python SDK: `python3 interop/python/run.py`.
 
-It needs only Python's standard library to start: it creates a virtual
+This script needs only Python's standard library to start. It creates a virtual
 environment beside itself, installs the pinned requirements once, and runs
-itself again inside. Then it starts the servers (one binary with three sets of
-options) and runs every check. One line per check, a closing line
-`N passed, N failed, N skipped`, exit code 1 when a check failed and 2 when the
-suite could not run.
+itself again in that environment. Then it starts the servers (one binary with
+three sets of options) and runs every check. It prints one line per check and a
+closing line `N passed, N failed, N skipped`. The exit code is 1 if a check
+failed, and 2 if the suite could not run.
 
     PERIHELION_BIN              the binary to start [target/release or target/debug, the newer]
     PERIHELION_ENDPOINT         use this running server instead of starting one
@@ -14,9 +14,9 @@ suite could not run.
     PERIHELION_ENDPOINT_STRICT  the same for --partitions 4 --strict-gateway
     PERIHELION_KEY              the key of those servers [the emulators' well-known one]
 
-With any endpoint given, checks whose server is not given are skipped, and so
-are those that start a server of their own unless PERIHELION_BIN is set.
-`--only TEXT` runs the checks whose name contains TEXT; `--list` names them.
+If any endpoint is given, the checks for servers without an endpoint are skipped.
+Checks that start a server of their own then run only if PERIHELION_BIN is set.
+`--only TEXT` runs the checks whose name contains TEXT. `--list` prints their names.
 """
 
 import argparse
@@ -31,8 +31,9 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ENVIRONMENT = HERE / ".venv"
 REQUIREMENTS = HERE / "requirements.txt"
-# Set for the second start, so that a broken environment cannot loop.
-INSIDE = "PERIHELION_INTEROP_PYTHON_INSIDE"
+# The variable that is set for the second start, so that a broken environment does not
+# start the script again and again.
+INSIDE_VARIABLE = "PERIHELION_INTEROP_PYTHON_INSIDE"
 
 
 def enter_environment():
@@ -53,7 +54,7 @@ def enter_environment():
             stamp.write_text(wanted)
     finally:
         os.close(lock)
-    os.environ[INSIDE] = "1"
+    os.environ[INSIDE_VARIABLE] = "1"
     os.execv(python, [str(python), str(HERE / "run.py"), *sys.argv[1:]])
 
 
@@ -62,7 +63,7 @@ def main():
     parser.add_argument("--only", metavar="TEXT", default="", help="run the checks whose name contains TEXT")
     parser.add_argument("--list", action="store_true", help="name the checks and end")
     arguments = parser.parse_args()
-    if os.environ.get(INSIDE) != "1":
+    if os.environ.get(INSIDE_VARIABLE) != "1":
         enter_environment()
     from suite import runner
 

@@ -1,5 +1,5 @@
-//! The command line, parsed. Parts always run in the order of [`Part::ALL`],
-//! whatever order they were named in.
+//! Parses the command line. Parts always run in the order of [`Part::ALL`], in whatever
+//! order the command line names them.
 
 use crate::part::{Part, Scope};
 

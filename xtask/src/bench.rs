@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: starts the program of `bench/` with the arguments as they
-//! are, or with the default benchmark if there are none. Succeeds if the program does.
+//! `cargo xtask bench`: starts the program of `bench/` with the arguments unchanged, or with
+//! the default benchmark if there are no arguments. Succeeds if the program succeeds.
 
 use std::process::ExitCode;
 

@@ -1,14 +1,14 @@
 //! The checkout: where it is and how its tools are called. Every command starts
-//! at the root of the repository, so that relative paths mean the same wherever
-//! `cargo xtask` was typed.
+//! at the root of the repository, so that a relative path means the same in whatever
+//! directory `cargo xtask` was typed.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Prefixes of the variables that `cargo run` sets for this program. A build that
-/// this program starts must not see them: build scripts watch some of them and
-/// would run again after every plain `cargo build`.
+/// this program starts must not see these variables. Build scripts watch some of them, and
+/// would run again whenever a build follows a plain `cargo build`.
 const CARGO_RUN_VARIABLES: [&str; 5] =
     ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_"];
 
@@ -19,26 +19,27 @@ pub(crate) struct Checkout {
 impl Checkout {
     /// The checkout that this program was built from.
     pub(crate) fn of_this_program() -> Self {
-        let own = Path::new(env!("CARGO_MANIFEST_DIR"));
-        Self { root: own.parent().unwrap_or(own).to_owned() }
+        let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+        Self { root: xtask.parent().unwrap_or(xtask).to_owned() }
     }
 
+    /// The absolute path of a path that begins at the root.
     pub(crate) fn path(&self, relative: &str) -> PathBuf {
         self.root.join(relative)
     }
 
     /// The target directory of the workspace: `CARGO_TARGET_DIR`, or `target`.
-    pub(crate) fn target(&self) -> PathBuf {
+    pub(crate) fn target_directory(&self) -> PathBuf {
         let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| OsString::from("target"));
         self.root.join(target)
     }
 
-    /// The server's program, built with the debug profile.
-    pub(crate) fn server(&self) -> PathBuf {
-        self.target().join("debug").join(format!("perihelion{}", std::env::consts::EXE_SUFFIX))
+    /// The path of the server's program, built with the debug profile.
+    pub(crate) fn server_program(&self) -> PathBuf {
+        self.target_directory().join("debug").join(format!("perihelion{}", std::env::consts::EXE_SUFFIX))
     }
 
-    /// The cargo that started this program, so that the toolchain is the same.
+    /// A command of the cargo that started this program, so that the toolchain is the same.
     pub(crate) fn cargo(&self) -> Command {
         let mut command = self.command(&std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
         for (name, _) in std::env::vars_os() {
@@ -50,6 +51,7 @@ impl Checkout {
         command
     }
 
+    /// A command that starts at the root of the repository.
     pub(crate) fn command(&self, program: &OsString) -> Command {
         let mut command = Command::new(program);
         command.current_dir(&self.root);

@@ -1,10 +1,13 @@
 //! `cargo xtask`: runs all tests and checks of the repository.
 //!
-//! It is a program and not a script, so that it can read the closing line of
-//! every runner and add them up. It has no dependencies, so that it builds in a
-//! second on a clean clone. What always holds for `cargo xtask test`: a part that fails
-//! does not stop the parts after it, a runner without its closing line counts as failed, and
-//! the last line on standard output is `N passed, N failed, N skipped`.
+//! A test run consists of parts, and a part of steps. A step is one command; its runner
+//! (nextest, cargo or a suite) prints a closing line with counts. This program reads the
+//! closing lines and adds up the counts. It has no dependencies, so that it builds in a second
+//! on a clean clone.
+//!
+//! What always holds for `cargo xtask test`: a part that fails does not stop the parts after
+//! it, a runner without its closing line counts as failed, and the last line on standard
+//! output is `N passed, N failed, N skipped`.
 
 mod args;
 mod bench;
@@ -24,7 +27,7 @@ use crate::args::Request;
 use crate::checkout::Checkout;
 use crate::part::{Part, Scope};
 
-/// Wrong usage; a failed check is 1.
+/// The exit code of wrong usage. The exit code of a failed check is 1.
 const EXIT_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
@@ -47,6 +50,6 @@ fn main() -> ExitCode {
 fn test(parts: &[Part], scope: Scope) -> ExitCode {
     let checkout = Checkout::of_this_program();
     let outcomes = parts::run_all(parts, scope, &checkout);
-    print!("{}", report::closing(&outcomes));
+    print!("{}", report::closing_report(&outcomes));
     if outcomes.iter().all(outcome::PartOutcome::is_good) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

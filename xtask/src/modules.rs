@@ -1,10 +1,11 @@
-//! `cargo xtask modules`: reads a crate's source and tells which of its
-//! top-level modules use which others. Code that only tests see does not count.
+//! `cargo xtask modules`: reads a crate's source and prints which of its top-level modules
+//! use which others. Each such use is an *arrow*. Code that is compiled for tests only does
+//! not count.
 //!
-//! A name that the crate's root imports stands for the module that it comes
-//! from: `crate::Engine` is an arrow to `engine` when lib.rs has
-//! `pub use engine::Engine`. A name that the root itself defines is an arrow to
-//! `lib` (or `main`), which then is a module like the others.
+//! A name that the crate's root file imports stands for the module that the name comes
+//! from: `crate::Engine` is an arrow to `engine` if lib.rs has `pub use engine::Engine`. A
+//! name that the root file itself defines is an arrow to `lib` (or `main`). The root file
+//! then counts as a module like the others.
 
 mod graph;
 mod source;
@@ -19,15 +20,15 @@ use crate::checkout::Checkout;
 
 pub(crate) use self::graph::Graph;
 
-/// Prints one crate's lines, or those of all crates in the form in which they
-/// stand in ARCHITECTURE.md. Cycles go to standard error.
+/// Prints the arrows of one crate, or those of all crates in the form of ARCHITECTURE.md.
+/// Cycles go to standard error.
 pub(crate) fn run(checkout: &Checkout, name: Option<&str>) -> ExitCode {
     let crates: Vec<PathBuf> = crates(&checkout.path(""));
     let chosen = crates.iter().filter(|directory| name.is_none_or(|name| directory.ends_with(name)));
     let mut is_found = false;
     for directory in chosen {
         is_found = true;
-        let graph = match of_crate(directory) {
+        let graph = match graph_of_crate(directory) {
             Ok(graph) => graph,
             Err(why) => {
                 eprintln!("{why}");
@@ -60,13 +61,13 @@ pub(crate) fn crates(root: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// A crate is called by its directory.
+/// The name of a crate is the name of its directory.
 pub(crate) fn crate_name(directory: &Path) -> String {
     directory.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// The arrows of the crate in that directory.
-pub(crate) fn of_crate(directory: &Path) -> Result<Graph, String> {
+pub(crate) fn graph_of_crate(directory: &Path) -> Result<Graph, String> {
     let source = directory.join("src");
     let root = ["lib", "main"].into_iter().find(|root| source.join(format!("{root}.rs")).is_file());
     let root = root.ok_or_else(|| format!("{} has neither lib.rs nor main.rs", source.display()))?;
@@ -75,10 +76,10 @@ pub(crate) fn of_crate(directory: &Path) -> Result<Graph, String> {
     for (file, _) in &mut files {
         *file = file.strip_prefix(directory).unwrap_or(file).to_owned();
     }
-    Ok(arrows(root, &files))
+    Ok(collect_arrows(root, &files))
 }
 
-/// Reads a module's file and the files of its children, which are in `directory`.
+/// Reads a module's file and the files of its children. The children are in `directory`.
 fn read_module(
     file: &Path,
     directory: &Path,
@@ -90,22 +91,22 @@ fn read_module(
     let children: Vec<_> =
         source.children.iter().map(|child| (child.module.clone(), child.file.clone())).collect();
     files.push((file.to_owned(), source));
-    for (child, named) in children {
-        // Inline modules in between are directories, too.
+    for (child, named_file) in children {
+        // An inline module between the file's module and the child is a directory, too.
         let names = child[module.len()..].iter().collect::<PathBuf>();
-        let own = directory.join(names);
-        let file = match named {
-            Some(named) => file.with_file_name(named),
-            None => own.with_extension("rs"),
+        let child_directory = directory.join(names);
+        let file = match named_file {
+            Some(named_file) => file.with_file_name(named_file),
+            None => child_directory.with_extension("rs"),
         };
-        let file = if file.is_file() { file } else { own.join("mod.rs") };
-        read_module(&file, &own, &child, files)?;
+        let file = if file.is_file() { file } else { child_directory.join("mod.rs") };
+        read_module(&file, &child_directory, &child, files)?;
     }
     Ok(())
 }
 
-/// The arrows of a crate whose root file is `lib` or `main`. The first file is the root's.
-fn arrows(root: &str, files: &[(PathBuf, Source)]) -> Graph {
+/// The arrows of a crate. `root` is `lib` or `main`, and the first file is the root file.
+fn collect_arrows(root: &str, files: &[(PathBuf, Source)]) -> Graph {
     let mut graph = Graph::default();
     let Some((root_file, root_source)) = files.first() else { return graph };
     let modules = &root_source.declared;
@@ -114,8 +115,8 @@ fn arrows(root: &str, files: &[(PathBuf, Source)]) -> Graph {
         .iter()
         .filter_map(|(name, path)| Some((name.as_str(), path.first()?.as_str())))
         .collect();
-    // The module that a path from the root leads into.
-    let target = |path: &[String]| -> Option<String> {
+    // The top-level module that a path from the root leads into.
+    let module_of = |path: &[String]| -> Option<String> {
         let first = path.first()?;
         if modules.contains(first) {
             return Some(first.clone());
@@ -130,12 +131,12 @@ fn arrows(root: &str, files: &[(PathBuf, Source)]) -> Graph {
     }
     for (file, source) in files {
         for (from, to) in source.paths.iter().filter(|(from, _)| !from.is_empty()) {
-            if let (Some(from), Some(to)) = (from.first(), target(to)) {
+            if let (Some(from), Some(to)) = (from.first(), module_of(to)) {
                 graph.add_arrow(from, &to, &file.display().to_string());
             }
         }
     }
-    if graph.uses(root) {
+    if graph.is_used(root) {
         let imported = root_source.root_words.iter().filter_map(|word| imports.get(word.as_str()).copied());
         let named = root_source.paths.iter().filter(|(from, _)| from.is_empty());
         let named = named.filter_map(|(_, to)| to.first().map(String::as_str));
@@ -151,9 +152,10 @@ mod tests {
     use super::*;
     use crate::house::tree::Tree;
 
+    /// Checks the arrows of the crate `x` with these files, each given as path and text.
     fn check(files: &[(&str, &str)], lines: &str) {
         let tree = Tree::new(files);
-        let graph = of_crate(&tree.path("crates/x")).expect("the crate is readable");
+        let graph = graph_of_crate(&tree.path("crates/x")).expect("the crate is readable");
         assert_eq!(graph.lines(), lines);
     }
 
@@ -195,7 +197,7 @@ mod tests {
             ("crates/x/src/b.rs", "use crate::Shared;"),
         ];
         check(&files, "a\nb -> main\nmain -> a, b\n");
-        let graph = of_crate(&Tree::new(&files).path("crates/x")).expect("the crate is readable");
+        let graph = graph_of_crate(&Tree::new(&files).path("crates/x")).expect("the crate is readable");
         assert_eq!(graph.cycles().len(), 1);
     }
 }

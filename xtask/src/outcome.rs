@@ -1,13 +1,13 @@
-//! The outcome of a step and of a part, as values. A part is good when nothing
-//! in it failed.
+//! The outcome of a step and of a part. A step or a part is good if none of its tests and
+//! checks failed.
 
 use std::ops::AddAssign;
 use std::time::Duration;
 
 use crate::part::Part;
 
-/// The most failures that are named: per step, and in the report per part. The full list is
-/// in the output above the summary.
+/// The most failures that are named, per step, and per part in the report. The runners' own
+/// output above the report has all of them.
 pub(crate) const NAMED_FAILURES_MAX: usize = 40;
 
 /// Counts of tests and checks.
@@ -47,15 +47,16 @@ impl Phase {
 #[derive(Debug, PartialEq)]
 pub(crate) enum Ending {
     Exited {
-        success: bool,
+        is_success: bool,
     },
     /// The process could not be started or watched.
     NotRun(String),
     TimedOut(Duration),
-    /// The process exited, but a process that it started holds its output open.
-    LeftBehind,
+    /// The step's process exited, but another process that it started holds its output open.
+    OutputHeldOpen,
 }
 
+/// The outcome of one step.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct StepOutcome {
     pub(crate) tally: Tally,
@@ -66,12 +67,14 @@ pub(crate) struct StepOutcome {
 }
 
 impl StepOutcome {
+    /// The outcome of a step that is one failed check.
     pub(crate) fn failed(why: impl Into<String>) -> Self {
         let mut outcome = Self::default();
         outcome.add_failure(why);
         outcome
     }
 
+    /// The outcome of a step that is one passed check.
     pub(crate) fn passed() -> Self {
         Self { tally: Tally { passed: 1, ..Tally::default() }, ..Self::default() }
     }
@@ -80,13 +83,14 @@ impl StepOutcome {
         self.tally.failed == 0
     }
 
+    /// Counts and names a failure.
     pub(crate) fn add_failure(&mut self, why: impl Into<String>) {
         self.tally.failed += 1;
         self.name_failure(why);
     }
 
-    /// Names a failure that the tally counts already. A name is kept once, and none beyond
-    /// [`NAMED_FAILURES_MAX`].
+    /// Names a failure that the tally counts already. Keeps each name once, and at most
+    /// [`NAMED_FAILURES_MAX`] names.
     pub(crate) fn name_failure(&mut self, name: impl Into<String>) {
         let name = name.into();
         if self.failures.len() < NAMED_FAILURES_MAX && !self.failures.contains(&name) {
@@ -95,10 +99,12 @@ impl StepOutcome {
     }
 }
 
-/// The outcome of a part: the sums over its steps, and all failures that they name.
+/// The outcome of a part: the sums over its steps, and all failures that the steps name.
 pub(crate) struct PartOutcome {
     pub(crate) part: Part,
+    /// The time of the steps that build.
     pub(crate) build: Duration,
+    /// The time of the other steps.
     pub(crate) run: Duration,
     pub(crate) tally: Tally,
     pub(crate) failures: Vec<String>,

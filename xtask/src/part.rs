@@ -1,4 +1,5 @@
-//! The parts of the test run, by name and in order, and how much of them runs.
+//! The parts of the test run: their names, their order, and how much of a part runs. The help
+//! text in `args.rs` says what each part checks.
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Part {
@@ -16,8 +17,8 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    /// In running order: checks of the source, then tests in Rust, then the suites that start
-    /// a server. Those without a build run beside the others of them.
+    /// All parts in running order: checks of the source, then tests in Rust, then the suites
+    /// that start a server. The suites without a build run at the same time as those with one.
     pub(crate) const ALL: [Self; 11] = [
         Self::House,
         Self::Fmt,
@@ -35,8 +36,7 @@ impl Part {
     /// The parts of a quick run.
     pub(crate) const QUICK: [Self; 2] = [Self::House, Self::Unit];
 
-    /// Whether the part only runs programs that are not built by cargo, apart from our
-    /// server.
+    /// Whether the part needs no build by cargo, apart from the build of our server.
     pub(crate) fn has_no_build(self) -> bool {
         matches!(self, Self::Python | Self::Javascript)
     }

@@ -1,8 +1,8 @@
-//! The steps of each part. A step is one command with the runner whose output
-//! it prints; a part is good when all its steps are. Building and running tests are
-//! separate steps with separate limits: on a busy machine a build may take long,
-//! and must not use up the time of the tests. Only the examples of the documentation are
-//! built while they run, and have the limit of a build.
+//! The steps of each part. A step is one command, with the runner whose output it prints. A
+//! part is good if all its steps are good. Building and running tests are separate steps
+//! with separate time limits, because on a busy machine a build may take long and must not
+//! use up the time of the tests. The examples of the documentation are an exception: they
+//! are built while they run, and have the limit of a build.
 
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
@@ -14,11 +14,11 @@ use crate::part::{Part, Scope};
 use crate::process::{self, Step};
 use crate::runners::Runner;
 
-/// A cold build of everything takes minutes on two cores of its own, and most
-/// of an hour beside other builds; one that takes longer hangs.
+/// The limit of a build. A cold build of everything takes minutes on two idle cores, and most
+/// of an hour beside other builds.
 const BUILD_LIMIT: Duration = Duration::from_secs(90 * 60);
 
-/// All tests of the workspace take a few minutes; ones that take longer hang.
+/// The limit of a run of tests. All tests of the workspace take a few minutes.
 const RUN_LIMIT: Duration = Duration::from_secs(30 * 60);
 
 /// The limit of a suite, and of a check of the formatting. A suite with an SDK installs its
@@ -28,21 +28,21 @@ const SUITE_LIMIT: Duration = Duration::from_secs(10 * 60);
 /// The variable that tells a suite which server to start.
 const SERVER_VARIABLE: &str = "PERIHELION_BIN";
 
-/// The variable that names a live account for the client's scenarios.
+/// The variable with the connection string of a live account, for the client's scenarios.
 const LIVE_VARIABLE: &str = "PERIHELION_LIVE_CONNECTION_STRING";
 
-/// The variable that names a container of the published crate, for the tests
-/// that move one.
+/// The variable with the path of a file, in which the published provider's container is
+/// stored. The provider's migration tests read the file.
 const PUBLISHED_CONTAINER_VARIABLE: &str = "PERIHELION_PUBLISHED_CONTAINER";
 
-/// The provider on the oldest duroxide that it accepts.
+/// The manifest that builds the provider on the oldest duroxide that the provider accepts.
 const OLDEST_MANIFEST: &str = "compat/duroxide-0.1.29/Cargo.toml";
 
-/// The variable with the seeds of the simulation's random runs, and its value for `--quick`:
-/// fewer seeds than by default.
+/// The variable with the seeds of the simulation's random runs, and the variable's value for
+/// `--quick`: fewer seeds than by default.
 const QUICK_SEEDS: (&str, &str) = ("SIMULATION_SEEDS", "0..25");
 
-/// Tests that `--quick` leaves out: those with one of these in their names.
+/// `--quick` leaves out the tests whose names contain one of these texts.
 const SLOW_TESTS: [&str; 5] = [
     // duroxide's validations on disk and over a socket; in memory they run.
     "real_time::",
@@ -54,9 +54,9 @@ const SLOW_TESTS: [&str; 5] = [
     "power_cuts",
 ];
 
-/// Runs the parts in order, with one exception: the suites of SDKs in other languages
-/// mostly wait, for packages and for answers, so they run beside the parts that follow
-/// them, which mostly build.
+/// Runs the parts in order, with one exception. The suites of SDKs in other languages mostly
+/// wait, for packages and for answers. So they run at the same time as the parts after them,
+/// which mostly build.
 pub(crate) fn run_all(parts: &[Part], scope: Scope, checkout: &Checkout) -> Vec<PartOutcome> {
     let first_suite = parts.iter().position(|part| part.has_no_build()).unwrap_or(parts.len());
     let (before, rest) = parts.split_at(first_suite);
@@ -65,8 +65,8 @@ pub(crate) fn run_all(parts: &[Part], scope: Scope, checkout: &Checkout) -> Vec<
         parts.iter().map(|part| run(*part, scope, checkout)).collect()
     };
     let mut outcomes = run_in_order(before);
-    // Before the other parts, because cargo builds one thing at a time in a directory.
-    let has_server = suites.is_empty() || process::run(server(checkout)).is_good();
+    // The server is built first, because cargo runs one build at a time in a directory.
+    let has_server = suites.is_empty() || process::run(server_build(checkout)).is_good();
     std::thread::scope(|threads| {
         let beside = threads.spawn(|| {
             let without_server =
@@ -88,10 +88,10 @@ fn run(part: Part, scope: Scope, checkout: &Checkout) -> PartOutcome {
         Part::Unit => Ok(unit(checkout, scope)),
         Part::Oldest => Ok(oldest(checkout)),
         Part::Doc => Ok(doc(checkout)),
-        Part::Python => suite(checkout, "python3", "interop/python/run.py"),
-        Part::Javascript => suite(checkout, "node", "interop/javascript/run.mjs"),
-        Part::Rust => Ok(rust(checkout, "interop/rust")),
-        Part::Holes => Ok(rust(checkout, "interop/holes")),
+        Part::Python => script_suite(checkout, "python3", "interop/python/run.py"),
+        Part::Javascript => script_suite(checkout, "node", "interop/javascript/run.mjs"),
+        Part::Rust => Ok(rust_suite(checkout, "interop/rust")),
+        Part::Holes => Ok(rust_suite(checkout, "interop/holes")),
         Part::Migration => Ok(migration(checkout)),
     };
     let outcomes = match steps {
@@ -101,7 +101,7 @@ fn run(part: Part, scope: Scope, checkout: &Checkout) -> PartOutcome {
     PartOutcome::new(part, outcomes)
 }
 
-/// Runs the steps in order. A needed step that fails ends the part.
+/// Runs the steps in order. If a needed step fails, the steps after it are skipped.
 fn run_steps(steps: Vec<Step>) -> Vec<StepOutcome> {
     let mut outcomes: Vec<StepOutcome> = Vec::new();
     for step in steps {
@@ -151,22 +151,24 @@ fn fmt(checkout: &Checkout) -> Result<Vec<Step>, String> {
 
 fn clippy(checkout: &Checkout) -> Result<Vec<Step>, String> {
     ensure_component(checkout, "clippy", "clippy")?;
-    // The default build is without azure_core; the adapter for it is checked
-    // here.
+    // The default build is without azure_core. This feature adds the provider's adapter for
+    // azure_core to the check.
     let workspace = "clippy --workspace --all-targets --features duroxide-cdb/azure-core -- -D warnings";
     let bench = "clippy --locked --manifest-path bench/Cargo.toml --workspace --all-targets -- -D warnings";
     let step = |words: &str| {
         let words: Vec<&str> = words.split(' ').collect();
         let mut step = build_step(checkout, &words);
-        // The benchmarks too, for the dependencies that they share with the product.
-        step.command.env("CARGO_TARGET_DIR", checkout.target());
+        // Also for the benchmarks, so that dependencies which they share with the workspace
+        // are checked once.
+        step.command.env("CARGO_TARGET_DIR", checkout.target_directory());
         Step { runner: Runner::ExitCode, is_needed: false, ..step }
     };
     Ok([workspace, bench].map(step).into())
 }
 
-/// All tests of the workspace except examples of the documentation, or those that `--quick`
-/// runs; and the client's scenarios on a live account when [`LIVE_VARIABLE`] names one.
+/// All tests of the workspace except the examples of the documentation. `--quick` leaves out
+/// [`SLOW_TESTS`]. If [`LIVE_VARIABLE`] is set, the client's scenarios also run on that
+/// account.
 fn unit(checkout: &Checkout, scope: Scope) -> Vec<Step> {
     let mut steps: Vec<Step> = tests(checkout, &["--workspace"]).into();
     if let (Scope::Quick, Some(run)) = (scope, steps.last_mut()) {
@@ -176,41 +178,41 @@ fn unit(checkout: &Checkout, scope: Scope) -> Vec<Step> {
         }
     }
     if std::env::var_os(LIVE_VARIABLE).is_some_and(|text| !text.is_empty()) {
-        // Of the whole workspace, so that nothing is built again.
+        // The whole workspace is named, so that nothing is built again.
         let words = ["test", "--workspace", "--test", "it", "live_account", "--", "--ignored"];
         steps.push(run_step(checkout, &words, Runner::CargoTest, RUN_LIMIT));
     }
     steps
 }
 
-/// The provider's tests on the oldest duroxide that it accepts. Its lock file
-/// has the product's versions of everything else and it builds in the same
-/// directory, so that only our own crates are built a second time.
+/// The provider's tests on the oldest duroxide that the provider accepts. The lock file has
+/// the workspace's versions of everything else, and the target directory is the same. So only
+/// duroxide and the crates that use it are built a second time.
 fn oldest(checkout: &Checkout) -> Vec<Step> {
     let mut steps: Vec<Step> = tests(checkout, &["--locked", "--manifest-path", OLDEST_MANIFEST]).into();
     for step in &mut steps {
-        step.command.arg("--target-dir").arg(checkout.target());
+        step.command.arg("--target-dir").arg(checkout.target_directory());
     }
     steps
 }
 
-/// Builds the tests, then runs them: with nextest when it is installed, or else
-/// with cargo.
-fn tests(checkout: &Checkout, choice: &[&str]) -> [Step; 2] {
+/// Builds the tests, then runs them: with nextest if it is installed, or else with cargo.
+/// `selection` has the arguments that select packages.
+fn tests(checkout: &Checkout, selection: &[&str]) -> [Step; 2] {
     let (words, runner): (&[&str], _) = if checkout.has_cargo_command("nextest") {
         (&["nextest", "run"], Runner::Nextest)
     } else {
         (&["test", "--lib", "--bins", "--tests"], Runner::CargoTest)
     };
-    let build = build_step(checkout, &[words, choice, &["--no-run"]].concat());
-    let run = run_step(checkout, &[words, choice, &["--no-fail-fast"]].concat(), runner, RUN_LIMIT);
+    let build = build_step(checkout, &[words, selection, &["--no-run"]].concat());
+    let run = run_step(checkout, &[words, selection, &["--no-fail-fast"]].concat(), runner, RUN_LIMIT);
     [build, run]
 }
 
-/// The pages must build without a warning (a broken link is one), and their
-/// examples must work. Examples are built while they run.
+/// The pages of the documentation must build without a warning (a broken link is a warning),
+/// and their examples must work. Examples are built while they run.
 fn doc(checkout: &Checkout) -> Vec<Step> {
-    // The same features as for clippy, whose checks of dependencies are used here.
+    // The same features as for clippy, so that the dependencies are not checked again.
     let words = ["doc", "--workspace", "--no-deps", "--features", "duroxide-cdb/azure-core"];
     let mut pages = build_step(checkout, &words);
     pages.command.env("RUSTDOCFLAGS", "-D warnings");
@@ -220,50 +222,49 @@ fn doc(checkout: &Checkout) -> Vec<Step> {
 }
 
 /// A suite in Rust, in a workspace of its own.
-fn rust(checkout: &Checkout, directory: &str) -> Vec<Step> {
+fn rust_suite(checkout: &Checkout, directory: &str) -> Vec<Step> {
     let manifest = format!("{directory}/Cargo.toml");
-    let [build, mut run] = program(checkout, &manifest);
-    run.command.env(SERVER_VARIABLE, checkout.server());
-    vec![server(checkout), build, run]
+    let [build, mut run] = suite_program(checkout, &manifest);
+    run.command.env(SERVER_VARIABLE, checkout.server_program());
+    vec![server_build(checkout), build, run]
 }
 
-/// The published provider begins workflows on our server and is stopped; the
-/// provider's own tests move what it left, and finish it.
+/// The published provider begins workflows on our server and is stopped. Then the tests of
+/// our provider migrate the unfinished workflows and finish them.
 fn migration(checkout: &Checkout) -> Vec<Step> {
     let manifest = "interop/migration/Cargo.toml";
-    let container = checkout.target().join("published-container.json");
-    let [build, mut begin] = program(checkout, manifest);
-    begin.command.env(SERVER_VARIABLE, checkout.server()).arg("--").arg(&container);
+    let container = checkout.target_directory().join("published-container.json");
+    let [build, mut begin] = suite_program(checkout, manifest);
+    begin.command.env(SERVER_VARIABLE, checkout.server_program()).arg("--").arg(&container);
     begin.is_needed = true;
-    // Of the whole workspace, so that nothing is built again.
+    // The whole workspace is named, so that nothing is built again.
     let words = ["test", "--workspace", "--test", "it", "migration::"];
     let mut finish = run_step(checkout, &words, Runner::CargoTest, SUITE_LIMIT);
     finish.command.env(PUBLISHED_CONTAINER_VARIABLE, &container);
-    vec![server(checkout), build, begin, finish]
+    vec![server_build(checkout), build, begin, finish]
 }
 
-/// Builds a suite's program, then runs it. It builds in the product's directory:
-/// of a dependency that both have in the same version, with the same features and
-/// the same profile, only one copy is built.
-fn program(checkout: &Checkout, manifest: &str) -> [Step; 2] {
+/// Builds a suite's program, then runs it. The target directory is the workspace's: a
+/// dependency that both have with the same version, features and profile is built once.
+fn suite_program(checkout: &Checkout, manifest: &str) -> [Step; 2] {
     let words = ["--locked", "--manifest-path", manifest];
     let mut build = build_step(checkout, &[&["build"], words.as_slice()].concat());
     let mut run = run_step(checkout, &[&["run"], words.as_slice()].concat(), Runner::Suite, SUITE_LIMIT);
     for step in [&mut build, &mut run] {
-        step.command.arg("--target-dir").arg(checkout.target());
+        step.command.arg("--target-dir").arg(checkout.target_directory());
     }
     [build, run]
 }
 
-/// A suite that an interpreter runs: `program` is the interpreter.
-/// A suite of an SDK in another language. [`run_all`] has built the server that it starts.
-fn suite(checkout: &Checkout, program: &str, script: &str) -> Result<Vec<Step>, String> {
+/// The suite of an SDK in another language, run by an interpreter. [`run_all`] has built the
+/// server that the suite starts.
+fn script_suite(checkout: &Checkout, interpreter: &str, script: &str) -> Result<Vec<Step>, String> {
     if !checkout.path(script).is_file() {
         return Err(format!("{script} is missing"));
     }
-    let mut command = checkout.command(&OsString::from(program));
-    command.arg(script).env(SERVER_VARIABLE, checkout.server());
-    let name = format!("{program} {script}");
+    let mut command = checkout.command(&OsString::from(interpreter));
+    command.arg(script).env(SERVER_VARIABLE, checkout.server_program());
+    let name = format!("{interpreter} {script}");
     let run = Step {
         name,
         command,
@@ -275,20 +276,20 @@ fn suite(checkout: &Checkout, program: &str, script: &str) -> Result<Vec<Step>, 
     Ok(vec![run])
 }
 
-/// Builds the server that the suites start. All tests are asked for, because a
-/// build of the server alone has other features of its dependencies, and would
-/// begin anew.
-fn server(checkout: &Checkout) -> Step {
+/// Builds the server that the suites start, together with all tests. A build of the server
+/// alone would have other features of its dependencies, and would build them again.
+fn server_build(checkout: &Checkout) -> Step {
     build_step(checkout, &["test", "--workspace", "--no-run"])
 }
 
-/// A build is not a check of its own: only its failure counts, and ends its
-/// part.
+/// A step that builds. A build is not a check of its own: only its failure counts, and the
+/// steps after it are then skipped.
 fn build_step(checkout: &Checkout, words: &[&str]) -> Step {
     let step = run_step(checkout, words, Runner::Build, BUILD_LIMIT);
     Step { phase: Phase::Build, is_needed: true, ..step }
 }
 
+/// A step that runs cargo with these arguments.
 fn run_step(checkout: &Checkout, words: &[&str], runner: Runner, limit: Duration) -> Step {
     let mut command = checkout.cargo();
     command.args(words);
@@ -297,7 +298,7 @@ fn run_step(checkout: &Checkout, words: &[&str], runner: Runner, limit: Duration
 }
 
 /// Installs a component of the toolchain, unless `cargo_command` works already. A minimal
-/// toolchain comes without these components.
+/// toolchain has neither rustfmt nor clippy.
 fn ensure_component(checkout: &Checkout, cargo_command: &str, component: &str) -> Result<(), String> {
     if checkout.has_cargo_command(cargo_command) {
         return Ok(());
@@ -329,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn quick_leaves_out_slow_tests_and_the_whole_none() {
+    fn quick_leaves_out_slow_tests_and_a_whole_run_leaves_out_none() {
         let checkout = Checkout::of_this_program();
         let skips = |scope| words(&unit(&checkout, scope)[1]).iter().filter(|word| *word == "--skip").count();
         assert_eq!(skips(Scope::Quick), SLOW_TESTS.len());

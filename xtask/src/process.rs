@@ -1,9 +1,9 @@
 //! Runs one step: prints its output as it arrives, and parses it.
 //!
 //! Every wait has an end. A step that exceeds its time limit is killed with its
-//! descendants, and the reason is printed at once. A step that has exited is not
-//! waited for when a process that it started still holds its output open. A step
-//! that prints nothing for a while is reported with its phase and its last line.
+//! descendants, and the reason is printed at once. If a step has exited but a process that it
+//! started holds the output open, the output is read for a few more seconds only. A step that
+//! prints nothing for a while is reported with its phase and its last line.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
@@ -14,20 +14,21 @@ use std::time::{Duration, Instant};
 use crate::outcome::{Ending, Phase, StepOutcome};
 use crate::runners::{Reading, Runner};
 
-/// Lines read but not yet printed; a step that prints faster has to wait.
+/// The most lines that are read and not yet printed. A step that prints faster has to wait.
 const LINES_WAITING_MAX: usize = 1024;
 
-/// How often a silent step is asked whether it still runs.
+/// The time between two checks whether a silent step still runs.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A step that prints nothing for this long is reported, repeatedly.
+/// A step that prints nothing is reported after this time, and again after each further
+/// interval.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// The time limit from the exit of a step to the end of its output. Reading the rest
 /// of the pipe takes far less.
 const OUTPUT_LIMIT_AFTER_EXIT: Duration = Duration::from_secs(5);
 
-/// One command and how to read it.
+/// One command, and how to read its output.
 pub(crate) struct Step {
     pub(crate) name: String,
     pub(crate) command: Command,
@@ -42,6 +43,7 @@ pub(crate) struct Step {
 /// A line of a step's output, or the error after which there are no more.
 type Line = std::io::Result<(Source, Vec<u8>)>;
 
+/// Which output a line comes from.
 #[derive(Clone, Copy)]
 enum Source {
     Stdout,
@@ -96,8 +98,8 @@ fn start(command: &mut Command) -> std::io::Result<(Child, Receiver<Line>)> {
     Ok((child, lines))
 }
 
-/// Reads lines on a thread of its own, which ends when the output does or when
-/// the receiver is dropped.
+/// Reads lines on a new thread and sends them to the channel. The thread ends when the output
+/// ends or the receiver is dropped.
 fn forward(output: impl Read + Send + 'static, source: Source, sender: SyncSender<Line>) {
     std::thread::spawn(move || {
         let mut output = BufReader::new(output);
@@ -108,26 +110,26 @@ fn forward(output: impl Read + Send + 'static, source: Source, sender: SyncSende
                 Ok(_) => Ok((source, line)),
                 Err(error) => Err(error),
             };
-            let last = message.is_err();
-            if sender.send(message).is_err() || last {
+            let is_last = message.is_err();
+            if sender.send(message).is_err() || is_last {
                 return;
             }
         }
     });
 }
 
-/// Prints and reads until the output ends, then collects the exit code.
+/// Prints and parses the output until it ends, then waits for the exit code.
 fn watch(mut child: Child, lines: &Receiver<Line>, limit: Duration, progress: &mut Progress) -> Ending {
     let deadline = Instant::now() + limit;
     let mut exited_at: Option<Instant> = None;
-    let mut heard_at = Instant::now();
+    let mut last_output_at = Instant::now();
     loop {
         match lines.recv_timeout(CHECK_INTERVAL) {
             Ok(Ok((source, line))) => {
                 print(source, &line);
                 let line = String::from_utf8_lossy(&line);
-                progress.reading.line(&line);
-                heard_at = Instant::now();
+                progress.reading.read_line(&line);
+                last_output_at = Instant::now();
                 if !line.trim().is_empty() {
                     progress.last_line = line.trim().to_owned();
                 }
@@ -140,15 +142,15 @@ fn watch(mut child: Child, lines: &Receiver<Line>, limit: Duration, progress: &m
             Err(RecvTimeoutError::Timeout) => {}
         }
         let now = Instant::now();
-        if now - heard_at > SILENCE_MAX {
+        if now - last_output_at > SILENCE_MAX {
             eprintln!("... {}", progress.describe());
-            heard_at = now;
+            last_output_at = now;
         }
         if exited_at.is_none() && matches!(child.try_wait(), Ok(Some(_))) {
             exited_at = Some(now);
         }
         if exited_at.is_some_and(|exited| now - exited > OUTPUT_LIMIT_AFTER_EXIT) {
-            return Ending::LeftBehind;
+            return Ending::OutputHeldOpen;
         }
         if exited_at.is_none() && now > deadline {
             kill_tree(&mut child);
@@ -158,11 +160,11 @@ fn watch(mut child: Child, lines: &Receiver<Line>, limit: Duration, progress: &m
     await_exit(&mut child, deadline, limit)
 }
 
-/// Waits for the exit of a process whose output has ended. Most processes exit at once then.
+/// Waits for the exit of a process whose output has ended. Most processes then exit at once.
 fn await_exit(child: &mut Child, deadline: Instant, limit: Duration) -> Ending {
     loop {
         match child.try_wait() {
-            Ok(Some(status)) => return Ending::Exited { success: status.success() },
+            Ok(Some(status)) => return Ending::Exited { is_success: status.success() },
             Ok(None) if Instant::now() > deadline => {
                 kill_tree(child);
                 return Ending::TimedOut(limit);
@@ -174,16 +176,15 @@ fn await_exit(child: &mut Child, deadline: Instant, limit: Duration) -> Ending {
 }
 
 fn print(source: Source, line: &[u8]) {
-    // A reader that has gone away (`cargo xtask test | head`) does not stop the
-    // tests; the exit code still has the result.
+    // If the reader has gone away (`cargo xtask test | head`), the tests go on, and the exit
+    // code still has the result.
     let _gone = match source {
         Source::Stdout => std::io::stdout().write_all(line),
         Source::Stderr => std::io::stderr().write_all(line),
     };
 }
 
-/// Kills the step and its descendants: a runner killed alone would leave its
-/// tests running.
+/// Kills the step and its descendants. If only the runner were killed, its tests would go on.
 fn kill_tree(child: &mut Child) {
     let descendants = descendants(child.id(), &parents());
     if !descendants.is_empty() {
@@ -194,14 +195,14 @@ fn kill_tree(child: &mut Child) {
     let _reaped = child.wait();
 }
 
-/// `(process, its parent)` of every process; empty without `/proc`, and then
+/// The id of every process and the id of its parent. Empty on a system without `/proc`; then
 /// only the step itself is killed.
 fn parents() -> Vec<(u32, u32)> {
     let Ok(entries) = std::fs::read_dir("/proc") else {
         return Vec::new();
     };
-    let numbered = entries.flatten().filter_map(|entry| parse_id(&entry.file_name()));
-    numbered
+    let process_ids = entries.flatten().filter_map(|entry| parse_id(&entry.file_name()));
+    process_ids
         .filter_map(|id| {
             let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
             Some((id, parent_in_stat(&stat)?))
@@ -213,7 +214,8 @@ fn parse_id(name: &OsString) -> Option<u32> {
     name.to_str()?.parse().ok()
 }
 
-/// The program's name is in brackets and may hold anything, brackets too.
+/// The parent's id in the text of `/proc/ID/stat`. The name of the program comes before the
+/// id, in brackets, and may contain brackets itself.
 fn parent_in_stat(stat: &str) -> Option<u32> {
     let (_, after_name) = stat.rsplit_once(')')?;
     after_name.split_whitespace().nth(1)?.parse().ok()
@@ -222,10 +224,10 @@ fn parent_in_stat(stat: &str) -> Option<u32> {
 /// The children of a process, their children, and so on.
 fn descendants(root: u32, parents: &[(u32, u32)]) -> Vec<u32> {
     let mut found = vec![root];
-    let mut looked_at = 0;
-    while looked_at < found.len() {
-        let parent = found[looked_at];
-        looked_at += 1;
+    let mut next = 0;
+    while next < found.len() {
+        let parent = found[next];
+        next += 1;
         for (id, its_parent) in parents {
             if *its_parent == parent && !found.contains(id) {
                 found.push(*id);
@@ -240,6 +242,7 @@ mod tests {
     use super::*;
     use crate::outcome::Tally;
 
+    /// The outcome of a step that runs this shell script.
     fn shell(script: &str, runner: Runner, limit: Duration) -> StepOutcome {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
@@ -265,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_hangs_is_killed_with_what_it_started() {
+    fn a_step_that_hangs_is_killed_with_its_descendants() {
         let started = Instant::now();
         let outcome = shell("sleep 600 & sleep 600", Runner::ExitCode, Duration::from_millis(300));
         assert_eq!(outcome.failures, ["sh: not done after 0 s"]);

@@ -1,12 +1,12 @@
-//! The closing report: the names of what failed, up to a limit per part, a table of where
-//! the time went, and the sum of all tests, which is always the last line.
+//! The closing report: the names of what failed (up to a limit per part), then a table of
+//! the times and counts of each part. The last line is always the sum of all tests.
 
 use std::fmt::Write;
 use std::time::Duration;
 
 use crate::outcome::{NAMED_FAILURES_MAX, PartOutcome, Tally};
 
-pub(crate) fn closing(outcomes: &[PartOutcome]) -> String {
+pub(crate) fn closing_report(outcomes: &[PartOutcome]) -> String {
     let mut report = String::new();
     for outcome in outcomes.iter().filter(|outcome| !outcome.is_good()) {
         write_failures(&mut report, outcome);
@@ -92,6 +92,6 @@ all                   312.0     62.2
 
 12 passed, 2 failed, 1 skipped
 ";
-        assert_eq!(closing(&outcomes), expected);
+        assert_eq!(closing_report(&outcomes), expected);
     }
 }

@@ -1,57 +1,60 @@
-//! Reads the output of each runner, line by line, for its closing tally and the
-//! names of what failed. A test runner that ends without its closing line has failed,
-//! whatever its exit code; a runner with a bad exit code has failed, whatever its
-//! closing line. A suite that counts no test has failed too.
+//! Reads the output of each runner, line by line, for the counts in its closing line and the
+//! names of what failed. A test runner without a closing line has failed, whatever its exit
+//! code. A runner with a bad exit code has failed, whatever its closing line. A suite that
+//! counts no test has failed, too.
 
 use crate::outcome::{Ending, StepOutcome, Tally};
 
+/// The program that a step runs, by the form of its output.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Runner {
     /// One check: the exit code says whether it passed.
     ExitCode,
-    /// Not a check of its own: only a failure counts.
+    /// A build, which is not a check of its own: only its failure counts.
     Build,
     /// `Summary [ 0.1s] 3 tests run: 2 passed (1 slow), 1 failed, 4 skipped`
     Nextest,
     /// `test result: ok. 3 passed; 0 failed; 1 ignored; …`, once per binary. The counts are
     /// added.
     CargoTest,
-    /// Ours: `N passed, N failed, N skipped` at the end.
+    /// One of our suites. Its last line is `N passed, N failed, N skipped`.
     Suite,
 }
 
 /// What has been read so far from one step.
 pub(crate) struct Reading {
     runner: Runner,
+    /// The counts of the closing line, once it was read.
     closing: Option<Tally>,
-    named: StepOutcome,
+    /// Has only the names of failures.
+    named_failures: StepOutcome,
 }
 
 impl Reading {
     pub(crate) fn new(runner: Runner) -> Self {
-        Self { runner, closing: None, named: StepOutcome::default() }
+        Self { runner, closing: None, named_failures: StepOutcome::default() }
     }
 
-    pub(crate) fn line(&mut self, line: &str) {
+    pub(crate) fn read_line(&mut self, line: &str) {
         let line = without_colors(line);
         let line = line.trim();
         match self.runner {
             Runner::ExitCode | Runner::Build => {}
-            Runner::Nextest => self.nextest_line(line),
-            Runner::CargoTest => self.cargo_test_line(line),
-            Runner::Suite => self.suite_line(line),
+            Runner::Nextest => self.read_nextest_line(line),
+            Runner::CargoTest => self.read_cargo_test_line(line),
+            Runner::Suite => self.read_suite_line(line),
         }
     }
 
-    fn nextest_line(&mut self, line: &str) {
+    fn read_nextest_line(&mut self, line: &str) {
         if let Some(tally) = nextest_closing(line) {
             self.closing = Some(tally);
         } else if let Some(name) = nextest_failure(line) {
-            self.named.name_failure(name);
+            self.named_failures.name_failure(name);
         }
     }
 
-    fn cargo_test_line(&mut self, line: &str) {
+    fn read_cargo_test_line(&mut self, line: &str) {
         if let Some(rest) = line.strip_prefix("test result: ") {
             let counts = rest.split_once(". ").map_or("", |(_, counts)| counts);
             if let Some(tally) = parse_counts(counts, ';') {
@@ -60,44 +63,45 @@ impl Reading {
         } else if let Some(name) =
             line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED"))
         {
-            self.named.name_failure(name);
+            self.named_failures.name_failure(name);
         }
     }
 
-    fn suite_line(&mut self, line: &str) {
+    fn read_suite_line(&mut self, line: &str) {
         if let Some(tally) = suite_closing(line) {
             self.closing = Some(tally);
         } else if let Some(name) = suite_failure(line) {
-            self.named.name_failure(name);
+            self.named_failures.name_failure(name);
         }
     }
 
     /// The verdict on the step, given how its process ended.
     pub(crate) fn finish(self, step: &str, ending: &Ending) -> StepOutcome {
-        let success = match ending {
-            Ending::Exited { success } => *success,
+        let is_success = match ending {
+            Ending::Exited { is_success } => *is_success,
             Ending::NotRun(why) => return StepOutcome::failed(format!("{step}: {why}")),
-            Ending::TimedOut(_) | Ending::LeftBehind => false,
+            Ending::TimedOut(_) | Ending::OutputHeldOpen => false,
         };
         match self.runner {
-            Runner::ExitCode if success => return StepOutcome::passed(),
-            Runner::Build if success => return StepOutcome::default(),
+            Runner::ExitCode if is_success => return StepOutcome::passed(),
+            Runner::Build if is_success => return StepOutcome::default(),
             _ => {}
         }
         let has_closing_line = !matches!(self.runner, Runner::ExitCode | Runner::Build);
         let tally = self.closing.unwrap_or_default();
-        let mut outcome = StepOutcome { tally, failures: self.named.failures, ..StepOutcome::default() };
+        let failures = self.named_failures.failures;
+        let mut outcome = StepOutcome { tally, failures, ..StepOutcome::default() };
         match ending {
             Ending::TimedOut(limit) => {
                 outcome.add_failure(format!("{step}: not done after {} s", limit.as_secs()));
             }
-            Ending::LeftBehind => {
+            Ending::OutputHeldOpen => {
                 outcome.add_failure(format!("{step}: a process that it started outlives it"));
             }
             _ if has_closing_line && self.closing.is_none() => {
                 outcome.add_failure(format!("{step}: ended without its closing line"));
             }
-            _ if !success && tally.failed == 0 => {
+            _ if !is_success && tally.failed == 0 => {
                 outcome.add_failure(format!("{step}: ended with an error"));
             }
             _ if self.runner == Runner::Suite && tally == Tally::default() => {
@@ -110,19 +114,20 @@ impl Reading {
     }
 }
 
-/// A cancelled run says `3/10 tests run`. The tests that did not run show in the
-/// exit code, so they are not counted here.
+/// The counts of nextest's closing line. The line of a cancelled run has `3/10 tests run`. The
+/// tests that did not run are not counted: the exit code is then bad.
 fn nextest_closing(line: &str) -> Option<Tally> {
     let rest = line.strip_prefix("Summary [")?;
     let (_, counts) = rest.split_once("run: ")?;
     parse_counts(counts, ',')
 }
 
-/// `FAIL [   0.079s] (2/2) nx::bin/nx c`, and the same for the other bad ends.
+/// The name of the test in a line such as `FAIL [   0.079s] (2/2) nx::bin/nx c`. Other words
+/// than `FAIL` mark other failures.
 fn nextest_failure(line: &str) -> Option<String> {
     let (status, rest) = line.split_once(" [")?;
-    let bad = ["FAIL", "TIMEOUT", "XFAIL", "ABORT", "LEAK-FAIL"];
-    if !bad.contains(&status) && !status.starts_with("SIG") {
+    let failure_words = ["FAIL", "TIMEOUT", "XFAIL", "ABORT", "LEAK-FAIL"];
+    if !failure_words.contains(&status) && !status.starts_with("SIG") {
         return None;
     }
     let (_, name) = rest.split_once(']')?;
@@ -142,23 +147,23 @@ fn suite_closing(line: &str) -> Option<Tally> {
     parse_counts(line, ',')
 }
 
-/// `FAIL name: why`, `not ok 3 name`, `✗ name`.
+/// The name in a line such as `FAIL name: why`, `not ok 3 name` or `✗ name`.
 fn suite_failure(line: &str) -> Option<String> {
     let marks = ["FAILED ", "FAIL: ", "FAIL ", "not ok ", "✗ ", "✘ "];
     let name = marks.into_iter().find_map(|mark| line.strip_prefix(mark))?.trim();
     (!name.is_empty()).then(|| name.to_owned())
 }
 
-/// Reads `2 passed (1 slow), 1 failed, 4 skipped`; `None` when no count is known, or when
-/// one of the pieces is a single word.
+/// The counts of a text such as `2 passed (1 slow), 1 failed, 4 skipped`. `None` if the text has
+/// no known count, or if a piece between two separators is a single word.
 fn parse_counts(counts: &str, separator: char) -> Option<Tally> {
     let mut tally = Tally::default();
-    let mut is_known = false;
+    let mut has_known_count = false;
     for count in without_parentheses(counts).split(separator).map(str::trim).filter(|count| !count.is_empty())
     {
         let (number, kind) = count.split_once(' ')?;
         let Ok(number) = number.parse::<u64>() else {
-            // `finished in 0.07s` closes cargo's line.
+            // Cargo's line ends with `finished in 0.07s`.
             continue;
         };
         match kind.trim() {
@@ -167,9 +172,9 @@ fn parse_counts(counts: &str, separator: char) -> Option<Tally> {
             "skipped" | "ignored" => tally.skipped += number,
             _ => continue,
         }
-        is_known = true;
+        has_known_count = true;
     }
-    is_known.then_some(tally)
+    has_known_count.then_some(tally)
 }
 
 fn without_parentheses(text: &str) -> String {
@@ -204,15 +209,16 @@ fn without_colors(line: &str) -> String {
 mod tests {
     use super::*;
 
+    /// The counts (passed, failed, skipped) and the named failures of a step.
     fn read(runner: Runner, output: &str, ending: Ending) -> (u64, u64, u64, Vec<String>) {
         let mut reading = Reading::new(runner);
-        output.lines().for_each(|line| reading.line(line));
+        output.lines().for_each(|line| reading.read_line(line));
         let StepOutcome { tally, failures, .. } = reading.finish("the step", &ending);
         (tally.passed, tally.failed, tally.skipped, failures)
     }
 
-    fn check(runner: Runner, output: &str, success: bool, expected: (u64, u64, u64), failures: &[&str]) {
-        let (passed, failed, skipped, named) = read(runner, output, Ending::Exited { success });
+    fn check(runner: Runner, output: &str, is_success: bool, expected: (u64, u64, u64), failures: &[&str]) {
+        let (passed, failed, skipped, named) = read(runner, output, Ending::Exited { is_success });
         assert_eq!((passed, failed, skipped), expected, "{output}");
         assert_eq!(named, failures, "{output}");
     }
@@ -230,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn nextest_is_read_with_its_remarks_and_its_failures() {
+    fn nextest_counts_are_read_past_remarks_and_failures_are_named() {
         let output = "\
         PASS [   0.004s] (1/4) nx::bin/nx a
         FAIL [   0.079s] (2/4) nx::bin/nx c
@@ -297,9 +303,9 @@ test result: ok. 5 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
     #[test]
     fn a_runner_without_its_closing_line_has_failed_whatever_its_exit_code() {
         for runner in [Runner::Nextest, Runner::CargoTest, Runner::Suite] {
-            for success in [true, false] {
+            for is_success in [true, false] {
                 let named = ["the step: ended without its closing line"];
-                check(runner, "1 passed, and so on", success, (0, 1, 0), &named);
+                check(runner, "1 passed, and so on", is_success, (0, 1, 0), &named);
             }
         }
     }
@@ -316,7 +322,7 @@ test result: ok. 5 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         let limit = std::time::Duration::from_secs(9);
         let (.., failures) = read(Runner::Suite, good, Ending::TimedOut(limit));
         assert_eq!(failures, ["the step: not done after 9 s"]);
-        let (.., failures) = read(Runner::Suite, good, Ending::LeftBehind);
+        let (.., failures) = read(Runner::Suite, good, Ending::OutputHeldOpen);
         assert_eq!(failures, ["the step: a process that it started outlives it"]);
         let not_run = Ending::NotRun("cannot start node: not found".to_owned());
         let (.., failures) = read(Runner::Suite, "", not_run);

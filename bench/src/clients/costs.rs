@@ -1,5 +1,5 @@
-//! The cost of a client for the program that uses it: number of crates, CPU time
-//! of a clean release build, size of the stripped binary.
+//! The cost of a client for the program that uses it: the number of crates, the CPU time of a
+//! clean release build, and the size of the stripped binary.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,14 +16,18 @@ use super::programs::{Built, Program};
 /// The prefix of the benchmark's own packages, which are not counted.
 const OWN_PACKAGES: &str = "perihelion-bench-";
 
+/// The cost of one client.
 pub struct Cost {
-    /// Crates compiled for the library, build scripts and macros included.
+    /// The number of crates that are compiled for the library, build scripts and macros
+    /// included.
     pub crates: usize,
     pub binary_bytes: u64,
-    /// User and system time of cargo and everything it started.
+    /// User and system time of a clean build: of cargo and everything it started. `None` if
+    /// it was not measured.
     pub build_cpu: Option<Duration>,
 }
 
+/// The cost of each program. Clean builds are measured only `with_builds`.
 pub async fn all(
     programs: &[Program],
     built: &BTreeMap<Program, Built>,
@@ -32,17 +36,17 @@ pub async fn all(
 ) -> anyhow::Result<BTreeMap<Program, Cost>> {
     let mut costs = BTreeMap::new();
     for program in programs {
-        let build_cpu = if with_builds { Some(clean_build(*program, scratch).await?) } else { None };
+        let build_cpu = if with_builds { Some(clean_build_cpu(*program, scratch).await?) } else { None };
         let binary_bytes = fs::metadata(&built[program].plain)?.len();
-        costs.insert(*program, Cost { crates: crates(*program).await?, binary_bytes, build_cpu });
+        costs.insert(*program, Cost { crates: count_crates(*program).await?, binary_bytes, build_cpu });
     }
     Ok(costs)
 }
 
-async fn crates(program: Program) -> anyhow::Result<usize> {
+async fn count_crates(program: Program) -> anyhow::Result<usize> {
     let output = Command::new("cargo")
         .args(["tree", "--edges", "normal,build", "--prefix", "none", "--no-dedupe"])
-        .args(program.lock())
+        .args(program.lock_arguments())
         .current_dir(program.directory())
         .stderr(Stdio::inherit())
         .output()
@@ -52,8 +56,8 @@ async fn crates(program: Program) -> anyhow::Result<usize> {
     Ok(unique_crates(&String::from_utf8_lossy(&output.stdout)))
 }
 
-/// Counts the lines `name v1.2.3` of `cargo tree`; some end with a remark. Each version
-/// counts, because each is compiled.
+/// The number of different lines `name v1.2.3` of `cargo tree`, without their remarks. Each
+/// version of a crate counts, because each is compiled.
 fn unique_crates(tree: &str) -> usize {
     let crates: BTreeSet<(&str, &str)> = tree
         .lines()
@@ -66,24 +70,24 @@ fn unique_crates(tree: &str) -> usize {
     crates.len()
 }
 
-/// Builds into an empty directory, with everything downloaded beforehand and
-/// without a cache between cargo and the compiler.
-async fn clean_build(program: Program, scratch: &Path) -> anyhow::Result<Duration> {
+/// Builds into an empty directory and returns the CPU time. Everything is downloaded before,
+/// and there is no cache between cargo and the compiler.
+async fn clean_build_cpu(program: Program, scratch: &Path) -> anyhow::Result<Duration> {
     eprintln!("building the client {} from nothing", program.name());
     let target = scratch.join(format!("build-{}", program.name()));
-    cargo(program, &["fetch"]).await?;
+    run_cargo(program, &["fetch"]).await?;
     let before = children_cpu().map_err(anyhow::Error::from_boxed)?;
     let target_word = target.to_str().context("the scratch directory's name is not UTF-8")?;
-    cargo(program, &["build", "--release", "--offline", "--quiet", "--target-dir", target_word]).await?;
+    run_cargo(program, &["build", "--release", "--offline", "--quiet", "--target-dir", target_word]).await?;
     let after = children_cpu().map_err(anyhow::Error::from_boxed)?;
     fs::remove_dir_all(&target)?;
     Ok(after - before)
 }
 
-async fn cargo(program: Program, words: &[&str]) -> anyhow::Result<()> {
+async fn run_cargo(program: Program, words: &[&str]) -> anyhow::Result<()> {
     let status = Command::new("cargo")
         .args(words)
-        .args(program.lock())
+        .args(program.lock_arguments())
         .current_dir(program.directory())
         .env_remove("RUSTC_WRAPPER")
         .stdout(Stdio::null())

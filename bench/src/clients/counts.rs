@@ -1,7 +1,7 @@
-//! Counts: allocations, by the build with a counting allocator, and instructions,
-//! by callgrind. The instructions per read are the difference between a run of 2N
-//! reads and one of N, divided by N: program start, handshake and warm-up are in
-//! both and cancel out. The server runs outside valgrind.
+//! Counts allocations, with a build that has a counting allocator, and instructions, with
+//! callgrind. The instructions per read are the difference between a run of 2N reads and a
+//! run of N reads, divided by N. Program start, handshake and warm-up are in both runs and
+//! cancel out. The server runs outside valgrind.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,15 +15,17 @@ use super::programs::{Built, Program, Run};
 use super::{Environment, Plan};
 use crate::setup::{create_container, load_readable};
 
-/// Enough for pools, caches and buffers to reach their size.
+/// The operations before allocations are counted: enough for pools, caches and buffers to
+/// reach their size.
 const WARM_UP: &str = "500";
-/// Enough that background work (pings, refreshes) is less than one allocation per
-/// operation.
-const COUNTED: &str = "4000";
-/// Valgrind is fifty times slower; a few operations are enough as warm-up.
+/// The operations whose allocations are counted: so many that background work (pings,
+/// refreshes) is less than one allocation per operation.
+const COUNTED_OPERATIONS: &str = "4000";
+/// The operations before instructions are counted. Few, because valgrind is fifty times
+/// slower.
 const CALLGRIND_WARM_UP: &str = "50";
-/// Seeding random numbers takes seconds under valgrind. On a busy machine the
-/// handshake may then exceed the client's connection timeout.
+/// The most tries of a run under callgrind. Seeding random numbers takes seconds under
+/// valgrind, so on a busy machine the handshake may exceed the client's connection timeout.
 const CALLGRIND_TRIES: usize = 3;
 const CONTAINER: &str = "counted";
 
@@ -34,8 +36,10 @@ pub struct Allocations {
     pub bytes: f64,
 }
 
+/// Allocations by the name of the operation and the client.
 pub type AllocationTable = BTreeMap<(&'static str, Program), Allocations>;
 
+/// A run with one operation at a time.
 fn counted_run<'a>(
     plan: &Plan,
     operation: Operation,
@@ -46,7 +50,8 @@ fn counted_run<'a>(
     Run { operation, container: CONTAINER, concurrency: 1, workers: plan.workers, warm_up, measured, number }
 }
 
-pub async fn allocations(
+/// The allocations of each operation with each client.
+pub async fn count_allocations(
     environment: &Environment,
     plan: &Plan,
     built: &BTreeMap<Program, Built>,
@@ -57,8 +62,8 @@ pub async fn allocations(
     let mut table = AllocationTable::new();
     for (number, (program, built)) in built.iter().enumerate() {
         for (name, operation) in [("point read", Operation::Read), ("create", Operation::Create)] {
-            let run = counted_run(plan, operation, WARM_UP, COUNTED, number as u64);
-            let figures = run.with(Command::new(&built.counting), environment).await?;
+            let run = counted_run(plan, operation, WARM_UP, COUNTED_OPERATIONS, number as u64);
+            let figures = run.execute(Command::new(&built.counting), environment).await?;
             let (count, bytes) = (figures.get("allocations")?, figures.get("allocatedBytes")?);
             table.insert((name, *program), Allocations { count, bytes });
         }
@@ -66,8 +71,8 @@ pub async fn allocations(
     Ok(table)
 }
 
-/// Instructions per point read.
-pub async fn instructions(
+/// The instructions per point read of each client.
+pub async fn count_instructions(
     environment: &Environment,
     plan: &Plan,
     built: &BTreeMap<Program, Built>,
@@ -76,15 +81,16 @@ pub async fn instructions(
     for (program, built) in built {
         let reads = plan.instruction_reads;
         eprintln!("counting instructions: {}, {reads} and {} reads", program.name(), 2 * reads);
-        let once = under_callgrind(environment, plan, &built.plain, reads).await?;
-        let twice = under_callgrind(environment, plan, &built.plain, 2 * reads).await?;
+        let once = instructions_of_run(environment, plan, &built.plain, reads).await?;
+        let twice = instructions_of_run(environment, plan, &built.plain, 2 * reads).await?;
         ensure!(twice > once, "{} took fewer instructions for more reads", program.name());
         table.insert(*program, (twice - once) as f64 / reads as f64);
     }
     Ok(table)
 }
 
-async fn under_callgrind(
+/// The instructions of a run with this many reads. A run that fails is tried again.
+async fn instructions_of_run(
     environment: &Environment,
     plan: &Plan,
     program: &Path,
@@ -93,14 +99,14 @@ async fn under_callgrind(
     let mut tries_left = CALLGRIND_TRIES;
     loop {
         tries_left -= 1;
-        match one_under_callgrind(environment, plan, program, reads).await {
+        match try_under_callgrind(environment, plan, program, reads).await {
             Err(error) if tries_left > 0 => eprintln!("  trying again, because: {error:#}"),
             result => return result,
         }
     }
 }
 
-async fn one_under_callgrind(
+async fn try_under_callgrind(
     environment: &Environment,
     plan: &Plan,
     program: &Path,
@@ -111,16 +117,17 @@ async fn one_under_callgrind(
     command.arg("--tool=callgrind").arg(format!("--callgrind-out-file={}", out.display())).arg(program);
     let measured = reads.to_string();
     let run = counted_run(plan, Operation::Read, CALLGRIND_WARM_UP, &measured, 1);
-    run.with(command, environment)
+    run.execute(command, environment)
         .await
         .context("is valgrind installed? --skip-instructions does without")?;
     let text = fs::read_to_string(&out).with_context(|| format!("reading {}", out.display()))?;
     fs::remove_file(&out)?;
-    total(&text).context("no total in callgrind's file")
+    parse_total(&text).context("no total in callgrind's file")
 }
 
-/// `totals: 123` at the end of the file: instructions of all threads.
-fn total(text: &str) -> Option<u64> {
+/// The instructions of all threads, from the line `totals: 123` at the end of callgrind's
+/// file.
+fn parse_total(text: &str) -> Option<u64> {
     text.lines().rev().find_map(|line| line.strip_prefix("totals: "))?.trim().parse().ok()
 }
 
@@ -131,7 +138,7 @@ mod tests {
     #[test]
     fn the_total_of_a_callgrind_file_is_its_last_line() {
         let text = "version: 1\nevents: Ir\nsummary: 12\n\nfn=(1) main\n3 4\n\ntotals: 4711\n";
-        assert_eq!(total(text), Some(4711));
-        assert_eq!(total("events: Ir\n"), None);
+        assert_eq!(parse_total(text), Some(4711));
+        assert_eq!(parse_total("events: Ir\n"), None);
     }
 }

@@ -1,5 +1,5 @@
-//! The client programs: where they are, how they are built, how one is run, and
-//! how its line of figures is read.
+//! The client programs: where they are, how they are built and run, and how their figures
+//! are read.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +16,7 @@ use super::Environment;
 use crate::requests::DATABASE;
 use crate::targets::build_release;
 
-/// In the order of the report's columns.
+/// A client program, in the order of the report's columns.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum)]
 pub enum Program {
     /// azure_data_cosmos, as published.
@@ -42,9 +42,9 @@ impl Program {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("clients").join(self.name())
     }
 
-    /// Ours has no `--locked`: it follows the product's crates, which change
-    /// without this lock file.
-    pub fn lock(self) -> &'static [&'static str] {
+    /// The argument of cargo that keeps the lock file unchanged. Ours has none: it depends on
+    /// the crates of this checkout, whose dependencies change without its lock file.
+    pub fn lock_arguments(self) -> &'static [&'static str] {
         match self {
             Program::Sdk | Program::Raw => &["--locked"],
             Program::Ours => &[],
@@ -65,6 +65,7 @@ pub struct Built {
 }
 
 impl Built {
+    /// Builds all programs.
     pub async fn all(programs: &[Program], scratch: &Path) -> anyhow::Result<BTreeMap<Program, Built>> {
         let mut built = BTreeMap::new();
         for program in programs {
@@ -77,10 +78,10 @@ impl Built {
     }
 }
 
-/// Builds a program and keeps a copy, because the next build with other features
-/// overwrites it.
+/// Builds a program and copies it, because the next build with other features overwrites the
+/// program.
 async fn build(program: Program, scratch: &Path, features: &[&str]) -> anyhow::Result<PathBuf> {
-    let arguments = [program.lock(), features].concat();
+    let arguments = [program.lock_arguments(), features].concat();
     let path = build_release(&program.directory(), &arguments, &program.package()).await?;
     let name =
         if features.is_empty() { program.name().to_owned() } else { format!("{}-count", program.name()) };
@@ -97,7 +98,7 @@ pub struct Run<'a> {
     pub workers: usize,
     pub warm_up: &'a str,
     pub measured: &'a str,
-    /// Unique among the runs on the container.
+    /// The number of the run, unique among the runs on the container.
     pub number: u64,
 }
 
@@ -111,9 +112,9 @@ impl Figures {
 }
 
 impl Run<'_> {
-    /// Runs a client and waits for it. `command` is the program, or a command with
-    /// the program as its last argument.
-    pub async fn with(&self, mut command: Command, environment: &Environment) -> anyhow::Result<Figures> {
+    /// Runs a client and returns its figures. `command` is the program, or a command whose last
+    /// argument is the program.
+    pub async fn execute(&self, mut command: Command, environment: &Environment) -> anyhow::Result<Figures> {
         let operation = match self.operation {
             Operation::Read => "read",
             Operation::Create => "create",

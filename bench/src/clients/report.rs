@@ -1,7 +1,7 @@
-//! The figures of a run as tables and JSON, and whether the goals are met.
-//! Medians over the repeats; a ratio is the median of the ratios within each
-//! repeat, so that a slow minute of the machine, which affects all clients,
-//! cancels out.
+//! The report of a run: the figures as tables and as JSON, and whether the goals are met. A
+//! figure is the median over the repeats. A ratio is the median of the ratios within each
+//! repeat. A slow minute of the machine affects all clients of a repeat alike, so it cancels
+//! out in a ratio.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,14 +17,14 @@ use super::rounds::{Cell, Row};
 use crate::goal::{Bound, Goal};
 use crate::statistics::{median, spread};
 
-/// Our point reads per second divided by the SDK's, at the highest concurrency.
+/// The goal for our point reads per second divided by the SDK's, at [`GOAL_CONCURRENCY`].
 const GOAL_THROUGHPUT: f64 = 2.0;
 const GOAL_CONCURRENCY: u64 = 64;
-/// Our instructions per point read divided by the SDK's.
+/// The goal for our instructions per point read divided by the SDK's.
 const GOAL_INSTRUCTIONS: f64 = 0.35;
-/// Our allocations per point read.
+/// The goal for our allocations per point read.
 const GOAL_ALLOCATIONS: f64 = 100.0;
-/// Our p99 of a single point read divided by the SDK's.
+/// The goal for our p99 of a point read divided by the SDK's, one read at a time.
 const GOAL_P99: f64 = 1.0;
 
 pub struct Report {
@@ -50,7 +50,7 @@ impl Report {
         self.rows.iter().find(|row| row.operation == operation && row.concurrency == concurrency)
     }
 
-    fn timed(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write_timed(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Plan { repeats, measured, workers, .. } = &self.plan;
         writeln!(
             f,
@@ -79,7 +79,7 @@ impl Report {
         Ok(())
     }
 
-    fn counted(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write_counted(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "\n{:<44}", "")?;
         for program in &self.plan.clients {
             write!(f, " {:>10}", program.name())?;
@@ -88,23 +88,25 @@ impl Report {
         let allocations = |name, of: fn(&super::counts::Allocations) -> f64| {
             self.by_program(|program| self.allocations.get(&(name, program)).map(of))
         };
-        line(
+        write_line(
             f,
             "instructions per point read",
             0,
             self.by_program(|program| self.instructions.get(&program).copied()),
         )?;
-        line(f, "allocations per point read", 1, allocations("point read", |counts| counts.count))?;
-        line(f, "bytes allocated per point read", 0, allocations("point read", |counts| counts.bytes))?;
-        line(f, "allocations per create", 1, allocations("create", |counts| counts.count))?;
-        line(f, "bytes allocated per create", 0, allocations("create", |counts| counts.bytes))?;
+        write_line(f, "allocations per point read", 1, allocations("point read", |counts| counts.count))?;
+        write_line(f, "bytes allocated per point read", 0, allocations("point read", |counts| counts.bytes))?;
+        write_line(f, "allocations per create", 1, allocations("create", |counts| counts.count))?;
+        write_line(f, "bytes allocated per create", 0, allocations("create", |counts| counts.bytes))?;
         let cost =
             |of: fn(&Cost) -> Option<f64>| self.by_program(|program| self.costs.get(&program).and_then(of));
-        line(f, "crates it depends on", 0, cost(|cost| Some(cost.crates as f64)))?;
-        line(f, "CPU seconds of a clean release build", 0, cost(|cost| Some(cost.build_cpu?.as_secs_f64())))?;
-        line(f, "stripped release binary, MB", 1, cost(|cost| Some(cost.binary_bytes as f64 / 1e6)))
+        write_line(f, "crates it depends on", 0, cost(|cost| Some(cost.crates as f64)))?;
+        let build_seconds = cost(|cost| Some(cost.build_cpu?.as_secs_f64()));
+        write_line(f, "CPU seconds of a clean release build", 0, build_seconds)?;
+        write_line(f, "stripped release binary, MB", 1, cost(|cost| Some(cost.binary_bytes as f64 / 1e6)))
     }
 
+    /// One value for each client of the plan.
     fn by_program(&self, of: impl Fn(Program) -> Option<f64>) -> Vec<(Program, Option<f64>)> {
         self.plan.clients.iter().map(|program| (*program, of(*program))).collect()
     }
@@ -181,8 +183,8 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.timed(f)?;
-        self.counted(f)?;
+        self.write_timed(f)?;
+        self.write_counted(f)?;
         writeln!(f, "\ngoals")?;
         self.goals().iter().try_for_each(|goal| writeln!(f, "  {goal}"))
     }
@@ -194,7 +196,9 @@ fn ratios(row: &Row, other: Program, of: impl Fn(&Cell) -> &Vec<f64>) -> Option<
     Some(of(ours).iter().zip(of(other)).map(|(ours, other)| ours / other).collect())
 }
 
-fn line(
+/// Writes one line of the table: a value for each client, and ours as a percentage of the
+/// SDK's.
+fn write_line(
     f: &mut fmt::Formatter<'_>,
     name: &str,
     digits: usize,
@@ -214,6 +218,7 @@ fn line(
     }
 }
 
+/// The columns of one client in a line of the table.
 struct Columns<'a>(&'a Cell);
 
 impl fmt::Display for Columns<'_> {

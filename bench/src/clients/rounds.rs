@@ -1,7 +1,6 @@
-//! The timed part: point reads and creates at every concurrency. The clients
-//! alternate after every measurement, so that other load on the machine affects
-//! all of them. Every measurement is a separate process with its own warm-up;
-//! creates use a new container in every repeat.
+//! The timed part: point reads and creates at every concurrency. The clients alternate after
+//! every measurement, so that other load on the machine affects all clients. Every
+//! measurement is a separate process with its own warm-up. Every repeat has a new container.
 
 use std::collections::BTreeMap;
 
@@ -14,9 +13,11 @@ use super::{Environment, Plan};
 use crate::rotation::rotated;
 use crate::setup::{create_container, delete_container, load_readable};
 
-/// One number per repeat for each figure, in the order of the repeats.
+/// The figures of one client in one row: for each figure one number per repeat, in the order
+/// of the repeats.
 #[derive(Default)]
 pub struct Cell {
+    /// Operations per second.
     pub rates: Vec<f64>,
     pub p50_ms: Vec<f64>,
     pub p99_ms: Vec<f64>,
@@ -41,6 +42,7 @@ impl Row {
     }
 }
 
+/// Measures every row in every repeat.
 pub async fn run(
     environment: &Environment,
     plan: &Plan,
@@ -51,14 +53,14 @@ pub async fn run(
         .flat_map(|operation| plan.concurrency.iter().map(move |concurrency| (operation, *concurrency)))
         .map(|(operation, concurrency)| Row { operation, concurrency, cells: BTreeMap::new() })
         .collect();
-    let mut number = 0;
+    let mut run_number = 0;
     for repeat in 1..=plan.repeats {
         let container = format!("clients{repeat}");
         create_container(&environment.server, &container).await?;
         load_readable(&environment.server, &container).await?;
         for row in &mut rows {
             for program in rotated(&plan.clients, repeat) {
-                number += 1;
+                run_number += 1;
                 let run = Run {
                     operation: row.operation,
                     container: &container,
@@ -66,7 +68,7 @@ pub async fn run(
                     workers: plan.workers,
                     warm_up: &plan.warm_up,
                     measured: &plan.measured,
-                    number,
+                    number: run_number,
                 };
                 measure(environment, &run, &built[&program], row.cells.entry(program).or_default())
                     .await
@@ -90,7 +92,7 @@ async fn measure(
     built: &Built,
     cell: &mut Cell,
 ) -> anyhow::Result<()> {
-    let figures = run.with(Command::new(&built.plain), environment).await?;
+    let figures = run.execute(Command::new(&built.plain), environment).await?;
     cell.rates.push(figures.get("perSecond")?);
     cell.p50_ms.push(figures.get("p50Ms")?);
     cell.p99_ms.push(figures.get("p99Ms")?);

@@ -1,5 +1,5 @@
-//! The speed of the disk itself, to compare figures of durable stores with: the time
-//! to append 4 KiB to a file and flush it, one after the other.
+//! The speed of the disk itself, for comparison with the figures of durable servers: the time
+//! to append 4 KiB to a file and flush it.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -8,10 +8,10 @@ use std::time::Instant;
 
 use crate::statistics::median;
 
-/// Enough for a steady median, and under a second on any disk worth measuring.
+/// The number of appends: enough for a steady median, and quick on any disk worth measuring.
 const APPENDS: usize = 200;
 
-/// The median over `APPENDS` appends, in milliseconds.
+/// The median time of an append with its flush, in milliseconds.
 pub fn fdatasync_ms(directory: &Path) -> anyhow::Result<f64> {
     let path = directory.join("fdatasync");
     let mut file = File::create(&path)?;

@@ -1,7 +1,7 @@
-//! The three phases of a run: footprint (start-up, idle memory), point
-//! operations on small containers, and queues of up to 100,000 documents.
-//! Within a phase the targets alternate after every measurement, so that other
-//! load on the machine affects all of them. Each phase has fresh servers.
+//! The three phases of a run: footprint (start-up, idle memory), point operations on small
+//! containers, and queries over queues of up to 100,000 documents. Within a phase the targets
+//! alternate after every measurement, so that other load on the machine affects all targets.
+//! Each phase starts new servers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,41 +18,48 @@ use crate::rotation::rotated;
 use crate::setup::{create_container, create_database, delete_container, load_readable};
 use crate::targets::{Launcher, Server, Target, own_cpu};
 
-/// One number per repeat for each figure, in the order of the repeats.
+/// The figures of one target in one row: for each figure one number per repeat, in the order
+/// of the repeats.
 #[derive(Default)]
 pub struct Cell {
+    /// Requests per second.
     pub rates: Vec<f64>,
     pub p50_ms: Vec<f64>,
     pub p99_ms: Vec<f64>,
     pub max_ms: Vec<f64>,
-    /// CPU microseconds per operation, of the server and of the load client.
-    pub server_us: Vec<f64>,
-    pub client_us: Vec<f64>,
+    /// CPU microseconds of the server per request.
+    pub server_cpu_us: Vec<f64>,
+    /// CPU microseconds of the load client per request.
+    pub client_cpu_us: Vec<f64>,
 }
 
 /// The figures of one workload at one concurrency, by target. A target without a
 /// cell was not run, for the reason in `note`.
 pub struct Row {
     pub workload: String,
-    /// Rows of one subject can be compared if a target is missing in one of them.
+    /// What the requests are about. If a target is missing in a row, its figures can come from
+    /// another row with the same subject.
     pub subject: String,
     pub clients: u64,
     pub cells: BTreeMap<Target, Cell>,
     pub note: Option<String>,
 }
 
+/// The start-up time and the memory of one target.
 #[derive(Default)]
 pub struct Footprint {
     pub start_up_ms: Vec<f64>,
     pub idle_mb: Vec<f64>,
+    /// Memory with the largest queue loaded.
     pub loaded_mb: Option<f64>,
+    /// The time to load the largest queue.
     pub load_seconds: Option<f64>,
 }
 
 pub type Footprints = BTreeMap<Target, Footprint>;
 
-/// Starts and stops every target a few times.
-pub async fn footprint(launcher: &Launcher, plan: &Plan) -> anyhow::Result<Footprints> {
+/// Starts and stops every target a few times, and measures start-up and idle memory.
+pub async fn measure_footprint(launcher: &Launcher, plan: &Plan) -> anyhow::Result<Footprints> {
     let mut footprints = Footprints::new();
     for _ in 0..plan.starts {
         for target in &plan.targets {
@@ -66,10 +73,10 @@ pub async fn footprint(launcher: &Launcher, plan: &Plan) -> anyhow::Result<Footp
     Ok(footprints)
 }
 
-/// Point reads, creates and batches, at every concurrency. Each repeat has a new
-/// container, so that all repeats measure the same; otherwise the last repeats
-/// would measure a container of gigabytes.
-pub async fn points(launcher: &Launcher, plan: &Plan) -> anyhow::Result<Vec<Row>> {
+/// Measures point reads, creates and batches at every concurrency. Each repeat has a new
+/// container, so that all repeats measure the same. In one container, the last repeats would
+/// measure gigabytes.
+pub async fn measure_points(launcher: &Launcher, plan: &Plan) -> anyhow::Result<Vec<Row>> {
     let servers = start_all(launcher, plan).await?;
     let mut rows = point_rows(plan);
     let mut run_number = 0;
@@ -123,9 +130,9 @@ fn point_rows(plan: &Plan) -> Vec<(Operation, Row)> {
         .collect()
 }
 
-/// The ordered query over each of the plan's queues, and the memory with the
-/// largest of them loaded.
-pub async fn queries(
+/// Measures the ordered query over each queue of the plan, and the memory with the largest
+/// queue loaded.
+pub async fn measure_queries(
     launcher: &Launcher,
     plan: &Plan,
     footprints: &mut Footprints,
@@ -140,7 +147,7 @@ pub async fn queries(
             eprintln!("  loaded {} documents into {} in {seconds:.1} s", queue.size, target.name());
             let footprint = footprints.entry(*target).or_default();
             if footprint.loaded_mb.is_none() {
-                tokio::time::sleep(plan.settle).await;
+                tokio::time::sleep(plan.settle_time).await;
                 footprint.loaded_mb = Some(server.resident_mb()?);
                 footprint.load_seconds = Some(seconds);
             }
@@ -151,8 +158,8 @@ pub async fn queries(
     Ok(rows)
 }
 
-/// The first query of a queue, then the query at every concurrency. The two
-/// differ if a server builds an index because of the first one.
+/// Measures the first query of a queue, then the query at every concurrency. The figures
+/// differ if a server builds an index because of the first query.
 async fn query_rows(
     servers: &BTreeMap<Target, Server>,
     plan: &Plan,
@@ -163,11 +170,11 @@ async fn query_rows(
         servers,
         queue,
         partition: Partition::new(container, QUEUE_KEY),
-        page: queue.first_page().into(),
+        expected_ids: queue.first_page().into(),
     };
     let mut first = query.row("first query", 1);
     for target in &plan.targets {
-        query.measure(&mut first, *target, plan.once(), true).await?;
+        query.measure(&mut first, *target, plan.one_request_window(), true).await?;
     }
     let mut rows = vec![first];
     for clients in &plan.concurrency {
@@ -191,7 +198,7 @@ struct QueueQuery<'a> {
     servers: &'a BTreeMap<Target, Server>,
     queue: Queue,
     partition: Partition,
-    page: Arc<[String]>,
+    expected_ids: Arc<[String]>,
 }
 
 impl QueueQuery<'_> {
@@ -209,7 +216,10 @@ impl QueueQuery<'_> {
     ) -> anyhow::Result<()> {
         let server = &self.servers[&target];
         let clients = (0..row.clients)
-            .map(|_| QueryClient::new(server.address, &self.partition, self.queue, Arc::clone(&self.page)))
+            .map(|_| {
+                let expected_ids = Arc::clone(&self.expected_ids);
+                QueryClient::new(server.address, &self.partition, self.queue, expected_ids)
+            })
             .collect::<anyhow::Result<_>>()?;
         let cell = is_recorded.then(|| row.cells.entry(target).or_default());
         measure(server, clients, window, cell)
@@ -218,7 +228,7 @@ impl QueueQuery<'_> {
     }
 }
 
-/// Warms up, then measures. Without a cell the figures are dropped.
+/// Warms up, then measures. The figures go to the cell, or are dropped if there is none.
 async fn measure<W: Workload>(
     server: &Server,
     workloads: Vec<W>,
@@ -229,9 +239,9 @@ async fn measure<W: Workload>(
     if !window.warm_up.is_zero() {
         clients.drive(Limits { time: window.warm_up, ..window.measured }).await?;
     }
-    let before = (server.cpu()?, own_cpu()?);
+    let (server_before, client_before) = (server.cpu()?, own_cpu()?);
     let sample = clients.drive(window.measured).await?;
-    let after = (server.cpu()?, own_cpu()?);
+    let (server_after, client_after) = (server.cpu()?, own_cpu()?);
     let operations = sample.latencies.count() as f64;
     ensure!(operations > 0.0, "no request was answered within the window");
     if let Some(cell) = cell {
@@ -240,8 +250,8 @@ async fn measure<W: Workload>(
         cell.p50_ms.push(sample.latencies.quantile_ms(0.5));
         cell.p99_ms.push(sample.latencies.quantile_ms(0.99));
         cell.max_ms.push(sample.latencies.quantile_ms(1.0));
-        cell.server_us.push(per_operation(after.0 - before.0));
-        cell.client_us.push(per_operation(after.1 - before.1));
+        cell.server_cpu_us.push(per_operation(server_after - server_before));
+        cell.client_cpu_us.push(per_operation(client_after - client_before));
     }
     Ok(())
 }
@@ -263,11 +273,12 @@ async fn stop_all(servers: BTreeMap<Target, Server>) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The partition key of all documents of a queue.
 const QUEUE_KEY: &str = "queue";
 
-/// Loads a queue and returns the seconds it took.
+/// Loads a queue and returns the time it took, in seconds.
 async fn load_queue(server: &Server, container: &str, queue: Queue) -> anyhow::Result<f64> {
-    /// Enough clients to keep a server busy; divides the batches of every queue.
+    /// The number of clients that load: enough to keep a server busy.
     const LOADERS: u64 = 4;
     /// A server that cannot load 100,000 documents in this time fails.
     const LOAD_LIMIT: Duration = Duration::from_secs(900);

@@ -1,4 +1,4 @@
-//! The plan of a run, fixed before it starts: targets, windows, repeats, queues.
+//! The plan of a run, fixed before the run starts: targets, windows, repeats, queues.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use crate::documents::Queue;
 use crate::load::Limits;
 use crate::targets::Target;
 
-/// One query over 100,000 documents takes the peer more than a minute (its engine
-/// copies an array per document, so the time is quadratic) and blocks all other
-/// requests. Beyond this size the peer gets the query once.
+/// The largest queue that the peer queries repeatedly. Over a larger queue the peer gets the
+/// query once: one query over 100,000 documents takes the peer more than a minute, because its
+/// engine copies an array per document, and blocks all other requests.
 const PEER_QUEUE_MAX: u64 = 14_000;
-/// Up to this size the peer's query (20 ms) is short enough for a warm-up. Above,
-/// a warm-up hardly changes the result.
+/// The largest queue on which the peer gets a warm-up: up to this size its query takes about
+/// 20 ms. With a larger queue, a warm-up hardly changes the result.
 const PEER_WARM_MAX: u64 = 4_000;
 
 /// How long one workload is warmed up and measured on one target.
@@ -29,56 +29,55 @@ pub struct Plan {
     pub starts: usize,
     pub concurrency: Vec<u64>,
     pub window: Window,
-    /// The round before the first measured one.
+    /// The window of repeat 0, the round whose figures are dropped.
     pub first_window: Window,
-    /// The queues, the largest first: memory is read when only that one is loaded.
+    /// The queues, the largest first: memory is read when only the largest is loaded.
     pub queues: Vec<Queue>,
-    /// The time for a server to release memory before it is read.
-    pub settle: Duration,
+    /// The time for a server to release memory before its memory is read.
+    pub settle_time: Duration,
 }
 
 impl Plan {
     pub fn new(options: &Options) -> Self {
-        let quick = options.quick;
-        let time = Duration::from_millis(if quick { 1_000 } else { 3_000 });
-        let warm_up = Duration::from_millis(if quick { 200 } else { 500 });
+        let is_quick = options.quick;
+        let time = Duration::from_millis(if is_quick { 1_000 } else { 3_000 });
+        let warm_up = Duration::from_millis(if is_quick { 200 } else { 500 });
         let window = Window { warm_up, measured: Limits { time, requests_max: u64::MAX } };
         let mut targets = options.targets.clone();
         targets.sort_unstable();
         targets.dedup();
         let mut sizes = options.documents.clone();
         if sizes.is_empty() {
-            sizes = if quick { vec![20_000, 4_000] } else { vec![100_000, 10_000] };
+            sizes = if is_quick { vec![20_000, 4_000] } else { vec![100_000, 10_000] };
         }
         sizes.sort_unstable_by(|a, b| b.cmp(a));
         sizes.dedup();
         Self {
             targets,
-            repeats: options.repeats.unwrap_or(if quick { 3 } else { 5 }),
-            starts: if quick { 3 } else { 7 },
+            repeats: options.repeats.unwrap_or(if is_quick { 3 } else { 5 }),
+            starts: if is_quick { 3 } else { 7 },
             concurrency: vec![1, 16],
             window,
             first_window: Window { warm_up: Duration::ZERO, ..window },
             queues: sizes.into_iter().map(|size| Queue { size }).collect(),
-            settle: Duration::from_secs(2),
+            settle_time: Duration::from_secs(2),
         }
     }
 
-    /// One request without a warm-up.
-    pub fn once(&self) -> Window {
+    /// The window of one request without a warm-up.
+    pub fn one_request_window(&self) -> Window {
         Window { warm_up: Duration::ZERO, measured: Limits { requests_max: 1, ..self.window.measured } }
     }
 
-    /// The window of the ordered query on a target in one repeat. `None` when the target
-    /// is left out: the peer answers the query over a long queue so slowly that it gets
-    /// fewer queries, or only the first one. Repeat 0 is the warm-up round, whose figures
-    /// are dropped.
+    /// The window of the ordered query on a target in one repeat. `None` if the target is left
+    /// out in this repeat: over a long queue the peer is so slow that it gets fewer queries, or
+    /// only the first one. Repeat 0 is a warm-up, whose figures are dropped.
     pub fn query_window(&self, target: Target, queue: Queue, repeat: usize) -> Option<Window> {
         let window = if repeat == 0 { self.first_window } else { self.window };
         if target != Target::Vercel || queue.size <= PEER_WARM_MAX {
             return Some(window);
         }
-        // Every target has answered one query before (`once`): that is warm-up enough here.
+        // Every target has answered one query before, which is enough warm-up here.
         let without_warm_up = Window { warm_up: Duration::ZERO, ..self.window };
         (repeat > 0 && queue.size <= PEER_QUEUE_MAX).then_some(without_warm_up)
     }

@@ -1,6 +1,7 @@
-//! The figures of a run as a table with ratios and goals, and as JSON. Medians
-//! over the repeats; a ratio is the median of the ratios within each repeat, so
-//! that a slow minute of the machine, which affects all targets, cancels out.
+//! The report of a run: the figures as a table with ratios and goals, and as JSON. A figure is
+//! the median over the repeats. A ratio is the median of the ratios within each repeat. A
+//! slow minute of the machine affects all targets of a repeat alike, so it cancels out in a
+//! ratio.
 
 use std::fmt;
 
@@ -19,7 +20,7 @@ pub struct Report {
     pub fdatasync_ms: f64,
 }
 
-/// A ratio to the peer that the project has promised.
+/// A goal of the project: the least ratio of a target's rate to the peer's.
 struct Goal {
     workload: &'static str,
     clients: u64,
@@ -38,8 +39,9 @@ const GOAL_START_UP_MS: f64 = 100.0;
 const GOAL_IDLE_MB: f64 = 40.0;
 
 impl Report {
-    /// Our rate divided by the peer's in the same repeat. If the peer ran less
-    /// often, or not at all, its figures from a related row are used.
+    /// Our rate divided by the peer's in the same repeat. If the peer has another number of
+    /// repeats, the median of its rates is used. If the peer is not in the row, its rates come
+    /// from another row with the same subject.
     fn ratios(&self, row: &Row, target: Target) -> Option<Vec<f64>> {
         let ours = row.cells.get(&target)?;
         let peer = row.cells.get(&Target::Vercel).or_else(|| self.peer_of_same_subject(row))?;
@@ -50,7 +52,7 @@ impl Report {
         Some(ours.rates.iter().enumerate().map(|(repeat, rate)| rate / of_repeat(repeat)).collect())
     }
 
-    /// The peer's figures from another row about the same documents.
+    /// The peer's figures from a row with the same subject.
     fn peer_of_same_subject(&self, row: &Row) -> Option<&Cell> {
         self.rows
             .iter()
@@ -58,11 +60,12 @@ impl Report {
             .find_map(|other| other.cells.get(&Target::Vercel))
     }
 
+    /// The targets of the plan that are our server.
     fn ours(&self) -> impl Iterator<Item = Target> {
         self.plan.targets.iter().copied().filter(|target| *target != Target::Vercel)
     }
 
-    fn throughput(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write_throughput(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
             "1 KB documents; per second, p50 / p99 / max in ms, CPU us per operation of the server (of the client)"
@@ -76,12 +79,12 @@ impl Report {
         }
         writeln!(f)?;
         for row in &self.rows {
-            self.throughput_row(f, row)?;
+            self.write_throughput_row(f, row)?;
         }
         Ok(())
     }
 
-    fn throughput_row(&self, f: &mut fmt::Formatter<'_>, row: &Row) -> fmt::Result {
+    fn write_throughput_row(&self, f: &mut fmt::Formatter<'_>, row: &Row) -> fmt::Result {
         write!(f, "{:<28} {:>7}", row.workload, row.clients)?;
         for target in &self.plan.targets {
             match row.cells.get(target) {
@@ -102,7 +105,7 @@ impl Report {
         }
     }
 
-    fn goals(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write_goals(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "\ngoals")?;
         for goal in &GOALS {
             let ratio = self
@@ -123,7 +126,7 @@ impl Report {
         Ok(())
     }
 
-    fn footprint(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write_footprint(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let documents = self.plan.queues.iter().map(|queue| queue.size).max().unwrap_or(0);
         writeln!(f, "\nfootprint")?;
         for (target, footprint) in &self.footprints {
@@ -197,19 +200,20 @@ fn cell_json(cell: &Cell) -> Value {
         "p50Ms": cell.p50_ms,
         "p99Ms": cell.p99_ms,
         "maxMs": cell.max_ms,
-        "serverCpuUs": cell.server_us,
-        "clientCpuUs": cell.client_us,
+        "serverCpuUs": cell.server_cpu_us,
+        "clientCpuUs": cell.client_cpu_us,
     })
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.throughput(f)?;
-        self.goals(f)?;
-        self.footprint(f)
+        self.write_throughput(f)?;
+        self.write_goals(f)?;
+        self.write_footprint(f)
     }
 }
 
+/// The columns of one target in a line of the table.
 struct Columns<'a>(&'a Cell);
 
 impl fmt::Display for Columns<'_> {
@@ -220,7 +224,7 @@ impl fmt::Display for Columns<'_> {
         let greatest = self.0.max_ms.iter().copied().fold(0.0, f64::max);
         let latency =
             format!("{:.2} / {:.2} / {greatest:.0}", median(&self.0.p50_ms), median(&self.0.p99_ms));
-        let cpu = format!("{:.0} ({:.0})", median(&self.0.server_us), median(&self.0.client_us));
+        let cpu = format!("{:.0} ({:.0})", median(&self.0.server_cpu_us), median(&self.0.client_cpu_us));
         write!(f, "{rate:>9} {latency:>21} {cpu:>14}")
     }
 }

@@ -1,26 +1,27 @@
-//! The workloads: point reads, creates, batches of ten creates, the ordered
-//! query, and loading a queue. The status of every answer is checked, and the
-//! body of every `BODY_CHECK_EVERY`th, starting with the first.
+//! The workloads: point reads, creates, batches of ten creates, the ordered query, and loading
+//! a queue. The status of every answer is checked. Of every 64 bodies the first is checked,
+//! and while a queue is loaded every body.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::{Context, ensure};
-use perihelion_bench_client::{READABLE, readable_id};
+use perihelion_bench_client::{READABLE_DOCUMENTS, readable_id};
 use serde_json::Value;
 
-use crate::documents::{DOCUMENT_BYTES, Fields, PAGE, Queue, create_batch, document};
+use crate::documents::{DOCUMENT_BYTES, Fields, PAGE_SIZE, Queue, create_batch, document};
 use crate::load::{Answer, Workload};
 use crate::requests::{Partition, Requests};
 use crate::setup::{CREATED, OK, expect_created, expect_status, readable_partitions};
 
-/// Parsing every body would cost the client as much as the request.
-const BODY_CHECK_EVERY: u64 = 64;
-/// Values of the partition key that writes are spread over.
+/// Of so many bodies one is checked. Parsing every body would cost the client as much as the
+/// request.
+const BODY_CHECK_INTERVAL: u64 = 64;
+/// The number of partition key values that writes are spread over.
 const WRITE_KEYS: u64 = 100;
-/// Operations in a measured batch.
+/// The number of operations in a measured batch.
 pub const BATCH_OPERATIONS: u64 = 10;
-/// Operations in a batch that loads documents: the service's limit.
+/// The number of operations in a batch that loads a queue: the service's limit.
 const LOAD_OPERATIONS: u64 = 100;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,13 +43,15 @@ impl Operation {
     }
 }
 
-/// One client of a point workload. The number of its run is unique per server, so that
-/// ids of documents are unique.
+/// One client of a point workload. The number of its run is part of the ids of new documents,
+/// and is unique per server, so that the ids are unique.
 pub struct PointClient {
     operation: Operation,
     requests: Requests,
     partitions: Arc<[Partition]>,
-    prefix: String,
+    /// The beginning of the ids of new documents.
+    id_prefix: String,
+    /// The number of requests so far.
     sent: u64,
     random_state: u64,
 }
@@ -75,13 +78,14 @@ impl PointClient {
             operation,
             requests,
             partitions,
-            prefix: format!("w-{run}-{client}"),
+            id_prefix: format!("w-{run}-{client}"),
             sent: 0,
             random_state,
         })
     }
 
-    /// Xorshift: random enough to choose a document, and the same in every run.
+    /// The next number of a xorshift generator: random enough to choose a document, and the same
+    /// in every run.
     fn next_random(&mut self) -> u64 {
         self.random_state ^= self.random_state << 13;
         self.random_state ^= self.random_state >> 7;
@@ -90,7 +94,7 @@ impl PointClient {
     }
 
     fn new_document(&self, partition: &Partition, part: u64) -> String {
-        let id = format!("{}-{}-{part}", self.prefix, self.sent);
+        let id = format!("{}-{}-{part}", self.id_prefix, self.sent);
         document(&Fields { id: &id, key: &partition.key, number: self.sent, visible_at: self.sent })
     }
 }
@@ -98,7 +102,7 @@ impl PointClient {
 impl Workload for PointClient {
     fn request(&mut self) -> anyhow::Result<&[u8]> {
         self.sent += 1;
-        let number = self.next_random() % READABLE;
+        let number = self.next_random() % READABLE_DOCUMENTS;
         let partitions = Arc::clone(&self.partitions);
         let partition = &partitions[(number % partitions.len() as u64) as usize];
         match self.operation {
@@ -117,7 +121,7 @@ impl Workload for PointClient {
     fn check(&mut self, answer: &Answer<'_>) -> anyhow::Result<()> {
         let expected = if self.operation == Operation::Create { CREATED } else { OK };
         expect_status(answer, expected)?;
-        if self.sent % BODY_CHECK_EVERY != 1 {
+        if self.sent % BODY_CHECK_INTERVAL != 1 {
             return Ok(());
         }
         let body: Value = serde_json::from_slice(answer.body).context("an answer that is not JSON")?;
@@ -139,7 +143,9 @@ pub struct QueryClient {
     requests: Requests,
     partition: Partition,
     body: String,
-    expected: Arc<[String]>,
+    /// The ids of the first page, in order.
+    expected_ids: Arc<[String]>,
+    /// The number of requests so far.
     sent: u64,
 }
 
@@ -148,33 +154,34 @@ impl QueryClient {
         address: SocketAddr,
         partition: &Partition,
         queue: Queue,
-        expected: Arc<[String]>,
+        expected_ids: Arc<[String]>,
     ) -> anyhow::Result<Self> {
         let requests = Requests::new(address)?;
-        Ok(Self { requests, partition: partition.clone(), body: queue.query(), expected, sent: 0 })
+        Ok(Self { requests, partition: partition.clone(), body: queue.query(), expected_ids, sent: 0 })
     }
 }
 
 impl Workload for QueryClient {
     fn request(&mut self) -> anyhow::Result<&[u8]> {
         self.sent += 1;
-        self.requests.query(&self.partition, PAGE, &self.body)
+        self.requests.query(&self.partition, PAGE_SIZE, &self.body)
     }
 
     fn check(&mut self, answer: &Answer<'_>) -> anyhow::Result<()> {
         expect_status(answer, OK)?;
-        if self.sent % BODY_CHECK_EVERY != 1 {
+        if self.sent % BODY_CHECK_INTERVAL != 1 {
             return Ok(());
         }
         let body: Value = serde_json::from_slice(answer.body).context("an answer that is not JSON")?;
         let documents = body["Documents"].as_array().context("a feed without documents")?;
         let ids: Vec<&str> = documents.iter().filter_map(|document| document["id"].as_str()).collect();
-        ensure!(ids == *self.expected, "the query answered {ids:?} instead of {:?}", self.expected);
+        ensure!(ids == *self.expected_ids, "the query answered {ids:?} instead of {:?}", self.expected_ids);
         Ok(())
     }
 }
 
-/// One client that loads a queue: every `stride`th batch, starting at `next`.
+/// One client that loads a part of a queue: the batch number `next`, and every `stride`th
+/// batch after it.
 pub struct LoadClient {
     requests: Requests,
     partition: Partition,
@@ -183,7 +190,7 @@ pub struct LoadClient {
     stride: u64,
 }
 
-/// Batches needed to load a queue; its size is a multiple of a batch.
+/// The number of batches that load a queue, whose size is a multiple of a batch.
 pub fn load_batches(queue: Queue) -> u64 {
     queue.size / LOAD_OPERATIONS
 }

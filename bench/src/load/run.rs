@@ -1,8 +1,8 @@
-//! The closed loop: several clients, one connection each, on the thread of the
-//! caller. A client takes its next request from the workload, waits for the whole
-//! answer and has the workload check it, until the time is up. A running request
-//! is finished and counted, and the rate is computed over the time until the last
-//! one ended, so that slow answers count fully.
+//! The closed loop: several clients, one connection each, on the thread of the caller. A
+//! client takes its next request from the workload, waits for the whole answer, and lets the
+//! workload check the answer. It repeats this until a limit is reached. A request that is
+//! running at the end of the time is finished and counted. The rate is computed over the time
+//! until the last request ended, so that slow answers count fully.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -16,8 +16,10 @@ use super::connection::{Answer, Connection};
 /// The requests of a client, and the check of the answers. Each client owns its
 /// workload.
 pub trait Workload: Send + 'static {
+    /// The bytes of the next request.
     fn request(&mut self) -> anyhow::Result<&[u8]>;
-    /// Refuses an answer that is not the expected one: a fast error does not count.
+    /// Returns an error for an unexpected answer, so that a fast error does not count as an
+    /// answer.
     fn check(&mut self, answer: &Answer<'_>) -> anyhow::Result<()>;
 }
 
@@ -25,7 +27,7 @@ pub trait Workload: Send + 'static {
 #[derive(Clone, Copy)]
 pub struct Limits {
     pub time: Duration,
-    /// A client stops after this many requests even when time is left.
+    /// The most requests of each client.
     pub requests_max: u64,
 }
 
@@ -33,6 +35,7 @@ pub struct Limits {
 /// than a minute for one query.
 const DRAIN_LIMIT: Duration = Duration::from_secs(600);
 
+/// The figures of one closed loop.
 pub struct Sample {
     pub elapsed: Duration,
     pub latencies: Histogram,
@@ -44,7 +47,8 @@ impl Sample {
     }
 }
 
-/// The clients of a run with their connections, kept from warm-up to measurement.
+/// The clients of a run with their connections. They are kept from the warm-up to the
+/// measurement.
 pub struct Clients<W> {
     clients: Vec<(Connection, W)>,
 }
@@ -65,8 +69,8 @@ impl<W: Workload> Clients<W> {
         let limit = limits.time + DRAIN_LIMIT;
         tokio::time::timeout(limit, async {
             while let Some(joined) = tasks.join_next().await {
-                let (client, own) = joined.context("a client task ended early")??;
-                latencies.merge(&own);
+                let (client, client_latencies) = joined.context("a client task ended early")??;
+                latencies.merge(&client_latencies);
                 self.clients.push(client);
             }
             anyhow::Ok(())
@@ -87,10 +91,10 @@ async fn one_client<W: Workload>(
     let mut sent_at = Instant::now();
     while sent_at < until && latencies.count() < requests_max {
         let answer = connection.send(workload.request()?).await?;
-        let answered = Instant::now();
+        let answered_at = Instant::now();
         workload.check(&answer)?;
-        latencies.record(answered - sent_at);
-        sent_at = answered;
+        latencies.record(answered_at - sent_at);
+        sent_at = answered_at;
     }
     Ok(((connection, workload), latencies))
 }

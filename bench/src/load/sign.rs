@@ -1,6 +1,6 @@
-//! Master-key signatures, as cheap as a client can make them: the keyed HMAC
-//! state is computed once and cloned, and the date header changes once a
-//! second. One signer per load thread; nothing here is shared.
+//! Signatures with the master key, as cheap as a client can make them. The HMAC state with the
+//! key is computed once and cloned, and the date header changes once a second. Each client
+//! has its own signer.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -9,16 +9,18 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
-/// A date is reused for this long; the service accepts 15 minutes of skew.
+/// How long a date is reused. The service accepts dates that are up to 15 minutes off.
 const DATE_LIFETIME: Duration = Duration::from_secs(1);
 /// Base64 of the 32 bytes of a SHA-256.
 const SIGNATURE_CHARACTERS: usize = 44;
 
 #[derive(Clone)]
 pub struct Signer {
-    keyed: Hmac<Sha256>,
-    /// The date as it is sent, and in lower case as it is signed.
+    /// The HMAC state after the key.
+    keyed_state: Hmac<Sha256>,
+    /// The date as it is sent.
     date: String,
+    /// The same date as it is signed: in lower case.
     signed_date: String,
     dated_at: Instant,
     authorization: String,
@@ -32,19 +34,19 @@ pub struct Signature<'a> {
 
 impl Signer {
     pub fn new(key: &str) -> anyhow::Result<Self> {
-        let keyed = Hmac::<Sha256>::new_from_slice(&BASE64.decode(key)?)?;
+        let keyed_state = Hmac::<Sha256>::new_from_slice(&BASE64.decode(key)?)?;
         let (date, signed_date) = date_now();
-        Ok(Self { keyed, date, signed_date, dated_at: Instant::now(), authorization: String::new() })
+        Ok(Self { keyed_state, date, signed_date, dated_at: Instant::now(), authorization: String::new() })
     }
 
-    /// Signs one request. `verb` and `resource_type` are in lower case, `link`
-    /// as it stands in the path.
+    /// Signs one request. `verb` and `resource_type` are in lower case. `link` has the case of
+    /// the path.
     pub fn sign(&mut self, verb: &str, resource_type: &str, link: &str) -> anyhow::Result<Signature<'_>> {
         if self.dated_at.elapsed() > DATE_LIFETIME {
             (self.date, self.signed_date) = date_now();
             self.dated_at = Instant::now();
         }
-        let mut mac = self.keyed.clone();
+        let mut mac = self.keyed_state.clone();
         for part in [verb, "\n", resource_type, "\n", link, "\n", &self.signed_date, "\n\n"] {
             mac.update(part.as_bytes());
         }
@@ -64,6 +66,7 @@ impl Signer {
     }
 }
 
+/// The current date as it is sent, and as it is signed.
 fn date_now() -> (String, String) {
     let date = httpdate::fmt_http_date(SystemTime::now());
     let signed = date.to_ascii_lowercase();

@@ -1,7 +1,7 @@
-//! Counts: requests and request units per smallest workflow, by the counters of
-//! the server, between two moments that the program announces. No client polls
-//! for the workflows, so all requests are the provider's. Fetches that returned
-//! nothing are reported separately.
+//! Counts requests and request units per smallest workflow, from the server's counters. The
+//! provider program says when its workflows begin and when they have ended, and the counters
+//! are read at both moments. No client polls for the workflows, so all requests are the
+//! provider's. Fetches that returned nothing are reported separately.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -32,7 +32,7 @@ pub async fn all(environment: &Environment, plan: &Plan) -> BTreeMap<Place, Coun
     let mut counts = BTreeMap::new();
     for place in &plan.counts {
         eprintln!("counting requests: {}", place.name());
-        match one(environment, *place, plan.counted_workflows).await {
+        match count_place(environment, *place, plan.counted_workflows).await {
             Ok(count) => drop(counts.insert(*place, count)),
             Err(error) => eprintln!("FAILED: counting by {}: {error:#}", place.name()),
         }
@@ -40,7 +40,7 @@ pub async fn all(environment: &Environment, plan: &Plan) -> BTreeMap<Place, Coun
     counts
 }
 
-async fn one(environment: &Environment, place: Place, workflows: usize) -> anyhow::Result<Count> {
+async fn count_place(environment: &Environment, place: Place, workflows: usize) -> anyhow::Result<Count> {
     let setting = environment.prepare(place).await?;
     let address = setting.server.as_ref().context("requests are counted by a server")?.address;
     let arguments = ["counted".to_owned(), "--count".to_owned(), workflows.to_string()];
@@ -48,11 +48,11 @@ async fn one(environment: &Environment, place: Place, workflows: usize) -> anyho
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
     let mut stdin = child.stdin.take().context("a child without stdin")?;
     let mut stdout = BufReader::new(child.stdout.take().context("a child without stdout")?).lines();
-    expect(&mut stdout, "ready").await?;
-    let before = counters(address).await?;
+    expect_line(&mut stdout, "ready").await?;
+    let before = read_counters(address).await?;
     send_line(&mut stdin).await?;
-    expect(&mut stdout, "done").await?;
-    let after = counters(address).await?;
+    expect_line(&mut stdout, "done").await?;
+    let after = read_counters(address).await?;
     send_line(&mut stdin).await?;
     let figures = stdout.next_line().await?.context("the program ended without figures")?;
     let figures: Value = serde_json::from_str(&figures)?;
@@ -61,7 +61,8 @@ async fn one(environment: &Environment, place: Place, workflows: usize) -> anyho
     Ok(difference(&before, &after, &figures, workflows as f64))
 }
 
-async fn expect(stdout: &mut Lines<BufReader<ChildStdout>>, word: &str) -> anyhow::Result<()> {
+/// Reads a line, which must be this word.
+async fn expect_line(stdout: &mut Lines<BufReader<ChildStdout>>, word: &str) -> anyhow::Result<()> {
     let line = stdout.next_line().await?.with_context(|| format!("the program ended before `{word}`"))?;
     ensure!(line == word, "the program printed `{line}` instead of `{word}`");
     Ok(())
@@ -72,7 +73,7 @@ async fn send_line(stdin: &mut ChildStdin) -> anyhow::Result<()> {
     Ok(stdin.flush().await?)
 }
 
-async fn counters(address: SocketAddr) -> anyhow::Result<Value> {
+async fn read_counters(address: SocketAddr) -> anyhow::Result<Value> {
     let request = format!("GET /_perihelion/counters HTTP/1.1\r\nhost: {address}\r\n\r\n");
     let mut connection = Connection::new(address);
     let answer = connection.send(request.as_bytes()).await?;
@@ -80,6 +81,7 @@ async fn counters(address: SocketAddr) -> anyhow::Result<Value> {
     Ok(serde_json::from_slice(answer.body)?)
 }
 
+/// The counts per workflow from the counters before and after the workflows.
 fn difference(before: &Value, after: &Value, figures: &Value, workflows: f64) -> Count {
     let number = |value: &Value| value.as_f64().unwrap_or(0.0);
     let per_workflow = |name: &str| (number(&after[name]) - number(&before[name])) / workflows;

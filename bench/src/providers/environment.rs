@@ -1,6 +1,6 @@
-//! The environment of a measurement, created before it and removed after it: an
-//! empty directory, a new server or database if the place needs one, and the
-//! process of the program. A program that does not end is killed.
+//! The environment of the measurements. Each measurement has an empty directory, a new server
+//! or database if the place needs one, and a process of its own. A program that does not end
+//! is killed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,13 +17,15 @@ use super::places::{Needs, Place, Program};
 use super::postgres::Postgres;
 use crate::targets::{Launcher, Server, Target, build_release, certificate_authority};
 
-/// Twice what any workload takes on the slowest peer.
+/// The time limit of a measurement: twice what any workload takes on the slowest peer.
 const MEASUREMENT_MAX: Duration = Duration::from_secs(150);
 
+/// What all measurements of a run share.
 pub struct Environment {
     pub launcher: Launcher,
     pub postgres: Option<Postgres>,
     pub programs: BTreeMap<Program, PathBuf>,
+    /// The number of threads of each program's tokio runtime.
     pub workers: usize,
 }
 
@@ -55,7 +57,8 @@ impl Environment {
         Ok(figures)
     }
 
-    /// Creates an empty directory and starts an empty server.
+    /// Creates an empty directory, and starts an empty server or creates a database if the
+    /// place needs one.
     pub async fn prepare(&self, place: Place) -> anyhow::Result<Setting> {
         let directory = self.launcher.scratch.join(place.name());
         if directory.exists() {
@@ -67,7 +70,7 @@ impl Environment {
             Needs::Nothing => (None, "none".to_owned()),
             Needs::Postgres => {
                 let postgres = self.postgres.as_ref().context("PostgreSQL is not started")?;
-                (None, postgres.fresh_database().await?)
+                (None, postgres.create_database().await?)
             }
             Needs::Durable => {
                 let server = self.launcher.start(Target::Durable).await?;
@@ -84,13 +87,14 @@ impl Environment {
         Ok(Setting { server, endpoint, directory, ca })
     }
 
+    /// The command that runs a program with the arguments of a workload.
     pub fn command(&self, place: Place, setting: &Setting, arguments: &[String]) -> anyhow::Result<Command> {
         let mut command =
             Command::new(self.programs.get(&place.program()).context("a program is not built")?);
         command.args(arguments).args(["--location", place.location(), "--endpoint", &setting.endpoint]);
         command.arg("--directory").arg(&setting.directory);
         command.args(["--workers", &self.workers.to_string()]).kill_on_drop(true);
-        // duroxide logs to stdout; no figure includes that cost.
+        // duroxide would log to stdout, which has the figures and costs time.
         command.env("RUST_LOG", "off");
         if let Some(ca) = &setting.ca {
             command.env(CA_VARIABLE, ca);
@@ -109,7 +113,7 @@ impl Setting {
     }
 }
 
-/// The programs that the places need: from `directory`, or built.
+/// The programs that the places need, from `directory`, or else built.
 pub async fn gather_programs(
     places: &[Place],
     directory: Option<&Path>,
@@ -125,10 +129,10 @@ pub async fn gather_programs(
             Some(directory) => directory.join(program.package()),
             None => {
                 eprintln!("building the provider program {}", program.name());
-                build_release(&program.directory(), program.lock(), &program.package()).await?
+                build_release(&program.directory(), program.lock_arguments(), &program.package()).await?
             }
         };
-        // A copy, so that a later build does not change what is measured.
+        // A copy, so that a build during the run does not change what is measured.
         let copy = scratch.join(format!("program-{}", program.name()));
         fs::copy(&built, &copy).with_context(|| format!("copying {}", built.display()))?;
         programs.insert(program, copy);

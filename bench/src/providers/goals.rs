@@ -1,5 +1,5 @@
-//! The goals for our provider. Each is a bound for the ratio of the figures of two
-//! places within the same repeat.
+//! The goals for our provider. Each goal is a bound for the ratio of two places' figures
+//! within the same repeat.
 
 use super::places::Place;
 use super::plan::Part;
@@ -10,8 +10,9 @@ pub struct RatioGoal {
     part: Part,
     numerator: Place,
     denominator: Place,
+    /// Makes the bound from `limit`.
     bound: fn(f64) -> Bound,
-    value: f64,
+    limit: f64,
 }
 
 const fn ratio_goal(
@@ -19,9 +20,9 @@ const fn ratio_goal(
     numerator: Place,
     denominator: Place,
     bound: fn(f64) -> Bound,
-    value: f64,
+    limit: f64,
 ) -> RatioGoal {
-    RatioGoal { part, numerator, denominator, bound, value }
+    RatioGoal { part, numerator, denominator, bound, limit }
 }
 
 pub const RATIO_GOALS: [RatioGoal; 13] = [
@@ -45,12 +46,13 @@ impl RatioGoal {
         self.part
     }
 
-    /// The goal for one workload; `ratio` is the median over the repeats.
+    /// The goal for one workload. `ratio` returns the median ratio of two places over the
+    /// repeats.
     pub fn goal(&self, workload: &str, ratio: impl FnOnce(Place, Place) -> Option<f64>) -> Goal {
         Goal {
             name: format!("{workload}: {} / {}", self.numerator.name(), self.denominator.name()),
             value: ratio(self.numerator, self.denominator),
-            bound: (self.bound)(self.value),
+            bound: (self.bound)(self.limit),
         }
     }
 }

@@ -1,13 +1,13 @@
-//! The places that are compared: a provider and where it stores its data. Each
-//! place is a program (`bench/providers/`), a location that the program knows by
-//! name, and for some a server.
+//! The places that are compared. A place is a provider together with where it stores its data:
+//! a program (`bench/providers/`), a location that the program knows by name, and in some
+//! places a server.
 
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 
-/// A provider and where it stores its data. In the order of the report's columns: the
-/// ceiling, the peers, ours.
+/// A provider and where it stores its data, in the order of the report's columns: the ceiling,
+/// the peers, ours.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum)]
 pub enum Place {
     /// A trivial provider in memory: the upper bound.
@@ -114,9 +114,9 @@ impl Program {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("providers").join(self.name())
     }
 
-    /// Ours has no `--locked`: it follows the product's crates, which change
-    /// without this lock file.
-    pub fn lock(self) -> &'static [&'static str] {
+    /// The argument of cargo that keeps the lock file unchanged. Ours has none: it depends on
+    /// the crates of this checkout, whose dependencies change without its lock file.
+    pub fn lock_arguments(self) -> &'static [&'static str] {
         match self {
             Program::Peers | Program::Published => &["--locked"],
             Program::Ours => &[],

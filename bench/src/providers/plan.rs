@@ -1,4 +1,4 @@
-//! The plan of a run, fixed before it starts: which workloads, on which places,
+//! The plan of a run, fixed before the run starts: which workloads run on which places, and
 //! for how long.
 
 use clap::ValueEnum;
@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use super::Options;
 use super::places::Place;
 
-/// Parts of a run, for working on one of them.
+/// A part of a run. `--only` selects parts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, ValueEnum)]
 pub enum Part {
     /// duroxide's stress harness at 1/1, 2/2 and 4/4.
@@ -30,15 +30,16 @@ impl Part {
         [Part::Stress, Part::Payload, Part::Loop, Part::Smallest, Part::FanOut, Part::Children, Part::Counts];
 }
 
-/// One workload: the arguments for the programs, and the figure that counts.
+/// One workload: the arguments for the programs, and the figure that is compared.
 pub struct Workload {
     pub name: String,
     pub part: Part,
     /// The workload and its options on the command line of a program.
     pub arguments: Vec<String>,
+    /// The name of the figure in a program's output.
     pub figure: &'static str,
     pub unit: &'static str,
-    /// Digits of the figure in the table.
+    /// The number of decimals of the figure in the table.
     pub digits: usize,
     pub places: Vec<Place>,
 }
@@ -49,19 +50,19 @@ pub struct Plan {
     pub workloads: Vec<Workload>,
     /// The places on which requests are counted.
     pub counts: Vec<Place>,
-    /// Workflows of one count.
+    /// The number of workflows in one count.
     pub counted_workflows: usize,
 }
 
-/// Dispatchers and workers of the stress harness.
-pub const STRESS: [usize; 3] = [1, 2, 4];
+/// The numbers of dispatchers and workers with which the stress harness runs.
+pub const STRESS_DISPATCHERS: [usize; 3] = [1, 2, 4];
 
 impl Plan {
     pub fn new(options: &Options) -> Self {
-        let quick = options.quick;
-        let choose = |full: u64, short: u64| if quick { short } else { full };
+        let is_quick = options.quick;
+        let choose = |full: u64, short: u64| if is_quick { short } else { full };
         let mut workloads = Vec::new();
-        for dispatchers in STRESS {
+        for dispatchers in STRESS_DISPATCHERS {
             workloads.push(harness("stress", Part::Stress, dispatchers, choose(4, 2)));
         }
         workloads.push(harness("payload", Part::Payload, 1, choose(4, 2)));
@@ -80,14 +81,15 @@ impl Plan {
         let counts = [Place::Published, Place::Wire].into_iter();
         let counts = counts.filter(|place| options.places.contains(place));
         Self {
-            repeats: options.repeats.unwrap_or(if quick { 2 } else { 3 }).max(1),
+            repeats: options.repeats.unwrap_or(if is_quick { 2 } else { 3 }).max(1),
             workers: options.workers,
             workloads,
             counts: if options.only.contains(&Part::Counts) { counts.collect() } else { Vec::new() },
-            counted_workflows: if quick { 10 } else { 30 },
+            counted_workflows: if is_quick { 10 } else { 30 },
         }
     }
 
+    /// All places of the plan, each once.
     pub fn places(&self) -> Vec<Place> {
         let timed = self.workloads.iter().flat_map(|workload| &workload.places);
         let mut places: Vec<Place> = timed.chain(&self.counts).copied().collect();
@@ -97,13 +99,14 @@ impl Plan {
     }
 }
 
+/// The words of a program's command line.
 fn arguments(workload: &str, options: &[(&str, u64)]) -> Vec<String> {
     let options = options.iter().flat_map(|(name, value)| [format!("--{name}"), value.to_string()]);
     std::iter::once(workload.to_owned()).chain(options).collect()
 }
 
-/// The harnesses of duroxide. PostgreSQL and the published crate are left out: no
-/// goal needs their figures (docs/benchmarks.md).
+/// A workload of one of duroxide's harnesses. PostgreSQL and the published crate are left out,
+/// because no goal needs their figures (docs/benchmarks.md).
 fn harness(word: &str, part: Part, dispatchers: usize, seconds: u64) -> Workload {
     use Place::{Ceiling, Clear, Durable, Memory, Sqlite, Wire};
     let places = match part {
@@ -146,6 +149,7 @@ fn smallest(count: u64) -> Workload {
     }
 }
 
+/// A workload of one workflow with `count` parts at once.
 fn wide(word: &str, part: Part, name: &str, count: u64, digits: usize) -> Workload {
     use Place::{Ceiling, Durable, Memory, Sqlite, Wire};
     Workload {

@@ -1,7 +1,7 @@
-//! A PostgreSQL for the run: installed with apt if there is none, started in a
-//! temporary directory on a free port with its defaults, so that commits are
-//! flushed, and stopped at the end. PostgreSQL refuses to run as root, so root
-//! starts it as the user of its package.
+//! A PostgreSQL for the run. It is installed with apt if there is none, started in a temporary
+//! directory on a free port, and stopped at the end. It has its default settings, so commits
+//! are flushed. PostgreSQL refuses to run as root, so root starts it as the user of its
+//! package.
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -15,25 +15,27 @@ use tokio::process::{Child, Command};
 
 use crate::targets::free_port;
 
-/// Where Debian's packages put a version's programs.
+/// The directory in which Debian's packages have a directory for each version.
 const VERSIONS: &str = "/usr/lib/postgresql";
 /// The user that the packages create.
 const USER: &str = "postgres";
-/// The first start writes a few megabytes and flushes them.
+/// The time limit of the start, which writes a few megabytes and flushes them.
 const START_LIMIT: Duration = Duration::from_secs(60);
-/// How often readiness is polled.
+/// The time between two questions whether the server is ready.
 const START_POLL: Duration = Duration::from_millis(20);
 
 pub struct Postgres {
+    /// The directory with PostgreSQL's programs.
     programs: PathBuf,
-    /// Held so that it is killed when the run ends.
+    /// The server is killed when this value is dropped.
     server: Child,
     home: PathBuf,
     port: u16,
+    /// The number of databases so far.
     databases: AtomicU32,
 }
 
-/// The user to run as: root becomes the user of the package.
+/// A user and its group, by number.
 #[derive(Clone, Copy)]
 struct Identity {
     user: u32,
@@ -48,7 +50,7 @@ impl Postgres {
         };
         let home = std::env::temp_dir().join(format!("perihelion-bench-postgres-{}", std::process::id()));
         fs::create_dir_all(&home).with_context(|| format!("creating {}", home.display()))?;
-        let identity = identity(&home)?;
+        let identity = take_identity(&home)?;
         let data = home.join("data");
         let mut init = as_user(&programs.join("initdb"), identity);
         init.args(["--auth=trust", "--username=postgres", "--encoding=UTF8", "--no-instructions", "-D"]);
@@ -60,11 +62,11 @@ impl Postgres {
         command.current_dir(&home).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let server = command.kill_on_drop(true).spawn().context("starting postgres")?;
         let mut postgres = Postgres { programs, server, home, port, databases: AtomicU32::new(0) };
-        postgres.ready().await?;
+        postgres.wait_until_ready().await?;
         Ok(postgres)
     }
 
-    async fn ready(&mut self) -> anyhow::Result<()> {
+    async fn wait_until_ready(&mut self) -> anyhow::Result<()> {
         let spawned = Instant::now();
         loop {
             let mut ask = Command::new(self.programs.join("pg_isready"));
@@ -80,8 +82,8 @@ impl Postgres {
         }
     }
 
-    /// The address of a new database.
-    pub async fn fresh_database(&self) -> anyhow::Result<String> {
+    /// Creates a database and returns its address.
+    pub async fn create_database(&self) -> anyhow::Result<String> {
         let name = format!("bench{}", self.databases.fetch_add(1, Ordering::Relaxed));
         let mut create = Command::new(self.programs.join("createdb"));
         create.args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-U", USER, &name]);
@@ -95,7 +97,7 @@ impl Postgres {
     }
 }
 
-/// The newest version that is installed.
+/// The directory with the programs of the newest version that is installed.
 fn find_programs() -> Option<PathBuf> {
     let versions = fs::read_dir(VERSIONS).ok()?.filter_map(|entry| Some(entry.ok()?.path().join("bin")));
     let complete = versions.filter(|programs| programs.join("initdb").is_file());
@@ -116,9 +118,9 @@ async fn install() -> anyhow::Result<PathBuf> {
     find_programs().with_context(|| format!("apt installed no PostgreSQL in {VERSIONS}"))
 }
 
-/// When run by root: makes the user of the package the owner of the directory, and
-/// returns that user.
-fn identity(home: &Path) -> anyhow::Result<Option<Identity>> {
+/// Returns the user that PostgreSQL has to run as, and makes that user the owner of `home`.
+/// `None` if the benchmark does not run as root.
+fn take_identity(home: &Path) -> anyhow::Result<Option<Identity>> {
     use std::os::unix::fs::MetadataExt;
     if fs::metadata(home)?.uid() != 0 {
         return Ok(None);
@@ -160,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_user_is_found_among_others() {
+    fn the_user_of_the_package_is_found_among_others() {
         let users = "root:x:0:0:root:/root:/bin/bash\npostgres:x:107:114:,,,:/var/lib/postgresql:/bin/bash\n";
         let found = parse_identity(users).expect("a user");
         assert_eq!((found.user, found.group), (107, 114));

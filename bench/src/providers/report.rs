@@ -1,7 +1,7 @@
-//! The figures of a run as a table, the counts, whether the goals are met, and
-//! JSON. Medians over the repeats; a ratio is the median of the
-//! ratios within each repeat, so that a slow minute of the machine, which
-//! affects all places, cancels out.
+//! The report of a run: the figures as a table, the counts, whether the goals are met, and all
+//! of it as JSON. A figure is the median over the repeats. A ratio is the median of the
+//! ratios within each repeat. A slow minute of the machine affects all places of a repeat
+//! alike, so it cancels out in a ratio.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,23 +16,24 @@ use super::rounds::Row;
 use crate::goal::{Bound, Goal};
 use crate::statistics::{median, spread};
 
-/// Requests and request units per smallest workflow.
+/// The goals for the requests and the request units per smallest workflow.
 const GOAL_REQUESTS: f64 = 6.0;
 const GOAL_REQUEST_UNITS: f64 = 65.0;
 
 pub struct Report {
     pub plan: Plan,
-    /// One for each workload of the plan.
+    /// One row for each workload of the plan, in the same order.
     pub rows: Vec<Row>,
     pub counts: BTreeMap<Place, Count>,
 }
 
 impl Report {
+    /// The workloads of the plan with their rows.
     fn measured(&self) -> impl Iterator<Item = (&Workload, &Row)> {
         self.plan.workloads.iter().zip(&self.rows)
     }
 
-    fn timed(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write_timed(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Plan { repeats, workers, .. } = &self.plan;
         writeln!(f, "medians of {repeats} repeats, {workers} worker threads per process")?;
         write!(f, "{:<44}", "")?;
@@ -41,21 +42,21 @@ impl Report {
         }
         writeln!(f)?;
         for (workload, row) in self.measured() {
-            self.line(
+            self.write_line(
                 f,
                 &format!("{}, {}", workload.name, workload.unit),
                 row,
                 workload.figure,
                 workload.digits,
             )?;
-            for (figure, name, digits) in extras(workload) {
-                self.line(f, name, row, figure, *digits)?;
+            for (figure, name, digits) in further_figures(workload) {
+                self.write_line(f, name, row, figure, *digits)?;
             }
         }
         Ok(())
     }
 
-    fn line(
+    fn write_line(
         &self,
         f: &mut fmt::Formatter<'_>,
         name: &str,
@@ -75,8 +76,8 @@ impl Report {
         writeln!(f)
     }
 
-    /// Each ratio that has a goal, with least and greatest.
-    fn ratios(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// Writes the ratios of our places to the others, each with the least and the greatest.
+    fn write_ratios(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "\nratios within each repeat: median (least-greatest)")?;
         for (workload, row) in self.measured() {
             for denominator in [Place::Ceiling, Place::Sqlite, Place::Postgres, Place::Published] {
@@ -84,7 +85,8 @@ impl Report {
                     .into_iter()
                     .filter_map(|numerator| {
                         let ratios = row.ratios(workload.figure, numerator, denominator);
-                        (!ratios.is_empty()).then(|| format!("{} {}", numerator.name(), precise(&ratios)))
+                        let text = || format!("{} {}", numerator.name(), spread_with_decimals(&ratios));
+                        (!ratios.is_empty()).then(text)
                     })
                     .collect();
                 if !against.is_empty() {
@@ -101,9 +103,9 @@ impl Report {
         Ok(())
     }
 
-    fn counted(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write_counted(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, count) in &self.counts {
-            let by: Vec<String> =
+            let by_operation: Vec<String> =
                 count.operations.iter().map(|(name, count)| format!("{name} {count:.2}")).collect();
             writeln!(
                 f,
@@ -111,7 +113,7 @@ impl Report {
                 place.name(),
                 count.requests,
                 count.request_units,
-                by.join(", "),
+                by_operation.join(", "),
                 count.empty_fetches,
             )?;
         }
@@ -166,16 +168,17 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.timed(f)?;
-        self.ratios(f)?;
-        self.counted(f)?;
+        self.write_timed(f)?;
+        self.write_ratios(f)?;
+        self.write_counted(f)?;
         writeln!(f, "\ngoals")?;
         self.goals().iter().try_for_each(|goal| writeln!(f, "  {goal}"))
     }
 }
 
-/// Further figures of a workload that get a line.
-fn extras(workload: &Workload) -> &'static [(&'static str, &'static str, usize)] {
+/// Further figures of a workload that get a line: the figure's name in a program's output, its
+/// name in the table, and its decimals.
+fn further_figures(workload: &Workload) -> &'static [(&'static str, &'static str, usize)] {
     match workload.figure {
         "perSecond" => &[("failed", "  of these lost", 0)],
         "commitP50Ms" => {
@@ -185,8 +188,8 @@ fn extras(workload: &Workload) -> &'static [(&'static str, &'static str, usize)]
     }
 }
 
-/// The spread with more digits, for small ratios.
-fn precise(ratios: &[f64]) -> String {
+/// The median, the least and the greatest of ratios. Small ratios have more decimals.
+fn spread_with_decimals(ratios: &[f64]) -> String {
     if median(ratios) >= 3.0 {
         return spread(ratios);
     }

@@ -1,6 +1,6 @@
-//! The timed part: every workload on its places. The places alternate within each
-//! repeat, so that other load on the machine affects all of them. A measurement
-//! that fails is reported and leaves a gap; the others continue.
+//! The timed part: every workload on its places. The places alternate within each repeat, so
+//! that other load on the machine affects all places. A measurement that fails is reported
+//! and leaves a gap, and the run continues.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,14 @@ use super::places::Place;
 use super::plan::{Plan, Workload};
 use crate::rotation::rotated;
 
-/// The figures of one workload, repeat by repeat.
+/// The figures of one workload: for each place one value per repeat, `None` if the
+/// measurement failed.
 pub struct Row {
     pub cells: BTreeMap<Place, Vec<Option<Value>>>,
 }
 
-/// A row for each workload of the plan, in its order.
+/// Measures every workload in every repeat. Returns a row for each workload of the plan, in
+/// the order of the plan.
 pub async fn run(environment: &Environment, plan: &Plan) -> Vec<Row> {
     let mut rows: Vec<Row> = plan.workloads.iter().map(|_| Row { cells: BTreeMap::new() }).collect();
     for repeat in 1..=plan.repeats {
@@ -48,14 +50,15 @@ impl Row {
         cell.iter().map(|figures| figures.as_ref()?[name].as_f64()).collect()
     }
 
-    /// One place's figure divided by another's, for repeats that have both.
+    /// One place's figure divided by another's, for the repeats in which both have the figure.
     pub fn ratios(&self, name: &str, numerator: Place, denominator: Place) -> Vec<f64> {
         let (numerator, denominator) = (self.figures(numerator, name), self.figures(denominator, name));
         let ratios = numerator
             .iter()
             .zip(&denominator)
             .filter_map(|(numerator, denominator)| Some((*numerator)? / (*denominator)?));
-        // The in-memory provider may record an end before its start: leave out zeros.
+        // A division by zero is left out: the provider in memory may end a workflow before its
+        // start is recorded.
         ratios.filter(|ratio| ratio.is_finite()).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! Our server: a given binary, or the release build of this checkout.
+//! Our server: how its program is built or given, and how it is started.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -8,8 +8,8 @@ use perihelion_bench_client::KEY;
 use serde_json::Value;
 use tokio::process::Command;
 
-/// The given program, or the release build of this checkout.
-pub async fn given_or_built(binary: Option<&Path>) -> anyhow::Result<PathBuf> {
+/// The program of our server: the given one, or the release build of this checkout.
+pub async fn server_program(binary: Option<&Path>) -> anyhow::Result<PathBuf> {
     if let Some(binary) = binary {
         return Ok(binary.to_owned());
     }
@@ -18,8 +18,8 @@ pub async fn given_or_built(binary: Option<&Path>) -> anyhow::Result<PathBuf> {
     build_release(&repository, &[], "perihelion").await
 }
 
-/// Runs `cargo build --release` in a directory and asks cargo where the program
-/// is, so that a `CARGO_TARGET_DIR` of the caller's is respected.
+/// Runs `cargo build --release` in a directory and returns the path of the program. The path
+/// comes from cargo's messages, so that it is right with any `CARGO_TARGET_DIR`.
 pub async fn build_release(directory: &Path, arguments: &[&str], program: &str) -> anyhow::Result<PathBuf> {
     let output = Command::new("cargo")
         .args(["build", "--release", "--message-format=json-render-diagnostics"])
@@ -53,17 +53,19 @@ pub async fn certificate_authority(binary: &Path, data: Option<&Path>) -> anyhow
 }
 
 /// The prefix of our server's environment variables.
-const OPTIONS: &str = "PERIHELION_";
+const VARIABLE_PREFIX: &str = "PERIHELION_";
 
 /// The command that starts the server: durable in `data`, or in memory.
 pub fn command(binary: &Path, port: u16, data: Option<&Path>) -> Command {
     let mut command = Command::new(binary);
-    // Options can also come from the environment. A variable of the caller's
-    // shell must not change what is measured.
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with(OPTIONS)) {
-        command.env_remove(name);
+    // The server also takes options from the environment. A variable of the caller's shell must
+    // not change what is measured.
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with(VARIABLE_PREFIX) {
+            command.env_remove(name);
+        }
     }
-    command.env(format!("{OPTIONS}KEY"), KEY);
+    command.env(format!("{VARIABLE_PREFIX}KEY"), KEY);
     command.args(["server", "--host", "127.0.0.1", "--port", &port.to_string()]);
     if let Some(data) = data {
         command.arg("--data").arg(data);

@@ -1,6 +1,6 @@
-//! A server under test: a child process on loopback whose memory and CPU time are
-//! read from `/proc`. Its log goes to a file, for reading after a failure.
-//! Dropping the handle kills the process.
+//! `Server`: a server under test, as a child process on loopback. Its memory and CPU time are
+//! read from `/proc`. Its log goes to a file, to be read after a failure. Dropping the value
+//! kills the process.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -17,15 +17,15 @@ use crate::requests::Requests;
 
 /// A server that does not answer within this time has failed.
 const START_LIMIT: Duration = Duration::from_secs(30);
-/// The pause between two connection attempts while a server starts; a refused
-/// connection on loopback costs 20 us.
+/// The pause between two connection attempts while a server starts. A refused connection on
+/// loopback costs 20 us.
 const START_POLL: Duration = Duration::from_micros(500);
 
 pub struct Server {
     child: Child,
     pid: u32,
     pub address: SocketAddr,
-    /// From the spawn to the first 200 on a signed `GET /`.
+    /// The time from the spawn to the first answer 200 to a signed `GET /`.
     pub start_up: Duration,
 }
 
@@ -35,6 +35,7 @@ pub fn free_port() -> anyhow::Result<u16> {
 }
 
 impl Server {
+    /// Starts the command and waits until the server answers.
     pub async fn start(mut command: Command, port: u16, log: &Path) -> anyhow::Result<Self> {
         let out = File::create(log).with_context(|| format!("creating {}", log.display()))?;
         command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out).kill_on_drop(true);
@@ -70,13 +71,13 @@ impl Server {
         Ok(kib * 1024.0 / 1e6)
     }
 
-    /// CPU time used so far by all threads, user and system.
+    /// The CPU time of all threads so far, user and system.
     pub fn cpu(&self) -> anyhow::Result<Duration> {
         cpu_of(&self.pid.to_string()).map_err(anyhow::Error::from_boxed)
     }
 }
 
-/// CPU time used so far by this process, the load client.
+/// The CPU time so far of this process, the load client.
 pub fn own_cpu() -> anyhow::Result<Duration> {
     cpu_of("self").map_err(anyhow::Error::from_boxed)
 }
@@ -88,6 +89,7 @@ async fn answers(address: SocketAddr, requests: &mut Requests) -> anyhow::Result
     Ok(connection.send(request).await.is_ok_and(|answer| answer.status == 200))
 }
 
+/// The last 20 lines of a log.
 fn tail(log: &Path) -> String {
     let text = fs::read_to_string(log).unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();

@@ -1,6 +1,6 @@
-//! The peer `@vercel/cosmosdb-server`: installed from npm at a pinned version into
-//! a cache directory, and run by `node` directly, so that the measured process is
-//! the server and not a wrapper.
+//! The peer `@vercel/cosmosdb-server`. A pinned version is installed from npm into a cache
+//! directory. `node` runs it directly, so that the measured process is the server and not a
+//! wrapper.
 
 use std::path::{Path, PathBuf};
 
@@ -13,15 +13,17 @@ pub const VERSION: &str = "1.0.1";
 const CACHE: &str = ".peers";
 
 pub struct Vercel {
+    /// The directory with the installed package.
     directory: PathBuf,
-    keep_alive: bool,
+    /// Whether the server keeps connections open.
+    is_keep_alive: bool,
 }
 
 impl Vercel {
-    /// Installs the package unless it is installed already. With `keep_alive` the
-    /// server is started by a script instead of its command line, which has no option
-    /// to keep connections open.
-    pub async fn install(keep_alive: bool) -> anyhow::Result<Self> {
+    /// Installs the package unless it is installed already. With `is_keep_alive` the server is
+    /// started by a script instead of by its command line, because the command line has no
+    /// option to keep connections open.
+    pub async fn install(is_keep_alive: bool) -> anyhow::Result<Self> {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join(CACHE).join(format!("vercel-{VERSION}"));
         if !program(&directory).is_file() {
             eprintln!("installing {PACKAGE}@{VERSION} from npm into {}", directory.display());
@@ -35,12 +37,12 @@ impl Vercel {
                 .context("running npm (Node.js is needed for this peer)")?;
             ensure!(status.success(), "npm install ended with {status}");
         }
-        Ok(Self { directory, keep_alive })
+        Ok(Self { directory, is_keep_alive })
     }
 
     pub fn command(&self, port: u16) -> Command {
         let mut command = Command::new("node");
-        if self.keep_alive {
+        if self.is_keep_alive {
             let script = format!(
                 "require('{PACKAGE}').createHttpServer({{ keepAlive: true }}).listen({port}, '127.0.0.1')"
             );

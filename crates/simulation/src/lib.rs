@@ -1,6 +1,6 @@
-//! This crate is its tests, `tests/it/`.
+//! This crate has tests only, in `tests/it/`.
 //!
-//! They run duroxide's runtime, the provider, the driver, the server and the
-//! engine in one thread and in virtual time, and let every request fail in every
-//! way. The tests are a crate of their own because they replace two functions of
-//! libc in their binary, which other tests should not depend on.
+//! The tests run duroxide's runtime, the provider, the driver, the server and the
+//! engine in one thread and in virtual time, and inject faults into requests. The
+//! tests are a crate of their own because their binary replaces two functions of
+//! libc. Other tests should not depend on the replacements.

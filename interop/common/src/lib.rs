@@ -1,5 +1,5 @@
-//! Shared by the interop suites in Rust: our server as a child process, and
-//! requests to its management interface.
+//! Code that the interop suites in Rust share: our server as a child process, and requests to
+//! its management interface.
 
 mod management;
 mod server;
@@ -7,5 +7,5 @@ mod server;
 pub use management::manage;
 pub use server::{Server, ca_file};
 
-/// Why a suite cannot go on.
+/// The error with which a suite or a check ends.
 pub type Problem = Box<dyn std::error::Error + Send + Sync>;

@@ -1,5 +1,5 @@
-//! Requests to the server's management interface. HTTP/1.1 in clear with one
-//! connection per request needs no library.
+//! Requests to the server's management interface, over HTTP/1.1 in clear with one connection
+//! per request. They are written by hand, so that no HTTP library is needed.
 
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -10,8 +10,8 @@ use crate::Problem;
 /// The longest answer that is read.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
 
-/// Sends one request and returns the JSON of the answer. A status other than 2xx
-/// is a problem.
+/// Sends one request and returns the JSON of the answer. A status other than 200 to 209 is a
+/// problem. `path` is the part after `/_perihelion/`.
 pub async fn manage(port: u16, method: &str, path: &str, body: &str) -> Result<Value, Problem> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
     let request = format!(

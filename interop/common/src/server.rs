@@ -1,5 +1,5 @@
-//! The server as a child process. It is killed when its [`Server`] is dropped,
-//! so that no suite leaves one behind.
+//! `Server`: our server as a child process. The process is killed when the value is dropped,
+//! so that no suite leaves a server running.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -12,21 +12,22 @@ use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 
 use crate::Problem;
 
-/// A debug build on a busy machine starts in well under a second.
+/// The time limit of the start. Even a debug build on a busy machine starts in well under a
+/// second.
 const START_LIMIT: Duration = Duration::from_secs(60);
 
-/// The line that names the address, as the emulator image prints it.
-const LISTENING: &str = "Now listening on: ";
+/// The beginning of the line with the server's address, as the emulator image prints it.
+const LISTENING_PREFIX: &str = "Now listening on: ";
 
-/// The last line of the banner: from here on the server answers.
-const STARTED: &str = "Started";
+/// The last line of the banner. When it is printed, the server answers requests.
+const STARTED_LINE: &str = "Started";
 
-/// What a thread of the server prints on standard error when it panics.
-const PANIC: &str = "panicked at";
+/// A text that a thread of the server prints on standard error when it panics.
+const PANIC_TEXT: &str = "panicked at";
 
 /// A running server.
 pub struct Server {
-    /// Kept because dropping it kills the process.
+    /// The process, which is killed when this field is dropped.
     _child: Child,
     port: u16,
     panics: Arc<AtomicU32>,
@@ -51,8 +52,8 @@ impl Server {
         let mut lines = BufReader::new(stdout).lines();
         let port = tokio::time::timeout(START_LIMIT, read_banner(&mut lines))
             .await
-            .map_err(|_| format!("no \"{STARTED}\" after {} s", START_LIMIT.as_secs()))??;
-        // A full pipe would stop the server.
+            .map_err(|_| format!("no \"{STARTED_LINE}\" after {} s", START_LIMIT.as_secs()))??;
+        // The output is read to its end, because a full pipe would stop the server.
         tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
         Ok(Self { _child: child, port, panics })
     }
@@ -75,24 +76,26 @@ pub async fn ca_file() -> Result<PathBuf, Problem> {
     Ok(PathBuf::from(path.trim()))
 }
 
+/// Counts the panics and prints every line.
 async fn watch_for_panics(stderr: ChildStderr, panics: Arc<AtomicU32>) {
     let mut lines = BufReader::new(stderr).lines();
     while let Ok(Some(line)) = lines.next_line().await {
-        if line.contains(PANIC) {
+        if line.contains(PANIC_TEXT) {
             panics.fetch_add(1, Ordering::Relaxed);
         }
         eprintln!("{line}");
     }
 }
 
+/// Reads the banner to its end and returns the port of the server.
 async fn read_banner(lines: &mut Lines<BufReader<ChildStdout>>) -> Result<u16, Problem> {
     let mut port = None;
     while let Some(line) = lines.next_line().await? {
-        if let Some(address) = line.strip_prefix(LISTENING) {
+        if let Some(address) = line.strip_prefix(LISTENING_PREFIX) {
             port = address.trim_end_matches('/').rsplit(':').next().and_then(|port| port.parse().ok());
         }
-        if line == STARTED {
-            return port.ok_or_else(|| format!("the banner has no line \"{LISTENING}\"").into());
+        if line == STARTED_LINE {
+            return port.ok_or_else(|| format!("the banner has no line \"{LISTENING_PREFIX}\"").into());
         }
     }
     Err("the server ended while starting".into())

@@ -1,12 +1,11 @@
-//! Test cases: ways in which a provider can lose, duplicate or block work. Each
-//! case uses duroxide's public traits and the published crate's surface. Two
-//! programs compile these files: the tests of our provider, which has to pass
-//! every case, and `interop/holes`, which runs the same cases against the
-//! published duroxide-cdb 0.1.10. Most of them fail there, which shows that the
-//! cases detect the defects.
+//! Test cases: ways in which a provider can lose, duplicate or block work. Each case uses
+//! duroxide's public traits and the public items of the published crate. Two programs compile
+//! these files. The tests of our provider run the cases, and every case has to pass. The
+//! program `interop/holes` runs the same cases against the published duroxide-cdb 0.1.10,
+//! where most of them fail. That shows that the cases detect the defects.
 //!
-//! A case relies on the layout of documents only as far as the published crate's
-//! own tests do. Faults come from the server.
+//! A case relies on the layout of documents only as far as the published crate's own tests do.
+//! The server injects the faults.
 //!
 //! `world` (the container and the server of a case) and `steps` (work items, turns,
 //! fetches, acks) are helpers and have no cases. Both programs include this file with
@@ -24,9 +23,9 @@ pub(crate) mod steps;
 pub(crate) mod turns;
 pub(crate) mod world;
 
-/// Calls a macro with every case except that of `drop_in`, which both programs add
-/// themselves, and with what 0.1.10 does with it: `fails` gives a part of the failure's
-/// message, `passes` gives the reason.
+/// Calls a macro with every case and its outcome with 0.1.10: `fails` with a part of the
+/// failure's message, or `passes` with the reason. The case of `drop_in` is not in the list:
+/// both programs add it themselves.
 macro_rules! each_case {
     ($call:ident) => {
         $call! {

@@ -1,5 +1,5 @@
-//! Messages between instances: each arrives exactly once, even if the delivery
-//! right after the commit fails.
+//! Messages between instances: each message arrives exactly once, even if its delivery right
+//! after the commit fails.
 
 use duroxide::providers::WorkItem;
 use duroxide_cdb::OutboxFaultInjector;
@@ -10,8 +10,8 @@ use super::steps::{
 };
 use super::world::{Outcome, World, ensure};
 
-/// The first delivery fails, and the next turn is committed before the
-/// reconciler runs.
+/// The delivery of the first message fails, and the next turn is committed before the
+/// reconciler delivers the message.
 pub(crate) async fn two_turns_send_two_messages(world: World) -> Outcome {
     let mut provider = world.provider().await?;
     provider.set_outbox_fault_injector(OutboxFaultInjector::fail_next(1));
@@ -56,14 +56,14 @@ pub(crate) async fn a_late_message_is_not_treated_as_a_duplicate(world: World) -
         ack(&provider, &taken.token, Turn::of("target", next)).await?;
         next += 1;
     }
-    let both = received.contains(&external_event("target", "first"))
+    let has_both = received.contains(&external_event("target", "first"))
         && received.contains(&external_event("target", "second"));
-    ensure!(both, "{received:?}");
+    ensure!(has_both, "{received:?}");
     Ok(())
 }
 
-/// A detached orchestration starts although its parent is deleted; a child does
-/// not.
+/// The parent is deleted before its messages are delivered. The detached orchestration is
+/// started nevertheless. The child is not.
 pub(crate) async fn a_deleted_parent_still_starts_its_detached_orchestrations(world: World) -> Outcome {
     let mut provider = world.provider_without_reconciler().await?;
     provider.set_outbox_fault_injector(OutboxFaultInjector::fail_next(1));
@@ -87,8 +87,8 @@ pub(crate) async fn a_deleted_parent_still_starts_its_detached_orchestrations(wo
     Ok(())
 }
 
-/// The message is delivered, but deleting it from the outbox is refused. So the
-/// reconciler delivers again, after the child has finished and was deleted.
+/// The message is delivered, but its deletion from the outbox is refused. So the reconciler
+/// delivers the message again, when the child has finished and was deleted.
 pub(crate) async fn a_finished_and_deleted_child_is_not_started_again(world: World) -> Outcome {
     let provider = world.provider_without_reconciler().await?;
     enqueue(&provider, start("parent")).await?;
@@ -125,8 +125,8 @@ pub(crate) async fn a_message_that_cannot_be_delivered_does_not_stop_others(worl
         ensure!(false, "the parent did not become ready");
         return Ok(());
     };
-    // The activity gives the message another position in the outbox than the message of
-    // turn 1 had: at the same position the two would collide in the published 0.1.10.
+    // The activity gives the message another position in the outbox than the message of turn 1
+    // had. At the same position the two messages would collide in the published 0.1.10.
     let (activities, messages) = (vec![activity("parent", 9)], vec![start("plain")]);
     let turn = Turn { activities, messages, ..Turn::of("parent", 2) };
     let acked = ack(&provider, &taken.token, turn).await;
@@ -164,7 +164,7 @@ pub(crate) async fn messages_of_a_recreated_source_are_delivered(world: World) -
     Ok(())
 }
 
-/// The runtime answers a start of an existing instance, so it has to be
+/// The runtime answers the start of an instance that exists already. So the start has to be
 /// delivered.
 pub(crate) async fn a_start_of_an_existing_instance_is_delivered(world: World) -> Outcome {
     let provider = world.provider().await?;

@@ -1,6 +1,6 @@
-//! A program written for the published crate that uses its whole public surface.
-//! It is compiled unchanged against that crate and against ours, so every name
-//! and type has to exist in both.
+//! A program written for the published crate that uses all of its public items. It is
+//! compiled unchanged with the published crate and with ours, so every name and type has to
+//! exist in both.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,13 +16,13 @@ use serde_json::{Value, json};
 use super::steps::{Turn, begin_instance, begin_instance_with, fetch, start};
 use super::world::{CaseFailure, KEY, Outcome, World, ensure};
 
-/// An environment variable with a default, as the published crate's test
-/// helpers read it.
+/// The value of an environment variable or a default, as the published crate's test helpers
+/// read it.
 fn variable(name: &str, default: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| default.to_owned())
 }
 
-/// Opens a provider in each of the three ways.
+/// Opens a provider in each of the three ways that the published crate has.
 async fn open_all(world: &World) -> Result<[CosmosDBProvider; 3], ProviderError> {
     let key = variable("COSMOS_KEY_OF_NOBODY", KEY);
     let database = variable("COSMOS_DATABASE_OF_NOBODY", "drop-in");
@@ -42,8 +42,8 @@ async fn open_all(world: &World) -> Result<[CosmosDBProvider; 3], ProviderError>
     Ok([first, second, third])
 }
 
-/// All fields of the configuration as text. Names every field, so that each has to
-/// exist.
+/// All fields of the configuration as text. The function names every field, so that each has
+/// to exist.
 fn config_text(config: CosmosDBProviderConfig) -> String {
     let CosmosDBProviderConfig {
         endpoint,
@@ -61,8 +61,9 @@ fn config_text(config: CosmosDBProviderConfig) -> String {
     format!("{endpoint}|{key}|{database}|{container}|{counts:?}|{times:?}")
 }
 
-/// Corrupts a history the way the published crate's validations do.
-async fn corrupt(documents: &CosmosDBClient, instance: &str) -> Outcome<usize> {
+/// Corrupts a history as the published crate's validations do. Returns the number of documents
+/// of the history.
+async fn corrupt_history(documents: &CosmosDBClient, instance: &str) -> Outcome<usize> {
     let text = "SELECT * FROM c WHERE c.instanceId = @instanceId AND c.type = 'history'";
     let parameters = vec![QueryParameter::new("@instanceId", json!(instance))];
     let named: Vec<(String, Value)> =
@@ -82,8 +83,8 @@ async fn corrupt(documents: &CosmosDBClient, instance: &str) -> Outcome<usize> {
     Ok(rows.len())
 }
 
-/// Uses every method of the document client on its own container.
-async fn exercise(documents: &CosmosDBClient) -> Outcome {
+/// Uses every method of the document client, on a container of its own.
+async fn use_every_method(documents: &CosmosDBClient) -> Outcome {
     documents.ensure_database().await?;
     documents.ensure_container(None).await?;
     documents.ensure_container(Some(json!({ "indexingMode": "consistent" }))).await?;
@@ -130,7 +131,7 @@ fn same_types(
     (provider, config, injector)
 }
 
-/// Passes with both crates: a drop-in replacement behaves like the original.
+/// This case passes with both crates, because a drop-in replacement behaves like the original.
 pub(crate) async fn the_published_surface_works(world: World) -> Outcome {
     let default = CosmosDBProviderConfig::default();
     ensure!(config_text(default) == "||duroxide|duroxide|(1, 1)|(2s, 2s)", "the defaults differ");
@@ -152,10 +153,11 @@ pub(crate) async fn the_published_surface_works(world: World) -> Outcome {
     let documents = CosmosDBClient::new(&world.endpoint(), KEY, "drop-in", "second").map_err(CaseFailure)?;
     ensure!((documents.database(), documents.container()) == ("drop-in", "second"), "the names differ");
     ensure!(documents.endpoint() == world.endpoint(), "the endpoint differs");
-    ensure!(corrupt(&documents, "order").await? > 0, "there is no history");
+    ensure!(corrupt_history(&documents, "order").await? > 0, "there is no history");
     ensure!(store.read("order").await.is_err(), "a corrupted history was read");
-    exercise(&CosmosDBClient::new(&world.endpoint(), KEY, "documents", "of-its-own").map_err(CaseFailure)?)
-        .await?;
+    let documents =
+        CosmosDBClient::new(&world.endpoint(), KEY, "documents", "of-its-own").map_err(CaseFailure)?;
+    use_every_method(&documents).await?;
     for provider in [first, second, third] {
         provider.cleanup().await?;
     }

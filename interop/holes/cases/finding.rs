@@ -1,5 +1,5 @@
-//! Finding work: work is found although other work stands before it, and every
-//! instance is dispatched by some process.
+//! Finding work: work is found although other work is queued before it, and every instance is
+//! dispatched by some process.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ use super::steps::{
 };
 use super::world::{Outcome, World, ensure};
 
-/// Four dispatchers are configured, two run.
+/// Four dispatchers are configured, and two are running.
 pub(crate) async fn fewer_dispatchers_than_configured_find_all_instances(world: World) -> Outcome {
     const INSTANCES: usize = 24;
     let config = CosmosDBProviderConfig { orch_concurrency: 4, worker_concurrency: 4, ..world.config() };
@@ -38,14 +38,14 @@ pub(crate) async fn fewer_dispatchers_than_configured_find_all_instances(world: 
     Ok(())
 }
 
-/// One dispatcher. It ends when all instances are found or the time is over.
+/// One dispatcher. It ends when all instances are found, or when the time is over.
 async fn dispatch(
     provider: CosmosDBProvider,
     found: Arc<Mutex<BTreeSet<String>>>,
-    all: usize,
+    instances: usize,
 ) -> Result<(), ProviderError> {
     let deadline = Instant::now() + WAIT_MAX / 2;
-    while Instant::now() < deadline && found.lock().unwrap().len() < all {
+    while Instant::now() < deadline && found.lock().unwrap().len() < instances {
         match fetch_now(&provider, LOCK).await? {
             Some(taken) => drop(found.lock().unwrap().insert(taken.item.instance)),
             None => tokio::time::sleep(Duration::from_millis(20)).await,
@@ -75,7 +75,7 @@ pub(crate) async fn instances_of_other_versions_do_not_hide_later_instances(worl
     Ok(())
 }
 
-/// The message has lost all members but its id, its instance, its type and its numbers.
+/// The message has only its id, its instance, its type and its numbers left.
 pub(crate) async fn an_unreadable_message_does_not_block_other_instances(world: World) -> Outcome {
     let provider = world.provider().await?;
     enqueue(&provider, start("broken")).await?;
@@ -98,7 +98,7 @@ pub(crate) async fn an_unreadable_message_does_not_block_other_instances(world: 
     Ok(())
 }
 
-/// Whether an instance is found, ignoring others.
+/// Whether an instance is found. Other instances that are found before it are ignored.
 async fn is_found(provider: &dyn Provider, instance: &str) -> Result<bool, ProviderError> {
     let is_wanted = |taken: &Fetched| taken.item.instance == instance;
     let found =
@@ -107,17 +107,17 @@ async fn is_found(provider: &dyn Provider, instance: &str) -> Result<bool, Provi
 }
 
 pub(crate) async fn a_timer_comes_after_messages_that_arrived_before_it_fired(world: World) -> Outcome {
-    const AHEAD: Duration = Duration::from_millis(800);
+    const FIRES_AFTER: Duration = Duration::from_millis(800);
     let provider = world.provider().await?;
-    let fires_at = now_ms() + AHEAD.as_millis() as u64;
-    let messages = vec![timer("order", 2, fires_at)];
+    let fires_at_ms = now_ms() + FIRES_AFTER.as_millis() as u64;
+    let messages = vec![timer("order", 2, fires_at_ms)];
     begin_instance_with(&provider, "order", Turn { messages, ..Turn::of("order", 1) }).await?;
     enqueue(&provider, external_event("order", "1")).await?;
-    ensure!(now_ms() < fires_at, "the machine is too slow for this case");
+    ensure!(now_ms() < fires_at_ms, "the machine is too slow for this case");
     // Wait until both messages are visible, so that their order can be checked.
-    tokio::time::sleep(AHEAD + Duration::from_millis(200)).await;
+    tokio::time::sleep(FIRES_AFTER + Duration::from_millis(200)).await;
     let taken = fetch(&provider).await?;
-    let expected = [external_event("order", "1"), timer("order", 2, fires_at)];
+    let expected = [external_event("order", "1"), timer("order", 2, fires_at_ms)];
     ensure!(taken.item.messages == expected, "the timer came first: {:?}", taken.item.messages);
     Ok(())
 }

@@ -12,15 +12,15 @@ use super::steps::{
 };
 use super::world::{CaseFailure, Outcome, World, ensure};
 
-/// Delays of a commit: longer than a short lock plus the time to notice its end.
+/// Two delays of a commit. Both are longer than a short lock plus the time to notice its end.
 const DELAY: Duration = Duration::from_millis(2500);
 const DELAY_LONGER: Duration = Duration::from_millis(4500);
 
-/// Delays a commit. In 0.1.10 a commit is a query and then a batch, so the
-/// query is delayed; in ours it is one batch. Returns both rules.
-async fn delay_commit(world: &World, look_up: Duration, batch: Duration) -> Outcome<[u64; 2]> {
+/// Delays a commit. In 0.1.10 a commit is a query and then a batch, and the query is delayed. In
+/// ours a commit is one batch, and the batch is delayed. Returns the ids of both rules.
+async fn delay_commit(world: &World, query_delay: Duration, batch_delay: Duration) -> Outcome<[u64; 2]> {
     world.let_pass("query", 1).await?;
-    Ok([world.delay("query", look_up).await?, world.delay("batch", batch).await?])
+    Ok([world.delay("query", query_delay).await?, world.delay("batch", batch_delay).await?])
 }
 
 /// Waits until one of the rules has been applied.
@@ -80,8 +80,8 @@ pub(crate) async fn a_late_commit_does_not_recreate_a_deleted_instance(world: Wo
     Ok(())
 }
 
-/// A dispatcher that cannot run an instance locks it, is slow to release it, and
-/// meanwhile another process takes the instance.
+/// A dispatcher locks an instance that it cannot run, and is slow to release the lock.
+/// Meanwhile another process takes the instance.
 pub(crate) async fn a_dispatcher_that_cannot_run_an_instance_releases_no_lock_of_another(
     world: World,
 ) -> Outcome {
@@ -93,7 +93,7 @@ pub(crate) async fn a_dispatcher_that_cannot_run_an_instance_releases_no_lock_of
     };
     begin_instance_with(&compatible, "order", Turn { metadata, ..Turn::of("order", 1) }).await?;
     enqueue(&compatible, external_event("order", "1")).await?;
-    // In 0.1.10 the first read is for the lock, the second to release it.
+    // In 0.1.10 the first read belongs to taking the lock, and the second to releasing it.
     world.let_pass("read_item", 1).await?;
     let rule = world.delay("read_item", DELAY).await?;
     let fetching = tokio::spawn(async move {
@@ -101,8 +101,11 @@ pub(crate) async fn a_dispatcher_that_cannot_run_an_instance_releases_no_lock_of
         let filter = DispatcherCapabilityFilter { supported_duroxide_versions: supported };
         incompatible.fetch_orchestration_item(SHORT_LOCK, Duration::ZERO, Some(&filter)).await
     });
-    poll(async || world.was_applied(rule).await.map(|it| (it || fetching.is_finished()).then_some(())))
-        .await?;
+    let is_reached = async || {
+        let is_over = world.was_applied(rule).await? || fetching.is_finished();
+        Ok::<_, CaseFailure>(is_over.then_some(()))
+    };
+    poll(is_reached).await?;
     let taken = fetch(&compatible).await?;
     let fetched = finish_in_time(fetching, "the fetch does not end").await???;
     ensure!(fetched.is_none(), "an instance of another version was handed out");
@@ -122,10 +125,11 @@ pub(crate) async fn an_activity_renewed_while_it_is_acked_completes(world: World
     .await?;
     let (_, token, _) = fetch_work(&holder, LOCK).await?;
     let rule = world.delay("batch", Duration::from_millis(600)).await?;
-    let (acking, text) = (holder.clone(), token.clone());
-    let acked = tokio::spawn(async move { acking.ack_work_item(&text, Some(completion("order", 1))).await });
-    poll(async || world.was_applied(rule).await.map(|it| it.then_some(()))).await?;
-    // From another provider, so that nothing in the first one orders the calls.
+    let (acking, token_copy) = (holder.clone(), token.clone());
+    let acked =
+        tokio::spawn(async move { acking.ack_work_item(&token_copy, Some(completion("order", 1))).await });
+    poll(async || world.was_applied(rule).await.map(|applied| applied.then_some(()))).await?;
+    // Another provider renews the lock, because one provider might run the two calls in order.
     other.renew_work_item_lock(&token, LOCK).await?;
     let acked = finish_in_time(acked, "the ack does not end").await??;
     ensure!(acked.is_ok(), "the ack of a completed activity failed: {acked:?}");
@@ -148,14 +152,14 @@ pub(crate) async fn the_work_of_a_dead_process_is_taken_over(world: World) -> Ou
     drop(dead);
     let taken = fetch(&successor).await?;
     let (_, token, attempts) = fetch_work(&successor, LOCK).await?;
-    // An attempt that was never written may not have been counted.
+    // The attempt of the dead process at the turn may not have been stored.
     ensure!(taken.attempts <= 2 && attempts == 2, "attempts {} and {attempts}", taken.attempts);
     ack(&successor, &taken.token, Turn::of("other", 1)).await?;
     successor.ack_work_item(&token, Some(completion("order", 1))).await?;
     Ok(())
 }
 
-/// The runtime drops its fetches when it shuts down, at any await point.
+/// When the runtime shuts down, it drops its fetches at any await point.
 pub(crate) async fn a_dropped_fetch_leaves_at_most_a_lock_that_expires(world: World) -> Outcome {
     let provider = world.provider().await?;
     enqueue(&provider, start("order")).await?;
@@ -164,8 +168,10 @@ pub(crate) async fn a_dropped_fetch_leaves_at_most_a_lock_that_expires(world: Wo
         let fetcher = provider.clone();
         let fetching =
             tokio::spawn(async move { fetch_now(&fetcher, SHORT_LOCK).await.map(|found| found.is_some()) });
-        let is_reached =
-            async || world.was_applied(rule).await.map(|it| (it || fetching.is_finished()).then_some(()));
+        let is_reached = async || {
+            let is_over = world.was_applied(rule).await? || fetching.is_finished();
+            Ok::<_, CaseFailure>(is_over.then_some(()))
+        };
         poll(is_reached).await?;
         fetching.abort();
         // The task has completed or was aborted.

@@ -1,4 +1,4 @@
-//! Management: lists, information, pruning and deletion match what is stored.
+//! Management: the methods that list, inspect, prune and delete agree with what is stored.
 
 use duroxide::providers::{InstanceFilter, Provider, PruneOptions};
 use duroxide::{Event, EventKind};
@@ -133,8 +133,8 @@ pub(crate) async fn a_child_that_is_only_queued_keeps_its_parent(world: World) -
     Ok(())
 }
 
-/// Some delete requests are throttled. After a deletion that reported success
-/// nothing of the instance is left.
+/// Some delete requests are throttled. After the deletion has reported success, nothing of the
+/// instance is left.
 pub(crate) async fn a_throttled_deletion_is_complete(world: World) -> Outcome {
     let provider = world.provider().await?;
     let activities = vec![super::steps::activity("order", 1)];
@@ -152,7 +152,7 @@ pub(crate) async fn a_throttled_deletion_is_complete(world: World) -> Outcome {
     Ok(())
 }
 
-/// Appended events are stored unchanged. Appending them again is an error or
+/// Appended events are stored unchanged. A second append of the same events is an error, or
 /// has no effect.
 pub(crate) async fn appended_events_keep_their_order_and_are_not_duplicated(world: World) -> Outcome {
     let provider = world.provider().await?;
@@ -169,14 +169,14 @@ pub(crate) async fn appended_events_keep_their_order_and_are_not_duplicated(worl
 }
 
 pub(crate) async fn executions_of_many_events_are_listed_once(world: World) -> Outcome {
-    const HALF: u64 = 65;
+    const EVENTS_PER_TURN: u64 = 65;
     let provider = world.provider().await?;
     enqueue(&provider, start("eternal")).await?;
     for execution in 1..=3 {
-        // In two turns, because the published crate splits a turn at a hundred
+        // Two turns for each execution, because the published crate splits a turn at a hundred
         // operations.
         let events = |first: u64| {
-            (first..first + HALF).map(|id| event("eternal", execution, id, "")).collect::<Vec<_>>()
+            (first..first + EVENTS_PER_TURN).map(|id| event("eternal", execution, id, "")).collect::<Vec<_>>()
         };
         let taken = fetch(&provider).await?;
         let turn = Turn { execution, history: events(1), ..Turn::of("eternal", 1) };
@@ -186,7 +186,7 @@ pub(crate) async fn executions_of_many_events_are_listed_once(world: World) -> O
         let is_last = execution == 3;
         let turn = Turn {
             execution,
-            history: events(1 + HALF),
+            history: events(1 + EVENTS_PER_TURN),
             messages: if is_last { Vec::new() } else { vec![continue_as_new("eternal")] },
             metadata: if is_last {
                 super::steps::metadata()

@@ -1,5 +1,5 @@
-//! Names: a workflow runs and can be deleted under any instance name and any
-//! key.
+//! Names: a workflow runs and can be deleted, whatever the name of its instance and the keys of
+//! its values.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::world::{CaseFailure, Outcome, World, ensure};
 /// How long the runtime may take to shut down, in milliseconds.
 const SHUTDOWN_MS: u64 = 2_000;
 
-/// The workflow of all cases here: an activity, a value, a timer, a child.
+/// The workflow of most cases here. It sets a value, and has an activity, a timer and a child.
 async fn order(context: OrchestrationContext, key: String) -> Result<String, String> {
     context.set_kv_value(key.as_str(), "set");
     let charged = context.schedule_activity("Charge", "1").await?;
@@ -28,8 +28,8 @@ async fn pack(context: OrchestrationContext, _: String) -> Result<String, String
     context.schedule_activity("Charge", "2").await
 }
 
-/// Runs a whole workflow as the instance `name`, with a value under `key`, and deletes
-/// it.
+/// Runs a whole workflow as the instance `name`, with a value under `key`, and deletes the
+/// instance.
 async fn check(world: World, name: &str, key: &str) -> Outcome {
     let provider = world.provider().await?;
     let store: Arc<dyn Provider> = Arc::new(provider.clone());
@@ -86,8 +86,8 @@ pub(crate) async fn a_name_with_non_ascii_characters_works(world: World) -> Outc
     outcome.map_err(|CaseFailure(why)| CaseFailure(format!("a name beyond ASCII: {why}")))
 }
 
-/// The longest partition key. The workflow has no child, whose name would be
-/// longer by a suffix.
+/// The name is as long as a partition key may be. The workflow has no child, because the name
+/// of a child would be longer by a suffix.
 pub(crate) async fn a_name_of_two_kilobytes_works(world: World) -> Outcome {
     let name = "x".repeat(2000);
     let provider = world.provider().await?;
@@ -114,7 +114,7 @@ pub(crate) async fn a_key_with_slashes_works(world: World) -> Outcome {
     check(world, "order", "path/like/key?#").await
 }
 
-/// A deletion counts what it deletes, for any name.
+/// The deletion of an instance reports the number of deleted events.
 pub(crate) async fn a_name_with_an_apostrophe_is_deleted_with_its_history(world: World) -> Outcome {
     let provider = world.provider().await?;
     let name = "it's done";

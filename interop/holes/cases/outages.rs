@@ -1,5 +1,5 @@
-//! Outages: transient failures are retried, lost answers are resolved, and no
-//! status is ignored.
+//! Outages: the provider retries transient failures, finds out what happened to a request
+//! whose answer was lost, and ignores no status.
 
 use std::time::Duration;
 
@@ -45,8 +45,8 @@ pub(crate) async fn a_turn_survives_every_transient_status(world: World) -> Outc
     Ok(())
 }
 
-/// A fetch of the published crate makes four queries. The third one reads the
-/// history, after attempts were counted.
+/// A fetch of the published crate makes four queries. The third query reads the history, after
+/// the attempt was counted. This query is throttled.
 pub(crate) async fn a_throttled_fetch_costs_no_attempt(world: World) -> Outcome {
     let provider = world.provider().await?;
     enqueue(&provider, start("order")).await?;
@@ -69,8 +69,7 @@ pub(crate) async fn a_message_is_consumed_once_although_its_fetch_was_throttled(
     let provider = world.provider().await?;
     begin_instance(&provider, "order").await?;
     enqueue(&provider, queue_message("order", "payment")).await?;
-    // In 0.1.10 the first replace is the lock of the instance, the second that
-    // of the message.
+    // In 0.1.10 the first replace locks the instance, and the second locks the message.
     world.let_pass("replace_item", 1).await?;
     world.refuse("replace_item", 1, 429).await?;
     let taken = fetch(&provider).await?;
@@ -95,7 +94,7 @@ pub(crate) async fn a_commit_whose_answer_is_lost_is_applied_once(world: World) 
     Ok(())
 }
 
-/// The caller retries if the error says so.
+/// The caller enqueues again if the error is retryable.
 pub(crate) async fn an_event_whose_enqueue_lost_its_answer_arrives_once(world: World) -> Outcome {
     let provider = world.provider().await?;
     begin_instance(&provider, "order").await?;
@@ -151,11 +150,11 @@ pub(crate) async fn a_request_without_an_answer_does_not_block_the_caller(world:
     enqueue(&provider, start("order")).await?;
     let taken = fetch(&provider).await?;
     world.delay("batch", Duration::from_secs(60)).await?;
-    let begun = Instant::now();
+    let started = Instant::now();
     let acked =
         tokio::time::timeout(LIMIT, ack_like_the_runtime(&provider, &taken.token, Turn::of("order", 1)));
     let acked = acked.await;
-    ensure!(acked.is_ok(), "an answer did not come, and the caller was held for {:?}", begun.elapsed());
+    ensure!(acked.is_ok(), "an answer did not come, and the caller was held for {:?}", started.elapsed());
     ensure!(matches!(acked, Ok(Ok(()))), "{acked:?}");
     let read =
         poll(async || provider.read("order").await.map(|events| (!events.is_empty()).then_some(events)));
@@ -163,8 +162,8 @@ pub(crate) async fn a_request_without_an_answer_does_not_block_the_caller(world:
     Ok(())
 }
 
-/// With a key other than the emulators', an untrusted certificate must be
-/// refused: otherwise the program would send signed requests to anyone.
+/// With any other key than the emulators', an untrusted certificate must be refused.
+/// Otherwise the program would send signed requests to any server.
 pub(crate) async fn an_unknown_certificate_is_refused(world: World) -> Outcome {
     let config = CosmosDBProviderConfig {
         endpoint: world.secure_endpoint(),

@@ -17,25 +17,27 @@ pub(crate) const LOCK: Duration = Duration::from_secs(60);
 /// The timeout of a lock whose end a case waits for.
 pub(crate) const SHORT_LOCK: Duration = Duration::from_millis(700);
 
-/// How long a case waits for something that has to happen.
+/// The longest wait of a case for something that has to happen.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// How long a case watches that something does not happen.
+/// How long a case watches to see that something does not happen.
 pub(crate) const QUIET: Duration = Duration::from_millis(1500);
 
-/// The pause between two fetches: the published crate does not wait for work.
+/// The pause between two fetches. The published crate does not wait for work.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The timeout of a fetch that polls once.
-const NOW: Duration = Duration::ZERO;
+/// The poll timeout of a fetch that does not wait.
+const NO_WAIT: Duration = Duration::ZERO;
 
-/// The runtime tries an ack six times, with these waits in between.
+/// The waits between the six tries of the runtime to ack a turn.
 const RUNTIME_WAITS_MS: [u64; 5] = [10, 20, 40, 80, 160];
 
+/// The message that starts an instance.
 pub(crate) fn start(instance: &str) -> WorkItem {
     child_start(instance, None)
 }
 
+/// The message that starts an instance, as the child of `parent` if there is one.
 pub(crate) fn child_start(instance: &str, parent: Option<&str>) -> WorkItem {
     WorkItem::StartOrchestration {
         instance: instance.to_owned(),
@@ -99,6 +101,7 @@ pub(crate) fn cancellation(instance: &str, activity_id: u64) -> ScheduledActivit
     ScheduledActivityIdentifier { instance: instance.to_owned(), execution_id: 1, activity_id }
 }
 
+/// An event of a history.
 pub(crate) fn event(instance: &str, execution: u64, id: u64, data: &str) -> Event {
     let kind = EventKind::ExternalEvent { name: "paid".to_owned(), data: data.to_owned() };
     Event::with_event_id(id, instance, execution, None, kind)
@@ -152,21 +155,22 @@ pub(crate) async fn enqueue(provider: &dyn Provider, item: WorkItem) -> Outcome 
     Ok(provider.enqueue_for_orchestrator(item, None).await?)
 }
 
-/// Fetches an instance if one is ready now.
+/// Fetches an instance if one is ready now, with a lock of this length.
 pub(crate) async fn fetch_now(
     provider: &dyn Provider,
     lock: Duration,
 ) -> Result<Option<Fetched>, ProviderError> {
-    let found = provider.fetch_orchestration_item(lock, NOW, None).await?;
-    Ok(found.map(|(item, token, attempts)| Fetched { item, token, attempts }))
+    let fetched = provider.fetch_orchestration_item(lock, NO_WAIT, None).await?;
+    Ok(fetched.map(|(item, token, attempts)| Fetched { item, token, attempts }))
 }
 
 /// Fetches an instance as soon as one is ready.
 pub(crate) async fn fetch_with_lock(provider: &dyn Provider, lock: Duration) -> Outcome<Fetched> {
-    let found = poll(async || fetch_now(provider, lock).await).await?;
-    found.ok_or_else(|| CaseFailure("no instance became ready".to_owned()))
+    let fetched = poll(async || fetch_now(provider, lock).await).await?;
+    fetched.ok_or_else(|| CaseFailure("no instance became ready".to_owned()))
 }
 
+/// Fetches an instance as soon as one is ready, with a long lock.
 pub(crate) async fn fetch(provider: &dyn Provider) -> Outcome<Fetched> {
     fetch_with_lock(provider, LOCK).await
 }
@@ -176,13 +180,13 @@ pub(crate) async fn fetch_work_now(
     provider: &dyn Provider,
     lock: Duration,
 ) -> Result<Option<(WorkItem, String, u32)>, ProviderError> {
-    provider.fetch_work_item(lock, NOW, None, &TagFilter::default()).await
+    provider.fetch_work_item(lock, NO_WAIT, None, &TagFilter::default()).await
 }
 
 /// Fetches an activity as soon as one is ready.
 pub(crate) async fn fetch_work(provider: &dyn Provider, lock: Duration) -> Outcome<(WorkItem, String, u32)> {
-    let found = poll(async || fetch_work_now(provider, lock).await).await?;
-    found.ok_or_else(|| CaseFailure("no activity became ready".to_owned()))
+    let fetched = poll(async || fetch_work_now(provider, lock).await).await?;
+    fetched.ok_or_else(|| CaseFailure("no activity became ready".to_owned()))
 }
 
 /// Polls until there is a result or [`WAIT_MAX`] is over. Returns at the first error.
@@ -198,7 +202,7 @@ pub(crate) async fn poll_for<T, E>(
     let deadline = Instant::now() + time;
     loop {
         match attempt().await? {
-            Some(found) => return Ok(Some(found)),
+            Some(result) => return Ok(Some(result)),
             None if Instant::now() >= deadline => return Ok(None),
             None => tokio::time::sleep(POLL_INTERVAL).await,
         }
@@ -212,7 +216,7 @@ pub(crate) async fn ack(provider: &dyn Provider, token: &str, turn: Turn) -> Res
         .await
 }
 
-/// Acks with the retries of the runtime.
+/// Acks a turn, and repeats the ack after an error as the runtime does.
 pub(crate) async fn ack_like_the_runtime(
     provider: &dyn Provider,
     token: &str,
@@ -232,13 +236,14 @@ pub(crate) async fn begin_instance(provider: &dyn Provider, instance: &str) -> O
     begin_instance_with(provider, instance, Turn::of(instance, 1)).await
 }
 
+/// Creates an instance and commits this turn as its first.
 pub(crate) async fn begin_instance_with(provider: &dyn Provider, instance: &str, turn: Turn) -> Outcome {
     enqueue(provider, start(instance)).await?;
     let taken = fetch(provider).await?;
     Ok(ack(provider, &taken.token, turn).await?)
 }
 
-/// Creates an instance with several executions; the last one is running.
+/// Creates an instance with several executions. The last execution is running.
 pub(crate) async fn run_executions(provider: &dyn Provider, instance: &str, executions: u64) -> Outcome {
     enqueue(provider, start(instance)).await?;
     for execution in 1..=executions {
@@ -260,13 +265,15 @@ pub(crate) async fn run_executions(provider: &dyn Provider, instance: &str, exec
     Ok(())
 }
 
+/// The management methods of a provider.
 pub(crate) fn admin(provider: &dyn Provider) -> Outcome<&dyn ProviderAdmin> {
     provider
         .as_management_capability()
         .ok_or_else(|| CaseFailure("the provider has no management capability".to_owned()))
 }
 
-/// Waits for a future, which has to end within [`WAIT_MAX`].
+/// Waits for a future, which has to end within [`WAIT_MAX`]. If it does not, the case fails
+/// with the sentence `otherwise`.
 pub(crate) async fn finish_in_time<T>(future: impl Future<Output = T>, otherwise: &str) -> Outcome<T> {
     tokio::time::timeout(WAIT_MAX, future).await.map_err(|_| CaseFailure(otherwise.to_owned()))
 }

@@ -10,11 +10,10 @@ use super::steps::{
 };
 use super::world::{CaseFailure, Outcome, World, ensure};
 
-/// Enough activities for the published crate to split a turn in two batches.
+/// The number of activities with which the published crate splits a turn into two batches.
 const FAN_OUT: u64 = 60;
 
-/// Commits a turn of more than a hundred operations. The second batch, if there
-/// is one, is refused once.
+/// The turn has more than a hundred operations. If a second batch is sent, it is refused once.
 pub(crate) async fn a_large_turn_survives_one_refused_batch(world: World) -> Outcome {
     let provider = world.provider().await?;
     enqueue(&provider, start("fan")).await?;
@@ -97,20 +96,20 @@ pub(crate) async fn a_turn_of_two_megabytes_is_committed(world: World) -> Outcom
     Ok(())
 }
 
-/// The second event exists already. The error must not be the 424 of an
-/// operation that only failed together with it.
+/// A turn is refused because its second event exists already. The error must be that of the
+/// second event, and not the 424 of another operation of the batch.
 pub(crate) async fn a_refused_turn_reports_the_cause(world: World) -> Outcome {
     let provider = world.provider().await?;
-    let Refused { error, .. } = refused(&provider).await?;
+    let RefusedTurn { error, .. } = ack_refused_turn(&provider).await?;
     ensure!(!error.message.contains("424"), "the cause is hidden: {}", error.message);
     Ok(())
 }
 
-/// A turn is refused because of its second event. Its first event must not be
-/// stored, and its message must not be deleted.
+/// A turn is refused because its second event exists already. The first event must not be
+/// stored, and the message of the turn must not be deleted.
 pub(crate) async fn a_refused_turn_changes_nothing(world: World) -> Outcome {
     let provider = world.provider().await?;
-    let Refused { token, .. } = refused(&provider).await?;
+    let RefusedTurn { token, .. } = ack_refused_turn(&provider).await?;
     let events = provider.read("order").await?.len();
     ensure!(events == 1, "a refused turn left {events} events where one was");
     provider.abandon_orchestration_item(&token, None, false).await?;
@@ -123,20 +122,21 @@ pub(crate) async fn a_refused_turn_changes_nothing(world: World) -> Outcome {
     Ok(())
 }
 
-struct Refused {
+/// A turn that was refused.
+struct RefusedTurn {
     token: String,
     error: ProviderError,
 }
 
-/// Commits a turn with an event that exists.
-async fn refused(provider: &dyn Provider) -> Outcome<Refused> {
+/// Acks a turn with an event that exists already, which must be refused.
+async fn ack_refused_turn(provider: &dyn Provider) -> Outcome<RefusedTurn> {
     begin_instance(provider, "order").await?;
     enqueue(provider, external_event("order", "1")).await?;
     let taken = fetch(provider).await?;
     let history = vec![event("order", 1, 2, ""), event("order", 1, 1, "")];
     match ack(provider, &taken.token, Turn { history, ..Turn::of("order", 1) }).await {
         Ok(()) => Err(CaseFailure("an event was recorded twice".to_owned())),
-        Err(error) => Ok(Refused { token: taken.token, error }),
+        Err(error) => Ok(RefusedTurn { token: taken.token, error }),
     }
 }
 
@@ -158,8 +158,8 @@ pub(crate) async fn a_cancelled_activity_is_never_delivered(world: World) -> Out
     Ok(())
 }
 
-/// The messages of a turn have to exist when it is committed; otherwise another
-/// process has consumed them.
+/// The messages of a turn have to exist when the turn is committed. If one is missing, another
+/// process has consumed it.
 pub(crate) async fn a_turn_whose_message_is_gone_is_not_committed(world: World) -> Outcome {
     let provider = world.provider().await?;
     begin_instance(&provider, "order").await?;
@@ -192,16 +192,16 @@ pub(crate) async fn a_continued_execution_begins_before_two_hundred_messages(wor
         ..Turn::of("order", 1)
     };
     ack(&provider, &taken.token, turn).await?;
-    let (mut received, mut execution) = (Vec::new(), 2);
+    let (mut received, mut next_event_id) = (Vec::new(), 1);
     while received.len() < MESSAGES {
         let taken = fetch(&provider).await?;
         let is_start = |item: &WorkItem| matches!(item, WorkItem::ContinueAsNew { .. });
         let has_start = taken.item.messages.iter().any(is_start);
         ensure!(has_start == received.is_empty(), "the start of execution 2 came with the wrong messages");
         received.extend(taken.item.messages.into_iter().filter(|item| !is_start(item)));
-        let history = vec![event("order", 2, execution - 1, "")];
+        let history = vec![event("order", 2, next_event_id, "")];
         ack(&provider, &taken.token, Turn { execution: 2, history, ..Turn::of("order", 1) }).await?;
-        execution += 1;
+        next_event_id += 1;
     }
     let sent: Vec<_> = (0..MESSAGES).map(|n| external_event("order", &n.to_string())).collect();
     ensure!(received == sent, "messages came in another order, or not all");

@@ -1,5 +1,5 @@
-//! The world of a case: its own container on a server that injects faults on
-//! request. The requests to the management interface are written by hand, so
+//! `World`: the container of a case, and the server with that container. A case can ask the
+//! server to inject faults. The requests to the management interface are written by hand, so
 //! that no HTTP library is needed.
 
 use std::future::Future;
@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 /// The outcome of a case.
 pub(crate) type Outcome<T = ()> = Result<T, CaseFailure>;
 
-/// The failure of a case: a sentence that says what went wrong.
+/// The failure of a case: a sentence about what went wrong.
 #[derive(Debug)]
 pub(crate) struct CaseFailure(pub(crate) String);
 
@@ -26,7 +26,7 @@ impl<E: std::error::Error> From<E> for CaseFailure {
     }
 }
 
-/// Ends a case with a sentence unless a condition holds.
+/// Ends a case with a [`CaseFailure`] unless a condition holds.
 macro_rules! ensure {
     ($holds:expr, $($sentence:tt)+) => {
         if !$holds {
@@ -45,7 +45,7 @@ const DATABASE: &str = "holes";
 /// The longest answer of the management interface that is read.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
 
-/// How a provider is opened.
+/// A function that opens a provider.
 pub(crate) type Opener = fn(CosmosDBProviderConfig) -> Opening;
 pub(crate) type Opening = Pin<Box<dyn Future<Output = Result<CosmosDBProvider, ProviderError>> + Send>>;
 
@@ -54,7 +54,7 @@ pub(crate) fn as_published(config: CosmosDBProviderConfig) -> Opening {
     Box::pin(CosmosDBProvider::new_with_config(config))
 }
 
-/// A container and the server it is on.
+/// A container and its server.
 #[derive(Debug, Clone)]
 pub(crate) struct World {
     port: u16,
@@ -72,11 +72,12 @@ impl World {
         World { container: format!("{}-{n}", world.container), ..world.clone() }
     }
 
-    /// A provider with the given configuration.
+    /// Opens a provider with this configuration.
     pub(crate) async fn open(&self, config: CosmosDBProviderConfig) -> Outcome<CosmosDBProvider> {
         Ok((self.open)(config).await?)
     }
 
+    /// The configuration of a provider on this container.
     pub(crate) fn config(&self) -> CosmosDBProviderConfig {
         CosmosDBProviderConfig {
             endpoint: self.endpoint(),
@@ -91,17 +92,17 @@ impl World {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// The same server over TLS, with a certificate that no client trusts.
+    /// The endpoint of the same server over TLS. Its certificate is not trusted by any client.
     pub(crate) fn secure_endpoint(&self) -> String {
         format!("https://127.0.0.1:{}", self.port)
     }
 
-    /// A provider of its own, as another process would open it.
+    /// Opens another provider, as another process would do.
     pub(crate) async fn provider(&self) -> Outcome<CosmosDBProvider> {
         self.open(self.config()).await
     }
 
-    /// A provider whose reconciler runs every 100 ms.
+    /// Opens a provider whose reconciler runs every 100 ms.
     pub(crate) async fn provider_with_fast_reconciler(&self) -> Outcome<CosmosDBProvider> {
         let often = Duration::from_millis(100);
         let config = CosmosDBProviderConfig {
@@ -112,7 +113,7 @@ impl World {
         self.open(config).await
     }
 
-    /// A provider whose reconciler does not run during a case.
+    /// Opens a provider whose reconciler does not run during a case.
     pub(crate) async fn provider_without_reconciler(&self) -> Outcome<CosmosDBProvider> {
         let rarely = Duration::from_secs(3600);
         let config = CosmosDBProviderConfig {
@@ -128,9 +129,10 @@ impl World {
         CosmosDBClient::new(&self.endpoint(), KEY, DATABASE, &self.container).map_err(CaseFailure)
     }
 
-    /// Lets `count` requests of a kind pass before the following rules apply.
+    /// Lets the next `count` requests of a kind pass. The rules that are added later apply to
+    /// the requests after them.
     pub(crate) async fn let_pass(&self, operation: &str, count: u32) -> Outcome<u64> {
-        self.fault(json!({"operation": operation, "count": count, "delayMs": 1})).await
+        self.add_fault(json!({"operation": operation, "count": count, "delayMs": 1})).await
     }
 
     /// Refuses `count` requests of a kind with a status.
@@ -140,22 +142,22 @@ impl World {
             rule["subStatus"] = json!(3200);
             rule["retryAfterMs"] = json!(5);
         }
-        self.fault(rule).await
+        self.add_fault(rule).await
     }
 
     /// Delays one request of a kind by `time`, then serves it.
     pub(crate) async fn delay(&self, operation: &str, time: Duration) -> Outcome<u64> {
-        self.fault(json!({"operation": operation, "count": 1, "delayMs": time.as_millis() as u64})).await
+        self.add_fault(json!({"operation": operation, "count": 1, "delayMs": time.as_millis() as u64})).await
     }
 
     /// Serves one request of a kind and closes the connection instead of
     /// answering.
     pub(crate) async fn lose_answer(&self, operation: &str) -> Outcome<u64> {
-        self.fault(json!({"operation": operation, "count": 1, "drop": "after"})).await
+        self.add_fault(json!({"operation": operation, "count": 1, "drop": "after"})).await
     }
 
     /// Adds a fault rule for this container and returns its id.
-    async fn fault(&self, mut rule: Value) -> Outcome<u64> {
+    async fn add_fault(&self, mut rule: Value) -> Outcome<u64> {
         rule["container"] = json!(self.container);
         let added = self.manage("POST", "faults", &rule.to_string()).await?;
         added["id"].as_u64().ok_or_else(|| CaseFailure(format!("no rule was added: {added}")))
@@ -165,11 +167,12 @@ impl World {
     pub(crate) async fn was_applied(&self, rule: u64) -> Outcome<bool> {
         let rules = self.manage("GET", "faults", "").await?;
         let rules = rules["faults"].as_array().or(rules.as_array()).cloned().unwrap_or_default();
-        let found = rules.iter().find(|found| found["id"] == rule);
-        let found = found.ok_or_else(|| CaseFailure(format!("rule {rule} is unknown: {rules:?}")))?;
-        Ok(found["hits"].as_u64().unwrap_or(0) > 0)
+        let state = rules.iter().find(|state| state["id"] == rule);
+        let state = state.ok_or_else(|| CaseFailure(format!("rule {rule} is unknown: {rules:?}")))?;
+        Ok(state["hits"].as_u64().unwrap_or(0) > 0)
     }
 
+    /// Sends a request to the management interface and returns the JSON of the answer.
     async fn manage(&self, verb: &str, path: &str, body: &str) -> Outcome<Value> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await?;
         let request = format!(

@@ -1,12 +1,11 @@
-//! Runs the cases of `cases/` with the published duroxide-cdb 0.1.10 on our
-//! server. Our own provider passes all of them. The published crate has to fail
-//! each case in the way that `cases/all.rs` states, or to pass it for the reason
-//! given there. So the cases are known to detect the defects, and a fix upstream
-//! shows as a failure here.
+//! Runs the cases of `cases/` with the published duroxide-cdb 0.1.10 on our server. Our own
+//! provider passes all cases. For each case, `cases/all.rs` states how the published crate
+//! fails, or why it passes. The outcome has to be the stated one. So the cases are known to
+//! detect the defects, and a fix in a later published version shows as a failure here.
 //!
-//! The program prints a line per case and ends with `N passed, N failed, N
-//! skipped`. A case that behaves differently from its entry counts as failed and
-//! gives exit code 1.
+//! The program prints a line per case and ends with `N passed, N failed, N skipped`. A case
+//! whose outcome differs from its entry counts as failed and gives exit code 1.
+//!
 //! `PERIHELION_BIN` names the server to start (by default the debug build of
 //! this checkout). A word on the command line runs the cases whose name
 //! contains it.

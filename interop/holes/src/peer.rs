@@ -1,6 +1,6 @@
-//! Runs the cases against the published crate and compares each outcome with
-//! its entry in the list. Several cases run at a time: each has its own
-//! container, and fault rules name a container.
+//! Runs the cases against the published crate and compares each outcome with its entry in
+//! `cases/all.rs`. Several cases run at a time. That is possible because each case has its own
+//! container, and its fault rules apply to that container only.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,10 +14,10 @@ use tokio::task::JoinSet;
 use crate::cases;
 use crate::cases::world::{CaseFailure, Outcome, World, as_published};
 
-/// How many cases run at a time; they mostly wait.
-const PARALLEL: usize = 8;
+/// The number of cases that run at a time. Cases mostly wait.
+const PARALLEL_MAX: usize = 8;
 
-/// A case that takes longer hangs and counts as failed.
+/// The time limit of a case. A case that takes longer counts as failed.
 const CASE_LIMIT: Duration = Duration::from_secs(40);
 
 /// The known outcome of a case with the published crate.
@@ -37,11 +37,13 @@ struct Case {
 
 type CaseFuture = Pin<Box<dyn Future<Output = Outcome>>>;
 
+/// The number of cases with the expected outcome, and with another one.
 pub(crate) struct Score {
     pub(crate) passed: u32,
     pub(crate) failed: u32,
 }
 
+/// Makes a [`Case`] for each entry of `cases/all.rs`.
 macro_rules! table {
     ($($module:ident :: $case:ident : $verdict:ident $words:literal,)+) => {
         vec![$(Case {
@@ -54,7 +56,7 @@ macro_rules! table {
     (@ passes $words:literal) => { Expected::Passes($words) };
 }
 
-fn all() -> Vec<Case> {
+fn all_cases() -> Vec<Case> {
     let mut all: Vec<Case> = cases::each_case!(table);
     all.push(Case {
         name: "drop_in::the_published_surface_works",
@@ -64,21 +66,22 @@ fn all() -> Vec<Case> {
     all
 }
 
+/// Runs the cases whose name contains `wanted`.
 pub(crate) async fn run(wanted: &str) -> Result<Score, Problem> {
     let server = Server::start(&[]).await?;
-    let permits = Arc::new(Semaphore::new(PARALLEL));
+    let permits = Arc::new(Semaphore::new(PARALLEL_MAX));
     let mut running = JoinSet::new();
-    for (number, case) in all().into_iter().enumerate().filter(|(_, case)| case.name.contains(wanted)) {
+    for (number, case) in all_cases().into_iter().enumerate().filter(|(_, case)| case.name.contains(wanted)) {
         let world = World::new(server.port(), &format!("case-{number}"), as_published);
         let permits = Arc::clone(&permits);
         running.spawn(async move {
             let _permit = permits.acquire_owned().await;
-            let began = Instant::now();
-            // Each case has its own thread and runtime: a panic becomes an
-            // outcome, and tasks that a case left behind end with the runtime.
+            let started = Instant::now();
+            // Each case has its own thread and tokio runtime. So a panic becomes an outcome, and
+            // tasks that a case left behind end with its runtime.
             let outcome = tokio::task::spawn_blocking(move || run_alone(case.run, world)).await;
             let outcome = outcome.unwrap_or_else(|error| Err(format!("panicked: {error}")));
-            (case, outcome, began.elapsed())
+            (case, outcome, started.elapsed())
         });
     }
     let mut score = Score { passed: 0, failed: 0 };
@@ -89,6 +92,7 @@ pub(crate) async fn run(wanted: &str) -> Result<Score, Problem> {
     Ok(score)
 }
 
+/// Runs a case on a tokio runtime of its own.
 fn run_alone(run: fn(World) -> CaseFuture, world: World) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
@@ -100,6 +104,7 @@ fn run_alone(run: fn(World) -> CaseFuture, world: World) -> Result<(), String> {
     }
 }
 
+/// Compares the outcome of a case with the expected one, and counts and prints the result.
 fn judge(score: &mut Score, case: &Case, outcome: Result<(), String>, time: Duration) {
     let Case { name, expected, .. } = case;
     let time = time.as_millis();

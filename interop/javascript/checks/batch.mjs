@@ -1,13 +1,13 @@
-// Transactional batches: one partition key, all or nothing.
+// Transactional batches: operations on one partition key that are all done, or none.
 
 import assert from "node:assert/strict";
 
 import { area, check } from "../lib/harness.mjs";
-import { all, bare, freshContainer, ids, once, unique } from "../lib/support.mjs";
+import { freshContainer, ids, queryAll, shared, unique, userMembers } from "../lib/support.mjs";
 
 area("batch");
 
-const container = once(() => freshContainer("ranges"));
+const container = shared(() => freshContainer("ranges"));
 
 const create = (resourceBody) => ({ operationType: "Create", resourceBody });
 const upsert = (resourceBody) => ({ operationType: "Upsert", resourceBody });
@@ -37,13 +37,13 @@ check("every verb works in one batch, and later operations see earlier ones", as
   );
   assert.equal(answer.code, 200);
   assert.deepEqual(statuses(answer), [201, 201, 200, 200, 200, 200, 200, 204]);
-  assert.deepEqual(bare(answer.result[3].resourceBody), { id: "new", pk, n: 1 });
+  assert.deepEqual(userMembers(answer.result[3].resourceBody), { id: "new", pk, n: 1 });
   assert.equal(answer.result[6].resourceBody.n, 6);
   assert.equal(answer.result[7].resourceBody, undefined);
   assert.equal(answer.result[6].eTag, answer.result[6].resourceBody._etag);
   assert.ok(answer.result.every(({ requestCharge }) => requestCharge > 0));
-  const stored = await all(target, "SELECT * FROM c ORDER BY c.id", { partitionKey: pk });
-  assert.deepEqual(stored.map(bare), [{ id: "new", pk, n: 6 }, { id: "up", pk, n: 2 }]);
+  const stored = await queryAll(target, "SELECT * FROM c ORDER BY c.id", { partitionKey: pk });
+  assert.deepEqual(stored.map(userMembers), [{ id: "new", pk, n: 6 }, { id: "up", pk, n: 2 }]);
 });
 
 check("a failing operation answers 207: its own status, 424 for the others, and nothing is stored", async () => {
@@ -56,8 +56,8 @@ check("a failing operation answers 207: its own status, 424 for the others, and 
   );
   assert.equal(answer.code, 207);
   assert.deepEqual(statuses(answer), [424, 424, 409, 424]);
-  const stored = await all(target, "SELECT * FROM c", { partitionKey: pk });
-  assert.deepEqual(stored.map(bare), [{ id: "taken", pk, n: 1 }]);
+  const stored = await queryAll(target, "SELECT * FROM c", { partitionKey: pk });
+  assert.deepEqual(stored.map(userMembers), [{ id: "taken", pk, n: 1 }]);
 });
 
 check("a missing item fails the batch with 404", async () => {
@@ -67,7 +67,7 @@ check("a missing item fails the batch with 404", async () => {
     const answer = await target.items.batch([create({ id: "first", pk }), failing], pk);
     assert.deepEqual(statuses(answer), [424, 404], failing.operationType);
   }
-  assert.deepEqual(await all(target, "SELECT * FROM c", { partitionKey: pk }), []);
+  assert.deepEqual(await queryAll(target, "SELECT * FROM c", { partitionKey: pk }), []);
 });
 
 check("If-Match inside a batch is honoured", async () => {
@@ -136,7 +136,7 @@ check("a hundred operations are one batch, one more is refused", async () => {
   const answer = await target.items.batch(many, pk);
   assert.deepEqual(statuses(answer), Array(100).fill(201));
   assert.equal(new Set(answer.result.map(({ eTag }) => eTag)).size, 100);
-  assert.deepEqual(await all(target, "SELECT VALUE COUNT(1) FROM c", { partitionKey: pk }), [100]);
+  assert.deepEqual(await queryAll(target, "SELECT VALUE COUNT(1) FROM c", { partitionKey: pk }), [100]);
   await assert.rejects(target.items.batch([...many, create({ id: "100", pk })], pk), /more than 100 operations/);
 });
 
@@ -146,7 +146,7 @@ check("a batch of more than two megabytes is refused with 413 and stores nothing
   const padding = "x".repeat(800_000);
   const body = ["1", "2", "3"].map((id) => create({ id, pk, padding }));
   await assert.rejects(target.items.batch(body, pk), (error) => error.cause.code === 413);
-  assert.deepEqual(ids(await all(target, "SELECT c.id FROM c", { partitionKey: pk })), []);
+  assert.deepEqual(ids(await queryAll(target, "SELECT c.id FROM c", { partitionKey: pk })), []);
 });
 
 check("bodies can be left out of a batch's answer", async () => {
@@ -175,7 +175,7 @@ check("readers never see half a batch", async () => {
   const watch = async () => {
     let looks = 0;
     while (isWriting) {
-      const values = await all(target, "SELECT VALUE c.v FROM c", { partitionKey: pk });
+      const values = await queryAll(target, "SELECT VALUE c.v FROM c", { partitionKey: pk });
       assert.equal(values.length, 2);
       assert.equal(values[0], values[1]);
       looks += 1;

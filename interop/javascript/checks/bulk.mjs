@@ -1,17 +1,18 @@
-// Bulk: operations of many partition keys, sorted by the SDK to their ranges.
+// Bulk: operations on many partition keys, which the SDK groups by range.
 
 import assert from "node:assert/strict";
 
 import { area, check } from "../lib/harness.mjs";
-import { all, bare, freshContainer, ids, recordingClient, sorted, through } from "../lib/support.mjs";
+import { containerThrough, freshContainer, ids, queryAll, recordingClient, sorted, userMembers } from "../lib/support.mjs";
 
 area("bulk");
 
-// `executeBulkOperations` wants the key beside the body.
+// An operation that creates an item. `executeBulkOperations` needs the key beside the body.
 const create = (resourceBody, partitionKey = resourceBody.pk) => ({ operationType: "Create", partitionKey, resourceBody });
 const statuses = (answers) => answers.map(({ statusCode }) => statusCode);
 
-// The old `bulk` and the new `executeBulkOperations`, answering alike.
+// The old method `bulk` and the new method `executeBulkOperations`, with answers of the same
+// form.
 const BULK_METHODS = {
   bulk: (container, operations, options) => container.items.bulk(operations, undefined, options),
   executeBulkOperations: async (container, operations, options) => {
@@ -26,13 +27,13 @@ for (const [name, run] of Object.entries(BULK_METHODS)) {
       const target = await freshContainer("ranges", { partitionKey: { paths: ["/pk"], kind: "Hash", version } });
       const { client: other, exchanges } = recordingClient("ranges");
       const items = Array.from({ length: 60 }, (_, n) => ({ id: `${n}`, pk: `key ${n}`, n }));
-      const answers = await run(through(other, target), items.map((item) => create(item)));
+      const answers = await run(containerThrough(other, target), items.map((item) => create(item)));
       assert.deepEqual(statuses(answers), Array(60).fill(201));
-      assert.deepEqual(answers.map(({ resourceBody }) => bare(resourceBody)), items);
+      assert.deepEqual(answers.map(({ resourceBody }) => userMembers(resourceBody)), items);
       const used = exchanges.filter(({ sent }) => sent["x-ms-cosmos-is-batch-request"]);
       assert.equal(new Set(used.map(({ sent }) => sent["x-ms-documentdb-partitionkeyrangeid"])).size, 4);
       assert.ok(used.every(({ status }) => status === 200));
-      assert.deepEqual(await all(target, "SELECT VALUE COUNT(1) FROM c"), [60]);
+      assert.deepEqual(await queryAll(target, "SELECT VALUE COUNT(1) FROM c"), [60]);
     });
   }
 
@@ -50,7 +51,7 @@ for (const [name, run] of Object.entries(BULK_METHODS)) {
     assert.deepEqual(statuses(answers), [201, 200, 200, 200, 204, 200]);
     assert.equal(answers[2].resourceBody.id, "x");
     assert.equal(answers[5].resourceBody.n, 42);
-    const stored = await all(target, "SELECT c.id, c.pk, c.n FROM c");
+    const stored = await queryAll(target, "SELECT c.id, c.pk, c.n FROM c");
     assert.deepEqual(sorted(stored.map((item) => `${item.pk}/${item.id}/${item.n}`)), ["a/new/0", "a/x/42", "b/x/2", "c/x/3"]);
   });
 
@@ -64,7 +65,7 @@ for (const [name, run] of Object.entries(BULK_METHODS)) {
       create({ id: "after", pk: "a" }),
     ]);
     assert.deepEqual(statuses(answers), [201, 409, 404, 201]);
-    assert.deepEqual(sorted(ids(await all(target, "SELECT * FROM c"))), ["after", "before", "taken"]);
+    assert.deepEqual(sorted(ids(await queryAll(target, "SELECT * FROM c"))), ["after", "before", "taken"]);
   });
 
   check(`${name} honours If-Match`, async () => {
@@ -110,7 +111,7 @@ check("bulk stops at the first error when told to", async () => {
   const operations = ["one", "taken", "two"].map((id) => create({ id, pk: "a" }));
   const answers = await target.items.bulk(operations, { continueOnError: false });
   assert.deepEqual(statuses(answers), [201, 409, 424]);
-  assert.deepEqual(sorted(ids(await all(target, "SELECT * FROM c"))), ["one", "taken"]);
+  assert.deepEqual(sorted(ids(await queryAll(target, "SELECT * FROM c"))), ["one", "taken"]);
 });
 
 check("executeBulkOperations takes more than a hundred operations of one key", async () => {
@@ -119,5 +120,5 @@ check("executeBulkOperations takes more than a hundred operations of one key", a
   const answers = await BULK_METHODS.executeBulkOperations(target, operations, { contentResponseOnWriteEnabled: false });
   assert.deepEqual(statuses(answers), Array(250).fill(201));
   assert.ok(answers.every(({ resourceBody }) => resourceBody === undefined));
-  assert.deepEqual(await all(target, "SELECT VALUE COUNT(1) FROM c", { partitionKey: "one key" }), [250]);
+  assert.deepEqual(await queryAll(target, "SELECT VALUE COUNT(1) FROM c", { partitionKey: "one key" }), [250]);
 });

@@ -1,15 +1,16 @@
-// The change feed: where it starts, how it resumes, which changes it has.
+// The change feed: where it starts, how it resumes, and which changes it has.
 
 import assert from "node:assert/strict";
 
 import { ChangeFeedMode, ChangeFeedPolicy, ChangeFeedRetentionTimeSpan, ChangeFeedStartFrom } from "@azure/cosmos";
 
 import { area, check } from "../lib/harness.mjs";
-import { createAll, freshContainer, ids, sorted, until } from "../lib/support.mjs";
+import { createAll, freshContainer, ids, sorted, waitUntil } from "../lib/support.mjs";
 
 area("change_feed");
 
-// Reads until a page says that there is nothing more; returns the items and the token.
+// Reads a feed until the SDK reports that there are no more changes. Returns the items, the
+// sizes of the pages, and the continuation token.
 async function drain(container, options) {
   const iterator = container.items.getChangeFeedIterator(options);
   return drainIterator(iterator);
@@ -18,7 +19,8 @@ async function drain(container, options) {
 async function drainIterator(iterator) {
   const found = [];
   const sizes = [];
-  // A range answers 304 when it is drained, and the SDK goes round all of them.
+  // A range answers 304 when it has no more changes. The SDK asks every range before it
+  // returns 304.
   const ROUNDS_MAX = 200;
   for (let round = 0; round < ROUNDS_MAX; round += 1) {
     const page = await iterator.readNext();
@@ -115,9 +117,9 @@ check("the feeds of all feed ranges together are the whole feed", async () => {
 check("from a point in time, only what changed since then comes", async () => {
   const container = await seeded("ranges", 6);
   const { resources } = await container.items.query("SELECT VALUE MAX(c._ts) FROM c").fetchAll();
-  // The header has whole seconds: the start lies in the second after the last write.
+  // The header has whole seconds, so the start is the second after the last write.
   const start = (resources[0] + 1) * 1000;
-  await until(() => Date.now() > start);
+  await waitUntil(() => Date.now() > start);
   await createAll(container, [{ id: "late 1", pk: "p1" }, { id: "late 2", pk: "p4" }]);
   const { found } = await drain(container, { changeFeedStartFrom: ChangeFeedStartFrom.Time(new Date(start)) });
   assert.deepEqual(sorted(ids(found)), ["late 1", "late 2"]);

@@ -1,9 +1,9 @@
-// Containers: definitions and their defaults, replace, feeds, unique keys.
+// Containers: definitions and their defaults, replace, lists, unique keys.
 
 import assert from "node:assert/strict";
 
 import { area, check } from "../lib/harness.mjs";
-import { all, client, createAll, database, freshContainer, ids, refused, unique } from "../lib/support.mjs";
+import { client, createAll, database, freshContainer, ids, queryAll, refused, unique } from "../lib/support.mjs";
 
 area("containers");
 
@@ -33,7 +33,7 @@ check("a partition key may be given as text, or with its hash version", async ()
   for (const version of [1, 2]) {
     const container = await freshContainer("plain", { partitionKey: { paths: ["/a/b"], kind: "Hash", version } });
     const { resource: kept } = await container.read();
-    // Without a version the SDK hashes by the first.
+    // A definition without a version means version 1.
     assert.deepEqual({ version: 1, ...kept.partitionKey }, { paths: ["/a/b"], kind: "Hash", version });
   }
 });
@@ -118,7 +118,7 @@ check("delete removes the items: a new container of the same name is empty", asy
   await refused(404, container.read());
   await refused(404, container.items.create({ id: "1", pk: "a" }));
   const again = await parent.containers.create({ id: container.id, partitionKey: "/pk" });
-  assert.deepEqual(await all(again.container, "SELECT * FROM c"), []);
+  assert.deepEqual(await queryAll(again.container, "SELECT * FROM c"), []);
 });
 
 check("a unique key is enforced within a partition key, and only there", async () => {
@@ -173,7 +173,7 @@ check("all items of one partition key can be deleted at once", async () => {
   ]);
   const { statusCode } = await container.deleteAllItemsForPartitionKey("a");
   assert.equal(statusCode, 200);
-  assert.deepEqual(ids(await all(container, "SELECT * FROM c")), ["3"]);
+  assert.deepEqual(ids(await queryAll(container, "SELECT * FROM c")), ["3"]);
 });
 
 check("scripts are kept, listed, replaced and deleted", async () => {

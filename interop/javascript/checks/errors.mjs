@@ -1,20 +1,20 @@
-// Refusals as the SDK shows them: code, sub-status, message.
+// Refusals as the SDK reports them: code, sub-status, message.
 
 import assert from "node:assert/strict";
 
 import { area, check } from "../lib/harness.mjs";
-import { all, client, database, freshContainer, once, refused, unique } from "../lib/support.mjs";
+import { client, database, freshContainer, queryAll, refused, shared, unique } from "../lib/support.mjs";
 
 area("errors");
 
-const container = once(() => freshContainer());
+const container = shared(() => freshContainer());
 
 check("an operation on a missing container is refused with 404", async () => {
   const nowhere = (await database()).container(unique("none"));
   await refused(404, nowhere.read(), { message: /Resource Not Found/ });
   await refused(404, nowhere.delete());
   await refused(404, nowhere.items.create({ id: "1", pk: "a" }));
-  await refused(404, all(nowhere, "SELECT * FROM c"));
+  await refused(404, queryAll(nowhere, "SELECT * FROM c"));
 });
 
 check("an operation on a missing database is refused with 404", async () => {
@@ -43,11 +43,11 @@ check("an item without an id is refused with 400 when the SDK generates none", a
 
 check("query errors name their cause", async () => {
   const target = await container();
-  await refused(400, all(target, "SELECT"), { message: /SC1\d\d\d/ });
-  await refused(400, all(target, "SELECT * FROM c WHERE NO_SUCH(c.a)"), { message: /SC2005/ });
-  await refused(400, all(target, "SELECT c.a, c.b AS a FROM c"), { message: /SC2022|SC\d+/ });
-  await refused(400, all(target, "SELECT VALUE d.a FROM c"), { message: /SC2001/ });
-  await refused(400, all(target, "SELECT * FROM c; SELECT * FROM c"), { message: /SC10\d\d/ });
+  await refused(400, queryAll(target, "SELECT"), { message: /SC1\d\d\d/ });
+  await refused(400, queryAll(target, "SELECT * FROM c WHERE NO_SUCH(c.a)"), { message: /SC2005/ });
+  await refused(400, queryAll(target, "SELECT c.a, c.b AS a FROM c"), { message: /SC2022|SC\d+/ });
+  await refused(400, queryAll(target, "SELECT VALUE d.a FROM c"), { message: /SC2001/ });
+  await refused(400, queryAll(target, "SELECT * FROM c; SELECT * FROM c"), { message: /SC10\d\d/ });
 });
 
 check("an invalid container definition is refused with 400", async () => {
@@ -64,7 +64,7 @@ check("a page size that is not a number is refused with 400", async () => {
 check("an aborted request ends, and the client goes on", async () => {
   const target = await container();
   const aborting = new AbortController();
-  const query = all(target, "SELECT * FROM c", { abortSignal: aborting.signal });
+  const query = queryAll(target, "SELECT * FROM c", { abortSignal: aborting.signal });
   aborting.abort();
   await assert.rejects(query);
   assert.equal((await target.item("1", "a").read()).statusCode, 200);

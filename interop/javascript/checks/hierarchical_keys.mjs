@@ -1,11 +1,11 @@
-// Containers partitioned by two or three levels.
+// Containers with a partition key of two or three levels.
 
 import assert from "node:assert/strict";
 
 import { ChangeFeedStartFrom, PartitionKeyBuilder } from "@azure/cosmos";
 
 import { area, check } from "../lib/harness.mjs";
-import { all, bare, createAll, freshContainer, ids, once, refused, sorted } from "../lib/support.mjs";
+import { createAll, freshContainer, ids, queryAll, refused, shared, sorted, userMembers } from "../lib/support.mjs";
 
 area("hierarchical_keys");
 
@@ -18,7 +18,7 @@ const items = Array.from({ length: 36 }, (_, n) => ({
 }));
 
 const seeded = (server) =>
-  once(async () => {
+  shared(async () => {
     const container = await freshContainer(server, { partitionKey: KEY });
     await createAll(container, items);
     return container;
@@ -34,7 +34,7 @@ check("the definition is kept", async () => {
 check("point operations take the whole key", async () => {
   const container = await ranges();
   const key = ["t1", "u4", 4];
-  assert.deepEqual(bare((await container.item("4", key).read()).resource), items[4]);
+  assert.deepEqual(userMembers((await container.item("4", key).read()).resource), items[4]);
   await container.item("4", key).replace({ ...items[4], changed: true });
   assert.equal((await container.item("4", key).patch([{ op: "remove", path: "/changed" }])).resource.changed, undefined);
   assert.equal((await container.item("4", ["t1", "u4", 5]).read()).statusCode, 404);
@@ -59,7 +59,7 @@ check("a missing level is stored as none", async () => {
 
 check("a query with the whole key sees one logical partition", async () => {
   for (const container of [await ranges(), await strict()]) {
-    assert.deepEqual(ids(await all(container, "SELECT * FROM c", { partitionKey: ["t2", "u5", 11] })), ["11"]);
+    assert.deepEqual(ids(await queryAll(container, "SELECT * FROM c", { partitionKey: ["t2", "u5", 11] })), ["11"]);
   }
 });
 
@@ -69,21 +69,21 @@ for (const [name, partitionKey, expected] of [
 ]) {
   check(`a query with a prefix of ${name} sees just that subtree`, async () => {
     for (const container of [await ranges(), await strict()]) {
-      const found = await all(container, "SELECT * FROM c", { partitionKey });
+      const found = await queryAll(container, "SELECT * FROM c", { partitionKey });
       assert.deepEqual(sorted(ids(found)), sorted(ids(expected)));
     }
   });
 
   check(`an ordered query and a count with a prefix of ${name}`, async () => {
     const container = await ranges();
-    const ordered = await all(container, "SELECT VALUE c.session FROM c ORDER BY c.session DESC", { partitionKey });
+    const ordered = await queryAll(container, "SELECT VALUE c.session FROM c ORDER BY c.session DESC", { partitionKey });
     assert.deepEqual(ordered, expected.map(({ session }) => session).sort((a, b) => b - a));
-    assert.deepEqual(await all(container, "SELECT VALUE COUNT(1) FROM c", { partitionKey }), [expected.length]);
+    assert.deepEqual(await queryAll(container, "SELECT VALUE COUNT(1) FROM c", { partitionKey }), [expected.length]);
   });
 }
 
 check("a filter on the levels needs no key", async () => {
-  const found = await all(await ranges(), "SELECT VALUE c.id FROM c WHERE c.tenant = 't0' AND c.user = 'u3'");
+  const found = await queryAll(await ranges(), "SELECT VALUE c.id FROM c WHERE c.tenant = 't0' AND c.user = 'u3'");
   assert.deepEqual(sorted(found), sorted(ids(items.filter(({ tenant, user }) => tenant === "t0" && user === "u3"))));
 });
 

@@ -1,20 +1,20 @@
-// Items: every operation on one item, and its answer.
+// Items: every operation on a single item, and its answer.
 
 import assert from "node:assert/strict";
 
 import { area, check } from "../lib/harness.mjs";
-import { all, bare, freshContainer, ids, once, refused } from "../lib/support.mjs";
+import { freshContainer, ids, queryAll, refused, shared, userMembers } from "../lib/support.mjs";
 
 area("items");
 
-const container = once(() => freshContainer());
+const container = shared(() => freshContainer());
 
 check("create answers 201 with the item and its system properties in order", async () => {
   const items = (await container()).items;
   const { resource, statusCode, etag, item } = await items.create({ id: "a1", pk: "a", n: 1, nested: { list: [1, "x", null] } });
   assert.equal(statusCode, 201);
   assert.deepEqual(Object.keys(resource), ["id", "pk", "n", "nested", "_rid", "_self", "_etag", "_attachments", "_ts"]);
-  assert.deepEqual(bare(resource), { id: "a1", pk: "a", n: 1, nested: { list: [1, "x", null] } });
+  assert.deepEqual(userMembers(resource), { id: "a1", pk: "a", n: 1, nested: { list: [1, "x", null] } });
   assert.equal(etag, resource._etag);
   assert.equal(item.id, "a1");
   assert.equal(resource._attachments, "attachments/");
@@ -54,7 +54,7 @@ check("replace keeps the rid and the self link and changes the etag", async () =
   const { resource: before } = await target.item("a1", "a").read();
   const { resource: after, statusCode } = await target.item("a1", "a").replace({ id: "a1", pk: "a", n: 10 });
   assert.equal(statusCode, 200);
-  assert.deepEqual(bare(after), { id: "a1", pk: "a", n: 10 });
+  assert.deepEqual(userMembers(after), { id: "a1", pk: "a", n: 10 });
   assert.equal(after._rid, before._rid);
   assert.equal(after._self, before._self);
   assert.notEqual(after._etag, before._etag);
@@ -116,7 +116,7 @@ check("reading many known ids in one query gives exactly those", async () => {
       { name: "@i2", value: "8" }, { name: "@p2", value: "p0" },
     ],
   };
-  assert.deepEqual(ids(await all(target, query)).sort(), ["3", "7"]);
+  assert.deepEqual(ids(await queryAll(target, query)).sort(), ["3", "7"]);
   const some = await Promise.all(["3", "7", "19"].map((id) => target.item(id, `p${id % 5}`).read()));
   assert.deepEqual(some.map(({ resource }) => resource.n), [3, 7, 19]);
 });
@@ -130,7 +130,7 @@ check("partition keys of every type are kept apart", async () => {
     assert.equal(resource.kept, String(pk));
     assert.strictEqual(resource.pk, pk);
   }
-  assert.equal((await all(target, "SELECT * FROM c")).length, keys.length);
+  assert.equal((await queryAll(target, "SELECT * FROM c")).length, keys.length);
 });
 
 check("an item without the partition key is stored under none", async () => {
@@ -146,5 +146,5 @@ check("a partition key inside an object is found", async () => {
   const target = await freshContainer("ranges", { partitionKey: { paths: ["/address/city"], version: 2 } });
   await target.items.create({ id: "1", address: { city: "Bern", zip: 3000 } });
   assert.equal((await target.item("1", "Bern").read()).resource.address.zip, 3000);
-  assert.deepEqual(ids(await all(target, "SELECT * FROM c", { partitionKey: "Bern" })), ["1"]);
+  assert.deepEqual(ids(await queryAll(target, "SELECT * FROM c", { partitionKey: "Bern" })), ["1"]);
 });

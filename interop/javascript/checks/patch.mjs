@@ -1,31 +1,33 @@
-// Partial updates: the six operations, both body forms, the condition.
+// Patch: the six operations, both forms of the body, and the condition.
 
 import assert from "node:assert/strict";
 
 import { area, check } from "../lib/harness.mjs";
-import { bare, freshContainer, once, refused, unique } from "../lib/support.mjs";
+import { freshContainer, refused, shared, unique, userMembers } from "../lib/support.mjs";
 
 area("patch");
 
-const container = once(() => freshContainer());
+const container = shared(() => freshContainer());
 
+// Creates an item with these members.
 async function item(body) {
   const target = await container();
   const { resource } = await target.items.create({ id: unique("p"), pk: "a", ...body });
   return { target: target.item(resource.id, "a"), id: resource.id };
 }
 
-// Applies the operations to a fresh item and compares what is stored.
-async function becomes(before, operations, after) {
+// Applies the operations to a new item and compares the answer and the stored item with
+// `after`.
+async function expectPatched(before, operations, after) {
   const { target, id } = await item(before);
   const { resource, statusCode } = await target.patch(operations);
   assert.equal(statusCode, 200);
-  assert.deepEqual(bare(resource), { id, pk: "a", ...after });
-  assert.deepEqual(bare((await target.read()).resource), { id, pk: "a", ...after });
+  assert.deepEqual(userMembers(resource), { id, pk: "a", ...after });
+  assert.deepEqual(userMembers((await target.read()).resource), { id, pk: "a", ...after });
 }
 
 check("an array of operations is applied in order", async () => {
-  await becomes(
+  await expectPatched(
     { n: 1, gone: true },
     [
       { op: "set", path: "/n", value: 7 },
@@ -39,7 +41,7 @@ check("an array of operations is applied in order", async () => {
 });
 
 check("add inserts into arrays and appends with a dash", async () => {
-  await becomes(
+  await expectPatched(
     { list: ["b"] },
     [
       { op: "add", path: "/list/0", value: "a" },
@@ -50,7 +52,7 @@ check("add inserts into arrays and appends with a dash", async () => {
 });
 
 check("set on an array index overwrites, remove closes the gap", async () => {
-  await becomes(
+  await expectPatched(
     { list: [1, 2, 3] },
     [
       { op: "set", path: "/list/1", value: 20 },
@@ -61,7 +63,7 @@ check("set on an array index overwrites, remove closes the gap", async () => {
 });
 
 check("incr takes negative and fractional steps, and creates a missing number", async () => {
-  await becomes(
+  await expectPatched(
     { n: 5 },
     [
       { op: "incr", path: "/n", value: -2 },
@@ -73,7 +75,7 @@ check("incr takes negative and fractional steps, and creates a missing number", 
 });
 
 check("move moves a member to another path", async () => {
-  await becomes({ from: { x: 1 }, keep: 1 }, [{ op: "move", from: "/from", path: "/to" }], { keep: 1, to: { x: 1 } });
+  await expectPatched({ from: { x: 1 }, keep: 1 }, [{ op: "move", from: "/from", path: "/to" }], { keep: 1, to: { x: 1 } });
 });
 
 check("a patch whose condition holds is applied", async () => {
@@ -125,7 +127,7 @@ check("more than ten operations are refused with 400", async () => {
 });
 
 check("escaped path segments reach members with slashes and tildes", async () => {
-  await becomes(
+  await expectPatched(
     { "a/b": 1, "c~d": 2 },
     [
       { op: "set", path: "/a~1b", value: 10 },

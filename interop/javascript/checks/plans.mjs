@@ -1,14 +1,14 @@
-// Queries that the SDK merges itself, by the plan that the server gives it.
+// Queries that the SDK merges itself, with a plan from the server.
 //
-// The SDK does so with `forceQueryPlan`, and on the strict server, which refuses
-// such queries across partitions as the real gateway does, with the plan in the
-// refusal. Both have to give exactly the rows of a server that merges by itself,
-// so every case runs in all three ways over four ranges.
+// The SDK uses a plan in two cases: with the option `forceQueryPlan`, and on the strict
+// server. The strict server refuses such queries across partitions as the real gateway does,
+// and its refusal has the plan. In both cases the rows have to be those of a server that
+// merges the rows itself. So every query runs in all three ways, over four ranges.
 
 import assert from "node:assert/strict";
 
 import { area, check } from "../lib/harness.mjs";
-import { all, createAll, freshContainer, ids, once, pages, recordingClient, refused, through } from "../lib/support.mjs";
+import { containerThrough, createAll, freshContainer, ids, pages, queryAll, recordingClient, refused, shared } from "../lib/support.mjs";
 
 area("plans");
 
@@ -28,7 +28,7 @@ const items = Array.from({ length: COUNT }, (_, n) => ({
 }));
 
 const seeded = (server) =>
-  once(async () => {
+  shared(async () => {
     const container = await freshContainer(server, { partitionKey: { paths: ["/pk"], version: 2 } });
     await createAll(container, items);
     return container;
@@ -41,16 +41,16 @@ const byText = (rows) => rows.map((row) => JSON.stringify(row)).sort();
 const numbers = (from, to) => Array.from({ length: to - from }, (_, n) => from + n);
 const sum = (values) => values.reduce((total, value) => total + value, 0);
 
-// The rows are these, in this order if the query orders them.
+// Registers a check that a query gives these rows, in this order if the query has ORDER BY.
 function rows(query, expected, { isOrdered = /ORDER BY/.test(query), isRefused = true } = {}) {
   check(query, async () => {
     const compare = (found, how) =>
       isOrdered ? assert.deepEqual(found, expected, how) : assert.deepEqual(byText(found), byText(expected), how);
-    compare(await all(await ranges(), query), "merged by the server");
-    compare(await all(await ranges(), query, { forceQueryPlan: true }), "forced plan");
-    compare(await all(await ranges(), query, { forceQueryPlan: true, maxItemCount: 3, maxDegreeOfParallelism: 4 }), "forced plan, small pages");
+    compare(await queryAll(await ranges(), query), "merged by the server");
+    compare(await queryAll(await ranges(), query, { forceQueryPlan: true }), "forced plan");
+    compare(await queryAll(await ranges(), query, { forceQueryPlan: true, maxItemCount: 3, maxDegreeOfParallelism: 4 }), "forced plan, small pages");
     const { client: other, exchanges } = recordingClient("strict");
-    compare(await all(through(other, await strict()), query, { maxItemCount: 5 }), "strict gateway");
+    compare(await queryAll(containerThrough(other, await strict()), query, { maxItemCount: 5 }), "strict gateway");
     const wasRefused = exchanges.some(({ status, method }) => method === "POST" && status === 400);
     assert.equal(wasRefused, isRefused, "refused by the strict gateway");
   });
@@ -65,7 +65,7 @@ rows("SELECT VALUE c.n FROM c ORDER BY c.n OFFSET 10 LIMIT 5", [10, 11, 12, 13, 
 rows("SELECT VALUE c.n FROM c ORDER BY c.n OFFSET 45 LIMIT 10", [45, 46, 47]);
 rows("SELECT DISTINCT VALUE c.colour FROM c", COLOURS);
 rows("SELECT DISTINCT c.colour, c.third FROM c", COLOURS.map((colour, third) => ({ colour, third })));
-// No 0 here: the SDK drops falsy values of an ordered DISTINCT VALUE.
+// The values have no 0, because the SDK drops falsy values of an ordered DISTINCT VALUE.
 rows("SELECT DISTINCT VALUE c.fourth FROM c ORDER BY c.fourth", [1, 2, 3, 4]);
 rows("SELECT DISTINCT VALUE c.colour FROM c ORDER BY c.colour DESC", ["red", "green", "blue"]);
 rows("SELECT DISTINCT c.fourth, c.third FROM c WHERE c.third = 1 ORDER BY c.fourth DESC", [4, 3, 2, 1].map((fourth) => ({ fourth, third: 1 })));
@@ -101,7 +101,7 @@ check("TOP without ORDER BY gives that many different items", async () => {
     [await ranges(), { forceQueryPlan: true }],
     [await strict(), { maxItemCount: 3 }],
   ]) {
-    const found = await all(container, "SELECT TOP 20 VALUE c.id FROM c", options);
+    const found = await queryAll(container, "SELECT TOP 20 VALUE c.id FROM c", options);
     assert.equal(found.length, 20);
     assert.equal(new Set(found).size, 20);
   }
@@ -113,7 +113,7 @@ check("OFFSET LIMIT without ORDER BY gives that many different items", async () 
     [await ranges(), { forceQueryPlan: true }],
     [await strict(), { maxItemCount: 3 }],
   ]) {
-    const found = await all(container, "SELECT VALUE c.id FROM c OFFSET 30 LIMIT 10", options);
+    const found = await queryAll(container, "SELECT VALUE c.id FROM c OFFSET 30 LIMIT 10", options);
     assert.equal(new Set(found).size, 10);
   }
 });
@@ -123,40 +123,40 @@ check("parameters reach the rewritten query", async () => {
     query: "SELECT TOP @top VALUE c.n FROM c WHERE c.n >= @from ORDER BY c.n",
     parameters: [{ name: "@top", value: 3 }, { name: "@from", value: 20 }],
   };
-  assert.deepEqual(await all(await ranges(), spec, { forceQueryPlan: true }), [20, 21, 22]);
-  assert.deepEqual(await all(await strict(), spec), [20, 21, 22]);
+  assert.deepEqual(await queryAll(await ranges(), spec, { forceQueryPlan: true }), [20, 21, 22]);
+  assert.deepEqual(await queryAll(await strict(), spec), [20, 21, 22]);
 });
 
-// The SDK refuses to merge keys of several types, so only the server is tested.
+// The SDK refuses to merge values of several types, so only the server's merge is checked.
 check("ORDER BY over mixed types across ranges follows the service's order", async () => {
   const container = await freshContainer("ranges");
   const values = ["b", null, 10, true, "a", -3, false, 2.5, "", 0];
   await createAll(container, values.map((v, n) => ({ id: `${n}`, pk: `k${n}`, v })));
   const expected = [null, false, true, -3, 0, 2.5, 10, "", "a", "b"];
-  assert.deepEqual(await all(container, "SELECT VALUE c.v FROM c ORDER BY c.v"), expected);
-  assert.deepEqual(await all(container, "SELECT VALUE c.v FROM c ORDER BY c.v DESC", { maxItemCount: 3 }), [...expected].reverse());
+  assert.deepEqual(await queryAll(container, "SELECT VALUE c.v FROM c ORDER BY c.v"), expected);
+  assert.deepEqual(await queryAll(container, "SELECT VALUE c.v FROM c ORDER BY c.v DESC", { maxItemCount: 3 }), [...expected].reverse());
 });
 
 check("ORDER BY across ranges keeps items without the property, first", async () => {
-  const found = await all(await ranges(), "SELECT c.n, c.maybe FROM c ORDER BY c.maybe");
+  const found = await queryAll(await ranges(), "SELECT c.n, c.maybe FROM c ORDER BY c.maybe");
   assert.equal(found.length, COUNT);
   assert.deepEqual(found.slice(0, 12).map(({ maybe }) => maybe), Array(12).fill(undefined));
   assert.deepEqual(found.slice(12).map(({ maybe }) => maybe), items.map(({ maybe }) => maybe).filter((maybe) => maybe !== undefined).sort());
-  const wrong = all(await strict(), "SELECT c.n, c.maybe FROM c ORDER BY c.maybe");
+  const wrong = queryAll(await strict(), "SELECT c.n, c.maybe FROM c ORDER BY c.maybe");
   await assert.rejects(wrong, /NoValue/, "the SDK is handed them too");
 });
 
 check("a filter on the partition key is served without a merge", async () => {
   const { client: other, exchanges } = recordingClient("strict");
-  const found = await all(through(other, await strict()), "SELECT VALUE c.n FROM c ORDER BY c.n", { partitionKey: "p2" });
+  const found = await queryAll(containerThrough(other, await strict()), "SELECT VALUE c.n FROM c ORDER BY c.n", { partitionKey: "p2" });
   assert.deepEqual(found, [2, 10, 18, 26, 34, 42]);
-  // The plan that the SDK asks for at the same time may still be running.
+  // The SDK's request for a plan may still be running.
   assert.ok(!exchanges.some(({ status }) => status >= 400));
 });
 
 check("the strict refusal is 400 with sub-status 1004 and carries the plan", async () => {
   const { client: other, exchanges } = recordingClient("strict");
-  await all(through(other, await strict()), "SELECT VALUE COUNT(1) FROM c");
+  await queryAll(containerThrough(other, await strict()), "SELECT VALUE COUNT(1) FROM c");
   const refusal = exchanges.find(({ status }) => status === 400);
   assert.equal(refusal.substatus, 1004);
 });
@@ -185,7 +185,8 @@ for (const [name, query, expected] of [
       continuationToken = page.continuationToken;
       rounds += 1;
       assert.ok(rounds <= COUNT * 2, "does not end");
-      // The SDK never drops the token of a LIMIT that is used up.
+      // The length is compared because the SDK returns a token even after the last row of a
+      // LIMIT.
     } while (continuationToken && seen.length < (expected?.length ?? Infinity));
     if (/ORDER BY c\.n/.test(query)) assert.deepEqual(seen, expected);
     else assert.deepEqual([...seen].sort((a, b) => a - b), numbers(0, COUNT));
@@ -195,21 +196,21 @@ for (const [name, query, expected] of [
 
 check("an aggregate outside VALUE is refused across partitions by the strict server", async () => {
   const query = "SELECT COUNT(1) AS n, MAX(c.n) AS high FROM c";
-  assert.deepEqual(await all(await ranges(), query), [{ n: COUNT, high: COUNT - 1 }]);
+  assert.deepEqual(await queryAll(await ranges(), query), [{ n: COUNT, high: COUNT - 1 }]);
   const container = await strict();
   const { client: other, exchanges } = recordingClient("strict");
-  await all(through(other, container), query).then(undefined, () => undefined);
+  await queryAll(containerThrough(other, container), query).then(undefined, () => undefined);
   const refusal = exchanges.find(({ status }) => status === 400);
   assert.ok(refusal);
   assert.ok(!refusal.substatus, "no plan comes with this refusal");
-  assert.deepEqual(await all(container, query, { partitionKey: "p0" }), [{ n: 6, high: 40 }]);
+  assert.deepEqual(await queryAll(container, query, { partitionKey: "p0" }), [{ n: 6, high: 40 }]);
 });
 
 check("the request for a plan reports a syntax error too", async () => {
-  await refused(400, all(await strict(), "SELECT * FROM c ORDER BY", { forceQueryPlan: true }));
+  await refused(400, queryAll(await strict(), "SELECT * FROM c ORDER BY", { forceQueryPlan: true }));
 });
 
 check("a query in pages of one item finds every item once", async () => {
-  const found = await all(await strict(), "SELECT * FROM c", { maxItemCount: 1 });
+  const found = await queryAll(await strict(), "SELECT * FROM c", { maxItemCount: 1 });
   assert.deepEqual(ids(found).sort(), ids(items));
 });

@@ -3,11 +3,11 @@
 import assert from "node:assert/strict";
 
 import { area, check } from "../lib/harness.mjs";
-import { freshContainer, once, refused, unique } from "../lib/support.mjs";
+import { freshContainer, refused, shared, unique } from "../lib/support.mjs";
 
 area("preconditions");
 
-const container = once(() => freshContainer());
+const container = shared(() => freshContainer());
 const STALE = '"00000000-0000-0000-0000-000000000000"';
 
 const match = (condition) => ({ accessCondition: { type: "IfMatch", condition } });

@@ -1,17 +1,19 @@
-// Queries as a feed: one partition, several, pages, continuation, parameters.
+// Queries over one partition and over several, with pages, continuation tokens and
+// parameters.
 
 import assert from "node:assert/strict";
 
 import { area, check } from "../lib/harness.mjs";
-import { all, createAll, freshContainer, ids, once, pages, recordingClient, refused, sorted, through } from "../lib/support.mjs";
+import { containerThrough, createAll, freshContainer, ids, pages, queryAll, recordingClient, refused, shared, sorted } from "../lib/support.mjs";
 
 area("queries");
 
 const COUNT = 60;
 
-// 60 items over 6 keys: item n has key n % 6, and numbers to order and group by.
+// A container with 60 items of 6 partition keys: item n has the key n % 6, and numbers to order
+// and group by.
 const seeded = (server) =>
-  once(async () => {
+  shared(async () => {
     const container = await freshContainer(server);
     const items = Array.from({ length: COUNT }, (_, n) => ({ id: `${n}`.padStart(2, "0"), pk: `p${n % 6}`, n, half: Math.floor(n / 2) }));
     await createAll(container, items);
@@ -24,7 +26,7 @@ const numbers = (from, to, step = 1) => Array.from({ length: Math.ceil((to - fro
 
 check("a query with a partition key sees that partition only", async () => {
   for (const container of [await plain(), await ranges()]) {
-    const items = await all(container, "SELECT * FROM c", { partitionKey: "p2" });
+    const items = await queryAll(container, "SELECT * FROM c", { partitionKey: "p2" });
     assert.deepEqual(items.map(({ n }) => n).sort((a, b) => a - b), numbers(2, COUNT, 6));
     assert.ok(items.every(({ pk }) => pk === "p2"));
   }
@@ -32,7 +34,7 @@ check("a query with a partition key sees that partition only", async () => {
 
 check("a query without one sees every partition", async () => {
   for (const container of [await plain(), await ranges()]) {
-    const found = await all(container, "SELECT VALUE c.n FROM c WHERE c.n >= 10");
+    const found = await queryAll(container, "SELECT VALUE c.n FROM c WHERE c.n >= 10");
     assert.deepEqual(found.sort((a, b) => a - b), numbers(10, COUNT));
   }
 });
@@ -50,7 +52,7 @@ check("a continuation token resumes in a new client, in one partition", async ()
   assert.deepEqual(first.resources, [1, 7, 13, 19]);
   assert.ok(first.continuationToken);
   const { client: other } = recordingClient("ranges");
-  const rest = through(other, container).items.query(query, { maxItemCount: 4, partitionKey: "p1", continuationToken: first.continuationToken });
+  const rest = containerThrough(other, container).items.query(query, { maxItemCount: 4, partitionKey: "p1", continuationToken: first.continuationToken });
   const second = await rest.fetchNext();
   assert.deepEqual(second.resources, [25, 31, 37, 43]);
   const third = await rest.fetchNext();
@@ -110,23 +112,23 @@ check("parameters of every type are bound by name", async () => {
   const query = "SELECT VALUE c.id FROM c WHERE c.t = @t AND c.n = @n AND c.b = @b AND c.z = @z AND c.l = @l AND c.o = @o AND c[@name] = @n";
   const parameters = Object.entries({ t: "x'y\"z", n: 1.5, b: true, z: null, l: [1, 2], o: { k: 1 }, name: "n" });
   const spec = { query, parameters: parameters.map(([name, value]) => ({ name: `@${name}`, value })) };
-  assert.deepEqual(await all(container, spec, { partitionKey: "a" }), ["1"]);
-  assert.deepEqual(await all(container, spec), ["1"]);
+  assert.deepEqual(await queryAll(container, spec, { partitionKey: "a" }), ["1"]);
+  assert.deepEqual(await queryAll(container, spec), ["1"]);
 });
 
 check("an unknown parameter is undefined, not an error", async () => {
-  assert.deepEqual(await all(await plain(), { query: "SELECT * FROM c WHERE c.n = @missing", parameters: [] }), []);
+  assert.deepEqual(await queryAll(await plain(), { query: "SELECT * FROM c WHERE c.n = @missing", parameters: [] }), []);
 });
 
 check("a syntax error is refused with 400 and its place", async () => {
-  const error = await refused(400, all(await plain(), "SELECT * FROM c WHERE c.n = = 1"));
+  const error = await refused(400, queryAll(await plain(), "SELECT * FROM c WHERE c.n = = 1"));
   assert.match(error.body.message, /SC1001/);
 });
 
 check("the read-only system properties can be queried", async () => {
   const container = await plain();
-  const [item] = await all(container, "SELECT * FROM c WHERE c.id = '07'");
-  const found = await all(container, { query: "SELECT VALUE c.id FROM c WHERE c._rid = @rid AND c._etag = @etag AND c._ts = @ts", parameters: [
+  const [item] = await queryAll(container, "SELECT * FROM c WHERE c.id = '07'");
+  const found = await queryAll(container, { query: "SELECT VALUE c.id FROM c WHERE c._rid = @rid AND c._etag = @etag AND c._ts = @ts", parameters: [
     { name: "@rid", value: item._rid },
     { name: "@etag", value: item._etag },
     { name: "@ts", value: item._ts },
@@ -145,8 +147,8 @@ check("every page has its charge, and query metrics when asked for", async () =>
 
 check("a query that reads a partition and one that reads a range agree", async () => {
   const container = await ranges();
-  const wholes = await all(container, "SELECT VALUE c.id FROM c");
+  const wholes = await queryAll(container, "SELECT VALUE c.id FROM c");
   const parts = [];
-  for (const key of numbers(0, 6)) parts.push(...(await all(container, "SELECT VALUE c.id FROM c", { partitionKey: `p${key}` })));
+  for (const key of numbers(0, 6)) parts.push(...(await queryAll(container, "SELECT VALUE c.id FROM c", { partitionKey: `p${key}` })));
   assert.deepEqual(sorted(parts), sorted(wholes));
 });

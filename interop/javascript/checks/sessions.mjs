@@ -1,9 +1,9 @@
-// Session consistency: every write returns a token, every read sends it.
+// Session consistency: every write returns a session token, and later reads send it.
 
 import assert from "node:assert/strict";
 
 import { area, check } from "../lib/harness.mjs";
-import { all, freshContainer, recordingClient, refused, through } from "../lib/support.mjs";
+import { containerThrough, freshContainer, queryAll, recordingClient, refused } from "../lib/support.mjs";
 
 area("sessions");
 
@@ -11,7 +11,7 @@ const TOKEN = "x-ms-session-token";
 
 check("a session client sends the token of its last write with its next read", async () => {
   const { client: other, exchanges } = recordingClient("ranges", { consistencyLevel: "Session" });
-  const container = through(other, await freshContainer("ranges"));
+  const container = containerThrough(other, await freshContainer("ranges"));
   const { headers } = await container.items.create({ id: "1", pk: "a", n: 1 });
   assert.match(headers[TOKEN], /^\d+:-?\d+#\d+/);
   await container.item("1", "a").read();
@@ -23,7 +23,7 @@ check("a session client sends the token of its last write with its next read", a
 
 check("tokens of several ranges travel together", async () => {
   const { client: other, exchanges } = recordingClient("ranges", { consistencyLevel: "Session" });
-  const container = through(other, await freshContainer("ranges"));
+  const container = containerThrough(other, await freshContainer("ranges"));
   for (let n = 0; n < 20; n += 1) await container.items.create({ id: `${n}`, pk: `p${n}` });
   const { resources } = await container.items.query("SELECT VALUE COUNT(1) FROM c").fetchAll();
   assert.deepEqual(resources, [20]);
@@ -57,7 +57,7 @@ check("a token ahead of the server is refused with 404 and sub-status 1002", asy
   const [version, lsn] = rest.split("#");
   const future = `${range}:${version}#${Number(lsn) + 1000}`;
   const { client: other } = recordingClient("plain", { connectionPolicy: { enableEndpointDiscovery: false } });
-  const answer = through(other, container).item("1", "a").read({ sessionToken: future, consistencyLevel: "Session" });
+  const answer = containerThrough(other, container).item("1", "a").read({ sessionToken: future, consistencyLevel: "Session" });
   const outcome = await answer.then(({ statusCode, substatus }) => ({ code: statusCode, substatus }), (error) => error);
   assert.equal(outcome.code, 404);
   assert.equal(outcome.substatus, 1002);
@@ -68,7 +68,7 @@ check("a token of the past and one of another client are accepted", async () => 
   const { headers } = await container.items.create({ id: "1", pk: "a" });
   for (let n = 0; n < 3; n += 1) await container.items.upsert({ id: "1", pk: "a", n });
   const { client: other } = recordingClient("ranges");
-  const { resource } = await through(other, container).item("1", "a").read({ sessionToken: headers[TOKEN], consistencyLevel: "Session" });
+  const { resource } = await containerThrough(other, container).item("1", "a").read({ sessionToken: headers[TOKEN], consistencyLevel: "Session" });
   assert.equal(resource.n, 2);
 });
 
@@ -77,20 +77,20 @@ check("weaker consistency may be asked for, stronger is refused with 400", async
   await container.items.create({ id: "1", pk: "a" });
   for (const consistencyLevel of ["Eventual", "ConsistentPrefix", "Session"]) {
     const { client: other } = recordingClient("plain", { consistencyLevel });
-    assert.equal((await through(other, container).item("1", "a").read()).statusCode, 200, consistencyLevel);
+    assert.equal((await containerThrough(other, container).item("1", "a").read()).statusCode, 200, consistencyLevel);
   }
   const { client: other } = recordingClient("plain", { consistencyLevel: "Strong" });
-  await refused(400, through(other, container).item("1", "a").read(), { message: /consistency/i });
+  await refused(400, containerThrough(other, container).item("1", "a").read(), { message: /consistency/i });
 });
 
 check("a session survives the deletion and new creation of its container", async () => {
   const { client: other } = recordingClient("ranges", { consistencyLevel: "Session" });
   const first = await freshContainer("ranges");
-  const container = through(other, first);
+  const container = containerThrough(other, first);
   for (let n = 0; n < 5; n += 1) await container.items.create({ id: `${n}`, pk: "a" });
   await container.delete();
   await container.database.containers.create({ id: first.id, partitionKey: "/pk" });
   await container.items.create({ id: "again", pk: "a" });
   assert.equal((await container.item("again", "a").read()).statusCode, 200);
-  assert.deepEqual(await all(container, "SELECT VALUE c.id FROM c"), ["again"]);
+  assert.deepEqual(await queryAll(container, "SELECT VALUE c.id FROM c"), ["again"]);
 });

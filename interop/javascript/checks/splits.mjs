@@ -1,4 +1,4 @@
-// A partition splits while clients hold the old map of ranges.
+// A range splits while a client still has the old list of ranges.
 
 import assert from "node:assert/strict";
 import https from "node:https";
@@ -6,11 +6,11 @@ import https from "node:https";
 import { ChangeFeedStartFrom } from "@azure/cosmos";
 
 import { area, check } from "../lib/harness.mjs";
-import { all, createAll, endpoints, freshContainer, ids, newClient, sorted, through } from "../lib/support.mjs";
+import { containerThrough, createAll, endpoints, freshContainer, ids, newClient, queryAll, sorted } from "../lib/support.mjs";
 
 area("splits");
 
-// Splits a range through the management interface; resolves to the answer.
+// Splits a range through the management interface. Resolves to the answer.
 function split(container, range) {
   const body = JSON.stringify({ database: container.database.id, container: container.id, range });
   return new Promise((resolve, reject) => {
@@ -39,25 +39,25 @@ check("the children name their parent and share its key space", async () => {
   const { children } = await split(container, "0");
   assert.equal(children.length, 2);
   const { resources } = await container.readPartitionKeyRanges().fetchAll();
-  const born = resources.filter(({ id }) => children.includes(id));
-  assert.equal(born.length, 2);
-  assert.ok(born.every(({ parents }) => parents.includes("0")));
-  assert.equal(born.find(({ minInclusive }) => minInclusive === "").maxExclusive, born.find(({ maxExclusive }) => maxExclusive === "FF").minInclusive);
+  const childRanges = resources.filter(({ id }) => children.includes(id));
+  assert.equal(childRanges.length, 2);
+  assert.ok(childRanges.every(({ parents }) => parents.includes("0")));
+  assert.equal(childRanges.find(({ minInclusive }) => minInclusive === "").maxExclusive, childRanges.find(({ maxExclusive }) => maxExclusive === "FF").minInclusive);
 });
 
 check("a client with the old map of ranges continues to read, write and query", async () => {
   const container = await seeded();
-  const veteran = through(newClient("plain"), container);
-  assert.equal((await all(veteran, "SELECT * FROM c", { forceQueryPlan: true })).length, 40);
+  const oldClientContainer = containerThrough(newClient("plain"), container);
+  assert.equal((await queryAll(oldClientContainer, "SELECT * FROM c", { forceQueryPlan: true })).length, 40);
   const { children } = await split(container, "0");
   await split(container, children[0]);
-  assert.equal((await veteran.item("05", "p5").read()).resource.n, 5);
-  assert.equal((await veteran.items.upsert({ id: "05", pk: "p5", n: 50 })).statusCode, 200);
-  assert.deepEqual(await all(veteran, "SELECT VALUE COUNT(1) FROM c"), [40]);
-  // A merge by plan with the old map is left out: the SDK repeats the request
-  // for the old range without end. A merge with the new map gives all rows.
-  const recruit = through(newClient("plain"), container);
-  const ordered = await all(recruit, "SELECT VALUE c.id FROM c ORDER BY c.id", { forceQueryPlan: true, maxItemCount: 3 });
+  assert.equal((await oldClientContainer.item("05", "p5").read()).resource.n, 5);
+  assert.equal((await oldClientContainer.items.upsert({ id: "05", pk: "p5", n: 50 })).statusCode, 200);
+  assert.deepEqual(await queryAll(oldClientContainer, "SELECT VALUE COUNT(1) FROM c"), [40]);
+  // A merge with a plan is not checked with the old list of ranges, because the SDK then
+  // repeats its request for the old range without end. With the new list it gives all rows.
+  const newClientContainer = containerThrough(newClient("plain"), container);
+  const ordered = await queryAll(newClientContainer, "SELECT VALUE c.id FROM c ORDER BY c.id", { forceQueryPlan: true, maxItemCount: 3 });
   assert.deepEqual(ordered, sorted(ordered));
   assert.equal(ordered.length, 40);
 });
@@ -65,25 +65,25 @@ check("a client with the old map of ranges continues to read, write and query", 
 for (const name of ["bulk", "executeBulkOperations"]) {
   check(`${name} with the old map finds the new ranges`, async () => {
     const container = await seeded();
-    const veteran = through(newClient("plain"), container);
+    const oldClientContainer = containerThrough(newClient("plain"), container);
     const operations = (from) => Array.from({ length: 20 }, (_, n) => ({
       operationType: "Create",
       partitionKey: `p${from + n}`,
       resourceBody: { id: `${from + n}`, pk: `p${from + n}` },
     }));
-    await veteran.items[name](operations(100));
+    await oldClientContainer.items[name](operations(100));
     await split(container, "0");
-    const answers = await veteran.items[name](operations(200));
+    const answers = await oldClientContainer.items[name](operations(200));
     const statuses = answers.map((answer) => answer.statusCode ?? answer.response?.statusCode);
     assert.deepEqual(statuses, Array(20).fill(201));
-    assert.deepEqual(await all(container, "SELECT VALUE COUNT(1) FROM c"), [80]);
+    assert.deepEqual(await queryAll(container, "SELECT VALUE COUNT(1) FROM c"), [80]);
   });
 }
 
 check("a change feed goes on over a split, without loss or repetition", async () => {
   const container = await seeded(20);
-  const veteran = through(newClient("plain"), container);
-  const iterator = veteran.items.getChangeFeedIterator({ changeFeedStartFrom: ChangeFeedStartFrom.Beginning(), maxItemCount: 5 });
+  const oldClientContainer = containerThrough(newClient("plain"), container);
+  const iterator = oldClientContainer.items.getChangeFeedIterator({ changeFeedStartFrom: ChangeFeedStartFrom.Beginning(), maxItemCount: 5 });
   const found = [];
   const drain = async () => {
     for (let page = await iterator.readNext(); page.statusCode === 200; page = await iterator.readNext()) found.push(...ids(page.result));
@@ -101,11 +101,11 @@ check("a change feed goes on over a split, without loss or repetition", async ()
 
 check("a session goes on over a split", async () => {
   const container = await seeded(10);
-  const veteran = through(newClient("plain", { consistencyLevel: "Session" }), container);
-  await veteran.items.create({ id: "mine", pk: "p1" });
+  const oldClientContainer = containerThrough(newClient("plain", { consistencyLevel: "Session" }), container);
+  await oldClientContainer.items.create({ id: "mine", pk: "p1" });
   await split(container, "0");
-  assert.equal((await veteran.item("mine", "p1").read()).statusCode, 200);
-  await veteran.items.create({ id: "more", pk: "p2" });
-  assert.equal((await veteran.item("more", "p2").read()).statusCode, 200);
-  assert.equal((await all(veteran, "SELECT * FROM c")).length, 12);
+  assert.equal((await oldClientContainer.item("mine", "p1").read()).statusCode, 200);
+  await oldClientContainer.items.create({ id: "more", pk: "p2" });
+  assert.equal((await oldClientContainer.item("more", "p2").read()).statusCode, 200);
+  assert.equal((await queryAll(oldClientContainer, "SELECT * FROM c")).length, 12);
 });

@@ -1,12 +1,12 @@
-// The query language, as cases: a statement and the exact rows it gives.
+// The query language, as cases. A case is a statement and the exact rows that it gives.
 //
-// Each runs in one partition and, where its rows do not depend on the order of
-// ranges, across four of them as well.
+// Each case runs in one partition. If its rows do not depend on the order of the ranges, it
+// also runs across four ranges.
 
 import assert from "node:assert/strict";
 
 import { area, check } from "../lib/harness.mjs";
-import { all, createAll, freshContainer, once } from "../lib/support.mjs";
+import { createAll, freshContainer, queryAll, shared } from "../lib/support.mjs";
 
 area("sql");
 
@@ -18,14 +18,14 @@ const PEOPLE = [
   { id: "eva", pk: "a", name: "Eva_1", age: 38, city: "Basel", active: true },
 ];
 
-const container = once(async () => {
+const container = shared(async () => {
   const target = await freshContainer("ranges");
   await createAll(target, PEOPLE);
   return target;
 });
 
-// The same people, each under a key of its own.
-const spread = once(async () => {
+// A container with the same people, each with a partition key of its own.
+const spread = shared(async () => {
   const target = await freshContainer("ranges");
   await createAll(target, PEOPLE.map((person) => ({ ...person, pk: person.id })));
   return target;
@@ -33,14 +33,15 @@ const spread = once(async () => {
 
 const byText = (rows) => rows.map((row) => JSON.stringify(row)).sort();
 
-// Rows in order in one partition; across partitions as a set unless ordered.
+// Registers a check that a query gives these rows. Their order counts if the query has ORDER
+// BY.
 function rows(query, expected, { isOrdered = / ORDER BY /.test(query), isSpread = true } = {}) {
   check(query, async () => {
-    const inOne = await all(await container(), query, { partitionKey: "a" });
+    const inOne = await queryAll(await container(), query, { partitionKey: "a" });
     if (isOrdered) assert.deepEqual(inOne, expected);
     else assert.deepEqual(byText(inOne), byText(expected));
     if (!isSpread) return;
-    const acrossAll = await all(await spread(), query);
+    const acrossAll = await queryAll(await spread(), query);
     if (isOrdered) assert.deepEqual(acrossAll, expected);
     else assert.deepEqual(byText(acrossAll), byText(expected));
   });
@@ -123,16 +124,16 @@ check("ORDER BY sorts by type first: undefined, null, false, true, numbers, text
   const values = [{ a: 1 }, [1], "b", "a", 10, 2, -1.5, true, false, null];
   await createAll(target, values.map((v, n) => ({ id: `${n}`, pk: "a", v })));
   await target.items.create({ id: "u", pk: "a" });
-  // The first query builds the index that later ones walk: both must agree.
-  await all(target, "SELECT c.id FROM c ORDER BY c.v", { partitionKey: "a" });
-  const up = await all(target, "SELECT c.id, c.v FROM c ORDER BY c.v", { partitionKey: "a" });
+  // The first query may lead to an index, which the later queries use. The rows must not change.
+  await queryAll(target, "SELECT c.id FROM c ORDER BY c.v", { partitionKey: "a" });
+  const up = await queryAll(target, "SELECT c.id, c.v FROM c ORDER BY c.v", { partitionKey: "a" });
   assert.deepEqual(up.slice(0, 8).map(({ v }) => v), [undefined, null, false, true, -1.5, 2, 10, "a"]);
-  const down = await all(target, "SELECT c.id, c.v FROM c ORDER BY c.v DESC", { partitionKey: "a" });
+  const down = await queryAll(target, "SELECT c.id, c.v FROM c ORDER BY c.v DESC", { partitionKey: "a" });
   assert.deepEqual(down.map(({ id }) => id), up.map(({ id }) => id).reverse());
 });
 
 check("the current date and time are today's", async () => {
-  const [row] = await all(await container(), "SELECT VALUE {at: GetCurrentDateTime(), ms: GetCurrentTimestamp()}", { partitionKey: "a" });
+  const [row] = await queryAll(await container(), "SELECT VALUE {at: GetCurrentDateTime(), ms: GetCurrentTimestamp()}", { partitionKey: "a" });
   assert.ok(Math.abs(Date.parse(row.at) - Date.now()) < 60_000, row.at);
   assert.ok(Math.abs(row.ms - Date.now()) < 60_000);
 });

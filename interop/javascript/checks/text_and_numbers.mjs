@@ -1,16 +1,16 @@
-// Round trips of ids, keys, texts and numbers of every legal kind.
+// Ids, keys, texts and numbers of every legal kind are stored and read unchanged.
 
 import assert from "node:assert/strict";
 
 import { area, check } from "../lib/harness.mjs";
-import { all, bare, freshContainer, once, refused } from "../lib/support.mjs";
+import { freshContainer, queryAll, refused, shared, userMembers } from "../lib/support.mjs";
 
 area("text_and_numbers");
 
-const container = once(() => freshContainer("ranges"));
+const container = shared(() => freshContainer("ranges"));
 
-// Left out, because the SDK does not encode them in its paths: a question mark,
-// and a name of dots only.
+// Names for ids and keys. A name with a question mark and a name of dots only are left out,
+// because the SDK does not encode them in its paths.
 const NAMES = [
   "with space",
   "per%cent and 100%25",
@@ -32,12 +32,12 @@ for (const name of NAMES) {
     const target = await container();
     const item = target.item(name, name);
     assert.equal((await target.items.create({ id: name, pk: name, n: 1 })).resource.id, name);
-    assert.deepEqual(bare((await item.read()).resource), { id: name, pk: name, n: 1 });
+    assert.deepEqual(userMembers((await item.read()).resource), { id: name, pk: name, n: 1 });
     assert.equal((await item.replace({ id: name, pk: name, n: 2 })).statusCode, 200);
     assert.equal((await item.patch([{ op: "incr", path: "/n", value: 1 }])).resource.n, 3);
     const spec = { query: "SELECT VALUE c.n FROM c WHERE c.id = @id AND c.pk = @id", parameters: [{ name: "@id", value: name }] };
-    assert.deepEqual(await all(target, spec, { partitionKey: name }), [3]);
-    assert.deepEqual(await all(target, spec), [3]);
+    assert.deepEqual(await queryAll(target, spec, { partitionKey: name }), [3]);
+    assert.deepEqual(await queryAll(target, spec), [3]);
     assert.equal((await item.delete()).statusCode, 204);
   });
 }
@@ -45,7 +45,7 @@ for (const name of NAMES) {
 check("ids with a slash or a backslash, and ids that are not text, are refused by the server too", async () => {
   const { items } = await container();
   for (const id of ["a/b", "a\\b", 5, null, { a: 1 }]) {
-    // Bulk bodies are sent without the SDK's own check of the id.
+    // `bulk` is used, because it sends bodies without the SDK's own check of the id.
     const answers = await items.bulk([{ operationType: "Create", resourceBody: { id, pk: "a" } }]);
     assert.deepEqual(answers.map(({ statusCode }) => statusCode), [400], JSON.stringify(id));
   }
@@ -60,7 +60,7 @@ check("texts of every kind come back unchanged", async () => {
   const texts = ["", "\u0000", "\u0001\u001f", "line\nbreak\r\ttab", "\u2028\u2029", "\"\\/", "é vs é", "🎉", "\uFFFD", "\u200b", "x".repeat(100_000)];
   await target.items.create({ id: "texts", pk: "a", texts });
   assert.deepEqual((await target.item("texts", "a").read()).resource.texts, texts);
-  assert.deepEqual(await all(target, "SELECT VALUE c.texts FROM c WHERE c.id = 'texts'", { partitionKey: "a" }), [texts]);
+  assert.deepEqual(await queryAll(target, "SELECT VALUE c.texts FROM c WHERE c.id = 'texts'", { partitionKey: "a" }), [texts]);
 });
 
 check("names of members of every kind come back unchanged, in order", async () => {
@@ -69,7 +69,7 @@ check("names of members of every kind come back unchanged, in order", async () =
   await target.items.create({ id: "members", pk: "a", members });
   const { resource } = await target.item("members", "a").read();
   assert.deepEqual(Object.entries(resource.members), Object.entries(members));
-  assert.deepEqual(await all(target, "SELECT VALUE c.members[\"a.b\"] FROM c WHERE c.id = 'members'", { partitionKey: "a" }), [3]);
+  assert.deepEqual(await queryAll(target, "SELECT VALUE c.members[\"a.b\"] FROM c WHERE c.id = 'members'", { partitionKey: "a" }), [3]);
 });
 
 check("numbers of every kind come back unchanged", async () => {
@@ -77,7 +77,7 @@ check("numbers of every kind come back unchanged", async () => {
   const numbers = [0, 1, -1, 0.1, 1 / 3, 0.30000000000000004, 1e21, -1e-7, 5e-324, 1.7976931348623157e308, 9007199254740991, -9007199254740991, 123456789.125];
   await target.items.create({ id: "numbers", pk: "a", numbers });
   assert.deepEqual((await target.item("numbers", "a").read()).resource.numbers, numbers);
-  assert.deepEqual(await all(target, "SELECT VALUE n FROM c JOIN n IN c.numbers WHERE c.id = 'numbers'", { partitionKey: "a" }), numbers);
+  assert.deepEqual(await queryAll(target, "SELECT VALUE n FROM c JOIN n IN c.numbers WHERE c.id = 'numbers'", { partitionKey: "a" }), numbers);
 });
 
 check("deep and wide items come back unchanged", async () => {

@@ -1,28 +1,29 @@
 // Collects checks and runs them one after the other.
 //
-// A check is a claim and a function that asserts it. The checks of an area run in
-// the order in which they are written and may share a container; areas do not
-// share any.
+// A check is a claim and a function that asserts the claim. The checks of an area run in
+// the order in which they are written, and may share a container. Areas share no containers.
 
-// The slowest check waits two seconds for an expiry.
+// The time limit of a check. The slowest check waits two seconds for an expiry.
 const CHECK_TIME_MAX_MS = 20_000;
 
 const checks = [];
 let currentArea = "";
 
-// Checks registered from here on belong to `name`.
+// Begins an area: the checks that are registered after this call belong to it.
 export function area(name) {
   currentArea = name;
 }
 
+// Registers a check.
 export function check(claim, run) {
   checks.push({ area: currentArea, claim, run });
 }
 
-// Thrown by a check that does not apply.
+// Thrown by a check that cannot be run here.
 export class Skip extends Error {}
 
-// Runs the selected checks; returns how many failed.
+// Runs the checks whose area or claim contains one of the words, or all if there are no
+// words. Returns the number of failed checks, or 1 if no check was selected.
 export async function runChecks(words) {
   const selected = checks.filter(({ area, claim }) => {
     const name = `${area}: ${claim}`.toLowerCase();
@@ -31,10 +32,10 @@ export async function runChecks(words) {
   const count = { passed: 0, failed: 0, skipped: 0 };
   for (const { area, claim, run } of selected) {
     const started = performance.now();
-    const { outcome, detail } = await judge(run);
+    const { outcome, detail } = await runWithLimit(run);
     count[outcome] += 1;
-    const took = Math.round(performance.now() - started);
-    console.log(`${LABELS[outcome]} ${area}: ${claim} (${took} ms)${detail}`);
+    const tookMs = Math.round(performance.now() - started);
+    console.log(`${LABELS[outcome]} ${area}: ${claim} (${tookMs} ms)${detail}`);
   }
   console.log(`${count.passed} passed, ${count.failed} failed, ${count.skipped} skipped`);
   return selected.length === 0 ? 1 : count.failed;
@@ -42,7 +43,8 @@ export async function runChecks(words) {
 
 const LABELS = { passed: "ok  ", failed: "FAIL", skipped: "skip" };
 
-async function judge(run) {
+// Runs one check with the time limit.
+async function runWithLimit(run) {
   let timer;
   const deadline = new Promise((_, reject) => {
     timer = setTimeout(() => reject(new Error(`not done within ${CHECK_TIME_MAX_MS} ms`)), CHECK_TIME_MAX_MS);

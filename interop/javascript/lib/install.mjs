@@ -1,14 +1,15 @@
-// Installs what package-lock.json names into node_modules, once per lock file.
+// Installs the packages of package-lock.json into node_modules, unless they are installed
+// already.
 //
-// The stamp is written after npm succeeded and holds the lock file's hash, so
-// an interrupted install or a changed lock file is installed again.
+// After npm has succeeded, a stamp file with the hash of the lock file is written. So the
+// packages are installed again after an interrupted installation or a changed lock file.
 
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 
-// Enough for a registry to deliver 25 small packages.
+// The time limit of npm, which downloads 25 small packages.
 const INSTALL_TIME_MAX_MS = 300_000;
 
 export async function install(directory) {
@@ -34,7 +35,7 @@ function npmCi(directory) {
   return new Promise((resolve, reject) => {
     const npm = spawn("npm", ["ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"], {
       cwd: directory,
-      // npm prints on both streams; standard output is for the checks.
+      // Both outputs of npm go to standard error: standard output is for the checks.
       stdio: ["ignore", process.stderr, process.stderr],
       timeout: INSTALL_TIME_MAX_MS,
     });

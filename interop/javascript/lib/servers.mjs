@@ -1,8 +1,7 @@
-// Starts and stops the servers that the checks talk to.
+// Starts and stops the servers that the checks use.
 //
-// Each server uses a free port and is ready when it prints "Started". They share
-// a certificate cache in the scratch directory, so that the CA is new and no trust
-// store knows it.
+// Each server uses a free port and is ready when it prints "Started". The servers share a
+// certificate cache in the scratch directory. So their CA is new, and no trust store has it.
 
 import { execFile, spawn } from "node:child_process";
 import { access, writeFile } from "node:fs/promises";
@@ -10,8 +9,8 @@ import path from "node:path";
 import { createInterface } from "node:readline";
 import { promisify } from "node:util";
 
-// The servers: one range, several ranges, the refusals of the real gateway, a
-// small throughput, and Entra ID tokens.
+// The servers: one with one range, one with several ranges, one that refuses what the real
+// gateway refuses, one with a small throughput, and one that accepts Entra ID tokens.
 const SERVERS = [
   { name: "plain", options: [] },
   { name: "ranges", options: ["--partitions", "4"] },
@@ -20,11 +19,14 @@ const SERVERS = [
   { name: "tokens", options: ["--auth", "any"] },
 ];
 
-// A debug build on a busy machine starts in well under a second.
+// The time limit of a start. Even a debug build on a busy machine starts in well under a
+// second.
 const START_TIME_MAX_MS = 15_000;
-// SIGTERM drains open requests; by then there are none.
+// The time limit of a stop. After SIGTERM a server finishes its open requests, of which there
+// are none by then.
 const STOP_TIME_MAX_MS = 10_000;
 
+// The program of the server: PERIHELION_BIN, or the debug build of this checkout.
 export async function binaryPath(directory) {
   const built = path.resolve(directory, "../../target/debug/perihelion");
   const binary = path.resolve(process.env.PERIHELION_BIN || built);
@@ -55,13 +57,13 @@ export async function startServers(binary, scratch) {
   }
 }
 
-// Stops every server; returns a sentence for each that did not stop properly.
+// Stops every server. Returns a sentence for each server that did not stop properly.
 export async function stopServers(servers) {
   const complaints = await Promise.all(servers.map(stop));
   return complaints.filter(Boolean);
 }
 
-// Settings of the caller's shell must not change what is tested.
+// The environment of a server, without settings of the caller's shell for our server.
 function cleanEnvironment(scratch) {
   const kept = Object.entries(process.env).filter(([name]) => !name.startsWith("PERIHELION_"));
   return { ...Object.fromEntries(kept), XDG_CACHE_HOME: scratch };

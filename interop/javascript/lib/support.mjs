@@ -1,4 +1,4 @@
-// Shared by the checks: clients, new containers, reading to the end, and
+// Functions that the checks share: clients, new containers, whole results of queries, and
 // assertions about refusals.
 
 import assert from "node:assert/strict";
@@ -6,7 +6,7 @@ import { randomUUID } from "node:crypto";
 
 import { CosmosClient, PluginOn } from "@azure/cosmos";
 
-// The well-known key of the emulators, the default of the server.
+// The well-known key of the emulators, which is the default key of the server.
 export const KEY = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
 
 export const endpoints = {
@@ -29,7 +29,8 @@ export function newClient(server = "plain", options = {}) {
   return new CosmosClient({ endpoint: endpoints[server], key: KEY, ...options });
 }
 
-// A client that records requests and answers in `exchanges`.
+// A client that records its requests and their answers in `exchanges`. An exchange has the
+// headers that were `sent`, and those that came back in `got`.
 export function recordingClient(server = "plain", options = {}) {
   const exchanges = [];
   const plugin = async (request, diagnostics, next) => {
@@ -50,7 +51,7 @@ export function recordingClient(server = "plain", options = {}) {
 
 const databases = new Map();
 
-// The database in which the containers of a server's checks live.
+// The database for the containers of all checks of a server.
 export async function database(server = "plain") {
   if (!databases.has(server)) {
     databases.set(server, client(server).databases.create({ id: unique("checks") }));
@@ -66,13 +67,13 @@ export async function freshContainer(server = "plain", definition = {}, options 
   return container;
 }
 
-// The same container through another client.
-export function through(other, container) {
+// The same container, accessed through another client.
+export function containerThrough(other, container) {
   return other.database(container.database.id).container(container.id);
 }
 
-// Runs `make` at the first call and returns its result to all: a shared fixture.
-export function once(make) {
+// A fixture that checks share: the first call runs `make`, and all calls return its result.
+export function shared(make) {
   let made;
   return () => (made ??= make());
 }
@@ -81,7 +82,7 @@ export function unique(prefix) {
   return `${prefix}-${randomUUID().slice(0, 8)}`;
 }
 
-// Creates the items, a few at a time.
+// Creates the items, several at a time.
 export async function createAll(container, items) {
   const IN_FLIGHT_MAX = 8;
   const waiting = [...items];
@@ -91,12 +92,13 @@ export async function createAll(container, items) {
   await Promise.all(Array.from({ length: IN_FLIGHT_MAX }, worker));
 }
 
-export async function all(container, query, options) {
+// All results of a query.
+export async function queryAll(container, query, options) {
   const { resources } = await container.items.query(query, options).fetchAll();
   return resources;
 }
 
-// Pages of a query, one array each.
+// The pages of a query, as one array per page.
 export async function pages(container, query, options) {
   const iterator = container.items.query(query, options);
   const answer = [];
@@ -107,8 +109,8 @@ export async function pages(container, query, options) {
   return answer;
 }
 
-// An item without the members that the service adds.
-export function bare(item) {
+// The members of an item without those that the service adds.
+export function userMembers(item) {
   const { _rid, _self, _etag, _attachments, _ts, _lsn, ...rest } = item;
   return rest;
 }
@@ -135,12 +137,12 @@ export async function refused(status, promise, { substatus, message } = {}) {
   assert.fail(`accepted with ${answer?.statusCode}, expected ${status}`);
 }
 
-// Waits until the probe is true. Only for things that need time.
-export async function until(probe, { within = 10_000, every = 50 } = {}) {
-  const deadline = Date.now() + within;
+// Waits until `probe` returns true, for things that only need time.
+export async function waitUntil(probe, { limitMs = 10_000, intervalMs = 50 } = {}) {
+  const deadline = Date.now() + limitMs;
   for (;;) {
     if (await probe()) return;
-    assert.ok(Date.now() < deadline, `not within ${within} ms`);
-    await new Promise((resolve) => setTimeout(resolve, every));
+    assert.ok(Date.now() < deadline, `not within ${limitMs} ms`);
+    await new Promise((resolve) => setTimeout(resolve, intervalMs));
   }
 }

@@ -1,9 +1,8 @@
-//! Writes a container of the published duroxide-cdb 0.1.10 to a JSON file: the
-//! program starts workflows of every kind on our server with the real crate,
-//! stops them half way, and writes every document of the container and its
-//! indexing policy. The provider's tests create a container from such a file, migrate it
-//! and complete every workflow in it. The file in the repository was written by this
-//! program.
+//! Writes a container of the published duroxide-cdb 0.1.10 to a JSON file. The program runs
+//! workflows of every kind with the published crate on our server, stops while they wait, and
+//! writes every document of the container and the container's indexing policy. The provider's
+//! tests create a container from such a file, migrate it, and complete every workflow. The
+//! file in the repository was written by this program.
 //!
 //! Usage: perihelion-interop-migration FILE. `PERIHELION_BIN` names the server
 //! to start (by default the debug build of this checkout).
@@ -28,18 +27,19 @@ use crate::workflows::Side;
 const KEY: &str = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
 const DATABASE: &str = "duroxide";
 
-/// The time limit of a workflow.
+/// The longest wait for a workflow.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// The pause between two reads of a workflow.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How long the runtime may take to stop, in milliseconds. Activities that are
-/// held never end.
-const SHUTDOWN_MS: u64 = 200;
+/// How long the runtime waits for activities when it stops, in milliseconds. The activities of
+/// waiting workflows never end.
+const SHUTDOWN_LIMIT_MS: u64 = 200;
 
-/// Events in the history of each workflow when it waits.
-const WAITING: [(&str, &str, usize); 9] = [
+/// The workflows that wait: instance, orchestration, and the number of events in the history
+/// when the workflow waits.
+const WAITING_WORKFLOWS: [(&str, &str, usize); 9] = [
     ("activity-1", "Activity", 4),
     ("event-1", "Event", 3),
     ("raised-1", "Event", 3),
@@ -74,7 +74,7 @@ async fn main() -> ExitCode {
 async fn write_container(file: &str) -> Result<usize, Problem> {
     let server = Server::start(&[]).await?;
     let endpoint = format!("http://127.0.0.1:{}", server.port());
-    begin(&endpoint).await?;
+    run_until_waiting(&endpoint).await?;
     create_undelivered_messages(&endpoint).await?;
     queue_messages(&endpoint).await?;
     let storage = CosmosDBClient::new(&endpoint, KEY, DATABASE, "duroxide")?;
@@ -95,14 +95,14 @@ async fn write_container(file: &str) -> Result<usize, Problem> {
     Ok(documents.len())
 }
 
-/// Runs workflows until each of them waits for something that never happens.
-async fn begin(endpoint: &str) -> Result<(), Problem> {
+/// Runs workflows until each has ended, or waits for something that does not happen here.
+async fn run_until_waiting(endpoint: &str) -> Result<(), Problem> {
     let provider: Arc<dyn Provider> = Arc::new(open(endpoint, None).await?);
-    let runtime = start(Arc::clone(&provider)).await;
+    let runtime = start_runtime(Arc::clone(&provider)).await;
     let client = Client::new(Arc::clone(&provider));
     client.start_orchestration("done-1", "Done", "").await?;
     client.start_orchestration("failed-1", "Failed", "").await?;
-    for (instance, orchestration, _) in WAITING {
+    for (instance, orchestration, _) in WAITING_WORKFLOWS {
         client.start_orchestration(instance, orchestration, "1").await?;
     }
     client.enqueue_event("queue-1", "inbox", "one").await?;
@@ -112,28 +112,28 @@ async fn begin(endpoint: &str) -> Result<(), Problem> {
             return Err(format!("{instance} did not end").into());
         }
     }
-    for (instance, _, events) in WAITING {
+    for (instance, _, events) in WAITING_WORKFLOWS {
         wait_for_events(&*provider, instance, events).await?;
     }
     wait_for_events(&*provider, "child-1", 2).await?;
     client.start_orchestration("timer-1", "Timer", "").await?;
     wait_for_events(&*provider, "timer-1", 4).await?;
-    // Last, because it occupies every worker.
+    // This workflow is the last, because its activities occupy every worker.
     client.start_orchestration("fan-1", "Fan", "").await?;
     wait_for_events(&*provider, "fan-1", 41).await?;
-    runtime.shutdown(Some(SHUTDOWN_MS)).await;
+    runtime.shutdown(Some(SHUTDOWN_LIMIT_MS)).await;
     Ok(())
 }
 
-/// Makes every delivery to another instance fail, so that the intents stay.
+/// Lets every delivery to another instance fail, so that the messages stay in the outbox.
 async fn create_undelivered_messages(endpoint: &str) -> Result<(), Problem> {
     let injector = OutboxFaultInjector::fail_next(u32::MAX);
     let provider: Arc<dyn Provider> = Arc::new(open(endpoint, Some(injector)).await?);
     let client = Client::new(Arc::clone(&provider));
     client.start_orchestration("spawner-1", "Spawner", "").await?;
-    let runtime = start(Arc::clone(&provider)).await;
+    let runtime = start_runtime(Arc::clone(&provider)).await;
     wait_for_events(&*provider, "spawner-1", 3).await?;
-    runtime.shutdown(Some(SHUTDOWN_MS)).await;
+    runtime.shutdown(Some(SHUTDOWN_LIMIT_MS)).await;
     Ok(())
 }
 
@@ -152,7 +152,7 @@ async fn open(endpoint: &str, faults: Option<OutboxFaultInjector>) -> Result<Cos
         endpoint: endpoint.to_owned(),
         key: KEY.to_owned(),
         database: DATABASE.to_owned(),
-        // The reconciler must not deliver anything.
+        // The reconciler must not deliver messages, so it runs too late.
         reconciler_interval: Duration::from_secs(3600),
         reconciler_age_threshold: Duration::from_secs(3600),
         ..CosmosDBProviderConfig::default()
@@ -164,18 +164,19 @@ async fn open(endpoint: &str, faults: Option<OutboxFaultInjector>) -> Result<Cos
     Ok(provider)
 }
 
-async fn start(provider: Arc<dyn Provider>) -> Arc<Runtime> {
-    // Each activity that is held occupies a worker.
+async fn start_runtime(provider: Arc<dyn Provider>) -> Arc<Runtime> {
+    // Each activity that does not end occupies a worker.
     let options = RuntimeOptions { worker_concurrency: 8, ..RuntimeOptions::default() };
     let (activities, orchestrations) = (workflows::activities(Side::Begins), workflows::orchestrations());
     Runtime::start_with_options(provider, activities, orchestrations, options).await
 }
 
+/// Waits until the history of an instance has at least this many events.
 async fn wait_for_events(provider: &dyn Provider, instance: &str, count: usize) -> Result<(), Problem> {
     let enough = async {
         loop {
-            let found = provider.read(instance).await?.len();
-            if found >= count {
+            let events = provider.read(instance).await?.len();
+            if events >= count {
                 return Ok::<_, Problem>(());
             }
             tokio::time::sleep(POLL_INTERVAL).await;
@@ -188,6 +189,6 @@ async fn wait_for_events(provider: &dyn Provider, instance: &str, count: usize) 
 /// A document without the members that the service adds.
 fn without_system_members(document: &Value) -> Value {
     let members = document.as_object().into_iter().flatten();
-    let own = members.filter(|(name, _)| !name.starts_with('_'));
-    Value::Object(own.map(|(name, value)| (name.clone(), value.clone())).collect())
+    let user_members = members.filter(|(name, _)| !name.starts_with('_'));
+    Value::Object(user_members.map(|(name, value)| (name.clone(), value.clone())).collect())
 }

@@ -1,2 +1,3 @@
-"""Checks of our server by the official Python SDK. Each module holds the
-checks of one area; `harness` says what a check is, `runner` runs them."""
+"""Checks of our server with the official Python SDK. Each module has the checks of
+one area. `harness` defines what a check is, `servers` starts the servers, and
+`runner` runs the checks."""

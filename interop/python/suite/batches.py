@@ -1,6 +1,6 @@
-"""Transactional batches: one partition, all or nothing."""
+"""Transactional batches: operations on one partition that are all done, or none."""
 
-from .harness import check, equal, expect_error, own, rows
+from .harness import check, equal, expect_error, rows, user_members
 
 FAILED_DEPENDENCY = 424
 
@@ -27,7 +27,7 @@ def a_batch_of_every_verb_succeeds(world):
         partition_key="p",
     )
     equal(statuses(results), [201, 200, 200, 200, 201, 200, 204])
-    equal([own(result["resourceBody"])["n"] for result in results[:6]], [2, 1, 3, 4, 5, 6])
+    equal([user_members(result["resourceBody"])["n"] for result in results[:6]], [2, 1, 3, 4, 5, 6])
     equal(sorted(results[6]), ["requestCharge", "statusCode"])
     for result in results[:6]:
         equal(result["eTag"], result["resourceBody"]["_etag"])

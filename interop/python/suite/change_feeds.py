@@ -1,13 +1,13 @@
-"""The change feed: where it starts, how it resumes, what it leaves out."""
+"""The change feed: where it starts, how it resumes, and which changes it leaves out."""
 
 import time
 from datetime import datetime, timezone
 
-from .harness import Answers, check, equal, eventually, ids, own, unique
+from .harness import Answers, check, equal, eventually, ids, unique, user_members
 
 
 def changes(container, **options):
-    """The changes and the continuation after them."""
+    """The changes of a feed, and the continuation token after them."""
     paged = container.query_items_change_feed(**options)
     found = list(paged)
     return found, container.client_connection.last_response_headers["etag"]
@@ -21,7 +21,7 @@ def the_feed_from_the_beginning_has_the_last_version_of_each_item(world):
     container.replace_item("a", {"id": "a", "pk": "a", "n": 2})
     container.delete_item("b", "b")
     found, _ = changes(container, start_time="Beginning")
-    equal([own(item) for item in found], [{"id": "c", "pk": "c", "n": 1}, {"id": "a", "pk": "a", "n": 2}])
+    equal([user_members(item) for item in found], [{"id": "c", "pk": "c", "n": 1}, {"id": "a", "pk": "a", "n": 2}])
     equal([item["_lsn"] for item in found], sorted(item["_lsn"] for item in found))
     equal(found[1]["_etag"], container.read_item("a", "a")["_etag"])
 
@@ -60,7 +60,7 @@ def the_feed_from_now_has_only_later_changes(world):
 def the_feed_starts_at_a_point_in_time(world):
     container = world.container()
     before = container.create_item({"id": "before", "pk": "p"})
-    # Time stamps have whole seconds: the next write must get another one.
+    # Time stamps have whole seconds. The next write must get a later time stamp.
     eventually(lambda: int(time.time()) > before["_ts"] + 1, "the next second")
     start = datetime.fromtimestamp(before["_ts"] + 1, timezone.utc)
     after = container.create_item({"id": "after", "pk": "p"})
@@ -94,7 +94,7 @@ def the_feed_comes_in_pages(world):
 
 
 @check
-def a_batch_is_never_torn_over_two_pages(world):
+def a_batch_is_never_divided_between_two_pages(world):
     container = world.container()
     for batch in range(3):
         container.execute_item_batch(
@@ -141,7 +141,7 @@ def every_version_and_delete_is_in_the_full_feed(world):
     equal([entry["current"].get("n") for entry in found[:3]], [1, 2, 3])
     deleted = found[3]
     equal(deleted["metadata"].get("timeToLiveExpired", False), False)
-    # A deleted item is named by its id and key, or shown as it was.
+    # A delete has the id of the item in its metadata, or the last version of the item.
     name = deleted.get("previous", {}).get("id") or deleted["metadata"].get("id")
     equal(name, "a")
     lsns = [entry["metadata"]["lsn"] for entry in found]
@@ -163,7 +163,7 @@ def the_full_feed_tells_expiry_from_deletion_over_all_ranges(world):
     eventually(lambda: not list(container.query_items("SELECT * FROM c", partition_key="p0")), "the item expires")
     world.manage("POST", "maintain")
     found, _ = changes(container, continuation=token)
-    story = {}
+    kinds_by_item = {}
     for entry in found:
         kind = entry["metadata"]["operationType"]
         if kind == "delete":
@@ -171,8 +171,8 @@ def the_full_feed_tells_expiry_from_deletion_over_all_ranges(world):
             kind = "expire" if entry["metadata"].get("timeToLiveExpired") else kind
         else:
             name = entry["current"]["id"]
-        story.setdefault(name, []).append(kind)
+        kinds_by_item.setdefault(name, []).append(kind)
     equal(
-        story,
+        kinds_by_item,
         {"expires": ["create", "expire"], "deleted": ["create", "delete"], "batched": ["create", "delete"]},
     )

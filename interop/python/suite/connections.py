@@ -1,4 +1,4 @@
-"""Connections: certificates, keys, tokens, the account document, and a server
+"""Connections: certificates, keys, tokens, the account document, faults, and a server
 that is restarted."""
 
 import tempfile
@@ -10,15 +10,15 @@ from azure.core.credentials import AccessToken
 from azure.core.exceptions import ServiceRequestError
 from azure.cosmos import CosmosClient, documents
 
-from .harness import WELL_KNOWN_KEY, Skip, World, check, equal, expect_error, own, unique
+from .harness import WELL_KNOWN_KEY, Skip, World, check, equal, expect_error, unique, user_members
 from .servers import Server
 
 WRONG_KEY = "d3Jvbmcga2V5IHdyb25nIGtleSB3cm9uZyBrZXkgd3Jvbmcga2V5IHdyb25nIGtleSB3cm9uZyBrZXk="
 
 
 def verifying_client(endpoint, key, ca_path):
-    """A client that verifies certificates. For localhost the SDK verifies nothing
-    unless it is given a TLS configuration."""
+    """A client that verifies certificates. For localhost the SDK verifies certificates
+    only if it is given a TLS configuration."""
     settings = documents.SSLConfiguration()
     settings.SSLCaCerts = str(ca_path)
     return CosmosClient(endpoint, key, ssl_config=settings, connection_verify=str(ca_path), retry_total=0)
@@ -87,14 +87,14 @@ def stronger_consistency_than_the_account_has_is_refused(world):
     with expect_error(400, text="ConsistencyLevel Strong"):
         strong.read_item("a", "p")
     eventual = world.same_container(container, world.new_client(consistency_level="Eventual"))
-    equal(own(eventual.read_item("a", "p")), {"id": "a", "pk": "p"})
+    equal(user_members(eventual.read_item("a", "p")), {"id": "a", "pk": "p"})
 
 
 class AnyToken:
     """A credential like those of azure-identity, with an invented token."""
 
     def get_token(self, *_scopes, **_options):
-        # A JSON web token of an untrusted issuer.
+        # A JSON web token without a valid signature.
         return AccessToken("eyJhbGciOiJub25lIn0.eyJzdWIiOiJtZSJ9.c2lnbmF0dXJl", int(time.time()) + 3600)
 
 
@@ -139,20 +139,20 @@ def too_many_request_units_are_answered_with_429_which_the_sdk_waits_out(_):
         world = World(server.endpoint, WELL_KNOWN_KEY)
         container = world.container()
         client = world.new_client()
-        # The options take a 0 for "unset"; this is what they would set.
+        # The SDK's option treats 0 as "not set", so the attribute behind it is set.
         client.client_connection.connection_policy.RetryOptions._max_retry_attempt_count = 0
         impatient = world.same_container(container, client)
         body = {"pk": "p", "values": list(range(400))}
-        # At most one second's units accumulate; each create costs over 100.
+        # The request units of at most one second accumulate. Each create costs over 100.
         with expect_error(429, 3200) as error:
             for n in range(100):
                 impatient.create_item({"id": f"x{n}", **body})
         assert 1 <= n <= 10, n
-        wait = int(error.value.headers["x-ms-retry-after-ms"])
-        assert 0 < wait <= 1000, wait
+        wait_ms = int(error.value.headers["x-ms-retry-after-ms"])
+        assert 0 < wait_ms <= 1000, wait_ms
         with expect_error(404):
             container.read_item(f"x{n}", "p")
-        equal(own(container.create_item({"id": f"x{n}", **body})), {"id": f"x{n}", **body})
+        equal(user_members(container.create_item({"id": f"x{n}", **body})), {"id": f"x{n}", **body})
         world.close()
 
 
@@ -167,7 +167,7 @@ def a_throttled_request_is_repeated_by_the_sdk(world):
         hits = [rule["hits"] for rule in world.manage("GET", "faults")["faults"]]
     finally:
         world.manage("DELETE", "faults")
-    equal(own(created), {"id": "a", "pk": "p"})
+    equal(user_members(created), {"id": "a", "pk": "p"})
     equal(hits, [2])
 
 
@@ -182,7 +182,7 @@ def a_lost_answer_to_a_read_is_repeated_by_the_sdk(world):
         hits = [rule["hits"] for rule in world.manage("GET", "faults")["faults"]]
     finally:
         world.manage("DELETE", "faults")
-    equal(own(found), {"id": "a", "pk": "p"})
+    equal(user_members(found), {"id": "a", "pk": "p"})
     equal(hits, [1])
 
 

@@ -1,9 +1,9 @@
-"""Containers: default values of definitions, replace, lists, unique keys, and a
-container that is recreated while a client knows the old one."""
+"""Containers: the default values of their definitions, replace, lists, unique keys, and
+a container that is recreated while a client still knows the old one."""
 
 from azure.cosmos import PartitionKey
 
-from .harness import check, equal, expect_error, ids, new_container, own, rows, unique
+from .harness import check, equal, expect_error, ids, new_container, rows, unique, user_members
 
 ETAG_PATH = {"path": '/"_etag"/?'}
 
@@ -181,10 +181,11 @@ def a_recreated_container_is_found_by_a_client_that_cached_the_old_one(world):
     other = world.new_client().get_database_client(world.database.id)
     other.delete_container(container.id)
     other.create_container(container.id, partition_key=PartitionKey(path="/kind"))
-    # The client still sends the old container's id: 400/1024, and it reads the container again.
+    # The client still sends the resource id of the old container. It gets 400/1024 and reads
+    # the container again.
     created = container.create_item({"id": "a", "kind": "q"})
-    equal(own(created), {"id": "a", "kind": "q"})
-    equal(own(container.read_item("a", "q")), {"id": "a", "kind": "q"})
+    equal(user_members(created), {"id": "a", "kind": "q"})
+    equal(user_members(container.read_item("a", "q")), {"id": "a", "kind": "q"})
 
 
 @check
@@ -192,7 +193,7 @@ def nested_and_quoted_partition_key_paths_work(world):
     container = world.container('/address/"zip code"')
     item = {"id": "a", "address": {"zip code": "8000"}}
     container.create_item(item)
-    equal(own(container.read_item("a", "8000")), item)
+    equal(user_members(container.read_item("a", "8000")), item)
     equal(rows(container, 'SELECT VALUE c.address["zip code"] FROM c', pk="8000"), ["8000"])
 
 
@@ -222,7 +223,7 @@ def a_container_name_may_be_in_any_script(world):
     container = world.database.create_container(unique("конт ейнер-日本 🚀+%&'"), partition_key=key)
     item = {"id": "ü", "schlüssel": "ß"}
     container.create_item(item)
-    equal(own(container.read_item("ü", "ß")), item)
+    equal(user_members(container.read_item("ü", "ß")), item)
     equal(rows(container, "SELECT VALUE c.id FROM c"), ["ü"])
     equal(rows(container, 'SELECT VALUE c["schlüssel"] FROM c', pk="ß"), ["ß"])
     equal(ids(container.query_items_change_feed(start_time="Beginning")), ["ü"])

@@ -1,4 +1,4 @@
-"""Refusals: status, sub-status, the service's message, and the headers."""
+"""Refusals: their status, sub-status, message and headers."""
 
 from azure.cosmos import PartitionKey
 
@@ -59,7 +59,7 @@ def a_bad_id_is_refused(world):
 
 
 class _Unchecked(dict):
-    """A body whose id the SDK does not check before sending it."""
+    """A body whose id the SDK does not check: the SDK's check sees an empty id."""
 
     def get(self, name, default=None):
         return "" if name == "id" else super().get(name, default)

@@ -1,9 +1,10 @@
 """Checks and worlds.
 
-A check is a function whose name is a claim. It takes one [`World`] and raises if
-the claim does not hold. A world is one running server with one client and one
-database, shared by all checks of that server. Every check creates its own
-containers, so that no check sees the items of another.
+A check is a function whose name is a claim. It takes one `World` and raises an
+exception if the claim does not hold. A world is one running server with one client
+and one database. All checks of that server share the world. Most checks create their
+own containers, so that no check sees the items of another. Some checks that only
+read share a container.
 """
 
 import itertools
@@ -19,8 +20,8 @@ from azure.cosmos import CosmosClient, PartitionKey, exceptions
 
 WELL_KNOWN_KEY = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
 
-# The longest wait for something that only needs time (an expiry, the next
-# second). Long, because the machine may be busy.
+# The longest wait for something that only needs time, such as an expiry or the next
+# second. It is long, because the machine may be busy.
 WAIT_SECONDS_MAX = 10.0
 # The pause between two polls.
 POLL_SECONDS = 0.05
@@ -32,12 +33,13 @@ CHECKS = []
 class Check:
     name: str
     run: object
-    # "one", "four", "strict", or "own" for checks that start their own server.
+    # The server of the check: "one", "four" or "strict" (see `runner`), or "own" if the
+    # check starts its own server.
     server: str
 
 
 def check(function=None, *, on="one"):
-    """Registers a check to be run against the server called `on`."""
+    """Registers a check that runs against the server called `on`."""
 
     def register(function):
         area = function.__module__.rsplit(".", 1)[-1]
@@ -48,7 +50,7 @@ def check(function=None, *, on="one"):
 
 
 class Skip(Exception):
-    """A check that cannot be run here, with the reason."""
+    """Raised if a check cannot be run here, with the reason."""
 
 
 _names = itertools.count()
@@ -61,8 +63,11 @@ def unique(prefix):
 
 @dataclass
 class World:
+    """One running server, with a client and a database."""
+
     endpoint: str
     key: str
+    # The file with the CA of the server, if it is known.
     ca_path: str | None = None
     client: CosmosClient = field(init=False)
 
@@ -84,11 +89,11 @@ class World:
         return new_container(self.database, *paths, **options)
 
     def same_container(self, container, client):
-        """The container seen by another client, which shares no cache."""
+        """The same container through another client, which shares no cache."""
         return client.get_database_client(self.database.id).get_container_client(container.id)
 
     def manage(self, method, path, body=None):
-        """Calls the management interface."""
+        """Sends a request to the management interface and returns the JSON of the answer."""
         request = urllib.request.Request(
             f"{self.endpoint}_perihelion/{path}",
             method=method,
@@ -114,6 +119,7 @@ class World:
 
 
 def new_container(database, *paths, **options):
+    """A new container. Several paths make a hierarchical partition key."""
     paths = list(paths) or ["/pk"]
     if len(paths) == 1:
         key = PartitionKey(path=paths[0])
@@ -146,7 +152,8 @@ class Answers:
 
 
 class expect_error:
-    """A block that has to be refused with this status (and sub-status):
+    """A block that has to be refused with this status. If they are given, the sub-status
+    must be this one, and the message must contain the text:
 
         with expect_error(404) as error: ...
         error.value.message
@@ -177,7 +184,7 @@ class expect_error:
 
 
 def equal(found, expected):
-    """Asserts equality, types included (Python holds 1 == True == 1.0)."""
+    """Asserts equality. A bool is never equal to a number (in Python 1 == True)."""
     assert_same(found, expected, "")
 
 
@@ -202,8 +209,8 @@ def same_elements(found, expected):
     equal(sorted(found, key=as_key), sorted(expected, key=as_key))
 
 
-def own(item):
-    """An item without the members the service adds."""
+def user_members(item):
+    """The members of an item without those that the service adds."""
     return {name: value for name, value in item.items() if not name.startswith("_")}
 
 
@@ -212,7 +219,7 @@ def ids(items):
 
 
 def rows(container, query, *, pk=None, parameters=None, **options):
-    """All rows of a query: in one partition, or across all when no key is given."""
+    """All rows of a query: in the partition `pk`, or in all partitions if `pk` is None."""
     if pk is None:
         options.setdefault("enable_cross_partition_query", True)
     else:
@@ -223,14 +230,15 @@ def rows(container, query, *, pk=None, parameters=None, **options):
 
 
 def pages(paged, continuation=None):
-    """Every page of a paged answer with the continuation after it."""
+    """Every page of a paged answer, with the continuation token after the page."""
     iterator = paged.by_page(continuation)
     for page in iterator:
         yield list(page), iterator.continuation_token
 
 
 def eventually(condition, what):
-    """Waits until `condition()` is true. Only for things that need time."""
+    """Waits until `condition()` is true, for things that only need time. `what` describes
+    the condition."""
     deadline = time.monotonic() + WAIT_SECONDS_MAX
     while not condition():
         assert time.monotonic() < deadline, f"not within {WAIT_SECONDS_MAX} s: {what}"

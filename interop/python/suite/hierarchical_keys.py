@@ -1,12 +1,13 @@
-"""Partition keys of two and three levels: whole keys for items, prefixes for
-queries and feeds."""
+"""Partition keys of two and three levels: whole keys for items, and prefixes for queries
+and change feeds."""
 
-from .harness import check, equal, expect_error, ids, own, rows, same_elements
+from .harness import check, equal, expect_error, ids, rows, same_elements, user_members
 
 PATHS = ("/tenant", "/user", "/session")
 
 
 def sessions(world):
+    """A container with an item for each of two tenants, users and sessions."""
     container = world.container(*PATHS)
     for tenant in ("t1", "t2"):
         for user in ("u1", "u2"):
@@ -26,8 +27,8 @@ def a_container_reports_its_hierarchical_key(world):
 def items_are_addressed_by_the_whole_key(world):
     container = sessions(world)
     item = {"id": "t1u2s1", "tenant": "t1", "user": "u2", "session": "s1"}
-    equal(own(container.read_item("t1u2s1", ["t1", "u2", "s1"])), item)
-    equal(own(container.replace_item("t1u2s1", {**item, "n": 1}))["n"], 1)
+    equal(user_members(container.read_item("t1u2s1", ["t1", "u2", "s1"])), item)
+    equal(user_members(container.replace_item("t1u2s1", {**item, "n": 1}))["n"], 1)
     equal(container.patch_item("t1u2s1", ["t1", "u2", "s1"], [{"op": "incr", "path": "/n", "value": 1}])["n"], 2)
     with expect_error(404):
         container.read_item("t1u2s1", ["t1", "u1", "s1"])
@@ -73,7 +74,7 @@ def read_items_takes_hierarchical_keys(world):
 
 
 @check(on="four")
-def the_feed_of_a_whole_key_and_of_a_prefix(world):
+def the_feed_of_a_whole_key_or_of_a_prefix_has_its_items_only(world):
     container = sessions(world)
     feed = lambda key: ids(container.query_items_change_feed(start_time="Beginning", partition_key=key))
     equal(feed(["t1", "u1", "s1"]), ["t1u1s1"])

@@ -1,16 +1,18 @@
-"""Patch: every operation, their order, conditions, all or none."""
+"""Patch: every operation, the order of operations, conditions, and that all operations of
+a patch are done or none."""
 
 from concurrent.futures import ThreadPoolExecutor
 
-from .harness import check, equal, expect_error, own
+from .harness import check, equal, expect_error, user_members
 
 
 def patched(world, item, operations, **options):
+    """Creates an item and patches it. Returns its members without id and partition key."""
     container = world.container()
     container.create_item({"id": "a", "pk": "p", **item})
     answer = container.patch_item("a", "p", operations, **options)
     equal(dict(container.read_item("a", "p")), dict(answer))
-    found = own(answer)
+    found = user_members(answer)
     equal((found.pop("id"), found.pop("pk")), ("a", "p"))
     return found
 

@@ -1,19 +1,19 @@
-"""If-Match and If-None-Match on items: a stale update is refused, an unchanged item
-is not sent again."""
+"""If-Match and If-None-Match on items: an update with an old etag is refused, and an
+unchanged item is not sent again."""
 
 from azure.core import MatchConditions
 
-from .harness import Answers, check, equal, expect_error, own
+from .harness import Answers, check, equal, expect_error, user_members
 
-STALE = '"00000000-0000-0000-0000-000000000000"'
-FAILED = "one of the specified precondition is not met"
+STALE_ETAG = '"00000000-0000-0000-0000-000000000000"'
+REFUSAL_TEXT = "one of the specified precondition is not met"
 
 
-def unmodified(etag):
+def if_unmodified(etag):
     return {"etag": etag, "match_condition": MatchConditions.IfNotModified}
 
 
-def modified(etag):
+def if_modified(etag):
     return {"etag": etag, "match_condition": MatchConditions.IfModified}
 
 
@@ -21,7 +21,7 @@ def modified(etag):
 def a_replace_with_the_current_etag_is_done(world):
     container = world.container()
     created = container.create_item({"id": "a", "pk": "p", "n": 1})
-    replaced = container.replace_item("a", {"id": "a", "pk": "p", "n": 2}, **unmodified(created["_etag"]))
+    replaced = container.replace_item("a", {"id": "a", "pk": "p", "n": 2}, **if_unmodified(created["_etag"]))
     equal(replaced["n"], 2)
 
 
@@ -30,8 +30,8 @@ def a_replace_with_an_old_etag_is_refused(world):
     container = world.container()
     created = container.create_item({"id": "a", "pk": "p", "n": 1})
     replaced = container.replace_item("a", {"id": "a", "pk": "p", "n": 2})
-    with expect_error(412, 0, FAILED):
-        container.replace_item("a", {"id": "a", "pk": "p", "n": 3}, **unmodified(created["_etag"]))
+    with expect_error(412, 0, REFUSAL_TEXT):
+        container.replace_item("a", {"id": "a", "pk": "p", "n": 3}, **if_unmodified(created["_etag"]))
     equal(dict(container.read_item("a", "p")), dict(replaced))
 
 
@@ -42,7 +42,7 @@ def one_of_two_writers_with_the_same_etag_wins(world):
     outcomes = []
     for n in (1, 2):
         try:
-            container.replace_item("a", {"id": "a", "pk": "p", "n": n}, **unmodified(etag))
+            container.replace_item("a", {"id": "a", "pk": "p", "n": n}, **if_unmodified(etag))
             outcomes.append(200)
         except Exception as error:
             outcomes.append(error.status_code)
@@ -55,8 +55,8 @@ def an_upsert_with_an_old_etag_is_refused(world):
     container = world.container()
     created = container.create_item({"id": "a", "pk": "p", "n": 1})
     with expect_error(412):
-        container.upsert_item({"id": "a", "pk": "p", "n": 2}, **unmodified(STALE))
-    upserted = container.upsert_item({"id": "a", "pk": "p", "n": 3}, **unmodified(created["_etag"]))
+        container.upsert_item({"id": "a", "pk": "p", "n": 2}, **if_unmodified(STALE_ETAG))
+    upserted = container.upsert_item({"id": "a", "pk": "p", "n": 3}, **if_unmodified(created["_etag"]))
     equal(container.read_item("a", "p")["_etag"], upserted["_etag"])
     equal(upserted["n"], 3)
 
@@ -66,9 +66,9 @@ def a_delete_with_an_old_etag_is_refused(world):
     container = world.container()
     created = container.create_item({"id": "a", "pk": "p"})
     with expect_error(412):
-        container.delete_item("a", "p", **unmodified(STALE))
-    equal(own(container.read_item("a", "p")), {"id": "a", "pk": "p"})
-    container.delete_item("a", "p", **unmodified(created["_etag"]))
+        container.delete_item("a", "p", **if_unmodified(STALE_ETAG))
+    equal(user_members(container.read_item("a", "p")), {"id": "a", "pk": "p"})
+    container.delete_item("a", "p", **if_unmodified(created["_etag"]))
     with expect_error(404):
         container.read_item("a", "p")
 
@@ -79,17 +79,17 @@ def a_patch_with_an_old_etag_is_refused(world):
     created = container.create_item({"id": "a", "pk": "p", "n": 1})
     add = [{"op": "incr", "path": "/n", "value": 1}]
     with expect_error(412):
-        container.patch_item("a", "p", add, **unmodified(STALE))
-    equal(container.patch_item("a", "p", add, **unmodified(created["_etag"]))["n"], 2)
+        container.patch_item("a", "p", add, **if_unmodified(STALE_ETAG))
+    equal(container.patch_item("a", "p", add, **if_unmodified(created["_etag"]))["n"], 2)
 
 
 @check
 def a_missing_item_is_not_found_before_it_is_not_matched(world):
     container = world.container()
     with expect_error(404):
-        container.replace_item("a", {"id": "a", "pk": "p"}, **unmodified(STALE))
+        container.replace_item("a", {"id": "a", "pk": "p"}, **if_unmodified(STALE_ETAG))
     with expect_error(404):
-        container.delete_item("a", "p", **unmodified(STALE))
+        container.delete_item("a", "p", **if_unmodified(STALE_ETAG))
 
 
 @check
@@ -107,7 +107,7 @@ def an_unchanged_item_is_answered_with_304_and_no_body(world):
     container = world.container()
     created = container.create_item({"id": "a", "pk": "p"})
     answers = Answers()
-    found = container.read_item("a", "p", raw_response_hook=answers, **modified(created["_etag"]))
+    found = container.read_item("a", "p", raw_response_hook=answers, **if_modified(created["_etag"]))
     equal(answers.status, 304)
     equal(dict(found), {})
     equal(answers.headers["etag"], created["_etag"])
@@ -120,7 +120,7 @@ def a_changed_item_is_answered_in_full(world):
     created = container.create_item({"id": "a", "pk": "p"})
     replaced = container.replace_item("a", {"id": "a", "pk": "p", "n": 1})
     answers = Answers()
-    found = container.read_item("a", "p", raw_response_hook=answers, **modified(created["_etag"]))
+    found = container.read_item("a", "p", raw_response_hook=answers, **if_modified(created["_etag"]))
     equal(answers.status, 200)
     equal(dict(found), dict(replaced))
 

@@ -1,5 +1,5 @@
-"""The query language as the SDK sends it: in one partition and across all,
-with parameters, pages and continuations."""
+"""Queries as the SDK sends them: in one partition and across all partitions, with
+parameters, pages and continuation tokens."""
 
 from .harness import check, equal, expect_error, ids, pages, rows, same_elements
 
@@ -18,7 +18,7 @@ _containers = {}
 
 
 def people(world):
-    """One container for all checks that only read."""
+    """The container with PEOPLE that all checks that only read share."""
     if id(world) not in _containers:
         container = _containers[id(world)] = world.container()
         for person in PEOPLE:
@@ -48,7 +48,7 @@ def parameters_are_bound_by_name(world):
     container = people(world)
     query = "SELECT VALUE c.id FROM c WHERE c.city = @city AND c.age > @age"
     equal(rows(container, query, parameters={"@city": "London", "@age": 40}), ["cyd", "flo"])
-    # A parameter that was not given is undefined, and nothing equals undefined.
+    # A parameter that is not given is undefined, and no value equals undefined.
     equal(rows(container, query, parameters={"@city": "London"}), [])
     equal(rows(container, "SELECT VALUE @p", parameters={"@p": {"x": [1, None]}}), [{"x": [1, None]}])
     tags = "SELECT VALUE c.id FROM c WHERE ARRAY_CONTAINS(@ids, c.id)"
@@ -263,7 +263,7 @@ def results_come_in_pages_with_a_continuation(world):
     seen = list(pages(container.query_items(query, partition_key="p", max_item_count=10)))
     equal([len(page) for page, _ in seen], [10, 10, 2])
     equal([token is None for _, token in seen], [False, False, True])
-    # Resumed by another client from the first continuation.
+    # Another client resumes the query from the first continuation token.
     other = world.same_container(container, world.new_client())
     rest = list(pages(other.query_items(query, partition_key="p", max_item_count=10), seen[0][1]))
     equal([ids(page) for page, _ in rest], [ids(page) for page, _ in seen[1:]])
@@ -341,7 +341,7 @@ def a_page_ends_at_four_megabytes(world):
         container.create_item({"id": str(n), "pk": "p", "text": "x" * 700_000})
     seen = list(pages(container.query_items("SELECT * FROM c", partition_key="p")))
     sizes = [len(page) for page, _ in seen]
-    # The row that exceeds the page size still belongs to its page.
+    # The row with which a page exceeds four megabytes still belongs to that page.
     assert len(sizes) == 2 and all((size - 1) * 700_000 < 4 * 1024 * 1024 for size in sizes), sizes
     equal([name for page, _ in seen for name in ids(page)], [str(n) for n in range(7)])
     feed = [ids(page) for page in container.query_items_change_feed(start_time="Beginning").by_page()]

@@ -1,4 +1,4 @@
-"""Runs the checks: area by area, each on the server it names."""
+"""Runs the checks, area by area, each on its server."""
 
 import importlib
 import logging
@@ -35,8 +35,9 @@ AREAS = [
     "asynchronous",
 ]
 
-# The options of each server, and the variable that names a running one.
-SHAPES = {
+# For each server: its options, and the variable with the endpoint of a server that is
+# running already.
+SERVER_KINDS = {
     "one": ([], "PERIHELION_ENDPOINT"),
     "four": (["--partitions", "4"], "PERIHELION_ENDPOINT_FOUR"),
     "strict": (["--partitions", "4", "--strict-gateway"], "PERIHELION_ENDPOINT_STRICT"),
@@ -44,16 +45,16 @@ SHAPES = {
 
 
 class Worlds:
-    """The servers, each started when the first check needs it."""
+    """The servers and their worlds. A server is started when the first check needs it."""
 
     def __init__(self):
-        self.given = {name: os.environ.get(variable) for name, (_, variable) in SHAPES.items()}
-        self.is_given = any(self.given.values())
+        self.given_endpoints = {name: os.environ.get(variable) for name, (_, variable) in SERVER_KINDS.items()}
+        self.has_given_endpoint = any(self.given_endpoints.values())
         self.servers, self.worlds = {}, {}
 
     def get(self, name):
         if name == "own":
-            if self.is_given and not os.environ.get("PERIHELION_BIN"):
+            if self.has_given_endpoint and not os.environ.get("PERIHELION_BIN"):
                 raise Skip("needs PERIHELION_BIN to start a server of its own")
             return None
         if name not in self.worlds:
@@ -61,11 +62,11 @@ class Worlds:
         return self.worlds[name]
 
     def _open(self, name):
-        options, variable = SHAPES[name]
-        if self.is_given:
-            if not self.given[name]:
+        options, variable = SERVER_KINDS[name]
+        if self.has_given_endpoint:
+            if not self.given_endpoints[name]:
                 raise Skip(f"{variable} is not set")
-            endpoint = self.given[name].rstrip("/") + "/"
+            endpoint = self.given_endpoints[name].rstrip("/") + "/"
             return World(endpoint, os.environ.get("PERIHELION_KEY", WELL_KNOWN_KEY))
         server = self.servers[name] = Server(*options)
         return World(server.endpoint, WELL_KNOWN_KEY, server.ca_path)
@@ -79,13 +80,14 @@ class Worlds:
             server.end()
 
     def logs(self):
-        """The logs of the servers. A panic is a failure even if all answers were right."""
+        """The logs of the servers. They are searched for panics: a panic is a failure even
+        if all checks passed."""
         return {name: server.log_text() for name, server in self.servers.items()}
 
 
 def main(only, is_listing):
-    # The SDK warns at every request that it does not verify localhost, and logs
-    # each retry. The checks assert what matters.
+    # At every request the SDK warns that it does not verify the certificate of localhost,
+    # and it logs each retry. Both would hide the results.
     warnings.simplefilter("ignore", urllib3.exceptions.InsecureRequestWarning)
     logging.getLogger("azure").setLevel(logging.CRITICAL)
     for area in AREAS:
@@ -94,7 +96,7 @@ def main(only, is_listing):
     if is_listing:
         print("\n".join(check.name for check in chosen))
         return 0
-    if not any(os.environ.get(variable) for _, variable in SHAPES.values()):
+    if not any(os.environ.get(variable) for _, variable in SERVER_KINDS.values()):
         print("testing", binary(), file=sys.stderr)
     begun = time.monotonic()
     worlds = Worlds()
@@ -131,20 +133,21 @@ def run_all(worlds, checks):
 
 
 def failure_text(error):
-    """Where in the suite a check failed, and how. Frames of the SDK are shown only
-    if the SDK raised something that is not an answer of the server."""
+    """Where and how a check failed. Frames of the SDK are left out if the error is an
+    answer of the server or an assertion of the suite."""
     frames = traceback.extract_tb(error.__traceback__)[1:]
-    ours = [frame for frame in frames if "/suite/" in frame.filename]
+    shown = [frame for frame in frames if "/suite/" in frame.filename]
     if not isinstance(error, (AssertionError, AzureError)):
-        ours = frames
-    return "".join(traceback.format_list(ours)) + "".join(traceback.format_exception_only(error))
+        shown = frames
+    return "".join(traceback.format_list(shown)) + "".join(traceback.format_exception_only(error))
 
 
-# The message of a refusal repeats the service's diagnostics; its start is enough.
-FAILURE_TEXT_MAX = 2500
+# The most characters of a failure that are shown. The message of a refusal repeats the
+# service's diagnostics.
+SHOWN_CHARACTERS_MAX = 2500
 
 
 def indented(text):
-    if len(text) > FAILURE_TEXT_MAX:
-        text = text[:FAILURE_TEXT_MAX] + " …"
+    if len(text) > SHOWN_CHARACTERS_MAX:
+        text = text[:SHOWN_CHARACTERS_MAX] + " …"
     return "\n".join("     " + line for line in text.rstrip().splitlines())

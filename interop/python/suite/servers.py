@@ -1,8 +1,8 @@
 """Starts and stops our server.
 
-A server is ready when it prints `Started`; its port and its CA are read from the
-banner. It is terminated at the end of the suite, and killed if it does not stop
-in time.
+A server is ready when it prints `Started`. Its port and its CA are read from the
+banner, which it prints before that. It is terminated at the end of the suite, and
+killed if it does not stop in time.
 """
 
 import os
@@ -14,14 +14,14 @@ import time
 from pathlib import Path
 
 START_SECONDS_MAX = 20.0
-# Longer than the drain grace of the server.
+# Longer than the time that the server gives to running requests when it stops.
 END_SECONDS_MAX = 12.0
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
 def binary():
-    """The binary to test: `PERIHELION_BIN`, else the newer of the two builds."""
+    """The binary to test: `PERIHELION_BIN`, or the newer of the release and debug builds."""
     named = os.environ.get("PERIHELION_BIN")
     if named:
         if not Path(named).is_file():
@@ -36,8 +36,10 @@ def binary():
 
 
 class Server:
+    """Our server as a child process, on the port `port` or on a free one."""
+
     def __init__(self, *options, port=0):
-        # Settings of the caller's shell must not leak into the servers.
+        # The server must not see settings of the caller's shell.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PERIHELION_")}
         self.log = tempfile.TemporaryFile(mode="w+")
         self.process = subprocess.Popen(
@@ -47,7 +49,7 @@ class Server:
             env=environment,
         )
         try:
-            banner = self._banner()
+            banner = self._read_banner()
         except BaseException:
             self.end()
             raise
@@ -56,15 +58,15 @@ class Server:
         found = re.search(r"^  CA +(\S.*?) \(print it", banner, re.MULTILINE)
         self.ca_path = found and found.group(1)
 
-    def _banner(self):
+    def _read_banner(self):
         """The output of the server up to and including `Started`."""
         text = b""
         deadline = time.monotonic() + START_SECONDS_MAX
         with selectors.DefaultSelector() as selector:
             selector.register(self.process.stdout, selectors.EVENT_READ)
             while b"\nStarted" not in text:
-                left = deadline - time.monotonic()
-                if left <= 0 or not selector.select(left):
+                seconds_left = deadline - time.monotonic()
+                if seconds_left <= 0 or not selector.select(seconds_left):
                     raise RuntimeError(f"the server did not start in {START_SECONDS_MAX} s: {self.log_text()}")
                 piece = os.read(self.process.stdout.fileno(), 4096)
                 if not piece:
@@ -78,7 +80,7 @@ class Server:
         return self.log.read()
 
     def kill(self):
-        """Kills the server without a chance to stop."""
+        """Kills the server, so that it cannot stop in an orderly way."""
         self.process.kill()
         self.process.wait()
 

@@ -1,13 +1,15 @@
-"""Session tokens: every answer has one, the SDK sends it back, the server obeys it."""
+"""Session tokens: every answer has one, the SDK sends it with its next requests, and the
+server answers from a state that is at least as new."""
 
 import re
 
-from .harness import Answers, check, equal, expect_error, own, rows
+from .harness import Answers, check, equal, expect_error, rows, user_members
 
 TOKEN = re.compile(r"^(\d+):(-1)#(\d+)$")
 
 
 def lsn(token):
+    """The LSN in a session token."""
     return int(TOKEN.match(token).group(3))
 
 
@@ -49,7 +51,7 @@ def one_client_reads_what_another_wrote_by_its_token(world):
         reader.read_item("a", "p")
     written = container.create_item({"id": "a", "pk": "p"})
     token = written.get_response_headers()["x-ms-session-token"]
-    equal(own(reader.read_item("a", "p", session_token=token)), {"id": "a", "pk": "p"})
+    equal(user_members(reader.read_item("a", "p", session_token=token)), {"id": "a", "pk": "p"})
 
 
 @check

@@ -1,12 +1,13 @@
-"""The strict gateway: queries that it cannot merge are refused with 400/1004, and
-the SDK fetches a plan and merges four ranges itself."""
+"""The server with `--strict-gateway`: it refuses queries that the real gateway cannot
+merge, with 400/1004. Then the SDK fetches a plan and merges the four ranges itself."""
 
 from .harness import check, equal, expect_error, pages, rows, same_elements
-from .partitions import ALL, COUNT, filled, shared
+from .partitions import ALL_IDS, ITEM_COUNT, filled, shared
 
 
 def with_plan(world, container, query, **options):
-    """Rows of a query that is refused first and then answered by a plan."""
+    """The rows of a query that is refused first and then answered with a plan. Asserts
+    both."""
     world.manage("DELETE", "counters")
     found = rows(container, query, **options)
     counted = world.manage("GET", "counters")["operations"]
@@ -19,7 +20,7 @@ def with_plan(world, container, query, **options):
 def plain_queries_need_no_plan(world):
     container = shared(world)
     world.manage("DELETE", "counters")
-    equal(sorted(rows(container, "SELECT VALUE c.id FROM c")), ALL)
+    equal(sorted(rows(container, "SELECT VALUE c.id FROM c")), ALL_IDS)
     equal(rows(container, "SELECT VALUE c.n FROM c WHERE c.id IN ('003')"), [3])
     equal(rows(container, "SELECT VALUE c.n FROM c ORDER BY c.n", pk="p5"), [5])
     equal("query_plan" in world.manage("GET", "counters")["operations"], False)
@@ -28,8 +29,8 @@ def plain_queries_need_no_plan(world):
 @check(on="strict")
 def order_by_is_merged_by_the_sdk(world):
     container = shared(world)
-    equal(with_plan(world, container, "SELECT VALUE c.id FROM c ORDER BY c.id"), ALL)
-    equal(with_plan(world, container, "SELECT VALUE c.n FROM c ORDER BY c.n DESC"), list(range(COUNT - 1, -1, -1)))
+    equal(with_plan(world, container, "SELECT VALUE c.id FROM c ORDER BY c.id"), ALL_IDS)
+    equal(with_plan(world, container, "SELECT VALUE c.n FROM c ORDER BY c.n DESC"), list(range(ITEM_COUNT - 1, -1, -1)))
     whole = with_plan(world, container, "SELECT * FROM c WHERE c.n >= 55 ORDER BY c.n")
     equal([row["n"] for row in whole], [55, 56, 57, 58, 59])
     equal(
@@ -42,12 +43,12 @@ def order_by_is_merged_by_the_sdk(world):
 def order_by_two_keys_is_merged_by_the_sdk(world):
     container = shared(world)
     found = with_plan(world, container, "SELECT VALUE [c.fifth, c.n] FROM c ORDER BY c.fifth ASC, c.n DESC")
-    equal(found, sorted(([n % 5, n] for n in range(COUNT)), key=lambda pair: (pair[0], -pair[1])))
+    equal(found, sorted(([n % 5, n] for n in range(ITEM_COUNT)), key=lambda pair: (pair[0], -pair[1])))
 
 
 @check(on="strict")
 def order_by_text_is_merged_by_the_sdk(world):
-    # One type only: this SDK refuses to merge several.
+    # The values have one type, because this SDK refuses to merge values of several types.
     container = world.container()
     ordered = ["", " ", "A", "B", "a", "aa", "b", "ß", "日"]
     for place, value in enumerate(reversed(ordered)):
@@ -59,14 +60,14 @@ def order_by_text_is_merged_by_the_sdk(world):
 @check(on="strict")
 def aggregates_are_merged_by_the_sdk(world):
     container = shared(world)
-    numbers = list(range(COUNT))
+    numbers = list(range(ITEM_COUNT))
     for query, expected in (
-        ("SELECT VALUE COUNT(1) FROM c", COUNT),
+        ("SELECT VALUE COUNT(1) FROM c", ITEM_COUNT),
         ("SELECT VALUE COUNT(1) FROM c WHERE c.n < 10", 10),
         ("SELECT VALUE SUM(c.n) FROM c", sum(numbers)),
-        ("SELECT VALUE AVG(c.n) FROM c", sum(numbers) / COUNT),
+        ("SELECT VALUE AVG(c.n) FROM c", sum(numbers) / ITEM_COUNT),
         ("SELECT VALUE MIN(c.n) FROM c", 0),
-        ("SELECT VALUE MAX(c.n) FROM c", COUNT - 1),
+        ("SELECT VALUE MAX(c.n) FROM c", ITEM_COUNT - 1),
         ("SELECT VALUE MAX(c.id) FROM c WHERE c.n < 30", "029"),
     ):
         equal((query, with_plan(world, container, query)), (query, [expected]))
@@ -106,7 +107,7 @@ def merged_results_come_in_pages(world):
     for page, _ in pages(container.query_items(query, enable_cross_partition_query=True, max_item_count=25)):
         sizes.append(len(page))
         found += page
-    equal(found, ALL)
+    equal(found, ALL_IDS)
     equal(sizes, [25, 25, 10])
 
 
@@ -136,12 +137,12 @@ def a_query_of_one_partition_is_never_refused(world):
 def a_merged_query_survives_a_split(world):
     container = filled(world)
     reader = world.same_container(container, world.new_client())
-    equal(rows(reader, "SELECT VALUE c.id FROM c ORDER BY c.id"), ALL)
-    # The last range: for an earlier range azure-cosmos 4.17.1 creates all its
-    # producers again and then adds the old ones a second time.
+    equal(rows(reader, "SELECT VALUE c.id FROM c ORDER BY c.id"), ALL_IDS)
+    # The last range is split. After the split of an earlier range, azure-cosmos 4.17.1 reads
+    # some ranges twice: it creates its readers of all ranges again, and keeps old ones.
     world.split(container, 3)
-    equal(rows(reader, "SELECT VALUE c.id FROM c ORDER BY c.id"), ALL)
-    equal(rows(reader, "SELECT VALUE COUNT(1) FROM c"), [COUNT])
+    equal(rows(reader, "SELECT VALUE c.id FROM c ORDER BY c.id"), ALL_IDS)
+    equal(rows(reader, "SELECT VALUE COUNT(1) FROM c"), [ITEM_COUNT])
 
 
 @check(on="strict")
@@ -169,10 +170,10 @@ def feed_ranges_are_served_whole(world):
     container = shared(world)
     ranges = list(container.read_feed_ranges())
     counts = [list(container.query_items("SELECT VALUE COUNT(1) FROM c", feed_range=part)) for part in ranges]
-    equal(sum(count for [count] in counts), COUNT)
+    equal(sum(count for [count] in counts), ITEM_COUNT)
     ordered = [list(container.query_items("SELECT VALUE c.n FROM c ORDER BY c.n", feed_range=part)) for part in ranges]
     equal(ordered, [sorted(part) for part in ordered])
-    equal(sorted(n for part in ordered for n in part), list(range(COUNT)))
+    equal(sorted(n for part in ordered for n in part), list(range(ITEM_COUNT)))
     one = container.feed_range_from_partition_key("p3")
     equal(list(container.query_items("SELECT VALUE c.n FROM c ORDER BY c.n", feed_range=one)), [3])
 
@@ -180,8 +181,8 @@ def feed_ranges_are_served_whole(world):
 @check(on="strict")
 def read_items_needs_no_plan(world):
     container = shared(world)
-    found = container.read_items(items=[(name, f"p{int(name)}") for name in ALL])
-    equal([item["id"] for item in found], ALL)
+    found = container.read_items(items=[(name, f"p{int(name)}") for name in ALL_IDS])
+    equal([item["id"] for item in found], ALL_IDS)
 
 
 @check(on="strict")

@@ -1,4 +1,4 @@
-"""Expiry: items that are gone when their time is over."""
+"""Time to live: an item is gone when its time to live is over."""
 
 from .harness import check, equal, eventually, expect_error, ids, rows
 

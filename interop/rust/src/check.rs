@@ -1,5 +1,5 @@
-//! A check, the report of its result, and the macros that checks use. A check
-//! never panics: it returns the problem that it found.
+//! `Check`: one check, the report of its outcome, and the macros that checks use. A check does
+//! not panic. It returns the problem that it found.
 
 use std::error::Error;
 use std::fmt;
@@ -10,7 +10,8 @@ use azure_data_cosmos::CosmosStatus;
 
 use crate::world::World;
 
-/// A check that takes longer than this is considered hung. The slowest takes a few seconds.
+/// The time limit of a check. A check that takes longer counts as failed. The slowest check
+/// takes a few seconds.
 const CHECK_LIMIT: Duration = Duration::from_secs(90);
 
 pub(crate) use perihelion_interop_common::Problem;
@@ -18,13 +19,14 @@ pub(crate) use perihelion_interop_common::Problem;
 pub(crate) type Outcome = Result<(), Problem>;
 pub(crate) type CheckFuture<'a> = Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
 
+/// One check. Its name is the path of its function.
 #[derive(Clone, Copy)]
 pub(crate) struct Check {
     pub(crate) name: &'static str,
     pub(crate) run: for<'a> fn(&'a World) -> CheckFuture<'a>,
 }
 
-/// Lists the checks of an area by their functions.
+/// Makes the function `checks`, which returns the checks of an area, from their functions.
 macro_rules! checks {
     ($($function:ident),* $(,)?) => {
         pub(crate) fn checks() -> Vec<crate::check::Check> {
@@ -57,14 +59,14 @@ macro_rules! same {
 /// Ends the check with the condition unless it holds.
 macro_rules! holds {
     ($condition:expr) => {
-        let is_so: bool = $condition;
-        if !is_so {
+        let is_true: bool = $condition;
+        if !is_true {
             return Err(format!("line {}: does not hold: {}", line!(), stringify!($condition)).into());
         }
     };
     ($condition:expr, $($about:tt)+) => {
-        let is_so: bool = $condition;
-        if !is_so {
+        let is_true: bool = $condition;
+        if !is_true {
             return Err(format!(
                 "line {}: does not hold: {} ({})",
                 line!(),
@@ -83,7 +85,8 @@ pub(crate) fn code(status: CosmosStatus) -> u16 {
     u16::from(status.status_code())
 }
 
-/// The status of a refusal. It is a problem if the request was accepted.
+/// The status code of an answer that has to be a refusal. It is a problem if the request was
+/// accepted.
 pub(crate) fn refused<T>(answer: azure_data_cosmos::Result<T>) -> Result<u16, Problem> {
     match answer {
         Ok(_) => Err("the request was accepted and should have been refused".into()),
@@ -91,11 +94,12 @@ pub(crate) fn refused<T>(answer: azure_data_cosmos::Result<T>) -> Result<u16, Pr
     }
 }
 
-/// The value. It is a problem if there is none.
+/// The value of an option. It is a problem if there is none. `what` names the value.
 pub(crate) fn required<T>(value: Option<T>, what: &str) -> Result<T, Problem> {
     value.ok_or_else(|| format!("{what} is missing").into())
 }
 
+/// The number of checks that passed and that failed.
 #[derive(Default)]
 pub(crate) struct Score {
     passed: u32,
@@ -103,8 +107,9 @@ pub(crate) struct Score {
 }
 
 impl Score {
+    /// Runs a check, and counts and prints its outcome.
     pub(crate) async fn run(&mut self, world: &World, check: Check) {
-        let name = readable(check.name);
+        let name = readable_name(check.name);
         let outcome = match tokio::time::timeout(CHECK_LIMIT, (check.run)(world)).await {
             Ok(outcome) => outcome,
             Err(_) => Err(format!("not done after {} s", CHECK_LIMIT.as_secs()).into()),
@@ -134,17 +139,17 @@ impl fmt::Display for Score {
     }
 }
 
-/// `crate::areas::items::a_b` reads `items: a b`.
-fn readable(name: &str) -> String {
+/// The name of a check for readers: `items: a b` for `crate::areas::items::a_b`.
+fn readable_name(name: &str) -> String {
     let mut words = name.rsplit("::");
     let check = words.next().unwrap_or_default().replace('_', " ");
     let area = words.next().unwrap_or_default().replace('_', " ");
     format!("{area}: {check}")
 }
 
-/// The SDK's errors carry diagnostics over many lines.
+/// The beginning of a text on one line. The SDK's errors have diagnostics of many lines.
 fn one_line(text: &str) -> String {
-    const SHOWN_MAX: usize = 600;
+    const SHOWN_CHARACTERS_MAX: usize = 600;
     let flat: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    flat.chars().take(SHOWN_MAX).collect()
+    flat.chars().take(SHOWN_CHARACTERS_MAX).collect()
 }

@@ -1,11 +1,11 @@
-//! The official Rust SDK (`azure_data_cosmos`, as published) against our
-//! server: every check makes requests through the SDK and asserts the answers.
+//! Checks the official Rust SDK (`azure_data_cosmos`, as published) against our server. Every
+//! check makes requests through the SDK and compares the answers with what it expects.
 //!
-//! The checks run in several worlds: over TLS and in clear, with one physical
-//! partition and with four, and with a gateway that refuses what the real one
-//! refuses. Each check has its own container, so that no check depends on
-//! another. The program prints a line per check and ends with `N passed, N
-//! failed, N skipped`; a failed check gives exit code 1.
+//! The checks run in several worlds: over TLS and in clear, with one physical partition and
+//! with four, and with the option `--strict-gateway`, with which our server refuses what the
+//! real gateway refuses. Each check has its own container, so that no check depends on
+//! another. The program prints a line per check and ends with `N passed, N failed, N
+//! skipped`. A failed check gives exit code 1.
 //!
 //! `PERIHELION_BIN` names the server to start (by default the debug build of
 //! this checkout). A word on the command line runs the checks whose name
@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use crate::check::{Check, Score};
 use crate::world::{Scheme, World, WorldOptions};
 
-/// The first word that turns this program into the child of a TLS check.
+/// The first argument with which a check of TLS starts this program as its child.
 pub(crate) const TRUST_PROBE: &str = "--trust-probe";
 
 const WORLDS: [WorldOptions; 3] = [

@@ -1,5 +1,5 @@
-//! The requests of checks to the server's management interface: counters, faults
-//! and splits.
+//! `Management`: the requests of checks to the server's management interface, for counters,
+//! faults and splits.
 
 use perihelion_interop_common::{Problem, manage};
 use serde_json::{Value, json};
@@ -13,12 +13,13 @@ impl Management {
         Self { port }
     }
 
-    /// How many requests of a kind the server has answered.
-    pub(crate) async fn count(&self, operation: &str) -> Result<u64, Problem> {
+    /// The number of requests of a kind that the server has answered.
+    pub(crate) async fn request_count(&self, operation: &str) -> Result<u64, Problem> {
         let counters = manage(self.port, "GET", "counters", "").await?;
         Ok(counters["operations"][operation]["requests"].as_u64().unwrap_or(0))
     }
 
+    /// Splits a range (a physical partition) of a container.
     pub(crate) async fn split(&self, container: &str, range: &str) -> Result<Value, Problem> {
         let body = json!({"database": "interop", "container": container, "range": range});
         manage(self.port, "POST", "split", &body.to_string()).await

@@ -1,4 +1,4 @@
-//! Runs a query and collects its result, for all checks about queries.
+//! Functions that run a query and collect its results, for the checks.
 
 use std::num::NonZeroU32;
 
@@ -19,6 +19,7 @@ pub(crate) async fn query_all<T: DeserializeOwned + Send + 'static>(
     query_all_with(container, scope, query, QueryOptions::default()).await
 }
 
+/// All results of a query within a scope, with these options.
 pub(crate) async fn query_all_with<T: DeserializeOwned + Send + 'static>(
     container: &ContainerClient,
     scope: FeedScope,

@@ -1,4 +1,4 @@
-//! A world: one server and one SDK client, for the checks to use. Names come
+//! `World`: one server and one SDK client, which the checks use. The names of containers come
 //! from a counter, so that every check has its own containers.
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,8 +21,8 @@ use crate::management::Management;
 pub(crate) const WELL_KNOWN_KEY: &str =
     "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw==";
 
-/// The SDK needs some region. The account has another one, to which the SDK
-/// falls back.
+/// The SDK requires the name of a region. The account has a region with another name, and the
+/// SDK falls back to that one.
 const REGION: &str = "East US";
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -35,7 +35,9 @@ pub(crate) enum Scheme {
 pub(crate) struct WorldOptions {
     pub(crate) name: &'static str,
     pub(crate) scheme: Scheme,
+    /// The number of physical partitions of a new container.
     pub(crate) partitions: u32,
+    /// Whether the server refuses what the real gateway refuses.
     pub(crate) is_strict: bool,
 }
 
@@ -44,6 +46,7 @@ pub(crate) struct World {
     server: Server,
     pub(crate) client: CosmosClient,
     database: DatabaseClient,
+    /// The number of names given so far.
     names: AtomicU32,
 }
 
@@ -98,6 +101,7 @@ impl World {
         &self.database
     }
 
+    /// A name that was not given before.
     pub(crate) fn fresh_name(&self, what: &str) -> String {
         format!("{what}-{}", self.names.fetch_add(1, Ordering::Relaxed))
     }
@@ -107,10 +111,12 @@ impl World {
         self.container_by("/pk".into()).await
     }
 
+    /// A new container with this partition key.
     pub(crate) async fn container_by(&self, key: PartitionKeyDefinition) -> Result<ContainerClient, Problem> {
         self.container_of(ContainerProperties::new(self.fresh_name("c"), key)).await
     }
 
+    /// A new container with these properties.
     pub(crate) async fn container_of(
         &self,
         properties: ContainerProperties,
@@ -120,12 +126,12 @@ impl World {
         Ok(self.database.container_client(name, None).await?)
     }
 
-    /// A new container with `values` items spread over `keys` partition keys
-    /// (`k0`, `k1`, …), item `n` having the rank `n` and the key `n % keys`.
-    pub(crate) async fn filled(&self, keys: i64, values: i64) -> Result<ContainerClient, Problem> {
+    /// A new container with `items` items spread over `keys` partition keys (`k0`, `k1`, …).
+    /// Item `n` has the rank `n` and the partition key `k{n % keys}`.
+    pub(crate) async fn filled(&self, keys: i64, items: i64) -> Result<ContainerClient, Problem> {
         let container = self.container().await?;
-        for value in 0..values {
-            let item = item(&format!("k{}", value % keys), &format!("i{value:03}"), value);
+        for rank in 0..items {
+            let item = item(&format!("k{}", rank % keys), &format!("i{rank:03}"), rank);
             container.create_item(item.pk.clone(), &item.id, &item, None).await?;
         }
         Ok(container)
@@ -138,11 +144,12 @@ pub(crate) async fn name_of(container: &ContainerClient) -> Result<String, Probl
     Ok(properties.id.to_string())
 }
 
-/// How to connect another client.
+/// The options with which another client is connected.
 pub(crate) struct Connect {
     endpoint: String,
     key: String,
     validation: ServerCertificateValidation,
+    /// Whether items are sent as text, and not as Cosmos binary JSON.
     is_text: bool,
 }
 
@@ -155,8 +162,8 @@ impl Connect {
         Self::to_endpoint(&format!("{scheme}://127.0.0.1:{port}/"))
     }
 
-    /// The SDK's own way of talking to an emulator: a certificate that cannot
-    /// be verified is accepted from a loopback host.
+    /// A connection as the SDK makes it to an emulator: it accepts a certificate that cannot be
+    /// verified, if it comes from a loopback host.
     pub(crate) fn to_endpoint(endpoint: &str) -> Self {
         Self {
             endpoint: endpoint.to_owned(),
@@ -174,7 +181,7 @@ impl Connect {
         Self { validation, ..self }
     }
 
-    /// Items are sent as text, not as Cosmos binary JSON.
+    /// Sends items as text, not as Cosmos binary JSON.
     pub(crate) fn with_text(self) -> Self {
         Self { is_text: true, ..self }
     }

@@ -1,15 +1,15 @@
-//! Reads section `## Modules` of ARCHITECTURE.md: under `### CRATE` stands a
-//! fenced block with the crate's arrows.
+//! Reads the section `## Modules` of ARCHITECTURE.md. In that section a fenced block under
+//! `### CRATE` has the crate's arrows.
 
 use std::collections::BTreeMap;
 
-/// The contents of each crate's block.
+/// The text of each crate's block, by the name of the crate.
 pub(super) fn blocks(page: &str) -> BTreeMap<String, String> {
     let mut blocks = BTreeMap::new();
-    let (mut is_within, mut is_fenced, mut name) = (false, false, None);
+    let (mut is_in_section, mut is_fenced, mut name) = (false, false, None);
     for line in page.lines() {
         if line.starts_with("```") {
-            is_fenced = is_within && !is_fenced;
+            is_fenced = is_in_section && !is_fenced;
         } else if is_fenced {
             if let Some(name) = &name {
                 let block: &mut String = blocks.entry(String::clone(name)).or_default();
@@ -17,9 +17,9 @@ pub(super) fn blocks(page: &str) -> BTreeMap<String, String> {
                 block.push('\n');
             }
         } else if let Some(heading) = line.strip_prefix("## ") {
-            is_within = heading.trim() == "Modules";
+            is_in_section = heading.trim() == "Modules";
         } else if let Some(heading) = line.strip_prefix("### ") {
-            name = is_within.then(|| heading.trim().to_owned());
+            name = is_in_section.then(|| heading.trim().to_owned());
         }
     }
     blocks

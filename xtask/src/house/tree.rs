@@ -1,15 +1,16 @@
-//! A small made-up checkout for tests, in the temporary directory.
+//! `Tree`: a small checkout for tests, in the system's directory for temporary files.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Removed when it is dropped.
+/// A directory with files, which is removed when the value is dropped.
 pub(crate) struct Tree {
     root: PathBuf,
 }
 
 impl Tree {
-    /// Files by path and text. Every `crates/NAME` gets a manifest.
+    /// Writes the files, each given as path and text. Every `crates/NAME` gets an empty
+    /// manifest.
     pub(crate) fn new(files: &[(&str, &str)]) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);

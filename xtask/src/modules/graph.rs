@@ -1,10 +1,10 @@
-//! The arrows among a crate's top-level modules, printed and searched for
-//! cycles.
+//! `Graph`: which top-level modules of a crate use which others. It prints these arrows and
+//! finds cycles.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write;
 
-/// Which modules each module uses, and for each of these the first file that does.
+/// The modules that each module uses, and for each of them the first file that uses it.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Graph {
     arrows: BTreeMap<String, BTreeMap<String, String>>,
@@ -22,8 +22,8 @@ impl Graph {
         }
     }
 
-    /// Whether some module uses this one.
-    pub(crate) fn uses(&self, module: &str) -> bool {
+    /// Whether another module uses this one.
+    pub(crate) fn is_used(&self, module: &str) -> bool {
         self.arrows.values().any(|used| used.contains_key(module))
     }
 
@@ -31,8 +31,7 @@ impl Graph {
         self.arrows.is_empty()
     }
 
-    /// A line per module: `module -> used, used`, or the module alone when it
-    /// uses no other.
+    /// A line per module: `module -> used, used`, or the module alone if it uses no other.
     pub(crate) fn lines(&self) -> String {
         let mut text = String::new();
         for (module, used) in &self.arrows {
@@ -45,21 +44,21 @@ impl Graph {
         text
     }
 
-    /// Each group of modules that reach each other, described by its shortest
-    /// cycle and the files that make it.
+    /// Each group of modules that reach each other, described by its members, its shortest
+    /// cycle, and the files with the arrows of that cycle.
     pub(crate) fn cycles(&self) -> Vec<String> {
         let mut described = Vec::new();
         let mut grouped = BTreeSet::new();
         for module in self.arrows.keys() {
-            if grouped.contains(module) || self.shortest(module, module).is_none() {
+            if grouped.contains(module) || self.shortest_path(module, module).is_none() {
                 continue;
             }
             let is_member = |other: &&String| {
-                *other == module
-                    || (self.shortest(module, other).is_some() && self.shortest(other, module).is_some())
+                let is_reached = self.shortest_path(module, other).is_some();
+                *other == module || (is_reached && self.shortest_path(other, module).is_some())
             };
             let members: Vec<&String> = self.arrows.keys().filter(is_member).collect();
-            let cycles = members.iter().filter_map(|member| self.shortest(member, member));
+            let cycles = members.iter().filter_map(|member| self.shortest_path(member, member));
             let shortest = cycles.min_by_key(Vec::len).unwrap_or_default();
             described.push(self.describe(&members, &shortest));
             grouped.extend(members);
@@ -80,21 +79,21 @@ impl Graph {
         text
     }
 
-    /// The modules on the shortest way, both ends included. It has one arrow at least, so the
-    /// way of a module to itself is a cycle.
-    fn shortest<'a>(&'a self, from: &'a String, to: &'a String) -> Option<Vec<&'a String>> {
+    /// The modules on the shortest path, both ends included. A path has at least one arrow, so
+    /// a path from a module to itself is a cycle.
+    fn shortest_path<'a>(&'a self, from: &'a String, to: &'a String) -> Option<Vec<&'a String>> {
         let mut came_from: BTreeMap<&String, &String> = BTreeMap::new();
         let mut waiting = VecDeque::from([from]);
         while let Some(module) = waiting.pop_front() {
-            // A module that uses no other one has no entry.
+            // A module that was only used, and never added, has no entry.
             for next in self.arrows.get(module).into_iter().flat_map(BTreeMap::keys) {
                 if next == to {
-                    let mut way = vec![to, module];
-                    while let Some(before) = way.last().and_then(|module| came_from.get(*module).copied()) {
-                        way.push(before);
+                    let mut path = vec![to, module];
+                    while let Some(before) = path.last().and_then(|module| came_from.get(*module).copied()) {
+                        path.push(before);
                     }
-                    way.reverse();
-                    return Some(way);
+                    path.reverse();
+                    return Some(path);
                 }
                 if next != from && !came_from.contains_key(next) {
                     came_from.insert(next, module);
@@ -110,6 +109,7 @@ impl Graph {
 mod tests {
     use super::*;
 
+    /// A graph with these arrows, each from the first module to the second.
     fn graph(arrows: &[(&str, &str)]) -> Graph {
         let mut graph = Graph::default();
         for (from, to) in arrows {
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_is_found_beside_a_module_that_uses_none() {
+    fn a_cycle_is_found_beside_a_module_that_was_never_added() {
         let mut graph = Graph::default();
         for (from, to) in [("m", "lib"), ("m", "z"), ("z", "lib"), ("z", "m")] {
             graph.add_module(from);

@@ -1,11 +1,11 @@
-//! Reads one source file for its modules: the child modules it declares, the
-//! paths it names, and the names it imports. Items under `#[cfg(test)]` and
-//! modules called `tests` are left out.
+//! Reads one source file: the child modules that it declares, the paths that it names, and
+//! the names that it imports. Items under `#[cfg(test)]` and modules called `tests` are left
+//! out.
 //!
-//! Paths are made absolute: `["storage", "Store"]` is `crate::storage::Store`.
-//! A path that begins with another name than `crate`, `super` or `self` is
-//! relative; it can only reach a top-level module from the crate's root, so
-//! elsewhere it is left out.
+//! Paths are made absolute: `["storage", "Store"]` is `crate::storage::Store`. A path that
+//! begins with another name than `crate`, `super` or `self` is relative. A relative path can
+//! reach a top-level module only from the crate's root file, so it is left out in all other
+//! files.
 
 use super::tokens::{Token, tokens};
 
@@ -15,27 +15,27 @@ pub(super) type Path = Vec<String>;
 /// The modules, paths and imports of one file.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Source {
-    /// Modules whose text is in another file.
+    /// Child modules whose text is in another file.
     pub(super) children: Vec<Child>,
     /// Pairs of a module of the file and a path that it names.
     pub(super) paths: Vec<(Path, Path)>,
-    /// Imports of the crate's root: the imported name, and its full path.
+    /// Imports of the crate's root file: the imported name, and its absolute path.
     pub(super) imports: Vec<(String, Path)>,
-    /// Words of the root outside of imports: they may be imported names.
+    /// Words of the root file outside of imports. Some of them are imported names.
     pub(super) root_words: Vec<String>,
-    /// Modules that the root declares, whether inline or not.
+    /// Modules that the root file declares, inline or in another file.
     pub(super) declared: Vec<String>,
 }
 
-/// `mod name;`
+/// A declaration `mod name;`.
 #[derive(Debug, PartialEq)]
 pub(super) struct Child {
     pub(super) module: Path,
-    /// From `#[path = "…"]`.
+    /// The file that the attribute `#[path = "…"]` names, if there is one.
     pub(super) file: Option<String>,
 }
 
-/// Reads the text of a module; the root's path is empty.
+/// Reads the text of a module. The path `module` of the crate's root is empty.
 pub(super) fn read(text: &str, module: &[String]) -> Source {
     let mut source = Source::default();
     source.scan(&tokens(text), module);
@@ -64,22 +64,22 @@ impl Source {
                         if let [Token::Word("path"), Token::Sign('='), Token::Text(path)] = attribute {
                             file = Some((*path).to_owned());
                         }
-                        self.attribute(attribute, module);
+                        self.read_attribute(attribute, module);
                         at = end + 1;
                     }
                 }
                 [Token::Word("mod"), Token::Word(name), Token::Sign(sign @ (';' | '{')), ..] => {
-                    at = self.module(tokens, at, module, name, *sign, file.take());
+                    at = self.read_module(tokens, at, module, name, *sign, file.take());
                 }
                 [Token::Word("use"), next, ..] if *next != Token::Sign('<') => {
-                    at = self.import(tokens, at + 1, module);
+                    at = self.read_import(tokens, at + 1, module);
                 }
                 [Token::Word(word), rest @ ..] => {
-                    let is_inner = at > 0 && tokens[at - 1] == Token::Separator;
-                    if !is_inner && rest.first() == Some(&Token::Separator) {
-                        self.path(&tokens[at..], module);
+                    let is_after_separator = at > 0 && tokens[at - 1] == Token::Separator;
+                    if !is_after_separator && rest.first() == Some(&Token::Separator) {
+                        self.read_path(&tokens[at..], module);
                     }
-                    if module.is_empty() && !is_inner {
+                    if module.is_empty() && !is_after_separator {
                         self.root_words.push((*word).to_owned());
                     }
                     at += 1;
@@ -89,19 +89,20 @@ impl Source {
         }
     }
 
-    /// Serde's attributes name functions in strings.
-    fn attribute(&mut self, attribute: &[Token<'_>], module: &[String]) {
+    /// Reads the paths in an attribute's strings: serde's attributes name functions there.
+    fn read_attribute(&mut self, attribute: &[Token<'_>], module: &[String]) {
         for token in attribute {
             if let Token::Text(text) = token
                 && (text.starts_with("crate::") || text.starts_with("super::"))
             {
-                self.path(&tokens(text), module);
+                self.read_path(&tokens(text), module);
             }
         }
     }
 
-    /// Reads a module that is declared at `at`. Returns where the declaration has ended.
-    fn module(
+    /// Reads a module that is declared at the token `at`. Returns the place after the
+    /// declaration. `sign` is `;` or `{`.
+    fn read_module(
         &mut self,
         tokens: &[Token<'_>],
         at: usize,
@@ -126,8 +127,8 @@ impl Source {
         end + 1
     }
 
-    /// A path in an expression or a type.
-    fn path(&mut self, tokens: &[Token<'_>], module: &[String]) {
+    /// Reads the path at the beginning of the tokens, in an expression or a type.
+    fn read_path(&mut self, tokens: &[Token<'_>], module: &[String]) {
         let mut words = Vec::new();
         for pair in tokens.chunks(2) {
             match pair {
@@ -144,13 +145,13 @@ impl Source {
         }
     }
 
-    /// Reads a `use` up to its semicolon. Returns where it has ended.
-    fn import(&mut self, tokens: &[Token<'_>], at: usize, module: &[String]) -> usize {
+    /// Reads a `use` up to its semicolon. Returns the place after the semicolon.
+    fn read_import(&mut self, tokens: &[Token<'_>], at: usize, module: &[String]) -> usize {
         let end = (at..tokens.len()).find(|at| tokens[*at] == Token::Sign(';')).unwrap_or(tokens.len());
         let mut leaves = Vec::new();
-        // `use ::name` is another crate's.
+        // `use ::name` names another crate.
         if tokens.get(at) != Some(&Token::Separator) {
-            leaves_of(&tokens[at..end], &[], &mut leaves);
+            collect_leaves(&tokens[at..end], &[], &mut leaves);
         }
         for (words, name) in leaves {
             let Some(path) = absolute(&words, module) else { continue };
@@ -164,9 +165,9 @@ impl Source {
     }
 }
 
-/// The single paths of a tree such as `a::{b, c::{self, D as E}}`, each with
-/// the name that it gets.
-fn leaves_of<'a>(tree: &[Token<'a>], before: &[&'a str], leaves: &mut Vec<(Vec<&'a str>, &'a str)>) {
+/// Adds to `leaves` the single paths of a `use` tree such as `a::{b, c::{self, D as E}}`,
+/// each with the name that it gets. `before` is the path in front of the tree.
+fn collect_leaves<'a>(tree: &[Token<'a>], before: &[&'a str], leaves: &mut Vec<(Vec<&'a str>, &'a str)>) {
     let mut words = before.to_vec();
     let mut at = 0;
     while at < tree.len() {
@@ -185,8 +186,8 @@ fn leaves_of<'a>(tree: &[Token<'a>], before: &[&'a str], leaves: &mut Vec<(Vec<&
             }
             Token::Sign('{') => {
                 let end = closing(tree, at);
-                for branch in branches(&tree[at + 1..end]) {
-                    leaves_of(branch, &words, leaves);
+                for branch in split_at_commas(&tree[at + 1..end]) {
+                    collect_leaves(branch, &words, leaves);
                 }
                 return;
             }
@@ -201,8 +202,8 @@ fn leaves_of<'a>(tree: &[Token<'a>], before: &[&'a str], leaves: &mut Vec<(Vec<&
     }
 }
 
-/// Splits at the commas that are in no braces.
-fn branches<'a, 'b>(tokens: &'b [Token<'a>]) -> Vec<&'b [Token<'a>]> {
+/// Splits a list at its commas, but not at commas inside of inner braces.
+fn split_at_commas<'a, 'b>(tokens: &'b [Token<'a>]) -> Vec<&'b [Token<'a>]> {
     let (mut found, mut begin, mut depth) = (Vec::new(), 0, 0_usize);
     for (at, token) in tokens.iter().enumerate() {
         match token {
@@ -219,7 +220,8 @@ fn branches<'a, 'b>(tokens: &'b [Token<'a>]) -> Vec<&'b [Token<'a>]> {
     found
 }
 
-/// The absolute path; `None` for a path that cannot reach another top-level module.
+/// The absolute path of a path that a module names. `None` if the path cannot reach another
+/// top-level module.
 fn absolute(words: &[&str], module: &[String]) -> Option<Path> {
     let (first, rest) = words.split_first()?;
     let path = match *first {
@@ -236,17 +238,18 @@ fn absolute(words: &[&str], module: &[String]) -> Option<Path> {
     (!path.is_empty()).then_some(path)
 }
 
+/// The path of a module, followed by the words.
 fn joined(module: &[String], words: &[&str]) -> Path {
     module.iter().cloned().chain(words.iter().map(|word| (*word).to_owned())).collect()
 }
 
-/// Whether an attribute switches an item on for tests only.
+/// Whether an attribute compiles its item for tests only.
 fn is_test(attribute: &[Token<'_>]) -> bool {
     let has = |word| attribute.contains(&Token::Word(word));
     attribute.first() == Some(&Token::Word("cfg")) && has("test") && !has("not") && !has("any")
 }
 
-/// Where the bracket at `at` is closed; the last token if it is not closed.
+/// The place of the bracket that closes the bracket at `at`. The last token if there is none.
 fn closing(tokens: &[Token<'_>], at: usize) -> usize {
     let mut depth = 0_usize;
     for (place, token) in tokens.iter().enumerate().skip(at) {
@@ -262,8 +265,8 @@ fn closing(tokens: &[Token<'_>], at: usize) -> usize {
     tokens.len().saturating_sub(1)
 }
 
-/// Where the item, statement or field that begins at `at` has ended, with the
-/// attributes before it.
+/// The place after the item, statement or field that begins at `at`. Attributes at `at`
+/// belong to the item.
 fn after_item(tokens: &[Token<'_>], mut at: usize) -> usize {
     while let [Token::Sign('#'), Token::Sign('['), ..] = &tokens[at.min(tokens.len())..] {
         at = closing(tokens, at + 1) + 1;
@@ -286,7 +289,7 @@ fn after_item(tokens: &[Token<'_>], mut at: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// The paths that a module `a::b` names.
+    /// Checks which paths the module `a::b` names if its file has this text.
     fn check(text: &str, expected: &[&str]) {
         let module = ["a".to_owned(), "b".to_owned()];
         let found: Vec<String> = read(text, &module).paths.iter().map(|(_, path)| path.join("::")).collect();
@@ -330,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_attribute_names_the_file_of_the_module_behind_it() {
+    fn a_path_attribute_names_the_file_of_the_module_that_follows() {
         let source = read("#[path = \"../x.rs\"] mod a; mod b;", &[]);
         assert_eq!(source.children[0].file.as_deref(), Some("../x.rs"));
         assert_eq!(source.children[1].file, None);

@@ -1,7 +1,7 @@
-//! The tokens of a Rust source, as far as paths need them: words, `::`, single
-//! signs, and the contents of strings. Comments and characters are left out.
+//! Splits a Rust source into the tokens that matter for paths: words, `::`, single
+//! signs, and the contents of strings. Comments and character literals are left out.
 
-/// One token. Numbers and lifetimes' names count as words.
+/// One token. Numbers and the names of lifetimes count as words.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Token<'a> {
     Word(&'a str),
@@ -16,32 +16,33 @@ pub(super) fn tokens(source: &str) -> Vec<Token<'_>> {
     let mut found = Vec::new();
     let mut rest = source;
     while let Some(first) = rest.chars().next() {
-        let (token, length) = token(rest, first);
+        let (token, length) = read_token(rest, first);
         found.extend(token);
         rest = &rest[length..];
     }
     found
 }
 
-/// The token at the beginning, if it is one, and its length in bytes.
-fn token(rest: &str, first: char) -> (Option<Token<'_>>, usize) {
+/// Reads what is at the beginning of the text. Returns a token (none for a comment, a space or
+/// a character literal) and the number of bytes read.
+fn read_token(rest: &str, first: char) -> (Option<Token<'_>>, usize) {
     if rest.starts_with("//") {
         return (None, rest.find('\n').unwrap_or(rest.len()));
     }
     if rest.starts_with("/*") {
-        return (None, block_comment(rest));
+        return (None, block_comment_length(rest));
     }
     if rest.starts_with("::") {
         return (Some(Token::Separator), 2);
     }
-    if let Some((text, length)) = string(rest) {
+    if let Some((text, length)) = string_literal(rest) {
         return (Some(Token::Text(text)), length);
     }
     if first == '\'' {
-        return (None, character_or_lifetime(rest));
+        return (None, skipped_after_quote(rest));
     }
     if is_word(first) {
-        // A raw identifier is known by its name.
+        // The `r#` of a raw identifier is not part of its name.
         let begin = if rest.starts_with("r#") { 2 } else { 0 };
         let length = begin + rest[begin..].find(|letter| !is_word(letter)).unwrap_or(rest.len() - begin);
         return (Some(Token::Word(&rest[begin..length])), length);
@@ -54,8 +55,8 @@ fn is_word(letter: char) -> bool {
     letter.is_alphanumeric() || letter == '_'
 }
 
-/// The length of a block comment, with the comments inside it.
-fn block_comment(rest: &str) -> usize {
+/// The length of a block comment in bytes, with the comments inside it.
+fn block_comment_length(rest: &str) -> usize {
     let (mut depth, mut at) = (0_usize, 0);
     while at < rest.len() {
         let (step, change) = match &rest.as_bytes()[at..] {
@@ -72,8 +73,9 @@ fn block_comment(rest: &str) -> usize {
     at
 }
 
-/// A string literal at the beginning: its contents and its whole length.
-fn string(rest: &str) -> Option<(&str, usize)> {
+/// The string literal at the beginning, if there is one: its contents, and the length of the
+/// whole literal in bytes.
+fn string_literal(rest: &str) -> Option<(&str, usize)> {
     let prefix = ["br", "cr", "b", "c", "r", ""].into_iter().find(|prefix| {
         let after = rest.strip_prefix(prefix);
         after.is_some_and(|after| {
@@ -102,9 +104,9 @@ fn string(rest: &str) -> Option<(&str, usize)> {
     Some((&contents[..length], (prefix.len() + length + 2).min(rest.len())))
 }
 
-/// `'a'` and `'\''` are characters; `'a` alone is a lifetime, and only its
-/// quote is passed over.
-fn character_or_lifetime(rest: &str) -> usize {
+/// The number of bytes to skip at a single quote. `'a'` and `'\''` are characters and are
+/// skipped whole. `'a` alone is a lifetime, and only its quote is skipped.
+fn skipped_after_quote(rest: &str) -> usize {
     let mut letters = rest.char_indices().skip(1);
     match letters.next() {
         Some((_, '\\')) => {
@@ -124,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn comments_characters_and_numbers_hide_nothing_and_strings_keep_their_text() {
+    fn comments_and_characters_are_skipped_and_strings_keep_their_text() {
         let source = r###"a::b // crate::x
             /* crate::y /* nested */ still */ '"' '\'' &'a str "text \" {" r#"raw "quoted""# r#type"###;
         let expected = [

@@ -1,5 +1,5 @@
 //! The number of allocations so far, if the program was built with the feature
-//! `count`. A reallocation counts as one allocation, because it may move.
+//! `count`. A reallocation counts as one allocation, because it may move the memory.
 
 #[cfg(feature = "count")]
 mod counting {
@@ -18,6 +18,7 @@ mod counting {
     }
 }
 
+/// All allocations of the process since its start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Allocations {
     pub(crate) count: u64,

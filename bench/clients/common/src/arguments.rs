@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use crate::Problem;
 
+/// The operation that a run repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     Read,
     Create,
 }
 
-/// A duration (`1500ms`), or a total number of operations.
+/// How long a phase of a run lasts: a duration (`1500ms`), or a total number of operations
+/// (`1500`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Span {
     Time(Duration),
@@ -25,22 +27,23 @@ pub struct Arguments {
     pub endpoint: String,
     pub database: String,
     pub container: String,
-    /// Concurrent operations.
+    /// The number of concurrent operations.
     pub concurrency: u64,
-    /// Threads of the runtime.
+    /// The number of threads of the tokio runtime.
     pub workers: usize,
     pub warm_up: Span,
     pub measured: Span,
-    /// Unique among the runs on one container, so that new ids are unique.
+    /// The number of the run, unique among the runs on one container. It is part of new ids,
+    /// so that they are unique.
     pub run: u64,
 }
 
-/// Name and value of one option.
+/// The name and the value of one option.
 type Pair = (String, String);
 
 impl Arguments {
-    /// Every option is required: a default could differ from what the runner
-    /// believes it measures.
+    /// Parses the command line. Every option is required, because a default could differ
+    /// from what the program that starts this one expects to measure.
     pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Self, Problem> {
         let operation = match words.next().as_deref() {
             Some("read") => Operation::Read,
@@ -73,6 +76,7 @@ impl Arguments {
     }
 }
 
+/// Removes the option with this name and parses its value.
 fn take<T: FromStr>(pairs: &mut Vec<Pair>, name: &str) -> Result<T, Problem> {
     let index = pairs.iter().position(|(given, _)| given == name);
     let (_, value) = pairs.swap_remove(index.ok_or_else(|| format!("{name} is missing"))?);

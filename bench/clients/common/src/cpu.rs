@@ -8,25 +8,29 @@ use crate::Problem;
 /// Kernel ticks per second in `/proc/<pid>/stat`: 100 on every Linux that runs Rust.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Fields after the name, counted from zero: user and system time of the
-/// process, then the same of its children that have ended and been waited for.
-const OWN: [usize; 2] = [11, 12];
-const CHILDREN: [usize; 2] = [13, 14];
+/// The fields of `/proc/<pid>/stat` with the user and system time of the process. Fields are
+/// counted from zero, after the program's name.
+const OWN_FIELDS: [usize; 2] = [11, 12];
+
+/// The fields with the user and system time of the children that have ended and been waited
+/// for.
+const CHILDREN_FIELDS: [usize; 2] = [13, 14];
 
 /// CPU time used so far by all threads of a process (`self` or a process id),
 /// user and system.
 pub fn cpu_of(process: &str) -> Result<Duration, Problem> {
-    ticks(process, OWN)
+    sum_of_fields(process, OWN_FIELDS)
 }
 
-/// CPU time of all descendants of this process that have ended by now.
+/// CPU time of all descendants of this process that have ended and been waited for.
 pub fn children_cpu() -> Result<Duration, Problem> {
-    ticks("self", CHILDREN)
+    sum_of_fields("self", CHILDREN_FIELDS)
 }
 
-fn ticks(process: &str, fields: [usize; 2]) -> Result<Duration, Problem> {
+/// The sum of two fields of `/proc/<pid>/stat`, which are numbers of ticks.
+fn sum_of_fields(process: &str, fields: [usize; 2]) -> Result<Duration, Problem> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
-    // The second field is the program's name in parentheses and may hold spaces.
+    // The second field is the program's name in parentheses. It may contain spaces.
     let after_name = stat.rsplit_once(')').ok_or("no name in /proc/<pid>/stat")?.1;
     let mut sum = 0;
     for field in fields {

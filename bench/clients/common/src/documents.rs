@@ -1,15 +1,15 @@
-//! The documents that the clients read and write: 1 KB of JSON text each, with
-//! the same members as in all benchmarks.
+//! The documents that the clients read and write. Each is 1 KB of JSON text, with the same
+//! members as the documents of the other benchmarks.
 
 use serde::{Deserialize, Serialize};
 
 /// The size of every document as sent, in bytes.
 pub const DOCUMENT_BYTES: usize = 1024;
-/// Documents that the point reads choose from.
-pub const READABLE: u64 = 1_000;
-/// Values of the partition key that the documents to be read are spread over.
+/// The number of documents that the point reads choose from.
+pub const READABLE_DOCUMENTS: u64 = 1_000;
+/// The number of partition key values that the documents for point reads are spread over.
 pub const READ_KEYS: u64 = 10;
-/// Values of the partition key that writes are spread over.
+/// The number of partition key values that writes are spread over.
 pub(crate) const WRITE_KEYS: u64 = 100;
 
 /// The text that a payload repeats.
@@ -29,7 +29,7 @@ pub struct Document {
     pub payload: String,
 }
 
-/// A new document with borrowed members, so that creating one is free.
+/// A new document with borrowed members, so that making one allocates nothing.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct NewDocument<'a> {
     pub id: &'a str,
@@ -42,11 +42,12 @@ pub struct NewDocument<'a> {
     pub payload: &'a str,
 }
 
+/// The id of a document for point reads, by its number.
 pub fn readable_id(number: u64) -> String {
     format!("r-{number}")
 }
 
-/// The payload that gives a document like `document` the fixed size.
+/// The payload with which a document like this one has [`DOCUMENT_BYTES`] bytes.
 pub(crate) fn payload_for(document: NewDocument<'_>) -> Result<String, serde_json::Error> {
     let bare = serde_json::to_vec(&NewDocument { payload: "", ..document })?.len();
     Ok(PADDING.chars().cycle().take(DOCUMENT_BYTES.saturating_sub(bare)).collect())

@@ -1,22 +1,24 @@
-//! The closed loop: several clients, one task each. A client starts its next
-//! operation when the last one is answered, until the time is up or its share of the
-//! operations is done. A running operation is finished and counted, and the rate is computed
-//! over the time until the last one ended, so that slow answers count fully.
+//! The closed loop: several clients, one task each. A client starts its next operation when
+//! the previous one is answered, until the time is up or the client's share of the
+//! operations is done. An operation that is running at the end of the time is finished and
+//! counted. The rate is computed over the time until the last operation ended, so that slow
+//! answers count fully.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 
-use crate::documents::{READ_KEYS, READABLE, WRITE_KEYS, payload_for};
+use crate::documents::{READ_KEYS, READABLE_DOCUMENTS, WRITE_KEYS, payload_for};
 use crate::{Client, Histogram, NewDocument, Operation, Problem, Span, readable_id};
 
 /// How long an operation may take after the time is up. Every library gives up
 /// before that.
 const DRAIN_LIMIT: Duration = Duration::from_secs(120);
-/// The longest run with a fixed number of operations, under valgrind.
+/// The time limit of a run with a fixed number of operations. Such runs may be under valgrind.
 const OPERATIONS_LIMIT: Duration = Duration::from_secs(600);
 
+/// The figures of one closed loop.
 pub(crate) struct Sample {
     pub(crate) elapsed: Duration,
     pub(crate) latencies: Histogram,
@@ -24,27 +26,29 @@ pub(crate) struct Sample {
 
 /// Ids and partition keys, created once, so that the loop does not format them.
 pub(crate) struct Names {
-    /// Partition key and id of every document that can be read.
+    /// The partition key and the id of each document for point reads.
     readable: Vec<(String, String)>,
     write_keys: Vec<String>,
 }
 
 impl Names {
     pub(crate) fn new() -> Self {
-        let readable =
-            (0..READABLE).map(|number| (format!("k-{}", number % READ_KEYS), readable_id(number))).collect();
+        let key_and_id = |number: u64| (format!("k-{}", number % READ_KEYS), readable_id(number));
+        let readable = (0..READABLE_DOCUMENTS).map(key_and_id).collect();
         Self { readable, write_keys: (0..WRITE_KEYS).map(|number| format!("k-{number}")).collect() }
     }
 }
 
-/// One client of a run, kept from warm-up to measurement.
+/// One client of a run. It is kept from the warm-up to the measurement.
 pub(crate) struct LoopClient<C> {
     client: C,
     operation: Operation,
     names: Arc<Names>,
-    prefix: String,
+    /// The beginning of the ids of new documents.
+    id_prefix: String,
     payload: String,
-    sent: u64,
+    /// The number of operations so far.
+    operations: u64,
     random_state: u64,
 }
 
@@ -56,14 +60,14 @@ impl<C: Client> LoopClient<C> {
         run: u64,
         number: u64,
     ) -> Result<Self, Problem> {
-        let prefix = format!("w-{run}-{number}");
+        let id_prefix = format!("w-{run}-{number}");
         let mut client = Self {
             client,
             operation,
             names,
-            prefix,
+            id_prefix,
             payload: String::new(),
-            sent: 0,
+            operations: 0,
             random_state: ((run << 8) | number) + 1,
         };
         let id = client.next_id();
@@ -71,12 +75,14 @@ impl<C: Client> LoopClient<C> {
         Ok(client)
     }
 
-    /// A new id; ids have the same length for a million operations.
+    /// The id of the next new document. All ids have the same length for up to a million
+    /// operations.
     fn next_id(&self) -> String {
-        format!("{}-{:06}", self.prefix, self.sent)
+        format!("{}-{:06}", self.id_prefix, self.operations)
     }
 
-    /// Xorshift: random enough to choose a document, and the same in every run.
+    /// The next number of a xorshift generator: random enough to choose a document, and the same
+    /// in every run.
     fn next_random(&mut self) -> usize {
         self.random_state ^= self.random_state << 13;
         self.random_state ^= self.random_state >> 7;
@@ -85,7 +91,7 @@ impl<C: Client> LoopClient<C> {
     }
 
     async fn run_one(&mut self) -> Result<(), Problem> {
-        self.sent += 1;
+        self.operations += 1;
         let names = Arc::clone(&self.names);
         match self.operation {
             Operation::Read => {
@@ -109,9 +115,9 @@ impl<C: Client> LoopClient<C> {
         let mut sent_at = Instant::now();
         while sent_at < until && latencies.count() < operations_max {
             self.run_one().await?;
-            let answered = Instant::now();
-            latencies.record(answered - sent_at);
-            sent_at = answered;
+            let answered_at = Instant::now();
+            latencies.record(answered_at - sent_at);
+            sent_at = answered_at;
         }
         Ok((self, latencies))
     }
@@ -138,8 +144,8 @@ pub(crate) async fn drive<C: Client>(
     let mut latencies = Histogram::new();
     tokio::time::timeout(time + DRAIN_LIMIT, async {
         while let Some(joined) = tasks.join_next().await {
-            let (client, own) = joined??;
-            latencies.merge(&own);
+            let (client, client_latencies) = joined??;
+            latencies.merge(&client_latencies);
             clients.push(client);
         }
         Ok::<(), Problem>(())

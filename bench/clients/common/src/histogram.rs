@@ -1,13 +1,14 @@
-//! Latencies in logarithmic buckets: fixed memory, a few nanoseconds per
-//! sample, and a relative error below 1/64, which is far below the noise of
-//! any machine this runs on. Values are microseconds.
+//! `Histogram`: latencies in logarithmic buckets. It has a fixed size in memory and takes a few
+//! nanoseconds per sample. Its relative error is at most 1/64, far below the noise of any
+//! machine. Values are microseconds.
 
 use std::time::Duration;
 
-/// Buckets per power of two; bounds the relative error to 1/64.
+/// The number of buckets per power of two. It limits the relative error to 1/64.
 const SUB_BUCKETS: u64 = 64;
 const SUB_BITS: u32 = SUB_BUCKETS.trailing_zeros();
-/// Powers of two covered: 2^36 us is 19 hours, more than any run may last.
+/// The number of powers of two that have buckets: 2^36 us is 19 hours, more than any run
+/// may last.
 const POWERS: usize = 36;
 
 pub struct Histogram {
@@ -44,8 +45,8 @@ impl Histogram {
         self.count
     }
 
-    /// The latency below or at which the share `quantile` (0 to 1) of the
-    /// samples lies; zero when there are none.
+    /// The latency in milliseconds that the share `quantile` (0 to 1) of the samples does not
+    /// exceed; zero if there are no samples.
     pub fn quantile_ms(&self, quantile: f64) -> f64 {
         let rank = ((self.count as f64 * quantile).ceil() as u64).max(1);
         let mut seen = 0;
@@ -59,8 +60,8 @@ impl Histogram {
     }
 }
 
-/// Values below `SUB_BUCKETS` have a bucket each; above, every power of two is
-/// cut into `SUB_BUCKETS` equal parts.
+/// The bucket of a value. Each value below `SUB_BUCKETS` has a bucket of its own. Above that,
+/// every power of two is divided into `SUB_BUCKETS` equal parts.
 fn bucket_of(micros: u64) -> usize {
     if micros < SUB_BUCKETS {
         return micros as usize;
@@ -70,6 +71,7 @@ fn bucket_of(micros: u64) -> usize {
     ((u64::from(power) + 1) * SUB_BUCKETS + part) as usize
 }
 
+/// The middle of a bucket, in microseconds.
 fn middle_of(bucket: usize) -> f64 {
     let bucket = bucket as u64;
     if bucket < SUB_BUCKETS {
@@ -85,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quantile_is_within_one_part_in_sixty_four_of_the_exact_one() {
+    fn a_quantile_differs_from_the_exact_value_by_one_in_sixty_four_at_most() {
         let mut histogram = Histogram::new();
         for micros in 1..=100_000u64 {
             histogram.record(Duration::from_micros(micros));
@@ -98,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_grow_with_the_value_and_never_overflow() {
+    fn a_larger_value_has_no_lower_bucket_and_none_overflows() {
         let mut last = 0;
         for shift in 0..40 {
             let bucket = bucket_of(1 << shift);

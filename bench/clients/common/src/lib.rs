@@ -1,12 +1,11 @@
-//! Shared code of the programs that compare clients: command line, documents, the
-//! closed loop, and the figures as one line of JSON. A program adds only how its
-//! library connects, reads and creates, so that any difference in the figures
-//! comes from the library.
+//! Shared code of the client programs: command line, documents, the closed loop, and the
+//! figures as one line of JSON. A program adds only how its library connects, reads and
+//! creates. So any difference in the figures comes from the library.
 //!
-//! All of them run on a multi-thread tokio runtime with the same number of
-//! workers, find the server's CA by the variable `SSL_CERT_FILE` and verify it,
-//! decode what they read into [`Document`] and encode what they create from
-//! [`NewDocument`].
+//! All client programs run on a multi-thread tokio runtime with the same number of workers.
+//! They verify the server's certificate against the CA in the file that the variable
+//! `SSL_CERT_FILE` names. They decode what they read into [`Document`] and encode what they
+//! create from [`NewDocument`].
 
 mod allocations;
 mod arguments;
@@ -22,19 +21,21 @@ use std::process::ExitCode;
 
 pub use arguments::{Arguments, Operation, Span};
 pub use cpu::{children_cpu, cpu_of};
-pub use documents::{DOCUMENT_BYTES, Document, NewDocument, PADDING, READ_KEYS, READABLE, readable_id};
+pub use documents::{
+    DOCUMENT_BYTES, Document, NewDocument, PADDING, READ_KEYS, READABLE_DOCUMENTS, readable_id,
+};
 pub use histogram::Histogram;
 
+/// The error of a client program.
 pub type Problem = Box<dyn Error + Send + Sync>;
 
-/// The master key of the servers under test. It is public, but not the
-/// emulators' key, with which our client accepts any certificate from this
-/// machine.
+/// The master key of the servers under test. It is public, but it is not the emulators' key:
+/// with the emulators' key our client accepts any certificate from this machine.
 pub const KEY: &str =
     "ofl3ZrqXQklMkSTpHL8MsKUkvmwxN37wWuuyAqjYUCp2wmtfRX94X+0ZKNu2MzP9WIq1dhPM0cDTSFVukJnJTQ==";
 
-/// The variable that names the file with the CA, as OpenSSL and the platform
-/// verifier of rustls understand it.
+/// The variable that names the file with the CA. OpenSSL and the platform verifier of rustls
+/// read it.
 pub const CA_VARIABLE: &str = "SSL_CERT_FILE";
 
 /// A library under test, connected to one container. Every client of a run owns a
@@ -44,7 +45,7 @@ pub trait Client: Clone + Send + 'static {
     fn create(&mut self, document: &NewDocument<'_>) -> impl Future<Output = Result<(), Problem>> + Send;
 }
 
-/// The `main` of a client program.
+/// The `main` of a client program: connects, measures, and prints the figures.
 pub fn main<C, F>(connect: impl FnOnce(Arguments) -> F) -> ExitCode
 where
     C: Client,

@@ -1,4 +1,4 @@
-//! One measurement: warm up, run the closed loop, report the figures.
+//! One measurement: warms up, runs the closed loop, and returns the figures.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,10 +7,13 @@ use crate::allocations::{self, Allocations};
 use crate::drive::{LoopClient, Names, Sample, drive};
 use crate::{Arguments, Client, Problem, cpu_of};
 
+/// The figures of one measurement.
 pub(crate) struct Figures {
     sample: Sample,
+    /// CPU microseconds of this process per operation.
     cpu_us: f64,
-    /// Allocations per operation: their number and their bytes.
+    /// The number and the bytes of the allocations per operation. `None` if the program does
+    /// not count them.
     allocations: Option<(f64, f64)>,
 }
 
@@ -22,9 +25,9 @@ pub(crate) async fn measure<C: Client>(client: C, arguments: &Arguments) -> Resu
         })
         .collect::<Result<Vec<_>, _>>()?;
     drive(&mut clients, arguments.warm_up).await?;
-    let before = (cpu_of("self")?, allocations::so_far());
+    let (cpu_before, allocations_before) = (cpu_of("self")?, allocations::so_far());
     let sample = drive(&mut clients, arguments.measured).await?;
-    let after = (allocations::so_far(), cpu_of("self")?);
+    let (allocations_after, cpu_after) = (allocations::so_far(), cpu_of("self")?);
     let operations = sample.latencies.count() as f64;
     if operations == 0.0 {
         return Err("no operation was answered within the time".into());
@@ -34,12 +37,12 @@ pub(crate) async fn measure<C: Client>(client: C, arguments: &Arguments) -> Resu
     };
     Ok(Figures {
         sample,
-        cpu_us: (after.1 - before.0).as_secs_f64() * 1e6 / operations,
-        allocations: before.1.zip(after.0).map(per_operation),
+        cpu_us: (cpu_after - cpu_before).as_secs_f64() * 1e6 / operations,
+        allocations: allocations_before.zip(allocations_after).map(per_operation),
     })
 }
 
-/// One line of JSON.
+/// Prints the figures as one line of JSON.
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let latencies = &self.sample.latencies;

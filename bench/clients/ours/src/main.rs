@@ -1,7 +1,7 @@
-//! Our client, `perihelion-client`, with its defaults except one: a write does not
-//! request the document in the answer, because the SDK does not either.
-//! Certificates are verified against `SSL_CERT_FILE`, because the key is not the
-//! emulators' key.
+//! The client program of our library, `perihelion-client`, with its defaults except one: a
+//! write does not request the document in the answer. The SDK does not request it either.
+//! Certificates are verified against `SSL_CERT_FILE`, because the key is not the emulators'
+//! key.
 
 use std::process::ExitCode;
 
@@ -15,14 +15,14 @@ fn main() -> ExitCode {
 async fn connect(arguments: Arguments) -> Result<Ours, Problem> {
     let client = Client::with_credential(&arguments.endpoint, Credential::key(KEY)?).await?;
     let container = client.database(&arguments.database).container(&arguments.container);
-    let write = ItemOptions::new().with_content_on_write(false);
-    Ok(Ours { container, write })
+    let write_options = ItemOptions::new().with_content_on_write(false);
+    Ok(Ours { container, write_options })
 }
 
 #[derive(Clone)]
 struct Ours {
     container: Container,
-    write: ItemOptions,
+    write_options: ItemOptions,
 }
 
 impl perihelion_bench_client::Client for Ours {
@@ -31,7 +31,7 @@ impl perihelion_bench_client::Client for Ours {
     }
 
     async fn create(&mut self, document: &NewDocument<'_>) -> Result<(), Problem> {
-        self.container.create_with(document.pk, document, &self.write).await?;
+        self.container.create_with(document.pk, document, &self.write_options).await?;
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
-//! The floor: one HTTP/2 connection of `hyper` over TLS and a signature per
-//! request, with the headers that a point operation needs. No retries, routing,
-//! sessions or diagnostics: it shows what the bytes on the wire cost.
+//! The floor of the comparison: one HTTP/2 connection of `hyper` over TLS, a signature per
+//! request, and the headers that a point operation needs. There are no retries, routing,
+//! sessions or diagnostics. So the figures show what the bytes on the wire cost.
 
 #[path = "../../../src/load/sign.rs"]
 mod sign;
@@ -24,6 +24,7 @@ use tokio_rustls::TlsConnector;
 
 const VERSION: HeaderValue = HeaderValue::from_static("2020-07-15");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
+/// Asks the server not to return the created document.
 const MINIMAL: HeaderValue = HeaderValue::from_static("return=minimal");
 
 fn main() -> ExitCode {
@@ -36,7 +37,7 @@ async fn connect(arguments: Arguments) -> Result<Raw, Problem> {
     let host = ServerName::try_from(authority.host().to_owned())?;
     let stream = TcpStream::connect(authority.as_str()).await?;
     stream.set_nodelay(true)?;
-    let stream = TlsConnector::from(Arc::new(tls()?)).connect(host, stream).await?;
+    let stream = TlsConnector::from(Arc::new(tls_config()?)).connect(host, stream).await?;
     let (sender, connection) =
         hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
     tokio::spawn(async move {
@@ -49,7 +50,8 @@ async fn connect(arguments: Arguments) -> Result<Raw, Problem> {
     Ok(Raw { sender, signer: Signer::new(KEY)?, container: Arc::new(container) })
 }
 
-fn tls() -> Result<ClientConfig, Problem> {
+/// The configuration of TLS, with the CA in the file that [`CA_VARIABLE`] names.
+fn tls_config() -> Result<ClientConfig, Problem> {
     let file = std::env::var_os(CA_VARIABLE).ok_or(format!("{CA_VARIABLE} names no file"))?;
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_file_iter(file)? {
@@ -94,6 +96,7 @@ impl Raw {
             .header("x-ms-documentdb-partitionkey", format!("[\"{key}\"]")))
     }
 
+    /// Sends a request and returns the body of the answer, which must have this status.
     async fn send(&mut self, request: Request<Full<Bytes>>, expected: StatusCode) -> Result<Bytes, Problem> {
         self.sender.ready().await?;
         let response: Response<Incoming> = self.sender.send_request(request).await?;

@@ -1,5 +1,5 @@
-//! The official SDK, `azure_data_cosmos`, as published and with its defaults. It
-//! verifies certificates; its platform verifier reads `SSL_CERT_FILE`.
+//! The client program of the official SDK, `azure_data_cosmos`, as published and with its
+//! defaults. The SDK verifies certificates. Its platform verifier reads `SSL_CERT_FILE`.
 
 use std::process::ExitCode;
 
@@ -8,8 +8,8 @@ use azure_data_cosmos::options::{ConnectionPoolOptions, Region, ServerCertificat
 use azure_data_cosmos::{AccountReference, CosmosClient, CosmosRuntime, RoutingStrategy};
 use perihelion_bench_client::{Arguments, Client, Document, KEY, NewDocument, Problem};
 
-/// The SDK needs some region. The account has another one, to which the SDK
-/// falls back.
+/// The SDK requires the name of a region. The account has a region with another name, and the
+/// SDK falls back to that one.
 const REGION: &str = "East US";
 
 fn main() -> ExitCode {

@@ -1,6 +1,6 @@
-//! The command line of a program: a workload and a location. No option has a
-//! default, because a default could differ from what the runner believes it
-//! measures.
+//! The command line of a provider program: a workload and a location. No option has a
+//! default, because a default could differ from what the runner (the program of `bench/`
+//! that starts this one) expects to measure.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -14,23 +14,23 @@ pub enum Workload {
     Stress { dispatchers: usize, seconds: u64 },
     /// duroxide's own harness of large payloads.
     Payload { dispatchers: usize, seconds: u64 },
-    /// Several clients, each starting a workflow when its last one has ended.
+    /// Several clients. Each starts its next workflow when its previous one has ended.
     Loop { clients: usize, seconds: u64 },
-    /// `count` workflows, one after the other.
+    /// `count` smallest workflows, one after the other.
     Smallest { count: usize },
     /// One workflow with `count` activities at once.
     FanOut { count: usize },
     /// One workflow with `count` sub-orchestrations at once.
     Children { count: usize },
-    /// `count` smallest workflows between two lines of the runner, which reads
-    /// the server's counters at both.
+    /// `count` smallest workflows. The runner reads the server's counters before and after
+    /// them, and says by a line on standard input when it has done so.
     Counted { count: usize },
 }
 
-/// Where the provider stores its data. A program uses the members it needs.
+/// Where the provider stores its data. A program uses only the members that it needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
-    /// Which of the program's providers.
+    /// The program's name of the provider or storage to use.
     pub name: String,
     /// An empty directory.
     pub directory: PathBuf,
@@ -42,11 +42,11 @@ pub struct Location {
 pub struct Arguments {
     pub workload: Workload,
     pub location: Location,
-    /// Threads of the runtime.
+    /// The number of threads of the tokio runtime.
     pub workers: usize,
 }
 
-/// Name and value of one option.
+/// The name and the value of one option.
 type Pair = (String, String);
 
 impl Arguments {
@@ -93,6 +93,7 @@ fn parse_workload(word: &str, pairs: &mut Vec<Pair>) -> Result<Workload, Problem
     })
 }
 
+/// Removes the option with this name and parses its value.
 fn take<T: FromStr>(pairs: &mut Vec<Pair>, name: &str) -> Result<T, Problem> {
     let index = pairs.iter().position(|(given, _)| given == name);
     let (_, value) = pairs.swap_remove(index.ok_or_else(|| format!("{name} is missing"))?);

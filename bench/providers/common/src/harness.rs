@@ -1,7 +1,7 @@
 //! duroxide's own stress harnesses. The caller sets the duration and the number of
-//! dispatchers, for orchestrations and for activities alike. The rest are their
-//! defaults: 20 concurrent workflows of 5 activities of 10 ms, and 5 concurrent
-//! workflows with payloads of 10 to 100 KB.
+//! dispatchers, which is also the number of workers. Everything else is the default of the
+//! harness: 20 concurrent workflows of 5 activities of 10 ms, or 5 concurrent workflows with
+//! payloads of 10 to 100 KB.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::Problem;
 
-/// Gives the open provider to the harness.
+/// Gives the harness the provider that is already open.
 struct Opened(Arc<dyn Provider>);
 
 #[async_trait::async_trait]
@@ -27,6 +27,7 @@ impl ProviderStressFactory for Opened {
     }
 }
 
+/// Runs the harness of concurrent workflows.
 pub(crate) async fn stress(
     provider: Arc<dyn Provider>,
     dispatchers: usize,
@@ -42,6 +43,7 @@ pub(crate) async fn stress(
     figures(result.map_err(|error| error.to_string())?)
 }
 
+/// Runs the harness of large payloads.
 pub(crate) async fn payload(
     provider: Arc<dyn Provider>,
     dispatchers: usize,
@@ -54,10 +56,10 @@ pub(crate) async fn payload(
     figures(result.map_err(|error| error.to_string())?)
 }
 
-/// The figures of a run. `failed` counts every workflow that was launched and not
-/// completed, also those that the harness stopped waiting for, which its own
-/// `failed` leaves out. Such workflows do not fail the run: how many a provider
-/// loses is part of the comparison. A run without a completed workflow is an error.
+/// The figures of a run. `failed` counts every workflow that was launched and not completed.
+/// The harness's own `failed` leaves out the workflows that it stopped waiting for. Such
+/// workflows do not fail the run: how many of them a provider loses is part of the
+/// comparison. A run without a completed workflow is an error.
 fn figures(result: StressTestResult) -> Result<Value, Problem> {
     if result.completed == 0 {
         return Err(format!("none of {} workflows was completed", result.launched).into());

@@ -1,11 +1,10 @@
-//! Shared code of the programs that compare providers: command line, workloads,
-//! and the figures as one line of JSON. A program adds only how its provider is
-//! opened, so that any difference in the figures comes from the provider.
+//! Shared code of the provider programs: command line, workloads, and the figures as one line
+//! of JSON. A program adds only how its provider is opened. So any difference in the figures
+//! comes from the provider.
 //!
-//! All of them run duroxide 0.1.32 on a multi-thread tokio runtime with the
-//! same number of workers, with the runtime's default options unless the
-//! workload says otherwise, and every measurement is a process of its own on
-//! empty storage.
+//! All provider programs run duroxide 0.1.32 on a multi-thread tokio runtime with the same
+//! number of workers. duroxide's runtime has its default options, except in the two harnesses.
+//! Every measurement is a process of its own on empty storage.
 
 mod arguments;
 mod harness;
@@ -22,6 +21,7 @@ use duroxide::providers::Provider;
 
 pub use arguments::{Arguments, Location, Workload};
 
+/// The error of a provider program.
 pub type Problem = Box<dyn Error + Send + Sync>;
 
 /// The `main` of a program: opens the provider of the named location, runs one
@@ -70,8 +70,7 @@ where
             Workload::Counted { count } => timed::counted(provider, count).await,
         }
     })?;
-    // Do not wait for background work of the provider: that would measure its
-    // shutdown.
+    // Background work of the provider is not waited for.
     runtime.shutdown_background();
     Ok(figures.to_string())
 }

@@ -1,9 +1,9 @@
-//! A wrapper around a provider that records when an instance was started (when
-//! `enqueue_for_orchestrator` returns) and completed (when the ack that completes
-//! it returns). So a workload can measure from commit to commit, and wait for
+//! `Observed`: a wrapper around a provider that records when instances start and complete. An
+//! instance starts when `enqueue_for_orchestrator` returns, and completes when the ack that
+//! completes it returns. So a workload can measure from commit to commit, and can wait for
 //! the end without the reads of a waiting client.
 //!
-//! Every method calls the inner provider; only these records are added.
+//! Every method calls the inner provider. The wrapper adds only the records.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,16 +24,18 @@ pub(crate) struct Observed {
 
 #[derive(Default)]
 struct Records {
-    /// The waiters for the end of each instance.
+    /// The instances whose end is awaited, by name.
     awaited: HashMap<String, Awaited>,
-    /// The instance of each running turn.
+    /// The instance of each running turn, by lock token.
     turns: HashMap<String, String>,
-    /// Fetches that returned nothing.
+    /// The number of fetches that returned nothing.
     empty_fetches: u64,
 }
 
+/// An instance whose end is awaited.
 struct Awaited {
-    started: Option<Instant>,
+    started_at: Option<Instant>,
+    /// Gets the time from the start to the end.
     done: oneshot::Sender<Duration>,
 }
 
@@ -42,11 +44,12 @@ impl Observed {
         Arc::new(Observed { inner, records: Mutex::default() })
     }
 
-    /// Resolves when the instance has completed, with the time since the
-    /// commit of its start. Call it before the instance is started.
+    /// A receiver of the time from the commit of the instance's start to the commit of its
+    /// end. Call this method before the instance is started.
     pub(crate) fn completion(&self, instance: &str) -> oneshot::Receiver<Duration> {
         let (done, receiver) = oneshot::channel();
-        self.record(|records| records.awaited.insert(instance.to_owned(), Awaited { started: None, done }));
+        let awaited = Awaited { started_at: None, done };
+        self.record(|records| records.awaited.insert(instance.to_owned(), awaited));
         receiver
     }
 
@@ -54,6 +57,7 @@ impl Observed {
         self.record(|records| records.empty_fetches)
     }
 
+    /// Changes or reads the records.
     fn record<T>(&self, change: impl FnOnce(&mut Records) -> T) -> T {
         change(&mut self.records.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -93,18 +97,19 @@ impl Provider for Observed {
         metadata: ExecutionMetadata,
         cancelled: Vec<ScheduledActivityIdentifier>,
     ) -> Result<(), ProviderError> {
-        let is_last = metadata.status.as_deref() == Some("Completed");
+        let is_completion = metadata.status.as_deref() == Some("Completed");
         let (delta, work, messages) = (history_delta, worker_items, orchestrator_items);
         self.inner
             .ack_orchestration_item(token, execution_id, delta, work, messages, metadata, cancelled)
             .await?;
-        let committed = Instant::now();
+        let committed_at = Instant::now();
         self.record(|records| {
-            let ended = records.turns.remove(token).filter(|_| is_last);
-            if let Some(awaited) = ended.and_then(|instance| records.awaited.remove(&instance)) {
-                // A slow thread may record the start after the end; then the
-                // time is zero. The receiver is gone if the run was given up.
-                let elapsed = awaited.started.map_or(Duration::ZERO, |started| committed - started);
+            let completed = records.turns.remove(token).filter(|_| is_completion);
+            if let Some(awaited) = completed.and_then(|instance| records.awaited.remove(&instance)) {
+                // A slow thread may record the start after the end. Then the time is zero.
+                let elapsed =
+                    awaited.started_at.map_or(Duration::ZERO, |started_at| committed_at - started_at);
+                // The receiver is gone if the run was given up.
                 let _ = awaited.done.send(elapsed);
             }
         });
@@ -126,15 +131,16 @@ impl Provider for Observed {
         item: WorkItem,
         delay: Option<Duration>,
     ) -> Result<(), ProviderError> {
-        let start = match &item {
+        let started_instance = match &item {
             WorkItem::StartOrchestration { instance, .. } => Some(instance.clone()),
             _ => None,
         };
         self.inner.enqueue_for_orchestrator(item, delay).await?;
-        let committed = Instant::now();
+        let committed_at = Instant::now();
         self.record(|records| {
-            if let Some(awaited) = start.and_then(|instance| records.awaited.get_mut(&instance)) {
-                awaited.started = Some(committed);
+            let awaited = started_instance.and_then(|instance| records.awaited.get_mut(&instance));
+            if let Some(awaited) = awaited {
+                awaited.started_at = Some(committed_at);
             }
         });
         Ok(())

@@ -16,21 +16,21 @@ use crate::Problem;
 use crate::observed::Observed;
 use crate::workflows::{SMALLEST, activities, orchestrations};
 
-/// A workflow that takes longer is stuck, even on a busy machine.
+/// The longest wait for a workflow. A workflow that takes longer is stuck.
 const WAIT_MAX: Duration = Duration::from_secs(120);
-/// Workflows before the measurement: the first few create connections, statements and
-/// files.
-const WARM_UP: usize = 3;
+/// The number of workflows before the measurement. The first few create connections,
+/// statements and files.
+const WARM_UP_WORKFLOWS: usize = 3;
 /// How long the closed loop runs before the measurement.
 const LOOP_WARM_UP: Duration = Duration::from_millis(500);
-/// How long the runtime may take to stop; waiting dispatchers are cut off.
-const SHUTDOWN_MS: u64 = 200;
+/// How long the runtime waits for its dispatchers when it stops. Then it aborts them.
+const SHUTDOWN_LIMIT_MS: u64 = 200;
 
-async fn start(provider: Arc<dyn Provider>) -> Arc<Runtime> {
+async fn start_runtime(provider: Arc<dyn Provider>) -> Arc<Runtime> {
     Runtime::start_with_options(provider, activities(), orchestrations(), RuntimeOptions::default()).await
 }
 
-/// Starts an instance, waits for it as a client does, and checks its output.
+/// Starts a smallest workflow, waits for its end as a client does, and checks its output.
 async fn run_smallest(client: &Client, instance: &str) -> Result<(), Problem> {
     client.start_orchestration(instance, SMALLEST, instance).await?;
     expect_output(client.wait_for_orchestration(instance, WAIT_MAX).await?, instance)
@@ -43,12 +43,13 @@ fn expect_output(status: OrchestrationStatus, expected: &str) -> Result<(), Prob
     }
 }
 
+/// Several clients, each of which starts its next workflow when its previous one has ended.
 pub(crate) async fn closed_loop(
     provider: Arc<dyn Provider>,
     clients: usize,
     seconds: u64,
 ) -> Result<Value, Problem> {
-    let runtime = start(Arc::clone(&provider)).await;
+    let runtime = start_runtime(Arc::clone(&provider)).await;
     let begin = Instant::now() + LOOP_WARM_UP;
     let end = begin + Duration::from_secs(seconds);
     let loops: Vec<_> = (0..clients)
@@ -61,7 +62,7 @@ pub(crate) async fn closed_loop(
         latencies.extend(completed);
         failed += lost;
     }
-    runtime.shutdown(Some(SHUTDOWN_MS)).await;
+    runtime.shutdown(Some(SHUTDOWN_LIMIT_MS)).await;
     if latencies.is_empty() {
         return Err("no workflow was completed within the time".into());
     }
@@ -74,8 +75,8 @@ pub(crate) async fn closed_loop(
     }))
 }
 
-/// Latencies of the workflows that ended between `begin` and `end`, and how
-/// many were lost.
+/// Runs one client of the closed loop. Returns the latencies of the workflows that ended
+/// between `begin` and `end`, and the number of workflows that were lost.
 async fn one_client(client: Client, number: usize, begin: Instant, end: Instant) -> (Vec<Duration>, u64) {
     let mut latencies = Vec::new();
     let mut failed = 0;
@@ -96,28 +97,30 @@ async fn one_client(client: Client, number: usize, begin: Instant, end: Instant)
     (latencies, failed)
 }
 
+/// `count` smallest workflows one after the other, measured from commit to commit. Then as
+/// many, measured as a waiting client sees them.
 pub(crate) async fn smallest(provider: Arc<dyn Provider>, count: usize) -> Result<Value, Problem> {
     let observed = Observed::new(provider);
-    let runtime = start(observed.clone()).await;
+    let runtime = start_runtime(observed.clone()).await;
     let client = Client::new(observed.clone());
-    one_by_one(&observed, &client, "warm", WARM_UP).await?;
+    one_by_one(&observed, &client, "warm", WARM_UP_WORKFLOWS).await?;
     let mut commits = one_by_one(&observed, &client, "commit", count).await?;
-    let mut seen = Vec::with_capacity(count);
+    let mut as_seen_by_client = Vec::with_capacity(count);
     for number in 0..count {
         let started = Instant::now();
         run_smallest(&client, &format!("seen-{number}")).await?;
-        seen.push(started.elapsed());
+        as_seen_by_client.push(started.elapsed());
     }
-    runtime.shutdown(Some(SHUTDOWN_MS)).await;
+    runtime.shutdown(Some(SHUTDOWN_LIMIT_MS)).await;
     Ok(json!({
         "commitP50Ms": quantile_ms(&mut commits, 0.5),
         "commitP99Ms": quantile_ms(&mut commits, 0.99),
-        "seenP50Ms": quantile_ms(&mut seen, 0.5),
+        "seenP50Ms": quantile_ms(&mut as_seen_by_client, 0.5),
     }))
 }
 
-/// The times from the commit of each start to the commit of its end. Only the
-/// runtime reads in between.
+/// Runs smallest workflows one after the other. Returns the time from the commit of each start
+/// to the commit of its end. Between the two, only the runtime uses the provider.
 async fn one_by_one(
     observed: &Observed,
     client: &Client,
@@ -127,7 +130,7 @@ async fn one_by_one(
     let mut latencies = Vec::with_capacity(count);
     for number in 0..count {
         let instance = format!("{name}-{number}");
-        tokio::time::sleep(pause(number)).await;
+        tokio::time::sleep(pause_before(number)).await;
         let completion = observed.completion(&instance);
         client.start_orchestration(&instance, SMALLEST, instance.as_str()).await?;
         latencies.push(tokio::time::timeout(WAIT_MAX, completion).await??);
@@ -135,9 +138,9 @@ async fn one_by_one(
     Ok(latencies)
 }
 
-/// The pause before a start. Real starts are not aligned with polls of 100 ms,
-/// so ours go through all phases of a poll.
-fn pause(number: usize) -> Duration {
+/// The pause before the start of a workflow. Real starts are not aligned with the polls of
+/// 100 ms, so these pauses go through all phases of a poll.
+fn pause_before(number: usize) -> Duration {
     Duration::from_millis((number as u64 * 37) % 100)
 }
 
@@ -149,25 +152,25 @@ pub(crate) async fn wide(
     count: usize,
 ) -> Result<Value, Problem> {
     let observed = Observed::new(provider);
-    let runtime = start(observed.clone()).await;
+    let runtime = start_runtime(observed.clone()).await;
     let client = Client::new(observed.clone());
-    one_by_one(&observed, &client, "warm", WARM_UP).await?;
+    one_by_one(&observed, &client, "warm", WARM_UP_WORKFLOWS).await?;
     let completion = observed.completion("wide");
     client.start_orchestration("wide", orchestration, count.to_string()).await?;
     let elapsed = tokio::time::timeout(WAIT_MAX, completion).await??;
     expect_output(client.get_orchestration_status("wide").await?, &count.to_string())?;
-    runtime.shutdown(Some(SHUTDOWN_MS)).await;
+    runtime.shutdown(Some(SHUTDOWN_LIMIT_MS)).await;
     Ok(json!({ "seconds": elapsed.as_secs_f64() }))
 }
 
-/// Prints `ready`, waits for a line, runs, prints `done` and waits for a second
-/// line. The runner reads the server's counters both times.
+/// Prints `ready`, waits for a line, runs the workflows, prints `done` and waits for a second
+/// line. During both waits the runner reads the server's counters.
 pub(crate) async fn counted(provider: Arc<dyn Provider>, count: usize) -> Result<Value, Problem> {
     let observed = Observed::new(provider);
-    let runtime = start(observed.clone()).await;
+    let runtime = start_runtime(observed.clone()).await;
     let client = Client::new(observed.clone());
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
-    one_by_one(&observed, &client, "warm", WARM_UP).await?;
+    one_by_one(&observed, &client, "warm", WARM_UP_WORKFLOWS).await?;
     println!("ready");
     lines.next_line().await?.ok_or("the runner is gone")?;
     let before = observed.empty_fetches();
@@ -175,11 +178,12 @@ pub(crate) async fn counted(provider: Arc<dyn Provider>, count: usize) -> Result
     let empty = observed.empty_fetches() - before;
     println!("done");
     lines.next_line().await?.ok_or("the runner is gone")?;
-    runtime.shutdown(Some(SHUTDOWN_MS)).await;
+    runtime.shutdown(Some(SHUTDOWN_LIMIT_MS)).await;
     Ok(json!({ "workflows": count, "emptyFetches": empty }))
 }
 
-/// The quantile: the least latency that at least this share does not exceed.
+/// The quantile in milliseconds: the least latency that at least this share of the latencies
+/// does not exceed.
 fn quantile_ms(latencies: &mut [Duration], share: f64) -> f64 {
     latencies.sort_unstable();
     let rank = (latencies.len() as f64 * share).ceil() as usize;
@@ -191,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quantile_is_one_of_the_figures() {
+    fn a_quantile_is_one_of_the_latencies() {
         let mut latencies: Vec<Duration> = (1..=10).rev().map(Duration::from_millis).collect();
         assert_eq!(quantile_ms(&mut latencies, 0.5), 5.0);
         assert_eq!(quantile_ms(&mut latencies, 0.99), 10.0);

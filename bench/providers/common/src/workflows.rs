@@ -1,14 +1,15 @@
-//! The workflows of our own workloads. They do as little work as possible, so
-//! that the provider is what is measured.
+//! The workflows of our own workloads. They do as little work as possible, so that the
+//! figures depend on the provider.
 
 use duroxide::runtime::registry::ActivityRegistry;
 use duroxide::{ActivityContext, OrchestrationContext, OrchestrationRegistry};
 
-/// One activity that does nothing.
+/// The name of the workflow with one activity that does nothing.
 pub const SMALLEST: &str = "Smallest";
-/// As many activities at once as the input says.
+/// The name of the workflow with as many activities at once as its input says.
 pub const FAN_OUT: &str = "FanOut";
-/// As many sub-orchestrations at once as the input says, each without a step.
+/// The name of the workflow with as many sub-orchestrations at once as its input says. A
+/// sub-orchestration does nothing.
 pub const CHILDREN: &str = "Children";
 
 const CHILD: &str = "Child";
@@ -34,23 +35,24 @@ async fn smallest(context: OrchestrationContext, input: String) -> Result<String
 }
 
 async fn fan_out(context: OrchestrationContext, input: String) -> Result<String, String> {
-    let count = width(&input)?;
+    let count = parse_count(&input)?;
     let parts = (0..count).map(|number| context.schedule_activity(NO_OP, number.to_string())).collect();
     count_correct(context.join(parts).await)
 }
 
 async fn children(context: OrchestrationContext, input: String) -> Result<String, String> {
-    let count = width(&input)?;
+    let count = parse_count(&input)?;
     let parts =
         (0..count).map(|number| context.schedule_sub_orchestration(CHILD, number.to_string())).collect();
     count_correct(context.join(parts).await)
 }
 
-fn width(input: &str) -> Result<usize, String> {
+/// The number of parts, which is the input of a workflow.
+fn parse_count(input: &str) -> Result<usize, String> {
     input.parse().map_err(|_| format!("`{input}` is not a number of parts"))
 }
 
-/// How many parts returned their input.
+/// The number of parts that returned their input.
 fn count_correct(results: Vec<Result<String, String>>) -> Result<String, String> {
     let correct = results.iter().enumerate().filter(|(number, result)| **result == Ok(number.to_string()));
     Ok(correct.count().to_string())

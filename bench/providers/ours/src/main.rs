@@ -1,7 +1,7 @@
-//! Our provider with its defaults: on the engine in this process, in memory or in
-//! a directory, and on a server over the wire. Over TLS the certificate of the
-//! server is verified against `SSL_CERT_FILE`, because the key is not the
-//! emulators' key.
+//! The provider program of our provider, with its defaults. It has three locations: the engine
+//! in this process in memory, the engine in a directory, and a server. Over TLS the server's
+//! certificate is verified against `SSL_CERT_FILE`, because the key is not the emulators'
+//! key.
 
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The peers: a trivial provider in memory (the upper bound for any provider),
-//! duroxide's SQLite provider on a file, and duroxide-pg.
+//! The provider program of three peers: a trivial provider in memory (the upper bound for any
+//! provider), duroxide's SQLite provider on a file, and duroxide-pg.
 
 mod memory;
 

@@ -1,10 +1,9 @@
-//! The ceiling: a provider that keeps everything in one map behind one lock and
-//! wakes waiting fetches. No real provider can be much faster than the runtime
-//! is on this one.
+//! The ceiling: a provider in memory, with one lock, that wakes waiting fetches. No real
+//! provider can let the runtime be much faster than this one does.
 //!
-//! It supports what the workloads need and refuses the rest: no timers, no
-//! sessions, no key-value pairs; locks never expire, and nothing is stored. An
-//! instance has at most one turn at a time, and a message is delivered once.
+//! It supports what the workloads need. Timers, delays and key-value pairs are refused, and
+//! sessions are ignored. Locks never expire, and nothing is written to disk. An instance has
+//! at most one turn at a time, and a message is delivered once.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,18 +21,24 @@ use tokio::time::Instant;
 #[derive(Default)]
 pub struct Memory {
     state: Mutex<State>,
-    orchestrations: Notify,
-    activities: Notify,
+    /// Wakes a fetch of a turn.
+    turn_ready: Notify,
+    /// Wakes a fetch of an activity.
+    activity_ready: Notify,
 }
 
 #[derive(Default)]
 struct State {
     instances: HashMap<String, Instance>,
-    /// Instances with messages and without a running turn, each once.
+    /// The names of the instances with messages and without a running turn, each once.
     ready: VecDeque<String>,
+    /// The queue of activities.
     activities: VecDeque<WorkItem>,
+    /// The running turns, by lock token.
     turns: HashMap<String, Turn>,
+    /// The running activities, by lock token.
     running_activities: HashMap<String, WorkItem>,
+    /// The number of lock tokens so far.
     tokens: u64,
 }
 
@@ -44,6 +49,7 @@ struct Instance {
     execution: u64,
     histories: HashMap<u64, Vec<Event>>,
     messages: Vec<WorkItem>,
+    /// Whether a turn of the instance runs.
     is_busy: bool,
 }
 
@@ -53,14 +59,15 @@ struct Turn {
 }
 
 impl State {
-    fn token(&mut self) -> String {
+    /// A new lock token.
+    fn new_token(&mut self) -> String {
         self.tokens += 1;
         self.tokens.to_string()
     }
 
-    /// Adds a message to its instance.
-    fn post(&mut self, item: WorkItem) -> Result<(), ProviderError> {
-        let name = target(&item)?.to_owned();
+    /// Adds a message to the queue of its instance.
+    fn deliver(&mut self, item: WorkItem) -> Result<(), ProviderError> {
+        let name = instance_of(&item)?.to_owned();
         let instance = self.instances.entry(name.clone()).or_default();
         instance.messages.push(item);
         if instance.messages.len() == 1 && !instance.is_busy {
@@ -69,10 +76,10 @@ impl State {
         Ok(())
     }
 
-    /// The next instance with messages, for one turn.
+    /// Begins a turn of the next instance with messages.
     fn take_turn(&mut self) -> Option<(OrchestrationItem, String, u32)> {
         let name = self.ready.pop_front()?;
-        let token = self.token();
+        let token = self.new_token();
         let instance = self.instances.get_mut(&name)?;
         instance.is_busy = true;
         let messages = std::mem::take(&mut instance.messages);
@@ -93,7 +100,7 @@ impl State {
         Some((item, token, 1))
     }
 
-    /// Ends a turn. An instance with messages becomes ready again.
+    /// Makes an instance idle after its turn. It is ready again if it has messages.
     fn release(&mut self, name: &str) {
         if let Some(instance) = self.instances.get_mut(name) {
             instance.is_busy = false;
@@ -103,13 +110,14 @@ impl State {
         }
     }
 
+    /// Removes the turn with this lock token.
     fn end_turn(&mut self, token: &str) -> Result<Turn, ProviderError> {
-        self.turns.remove(token).ok_or_else(|| unknown(token))
+        self.turns.remove(token).ok_or_else(|| unknown_token(token))
     }
 }
 
 impl Instance {
-    /// Takes name and version from the start message.
+    /// Takes the name, the version and the execution from the start message, if there is one.
     fn begin(&mut self, messages: &[WorkItem]) {
         self.execution = 1;
         for message in messages {
@@ -123,7 +131,7 @@ impl Instance {
 }
 
 /// The instance that a message is for.
-fn target(item: &WorkItem) -> Result<&str, ProviderError> {
+fn instance_of(item: &WorkItem) -> Result<&str, ProviderError> {
     match item {
         WorkItem::StartOrchestration { instance, .. }
         | WorkItem::ActivityCompleted { instance, .. }
@@ -134,19 +142,19 @@ fn target(item: &WorkItem) -> Result<&str, ProviderError> {
         | WorkItem::QueueMessage { instance, .. } => Ok(instance),
         WorkItem::SubOrchCompleted { parent_instance, .. }
         | WorkItem::SubOrchFailed { parent_instance, .. } => Ok(parent_instance),
-        WorkItem::TimerFired { .. } => Err(refused("timers")),
-        WorkItem::ActivityExecute { .. } => Err(refused("activities as messages")),
+        WorkItem::TimerFired { .. } => Err(unsupported("timers")),
+        WorkItem::ActivityExecute { .. } => Err(unsupported("activities as messages")),
     }
 }
 
-fn refused(what: &str) -> ProviderError {
+fn unsupported(what: &str) -> ProviderError {
     ProviderError::permanent(
         "memory",
         format!("the in-memory provider of the benchmark does not support {what}"),
     )
 }
 
-fn unknown(token: &str) -> ProviderError {
+fn unknown_token(token: &str) -> ProviderError {
     ProviderError::permanent("memory", format!("no lock has the token {token}"))
 }
 
@@ -155,17 +163,18 @@ impl Memory {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes one waiting fetch. A fetch that leaves items behind wakes the next
-    /// one.
+    /// Wakes one waiting fetch of each queue that has items. A fetch that leaves items in its
+    /// queue wakes the next fetch.
     fn wake(&self, state: &State) {
         if !state.ready.is_empty() {
-            self.orchestrations.notify_one();
+            self.turn_ready.notify_one();
         }
         if !state.activities.is_empty() {
-            self.activities.notify_one();
+            self.activity_ready.notify_one();
         }
     }
 
+    /// Waits until `take` returns an item, at most for `timeout`.
     async fn wait_for<T>(
         &self,
         notify: &Notify,
@@ -199,7 +208,7 @@ impl Provider for Memory {
         poll_timeout: Duration,
         _filter: Option<&DispatcherCapabilityFilter>,
     ) -> Result<Option<(OrchestrationItem, String, u32)>, ProviderError> {
-        Ok(self.wait_for(&self.orchestrations, poll_timeout, State::take_turn).await)
+        Ok(self.wait_for(&self.turn_ready, poll_timeout, State::take_turn).await)
     }
 
     async fn ack_orchestration_item(
@@ -229,7 +238,7 @@ impl Provider for Memory {
             state.activities.retain(|item| !cancelled.iter().any(|cancelled| is_activity(item, cancelled)));
         }
         for item in orchestrator_items {
-            state.post(item)?;
+            state.deliver(item)?;
         }
         state.release(&turn.instance);
         self.wake(&state);
@@ -296,9 +305,9 @@ impl Provider for Memory {
         if *tag_filter == TagFilter::None {
             return Ok(None);
         }
-        let taken = self.wait_for(&self.activities, poll_timeout, |state| {
+        let taken = self.wait_for(&self.activity_ready, poll_timeout, |state| {
             let item = state.activities.pop_front()?;
-            let token = state.token();
+            let token = state.new_token();
             state.running_activities.insert(token.clone(), item.clone());
             Some((item, token, 1))
         });
@@ -307,16 +316,16 @@ impl Provider for Memory {
 
     async fn ack_work_item(&self, token: &str, completion: Option<WorkItem>) -> Result<(), ProviderError> {
         let mut state = self.state();
-        state.running_activities.remove(token).ok_or_else(|| unknown(token))?;
+        state.running_activities.remove(token).ok_or_else(|| unknown_token(token))?;
         if let Some(completion) = completion {
-            state.post(completion)?;
+            state.deliver(completion)?;
         }
         self.wake(&state);
         Ok(())
     }
 
     async fn renew_work_item_lock(&self, token: &str, _extend_for: Duration) -> Result<(), ProviderError> {
-        self.state().running_activities.contains_key(token).then_some(()).ok_or_else(|| unknown(token))
+        self.state().running_activities.contains_key(token).then_some(()).ok_or_else(|| unknown_token(token))
     }
 
     async fn renew_session_lock(
@@ -339,7 +348,7 @@ impl Provider for Memory {
         _ignore_attempt: bool,
     ) -> Result<(), ProviderError> {
         let mut state = self.state();
-        let item = state.running_activities.remove(token).ok_or_else(|| unknown(token))?;
+        let item = state.running_activities.remove(token).ok_or_else(|| unknown_token(token))?;
         state.activities.push_front(item);
         self.wake(&state);
         Ok(())
@@ -350,7 +359,7 @@ impl Provider for Memory {
         token: &str,
         _extend_for: Duration,
     ) -> Result<(), ProviderError> {
-        self.state().turns.contains_key(token).then_some(()).ok_or_else(|| unknown(token))
+        self.state().turns.contains_key(token).then_some(()).ok_or_else(|| unknown_token(token))
     }
 
     async fn enqueue_for_orchestrator(
@@ -359,10 +368,10 @@ impl Provider for Memory {
         delay: Option<Duration>,
     ) -> Result<(), ProviderError> {
         if delay.is_some() {
-            return Err(refused("delayed messages"));
+            return Err(unsupported("delayed messages"));
         }
         let mut state = self.state();
-        state.post(item)?;
+        state.deliver(item)?;
         self.wake(&state);
         Ok(())
     }
@@ -376,18 +385,19 @@ impl Provider for Memory {
     }
 
     async fn get_kv_value(&self, _instance: &str, _key: &str) -> Result<Option<String>, ProviderError> {
-        Err(refused("key-value pairs"))
+        Err(unsupported("key-value pairs"))
     }
 
     async fn get_kv_all_values(&self, _instance: &str) -> Result<HashMap<String, String>, ProviderError> {
-        Err(refused("key-value pairs"))
+        Err(unsupported("key-value pairs"))
     }
 
     async fn get_instance_stats(&self, _instance: &str) -> Result<Option<SystemStats>, ProviderError> {
-        Err(refused("statistics"))
+        Err(unsupported("statistics"))
     }
 }
 
+/// Whether the item is the wanted activity.
 fn is_activity(item: &WorkItem, wanted: &ScheduledActivityIdentifier) -> bool {
     let WorkItem::ActivityExecute { instance, execution_id, id, .. } = item else { return false };
     *instance == wanted.instance && *execution_id == wanted.execution_id && *id == wanted.activity_id

@@ -1,4 +1,5 @@
-//! duroxide-cdb 0.1.10 from the registry, with its defaults, on our server.
+//! The provider program of the published crate, duroxide-cdb 0.1.10 from crates.io, with its
+//! defaults, on our server.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ fn main() -> ExitCode {
 }
 
 async fn open(location: Location) -> Result<Arc<dyn Provider>, Problem> {
-    // The crate appends a path that begins with a slash.
+    // The crate appends a path that begins with a slash, so the endpoint must not end with one.
     let endpoint = location.endpoint.trim_end_matches('/');
     let provider = CosmosDBProvider::new(endpoint, KEY, "duroxide").await?;
     Ok(Arc::new(provider))

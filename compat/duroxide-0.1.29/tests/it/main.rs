@@ -1,9 +1,9 @@
-//! The provider on duroxide 0.1.29: the validations of that version, and the workflows
-//! of the provider's own tests on its runtime. The list of validations is the one of
-//! `crates/validations`, without those that later versions added, and is compared with
-//! the source of 0.1.29.
+//! The provider on duroxide 0.1.29: the validations of that version, and the workflows of the
+//! provider's own tests on the runtime of that version. The list of validations comes from
+//! `crates/validations`, without the validations that later versions added. A test compares
+//! the list with the source of 0.1.29.
 
-// The virtual clock knows the system calls of these platforms.
+// `libc_shim` has the numbers of the system calls of these platforms only.
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 
 #[path = "../../../../crates/validations/tests/it/complete.rs"]

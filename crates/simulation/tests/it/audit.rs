@@ -1,6 +1,6 @@
-//! The audit after a run: every workflow has its expected output, every history
-//! is whole, activities ran as often as they may, and nothing in the container
-//! waits for work.
+//! The audit after a run checks four things: every workflow has ended as expected, every
+//! history is whole, no activity ran too often or too seldom, and no document in the
+//! container waits for work.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
@@ -14,39 +14,42 @@ use serde_json::Value;
 use crate::activity_log::ActivityLog;
 use crate::process::User;
 use crate::scenarios::{Ending, Endings};
-use crate::stored::{CHUNK_RUNS, DELETION, GARBAGE, PARTS, PURGE, STAGED_UNDER, STAGING, STATE_ID};
+use crate::stored::{
+    CHUNK_RUNS, DELETION, GARBAGE_STAGING, GARBAGE_TYPE, PARTS_REFERENCE, PURGE, STAGED_UNDER, STATE_ID,
+};
 
 /// How long cleanup may take: locks expire, sessions become idle, and the
 /// reconciler runs every ten seconds.
 const SETTLE_LIMIT: Duration = Duration::from_secs(90);
 
-/// How often the container is read while cleanup goes on.
+/// The time between two reads of the container while cleanup goes on.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The most bytes of a leftover document that are shown.
-const SHOWN_BYTES: usize = 400;
+/// The most bytes of a leftover document that an error text shows.
+const SHOWN_BYTES_MAX: usize = 400;
 
 /// How often an activity may run for each time it was scheduled.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Strictness {
-    /// Once, and once more at most for each kill.
-    Runs,
-    /// At least once: locks expired while the service could not be reached.
-    Completions,
+    /// Once, plus at most one more run for each process that was killed.
+    OncePlusKills,
+    /// Any number of times, at least once: locks expired while the service could not be
+    /// reached.
+    AtLeastOnce,
 }
 
 impl Strictness {
-    /// How many times more than it was scheduled an activity may run.
+    /// The most runs of an activity beyond the number of times that it was scheduled.
     pub(crate) fn extra_runs_max(self, kills: u32) -> u32 {
         match self {
-            Strictness::Runs => kills,
-            Strictness::Completions => u32::MAX,
+            Strictness::OncePlusKills => kills,
+            Strictness::AtLeastOnce => u32::MAX,
         }
     }
 }
 
-/// Checks everything and returns the problems. An activity may have run
-/// `extra_runs_max` times more than it was scheduled.
+/// Waits for cleanup, then checks everything and returns the problems. An activity may
+/// have run `extra_runs_max` times more than it was scheduled.
 pub(crate) async fn audit(
     user: &User,
     activity_log: &ActivityLog,
@@ -56,7 +59,7 @@ pub(crate) async fn audit(
     let leftover = wait_until_settled(user).await;
     let mut problems: Vec<String> =
         leftover.into_iter().map(|document| format!("left behind: {document}")).collect();
-    let provider = user.auditor().await;
+    let provider = user.faultless_provider().await;
     let client = Client::new(provider.clone() as std::sync::Arc<dyn Provider>);
     for (instance, ending) in endings {
         problems.extend(check_ending(&client, instance, ending).await);
@@ -80,8 +83,8 @@ pub(crate) async fn audit(
     problems
 }
 
-/// Waits until no document in the container waits for work. Returns the documents
-/// that still wait when the time is over.
+/// Waits until no document is left over in the container, at most for [`SETTLE_LIMIT`].
+/// Returns the documents that are still left over then.
 pub(crate) async fn wait_until_settled(user: &User) -> Vec<String> {
     let (container, begun) = (user.container(), tokio::time::Instant::now());
     loop {
@@ -97,16 +100,16 @@ pub(crate) async fn wait_until_settled(user: &User) -> Vec<String> {
     }
 }
 
-/// Documents that still wait for work, or that nothing refers to.
+/// Documents that still wait for work, or that no other document refers to.
 fn leftover_documents(rows: &[Value]) -> Vec<String> {
     let mut leftover = Vec::new();
     let referenced: HashSet<(String, String)> = rows.iter().flat_map(referenced_documents).collect();
-    // Documents that were staged and never committed are deleted with the garbage
-    // record of their staging.
+    // A staging writes documents before their commit. If the commit never follows, the
+    // garbage record of the staging deletes the documents later.
     let staged: HashSet<(&Value, &Value)> = rows
         .iter()
-        .filter(|row| row["type"] == GARBAGE && row[STAGING].is_string())
-        .map(|row| (&row["instanceId"], &row[STAGING]))
+        .filter(|row| row["type"] == GARBAGE_TYPE && row[GARBAGE_STAGING].is_string())
+        .map(|row| (&row["instanceId"], &row[GARBAGE_STAGING]))
         .collect();
     for row in rows {
         let document_type = row["type"].as_str().unwrap_or_default();
@@ -117,18 +120,21 @@ fn leftover_documents(rows: &[Value]) -> Vec<String> {
             "cancelled" => row["ttl"].is_null(),
             "deleted" => row["ttl"].is_null() || !row[PURGE].is_null(),
             "history" if row["id"] == STATE_ID => !row["lock"].is_null() || !row[DELETION].is_null(),
+            // Either another document refers to it, or it is staged and not yet committed.
             "history" | "part" => is_referenced == is_staged,
             "staged" => !is_staged,
-            // A garbage record of documents that a commit no longer needs is due at once.
-            GARBAGE => !row[STAGING].is_string(),
+            // A garbage record without a staging lists documents that a commit no longer
+            // needs. It is due at once.
+            GARBAGE_TYPE => !row[GARBAGE_STAGING].is_string(),
             "execution" => false,
-            // Heartbeats have a time to live. Messages, activities, bundles, outboxes,
-            // sessions and deletions have none and are deleted when they are done.
+            // Heartbeats have a time to live. The other types (messages, activities,
+            // bundles, outboxes, sessions, deletions) have none, and the provider deletes
+            // such a document when its work is done.
             _ => row["ttl"].is_null(),
         };
         if is_leftover {
             let text = row.to_string();
-            leftover.push(text[..text.len().min(SHOWN_BYTES)].to_owned());
+            leftover.push(text[..text.len().min(SHOWN_BYTES_MAX)].to_owned());
         }
     }
     leftover
@@ -138,8 +144,8 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// The chunks of history and parts of texts that a document refers to, as
-/// instance and id.
+/// The chunks of history and the parts of large texts that a document refers to, each as
+/// the pair of instance and document id.
 fn referenced_documents(row: &Value) -> Vec<(String, String)> {
     let mut ids = Vec::new();
     let execution = &row["execution"];
@@ -149,24 +155,26 @@ fn referenced_documents(row: &Value) -> Vec<(String, String)> {
             ids.push(format!("h:{execution}:{}{suffix}", ids.len()));
         }
     }
-    // A garbage record lists parts to delete; that is not a reference.
-    let is_garbage = row["type"] == GARBAGE;
+    // A garbage record lists parts to delete. The list does not keep them.
+    let is_garbage = row["type"] == GARBAGE_TYPE;
     find_part_references(row, &mut |prefix, count| {
         ids.extend((0..count).filter(|_| !is_garbage).map(|n| format!("{prefix}:{n}")));
     });
     ids.into_iter().map(|id| (text(&row["instanceId"]), id)).collect()
 }
 
-/// Finds the references to parts, anywhere in a document. `found` takes the prefix of
-/// the parts' ids and the number of parts.
-fn find_part_references(value: &Value, found: &mut impl FnMut(&str, u64)) {
-    let [prefix, count, bytes] = PARTS.map(|member| &value[member]);
+/// Finds the references to parts of large texts, anywhere in a document. Calls
+/// `on_reference` for each, with the prefix of the parts' ids and the number of parts.
+fn find_part_references(value: &Value, on_reference: &mut impl FnMut(&str, u64)) {
+    let [prefix, count, bytes] = PARTS_REFERENCE.map(|member| &value[member]);
     if let (Some(prefix), Some(count), true) = (prefix.as_str(), count.as_u64(), bytes.is_number()) {
-        found(prefix, count);
+        on_reference(prefix, count);
     }
     match value {
-        Value::Array(items) => items.iter().for_each(|item| find_part_references(item, found)),
-        Value::Object(members) => members.values().for_each(|member| find_part_references(member, found)),
+        Value::Array(items) => items.iter().for_each(|item| find_part_references(item, on_reference)),
+        Value::Object(members) => {
+            members.values().for_each(|member| find_part_references(member, on_reference));
+        }
         _ => {}
     }
 }
@@ -191,9 +199,9 @@ async fn check_ending(client: &Client, instance: &str, ending: &Ending) -> Optio
     }
 }
 
-/// Checks that every execution's history is whole: event ids are dense, one
-/// terminal event is the last (requests to cancel may follow it), and each completion belongs
-/// to one schedule. Counts in `schedules` how often each activity was scheduled.
+/// Checks that the history of each execution is whole: event ids are dense, exactly one
+/// event is terminal, only requests to cancel follow the terminal event, and each completion
+/// belongs to one schedule. Adds to `schedules` how often each activity was scheduled.
 async fn check_histories(
     admin: &dyn ProviderAdmin,
     instance: &str,
@@ -236,7 +244,7 @@ fn check_history(history: &[Event], schedules: &mut BTreeMap<String, u32>) -> Re
     if ends.len() != 1 || ends.first().copied() != last {
         return Err(format!("terminal events are {ends:?}: {history:?}"));
     }
-    // Scheduled and not yet completed, by event id.
+    // What was scheduled and not yet completed: the kind, by the id of the event that scheduled.
     let mut open = HashMap::new();
     for event in history {
         match &event.kind {
@@ -259,23 +267,24 @@ fn check_history(history: &[Event], schedules: &mut BTreeMap<String, u32>) -> Re
     Ok(())
 }
 
-/// The name under which the activity log has an activity with this input.
+/// The key of the activity log for an activity with this input: the part before `|`, without
+/// quotes.
 fn logged_name(input: &str) -> String {
     input.split('|').next().unwrap_or_default().trim_matches('"').to_owned()
 }
 
-/// Removes what the event completes from the open schedules.
-fn complete(open: &mut HashMap<u64, &str>, event: &Event, what: &str) -> Result<(), String> {
+/// Removes from `open` what the event completes. It must be of this kind.
+fn complete(open: &mut HashMap<u64, &str>, event: &Event, kind: &str) -> Result<(), String> {
     let source = event.source_event_id();
     match source.and_then(|source| open.remove(&source)) {
-        Some(scheduled) if scheduled == what => Ok(()),
-        _ => Err(format!("event {} completes {source:?}, which is not an open {what}", event.event_id())),
+        Some(scheduled) if scheduled == kind => Ok(()),
+        _ => Err(format!("event {} completes {source:?}, which is not an open {kind}", event.event_id())),
     }
 }
 
-/// Checks that an activity ran at least once for each time it was scheduled, and at most
-/// `extra_runs_max` times more. An activity that is always cancelled (`/endless`) need not
-/// have run.
+/// Checks that each activity ran at least as often as it was scheduled, and at most
+/// `extra_runs_max` times more. An activity that is always cancelled (its input ends with
+/// `/endless`) need not have run.
 fn check_runs(
     activity_log: &ActivityLog,
     schedules: &BTreeMap<String, u32>,

@@ -7,21 +7,21 @@ use perihelion_wire::transport::{Failure, Response};
 
 use crate::network::Role;
 
-/// The `retry-after` of a throttled request, in milliseconds. Longer than duroxide
-/// retries an ack (310 ms), so that the provider must wait.
+/// The `retry-after` of a throttled request, in milliseconds. duroxide retries a failed ack
+/// for 310 ms only, so the provider itself must wait.
 const RETRY_AFTER_MS: u64 = 400;
 
-/// How long an outage lasts. duroxide fails a workflow for good when an ack fails
-/// for 310 milliseconds.
+/// How long an outage lasts: longer than the 310 ms for which duroxide retries an ack. After
+/// that duroxide fails the workflow for good, so the provider must retry.
 pub(crate) const OUTAGE: Duration = Duration::from_millis(800);
 
 /// How long a long outage lasts: longer than the driver retries (1.75 s), so that
-/// the provider must retry, and shorter than a lock.
+/// the provider must retry, and shorter than a lock (4 s).
 pub(crate) const LONG_OUTAGE: Duration = Duration::from_millis(2400);
 
-/// The time until a sender notices that its connection is lost: long enough for other
-/// processes to find what was written, and short enough for a user to wait.
-pub(crate) const LATE: Duration = Duration::from_secs(4);
+/// The time after which the sender of a [`Fault::LostAnswerLate`] notices that its
+/// connection is lost. Meanwhile other processes find what the request has written.
+pub(crate) const NOTICED_AFTER: Duration = Duration::from_secs(4);
 
 /// The ways in which one request fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,35 +32,36 @@ pub(crate) enum Fault {
     RetryWith,
     /// 503; the request is not served.
     Unavailable,
-    /// 503 for this and every other request during [`OUTAGE`].
+    /// 503 for this request, and for every request that is sent during [`OUTAGE`].
     Outage,
-    /// 503 for this and every other request during [`LONG_OUTAGE`]. Not drawn at
-    /// random.
+    /// 503 for this request, and for every request that is sent during [`LONG_OUTAGE`]. Not
+    /// drawn at random.
     LongOutage,
     /// 410, the replica has moved; the request is not served.
     Gone,
     /// There is no connection, and the sender knows that nothing was sent.
     NotConnected,
-    /// The connection ends before the request is served; the sender cannot know.
+    /// The connection ends before the request is served. The sender cannot know whether it
+    /// was served.
     LostRequest,
     /// The request is served, and the connection ends before the answer.
     LostAnswer,
-    /// The request is served, and the sender notices only after [`LATE`] that the
-    /// connection has ended. Other processes may have read, consumed and deleted
-    /// what was written by then.
+    /// The request is served, and the sender notices only after [`NOTICED_AFTER`] that the
+    /// connection has ended. By then other processes may have read, consumed and deleted
+    /// what the request wrote.
     LostAnswerLate,
     /// The request is served, and the answer is 408.
     DoneButTimeout,
     /// The request is served, and then the process that sent it is killed.
     Kill,
-    /// For this time no request of the process reaches the server. Then all requests
-    /// that it sent in that time arrive. Not drawn at random.
+    /// For this time no request of the process reaches the server. Then all requests that
+    /// the process sent in that time arrive. Not drawn at random.
     CutOff(Duration),
 }
 
 impl Fault {
-    /// The faults that are drawn at random.
-    pub(crate) const ALL: [Fault; 11] = [
+    /// The faults that a seed can draw.
+    pub(crate) const RANDOM: [Fault; 11] = [
         Fault::Throttled,
         Fault::RetryWith,
         Fault::Unavailable,
@@ -74,9 +75,9 @@ impl Fault {
         Fault::Kill,
     ];
 
-    /// Faults for the request of that number: every fault that clients handle differently,
-    /// and one of three that they handle alike.
-    pub(crate) fn many_at(index: u64) -> Vec<Fault> {
+    /// Many faults for the request with this number: eight that are tried at every request,
+    /// and one of three that clients handle alike.
+    pub(crate) fn many_for_request(index: u64) -> Vec<Fault> {
         let alternating = [Fault::Gone, Fault::NotConnected, Fault::DoneButTimeout];
         vec![
             Fault::Throttled,
@@ -91,9 +92,9 @@ impl Fault {
         ]
     }
 
-    /// Fewer faults for the request of that number: those that lose a request or an answer or
-    /// kill the sender, and one of the others.
-    pub(crate) fn few_at(index: u64) -> Vec<Fault> {
+    /// Few faults for the request with this number: the four that lose a request, lose an
+    /// answer or kill the sender, and one of the others.
+    pub(crate) fn few_for_request(index: u64) -> Vec<Fault> {
         let alternating = [
             Fault::Throttled,
             Fault::RetryWith,
@@ -108,17 +109,17 @@ impl Fault {
     }
 
     /// Whether a process with this role can get the fault. Only workers are killed or cut
-    /// off: no process finishes the request of a killed user. Only users wait long for a lost
-    /// answer: the locks of a worker would expire.
+    /// off, because no other process would finish the work of a user. Only users wait long for
+    /// a lost answer, because the locks of a worker would expire.
     pub(crate) fn applies_to(self, role: Role) -> bool {
         match self {
             Fault::Kill | Fault::CutOff(_) => role == Role::Worker,
             Fault::LostAnswerLate => role == Role::User,
-            _ => role != Role::Observer,
+            _ => role != Role::Faultless,
         }
     }
 
-    /// Whether the server sees the request.
+    /// Whether the request reaches the server.
     pub(crate) fn is_served(self) -> bool {
         match self {
             Fault::LostAnswer
@@ -137,7 +138,7 @@ impl Fault {
         }
     }
 
-    /// The response or failure that the driver gets instead of the server's response. Not
+    /// The response or failure that the sender gets instead of the server's response. Not
     /// used for `CutOff`, whose sender gets the server's response.
     pub(crate) fn outcome(self) -> Result<Response, Failure> {
         match self {

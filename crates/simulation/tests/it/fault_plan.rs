@@ -1,16 +1,15 @@
-//! The fault plan: which requests fail, and how long each takes. Either none fails, or one
-//! given request, or a seed decides about each request.
+//! The fault plan: which requests fail, and how long each request and answer takes. A plan
+//! has no fault, or one fault at a given request, or a seed that decides about each request.
 
 use std::time::Duration;
 
 use crate::fault::Fault;
 use crate::network::{ProcessRun, Role};
 
-/// How long a request takes to the server, and an answer back, unless a seed
-/// decides.
+/// The delay of a request to the server, and of an answer back, in plans without a seed.
 const LATENCY: Duration = Duration::from_millis(1);
 
-/// The plan for the requests to come.
+/// The plan for the requests that are sent from now on.
 #[derive(Debug, Clone)]
 pub(crate) enum FaultPlan {
     None,
@@ -31,15 +30,16 @@ pub(crate) struct RandomFaults {
     /// The faults to draw from, all with the same probability.
     pub(crate) faults: Vec<Fault>,
     /// The probability that a request fails.
-    pub(crate) rate: f64,
-    /// The probability that a worker's request fails after the last request of a worker has
-    /// failed.
+    pub(crate) fault_rate: f64,
+    /// The probability that a worker's request fails if the previous request of any worker
+    /// has failed.
     pub(crate) repeat_rate: f64,
-    /// Whether the last request of a worker failed.
-    pub(crate) was_faulty: bool,
+    /// Whether the previous request of any worker failed.
+    pub(crate) has_worker_failed: bool,
     /// The usual maximum of a delay, in milliseconds.
-    pub(crate) latency_ms: u64,
-    /// The probability of a longer delay, and its maximum in milliseconds.
+    pub(crate) latency_max_ms: u64,
+    /// The probability of a longer delay, and the maximum of a longer delay in milliseconds.
+    /// For workers only.
     pub(crate) slow_tail: (f64, u64),
 }
 
@@ -49,9 +49,9 @@ impl FaultPlan {
         fault_at.map_or(FaultPlan::None, |(index, fault)| FaultPlan::One { index, fault })
     }
 
-    /// Decides about request `number`. A request of an observer has no number and
-    /// never fails.
-    pub(crate) fn next(&mut self, process: &ProcessRun, number: Option<u64>) -> Delivery {
+    /// Decides what happens to the next request of a process. A request of a faultless
+    /// process has no number and never fails.
+    pub(crate) fn decide(&mut self, process: &ProcessRun, number: Option<u64>) -> Delivery {
         match (self, number) {
             (FaultPlan::One { index, fault }, Some(number)) if *index == number => {
                 let fault = Some(*fault).filter(|fault| fault.applies_to(process.role));
@@ -63,7 +63,7 @@ impl FaultPlan {
     }
 }
 
-/// The fate of one request: its fault and its delays.
+/// What happens to one request: its fault, and the delays of the request and the response.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Delivery {
     pub(crate) fault: Option<Fault>,
@@ -72,37 +72,38 @@ pub(crate) struct Delivery {
 }
 
 impl RandomFaults {
-    /// Nothing fails, and no delay is longer than `latency_ms`.
-    pub(crate) fn latency_only(seed: u64, latency_ms: u64) -> Self {
+    /// No request fails, and each delay is drawn up to `latency_max_ms`.
+    pub(crate) fn latency_only(seed: u64, latency_max_ms: u64) -> Self {
         RandomFaults {
             rng: fastrand::Rng::with_seed(seed),
             faults: Vec::new(),
-            rate: 0.0,
+            fault_rate: 0.0,
             repeat_rate: 0.0,
-            was_faulty: false,
-            latency_ms,
+            has_worker_failed: false,
+            latency_max_ms,
             slow_tail: (0.0, 0),
         }
     }
 
     /// Draws the fault and the delays of a request. Repeated faults and long delays are for
-    /// workers only: a user without an answer for long does not know whether its request was
-    /// served.
+    /// workers only. A user that waits too long for an answer gives up, and then cannot know
+    /// whether its request was served.
     fn draw(&mut self, process: &ProcessRun) -> Delivery {
         let is_worker = process.role == Role::Worker;
-        let rate = if self.was_faulty && is_worker { self.repeat_rate } else { self.rate };
+        let rate = if self.has_worker_failed && is_worker { self.repeat_rate } else { self.fault_rate };
         let is_faulty = !self.faults.is_empty() && self.rng.f64() < rate;
         let fault = is_faulty.then(|| self.faults[self.rng.usize(..self.faults.len())]);
         if is_worker {
-            self.was_faulty = is_faulty;
+            self.has_worker_failed = is_faulty;
         }
         let fault = fault.filter(|fault| fault.applies_to(process.role));
-        Delivery { fault, request_delay: self.delay(is_worker), response_delay: self.delay(is_worker) }
+        let (request_delay, response_delay) = (self.draw_delay(is_worker), self.draw_delay(is_worker));
+        Delivery { fault, request_delay, response_delay }
     }
 
-    fn delay(&mut self, is_worker: bool) -> Duration {
-        let (probability, longest) = if is_worker { self.slow_tail } else { (0.0, 0) };
-        let maximum = if self.rng.f64() < probability { longest } else { self.latency_ms };
-        Duration::from_millis(self.rng.u64(0..=maximum))
+    fn draw_delay(&mut self, is_worker: bool) -> Duration {
+        let (probability, slow_max_ms) = if is_worker { self.slow_tail } else { (0.0, 0) };
+        let max_ms = if self.rng.f64() < probability { slow_max_ms } else { self.latency_max_ms };
+        Duration::from_millis(self.rng.u64(0..=max_ms))
     }
 }

@@ -1,10 +1,10 @@
-//! Checks every write of a run, in the order in which the server made them: no
-//! process may overwrite what it has not seen. The end of a run may not show such a
-//! write, because most races end well by luck.
+//! Checks every write of a run, in the order in which the server made the writes: no
+//! process may overwrite what it has not seen. The state at the end of a run may not show
+//! such a write, because most races end well by luck.
 //!
-//! Checked for every instance: each commit of its state follows the last one of the same
-//! incarnation; an activity is created once, is completed by the holder of its lock, and is
-//! completed once.
+//! Three rules are checked for every instance. Each commit of the state document follows the
+//! previous commit of the same incarnation. An activity is created once and completed once.
+//! The process that completes an activity holds its lock.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,7 +12,7 @@ use http::Method;
 use serde_json::Value;
 
 use crate::network::ServedRequest;
-use crate::stored::{ACTIVITY, ACTIVITY_PREFIX, COMPLETED_BY, COMPLETION_PREFIX, STATE_ID};
+use crate::stored::{ACTIVITY_PREFIX, ACTIVITY_TYPE, COMPLETED_BY, COMPLETION_PREFIX, STATE_ID};
 
 /// One document that was written.
 struct Write<'a> {
@@ -23,7 +23,8 @@ struct Write<'a> {
     is_create: bool,
 }
 
-/// The members of a state document that tell its commits apart.
+/// The members of a state document that tell its commits apart: the life of the instance, the
+/// number of the commit within that life, and the id of the ack that committed.
 #[derive(Debug, Clone, PartialEq)]
 struct State {
     incarnation: String,
@@ -35,45 +36,46 @@ struct State {
 #[derive(Default)]
 struct Partition {
     state: Option<State>,
-    /// The lock nonce of each activity in the queue, by id; `None` while it has no lock.
+    /// The nonce in the lock of each queued activity, by the activity's id; `None` while the
+    /// activity is not locked.
     locks: HashMap<String, Option<String>>,
     /// Ids of the activities and completions that were created.
-    created: HashSet<String>,
+    created_ids: HashSet<String>,
 }
 
 /// Checks all writes and returns the problems.
 pub(crate) fn check(served: &[ServedRequest]) -> Vec<String> {
     let (mut partitions, mut problems) = (HashMap::<&str, Partition>::new(), Vec::new());
-    for exchange in served.iter().filter(|exchange| (200..300).contains(&exchange.status)) {
-        // 207 is a batch that was refused.
-        if exchange.status == 207 || exchange.method == Method::GET {
+    for request in served.iter().filter(|request| (200..300).contains(&request.status)) {
+        // 207 is the status of a batch that was refused: nothing was written.
+        if request.status == 207 || request.method == Method::GET {
             continue;
         }
-        let Ok(body) = parsed(exchange) else {
-            problems.push(format!("{} of {} is not valid JSON", exchange.method, exchange.target));
+        let Ok(body) = parse_body(request) else {
+            problems.push(format!("{} of {} is not valid JSON", request.method, request.target));
             continue;
         };
-        let partition = partitions.entry(&exchange.partition).or_default();
-        let found = partition.apply(&writes(exchange, &body));
-        problems.extend(found.into_iter().map(|problem| {
-            format!("{} at {} ms in {}: {problem}", exchange.sender, exchange.at_ms, exchange.partition)
+        let partition = partitions.entry(&request.partition).or_default();
+        let problems_of_request = partition.apply(&writes_of(request, &body));
+        problems.extend(problems_of_request.into_iter().map(|problem| {
+            format!("{} at {} ms in {}: {problem}", request.sender, request.at_ms, request.partition)
         }));
     }
     problems
 }
 
-fn parsed(exchange: &ServedRequest) -> Result<Value, serde_json::Error> {
-    if exchange.body.is_empty() { Ok(Value::Null) } else { serde_json::from_slice(&exchange.body) }
+fn parse_body(request: &ServedRequest) -> Result<Value, serde_json::Error> {
+    if request.body.is_empty() { Ok(Value::Null) } else { serde_json::from_slice(&request.body) }
 }
 
-/// The writes of one request: a batch, or a single document. Queries write
-/// nothing, and patches nothing that is checked here.
-fn writes<'a>(exchange: &'a ServedRequest, body: &'a Value) -> Vec<Write<'a>> {
+/// The writes of one request: of a batch, or of a single document. Queries write nothing. A
+/// patch writes nothing that is checked here.
+fn writes_of<'a>(request: &'a ServedRequest, body: &'a Value) -> Vec<Write<'a>> {
     if let Some(operations) = body.as_array() {
-        return operations.iter().filter_map(operation).collect();
+        return operations.iter().filter_map(write_of_operation).collect();
     }
-    let id_in_path = exchange.target.rsplit('/').next().unwrap_or_default();
-    let write = match exchange.method {
+    let id_in_path = request.target.rsplit('/').next().unwrap_or_default();
+    let write = match request.method {
         Method::POST => body["id"].as_str().map(|id| Write { id, body: Some(body), is_create: true }),
         Method::PUT => body["id"].as_str().map(|id| Write { id, body: Some(body), is_create: false }),
         Method::DELETE => Some(Write { id: id_in_path, body: None, is_create: false }),
@@ -82,7 +84,8 @@ fn writes<'a>(exchange: &'a ServedRequest, body: &'a Value) -> Vec<Write<'a>> {
     write.into_iter().collect()
 }
 
-fn operation(operation: &Value) -> Option<Write<'_>> {
+/// The write of one operation of a batch; `None` for a read or a patch.
+fn write_of_operation(operation: &Value) -> Option<Write<'_>> {
     let (body, id) = (&operation["resourceBody"], operation["id"].as_str());
     match operation["operationType"].as_str()? {
         "Create" | "Upsert" => Some(Write { id: body["id"].as_str()?, body: Some(body), is_create: true }),
@@ -93,6 +96,7 @@ fn operation(operation: &Value) -> Option<Write<'_>> {
 }
 
 impl Partition {
+    /// Applies the writes of one request. Returns the rules that they break.
     fn apply(&mut self, writes: &[Write<'_>]) -> Vec<String> {
         let mut problems = Vec::new();
         for write in writes {
@@ -109,8 +113,8 @@ impl Partition {
         problems
     }
 
-    /// A state is written again as it was committed, is the next commit, or is of another
-    /// incarnation.
+    /// A state document may be written in three ways: as the next commit, without a commit
+    /// (as when a lock is taken), or as the first of another incarnation.
     fn check_state(&mut self, body: &Value) -> Result<(), String> {
         let text = |name: &str| body[name].as_str().unwrap_or_default().to_owned();
         let next = State {
@@ -127,7 +131,8 @@ impl Partition {
     }
 
     /// An activity is created once, and completed by the holder of its lock. `writes` are all
-    /// writes of the request: the completion is among them.
+    /// writes of the request. The completion of an activity is in the same request as the
+    /// activity's delete.
     fn check_activity(
         &mut self,
         id: &str,
@@ -136,8 +141,9 @@ impl Partition {
         writes: &[Write<'_>],
     ) -> Result<(), String> {
         match body {
-            // A cancelled activity; its lock does not protect it.
-            Some(body) if body["type"] != ACTIVITY => {
+            // Another type replaces the activity when it is cancelled. A cancellation needs no
+            // lock.
+            Some(body) if body["type"] != ACTIVITY_TYPE => {
                 self.locks.remove(id);
                 Ok(())
             }
@@ -149,10 +155,11 @@ impl Partition {
                 let lock = self.locks.remove(id).flatten();
                 let completion = id.replacen(ACTIVITY_PREFIX, COMPLETION_PREFIX, 1);
                 let completion = writes.iter().find(|write| write.id == completion);
-                let by = completion.and_then(|write| write.body).and_then(|body| body[COMPLETED_BY].as_str());
-                match by {
-                    Some(by) if lock.as_deref() != Some(by) => {
-                        Err(format!("{id} was completed by {by}, but its lock was {lock:?}"))
+                let completed_by =
+                    completion.and_then(|write| write.body).and_then(|body| body[COMPLETED_BY].as_str());
+                match completed_by {
+                    Some(nonce) if lock.as_deref() != Some(nonce) => {
+                        Err(format!("{id} was completed by {nonce}, but its lock was {lock:?}"))
                     }
                     _ => Ok(()),
                 }
@@ -160,7 +167,8 @@ impl Partition {
         }
     }
 
+    /// Records that the document was created, which may happen once.
     fn record_created(&mut self, id: &str) -> Result<(), String> {
-        if self.created.insert(id.to_owned()) { Ok(()) } else { Err(format!("{id} was created twice")) }
+        if self.created_ids.insert(id.to_owned()) { Ok(()) } else { Err(format!("{id} was created twice")) }
     }
 }

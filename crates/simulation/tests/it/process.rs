@@ -1,4 +1,4 @@
-//! The programs of the hosts: a worker has a provider and duroxide's runtime, a
+//! The programs that run on the hosts: a worker has a provider and duroxide's runtime, a
 //! user has a provider and duroxide's client.
 
 use std::future::pending;
@@ -19,16 +19,16 @@ use crate::world::{Connection, Program};
 pub(crate) const DATABASE: &str = "simulated";
 pub(crate) const CONTAINER: &str = "workflows";
 
-/// How long locks of instances, activities and sessions last: short, so that work of a killed
-/// process is soon fetched again, and longer than any delay or outage of a gentle run
-/// (`random`).
-const LOCK: Duration = Duration::from_secs(4);
+/// How long locks of instances, activities and sessions last. Short, so that the work of a
+/// killed process is soon fetched again. Longer than any delay or outage of a gentle run (see
+/// `random`).
+const LOCK_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// How long a cancelled activity may go on.
+/// How long an activity may still run after it was cancelled.
 const CANCELLATION_GRACE: Duration = Duration::from_secs(1);
 
-/// After this time a session without work is idle; also how often idle sessions
-/// are removed.
+/// The time after which a session without work counts as idle. Idle sessions are removed at
+/// the same interval.
 const SESSION_IDLE: Duration = Duration::from_secs(5);
 
 /// The wait between two attempts of a process to open the provider.
@@ -37,14 +37,14 @@ const OPEN_PAUSE: Duration = Duration::from_millis(500);
 /// The settings of a worker.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
-    /// The provider's commit tier.
+    /// The provider's commit tier: how durably it writes its locks.
     pub(crate) tier: CommitTier,
     /// Turns that the process runs at the same time.
     pub(crate) dispatchers: usize,
     /// Activities that the process runs at the same time.
     pub(crate) workers: usize,
-    /// Attempts before a message counts as poison: more than there are kills, except in the
-    /// test of poison.
+    /// The number of attempts after which a turn or an activity counts as poison. Larger than
+    /// the number of kills, except in the test of poison.
     pub(crate) attempts_max: u32,
 }
 
@@ -55,16 +55,16 @@ impl Default for Settings {
 }
 
 /// Opens a provider over a connection.
-pub(crate) async fn provider(
+pub(crate) async fn open_provider(
     connection: &Connection,
     tier: CommitTier,
 ) -> Result<Arc<CosmosDBProvider>, String> {
     let client = perihelion_client::Client::over(&connection.endpoint, connection.transport.clone()).await;
-    provider_over(client.map_err(|error| error.to_string())?, tier).await
+    open_provider_over(client.map_err(|error| error.to_string())?, tier).await
 }
 
-/// Opens a provider over a client that is connected.
-pub(crate) async fn provider_over(
+/// Opens a provider over a client that is already connected.
+pub(crate) async fn open_provider_over(
     client: perihelion_client::Client,
     tier: CommitTier,
 ) -> Result<Arc<CosmosDBProvider>, String> {
@@ -73,37 +73,38 @@ pub(crate) async fn provider_over(
     Ok(Arc::new(builder.open().await.map_err(|error| error.to_string())?))
 }
 
-/// Opens a provider, and tries again until it succeeds.
-pub(crate) async fn provider_with_retries(
+/// Opens a provider, and tries again until opening succeeds.
+pub(crate) async fn open_provider_with_retries(
     connection: &Connection,
     tier: CommitTier,
 ) -> Arc<CosmosDBProvider> {
     loop {
-        match provider(connection, tier).await {
+        match open_provider(connection, tier).await {
             Ok(provider) => return provider,
             Err(_) => tokio::time::sleep(OPEN_PAUSE).await,
         }
     }
 }
 
-/// A process that runs workflows. It puts its provider into the slot `opened`.
-pub(crate) fn worker(
+/// The program of a process that runs workflows. It hands its provider to the test through
+/// `opened`.
+pub(crate) fn worker_program(
     settings: Settings,
     activity_log: ActivityLog,
-    opened: &Slot<Arc<CosmosDBProvider>>,
+    opened: &Handoff<Arc<CosmosDBProvider>>,
 ) -> Program {
     let opened = opened.clone();
     Arc::new(move |connection| {
         let (settings, activity_log, opened) = (settings.clone(), activity_log.clone(), opened.clone());
         Box::pin(async move {
-            let provider = provider_with_retries(&connection, settings.tier).await;
+            let provider = open_provider_with_retries(&connection, settings.tier).await;
             opened.put(Arc::clone(&provider));
             let options = RuntimeOptions {
                 orchestration_concurrency: settings.dispatchers,
                 worker_concurrency: settings.workers,
-                orchestrator_lock_timeout: LOCK,
-                worker_lock_timeout: LOCK,
-                session_lock_timeout: LOCK,
+                orchestrator_lock_timeout: LOCK_TIMEOUT,
+                worker_lock_timeout: LOCK_TIMEOUT,
+                session_lock_timeout: LOCK_TIMEOUT,
                 session_idle_timeout: SESSION_IDLE,
                 session_cleanup_interval: SESSION_IDLE,
                 activity_cancellation_grace_period: CANCELLATION_GRACE,
@@ -119,50 +120,52 @@ pub(crate) fn worker(
     })
 }
 
-/// A program that uses workflows.
+/// What the program of a user has: connections, clients and a provider.
 pub(crate) struct User {
     pub(crate) connection: Connection,
-    /// A client for the user's own calls; its requests can fail.
+    /// A client for the user's own calls. Its requests can fail.
     pub(crate) client: Client,
     pub(crate) provider: Arc<CosmosDBProvider>,
-    /// A client for waiting and checking; its requests never fail.
-    pub(crate) observer: perihelion_client::Client,
+    /// A client for waiting and checking. Its requests never fail.
+    pub(crate) faultless_client: perihelion_client::Client,
 }
 
 impl User {
     pub(crate) async fn open(connection: Connection) -> User {
-        let provider = provider_with_retries(&connection, CommitTier::default()).await;
-        let observing = connection.as_observer();
-        let observer = perihelion_client::Client::over(&observing.endpoint, observing.transport).await;
+        let provider = open_provider_with_retries(&connection, CommitTier::default()).await;
+        let faultless = connection.without_faults();
+        let faultless_client =
+            perihelion_client::Client::over(&faultless.endpoint, faultless.transport).await;
         let client = Client::new(Arc::clone(&provider) as Arc<dyn Provider>);
-        User { connection, client, provider, observer: observer.expect("an observer has no faults") }
+        User { connection, client, provider, faultless_client: faultless_client.expect("no fault") }
     }
 
     /// The container, for waiting and checking.
     pub(crate) fn container(&self) -> perihelion_client::Container {
-        self.observer.database(DATABASE).container(CONTAINER)
+        self.faultless_client.database(DATABASE).container(CONTAINER)
     }
 
-    /// An instance's state document, or null if there is none or it cannot be read. Reading
-    /// it takes fewer requests than the provider's own calls.
+    /// An instance's state document. Null if there is none or if it cannot be read. Reading
+    /// the document takes fewer requests than a call of the provider.
     pub(crate) async fn state(&self, instance: &str) -> Value {
-        let found = self.container().find::<Value>(instance, STATE_ID).await;
-        found.ok().flatten().map(perihelion_client::Item::into_value).unwrap_or_default()
+        let item = self.container().find::<Value>(instance, STATE_ID).await;
+        item.ok().flatten().map(perihelion_client::Item::into_value).unwrap_or_default()
     }
 
     /// A provider whose requests never fail.
-    pub(crate) async fn auditor(&self) -> Arc<CosmosDBProvider> {
-        provider_over(self.observer.clone(), CommitTier::default()).await.expect("an observer has no faults")
+    pub(crate) async fn faultless_provider(&self) -> Arc<CosmosDBProvider> {
+        open_provider_over(self.faultless_client.clone(), CommitTier::default()).await.expect("no fault")
     }
 }
 
-/// A place for a value that a host hands to the test.
+/// A value that the program of a host hands to the test. Empty until the program puts the
+/// value.
 #[derive(Debug)]
-pub(crate) struct Slot<T>(Arc<Mutex<Option<T>>>);
+pub(crate) struct Handoff<T>(Arc<Mutex<Option<T>>>);
 
-impl<T> Slot<T> {
+impl<T> Handoff<T> {
     pub(crate) fn empty() -> Self {
-        Slot(Arc::default())
+        Handoff(Arc::default())
     }
 
     pub(crate) fn put(&self, value: T) {
@@ -173,13 +176,13 @@ impl<T> Slot<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    pub(crate) fn is_full(&self) -> bool {
+    pub(crate) fn has_value(&self) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 }
 
-impl<T> Clone for Slot<T> {
+impl<T> Clone for Handoff<T> {
     fn clone(&self) -> Self {
-        Slot(Arc::clone(&self.0))
+        Handoff(Arc::clone(&self.0))
     }
 }

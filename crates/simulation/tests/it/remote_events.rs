@@ -1,6 +1,6 @@
-//! An event from another process reaches an instance that is always busy. The
-//! process that runs the instance has its state in memory, and still has to read the
-//! partition to find the event.
+//! An event from another process must soon reach an instance that is always busy. The
+//! process that runs the instance has the instance's state in memory, but it has to poll the
+//! container to find the event.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,50 +8,53 @@ use std::time::Duration;
 use crate::activity_log::ActivityLog;
 use crate::fault_plan::{FaultPlan, RandomFaults};
 use crate::network::Role;
-use crate::process::{Settings, Slot, User, worker};
+use crate::process::{Handoff, Settings, User, worker_program};
 use crate::world::{self, Program};
 
-/// The event is raised after this time: polls have become rare by then.
+/// The time from the start of the workflow to the event. By then polls have become rare.
 const BUSY_FOR: Duration = Duration::from_secs(4);
 
-/// The event must be handled within this: a poll runs every 1.8 seconds, and a few
-/// turns may pass until one reads its result.
+/// The limit from the event to the end of the workflow: a poll runs every 1.8 seconds, and a
+/// few turns may pass until a turn uses the poll's result.
 const HANDLED_WITHIN: Duration = Duration::from_millis(2500);
 
-/// The longest delay of a request or answer in milliseconds: turns follow each other without
-/// a gap, and there are not too many.
-const LATENCY_MS: u64 = 30;
+/// The longest delay of a request or answer, in milliseconds. Short enough that turns follow
+/// each other without a gap, and long enough that there are not too many turns.
+const LATENCY_MAX_MS: u64 = 30;
 
-/// How often the user checks whether the event was handled.
+/// The time between two checks of the user whether the workflow has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The time limit of a run.
-const TIME: Duration = Duration::from_secs(60);
+/// The limit of a run's virtual time.
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// The time from raising an event to the end of the workflow that waits for it; `None` if it
-/// does not end in time. `workers` is the number of processes.
-fn event_latency(seed: u64, dispatchers: usize, workers: usize) -> Option<Duration> {
+/// Runs a busy workflow and returns the time from the event to the end of the workflow.
+/// `None` if the workflow does not end within the limit. `dispatchers` is the number of turns
+/// that a process runs at the same time.
+fn event_latency(seed: u64, dispatchers: usize, processes: usize) -> Option<Duration> {
     world::simulate(seed, 1, |world| {
         let activity_log = ActivityLog::default();
-        for _ in 0..workers {
+        for _ in 0..processes {
             let settings = Settings { dispatchers, workers: 3, ..Settings::default() };
             world.add_host(
                 Role::Worker,
                 0,
                 Duration::ZERO,
-                worker(settings, activity_log.clone(), &Slot::empty()),
+                worker_program(settings, activity_log.clone(), &Handoff::empty()),
             );
         }
-        world.network().plan(FaultPlan::Random(Box::new(RandomFaults::latency_only(seed, LATENCY_MS))));
-        let latency = Slot::empty();
-        world.add_host(Role::User, 0, Duration::ZERO, user(&latency));
-        world.run(TIME, |_| latency.is_full());
+        let delays = RandomFaults::latency_only(seed, LATENCY_MAX_MS);
+        world.network().set_plan(FaultPlan::Random(Box::new(delays)));
+        let latency = Handoff::empty();
+        world.add_host(Role::User, 0, Duration::ZERO, user_program(&latency));
+        world.run(TIME_LIMIT, |_| latency.has_value());
         latency.take()
     })
 }
 
-/// Starts a busy workflow, raises the event that stops it, and waits for its end.
-fn user(latency: &Slot<Duration>) -> Program {
+/// The user's program: starts a busy workflow, raises the event that stops it, and waits for
+/// its end. `latency` gets the time from the event to the end.
+fn user_program(latency: &Handoff<Duration>) -> Program {
     let latency = latency.clone();
     Arc::new(move |connection| {
         let latency = latency.clone();
@@ -70,11 +73,11 @@ fn user(latency: &Slot<Duration>) -> Program {
 }
 
 #[test]
-fn a_busy_instance_handles_an_event_of_another_process() {
-    for (dispatchers, workers) in [(1, 1), (2, 1), (2, 2)] {
+fn a_busy_instance_soon_handles_an_event_of_another_process() {
+    for (dispatchers, processes) in [(1, 1), (2, 1), (2, 2)] {
         for seed in 0..2 {
-            let latency = event_latency(seed, dispatchers, workers);
-            let run = format!("{dispatchers} dispatchers, {workers} processes, seed {seed}: {latency:?}");
+            let latency = event_latency(seed, dispatchers, processes);
+            let run = format!("{dispatchers} dispatchers, {processes} processes, seed {seed}: {latency:?}");
             println!("{run}");
             assert!(latency.is_some_and(|after| after <= HANDLED_WITHIN), "{run}");
         }

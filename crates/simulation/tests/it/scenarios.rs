@@ -1,5 +1,5 @@
-//! Scenarios: what a user does with the workflows. Most scenarios are small, so that
-//! every request can fail in every way.
+//! Scenarios: what a user does with the workflows of `workflows`. Most scenarios take few
+//! requests, so that a test can let each of their requests fail in many ways.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,16 +8,20 @@ use std::time::Duration;
 use duroxide::runtime::OrchestrationStatus;
 
 use crate::process::User;
-use crate::workflows::{CROWD, FAN, LARGE, READY, WIDE};
+use crate::workflows::{
+    CROWD_LANE_COUNT, CROWD_LANE_STEPS, FAN_WIDTH, LARGE_INPUT_BYTES, LARGE_INPUT_COUNT, READY,
+    WIDE_FAN_WIDTH,
+};
 
-/// How often a user checks what it waits for.
+/// The time between two checks of a user that waits.
 const POLL_INTERVAL: Duration = Duration::from_millis(400);
 
 /// How a workflow must end.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Ending {
+    /// Completed with this output.
     Output(String),
-    /// Cancelled by its user, or with its parent.
+    /// Cancelled, by its user or together with its parent.
     Cancelled,
     /// Failed as poison, because every attempt at a turn killed the process.
     Poison,
@@ -32,8 +36,8 @@ type ScenarioFuture<'u> = Pin<Box<dyn Future<Output = Result<Endings, String>> +
 #[derive(Clone, Copy)]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
-    /// Runs the scenario and returns how its instances must end. They may still be running
-    /// then. The names of the instances begin with the text.
+    /// Runs the scenario and returns how its instances must end. The instances may still be
+    /// running when the function returns. The text is the beginning of the instances' names.
     pub(crate) run: for<'u> fn(&'u User, String) -> ScenarioFuture<'u>,
 }
 
@@ -49,7 +53,7 @@ macro_rules! scenario {
     };
 }
 
-/// Scenarios of few requests.
+/// Scenarios of few requests, each with its name and its function.
 pub(crate) const SMALL: [Scenario; 13] = [
     scenario!("chain", chain),
     scenario!("timer", timer),
@@ -81,18 +85,20 @@ pub(crate) const DEADLY: Scenario = scenario!("deadly", deadly);
 /// A turn that is too large for one commit and must be staged.
 pub(crate) const STAGED: Scenario = scenario!("large", large);
 
-/// A scenario by name: a small one, the fan-out, the staged turn, or `parked`, a parent and a
-/// child that do not end.
+/// The scenario with this name: one of [`SMALL`], [`FAN_OUT`], [`STAGED`], or `parked`, in
+/// which a parent and its child do not end.
 pub(crate) fn by_name(name: &str) -> Scenario {
     const PARKED: Scenario = scenario!("parked", parked);
     let all = SMALL.into_iter().chain([FAN_OUT, STAGED, PARKED]);
     all.into_iter().find(|scenario| scenario.name == name).expect("a scenario of that name")
 }
 
+/// The expected ending of an instance that completes with this output.
 fn completes(instance: impl Into<String>, output: impl Into<String>) -> (String, Ending) {
     (instance.into(), Ending::Output(output.into()))
 }
 
+/// Starts an instance with its name as input.
 async fn start(user: &User, instance: &str, orchestration: &str) -> Result<(), String> {
     let started = user.client.start_orchestration(instance, orchestration, instance).await;
     started.map_err(|error| format!("start of {instance}: {error}"))
@@ -114,6 +120,7 @@ pub(crate) async fn wait_until_ended(user: &User, endings: &Endings) {
     }
 }
 
+/// Starts an instance that must complete with this output.
 async fn start_and_expect(
     user: &User,
     name: &str,
@@ -160,6 +167,7 @@ async fn approval(user: &User, name: String) -> Result<Endings, String> {
     Ok(endings)
 }
 
+/// Sends three messages to the queue `inbox` of an instance.
 async fn enqueue(user: &User, name: &str) -> Result<(), String> {
     for message in ["one", "two", "three"] {
         let sent = user.client.enqueue_event(name, "inbox", message).await;
@@ -195,16 +203,16 @@ async fn slow(user: &User, name: String) -> Result<Endings, String> {
 }
 
 async fn fan(user: &User, name: String) -> Result<Endings, String> {
-    start_and_expect(user, &name, "Fan", format!("{FAN} of {name}")).await
+    start_and_expect(user, &name, "Fan", format!("{FAN_WIDTH} of {name}")).await
 }
 
 async fn wide(user: &User, name: String) -> Result<Endings, String> {
-    start_and_expect(user, &name, "Fan", format!("{WIDE} of {name}")).await
+    start_and_expect(user, &name, "Fan", format!("{WIDE_FAN_WIDTH} of {name}")).await
 }
 
 async fn crowd(user: &User, name: String) -> Result<Endings, String> {
     let (one, two) = (format!("{name}-1"), format!("{name}-2"));
-    let output = format!("{} steps, one two three", CROWD.0 * CROWD.1);
+    let output = format!("{} steps, one two three", CROWD_LANE_COUNT * CROWD_LANE_STEPS);
     let mut endings = start_and_expect(user, &one, "Crowd", output.clone()).await?;
     endings.extend(start_and_expect(user, &two, "Crowd", output).await?);
     for message in ["one", "two", "three"] {
@@ -223,12 +231,13 @@ async fn deadly(user: &User, name: String) -> Result<Endings, String> {
 }
 
 async fn large(user: &User, name: String) -> Result<Endings, String> {
-    let bytes = 700_000 + name.len() + "/0|".len();
-    let outputs: Vec<String> = (0..LARGE).map(|step| format!("{name}/{step}:{bytes}")).collect();
+    let bytes = LARGE_INPUT_BYTES + name.len() + "/0|".len();
+    let outputs: Vec<String> = (0..LARGE_INPUT_COUNT).map(|step| format!("{name}/{step}:{bytes}")).collect();
     start_and_expect(user, &name, "Large", outputs.join(" ")).await
 }
 
-/// A running parent is cancelled, and with it its child and the child's activity.
+/// The user cancels a running parent. The child and the child's activity are cancelled with
+/// it.
 async fn cancel(user: &User, name: String) -> Result<Endings, String> {
     start(user, &name, "Family").await?;
     wait_until_ready(user, &name).await;
@@ -239,7 +248,7 @@ async fn cancel(user: &User, name: String) -> Result<Endings, String> {
     Ok(vec![(name, Ending::Cancelled), (child, Ending::Cancelled)])
 }
 
-/// The workflow is started and keeps running.
+/// Starts a parent and waits until its child runs, too. Both keep running.
 async fn parked(user: &User, name: String) -> Result<Endings, String> {
     start(user, &name, "Family").await?;
     wait_until_ready(user, &name).await;
@@ -250,7 +259,7 @@ async fn parked(user: &User, name: String) -> Result<Endings, String> {
     Ok(Endings::new())
 }
 
-/// The reads of a client after a workflow has ended.
+/// Calls the reading methods of duroxide's client after a workflow has ended.
 async fn stats(user: &User, name: String) -> Result<Endings, String> {
     let endings = start_and_expect(user, &name, "Chain", format!("{name}/1 {name}/2")).await?;
     wait_until_ended(user, &endings).await;

@@ -1,6 +1,6 @@
-//! Every request of a small scenario fails in many ways, one at a time: a first run counts
-//! the requests of the scenario, then each fault of each request has a run of its own. Of
-//! large scenarios only some requests fail.
+//! Every request of a small scenario fails in many ways, one fault per run. A first run
+//! without faults counts the requests of the scenario. Then each fault of each request has a
+//! run of its own. In large scenarios only some requests fail.
 
 use std::time::{Duration, Instant};
 
@@ -12,71 +12,78 @@ use crate::fault::Fault;
 use crate::fault_plan::FaultPlan;
 use crate::fences;
 use crate::network::Role;
-use crate::process::{Settings, Slot, User, worker};
+use crate::process::{Handoff, Settings, User, worker_program};
 use crate::scenarios::{FAN_OUT, SMALL, STAGED, Scenario, by_name, wait_until_ended};
 use crate::world::{self, Program};
 
-/// The time limit of a scenario: four locks may expire one after the other, and a
-/// reconciler runs.
-const TIME: Duration = Duration::from_secs(180);
+/// The limit of a run's virtual time: enough for four locks to expire one after the other,
+/// and for a run of the reconciler.
+const TIME_LIMIT: Duration = Duration::from_secs(180);
 
-/// A killed process is restarted after this time.
+/// The time from the kill of a process to its restart.
 const RESTART_AFTER: Duration = Duration::from_millis(300);
 
-/// Requests within this time after the end of a workflow can fail, too.
+/// The time after the end of the workflows in which requests still count and can fail.
 const AFTERMATH: Duration = Duration::from_millis(600);
 
-/// The most failing runs that are shown in full.
-const SHOWN_MAX: usize = 3;
+/// The most failing runs whose problems and requests are printed.
+const SHOWN_RUNS_MAX: usize = 3;
 
-/// The number of requests that are shown before the one that failed. Three times as
-/// many are shown after it.
+/// The number of requests that are printed before the request that failed. Three times as
+/// many are printed from there on.
 const LOG_LINES: usize = 12;
 
 struct Outcome {
-    /// The role of the sender of each request that can fail.
-    requests: Vec<Role>,
+    /// The sender's role of each request that can fail.
+    request_roles: Vec<Role>,
     problems: Vec<String>,
+    /// The requests around the fault; empty if there are no problems.
     log: String,
 }
 
-/// Runs a scenario with one worker process.
+/// Runs a scenario with one worker and, if there is one, the fault at the request with that
+/// number.
 fn run(scenario: Scenario, tier: CommitTier, fault_at: Option<(u64, Fault)>) -> Outcome {
     world::simulate(1, 1, |world| {
         let activity_log = ActivityLog::default();
-        let (settings, provider) = (Settings { tier, ..Settings::default() }, Slot::empty());
-        world.add_host(Role::Worker, 0, RESTART_AFTER, worker(settings, activity_log.clone(), &provider));
-        let (roles, result) = (Slot::empty(), Slot::empty());
+        let (settings, provider) = (Settings { tier, ..Settings::default() }, Handoff::empty());
+        world.add_host(
+            Role::Worker,
+            0,
+            RESTART_AFTER,
+            worker_program(settings, activity_log.clone(), &provider),
+        );
+        let (roles, result) = (Handoff::empty(), Handoff::empty());
         world.add_host(
             Role::User,
             0,
             RESTART_AFTER,
-            user(scenario, FaultPlan::one(fault_at), 0, &activity_log, &roles, &result),
+            user_program(scenario, FaultPlan::one(fault_at), 0, &activity_log, &roles, &result),
         );
-        let is_over = world.run(TIME, |_| result.is_full());
+        let is_done = world.run(TIME_LIMIT, |_| result.has_value());
         let mut problems = match result.take() {
             Some(problems) => problems,
-            None if is_over => Vec::new(),
+            None if is_done => Vec::new(),
             None => vec![format!("the run hangs; activities ran: {:?}", activity_log.runs())],
         };
         if world.network().kills() == 0
             && let Some(provider) = provider.take()
         {
-            problems.extend(failures(scenario, &provider.metrics()));
+            problems.extend(failed_calls(scenario, &provider.metrics()));
         }
         problems.extend(fences::check(&world.network().served_in_order()));
         let log = match problems.is_empty() {
             true => String::new(),
             false => world.network().log_around(fault_at.map(|(index, _)| index), LOG_LINES),
         };
-        Outcome { requests: roles.take().unwrap_or_default(), problems, log }
+        Outcome { request_roles: roles.take().unwrap_or_default(), problems, log }
     })
 }
 
-/// Calls of the runtime that failed although they must succeed: no process was killed,
-/// so no lock was lost, and the provider retries. A cancelled activity loses its lock,
-/// and a call of its worker may fail.
-fn failures(scenario: Scenario, metrics: &ProviderMetrics) -> Vec<String> {
+/// Calls of the runtime that failed although they must succeed. They must succeed because no
+/// process was killed, so no lock was lost, and because the provider retries. In scenarios
+/// that cancel an activity, the activity loses its lock, so calls for it may fail.
+fn failed_calls(scenario: Scenario, metrics: &ProviderMetrics) -> Vec<String> {
     let must_succeed: &[&str] = match scenario.name {
         "race" | "cancel" => &["ack_orchestration_item"],
         _ => &["ack_orchestration_item", "ack_work_item", "renew_work_item_lock", "read"],
@@ -86,16 +93,17 @@ fn failures(scenario: Scenario, metrics: &ProviderMetrics) -> Vec<String> {
     failed.map(|method| format!("{method} failed {} times", count(method))).collect()
 }
 
-/// The user's program: runs the scenario, waits, and audits. An activity may run
-/// `extra_runs_max` times more than it was scheduled, and once more for each kill. The slots
-/// get the sender's role of each request, and the problems.
-pub(crate) fn user(
+/// The user's program: sets the fault plan, runs the scenario, waits until its workflows have
+/// ended, and audits. An activity may run `extra_runs_max` times more than it was scheduled,
+/// and once more for each kill. `roles` gets the sender's role of each request that can fail.
+/// `result` gets the problems.
+pub(crate) fn user_program(
     scenario: Scenario,
     plan: FaultPlan,
     extra_runs_max: u32,
     activity_log: &ActivityLog,
-    roles: &Slot<Vec<Role>>,
-    result: &Slot<Vec<String>>,
+    roles: &Handoff<Vec<Role>>,
+    result: &Handoff<Vec<String>>,
 ) -> Program {
     let (activity_log, roles, result) = (activity_log.clone(), roles.clone(), result.clone());
     std::sync::Arc::new(move |connection| {
@@ -104,12 +112,12 @@ pub(crate) fn user(
         Box::pin(async move {
             let user = User::open(connection).await;
             let network = std::sync::Arc::clone(&user.connection.transport.network);
-            network.plan(plan);
+            network.set_plan(plan);
             let problems = match (scenario.run)(&user, scenario.name.to_owned()).await {
                 Ok(endings) => {
                     wait_until_ended(&user, &endings).await;
-                    // Requests that are still under way may fail or come too late.
-                    tokio::time::sleep(network.cut_off_for() + AFTERMATH).await;
+                    // Also lets requests fail that are sent in the background after the end.
+                    tokio::time::sleep(network.cut_off_remaining() + AFTERMATH).await;
                     roles.put(network.request_roles());
                     audit(&user, &activity_log, &endings, network.kills().saturating_add(extra_runs_max))
                         .await
@@ -121,14 +129,15 @@ pub(crate) fn user(
     })
 }
 
-/// Lets the chosen requests of a scenario fail: with the default commit tier in
-/// many ways, with the durable tier in few.
+/// Lets each chosen request of a scenario fail: in many ways with the default commit tier, in
+/// few ways with the durable tier.
 fn check(scenario: Scenario, is_chosen: impl Fn(u64) -> bool) {
-    check_tier(scenario, CommitTier::default(), &is_chosen, Fault::many_at);
-    check_tier(scenario, CommitTier::Durable, &is_chosen, Fault::few_at);
+    check_tier(scenario, CommitTier::default(), &is_chosen, Fault::many_for_request);
+    check_tier(scenario, CommitTier::Durable, &is_chosen, Fault::few_for_request);
 }
 
-/// Lets the chosen requests of a scenario fail with each of their faults, one per run.
+/// Lets each chosen request of a scenario fail with each of the faults that `faults` returns
+/// for its number, one fault per run.
 fn check_tier(
     scenario: Scenario,
     tier: CommitTier,
@@ -145,7 +154,7 @@ fn check_tier(
         without_faults.log
     );
     let (mut failed, mut runs) = (Vec::new(), 0);
-    for (index, role) in (0..).zip(&without_faults.requests).filter(|(index, _)| is_chosen(*index)) {
+    for (index, role) in (0..).zip(&without_faults.request_roles).filter(|(index, _)| is_chosen(*index)) {
         for fault in faults(index).into_iter().filter(|fault| fault.applies_to(*role)) {
             let outcome = run(scenario, tier, Some((index, fault)));
             runs += 1;
@@ -155,8 +164,8 @@ fn check_tier(
         }
     }
     let (name, took) = (scenario.name, begun.elapsed());
-    println!("{name}, {tier:?}: {} requests, {runs} runs, {took:?}", without_faults.requests.len());
-    for (index, fault, outcome) in failed.iter().take(SHOWN_MAX) {
+    println!("{name}, {tier:?}: {} requests, {runs} runs, {took:?}", without_faults.request_roles.len());
+    for (index, fault, outcome) in failed.iter().take(SHOWN_RUNS_MAX) {
         eprintln!(
             "{name}, {tier:?}, request {index} {fault:?}:\n  {}\n{}",
             outcome.problems.join("\n  "),
@@ -167,7 +176,7 @@ fn check_tier(
     assert!(failed.is_empty(), "{name}, {tier:?}: {} of {runs} runs fail: {names:?}", failed.len());
 }
 
-/// A test for each small scenario.
+/// Makes a test for each small scenario, and the list `COVERED` of their names.
 macro_rules! every_request {
     ($($test:ident: $scenario:literal,)*) => {
         const COVERED: &[&str] = &[$($scenario),*];
@@ -194,8 +203,8 @@ every_request! {
     every_request_of_a_client_that_reads_may_fail: "stats",
 }
 
-/// The provider retries through outages that are longer than the driver's own
-/// retries: no call of the runtime may fail.
+/// The outage is longer than the driver retries, so the provider must retry. No call of the
+/// runtime may fail.
 #[test]
 fn the_provider_retries_through_an_outage_of_seconds() {
     for tier in [CommitTier::default(), CommitTier::Durable] {
@@ -208,15 +217,15 @@ fn every_small_scenario_has_its_test() {
     assert_eq!(SMALL.map(|scenario| scenario.name), *COVERED);
 }
 
-/// The requests until the bundle is unpacked fail, and then every 29th: all activities
-/// are alike.
+/// The first 14 requests fail (the bundle is unpacked by then), and after that every 29th:
+/// the activities are all alike.
 #[test]
 fn requests_of_a_fan_out_may_fail() {
     check(FAN_OUT, |index| index < 14 || index % 29 == 0);
 }
 
-/// The requests that stage and commit the turn fail, in one or two ways only: runs with
-/// megabytes are slow.
+/// Only the requests that stage and commit the turn fail, and only in one or two ways, because
+/// runs with megabytes are slow.
 #[test]
 fn requests_of_a_staged_turn_may_fail() {
     let is_chosen = |index| (8..22).contains(&index);

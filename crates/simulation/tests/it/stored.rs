@@ -1,6 +1,6 @@
-//! Stored names in the provider's documents that the checks of a run read. The stored
-//! names are short, and never change; the table *Documents* in `docs/provider.md`
-//! describes each document.
+//! Names in the provider's stored documents that the checks of a run read: ids, types and
+//! members. The stored names are short and never change. The table *Documents* in
+//! `docs/provider.md` describes each document.
 
 /// The id of the state document of an instance, and of its tombstone.
 pub(crate) const STATE_ID: &str = "i";
@@ -16,36 +16,39 @@ pub(crate) const COMPLETION_PREFIX: &str = "c:";
 /// with this.
 pub(crate) const BUNDLE_PREFIX: &str = "w:";
 
-/// The type of an activity.
-pub(crate) const ACTIVITY: &str = "worker_queue";
+/// The type of the document of a queued activity.
+pub(crate) const ACTIVITY_TYPE: &str = "worker_queue";
 
-/// The type of a garbage record: a list of documents that can be deleted once it is due.
-pub(crate) const GARBAGE: &str = "litter";
+/// The type of a garbage record: a list of documents to delete when the record is due.
+pub(crate) const GARBAGE_TYPE: &str = "litter";
 
-/// In a garbage record: the staging whose documents it lists. A record of documents
-/// that a commit no longer needs has no such member.
-pub(crate) const STAGING: &str = "staging";
+/// The member of a garbage record with the id of the staging whose documents it lists. A
+/// record of documents that a commit no longer needs has no such member.
+pub(crate) const GARBAGE_STAGING: &str = "staging";
 
-/// In a document that was staged before its commit: the staging.
+/// The member of a document that was staged before its commit: the id of the staging.
 pub(crate) const STAGED_UNDER: &str = "mark";
 
-/// In a chunk of history: the number of its execution. No other document has it.
+/// The member of a chunk of history with the number of its execution. No other document has
+/// this member.
 pub(crate) const CHUNK_EXECUTION: &str = "hx";
 
-/// In a state document: the deletion of several instances that this one is part of.
+/// The member of a state document whose instance is being deleted together with others: the
+/// deletion.
 pub(crate) const DELETION: &str = "del";
 
-/// In a tombstone: ids of messages and activities that are still to be deleted, with the
-/// instance's other documents.
+/// The member of a tombstone whose instance still has documents to be deleted: the ids of its
+/// messages and activities.
 pub(crate) const PURGE: &str = "purge";
 
-/// In a state document or an earlier execution: the runs of consecutive chunks of its
-/// history, each with the number of chunks and, if they were staged, the staging.
+/// The member of a state document or of an earlier execution that lists the runs of
+/// consecutive chunks of its history. Each run has the number of chunks and, if the chunks
+/// were staged, the id of the staging.
 pub(crate) const CHUNK_RUNS: &str = "chunks";
 
-/// In a completion of an activity: the lock under which the activity ran.
+/// The member of a completion with the nonce of the lock under which the activity ran.
 pub(crate) const COMPLETED_BY: &str = "by";
 
-/// A reference to the parts of a large text has these members: the prefix of the
-/// parts' ids, the number of parts, and the bytes of the text.
-pub(crate) const PARTS: [&str; 3] = ["b", "n", "len"];
+/// The members of a reference to the parts of a large text: the prefix of the parts' ids, the
+/// number of parts, and the length of the text in bytes.
+pub(crate) const PARTS_REFERENCE: [&str; 3] = ["b", "n", "len"];

@@ -1,6 +1,6 @@
-//! The workflows of the simulation: each uses one feature for which the runtime needs
-//! the provider. Outputs say what happened, and the inputs of activities are
-//! unique, so that the activity log can tell them apart.
+//! The workflows of the simulation. Most of them use one feature for which the runtime needs
+//! the provider. The output of a workflow says what happened. The inputs of activities are
+//! unique, so that the activity log can tell the activities apart.
 
 use std::time::Duration;
 
@@ -12,39 +12,47 @@ use duroxide::{
 use crate::activity_log::ActivityLog;
 use crate::network::SimulatedTransport;
 
-/// The tag of some activities. All workers fetch activities with it and without a tag.
+/// The tag of some activities. All workers fetch activities with this tag and activities
+/// without a tag.
 pub(crate) const TAG: &str = "gpu";
 
-/// The number of activities of a fan-out: more than a turn commits one by one, so they are
-/// put in a bundle.
-pub(crate) const FAN: usize = 34;
+/// The number of activities of a fan-out: so many that the turn commits them as one bundle.
+pub(crate) const FAN_WIDTH: usize = 34;
 
-/// The number of activities of a wide fan-out: unpacking creates them in three steps.
-pub(crate) const WIDE: usize = 210;
+/// The number of activities of a wide fan-out: unpacking their bundle takes three batches.
+pub(crate) const WIDE_FAN_WIDTH: usize = 210;
 
-/// The number of lanes of a crowded workflow, and of the steps of each lane. A lane runs one
-/// activity after the other.
-pub(crate) const CROWD: (usize, usize) = (3, 4);
+/// The number of lanes of a crowded workflow. A lane runs one activity after the other; the
+/// lanes run side by side.
+pub(crate) const CROWD_LANE_COUNT: usize = 3;
 
-/// The number of large inputs and the bytes of each: too large for one commit.
-pub(crate) const LARGE: usize = 3;
-const LARGE_BYTES: usize = 700_000;
+/// The number of activities in each lane of a crowded workflow.
+pub(crate) const CROWD_LANE_STEPS: usize = 4;
 
-/// The lanes of a busy workflow: as many activities are always under way.
-const LANES: usize = 3;
+/// The number of large inputs in one turn. Together they are too large for one commit.
+pub(crate) const LARGE_INPUT_COUNT: usize = 3;
 
-/// The most steps of a lane, so that a workflow that is never stopped ends, too.
-const LANE_STEPS: usize = 400;
+/// The number of filler bytes in a large input.
+pub(crate) const LARGE_INPUT_BYTES: usize = 700_000;
 
-/// The custom status of a workflow that is ready for what its user does.
+/// The number of lanes of a busy workflow, and so of activities that are always under way.
+const BUSY_LANES: usize = 3;
+
+/// The most activities in a lane of a busy workflow. The limit ends a workflow that is never
+/// stopped.
+const BUSY_LANE_STEPS_MAX: usize = 400;
+
+/// The custom status of a workflow that waits for a call of its user.
 pub(crate) const READY: &str = "ready";
 
-/// The duration of a slow activity: longer than a lock, which has to be renewed.
-const SLOW: Duration = Duration::from_secs(7);
+/// The duration of a slow activity: longer than a lock, so that the lock has to be renewed.
+const SLOW_DURATION: Duration = Duration::from_secs(7);
 
-/// The duration of an endless activity: only a cancellation ends it.
-const ENDLESS: Duration = Duration::from_secs(3600);
+/// The duration of an endless activity that is never cancelled: longer than any run.
+const ENDLESS_DURATION: Duration = Duration::from_secs(3600);
 
+/// The activities and orchestrations that a worker registers. Every activity records its runs
+/// in the log. The workflow `Deadly` kills its process through the transport.
 pub(crate) fn registries(
     activity_log: &ActivityLog,
     transport: &SimulatedTransport,
@@ -59,14 +67,14 @@ pub(crate) fn registries(
         .register("Slow", move |_: ActivityContext, input: String| {
             slow.record(&input);
             async move {
-                tokio::time::sleep(SLOW).await;
+                tokio::time::sleep(SLOW_DURATION).await;
                 Ok(input)
             }
         })
         .register("Pause", move |_: ActivityContext, input: String| {
             pause.record(&input);
             async move {
-                tokio::time::sleep(pause_of(&input)).await;
+                tokio::time::sleep(pause_duration(&input)).await;
                 Ok(input)
             }
         })
@@ -77,7 +85,7 @@ pub(crate) fn registries(
         .register("Endless", move |context: ActivityContext, input: String| {
             endless.record(&input);
             async move {
-                let _ = tokio::time::timeout(ENDLESS, context.cancelled()).await;
+                let _ = tokio::time::timeout(ENDLESS_DURATION, context.cancelled()).await;
                 Err(format!("{input} was cancelled"))
             }
         })
@@ -111,7 +119,7 @@ pub(crate) fn registries(
     (activities, orchestrations)
 }
 
-/// Two steps, a status, key-value pairs, a tag.
+/// Two activities, one of them with a tag; a custom status; a key-value pair.
 async fn chain(context: OrchestrationContext, name: String) -> Result<String, String> {
     context.set_custom_status("begun");
     let first = context.schedule_activity("Step", format!("{name}/1")).await?;
@@ -165,7 +173,8 @@ async fn inbox(context: OrchestrationContext, _: String) -> Result<String, Strin
     Ok(all.join(" "))
 }
 
-/// Three executions: each runs an activity, takes a message, and passes both on.
+/// Three executions. Each runs an activity, stores its result as a key-value pair, takes a
+/// message, and passes the messages so far to the next execution.
 async fn eternal(context: OrchestrationContext, state: String) -> Result<String, String> {
     let (name, so_far) = state.split_once('|').unwrap_or((state.as_str(), ""));
     let round = context.execution_id();
@@ -181,7 +190,7 @@ async fn eternal(context: OrchestrationContext, state: String) -> Result<String,
     Ok(format!("{so_far} {first}"))
 }
 
-/// A timer wins over an activity, which is cancelled.
+/// A timer wins against an activity that does not end. The activity is then cancelled.
 async fn race(context: OrchestrationContext, name: String) -> Result<String, String> {
     let endless = context.schedule_activity("Endless", format!("{name}/endless"));
     let timer = context.schedule_timer(Duration::from_millis(1200));
@@ -202,8 +211,9 @@ async fn session(context: OrchestrationContext, name: String) -> Result<String, 
     Ok(all.join(" "))
 }
 
+/// Runs many activities at once. An instance whose name begins with `wide` runs more.
 async fn fan(context: OrchestrationContext, name: String) -> Result<String, String> {
-    let width = if name.starts_with("wide") { WIDE } else { FAN };
+    let width = if name.starts_with("wide") { WIDE_FAN_WIDTH } else { FAN_WIDTH };
     let steps = (0..width).map(|step| context.schedule_activity("Step", format!("{name}/{step}"))).collect();
     let mut count = 0;
     for outcome in context.join(steps).await {
@@ -214,8 +224,8 @@ async fn fan(context: OrchestrationContext, name: String) -> Result<String, Stri
 
 /// A turn whose activities have inputs that are too large for one commit.
 async fn large_turn(context: OrchestrationContext, name: String) -> Result<String, String> {
-    let filler = "x".repeat(LARGE_BYTES);
-    let steps = (0..LARGE)
+    let filler = "x".repeat(LARGE_INPUT_BYTES);
+    let steps = (0..LARGE_INPUT_COUNT)
         .map(|step| context.schedule_activity("Large", format!("{name}/{step}|{filler}")))
         .collect();
     let outcomes: Result<Vec<String>, String> = context.join(steps).await.into_iter().collect();
@@ -226,25 +236,26 @@ async fn slow_step(context: OrchestrationContext, name: String) -> Result<String
     context.schedule_activity("Slow", format!("{name}/slow")).await
 }
 
-/// Runs until it is cancelled; its child is cancelled with it.
+/// Waits for a child that does not end, until the user cancels both.
 async fn family(context: OrchestrationContext, name: String) -> Result<String, String> {
     context.set_custom_status(READY);
     let child = format!("{name}-stuck");
     context.schedule_sub_orchestration_with_id("Stuck", child.clone(), child).await
 }
 
+/// Runs an activity that does not end.
 async fn stuck(context: OrchestrationContext, name: String) -> Result<String, String> {
     context.schedule_activity("Endless", format!("{name}/endless")).await
 }
 
-/// Runs activities in lanes without a pause until its user stops it: a turn is
-/// always under way or about to be.
+/// Runs activities in lanes without a pause until an event stops the workflow. A turn is
+/// always under way or about to begin.
 async fn busy(context: OrchestrationContext, name: String) -> Result<String, String> {
     context.set_custom_status(READY);
     let lane = |lane: usize| {
         let (context, name) = (context.clone(), name.clone());
         async move {
-            for step in 0..LANE_STEPS {
+            for step in 0..BUSY_LANE_STEPS_MAX {
                 let input = format!("{name}/{lane}.{step}");
                 if let Err(error) = context.schedule_activity("Step", input).await {
                     return error;
@@ -253,24 +264,24 @@ async fn busy(context: OrchestrationContext, name: String) -> Result<String, Str
             "no stop event".to_owned()
         }
     };
-    let lanes = context.join((0..LANES).map(lane).collect());
+    let lanes = context.join((0..BUSY_LANES).map(lane).collect());
     match context.select2(context.schedule_wait("stop"), lanes).await {
-        Either2::First(word) => Ok(word),
-        Either2::Second(ends) => Err(ends.join(", ")),
+        Either2::First(event) => Ok(event),
+        Either2::Second(lane_ends) => Err(lane_ends.join(", ")),
     }
 }
 
-/// Runs activities in lanes while a user fills a queue. Several processes run the
-/// activities, so turns of all processes are under way at the same time.
+/// Runs activities in lanes and takes three messages from its queue at the same time. Several
+/// processes run the activities, so turns of all processes are under way at once.
 async fn crowd(context: OrchestrationContext, name: String) -> Result<String, String> {
     context.set_custom_status(READY);
     let lane = |lane: usize| {
         let (context, name) = (context.clone(), name.clone());
         async move {
-            for step in 0..CROWD.1 {
+            for step in 0..CROWD_LANE_STEPS {
                 context.schedule_activity("Pause", format!("{name}/{lane}.{step}")).await?;
             }
-            Ok::<usize, String>(CROWD.1)
+            Ok::<usize, String>(CROWD_LANE_STEPS)
         }
     };
     let inbox = async {
@@ -280,13 +291,14 @@ async fn crowd(context: OrchestrationContext, name: String) -> Result<String, St
         }
         all.join(" ")
     };
-    let (steps, messages) = context.join2(context.join((0..CROWD.0).map(lane).collect()), inbox).await;
+    let lanes = context.join((0..CROWD_LANE_COUNT).map(lane).collect());
+    let (steps, messages) = context.join2(lanes, inbox).await;
     let steps: Result<Vec<usize>, String> = steps.into_iter().collect();
     Ok(format!("{} steps, {messages}", steps?.into_iter().sum::<usize>()))
 }
 
-/// The duration of a pause: less than 0.7 seconds, derived from the input.
-fn pause_of(input: &str) -> Duration {
+/// The duration of the activity `Pause`: less than 0.7 seconds, derived from the input.
+fn pause_duration(input: &str) -> Duration {
     let sum = input.bytes().fold(7_u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)));
     Duration::from_millis(sum % 700)
 }
@@ -298,6 +310,6 @@ async fn deadly(
     transport: SimulatedTransport,
 ) -> Result<String, String> {
     context.schedule_activity("Step", format!("{name}/1")).await?;
-    transport.die();
+    transport.kill_process();
     std::future::pending().await
 }

@@ -1,11 +1,11 @@
 //! The world of a simulation: one server and some processes, each on a tokio
 //! runtime of its own, all on one thread and with one virtual clock.
 //!
-//! Time goes in steps. In a step every host runs until the same moment: its paused
-//! clock goes from timer to timer and stops there. A step is short while requests
-//! are under way and grows while nothing happens. An effect of one host reaches
-//! another in the next step, so that no effect comes before its cause. A killed
-//! process loses its runtime and all tasks at once; its locks stay.
+//! Time goes in steps. In a step every host runs until the same moment: the paused clock of
+//! its runtime jumps from timer to timer and stops at that moment. A step is short while
+//! requests are under way and grows while nothing happens. An effect of one host reaches another
+//! host in a later step, so no effect comes before its cause. A killed process loses its
+//! runtime and all tasks at once, but its locks stay in the container.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -20,11 +20,10 @@ use tokio::runtime::{Builder, Runtime};
 use crate::libc_shim::VirtualClock;
 use crate::network::{Network, ProcessRun, Role, SimulatedTransport};
 
-/// The length of a step while requests are under way: how late a host sees an effect of
-/// another then.
+/// The length of a step while requests are under way.
 const STEP_MIN: Duration = Duration::from_millis(1);
 
-/// The longest step: how late a host may see an effect of another. Locks and poll
+/// The longest step. A host may see an effect of another host this late. Locks and poll
 /// intervals are much longer.
 const STEP_MAX: Duration = Duration::from_millis(50);
 
@@ -39,9 +38,9 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// A connection of an observer to the same server. Its requests never fail.
-    pub(crate) fn as_observer(&self) -> Connection {
-        let process = Arc::new(ProcessRun::new("observer".to_owned(), Role::Observer));
+    /// Another connection to the same server, whose requests never fail.
+    pub(crate) fn without_faults(&self) -> Connection {
+        let process = Arc::new(ProcessRun::new("faultless".to_owned(), Role::Faultless));
         Connection {
             endpoint: self.endpoint.clone(),
             transport: SimulatedTransport { process, ..self.transport.clone() },
@@ -49,6 +48,7 @@ impl Connection {
     }
 }
 
+/// A machine with one process, which can be killed and restarted.
 struct Host {
     name: String,
     role: Role,
@@ -57,31 +57,36 @@ struct Host {
     clock_skew_ms: i64,
     /// The time from a kill to the restart.
     restart_after: Duration,
+    /// The process and its tokio runtime, while it runs.
     running: Option<(Runtime, Arc<ProcessRun>)>,
     /// The time of the next start, if the process does not run.
     starts_at: Duration,
-    starts: u32,
+    /// The number of starts so far.
+    start_count: u32,
 }
 
 /// The hosts, the server, and the clock.
 pub(crate) struct World {
     hosts: Vec<Host>,
     embedded: Option<Embedded>,
+    /// The tokio runtime of the server.
     server: Runtime,
     network: Arc<Network>,
     elapsed: Duration,
+    /// The length of the next step.
     step: Duration,
     // The last field, so that everything above is dropped in virtual time.
     shim: VirtualClock,
 }
 
 thread_local! {
+    /// The number of panics on this thread.
     static PANICS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Runs a simulation on a thread of its own, so that the first state of hash maps and random
-/// numbers depends on the seed only. A new container has this many physical partitions.
-/// Returns the result of `scene`.
+/// Runs `scene` in a new world, on a thread of its own, and returns its result. On a new
+/// thread the first state of hash maps and random numbers depends on the seed only. A new
+/// container has `partitions` physical partitions.
 pub(crate) fn simulate<R: Send>(seed: u64, partitions: u32, scene: impl FnOnce(&mut World) -> R + Send) -> R {
     count_panics();
     std::thread::scope(|scope| {
@@ -120,13 +125,14 @@ fn count_panics() {
     });
 }
 
-fn runtime() -> Runtime {
+/// A new tokio runtime on the current thread, with a paused clock.
+fn new_runtime() -> Runtime {
     Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime starts")
 }
 
 impl World {
     fn open(shim: VirtualClock, partitions: u32) -> World {
-        let server = runtime();
+        let server = new_runtime();
         let options = EmbeddedOptions::default().with_partitions(partitions);
         let embedded = server.block_on(Embedded::open(options)).expect("the engine opens in memory");
         World {
@@ -148,9 +154,9 @@ impl World {
         self.elapsed
     }
 
-    /// Adds a host, whose process starts in the next step, and returns its index. Its clock
-    /// is ahead of the server's by `clock_skew_ms`. A killed process is restarted after
-    /// `restart_after`.
+    /// Adds a host and returns its index. The host's process starts in the next step. The
+    /// host's clock is ahead of the server's by `clock_skew_ms`. A killed process is restarted
+    /// after `restart_after`.
     pub(crate) fn add_host(
         &mut self,
         role: Role,
@@ -160,26 +166,34 @@ impl World {
     ) -> usize {
         let name = format!("{role:?}{}", self.hosts.len());
         let starts_at = self.elapsed;
-        let host =
-            Host { name, role, program, clock_skew_ms, restart_after, running: None, starts_at, starts: 0 };
+        let host = Host {
+            name,
+            role,
+            program,
+            clock_skew_ms,
+            restart_after,
+            running: None,
+            starts_at,
+            start_count: 0,
+        };
         self.hosts.push(host);
         self.hosts.len() - 1
     }
 
-    /// Kills the process of a host.
+    /// Kills the process of a host, if it runs.
     pub(crate) fn kill(&mut self, host: usize) {
         if let Some((_, process)) = &self.hosts[host].running
             && !process.is_killed()
         {
-            process.end();
+            process.kill();
             self.network.count_kill();
         }
     }
 
-    /// Runs until `is_done` returns `true`, and then returns `true`. Returns `false` when
-    /// the time is over before, or when there are too many requests.
-    pub(crate) fn run(&mut self, time: Duration, mut is_done: impl FnMut(&mut World) -> bool) -> bool {
-        let end = self.elapsed + time;
+    /// Runs until `is_done` returns `true`, and then returns `true`. Returns `false` if
+    /// `time_limit` has passed before, or if there are too many requests.
+    pub(crate) fn run(&mut self, time_limit: Duration, mut is_done: impl FnMut(&mut World) -> bool) -> bool {
+        let end = self.elapsed + time_limit;
         while self.elapsed < end && !self.network.has_too_many_requests() {
             self.step_once();
             if is_done(self) {
@@ -209,7 +223,7 @@ impl World {
         self.step = if is_active { STEP_MIN } else { (self.step * 2).min(STEP_MAX) };
     }
 
-    /// Drops a killed process with all its tasks.
+    /// Drops the process of a host, with all its tasks, if it was killed.
     fn remove_killed(&mut self, index: usize) {
         let host = &mut self.hosts[index];
         if host.running.as_ref().is_some_and(|(_, process)| process.is_killed()) {
@@ -218,22 +232,22 @@ impl World {
         }
     }
 
-    /// Starts a process that is due.
+    /// Starts the process of a host if it does not run and its start is due.
     fn start_if_due(&mut self, index: usize) {
         let host = &mut self.hosts[index];
         let (Some(embedded), None) = (&self.embedded, &host.running) else { return };
         if host.starts_at > self.elapsed {
             return;
         }
-        host.starts += 1;
-        let process = Arc::new(ProcessRun::new(format!("{}.{}", host.name, host.starts), host.role));
+        host.start_count += 1;
+        let process = Arc::new(ProcessRun::new(format!("{}.{}", host.name, host.start_count), host.role));
         let transport = SimulatedTransport {
             network: Arc::clone(&self.network),
             process: Arc::clone(&process),
             server: self.server.handle().clone(),
             inner: embedded.transport(),
         };
-        let runtime = runtime();
+        let runtime = new_runtime();
         runtime.spawn((host.program)(Connection { endpoint: embedded.endpoint(), transport }));
         host.running = Some((runtime, process));
     }
@@ -246,7 +260,7 @@ impl Drop for World {
     }
 }
 
-/// Runs a runtime until this moment of virtual time.
+/// Runs the tasks of a runtime until this moment of virtual time.
 fn run_until(runtime: &Runtime, shim: &VirtualClock, until: Duration) {
     let until = tokio::time::Instant::from_std(shim.instant(until));
     runtime.block_on(async { tokio::time::sleep_until(until).await });

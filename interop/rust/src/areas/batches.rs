@@ -21,7 +21,7 @@ checks![
     a_batch_works_with_hierarchical_keys,
 ];
 
-/// The status of the answer and of each operation.
+/// Executes a batch. Returns the status of the answer and the status of each operation.
 async fn statuses(
     container: &ContainerClient,
     batch: TransactionalBatch,

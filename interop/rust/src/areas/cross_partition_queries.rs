@@ -1,5 +1,5 @@
-//! Queries across partitions: the SDK plans them, sends the rewritten query to
-//! every range and merges the answers.
+//! Queries across partitions: the SDK makes a plan for the query, sends the rewritten query to
+//! every range, and merges the answers.
 
 use azure_data_cosmos::clients::ContainerClient;
 use azure_data_cosmos::feed::ContinuationToken;
@@ -31,6 +31,7 @@ checks![
     a_cross_partition_query_that_cannot_be_parsed_is_refused,
 ];
 
+/// All results of a query over the whole container.
 async fn query_all<T: DeserializeOwned + Send + 'static>(
     container: &ContainerClient,
     query: impl Into<Query>,
@@ -90,8 +91,8 @@ async fn an_order_by_two_properties_holds(world: &World) -> Outcome {
     Ok(())
 }
 
-/// Undefined, null, booleans, numbers, strings, and then arrays and objects,
-/// which the service does not order among themselves by their content.
+/// The order of types is: undefined, null, booleans, numbers, strings. Arrays and objects come
+/// after them; they are not checked here.
 async fn order_by_sorts_types_as_the_service_does(world: &World) -> Outcome {
     let container = world.container().await?;
     let mixed = [json!("b"), json!(2), json!(true), Value::Null, json!("a"), json!(false), json!(-1.5)];
@@ -139,7 +140,7 @@ async fn distinct_values_come_once_over_all_partitions(world: &World) -> Outcome
 
 async fn a_plan_from_the_server_gives_the_same_answer(world: &World) -> Outcome {
     let container = world.filled(16, 48).await?;
-    let before = world.management().count("query_plan").await?;
+    let before = world.management().request_count("query_plan").await?;
     let query = "SELECT * FROM c WHERE c.rank < 30 ORDER BY c.rank DESC OFFSET 2 LIMIT 3";
     let planned_by_gateway = || QueryOptions::default().with_query_plan_mode(QueryPlanMode::GatewayOnly);
     let found: Vec<Item> =
@@ -150,7 +151,7 @@ async fn a_plan_from_the_server_gives_the_same_answer(world: &World) -> Outcome 
         query_all_with(&container, FeedScope::full_container(), query, planned_by_gateway()).await?;
     same!(found.len(), 16);
     holds!(found.is_sorted());
-    same!(world.management().count("query_plan").await?, before + 2);
+    same!(world.management().request_count("query_plan").await?, before + 2);
     Ok(())
 }
 

@@ -1,5 +1,5 @@
-//! Retries of the SDK: our error answers have the shape that makes the SDK retry
-//! where it should.
+//! Retries of the SDK: our error answers have the form with which the SDK retries where it
+//! should.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,8 @@ checks![
     a_refusal_is_not_tried_again,
 ];
 
-/// A fault for the named operation of one container, applied `count` times.
+/// A fault rule for an operation on one container, which is applied `count` times. `more` has
+/// further members of the rule.
 fn fault(operation: &str, container: &str, count: u32, status: u16, more: &Value) -> Value {
     let mut fault = json!({
         "operation": operation, "database": "interop", "container": container, "count": count, "status": status
@@ -29,10 +30,10 @@ async fn a_throttled_request_is_tried_again(world: &World) -> Outcome {
     let name = name_of(&container).await?;
     let more = json!({"subStatus": 3200, "retryAfterMs": 5});
     world.management().inject(&fault("create_item", &name, 3, 429, &more)).await?;
-    let before = world.management().count("create_item").await?;
+    let before = world.management().request_count("create_item").await?;
     let created = container.create_item("a", "1", item("a", "1", 1), None).await?;
     same!(code(created.status()), 201);
-    same!(world.management().count("create_item").await? - before, 4);
+    same!(world.management().request_count("create_item").await? - before, 4);
     world.management().clear_faults().await?;
     Ok(())
 }
@@ -61,9 +62,9 @@ async fn a_refusal_is_not_tried_again(world: &World) -> Outcome {
     let container = world.container().await?;
     let name = name_of(&container).await?;
     world.management().inject(&fault("create_item", &name, 1, 403, &json!({"subStatus": 1014}))).await?;
-    let before = world.management().count("create_item").await?;
+    let before = world.management().request_count("create_item").await?;
     same!(refused(container.create_item("a", "1", item("a", "1", 1), None).await)?, 403);
-    same!(world.management().count("create_item").await? - before, 1);
+    same!(world.management().request_count("create_item").await? - before, 1);
     world.management().clear_faults().await?;
     Ok(())
 }

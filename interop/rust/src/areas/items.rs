@@ -1,4 +1,4 @@
-//! Point operations on items, and what their answers carry.
+//! Point operations on items, and the contents of their answers.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ async fn an_item_is_created_and_read(world: &World) -> Outcome {
     Ok(())
 }
 
-/// Every kind of value that Cosmos binary JSON spells in a way of its own.
+/// A document with every kind of value that has its own form in Cosmos binary JSON.
 fn rich_document() -> Value {
     json!({
         "id": "rich",
@@ -88,7 +88,8 @@ async fn a_document_sent_as_text_reads_the_same(world: &World) -> Outcome {
     same_members(&read, &rich_document())
 }
 
-/// The document plus the service's own members, and nothing else.
+/// Checks that the found document has the members of the wanted one, and the members that the
+/// service adds, and no others.
 fn same_members(found: &Value, wanted: &Value) -> Outcome {
     let (found, wanted) = match (found, wanted) {
         (Value::Object(found), Value::Object(wanted)) => (found, wanted),
@@ -300,12 +301,12 @@ async fn an_item_expires(world: &World) -> Outcome {
     let container = world.container_of(properties).await?;
     container.create_item("a", "1", json!({"id": "1", "pk": "a", "ttl": 1}), None).await?;
     container.create_item("a", "2", json!({"id": "2", "pk": "a"}), None).await?;
-    // Time itself is awaited: the whole second of the ttl and one for rounding,
-    // with a margin for a busy machine.
-    let mut left = 100;
+    // The item expires after the second of its ttl and at most one more for rounding. The rest is
+    // a margin for a busy machine.
+    let mut polls_left = 100;
     while container.read_item("a", "1", None).await.is_ok() {
-        left -= 1;
-        holds!(left > 0, "still there after ten seconds");
+        polls_left -= 1;
+        holds!(polls_left > 0, "still there after ten seconds");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     same!(refused(container.read_item("a", "1", None).await)?, 404);

@@ -1,5 +1,5 @@
-//! Partition keys of every kind. The server has to hash each to the range that
-//! the SDK computes; otherwise the SDK asks the wrong range.
+//! Partition keys of every kind. The server has to assign each key to the range that the SDK
+//! computes. Otherwise the SDK asks the wrong range.
 
 use azure_data_cosmos::models::{
     ContainerProperties, PartitionKeyDefinition, PartitionKeyValue, PartitionKeyVersion,
@@ -21,7 +21,7 @@ checks![
     a_nested_path_is_a_key_too,
 ];
 
-/// Each key with the JSON that stands in the document.
+/// Each key with its JSON value in the document.
 fn keys() -> Result<Vec<(PartitionKey, Value)>, Problem> {
     Ok(vec![
         ("text".into(), json!("text")),

@@ -1,4 +1,4 @@
-//! Queries within one partition, which the server answers alone.
+//! Queries within one partition. The server answers them without a plan of the SDK.
 
 use azure_data_cosmos::clients::ContainerClient;
 use azure_data_cosmos::feed::ContinuationToken;
@@ -181,7 +181,7 @@ async fn a_query_resumes_from_its_token(world: &World) -> Outcome {
     same!(first, [9, 8, 7]);
     let token = pages.to_continuation_token()?.as_str().to_owned();
     drop(pages);
-    // Written between two pages, at a position that the query has passed.
+    // An item is written between two pages, at a position that the query has passed.
     let late = crate::world::item("k0", "late", 100);
     container.create_item("k0", "late", late, None).await?;
     let options = pages_of(3)?.with_continuation_token(ContinuationToken::from_string(token));

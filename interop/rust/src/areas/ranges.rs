@@ -1,5 +1,4 @@
-//! Partition key ranges: how the SDK routes, and what it does when a range
-//! splits.
+//! Partition key ranges: how the SDK routes requests, and what it does when a range splits.
 
 use azure_data_cosmos::FeedScope;
 use azure_data_cosmos::feed::FeedRange;
@@ -39,9 +38,9 @@ async fn a_partition_key_belongs_to_one_range(world: &World) -> Outcome {
     let container = world.filled(16, 16).await?;
     let ranges = container.read_feed_ranges(None).await?;
     for key in 0..16 {
-        let own = container.feed_range_from_partition_key(format!("k{key}"), None).await?;
-        same!(own.len(), 1);
-        let holders: Vec<_> = ranges.iter().filter(|range| own[0].is_subset_of(range)).collect();
+        let key_range = container.feed_range_from_partition_key(format!("k{key}"), None).await?;
+        same!(key_range.len(), 1);
+        let holders: Vec<_> = ranges.iter().filter(|range| key_range[0].is_subset_of(range)).collect();
         same!(holders.len(), 1);
         let query = format!("SELECT VALUE c.rank FROM c WHERE c.pk = 'k{key}'");
         let scope = FeedScope::range(holders[0].clone());
@@ -53,20 +52,20 @@ async fn a_partition_key_belongs_to_one_range(world: &World) -> Outcome {
 
 async fn ranges_are_asked_for_once(world: &World) -> Outcome {
     let container = world.filled(16, 16).await?;
-    let everything = async || -> Result<(), Problem> {
+    let query_everything = async || -> Result<(), Problem> {
         let all: Vec<Item> = query_all(&container, FeedScope::full_container(), "SELECT * FROM c").await?;
         same!(all.len(), 16);
         Ok(())
     };
-    everything().await?;
-    let before = world.management().count("read_ranges").await?;
+    query_everything().await?;
+    let before = world.management().request_count("read_ranges").await?;
     holds!(before > 0, "the server counts no requests for ranges");
     for key in 0..16 {
         container.read_item(format!("k{key}"), &format!("i{key:03}"), None).await?;
-        everything().await?;
+        query_everything().await?;
     }
-    // The SDK keeps its map of ranges: it understood the 304 to its etag.
-    same!(world.management().count("read_ranges").await?, before);
+    // The SDK has kept its list of ranges, so it has understood the answer 304 to its etag.
+    same!(world.management().request_count("read_ranges").await?, before);
     Ok(())
 }
 

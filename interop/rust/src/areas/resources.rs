@@ -120,7 +120,7 @@ async fn a_container_is_reached_by_its_resource_id(world: &World) -> Outcome {
 
     let database = world.client.database_client(database_id);
     let same_container = database.container_client(container_id, None).await?;
-    // The SDK asks queries by resource id; items it addresses by name only.
+    // Only queries are sent: the SDK addresses items by name.
     let found: Vec<Item> = query_all(&same_container, FeedScope::partition("a"), "SELECT * FROM c").await?;
     same!(found, [item("a", "1", 7)]);
     let found: Vec<Item> = query_all(&same_container, FeedScope::full_container(), "SELECT * FROM c").await?;
@@ -135,8 +135,8 @@ async fn a_recreated_container_is_found_by_a_client_of_the_old_one(world: &World
     old.delete(None).await?;
     world.container_of(properties).await?;
 
-    // The SDK sends the resource id of the container that it knows, learns that
-    // it is gone, and finds the new one.
+    // The SDK sends the resource id of the container that it knows, gets the answer that this
+    // container does not exist, and finds the new container.
     same!(refused(old.read_item("a", "1", None).await)?, 404);
     same!(code(old.create_item("a", "2", item("a", "2", 2), None).await?.status()), 201);
     let read: Item = old.read_item("a", "2", None).await?.into_model()?;

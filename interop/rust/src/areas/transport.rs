@@ -47,22 +47,24 @@ async fn requests_go_over_http_2(world: &World) -> Outcome {
 
 async fn in_clear_the_sdk_speaks_http_2_and_sends_binary_json(world: &World) -> Outcome {
     let container = world.container().await?;
-    let tap = Relay::before(world.port()).await?;
-    let client = Connect::to(Scheme::Http, tap.port()).client().await?;
-    let tapped = client.database_client("interop").container_client(name_of(&container).await?, None).await?;
-    tapped.create_item("a", "1", item("a", "1", 1), None).await?;
-    tapped.replace_item("a", "1", item("a", "1", 2), None).await?;
-    tapped.upsert_item("a", "1", item("a", "1", 3), None).await?;
-    let seen = tap.seen();
-    holds!(seen.http2_connections > 0 && seen.other_connections == 0, "{seen:?}");
-    same!(seen.first_body_bytes, [BINARY_JSON_OPENING; 3]);
-    let read: Item = tapped.read_item("a", "1", None).await?.into_model()?;
+    let relay = Relay::start(world.port()).await?;
+    let client = Connect::to(Scheme::Http, relay.port()).client().await?;
+    let through_relay =
+        client.database_client("interop").container_client(name_of(&container).await?, None).await?;
+    through_relay.create_item("a", "1", item("a", "1", 1), None).await?;
+    through_relay.replace_item("a", "1", item("a", "1", 2), None).await?;
+    through_relay.upsert_item("a", "1", item("a", "1", 3), None).await?;
+    let recorded = relay.recorded();
+    holds!(recorded.http2_connections > 0 && recorded.other_connections == 0, "{recorded:?}");
+    same!(recorded.first_body_bytes, [BINARY_JSON_OPENING; 3]);
+    let read: Item = through_relay.read_item("a", "1", None).await?.into_model()?;
     same!(read, item("a", "1", 3));
     Ok(())
 }
 
-/// Runs this program once more as a client that verifies certificates.
-async fn probe(world: &World, ca: Option<std::path::PathBuf>) -> Result<bool, Problem> {
+/// Runs this program once more, as a client that verifies certificates. Returns whether that
+/// client could read from the server.
+async fn is_trusted(world: &World, ca: Option<std::path::PathBuf>) -> Result<bool, Problem> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg(TRUST_PROBE).arg(format!("https://localhost:{}/", world.port()));
     if let Some(ca) = ca {
@@ -72,7 +74,7 @@ async fn probe(world: &World, ca: Option<std::path::PathBuf>) -> Result<bool, Pr
     Ok(status.success())
 }
 
-/// The child process: it succeeds if its client can read the account.
+/// The child process. It succeeds if its client can read a database of the account.
 pub(crate) async fn trust_probe(endpoint: &str) -> ExitCode {
     let connected =
         Connect::to_endpoint(endpoint).with_validation(ServerCertificateValidation::Required).client().await;
@@ -92,12 +94,12 @@ pub(crate) async fn trust_probe(endpoint: &str) -> ExitCode {
 async fn the_certificate_is_verified_by_our_ca(world: &World) -> Outcome {
     let ca = perihelion_interop_common::ca_file().await?;
     holds!(ca.is_file(), "{} is no file", ca.display());
-    holds!(probe(world, Some(ca)).await?);
+    holds!(is_trusted(world, Some(ca)).await?);
     Ok(())
 }
 
 async fn the_certificate_is_refused_without_our_ca(world: &World) -> Outcome {
-    holds!(!probe(world, None).await?);
+    holds!(!is_trusted(world, None).await?);
     Ok(())
 }
 
