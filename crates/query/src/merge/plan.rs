@@ -167,7 +167,8 @@ fn read_direction(direction: &Value) -> Result<Direction, MergeError> {
 
 fn read_grouping(info: &Value) -> Result<Option<GroupFormat>, MergeError> {
     let has_keys = !read_list(info, "groupByExpressions")?.is_empty();
-    let aggregates = read_list(info, "aggregates")?.iter().map(read_function).collect::<Result<Vec<_>, _>>()?;
+    let aggregates =
+        read_list(info, "aggregates")?.iter().map(read_function).collect::<Result<Vec<_>, _>>()?;
     let names = read_list(info, "groupByAliases")?;
     if !names.is_empty() {
         let types = member(info, "groupByAliasToAggregateType");

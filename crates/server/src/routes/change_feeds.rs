@@ -61,7 +61,8 @@ fn parse_scope(call: &Call, container: &Arc<Container>) -> Result<(RangeId, Effe
         None => call.effective_keys()?,
     };
     if let Some(id) = call.range(container)? {
-        let range_keys = container.range(id).map(|range| range.keys.clone()).ok_or_else(Refusal::range_gone)?;
+        let range_keys =
+            container.range(id).map(|range| range.keys.clone()).ok_or_else(Refusal::range_gone)?;
         return Ok((id, keys.unwrap_or(range_keys)));
     }
     let keys = keys.unwrap_or_else(EffectiveRange::whole);

@@ -68,7 +68,8 @@ pub(crate) async fn commit(
         }
         Err(error) if error.operation_index().is_none() => Err(error.into()),
         Err(error)
-            if error.operation_index() == Some(0) && (is_changed_or_deleted(&error) || error.is_conflict()) =>
+            if error.operation_index() == Some(0)
+                && (is_changed_or_deleted(&error) || error.is_conflict()) =>
         {
             Ok(CommitOutcome::Stale)
         }
