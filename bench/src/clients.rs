@@ -112,8 +112,8 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
 /// Starts our server in memory and creates the database.
 async fn start_server(options: &Options, scratch: &Path) -> anyhow::Result<Environment> {
     let binary = server_program(options.binary.as_deref()).await?;
-    let (scratch_copy, ours) = (scratch.to_owned(), Some(binary.clone()));
-    let launcher = Launcher { scratch: scratch_copy, vercel: None, ours, has_management: false };
+    let ours = Some(binary.clone());
+    let launcher = Launcher { scratch: scratch.to_owned(), vercel: None, ours, has_management: false };
     let server = launcher.start(Target::Memory).await?;
     setup::create_database(&server).await?;
     let ca = certificate_authority(&binary, None).await?;

@@ -21,7 +21,7 @@ check("the account document names this endpoint for reads and writes", async () 
   assert.equal(resource.readableLocations[0].databaseAccountEndpoint, endpoints.plain);
 });
 
-check("the read and write endpoints that the SDK settles on are ours", async () => {
+check("the SDK uses our endpoint for reads and for writes", async () => {
   await client().getDatabaseAccount();
   assert.equal(await client().getReadEndpoint(), endpoints.plain);
   assert.equal(await client().getWriteEndpoint(), endpoints.plain);
@@ -44,7 +44,7 @@ check("TLS is verified: without our CA the handshake fails", async () => {
   assert.match(stdout.trim(), /^(UNABLE_TO_VERIFY_LEAF_SIGNATURE|SELF_SIGNED_CERT_IN_CHAIN|UNABLE_TO_GET_ISSUER_CERT_LOCALLY)$/);
 });
 
-check("an agent of the caller's with keep-alive serves many requests", async () => {
+check("a client with an agent that keeps connections open serves many requests", async () => {
   const agent = new https.Agent({ keepAlive: true, maxSockets: 2 });
   const other = newClient("plain", { agent });
   const names = await Promise.all(Array.from({ length: 10 }, () => other.getDatabaseAccount()));
@@ -85,7 +85,7 @@ check("every answer carries an activity id, a charge and a session token", async
   assert.equal(answer.headers["x-ms-alt-content-path"], `dbs/${parent.id}/colls/${container.id}`);
 });
 
-check("more than the provisioned throughput is answered with 429 and a wait that the SDK obeys", async () => {
+check("requests beyond the throughput are answered with 429 and a wait, which the SDK obeys", async () => {
   const { client: other, exchanges } = recordingClient("throttled", {
     connectionPolicy: { retryOptions: { maxRetryAttemptCount: 100, fixedRetryIntervalInMilliseconds: 0, maxWaitTimeInSeconds: 15 } },
   });

@@ -46,7 +46,7 @@ check("every verb works in one batch, and later operations see earlier ones", as
   assert.deepEqual(stored.map(userMembers), [{ id: "new", pk, n: 6 }, { id: "up", pk, n: 2 }]);
 });
 
-check("a failing operation answers 207: its own status, 424 for the others, and nothing is stored", async () => {
+check("if an operation fails, the answer is 207 with its status and 424 for the others, and nothing is stored", async () => {
   const target = await container();
   const pk = unique("pk");
   await target.items.create({ id: "taken", pk, n: 1 });
@@ -149,7 +149,7 @@ check("a batch of more than two megabytes is refused with 413 and stores nothing
   assert.deepEqual(ids(await queryAll(target, "SELECT c.id FROM c", { partitionKey: pk })), []);
 });
 
-check("bodies can be left out of a batch's answer", async () => {
+check("the writes of a batch have no bodies in the answer if the caller wants none", async () => {
   const target = await container();
   const pk = unique("pk");
   const operations = [create({ id: "x", pk, n: 1 }), replace("x", { id: "x", pk, n: 2 }), read("x")];
@@ -159,7 +159,7 @@ check("bodies can be left out of a batch's answer", async () => {
   assert.ok(answer.result.every(({ eTag }) => /^"[0-9a-f-]{36}"$/.test(eTag)));
 });
 
-check("a batch on an item without a partition key", async () => {
+check("a batch without a partition key creates an item without one", async () => {
   const target = await container();
   const id = unique("keyless");
   const answer = await target.items.batch([create({ id })], undefined);

@@ -73,7 +73,7 @@ check("replace changes the time to live and the indexing policy, and the etag", 
   assert.equal((await container.read()).resource.defaultTtl, 5);
 });
 
-check("a mode of none, with automatic off, is kept", async () => {
+check("an indexing mode of none, with automatic indexing off, is kept", async () => {
   const container = await freshContainer("plain", { indexingPolicy: { indexingMode: "none", automatic: false } });
   const { resource } = await container.read();
   assert.equal(resource.indexingPolicy.indexingMode, "none");
@@ -134,7 +134,7 @@ check("a unique key is enforced within a partition key, and only there", async (
   assert.equal(elsewhere.statusCode, 201);
 });
 
-check("a unique key is freed by delete and moved by replace", async () => {
+check("delete frees a unique key, and replace moves it to the new value", async () => {
   const container = await freshContainer("plain", { uniqueKeyPolicy: { uniqueKeys: [{ paths: ["/email"] }] } });
   await container.items.create({ id: "1", pk: "a", email: "one" });
   await container.items.create({ id: "2", pk: "a", email: "two" });

@@ -40,7 +40,7 @@ check("point operations take the whole key", async () => {
   assert.equal((await container.item("4", ["t1", "u4", 5]).read()).statusCode, 404);
 });
 
-check("create, upsert and delete with a built key", async () => {
+check("create, upsert and delete take a key of PartitionKeyBuilder", async () => {
   const container = await ranges();
   const key = new PartitionKeyBuilder().addValue("t9").addValue(true).addNullValue().build();
   await container.items.create({ id: "built", tenant: "t9", user: true, session: null });
@@ -49,7 +49,7 @@ check("create, upsert and delete with a built key", async () => {
   assert.equal((await container.item("built", key).delete()).statusCode, 204);
 });
 
-check("a missing level is stored as none", async () => {
+check("an item without some levels is found by a key with none values", async () => {
   const container = await ranges();
   const key = new PartitionKeyBuilder().addValue("t9").addNoneValue().addNoneValue().build();
   await container.items.create({ id: "short", tenant: "t9" });
@@ -74,7 +74,7 @@ for (const [name, partitionKey, expected] of [
     }
   });
 
-  check(`an ordered query and a count with a prefix of ${name}`, async () => {
+  check(`an ordered query and a count with a prefix of ${name} cover just that subtree`, async () => {
     const container = await ranges();
     const ordered = await queryAll(container, "SELECT VALUE c.session FROM c ORDER BY c.session DESC", { partitionKey });
     assert.deepEqual(ordered, expected.map(({ session }) => session).sort((a, b) => b - a));
@@ -82,7 +82,7 @@ for (const [name, partitionKey, expected] of [
   });
 }
 
-check("a filter on the levels needs no key", async () => {
+check("a query with a filter on the levels needs no partition key", async () => {
   const found = await queryAll(await ranges(), "SELECT VALUE c.id FROM c WHERE c.tenant = 't0' AND c.user = 'u3'");
   assert.deepEqual(sorted(found), sorted(ids(items.filter(({ tenant, user }) => tenant === "t0" && user === "u3"))));
 });

@@ -65,7 +65,7 @@ check("replace of a missing item is refused with 404", async () => {
   await refused(404, target.item("none", "a").replace({ id: "none", pk: "a" }));
 });
 
-check("replace gives the item neither another id nor another partition key", async () => {
+check("replace cannot change the id or the partition key of an item", async () => {
   const target = await container();
   await target.items.create({ id: "fixed", pk: "a", n: 1 });
   await refused(400, target.item("fixed", "a").replace({ id: "other", pk: "a", n: 2 }));
@@ -133,7 +133,7 @@ check("partition keys of every type are kept apart", async () => {
   assert.equal((await queryAll(target, "SELECT * FROM c")).length, keys.length);
 });
 
-check("an item without the partition key is stored under none", async () => {
+check("an item without the partition key is found by an undefined key and not by null", async () => {
   const target = await freshContainer("ranges");
   const { resource } = await target.items.create({ id: "keyless", n: 1 });
   assert.equal(resource.pk, undefined);

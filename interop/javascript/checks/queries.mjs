@@ -32,7 +32,7 @@ check("a query with a partition key sees that partition only", async () => {
   }
 });
 
-check("a query without one sees every partition", async () => {
+check("a query without a partition key sees every partition", async () => {
   for (const container of [await plain(), await ranges()]) {
     const found = await queryAll(container, "SELECT VALUE c.n FROM c WHERE c.n >= 10");
     assert.deepEqual(found.sort((a, b) => a - b), numbers(10, COUNT));
@@ -120,7 +120,7 @@ check("an unknown parameter is undefined, not an error", async () => {
   assert.deepEqual(await queryAll(await plain(), { query: "SELECT * FROM c WHERE c.n = @missing", parameters: [] }), []);
 });
 
-check("a syntax error is refused with 400 and its place", async () => {
+check("a query with a syntax error is refused with 400 and the position of the error", async () => {
   const error = await refused(400, queryAll(await plain(), "SELECT * FROM c WHERE c.n = = 1"));
   assert.match(error.body.message, /SC1001/);
 });
@@ -145,7 +145,7 @@ check("every page has its charge, and query metrics when asked for", async () =>
   assert.ok(metrics.totalQueryExecutionTime.totalMilliseconds() >= 0);
 });
 
-check("a query that reads a partition and one that reads a range agree", async () => {
+check("the queries of all partition keys together give the rows of a query over all partitions", async () => {
   const container = await ranges();
   const wholes = await queryAll(container, "SELECT VALUE c.id FROM c");
   const parts = [];

@@ -43,7 +43,7 @@ check("the token grows with every write of a partition", async () => {
   assert.equal(Number(headers[TOKEN].split("#")[1]), lsns[3]);
 });
 
-check("a query's pages carry the token too", async () => {
+check("the pages of a query have a session token, too", async () => {
   const container = await freshContainer("plain");
   const { headers } = await container.items.create({ id: "1", pk: "a" });
   const page = await container.items.query("SELECT * FROM c", { partitionKey: "a" }).fetchNext();
@@ -63,7 +63,7 @@ check("a token ahead of the server is refused with 404 and sub-status 1002", asy
   assert.equal(outcome.substatus, 1002);
 });
 
-check("a token of the past and one of another client are accepted", async () => {
+check("an old token and a token of another client are accepted", async () => {
   const container = await freshContainer("ranges");
   const { headers } = await container.items.create({ id: "1", pk: "a" });
   for (let n = 0; n < 3; n += 1) await container.items.upsert({ id: "1", pk: "a", n });
@@ -83,7 +83,7 @@ check("weaker consistency may be asked for, stronger is refused with 400", async
   await refused(400, containerThrough(other, container).item("1", "a").read(), { message: /consistency/i });
 });
 
-check("a session survives the deletion and new creation of its container", async () => {
+check("a session client can use a container that was deleted and created again", async () => {
   const { client: other } = recordingClient("ranges", { consistencyLevel: "Session" });
   const first = await freshContainer("ranges");
   const container = containerThrough(other, first);

@@ -45,7 +45,7 @@ check("the children name their parent and share its key space", async () => {
   assert.equal(childRanges.find(({ minInclusive }) => minInclusive === "").maxExclusive, childRanges.find(({ maxExclusive }) => maxExclusive === "FF").minInclusive);
 });
 
-check("a client with the old map of ranges continues to read, write and query", async () => {
+check("a client with the old list of ranges continues to read, write and query", async () => {
   const container = await seeded();
   const oldClientContainer = containerThrough(newClient("plain"), container);
   assert.equal((await queryAll(oldClientContainer, "SELECT * FROM c", { forceQueryPlan: true })).length, 40);
@@ -63,7 +63,7 @@ check("a client with the old map of ranges continues to read, write and query", 
 });
 
 for (const name of ["bulk", "executeBulkOperations"]) {
-  check(`${name} with the old map finds the new ranges`, async () => {
+  check(`${name} with the old list of ranges finds the new ranges`, async () => {
     const container = await seeded();
     const oldClientContainer = containerThrough(newClient("plain"), container);
     const operations = (from) => Array.from({ length: 20 }, (_, n) => ({

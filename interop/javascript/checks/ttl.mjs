@@ -55,7 +55,7 @@ check("a write restarts the time to live", async () => {
   assert.equal((await container.item("x", "a").read()).resource?.n, 1);
 });
 
-check("without a default of the container, ttl is a plain member", async () => {
+check("if the container has no default ttl, the ttl of an item has no effect", async () => {
   const container = await freshContainer("plain");
   const { resource } = await container.items.create({ id: "x", pk: "a", ttl: 1 });
   await waitUntil(() => Date.now() / 1000 > resource._ts + 2.2);

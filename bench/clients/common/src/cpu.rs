@@ -27,7 +27,7 @@ pub fn children_cpu() -> Result<Duration, Problem> {
     sum_of_fields("self", CHILDREN_FIELDS)
 }
 
-/// The sum of two fields of `/proc/<pid>/stat`, which are numbers of ticks.
+/// The sum of two fields of `/proc/<pid>/stat`, converted from ticks to a duration.
 fn sum_of_fields(process: &str, fields: [usize; 2]) -> Result<Duration, Problem> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
     // The second field is the program's name in parentheses. It may contain spaces.

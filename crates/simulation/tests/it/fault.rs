@@ -21,7 +21,7 @@ pub(crate) const LONG_OUTAGE: Duration = Duration::from_millis(2400);
 
 /// The time after which the sender of a [`Fault::LostAnswerLate`] notices that its
 /// connection is lost. Meanwhile other processes find what the request has written.
-pub(crate) const NOTICED_AFTER: Duration = Duration::from_secs(4);
+pub(crate) const LOSS_NOTICED_AFTER: Duration = Duration::from_secs(4);
 
 /// The ways in which one request fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub(crate) enum Fault {
     LostRequest,
     /// The request is served, and the connection ends before the answer.
     LostAnswer,
-    /// The request is served, and the sender notices only after [`NOTICED_AFTER`] that the
+    /// The request is served, and the sender notices only after [`LOSS_NOTICED_AFTER`] that the
     /// connection has ended. By then other processes may have read, consumed and deleted
     /// what the request wrote.
     LostAnswerLate,

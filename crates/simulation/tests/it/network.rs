@@ -22,7 +22,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::fault::{Fault, LONG_OUTAGE, NOTICED_AFTER, OUTAGE};
+use crate::fault::{Fault, LONG_OUTAGE, LOSS_NOTICED_AFTER, OUTAGE};
 use crate::fault_plan::{Delivery, FaultPlan};
 use crate::libc_shim;
 
@@ -42,7 +42,7 @@ const SEARCHED_BYTES: usize = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     /// A process whose requests can fail and that can be killed: a worker with a runtime, or
-    /// an operator.
+    /// the operator of a test in `operations`.
     Worker,
     /// A program that starts workflows. Its requests can fail, and it is never killed.
     User,
@@ -412,7 +412,7 @@ impl Transport for SimulatedTransport {
             let outcome = transport.deliver(request, index, delivery.fault).await;
             tokio::time::sleep(delivery.response_delay).await;
             if delivery.fault == Some(Fault::LostAnswerLate) {
-                tokio::time::sleep(NOTICED_AFTER).await;
+                tokio::time::sleep(LOSS_NOTICED_AFTER).await;
             }
             let is_kill = delivery.fault == Some(Fault::Kill);
             transport.network.end_request(is_kill.then_some(&*transport.process));
