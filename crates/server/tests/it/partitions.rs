@@ -144,7 +144,7 @@ async fn a_split_keeps_every_document_and_retires_the_parent() {
 #[tokio::test]
 async fn a_query_over_an_empty_interval_of_keys_is_compiled_and_returns_no_rows() {
     let world = with_forty_documents(4).await;
-    let boundary = text(&ranges(&world.send(pkranges()).await)[1], "minInclusive");
+    let boundary = text(&ranges_in(&world.send(ranges_request()).await)[1], "minInclusive");
     let over_nothing = |call: HttpRequest| {
         call.header("x-ms-start-epk", boundary.as_str()).header("x-ms-end-epk", boundary.as_str())
     };
