@@ -157,8 +157,8 @@ impl<T: DeserializeOwned> ChangeFeed<T> {
     /// `None` costs about 1 RU per physical partition. After an error the next call
     /// continues at the same position.
     ///
-    /// If the previous call failed or its future was dropped, `None` means only that all
-    /// changes up to that call were returned.
+    /// If the calls just before this one failed or their futures were dropped, `None` means
+    /// only that all changes up to the first of those calls were returned.
     pub async fn next_page(&mut self) -> Result<Option<ChangePage<T>>, Error> {
         self.ensure_cursors().await?;
         let mut refreshes = 0;
@@ -272,6 +272,8 @@ impl<T: DeserializeOwned> ChangeFeed<T> {
 }
 
 impl<T: DeserializeOwned + Send + 'static> PageFeed<ChangePage<T>> for ChangeFeed<T> {
+    // After the end of the stream the caller can take the feed out of it, for the token or for
+    // later changes.
     const IS_KEPT_AT_END: bool = true;
 
     fn next_page(&mut self) -> impl Future<Output = Result<Option<ChangePage<T>>, Error>> + Send {

@@ -206,9 +206,9 @@ impl Engine {
         Ok(page)
     }
 
-    /// Builds an index now and returns when the index is ready. Returns `Ok` without
-    /// building anything if the container is gone, if it has as many indexes as it may have,
-    /// or if the index exists already. An index that exists is not always ready.
+    /// Builds an index now and returns when the index is ready. Returns `Ok` at once, without
+    /// building anything, if the container is gone, if it has as many indexes as it may have,
+    /// or if the index exists already. In the last case the index may not be ready yet.
     pub async fn build_index(&self, container: &Arc<Container>, shape: IndexShape) -> Result<(), Refusal> {
         maintenance::build_index(&self.store, container.number(), shape).await
     }
@@ -222,8 +222,9 @@ impl Engine {
         maintenance::run_once(&self.store, &self.backlog, self.options.partition_bytes_max).await
     }
 
-    /// Returns when a command or a query has left work for maintenance, or after `pause`.
-    /// Expired documents and oversized partitions do not end the wait early.
+    /// Returns when a change of the catalog (such as a deleted container) or a query has left
+    /// work for maintenance, or after `pause`. Expired documents and oversized partitions do
+    /// not end the wait early.
     pub async fn maintenance_due(&self, pause: std::time::Duration) {
         self.backlog.due(pause).await;
     }

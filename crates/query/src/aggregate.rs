@@ -10,12 +10,12 @@
 //! `EmulatorTests/Query/AggregateQueryTests.AggregateMixedTypes_baseline.xml`; its
 //! `undefinedKey` cases are the cases without any value). They agree with the
 //! documentation of SUM, AVG, MIN and MAX. In an older baseline the MIN of a single
-//! array was that array. In GROUP BY undefined is a group like any other
-//! (`CosmosUndefinedQueryTests.cs`, `GroupByUndefined`).
+//! array was that array. The rows whose GROUP BY value is undefined form a group like
+//! any other (`CosmosUndefinedQueryTests.cs`, `GroupByUndefined`).
 //!
 //! A client merges [partial results](AggregateState::add_partial), one per
-//! partition and page. They have the form of the statement that `plan::rewrite`
-//! makes.
+//! partition and page. A partition returns them in this form because the client sends
+//! it the statement that `plan::rewrite` makes.
 
 use std::collections::HashSet;
 
@@ -105,9 +105,10 @@ impl AggregateState {
         0
     }
 
-    /// Adds the partial result of a partition: `{"item": …}`, without the
-    /// members that are undefined. Returns how many bytes the state grew by,
-    /// or `None` when the partial result is malformed.
+    /// Adds the partial result of a partition: `{"item": …}`, for MIN and MAX usually with an
+    /// `item2` as well (see [`Extreme::add_partial`]). A member whose value is undefined is
+    /// absent. Returns how many bytes the state grew by, or `None` when the partial result is
+    /// malformed.
     pub(crate) fn add_partial(&mut self, partial: &Value) -> Option<usize> {
         let item = partial.as_object()?.get("item");
         match self {

@@ -38,8 +38,9 @@ pub enum Condition {
     In(Vec<Value>),
 }
 
-/// The conjuncts of a filter. `document_hops` is the number of frames from the
-/// filter outwards to the frame that binds the document.
+/// The conjuncts of a filter. Each source of FROM binds its value in a frame of its own,
+/// and the last source has the innermost frame. `document_hops` is the number of frames
+/// from the innermost one outwards to the one that binds the document: 0 without a JOIN.
 pub(crate) fn conjuncts(filter: &Node, document_hops: usize) -> Vec<Conjunct> {
     let mut found = Vec::new();
     collect(filter, document_hops, &mut found);

@@ -140,7 +140,7 @@ impl fmt::Display for BadEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
             "this is not an endpoint: write it as https://host:port/, without path, query or user \
-             (http only for a local emulator)",
+             (http only for an emulator)",
         )
     }
 }

@@ -1,5 +1,5 @@
-//! `perihelion server`: a server for other programs, by itself or in place of
-//! the official emulator image.
+//! `perihelion server`: a server that runs for a long time. It can replace the official
+//! emulator image, because it accepts the options of that image.
 
 use std::time::Instant;
 

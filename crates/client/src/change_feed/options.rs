@@ -46,7 +46,8 @@ impl ChangeFeedOptions {
         ChangeFeedOptions::new(Start::At(Position::Now))
     }
 
-    /// Reads the changes of this second and later.
+    /// Reads the changes from `time` on. Fractions of a second are cut off, so changes
+    /// earlier in the same second are included.
     pub fn from_time(time: SystemTime) -> Self {
         let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         ChangeFeedOptions::new(Start::At(Position::Since(seconds)))
@@ -95,8 +96,8 @@ impl ChangeFeedOptions {
     }
 }
 
-/// Checks the start of a feed. The service keeps all versions and deletes only
-/// for a while, so such a feed cannot start at the beginning or at a time.
+/// Checks the start of a feed. A feed of [`Mode::All`] cannot start at the beginning or at
+/// a time, because the service keeps old versions and deleted documents only for a while.
 pub(super) fn check_start(mode: Mode, position: &Position) -> Result<(), Error> {
     match (mode, position) {
         (Mode::All, Position::Beginning | Position::Since(_)) => {

@@ -1,5 +1,5 @@
-//! The builder of a client: endpoint, credential, and options.
-//! [`ClientBuilder::connect`] returns the errors of all settings.
+//! The builder of a client: endpoint, credential, and options. A wrong setting is
+//! reported by [`ClientBuilder::connect`], not by the method that sets it.
 
 use perihelion_driver::ConnectionString;
 use perihelion_driver::credential::Credential;
@@ -103,8 +103,8 @@ impl ClientBuilder {
                 ));
             }
         };
-        // Whether a server on this machine may show any certificate: with the emulators'
-        // key as a credential of its own, or when the connection string allows it.
+        // Any certificate of a server on this machine is accepted in two cases: the
+        // emulators' key was set with `with_credential`, or the connection string allows it.
         let accepts_any_certificate = credential.as_ref().is_some_and(Credential::is_emulator)
             || connection_string.as_ref().is_some_and(|parsed| parsed.accepts_any_certificate);
         let credential = credential.or(connection_string.map(|parsed| parsed.credential));

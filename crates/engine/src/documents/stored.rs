@@ -2,8 +2,8 @@
 //! text.
 //!
 //! The text is the whole document as a point read returns it, system members
-//! included, so that a read is a copy. A record that is too short for its head is
-//! damaged and does not decode.
+//! included, so that a read is a copy. A record that ends within its head or
+//! its effective key is damaged and does not decode.
 
 use bytes::Bytes;
 use perihelion_model::etag;
@@ -11,7 +11,7 @@ use perihelion_model::json::{self, Value};
 
 use crate::replication::Version;
 
-/// The head and text of one document.
+/// The parts of one stored document.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct StoredDocument {
     /// The LSN of the write that made this version, as counted in this region.

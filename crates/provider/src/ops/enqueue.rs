@@ -1,6 +1,7 @@
 //! `enqueue_for_orchestrator` creates a message, and `enqueue_for_worker` an activity, outside
-//! a turn. The id of the document is chosen before the first attempt, and every attempt uses
-//! the same id. If another document has the id of an activity, the activity gets another id.
+//! a turn. The id of the document is chosen before the first attempt, and all attempts use it.
+//! There is one exception: if the id of an activity is already taken, a new id is chosen once,
+//! and the attempts start again with the new id.
 
 use std::time::Duration;
 

@@ -1,9 +1,11 @@
 //! `Journal`: the documents that one client has written, as the server acknowledged
 //! them, and the write that was in flight when the server was killed.
 //!
-//! Each document is written by one client only, so the last acknowledged version must
-//! exist after a restart. Every change makes a new body, so that the versions before
-//! and after a change differ.
+//! Each of these documents is written by one client only, so the last acknowledged
+//! version must exist after a restart. Every change makes a new body, so that the
+//! versions before and after a change differ. Besides them, each partition has one
+//! counter document that all clients increment. The journal only counts its client's
+//! increments.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,7 +47,8 @@ pub(super) struct Journal {
     /// The changes of the write that was sent and not answered. Several changes are one
     /// atomic batch.
     pub(super) in_flight: Vec<Change>,
-    /// Acknowledged increments of the shared counters since the last check.
+    /// Acknowledged increments since the last check, for the shared counter of each
+    /// partition.
     pub(super) increments: [u64; PARTITION_KEYS],
     /// Increments since the last check that were sent and not answered.
     pub(super) increments_in_flight: [u64; PARTITION_KEYS],

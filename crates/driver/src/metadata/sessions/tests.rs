@@ -88,7 +88,7 @@ fn a_token_that_is_not_newer_changes_nothing() {
 }
 
 #[test]
-fn comparing_a_token_without_a_copy_agrees_with_parsing_it() {
+fn is_ahead_agrees_with_parsing_the_whole_token() {
     let mut random = fastrand::Rng::with_seed(7);
     let mut token = || {
         let mut text = format!("{}#{}", random.i64(-1..3), random.u64(0..4));

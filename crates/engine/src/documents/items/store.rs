@@ -25,9 +25,9 @@ impl ItemWrite<'_, '_> {
         Ok(Written { status: status::CREATED.code, stored: Some(stored), charge })
     }
 
-    /// Stores a new version of an existing document. `charge_of` is a function of
-    /// [`charge`]. Its arguments are the numbers of indexed values of the old and of the new
-    /// version, and the size of the new version in bytes.
+    /// Stores a new version of an existing document. `charge_of` is one of the functions in
+    /// the module [`charge`]. It takes the number of indexed values of the old version, the
+    /// same number of the new version, and the size of the new version in bytes.
     pub(super) fn store_over(
         &mut self,
         rid: u64,
