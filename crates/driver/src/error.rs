@@ -201,7 +201,14 @@ impl Error {
             ErrorKind::Service => self.0.status.is_some_and(|status| {
                 let transient =
                     [status::REQUEST_TIMEOUT, status::GONE, status::TOO_MANY_REQUESTS, status::RETRY_WITH];
+                // A region is failing over, or has not applied the writes of the session yet.
+                let of_region = [
+                    status::WRITE_FORBIDDEN,
+                    status::DATABASE_ACCOUNT_NOT_FOUND,
+                    status::READ_SESSION_NOT_AVAILABLE,
+                ];
                 transient.iter().any(|other| other.code == status.code)
+                    || of_region.contains(&status)
                     || status.code >= status::INTERNAL_SERVER_ERROR.code
             }),
         }

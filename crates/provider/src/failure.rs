@@ -3,7 +3,7 @@
 //! such as "not found", "still running" and "Invalid lock token". These words must stay.
 
 use duroxide::providers::ProviderError;
-use perihelion_client::Error;
+use perihelion_client::{Error, ErrorKind};
 
 /// An error inside the provider, before it becomes a `ProviderError`.
 #[derive(Debug)]
@@ -27,12 +27,18 @@ impl Failure {
     /// Whether the same request may succeed later.
     pub(crate) fn is_transient(&self) -> bool {
         match self {
-            Failure::Storage(error) => error.is_transient(),
+            Failure::Storage(error) => error.is_transient() || is_access_refused(error),
             Failure::Contended(_) => true,
             Failure::LockLost | Failure::NotFound(_) | Failure::StillRunning(_) | Failure::Refused(_) => {
                 false
             }
         }
+    }
+
+    /// Whether the service or the network is at fault. Unlike [`Failure::is_transient`] this
+    /// leaves out refused access: when a provider is opened, a wrong key is told at once.
+    pub(crate) fn is_service_fault(&self) -> bool {
+        self.is_transient() && !matches!(self, Failure::Storage(error) if is_access_refused(error))
     }
 
     /// Whether a conditional write failed because another writer was first: the document
@@ -45,6 +51,16 @@ impl Failure {
     /// duroxide's error. `operation` is the name of the provider's method that failed.
     pub(crate) fn into_error(self, operation: &str) -> ProviderError {
         let is_transient = self.is_transient();
+        self.into_error_if(operation, is_transient)
+    }
+
+    /// duroxide's error when a provider cannot be opened. Refused access is permanent.
+    pub(crate) fn into_opening_error(self) -> ProviderError {
+        let is_transient = self.is_service_fault();
+        self.into_error_if("open", is_transient)
+    }
+
+    fn into_error_if(self, operation: &str, is_transient: bool) -> ProviderError {
         let message = match self {
             Failure::Storage(error) => error.to_string(),
             Failure::LockLost => {
@@ -62,6 +78,13 @@ impl Failure {
             ProviderError::permanent(operation, message)
         }
     }
+}
+
+/// Whether the service refused the key or token, or no token could be had. While a provider
+/// runs, this is a key or a token that is being replaced, and passes.
+fn is_access_refused(error: &Error) -> bool {
+    error.kind() == ErrorKind::Credential
+        || error.status().is_some_and(|status| matches!(status.code, 401 | 403) && !error.is_transient())
 }
 
 impl From<Error> for Failure {

@@ -22,7 +22,7 @@ use serde_json::Value;
 
 use self::state_cache::{Snapshot, StateCache};
 pub(crate) use crate::timing::RETRY_FOR;
-pub(crate) use retry::{ConflictBudget, SharedDocument, retry_until, unless_stale};
+pub(crate) use retry::{ConflictBudget, SharedDocument, retry_until, retry_while, unless_stale};
 
 use crate::documents::{STATE_ID, State, Versioned};
 use crate::failure::Failure;

@@ -47,6 +47,11 @@ pub(crate) const TAKEOVER_STEP: Duration = Duration::from_millis(50);
 /// The most that the steps of [`TAKEOVER_STEP`] add up to.
 pub(crate) const TAKEOVER_STEP_MAX: Duration = Duration::from_millis(200);
 
+/// A process that abandons work with a delay leaves it to other processes for the delay and
+/// at least this time more. By then another process has polled and has been allowed to take
+/// it.
+pub(crate) const LEFT_TO_OTHERS_FOR: Duration = Duration::from_secs(4);
+
 /// The shortest interval between polls, such as after a poll that found work.
 pub(crate) const POLL_INTERVAL_MIN: Duration = Duration::from_millis(200);
 
@@ -89,6 +94,10 @@ const _: () = assert!(ms(CLAIM_WITHOUT_READ_FOR) < ms(OWNER_TAKEOVER_AFTER));
 // The owner of a slot takes over first, then the other processes one after the other.
 const _: () = assert!(ms(OWNER_TAKEOVER_AFTER) < ms(OTHERS_TAKEOVER_AFTER));
 const _: () = assert!(ms(TAKEOVER_STEP) < ms(TAKEOVER_STEP_MAX));
+// Every other process takes over before the one that abandoned the work.
+const _: () = assert!(
+    ms(LEFT_TO_OTHERS_FOR) > ms(OTHERS_TAKEOVER_AFTER) + ms(TAKEOVER_STEP_MAX) + ms(POLL_INTERVAL_MAX)
+);
 // A waiting fetch polls for work of other processes at least every two seconds.
 const _: () = assert!(ms(POLL_INTERVAL_MIN) < ms(POLL_INTERVAL_MAX) && ms(POLL_INTERVAL_MAX) < 2_000);
 // A live process may miss two heartbeats. A heartbeat expires only after its process

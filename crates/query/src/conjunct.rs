@@ -10,6 +10,7 @@ use perihelion_model::json::Value;
 
 use crate::ast::{BinaryOperator, LogicalOperator};
 use crate::node::{InList, Node, Step};
+use crate::order::compare_values;
 
 /// A condition that every document in the result satisfies.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,6 +61,17 @@ fn collect(node: &Node, hops: usize, found: &mut Vec<Conjunct>) {
         }
         Node::In { value, list: InList::Sorted(values), negated: false } => {
             add(found, path_of(value, hops), Condition::In(values.clone()));
+        }
+        // `ARRAY_CONTAINS(constant, path)` is an IN with the items of the constant. With the
+        // third argument, items of a part match too.
+        Node::Call(function, arguments) if function.is_array_contains() => {
+            if let [items, wanted] = arguments.as_slice()
+                && let Some(Some(Value::Array(items))) = items.as_constant()
+            {
+                let mut values: Vec<Value> = items.iter().cloned().collect();
+                values.sort_by(|a, b| compare_values(Some(a), Some(b)));
+                add(found, path_of(wanted, hops), Condition::In(values));
+            }
         }
         _ => {}
     }

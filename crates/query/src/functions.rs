@@ -83,6 +83,10 @@ impl Function {
         self.0.treatment == Treatment::RegexMatch
     }
 
+    pub(crate) fn is_array_contains(self) -> bool {
+        self.0.name == "ARRAY_CONTAINS"
+    }
+
     pub(crate) fn is_null_test(self) -> bool {
         self.0.treatment == Treatment::NullTest
     }

@@ -216,7 +216,15 @@ impl CosmosDBProviderBuilder {
                 core.inspect(|core| core.keep_engine(engine))
             }
         };
-        Ok(CosmosDBProvider::from_core(core.map_err(|failure| failure.into_error("open"))?))
+        Ok(CosmosDBProvider::from_core(core.map_err(opening_failed)?))
+    }
+}
+
+/// The error of a provider that could not be opened.
+fn opening_failed(failure: Failure) -> ProviderError {
+    match failure {
+        Failure::Storage(error) if !error.is_not_found() => connect_failed(error),
+        failure => failure.into_opening_error(),
     }
 }
 
@@ -224,12 +232,16 @@ impl CosmosDBProviderBuilder {
 /// which is long.
 fn connect_failed(error: perihelion_client::Error) -> ProviderError {
     let reason = match error.status().map(|status| status.code) {
+        // The service's words when the date of a request is more than 15 minutes off.
+        Some(403) if error.to_string().contains("not valid at the current time") => {
+            "this machine's clock differs from the service's by more than 15 minutes. Set the clock."
+        }
         Some(401) => {
             "the account refuses the credential. Check that it belongs to this account, that its key was not \
              regenerated, and that this machine's clock is right."
         }
         Some(404) => "the server at this endpoint is not a Cosmos DB account. Check the endpoint.",
-        _ => return Failure::Storage(error).into_error("open"),
+        _ => return Failure::Storage(error).into_opening_error(),
     };
     ProviderError::permanent("open", format!("{reason} {error}"))
 }

@@ -25,14 +25,16 @@ use crate::process::metrics::{DriverObserver, Metrics};
 use crate::process::repair_signal::RepairSignal;
 use crate::process::sequencer::Sequencer;
 use crate::process::session_table::SessionTable;
-use crate::store::{RETRY_FOR, Store, retry_until};
+use crate::store::{RETRY_FOR, Store, retry_while};
 use crate::sync::lock;
 
 /// The parts of a provider. A function takes the parts that it uses. It takes the whole
 /// `Core` only if it uses many parts.
 pub(crate) struct Core {
-    /// The client that the provider was opened with. The metrics do not count requests that
-    /// this client sends.
+    /// This core, for tasks that outlive the call that starts them.
+    pub(crate) this: Weak<Core>,
+    /// The client that the provider was opened with. The metrics do not
+    /// count its requests.
     pub(crate) client: Client,
     pub(crate) store: Store,
     pub(crate) options: Options,
@@ -84,9 +86,10 @@ impl Core {
         let observer = DriverObserver { metrics: Arc::clone(&metrics), clock: Arc::clone(&clock) };
         let observed = Client::from_driver(client.driver().with_observer(Arc::new(observer)));
         let open = || Store::open(&observed, database, container, options.is_migrating);
-        let store = retry_until(Instant::now() + RETRY_FOR, open).await?;
+        let store = retry_while(Instant::now() + RETRY_FOR, Failure::is_service_fault, open).await?;
         let interval = options.reconciler_interval;
-        let core = Arc::new(Core {
+        let core = Arc::new_cyclic(|this| Core {
+            this: Weak::clone(this),
             client,
             store,
             options,

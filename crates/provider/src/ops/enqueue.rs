@@ -31,7 +31,7 @@ pub(crate) async fn for_orchestrator(
         message_document(item, enqueued_message_id(&in_flight.sender, in_flight.number), now, delay)?;
     message.low_water_mark = in_flight.low_water_mark;
     let message = payload::send_message(&core.store, message, now, Instant::now() + RETRY_FOR).await?;
-    core.hints.instances.update_and_wake(|hints| hints.add_message(message));
+    core.hints.instances.update_and_wake(|hints| hints.add_message(message, now));
     Ok(())
 }
 

@@ -1,7 +1,6 @@
-//! The fetch loop of both queues. A fetch takes work from the hints. If the hints have no work
-//! for it and a poll is due, the fetch polls. If there is still no work, the fetch waits for a
-//! hint or the next poll and begins again, until it has work or its time is over. A fetch with
-//! a short timeout does not wait: it looks once.
+//! The fetch loop of both queues. It takes work from the hints. If there is none, it starts
+//! the polls that are due. Then it waits for a hint or the next poll, until it has work or its
+//! time is over. A fetch with a short timeout does not wait: it polls and looks once.
 
 use std::future::Future;
 
@@ -13,8 +12,8 @@ use crate::ops::core::Core;
 use crate::ops::wait::FetchWait;
 use crate::process::interest::Ticket;
 
-/// The most polls of one call of `try_take`, besides an overdue poll at its start. Usually
-/// fewer polls are made, because a poll reports only work that is not in the hints yet.
+/// The most polls of a fetch that looks once. It usually ends sooner: a poll reports only work
+/// that is not in the hints yet.
 const POLLS_MAX: usize = 8;
 
 /// One queue, as one fetch sees it.
@@ -67,17 +66,25 @@ pub(crate) async fn run<Q: Queue>(
     }
 }
 
-/// Takes work from the hints. While the hints have no work for this fetch, polls and tries
-/// again, until no poll is due, a poll finds nothing new, or [`POLLS_MAX`] polls were made.
+/// Takes work from the hints. If there is none, starts the polls that are due, whose work
+/// wakes the fetch. A fetch that looks once polls and tries again, until a poll finds nothing
+/// new or [`POLLS_MAX`] polls were made.
 async fn try_take<Q: Queue>(core: &Core, queue: &Q, ticket: &Ticket<'_>) -> Result<Option<Q::Item>, Failure> {
-    core.poller.poll_if_overdue(core, ticket).await;
+    if !ticket.is_eager() {
+        core.poller.start_due(core, ticket, true).await;
+        let taken = queue.take().await?;
+        if taken.is_none() {
+            core.poller.start_due(core, ticket, false).await;
+        }
+        return Ok(taken);
+    }
     for _ in 0..POLLS_MAX {
         if let Some(found) = queue.take().await? {
             return Ok(Some(found));
         }
-        if !core.poller.poll(core, ticket).await? {
-            break;
+        if !core.poller.poll_all(core, ticket).await? {
+            return Ok(None);
         }
     }
-    Ok(None)
+    queue.take().await
 }

@@ -28,6 +28,9 @@ const LIST_EVERY: u32 = 3;
 /// read again. A process that is missing in the view may take the same work as this process.
 const VIEW_AGE_MAX: Duration = Duration::from_secs(2);
 
+/// The longest time that a poll waits for the heartbeats.
+const READ_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// The longest time that closing a provider waits to delete its heartbeat.
 const DELETE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -101,15 +104,21 @@ async fn write_heartbeat(
 /// Reads the heartbeats again if the last attempt to read them is at least [`VIEW_AGE_MAX`]
 /// ago. A poll that has found rows calls this.
 pub(crate) async fn refresh_view(store: &Store, clock: &HybridClock, membership: &Membership) {
-    let mut read_at = membership.view_read_at.lock().await;
-    // `read_at` is `None` before the first heartbeat: this process has no roles yet.
+    // If another task reads them now, this poll uses the view that there is.
+    let Ok(mut read_at) = membership.view_read_at.try_lock() else { return };
+    // `None` before the first heartbeat: this process has no roles yet.
     if !read_at.is_some_and(|read_at| read_at.elapsed() >= VIEW_AGE_MAX) {
         return;
     }
     *read_at = Some(Instant::now());
     let roles = membership.view().roles();
-    if let Err(failure) = read_heartbeats(store, clock, membership, &roles).await {
-        tracing::debug!(?failure, "the heartbeats of other processes were not read; polls continue");
+    let read = tokio::time::timeout(READ_TIMEOUT, read_heartbeats(store, clock, membership, &roles));
+    match read.await {
+        Ok(Ok(())) => {}
+        Ok(Err(failure)) => {
+            tracing::debug!(?failure, "the heartbeats of other processes were not read; polls continue");
+        }
+        Err(_) => tracing::debug!("the heartbeats of other processes came too late; polls continue"),
     }
 }
 

@@ -1,58 +1,65 @@
-//! Polls: a poll finds work in the database that this process has no hints about, in both
-//! queues, for all fetches that wait.
+//! The polls of this process: they find work in the database that this process has no hints
+//! about, in both queues, for all fetches that wait.
 //!
-//! A poll sends one query to each physical partition, in parallel and without a query plan,
-//! because no order over all partitions is needed. The query asks for work that the waiting
-//! fetches can take, and for unfinished outboxes and bundles. It leaves out instances that
-//! this process has locked or will claim without the poll. Work that this process may take
-//! becomes a hint, and fetches take work from the hints. Unfinished outboxes and bundles wake
-//! the reconciler.
+//! Each physical partition is polled by itself, with its own schedule, cursor and timeout.
+//! A poll is one query without a query plan. It asks for work that the waiting fetches can
+//! take, and for unfinished outboxes and bundles. It leaves out instances that this process
+//! looks at anyway. Work that this process may take becomes a hint, and fetches take it from
+//! there. Unfinished documents wake the reconciler.
 //!
-//! Invariants: at most one poll runs at a time, and all fetches share its result. A fetch
-//! that looks once gets the result of a poll that began after the fetch asked for the poll.
-//! No background task polls: a fetch that finds a poll due runs the poll. If that fetch is
-//! dropped, another fetch runs the poll.
+//! Invariants: at most one poll of a partition runs at a time, and all fetches share its
+//! result. A partition that answers slowly or fails is polled less often, and delays neither
+//! the polls of other partitions nor a fetch that waits. Only a fetch that looks once waits
+//! for polls: it gets the results of polls that began after it asked. Polls run while fetches
+//! are called: a fetch that finds a poll due starts it.
 
-mod cursors;
+mod cursor;
 mod ingest;
+mod partition;
 mod query;
 mod schedule;
 mod takeover;
 
-use perihelion_client::{FeedRange, QueryFeed};
-use serde_json::Value;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use perihelion_client::FeedRange;
 use tokio::time::Instant;
 
-use crate::process::interest::{Interest, Interests, Ticket};
-use cursors::Cursors;
-use query::PollQuery;
-use schedule::Schedule;
-
-use crate::documents::stamp::Stamp;
 use crate::failure::Failure;
 use crate::ops::core::Core;
-use crate::ops::heartbeat;
+use crate::process::interest::{Interest, Interests, Ticket};
 use crate::process::membership::Membership;
-use futures_util::future::join_all;
-use ingest::{FoundWork, ingest};
+use crate::process::metrics;
+use crate::sync::lock;
+use crate::timing::POLL_INTERVAL_MIN;
+use partition::PartitionPoller;
 
-/// The most rows of one page of one physical partition.
-const PAGE_ROWS: u32 = 64;
-
-/// The most pages of a partition that one poll reads while no partition has new work. The next
-/// poll continues where this poll stopped.
-const PAGES_MAX: usize = 8;
-
-/// The most partitions that are queried at the same time.
+/// The most partitions that this process queries at the same time.
 const PARALLEL_MAX: usize = 32;
 
-/// The state of the polls of this process.
-#[derive(Debug, Default)]
+/// How long a poll waits for one page, and for the list of partitions.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The polls of this process.
+#[derive(Debug)]
 pub(crate) struct Poller {
     interests: Interests,
-    schedule: Schedule,
-    /// Where a poll begins in each partition. The fetch that holds this mutex polls.
-    cursors: tokio::sync::Mutex<Cursors>,
+    /// The physical partitions, as the last poll saw them.
+    partitions: Mutex<Arc<[Arc<PartitionPoller>]>>,
+    /// Permits to query a partition.
+    permits: Arc<tokio::sync::Semaphore>,
+}
+
+impl Default for Poller {
+    fn default() -> Self {
+        Poller {
+            interests: Interests::default(),
+            partitions: Mutex::new(Arc::default()),
+            permits: Arc::new(tokio::sync::Semaphore::new(PARALLEL_MAX)),
+        }
+    }
 }
 
 impl Poller {
@@ -69,138 +76,93 @@ impl Poller {
         self.interests.all().interests.iter().for_each(|interest| membership.record_fetch(interest));
     }
 
-    /// When the next poll for a fetch is due.
+    /// When the next poll for a fetch is due in any partition. Partitions that are being
+    /// polled do not count: the end of a poll wakes the fetches.
     pub(crate) fn next_poll_at(&self, ticket: &Ticket<'_>) -> Instant {
-        self.schedule.next_poll_at(ticket.interest())
+        let partitions = Arc::clone(&lock(&self.partitions));
+        let due = partitions.iter().filter_map(|partition| partition.next_poll_at(ticket.interest()));
+        let fallback = if partitions.is_empty() { POLL_INTERVAL_MIN } else { ANSWER_TIMEOUT };
+        due.min().unwrap_or_else(|| Instant::now() + fallback)
     }
 
-    /// A fetch calls this before it looks through the hints. Polls if no poll has asked for
-    /// the work of this fetch for some time (see `Schedule::take_overdue`). Otherwise fetches
-    /// that always find work in the hints would never poll, and work of other processes would
-    /// wait. Does nothing for an eager fetch. A failure is logged and ignored.
-    pub(crate) async fn poll_if_overdue(&self, core: &Core, ticket: &Ticket<'_>) {
-        if !ticket.is_eager()
-            && self.schedule.take_overdue(ticket.interest())
-            && let Err(failure) = self.poll(core, ticket).await
-        {
-            tracing::debug!(?failure, "a poll failed and is tried again later");
-        }
-    }
-
-    /// Polls if a poll is due or the fetch is eager. If another fetch ends a poll while this
-    /// fetch waits for its turn to poll, the result of that poll is used instead. Returns
-    /// whether the poll found new work in the queue of this fetch. The new work may have tags
-    /// that this fetch does not take.
-    pub(crate) async fn poll(&self, core: &Core, ticket: &Ticket<'_>) -> Result<bool, Failure> {
-        let (interest, is_eager) = (ticket.interest(), ticket.is_eager());
-        let polls_before = self.schedule.polls_begun();
-        if !is_eager && !self.schedule.is_due(interest) {
-            return Ok(false);
-        }
-        let mut cursors = self.cursors.lock().await;
-        if let Some(has_new_work) = self.schedule.result_since(polls_before, interest) {
-            return Ok(has_new_work);
-        }
-        if !is_eager && !self.schedule.is_due(interest) {
-            return Ok(false);
-        }
-        let waiting = self.interests.all();
-        let poll_number = self.schedule.begin_poll();
-        core.metrics.count_poll();
-        let found = FoundWork::new(&core.membership, waiting.is_eager, core.clock.stamp());
-        let found = scan_partitions(core, &mut cursors, &PollQuery::of(&waiting.interests), found).await?;
-        self.schedule.record_result(poll_number, &waiting.interests, &found);
-        Ok(found.has_work_for(interest))
-    }
-}
-
-/// The scan of one partition by a poll.
-struct PartitionScan {
-    range: FeedRange,
-    /// Where the scan began: rows with an earlier `visibleAt` are not read.
-    from: Stamp,
-    feed: QueryFeed<Value>,
-}
-
-/// Reads all partitions page by page until a partition has new work, all are at their end, or
-/// [`PAGES_MAX`] pages of each were read. Fails if the query of a partition failed and no
-/// partition had new work.
-async fn scan_partitions(
-    core: &Core,
-    cursors: &mut Cursors,
-    poll_query: &PollQuery,
-    mut found: FoundWork,
-) -> Result<FoundWork, Failure> {
-    // The time of the poll: as a stamp, and on tokio's clock.
-    let (now, at) = (found.now(), Instant::now());
-    let is_eager = found.is_eager();
-    let begin_scan = |range: FeedRange, from: Stamp| {
-        let query =
-            poll_query.build(&core.hints, &core.options, now, from, PAGE_ROWS).in_range(range.clone());
-        PartitionScan { feed: core.store.container.query(query), range, from }
-    };
-    let ranges = core.store.container.feed_ranges().await?;
-    cursors.begin(poll_query, &ranges);
-    let begin_at_cursor = |range: FeedRange| {
-        let from = cursors.start_of_scan(&range, now, at, is_eager);
-        begin_scan(range, from)
-    };
-    let mut scans: Vec<PartitionScan> = ranges.into_iter().map(begin_at_cursor).collect();
-    let mut failure = None;
-    for _ in 0..PAGES_MAX {
-        let mut unfinished = Vec::new();
-        let answers = next_pages(scans).await;
-        // Only a poll that found rows needs to know which other processes are alive.
-        if !is_eager && answers.iter().any(|(_, rows)| rows.as_ref().is_ok_and(|rows| !rows.is_empty())) {
-            heartbeat::refresh_view(&core.store, &core.clock, &core.membership).await;
-            found.update_view(&core.membership);
-        }
-        for (scan, answer) in answers {
-            match answer {
-                Ok(rows) if rows.len() < PAGE_ROWS as usize => {
-                    ingest(core, rows, &mut found).await;
-                    // This is the end of the partition. If the scan began behind the known
-                    // rows at the head, and these rows are due again, they are read now.
-                    let is_head_due =
-                        scan.from > Stamp(0) && cursors.must_read_head(&scan.range, at, is_eager);
-                    unfinished.extend(is_head_due.then(|| begin_scan(scan.range, Stamp(0))));
-                }
-                Ok(rows) => {
-                    let last_visible_at = ingest(core, rows, &mut found).await;
-                    if !found.has_work() {
-                        cursors.record_known_page(&scan.range, scan.from, last_visible_at, at);
-                    }
-                    unfinished.push(scan);
-                }
-                Err(error) => failure = Some(error),
+    /// Starts the polls that are due for this fetch, and does not wait for them. With
+    /// `is_overdue_only`, starts only polls of partitions that were not asked for its work
+    /// for long: a fetch that always finds work in the hints must see the work of other
+    /// processes too.
+    pub(crate) async fn start_due(&self, core: &Core, ticket: &Ticket<'_>, is_overdue_only: bool) {
+        let partitions = match self.refresh_partitions(core).await {
+            Ok(partitions) => partitions,
+            Err(failure) => {
+                tracing::debug!(?failure, "the partitions were not read; polls are tried again later");
+                return;
             }
-        }
-        scans = unfinished;
-        if found.has_work() || scans.is_empty() {
-            break;
+        };
+        let Some(core) = core.this.upgrade() else { return };
+        for partition in partitions.iter() {
+            let is_due = match is_overdue_only {
+                true => partition.take_overdue(ticket.interest()),
+                false => partition.is_due(ticket.interest()),
+            };
+            if !is_due {
+                continue;
+            }
+            let Some(running) = partition.try_begin() else { continue };
+            // If too many polls run, this one starts later: the partition stays due.
+            let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else { break };
+            let (core, partition) = (Arc::clone(&core), Arc::clone(partition));
+            let poll = async move {
+                let waiting = core.poller.interests.all();
+                if let Err(failure) = partition.poll(&core, &waiting).await {
+                    tracing::debug!(?failure, "a poll failed and is tried again later");
+                }
+                drop((running, permit));
+                core.hints.instances.wake.notify_waiters();
+                core.hints.activities.wake.notify_waiters();
+            };
+            tokio::spawn(metrics::for_current_call(poll));
         }
     }
-    if !found.has_work() {
-        scans.iter().for_each(|scan| cursors.record_unfinished_scan(&scan.range));
+
+    /// Polls all partitions for a fetch that looks once, and waits for the results. If another
+    /// fetch polled a partition meanwhile, its result is used. Returns whether there is new
+    /// work in the queue of this fetch, whatever its tags. Fails if a partition failed and no
+    /// other had new work.
+    pub(crate) async fn poll_all(&self, core: &Core, ticket: &Ticket<'_>) -> Result<bool, Failure> {
+        let partitions = self.refresh_partitions(core).await?;
+        let mut results = Vec::with_capacity(partitions.len());
+        for group in partitions.chunks(PARALLEL_MAX) {
+            let polls =
+                group.iter().map(|partition| partition.poll_now(core, &self.interests, ticket.interest()));
+            results.extend(join_all(polls).await);
+        }
+        let is_found = results.iter().any(|result| matches!(result, Ok(true)));
+        match results.into_iter().find_map(Result::err) {
+            Some(failure) if !is_found => Err(failure),
+            _ => Ok(is_found),
+        }
     }
-    match failure {
-        Some(failure) if !found.has_work() => Err(failure),
-        _ => Ok(found),
+
+    /// The current partitions. Those that were split or merged are forgotten, with their
+    /// schedule.
+    async fn refresh_partitions(&self, core: &Core) -> Result<Arc<[Arc<PartitionPoller>]>, Failure> {
+        let ranges = tokio::time::timeout(ANSWER_TIMEOUT, core.store.container.feed_ranges()).await;
+        let ranges: Vec<FeedRange> = ranges.map_err(|_| no_answer("the list of partitions"))??;
+        let mut partitions = lock(&self.partitions);
+        let is_current = partitions.len() == ranges.len()
+            && partitions.iter().zip(&ranges).all(|(partition, range)| partition.range() == range);
+        if !is_current {
+            let known = |range: &FeedRange| partitions.iter().find(|known| known.range() == range).cloned();
+            let next =
+                |range: FeedRange| known(&range).unwrap_or_else(|| Arc::new(PartitionPoller::new(range)));
+            *partitions = ranges.into_iter().map(next).collect();
+        }
+        Ok(Arc::clone(&partitions))
     }
 }
 
-/// The next page of each partition; empty at the end of a partition.
-async fn next_pages(mut scans: Vec<PartitionScan>) -> Vec<(PartitionScan, Result<Vec<Value>, Failure>)> {
-    let mut answers = Vec::with_capacity(scans.len());
-    while !scans.is_empty() {
-        let group = scans.drain(..scans.len().min(PARALLEL_MAX)).map(|mut scan| async move {
-            let page = scan.feed.next_page().await;
-            let rows = page.map(|page| page.map(|page| page.items).unwrap_or_default());
-            (scan, rows.map_err(Failure::from))
-        });
-        answers.extend(join_all(group).await);
-    }
-    answers
+/// The failure of a request that was not answered in time.
+fn no_answer(what: &str) -> Failure {
+    Failure::Contended(format!("no answer within {} s for {what}", ANSWER_TIMEOUT.as_secs()))
 }
 
 #[cfg(test)]

@@ -115,7 +115,9 @@ fn scheduled_work(
     for (position, item) in ack.orchestrator_items.iter().enumerate() {
         let is_own = target_instance(item) == state.instance_id;
         let id = match is_own {
-            true => format!("n:{:x}:{position:05}", state.commit_number),
+            // The sender stands for the incarnation: when the name of an instance that has
+            // expired is used again, a timer of its former life may still be there.
+            true => format!("n:{sender}:{:x}:{position:05}", state.commit_number),
             false => sent_message_id(&sender, state.commit_number, position),
         };
         let mut message = message_document(item, id, next_stamp(), None)?;

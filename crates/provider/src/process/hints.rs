@@ -4,6 +4,7 @@
 
 mod activities;
 mod instances;
+mod left_to_others;
 mod parked;
 
 use std::sync::Mutex;
@@ -12,6 +13,7 @@ use tokio::sync::Notify;
 
 pub(crate) use activities::{ActivityHints, Claimant, OfferedActivity, ReadyActivity};
 pub(crate) use instances::{Candidate, InstanceHints};
+pub(crate) use left_to_others::LeftToOthers;
 pub(crate) use parked::{Capability, Dispatcher};
 
 /// The hints of one queue, and the signal that fetches wait for.
@@ -40,4 +42,13 @@ impl<H> SharedHints<H> {
 pub(crate) struct Hints {
     pub(crate) instances: SharedHints<InstanceHints>,
     pub(crate) activities: SharedHints<ActivityHints>,
+    /// Instances that this process abandoned with a delay.
+    pub(crate) left_instances: LeftToOthers,
+    /// Activities that this process abandoned with a delay, by [`activity_name`].
+    pub(crate) left_activities: LeftToOthers,
+}
+
+/// The name of an activity, unique among all instances.
+pub(crate) fn activity_name(instance: &str, id: &str) -> String {
+    format!("{instance}\u{1f}{id}")
 }

@@ -38,6 +38,8 @@ pub(crate) struct LockedInstance {
     pub(crate) dedup_entries: Vec<DedupEntry>,
     /// When the lock expires.
     pub(crate) until: Instant,
+    /// How long a renewal by the ack itself makes the lock last.
+    pub(crate) lease: Duration,
     /// Whether the instance may have more messages than one turn takes.
     pub(crate) has_more_messages: bool,
 }

@@ -16,17 +16,28 @@ const BACKOFF_FIRST: Duration = Duration::from_millis(20);
 /// The longest wait between attempts.
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
 
-/// Repeats `attempt` after transient failures. Returns the first outcome that is not a
-/// transient failure. When the next wait might pass `until`, returns the last transient
-/// failure. There is always at least one attempt.
-pub(crate) async fn retry_until<T, F>(until: Instant, mut attempt: impl FnMut() -> F) -> Result<T, Failure>
+/// Repeats `attempt` after transient failures. Returns its first other outcome, or the last
+/// transient failure when the next wait might pass `until`. There is always one attempt.
+pub(crate) async fn retry_until<T, F>(until: Instant, attempt: impl FnMut() -> F) -> Result<T, Failure>
+where
+    F: Future<Output = Result<T, Failure>>,
+{
+    retry_while(until, Failure::is_transient, attempt).await
+}
+
+/// Like [`retry_until`], but only failures for which `may_pass` is true are tried again.
+pub(crate) async fn retry_while<T, F>(
+    until: Instant,
+    may_pass: impl Fn(&Failure) -> bool,
+    mut attempt: impl FnMut() -> F,
+) -> Result<T, Failure>
 where
     F: Future<Output = Result<T, Failure>>,
 {
     let mut wait_max = BACKOFF_FIRST;
     loop {
         match attempt().await {
-            Err(failure) if failure.is_transient() && Instant::now() + wait_max < until => {
+            Err(failure) if may_pass(&failure) && Instant::now() + wait_max < until => {
                 tracing::debug!(?failure, "waiting before another attempt");
                 tokio::time::sleep(wait_max.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
                 wait_max = (wait_max * 2).min(BACKOFF_MAX);

@@ -12,4 +12,5 @@ mod migration;
 mod operating;
 mod polling;
 mod processes;
+mod scale;
 mod workflow;

@@ -7,9 +7,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::documents::Activity;
 use crate::failure::Failure;
 use crate::ops::activity::{ATTEMPTS_MAX, held_lock};
 use crate::ops::core::Core;
+use crate::ops::orchestration::abandon::left_until;
+use crate::process::hints::activity_name;
+use crate::process::lock_table::LockedActivity;
+use crate::process::membership::Rank;
 use crate::store::{ConflictBudget, RETRY_FOR, SharedDocument, retry_until, unless_stale, without_content};
 
 pub(crate) async fn run(
@@ -21,13 +26,20 @@ pub(crate) async fn run(
     let (token, held) = held_lock::find(core, token).await?;
     let mut held = held.lock().await;
     let until = Instant::now() + RETRY_FOR;
+    let now = core.clock.stamp();
+    let delay = delay.filter(|delay| !delay.is_zero());
+    let left_until = delay.filter(|_| !is_alone(core, &held)).map(|delay| left_until(now, delay));
+    let name = activity_name(&token.instance, &token.id);
+    // See `ops::orchestration::abandon`.
+    let is_first = left_until.is_some_and(|until| core.hints.left_activities.record(&name, until, now));
+    let ignore_attempt = ignore_attempt || is_first;
     let mut budget = ConflictBudget::new(SharedDocument::Activity(&token.id), ATTEMPTS_MAX);
     loop {
         budget.spend()?;
         let mut next = held.activity.value.clone();
         next.lock_nonce = None;
-        next.visible_at = match delay.filter(|delay| !delay.is_zero()) {
-            Some(delay) => core.clock.stamp().plus(delay),
+        next.visible_at = match delay {
+            Some(delay) => now.plus(delay),
             None => next.enqueued_at.visible_at_once(),
         };
         if ignore_attempt {
@@ -43,7 +55,17 @@ pub(crate) async fn run(
             continue;
         };
         core.activity_locks.remove(&token.nonce);
-        core.hints.activities.update_and_wake(|hints| hints.offer((next, etag)));
+        core.hints.activities.update_and_wake(|hints| match left_until {
+            // A poll finds it again, if no other process takes it.
+            Some(_) => hints.forget(&token.instance, &token.id),
+            None => drop(hints.offer((next, etag))),
+        });
         return Ok(());
     }
+}
+
+/// Whether no other live process fetches activities with this tag.
+fn is_alone(core: &Core, held: &LockedActivity) -> bool {
+    let Activity { instance_id, id, tag, .. } = &held.activity.value;
+    core.membership.view().rank_of_activity(instance_id, id, tag.as_deref()) == Rank::Alone
 }

@@ -136,8 +136,9 @@ async fn finish_ack(
     core.activity_locks.remove(&token.nonce);
     core.hints.activities.with(|hints| hints.forget(&token.instance, &token.id));
     if let Some(PreparedMessage { message, .. }) = replacement.completion {
+        let now = core.clock.now();
         core.hints.instances.update_and_wake(|hints| match is_answered {
-            true => hints.add_message(message),
+            true => hints.add_message(message, now),
             false => hints.add_due(&message.instance_id, message.visible_at),
         });
     }

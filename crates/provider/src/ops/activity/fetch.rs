@@ -27,6 +27,13 @@ use crate::process::interest::Interest;
 use crate::process::lock_table::{self, LockedActivity, Worker};
 use crate::store::{unless_stale, without_content};
 
+/// A fetch fails after this many activities that could not be locked: the database is not
+/// there.
+const FAILED_LOCKS_MAX: usize = 3;
+
+/// How long a fetch waits until an activity is locked.
+const LOCK_ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// What `fetch_work_item` returns: the work item, the lock token, and the number of this
 /// attempt.
 pub(crate) type FetchedActivity = (WorkItem, String, u32);
@@ -47,6 +54,7 @@ pub(crate) async fn run(
     let claimant = Claimant { tags, owner: session_config.map(|config| config.owner_id.as_str()) };
     let interest = Interest::Activities { tags: Tags::from(tags), owner: claimant.owner.map(str::to_owned) };
     let ticket = core.poller.register(&core.membership, interest, !wait.is_long());
+    core.hints.activities.with(|hints| hints.serve_tags(tags));
     let worker = prefetch::describe_worker(&core.options, tags, lock_timeout, &wait);
     let queue = ActivityQueue { core, claimant, lock_timeout, session_config, worker };
     fetch_loop::run(core, &queue, &ticket, wait).await
@@ -77,20 +85,38 @@ impl<'a> Queue for ActivityQueue<'a> {
         if let Some(ready) = ready {
             return Ok(Some(self.finish_fetch(decode_ready(ready)?)));
         }
+        let mut locks_failed = 0;
         loop {
-            let now = clock.stamp();
+            let now = clock.now();
             let Some(offer) = hints.activities.with(|hints| hints.take(now, &self.claimant)) else {
                 return Ok(None);
             };
-            let locked = lock_activity(self.core, offer, self.lock_timeout, self.session_config).await?;
-            if let Some(locked) = locked {
-                return Ok(Some(self.finish_fetch(locked)));
+            let name = (offer.0.instance_id.clone(), offer.0.id.clone());
+            let locked = lock_activity(self.core, offer, self.lock_timeout, self.session_config);
+            match tokio::time::timeout(LOCK_ANSWER_TIMEOUT, locked).await {
+                Ok(Ok(Some(locked))) => return Ok(Some(self.finish_fetch(locked))),
+                Ok(Ok(None)) => {}
+                // A poll finds the activity again. One slow or failing partition must not
+                // block the others.
+                Ok(Err(failure)) if failure.is_transient() && locks_failed + 1 < FAILED_LOCKS_MAX => {
+                    locks_failed += 1;
+                    tracing::debug!(instance = name.0, id = name.1, ?failure, "an activity was not locked");
+                }
+                Ok(Err(failure)) => return Err(failure),
+                Err(_) if locks_failed + 1 < FAILED_LOCKS_MAX => locks_failed += 1,
+                Err(_) => {
+                    let (instance, id) = name;
+                    let seconds = LOCK_ANSWER_TIMEOUT.as_secs();
+                    return Err(Failure::Contended(format!(
+                        "activity {id} of {instance} was not locked within {seconds} s"
+                    )));
+                }
             }
         }
     }
 
     fn next_hint_at(&self) -> Option<Stamp> {
-        let now = self.core.clock.stamp();
+        let now = self.core.clock.now();
         self.core.hints.activities.with(|hints| hints.next_due(now, &self.claimant))
     }
 

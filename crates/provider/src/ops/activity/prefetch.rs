@@ -64,7 +64,7 @@ struct ReturningWorker<'a> {
 impl<'a> ReturningWorker<'a> {
     fn new(hints: &'a Hints, clock: &HybridClock, worker: &Worker) -> Self {
         let claimant = Claimant { tags: &worker.tags, owner: None };
-        let now = clock.stamp();
+        let now = clock.now();
         let offer = hints.activities.with(|hints| hints.worker_will_return(now, &claimant));
         ReturningWorker { hints, is_locking: offer.is_some(), offer }
     }

@@ -40,11 +40,17 @@ struct CountRow {
 /// instances with other statuses count only in the total. Returns the charge too, in request
 /// units.
 async fn count_instances(store: &Store) -> Result<(SystemMetrics, f64), Failure> {
-    let query = Query::new(
-        "SELECT c.type, c.status, COUNT(1) AS n, SUM(c.events) AS events FROM c WHERE \
-         c.type = 'execution' OR (c.type = 'history' AND c.created = true) GROUP BY c.type, c.status",
-    );
-    let (rows, charge) = all_rows::<CountRow>(store, query).await?;
+    let members = "SELECT c.type, c.status, COUNT(1) AS n, SUM(c.events) AS events FROM c WHERE";
+    // Two queries, because each is answered from an index. The id leaves out the chunks of
+    // history, which have the type of a state.
+    let filters = ["c.type = 'execution'", "c.id = 'i' AND c.type = 'history' AND c.created = true"];
+    let (mut rows, mut charge) = (Vec::new(), 0.0);
+    for filter in filters {
+        let query = Query::new(format!("{members} {filter} GROUP BY c.type, c.status"));
+        let (found, paid) = all_rows::<CountRow>(store, query).await?;
+        rows.extend(found);
+        charge += paid;
+    }
     let mut metrics = SystemMetrics::default();
     for row in rows {
         metrics.total_executions += row.document_count;
@@ -63,11 +69,12 @@ async fn count_instances(store: &Store) -> Result<(SystemMetrics, f64), Failure>
     Ok((metrics, charge))
 }
 
-/// Counts visible messages, visible activities, and messages that are not visible yet (timers
-/// and delayed messages). Messages of a locked instance are visible; locked activities are
-/// not. Bundles and outboxes are not counted. Returns the charge too, in request units.
+/// The numbers of visible messages, of visible activities, and of messages that are not
+/// visible yet (timers and delayed messages). Messages of a locked instance are visible,
+/// locked activities are not. Bundles and outboxes are not counted. Returns the charge too,
+/// in request units.
 async fn count_queues(store: &Store, clock: &HybridClock) -> Result<(QueueDepths, f64), Failure> {
-    let now = clock.stamp();
+    let now = clock.now();
     let mut charge = 0.0;
     let mut counts = [0; 3];
     let filters = [

@@ -15,6 +15,7 @@ mod two_phase;
 use std::collections::BTreeSet;
 
 use duroxide::providers::DeleteInstanceResult;
+use futures_util::future::join_all;
 use perihelion_client::Query;
 use serde::Deserialize;
 use serde_json::Value;
@@ -33,6 +34,12 @@ use crate::store::{ConflictBudget, SharedDocument, Store, decode_row, unless_sta
 /// The most attempts to write the state of an instance. An attempt fails if another writer
 /// changes the state in the meantime.
 const ATTEMPTS_MAX: usize = 64;
+
+/// The most values of an IN list.
+pub(super) const IN_LIST_MAX: usize = 64;
+
+/// The most requests of one deletion that run at the same time.
+const PARALLEL_MAX: usize = 8;
 
 /// The most messages and activities that a tombstone lists for deletion. Beyond this limit, a
 /// message or an activity is deleted only if it names the incarnation of the instance, as
@@ -109,24 +116,50 @@ struct Child {
 }
 
 /// Finds the children of these instances, including children whose start is queued or still
-/// in an outbox. Outboxes are read first: a start that is in no outbox by then was delivered,
-/// so the start is queued, or its child has begun.
+/// in an outbox. The order is that of a start's way: a start that is in no outbox when the
+/// outboxes are read was delivered, so it is queued when the queue is read after them, or its
+/// child has begun when the states are read last.
 async fn find_children(store: &Store, parents: &BTreeSet<&str>) -> Result<Vec<Child>, Failure> {
-    let created = "SELECT c.instanceId, c.parentInstanceId AS parent FROM c WHERE c.type = 'history' AND \
-                ARRAY_CONTAINS(@parents, c.parentInstanceId)";
-    let queued = "SELECT c.instanceId, c.startParent AS parent FROM c WHERE c.type = 'orch_queue' AND \
-                  ARRAY_CONTAINS(@parents, c.startParent)";
-    let mut found = Vec::new();
-    for parent in parents {
-        let child =
-            |start: MessageInDelivery| Child { instance_id: start.instance, parent: (*parent).to_owned() };
-        found.extend(starts_in_outboxes(store, parent).await?.into_iter().map(child));
-    }
     let parents: Vec<&str> = parents.iter().copied().collect();
-    for text in [created, queued] {
-        found.extend(store.rows(Query::new(text).with_parameter("@parents", parents.clone())).await?);
+    let mut found = Vec::new();
+    for group in parents.chunks(PARALLEL_MAX) {
+        let mut outboxes = Vec::with_capacity(group.len());
+        for parent in group {
+            outboxes.push(starts_in_outboxes(store, parent));
+        }
+        for (parent, starts) in group.iter().zip(join_all(outboxes).await) {
+            for start in starts? {
+                found.push(Child { instance_id: start.instance, parent: (*parent).to_owned() });
+            }
+        }
+    }
+    let queued = "SELECT c.instanceId, c.startParent AS parent FROM c WHERE c.type = 'orch_queue' AND \
+                  c.startParent";
+    let created = "SELECT c.instanceId, c.parentInstanceId AS parent FROM c WHERE c.id = 'i' AND \
+                   c.type = 'history' AND c.parentInstanceId";
+    for text in [queued, created] {
+        for group in parents.chunks(IN_LIST_MAX * PARALLEL_MAX) {
+            let mut answers = Vec::new();
+            for names in group.chunks(IN_LIST_MAX) {
+                answers.push(store.rows::<Child>(in_list(text, names)));
+            }
+            for children in join_all(answers).await {
+                found.extend(children?);
+            }
+        }
     }
     Ok(found)
+}
+
+/// The query `text IN (names)`. A list of values is found by index; `ARRAY_CONTAINS` is not,
+/// on every service.
+pub(super) fn in_list(text: &str, names: &[&str]) -> Query {
+    let parameters: Vec<String> = (0..names.len()).map(|number| format!("@name{number}")).collect();
+    let query = Query::new(format!("{text} IN ({})", parameters.join(", ")));
+    parameters
+        .iter()
+        .zip(names)
+        .fold(query, |query, (parameter, name)| query.with_parameter(parameter, *name))
 }
 
 /// The starts of children in the outboxes of an instance. Some of them may be delivered

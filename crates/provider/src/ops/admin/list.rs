@@ -1,7 +1,7 @@
 //! The listing and info methods of `ProviderAdmin`, and the choice of the instances that a
 //! bulk operation applies to.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 use duroxide::providers::{ExecutionInfo, InstanceFilter, InstanceInfo};
 use perihelion_client::Query;
@@ -9,13 +9,17 @@ use serde::Deserialize;
 
 use crate::documents::{Execution, ExecutionStatus, State};
 use crate::failure::Failure;
-use crate::ops::admin::prune;
+use crate::ops::admin::{delete, prune};
 use crate::ops::read;
 use crate::store::Store;
 
 /// Selects the state documents of existing instances. An instance exists from its first turn
-/// on (`State::created`).
-const CREATED: &str = "FROM c WHERE c.type = 'history' AND c.created = true";
+/// on (`State::is_created`). Chunks of history have the same type; the id, which the service
+/// always indexes, leaves them out.
+const CREATED: &str = "FROM c WHERE c.id = 'i' AND c.type = 'history' AND c.created = true";
+
+/// The most rows of one page of a bulk operation.
+const PAGE_ROWS: u32 = 200;
 
 /// The ids of all instances. With `status`, only instances whose current execution has this
 /// status.
@@ -68,20 +72,31 @@ pub(crate) async fn matching_instances(
 ) -> Result<Vec<String>, Failure> {
     let members = "c.instanceId, c.status, c.isContinued, c.completedAt, c.parentInstanceId";
     let text = format!("SELECT {members} {CREATED}");
-    let query = match &filter.instance_ids {
-        Some(ids) => Query::new(format!("{text} AND ARRAY_CONTAINS(@ids, c.instanceId)"))
-            .with_parameter("@ids", ids.clone()),
-        None => Query::new(text),
+    let queries: Vec<Query> = match &filter.instance_ids {
+        Some(ids) => {
+            let ids: BTreeSet<&str> = ids.iter().map(String::as_str).collect();
+            let (ids, text) = (Vec::from_iter(ids), format!("{text} AND c.instanceId"));
+            ids.chunks(delete::IN_LIST_MAX).map(|ids| delete::in_list(&text, ids)).collect()
+        }
+        None => vec![Query::new(text)],
     };
-    let named: Option<HashSet<&String>> = filter.instance_ids.as_ref().map(|ids| ids.iter().collect());
-    let rows: Vec<Summary> = store.rows(query).await?;
     let is_old = |row: &Summary| {
         filter.completed_before.is_none_or(|before| row.completed_at.is_some_and(|at| at < before))
     };
-    let is_named = |row: &Summary| named.as_ref().is_none_or(|named| named.contains(&row.instance_id));
-    let found = rows.into_iter().filter(|row| is_old(row) && is_named(row) && is_wanted(row));
     let limit = filter.limit.unwrap_or(prune::BULK_MAX) as usize;
-    Ok(found.map(|row| row.instance_id).take(limit).collect())
+    let mut found = Vec::new();
+    for query in queries {
+        // Pages are read until the limit is reached, and no further.
+        let mut feed = store.container.query::<Summary>(query.with_max_items(PAGE_ROWS));
+        while found.len() < limit
+            && let Some(page) = feed.next_page().await?
+        {
+            let rows = page.items.into_iter().filter(|row| is_old(row) && is_wanted(row));
+            found.extend(rows.map(|row| row.instance_id));
+        }
+    }
+    found.truncate(limit);
+    Ok(found)
 }
 
 /// The numbers of all executions that are not pruned, in order; empty for an instance that

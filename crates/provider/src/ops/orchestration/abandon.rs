@@ -16,6 +16,7 @@ use crate::ops::core::Core;
 use crate::ops::orchestration::held_lock;
 use crate::process::lock_table::LockedInstance;
 use crate::store::{ConflictBudget, RETRY_FOR, SharedDocument, batch_without_content, retry_until};
+use crate::timing::LEFT_TO_OTHERS_FOR;
 
 /// The most attempts to end the lock. An attempt fails if the state has changed or a message
 /// was deleted. So one attempt may be needed for each message, and a few for the state.
@@ -30,7 +31,15 @@ pub(crate) async fn run(
     let (token, held) = held_lock::find(core, token).await?;
     let mut held = held.lock().await;
     let now = core.clock.stamp();
-    let visible_at = delay.filter(|delay| !delay.is_zero()).map(|delay| now.plus(delay));
+    let delay = delay.filter(|delay| !delay.is_zero());
+    let visible_at = delay.map(|delay| now.plus(delay));
+    let is_alone = core.membership.is_alone();
+    let left_until = delay.filter(|_| !is_alone).map(|delay| left_until(now, delay));
+    // Each process may find once, without a count, that it cannot run the instance. So a
+    // deployment of many old processes does not use up the attempts.
+    let is_first =
+        left_until.is_some_and(|until| core.hints.left_instances.record(&token.instance, until, now));
+    let ignore_attempt = ignore_attempt || is_first;
     let mut deleted_messages: Vec<String> = Vec::new();
     let until = Instant::now() + RETRY_FOR;
     let mut budget = ConflictBudget::new(SharedDocument::State(&token.instance), ATTEMPTS_MAX);
@@ -52,12 +61,19 @@ pub(crate) async fn run(
     }
     core.instance_locks.remove(&token.nonce);
     core.store.state_cache.forget(&token.instance);
-    core.hints.instances.update_and_wake(|hints| hints.record_abandon(&token.instance, visible_at, now));
+    core.hints
+        .instances
+        .update_and_wake(|hints| hints.record_abandon(&token.instance, visible_at, now, left_until));
     Ok(())
 }
 
-/// If the batch was refused because a message does not exist: the index of that message. The
-/// first operation of the batch writes the state, and the messages follow.
+/// Until when a process leaves work to others that it abandons at `now` with this delay.
+pub(crate) fn left_until(now: Stamp, delay: Duration) -> Stamp {
+    now.plus(delay).plus(delay.max(LEFT_TO_OTHERS_FOR))
+}
+
+/// The index of the message that no longer exists, if the batch was refused for that
+/// reason. The first operation of the batch writes the state.
 fn deleted_message_index(failure: &Failure) -> Option<usize> {
     let Failure::Storage(error) = failure else { return None };
     error.operation_index().filter(|_| error.is_not_found())?.checked_sub(1)

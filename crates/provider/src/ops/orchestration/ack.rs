@@ -1,14 +1,16 @@
 //! `ack_orchestration_item`: loads what the plan needs, plans the turn, commits it, and
 //! delivers its messages.
 //!
-//! Invariant: up to the commit, requests that fail with a transient failure are retried until
-//! the lock is about to expire. If the ack returned the failure, the runtime would retry only
-//! briefly and then fail the workflow. If the answer of the commit was lost, the state is read
-//! to find out whether the commit was applied.
+//! Invariant: up to the commit, requests that fail with a transient failure are retried, and
+//! the ack renews its lock meanwhile. If the ack returned the failure, the runtime would retry
+//! only briefly and then fail the workflow. When an answer was lost, the state is read to find out
+//! whether the commit was applied.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use perihelion_client::Etag;
+use tokio::time::Instant;
 
 use crate::documents::lock_token::{LockToken, nonce};
 use crate::documents::{Bundle, PastExecution, State, Versioned};
@@ -17,8 +19,8 @@ use crate::ops::core::Core;
 use crate::ops::orchestration::commit::{CommitOutcome, CommitPreconditions, WrittenEtags, commit};
 use crate::ops::orchestration::deliver;
 use crate::ops::orchestration::direct_dispatch::DirectDispatch;
-use crate::ops::orchestration::held_lock;
-use crate::ops::orchestration::stage;
+use crate::ops::orchestration::held_lock::{self, Renewal};
+use crate::ops::orchestration::stage::{self, Staged};
 use crate::ops::orchestration::unpack;
 use crate::ops::repair::garbage;
 use crate::ops::token_lock;
@@ -34,6 +36,10 @@ use crate::store::{ConflictBudget, SharedDocument, Store, retry_until};
 /// Such writers are rare under a lock: they append events, renew the lock from another process,
 /// unpack a bundle, or mark the instance for a deletion that is then aborted.
 const PLANS_MAX: usize = 16;
+
+/// The longest time that one plan is staged and its commit retried. The lock is renewed
+/// meanwhile, so a commit of many megabytes on a slow or throttled line can finish.
+const COMMIT_RETRIED_FOR: Duration = Duration::from_secs(600);
 
 pub(crate) async fn run(core: &Core, token: &str, ack: TurnAck) -> Result<(), Failure> {
     let (token, held) = held_lock::find(core, token).await?;
@@ -69,11 +75,27 @@ async fn commit_turn<'a>(
     nonce: &str,
 ) -> Result<Option<CommittedTurn<'a>>, Failure> {
     let mut plan = plan_turn(&core.store, &core.clock, held, ack, nonce).await?;
-    let staged = stage::stage_turn(&core.store, &core.clock, &plan, held.until).await?;
+    let until = Instant::now() + COMMIT_RETRIED_FOR;
+    let staging = stage::stage_turn(&core.store, &core.clock, &plan, until);
+    let staged = match held_lock::keep(core, token, held, staging).await {
+        Ok(Some(staged)) => staged,
+        // The lock is renewed under the etag of the state that was planned on.
+        Ok(None) => {
+            stage::give_up(core, &plan).await;
+            held_lock::refresh(core, token, held).await?;
+            return Ok(None);
+        }
+        Err(failure) => {
+            stage::give_up(core, &plan).await;
+            return Err(failure);
+        }
+    };
     let dispatch = DirectDispatch::promise(core, &mut plan);
-    let preconditions = CommitPreconditions { etag: held.etag.as_ref(), staged: staged.as_ref() };
-    let send = || commit(&core.store, &plan, &dispatch, preconditions, held.until);
-    match retry_until(held.until, send).await? {
+    let outcome = send_commit(core, token, held, &plan, &dispatch, staged.as_ref(), until).await;
+    if !matches!(outcome, Ok(CommitOutcome::Committed(_))) {
+        stage::give_up(core, &plan).await;
+    }
+    match outcome? {
         CommitOutcome::Committed(etags) => Ok(Some(CommittedTurn { plan, etags, dispatch })),
         CommitOutcome::Stale => {
             if retry_until(held.until, || was_applied(&core.store, token, nonce)).await? {
@@ -92,8 +114,50 @@ async fn commit_turn<'a>(
     }
 }
 
-/// Reads the bundles that are not unpacked yet and, if the ack is for a past execution, the
-/// document of that execution. Then plans the turn.
+/// Sends the commit until it has an outcome. Transient failures are retried until `until`;
+/// between attempts the lock is renewed when a third of it is left. No renewal runs beside an
+/// attempt, because it would change the etag that the commit is conditional on.
+async fn send_commit(
+    core: &Core,
+    token: &LockToken,
+    held: &mut LockedInstance,
+    plan: &TurnPlan,
+    dispatch: &DirectDispatch<'_>,
+    staged: Option<&Staged>,
+    until: Instant,
+) -> Result<CommitOutcome, Failure> {
+    loop {
+        let due = held_lock::renewal_due(held);
+        if staged.is_some() && due <= Instant::now() && renewed_is_stale(core, token, held).await? {
+            return Ok(CommitOutcome::Stale);
+        }
+        let attempts_until = held_lock::renewal_due(held).max(Instant::now());
+        let preconditions = CommitPreconditions { etag: held.etag.as_ref(), staged };
+        let send = || commit(&core.store, plan, dispatch, preconditions, attempts_until);
+        match retry_until(attempts_until, send).await {
+            Err(failure) if failure.is_transient() && Instant::now() < until => {
+                tracing::debug!(instance = token.instance, ?failure, "the commit is tried again");
+                if renewed_is_stale(core, token, held).await? {
+                    return Ok(CommitOutcome::Stale);
+                }
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Renews the lock. Returns whether another writer has changed the state instead: the commit
+/// would be stale.
+async fn renewed_is_stale(
+    core: &Core,
+    token: &LockToken,
+    held: &mut LockedInstance,
+) -> Result<bool, Failure> {
+    Ok(held_lock::renew(core, token, held, held.lease).await? == Renewal::Stale)
+}
+
+/// Reads the open bundles and, if the ack is for a past execution, its document; then plans
+/// the turn.
 async fn plan_turn(
     store: &Store,
     clock: &HybridClock,
@@ -149,7 +213,7 @@ async fn finish_turn(
     // Messages first: the next fetch of the instance must see them.
     core.hints.instances.update_and_wake(|hints| {
         for message in plan.messages.drain(..) {
-            hints.add_message(message);
+            hints.add_message(message, now);
         }
         if held.has_more_messages {
             hints.add_due(instance, now.visible_at_once());
@@ -162,7 +226,7 @@ async fn finish_turn(
     dispatch.hand_over(std::mem::take(&mut plan.activities), etags.activities).await;
     let mut unpacked = Vec::new();
     for bundle in plan.bundles {
-        match unpack::run(&core.store, &core.hints, instance, &bundle.id).await {
+        match unpack::run(&core.store, &core.clock, &core.hints, instance, &bundle.id).await {
             Ok(()) => unpacked.push(bundle.id),
             Err(failure) => {
                 tracing::warn!(instance, id = bundle.id, ?failure, "a bundle waits for the reconciler");

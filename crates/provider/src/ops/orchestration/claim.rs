@@ -81,7 +81,7 @@ pub(crate) async fn claim(
         return Ok(ClaimOutcome::Taken(Box::new(locked)));
     }
     let instance = candidate.instance.as_str();
-    let now = core.clock.stamp();
+    let now = core.clock.now();
     let InstanceRead { state, messages, has_more_messages } =
         read_instance(&core.store, instance, now).await?;
     if let Some(state) = &state

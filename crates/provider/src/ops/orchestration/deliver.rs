@@ -57,8 +57,8 @@ pub(crate) async fn deliver_again(core: &Core, outbox: Outbox) -> Result<(), Fai
     delete_outbox(&core.store, &instance, &id, garbage).await
 }
 
-/// Sends all messages and adds hints about them. The first failure ends all sending. In a
-/// later attempt a message may have been consumed already. So its hint is added without the
+/// Sends all messages and adds hints about them. A target that fails stops no other; the first
+/// failure is returned when all have ended. In a later attempt a message may have been consumed already. So its hint is added without the
 /// message, and the target's next claim reads the messages.
 async fn send_all(core: &Core, outbox: Outbox, is_first_attempt: bool) -> Result<(), Failure> {
     let now = core.clock.stamp();
@@ -69,6 +69,7 @@ async fn send_all(core: &Core, outbox: Outbox, is_first_attempt: bool) -> Result
     let mut under_way = JoinSet::new();
     let mut targets = targets.into_values();
     let mut delivered: Vec<Message> = Vec::new();
+    let mut first_failure = None;
     loop {
         while under_way.len() < PARALLEL_MAX {
             let Some(messages) = targets.next() else { break };
@@ -77,17 +78,21 @@ async fn send_all(core: &Core, outbox: Outbox, is_first_attempt: bool) -> Result
             under_way.spawn(metrics::for_current_call(send));
         }
         match under_way.join_next().await {
-            Some(Ok(outcome)) => delivered.extend(outcome?),
+            Some(Ok(Ok(messages))) => delivered.extend(messages),
+            Some(Ok(Err(failure))) => {
+                first_failure.get_or_insert(failure);
+            }
             Some(Err(error)) => {
                 let source = &outbox.instance_id;
-                return Err(Failure::Contended(format!("a delivery from {source} was cancelled: {error}")));
+                let failure = format!("a delivery from {source} was cancelled: {error}");
+                first_failure.get_or_insert(Failure::Contended(failure));
             }
-            None => return Ok(()),
+            None => return first_failure.map_or(Ok(()), Err),
         }
         core.metrics.count_delivered(delivered.len());
         core.hints.instances.update_and_wake(|hints| {
             delivered.drain(..).for_each(|message| match is_first_attempt {
-                true => hints.add_message(message),
+                true => hints.add_message(message, now),
                 false => hints.add_due(&message.instance_id, message.visible_at),
             });
         });

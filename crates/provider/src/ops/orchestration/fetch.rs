@@ -27,6 +27,16 @@ const DELETING_PAUSE: Duration = Duration::from_secs(1);
 /// documents.
 const UNREADABLE_PAUSE: Duration = Duration::from_secs(60);
 
+/// A fetch fails after this many claims in a row that failed: the database is not there.
+const FAILED_CLAIMS_MAX: usize = 3;
+/// The time limit of the first claim of an instance. It doubles after each failed claim, so
+/// that an instance with a long history on a slow line can be claimed.
+const CLAIM_TIMEOUT_FIRST: Duration = Duration::from_secs(5);
+/// How often the time limit and the pause after a failed claim double at most.
+const DOUBLINGS_MAX: u32 = 5;
+/// How long hints skip an instance whose claim failed. Doubles after each failed claim.
+const FAILURE_PAUSE_FIRST: Duration = Duration::from_millis(250);
+
 pub(crate) async fn run(
     core: &Core,
     lock_timeout: Duration,
@@ -64,8 +74,19 @@ impl Queue for InstanceQueue<'_> {
 
     async fn take(&self) -> Result<Option<FetchedInstance>, Failure> {
         let Core { hints, clock, .. } = self.core;
+        let mut claims_failed = 0;
         while let Some(taken) = TakenHint::next(hints, clock, &self.capability) {
-            let outcome = match claim(self.core, &taken.candidate, self.options).await {
+            let outcome = match claim_in_time(self.core, &taken.candidate, self.options).await {
+                // One slow or failing partition must not block the others.
+                Err(failure) if failure.is_transient() => {
+                    taken.record_failure(clock.now());
+                    claims_failed += 1;
+                    if claims_failed >= FAILED_CLAIMS_MAX {
+                        return Err(failure);
+                    }
+                    tracing::debug!(?failure, "a claim failed and is tried again later");
+                    continue;
+                }
                 // One broken instance must not block the others.
                 Err(Failure::Refused(error)) => {
                     tracing::error!(instance = taken.candidate.instance, error, "an instance is unreadable");
@@ -87,6 +108,23 @@ impl Queue for InstanceQueue<'_> {
     fn begin_wait(&self) {}
 }
 
+/// Claims an instance within the time limit. The limit counts from the last failed claim.
+async fn claim_in_time(
+    core: &Core,
+    candidate: &Candidate,
+    options: ClaimOptions<'_>,
+) -> Result<ClaimOutcome, Failure> {
+    let timeout = CLAIM_TIMEOUT_FIRST * (1 << candidate.failed_claims.min(DOUBLINGS_MAX));
+    let claimed = tokio::time::timeout(timeout, claim(core, candidate, options)).await;
+    claimed.unwrap_or_else(|_| {
+        Err(Failure::Contended(format!(
+            "instance {} was not read within {} s",
+            candidate.instance,
+            timeout.as_secs()
+        )))
+    })
+}
+
 fn dispatcher(capability: &Capability) -> Dispatcher<'_> {
     Dispatcher { capability, now: Instant::now() }
 }
@@ -104,13 +142,21 @@ struct TakenHint<'a> {
 impl<'a> TakenHint<'a> {
     /// The next instance that can be taken now; `None` if there is none.
     fn next(hints: &'a Hints, clock: &HybridClock, capability: &Capability) -> Option<Self> {
-        let now = clock.stamp();
+        let now = clock.now();
         let candidate = hints.instances.with(|hints| hints.take(now, dispatcher(capability)))?;
         Some(TakenHint { hints, candidate, is_recorded: false })
     }
 
-    /// Updates the hints by the outcome of a claim. Returns the fetched instance if the claim
-    /// took it; then the hints have its lock already.
+    /// Pauses the instance after a failed claim.
+    fn record_failure(mut self, now: Stamp) {
+        self.is_recorded = true;
+        let pause = FAILURE_PAUSE_FIRST * (1 << self.candidate.failed_claims.min(DOUBLINGS_MAX));
+        let instance = self.candidate.instance.as_str();
+        self.hints.instances.with(|hints| hints.record_failed_claim(instance, now.plus(pause)));
+    }
+
+    /// Updates the hints by the outcome of a claim. Returns the item if the instance was
+    /// taken; its lock is in the hints already.
     fn record_outcome(
         mut self,
         outcome: ClaimOutcome,

@@ -1,18 +1,34 @@
-//! The lock on an instance that a dispatcher holds: finds the lock by its token, checks it
-//! again after the state has changed, and gives it up.
+//! The lock of an instance that a dispatcher holds: finds it by its token, renews it, reads
+//! it again after the state changed, and gives it up.
 
+use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use crate::documents::dedup::DedupEntry;
 use crate::documents::lock_token::{LockKind, LockToken};
+use crate::documents::stamp::{Stamp, deadline_ms};
 use crate::documents::{State, Versioned};
 use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::ops::token_lock;
 use crate::process::lock_table::{self, LockedInstance};
-use crate::store::retry_until;
+use crate::store::{retry_until, unless_stale};
+
+/// The shortest lease of a lock that was read from the document, which does not have it.
+const LEASE_MIN: Duration = Duration::from_secs(1);
+
+/// The outcome of a renewal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Renewal {
+    Renewed,
+    /// Another writer has changed the state. Whether the lock still holds is not known:
+    /// [`refresh`] finds out.
+    Stale,
+}
 
 /// Finds the lock of a token.
 pub(crate) async fn find(
@@ -50,6 +66,55 @@ pub(crate) async fn refresh(
     }
     (held.state, held.etag, held.is_durable) = (value, Some(etag), is_written);
     Ok(())
+}
+
+/// Writes the lock with a later end: `extend_for` from now. Never shortens it. An expired lock
+/// is lost. Transient failures are retried until the lock expires.
+pub(crate) async fn renew(
+    core: &Core,
+    token: &LockToken,
+    held: &mut LockedInstance,
+    extend_for: Duration,
+) -> Result<Renewal, Failure> {
+    token_lock::check_not_expired(held.until)?;
+    let mut next = held.state.clone();
+    let lock = next.lock.as_mut().filter(|lock| lock.nonce == token.nonce).ok_or(Failure::LockLost)?;
+    lock.until = lock.until.max(deadline_ms(core.clock.now_ms(), extend_for));
+    let until = lock.until;
+    let etag = held.etag.clone();
+    let put = || core.store.put_state(&next, etag.as_ref(), "/lock/until", until.into());
+    let Some(etag) = unless_stale(retry_until(held.until, put).await)? else { return Ok(Renewal::Stale) };
+    // A lock that was only in memory is written now.
+    (held.state, held.etag, held.is_durable) = (next, Some(etag), true);
+    held.until = lock_table::deadline(until, core.clock.now_ms());
+    core.hints.instances.with(|hints| hints.record_renewal(&token.instance, Stamp::at_ms(until)));
+    Ok(Renewal::Renewed)
+}
+
+/// Runs work that may take longer than the lock lasts, and renews the lock meanwhile. `None`
+/// if another writer has changed the state: the work is dropped then.
+pub(crate) async fn keep<T>(
+    core: &Core,
+    token: &LockToken,
+    held: &mut LockedInstance,
+    work: impl Future<Output = Result<T, Failure>>,
+) -> Result<Option<T>, Failure> {
+    tokio::pin!(work);
+    loop {
+        tokio::select! {
+            done = &mut work => return done.map(Some),
+            () = tokio::time::sleep_until(renewal_due(held)) => {
+                if renew(core, token, held, held.lease).await? == Renewal::Stale {
+                    return Ok(None);
+                }
+            }
+        }
+    }
+}
+
+/// When the ack renews its lock: when a third of the lease is left.
+pub(crate) fn renewal_due(held: &LockedInstance) -> Instant {
+    held.until.checked_sub(held.lease / 3).unwrap_or(held.until)
 }
 
 /// Gives up the lock without a commit. After that the token is invalid, and fetches look
@@ -95,6 +160,7 @@ fn locked_instance(token: &LockToken, state: Versioned<State>, now_ms: u64) -> O
         history: None,
         dedup_entries,
         until,
+        lease: until.saturating_duration_since(Instant::now()).max(LEASE_MIN),
         has_more_messages: true,
     })
 }

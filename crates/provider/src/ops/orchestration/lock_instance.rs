@@ -68,7 +68,7 @@ impl LockRequest<'_> {
                 if expired.is_some_and(|lock| core.instance_locks.get(&lock.nonce).is_none()) {
                     core.metrics.count_steal();
                 }
-                Ok(Some(self.into_fetched_instance(core, state, Some(etag), true, attempt)))
+                Ok(Some(self.into_fetched_instance(core, state, Some(etag), lock_timeout, true, attempt)))
             }
             Err(Failure::Storage(error))
                 if error.is_conflict() || error.is_precondition_failed() || error.is_not_found() =>
@@ -83,7 +83,7 @@ impl LockRequest<'_> {
     pub(crate) fn lock_in_memory(self, core: &Core, lock_timeout: Duration) -> FetchedInstance {
         let (state, attempt) = self.locked_state(lock_timeout, core.clock.now_ms());
         let etag = self.stored_state.as_ref().map(|stored| stored.etag.clone());
-        self.into_fetched_instance(core, state, etag, false, attempt)
+        self.into_fetched_instance(core, state, etag, lock_timeout, false, attempt)
     }
 
     /// The state with the lock in it, and the number of this attempt: the largest of the
@@ -123,6 +123,7 @@ impl LockRequest<'_> {
         core: &Core,
         state: State,
         etag: Option<Etag>,
+        lease: Duration,
         is_durable: bool,
         attempt: u32,
     ) -> FetchedInstance {
@@ -139,6 +140,7 @@ impl LockRequest<'_> {
         let locked = LockedInstance {
             dedup_entries: messages.iter().filter_map(|(message, _)| message.dedup_entry()).collect(),
             until: lock_table::deadline(until, core.clock.now_ms()),
+            lease,
             has_more_messages,
             is_durable,
             state,

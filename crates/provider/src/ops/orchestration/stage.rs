@@ -21,9 +21,11 @@ use tokio::time::Instant;
 use crate::documents::stamp::Stamp;
 use crate::documents::{Bundle, DocumentType, Garbage, Outbox, Part};
 use crate::failure::Failure;
+use crate::ops::core::Core;
 use crate::plan::{COMMIT_BYTES_MAX, TurnPlan};
 use crate::process::clock::HybridClock;
-use crate::store::{Store, batch_without_content, retry_until};
+use crate::store::{Store, batch_without_content, retry_until, without_content};
+use crate::timing::LATE_ATTEMPT_MAX;
 
 /// How long staged documents wait for their commit: longer than a lock usually lasts. A turn
 /// that commits later finds the garbage record gone, and is staged again.
@@ -64,7 +66,27 @@ pub(crate) async fn stage_turn(
     Ok(Some(staged))
 }
 
-/// Stages the parts of one text. The age of the garbage record counts from `now`.
+/// Gives up what was staged for a plan, because its commit failed or was not sent: the commit
+/// can no longer use it, and the reconciler deletes it when no request of the staging can be
+/// under way any more. If the commit was applied after all, its record is gone and nothing
+/// happens. A failure is ignored: the record is due after [`STAGED_KEPT_FOR`].
+pub(crate) async fn give_up(core: &Core, plan: &TurnPlan) {
+    let Some(staging_id) = plan.staging_id.clone() else { return };
+    let (store, instance) = (core.store.clone(), plan.state.instance_id.clone());
+    let due = core.clock.stamp().plus(LATE_ATTEMPT_MAX * 2);
+    let close = async move {
+        let blank = Garbage::blank(&instance, &staging_id, due);
+        let record = Garbage { staging_id: Some(staging_id), is_closed: true, ..blank };
+        let Ok(Some(found)) = store.find::<serde_json::Value>(&instance, &record.id).await else { return };
+        let closed = store.put(&instance, &record.id, &record, &found.etag, without_content()).await;
+        if let Err(failure) = closed {
+            tracing::debug!(instance, ?failure, "staged documents stay until their record is due");
+        }
+    };
+    core.background.run(close).await;
+}
+
+/// Stages the parts of one text. The garbage record counts its age from `now`.
 pub(crate) async fn stage_parts(
     store: &Store,
     instance: &str,

@@ -7,9 +7,11 @@ use std::collections::HashSet;
 
 use perihelion_client::{Batch, Error, Etag};
 
+use crate::documents::stamp::Stamp;
 use crate::documents::{Activity, Bundle, Message, Versioned};
 use crate::failure::Failure;
 use crate::plan::tombstone;
+use crate::process::clock::HybridClock;
 use crate::process::hints::Hints;
 use crate::store::{Store, batch_without_content, without_content};
 
@@ -39,7 +41,13 @@ struct Step {
 
 /// Unpacks one bundle, and adds hints about the documents that it creates. Does nothing if the
 /// bundle does not exist.
-pub(crate) async fn run(store: &Store, hints: &Hints, instance: &str, id: &str) -> Result<(), Failure> {
+pub(crate) async fn run(
+    store: &Store,
+    clock: &HybridClock,
+    hints: &Hints,
+    instance: &str,
+    id: &str,
+) -> Result<(), Failure> {
     let mut written_bundle = None;
     for _ in 0..STEPS_MAX {
         let bundle = match written_bundle.take() {
@@ -55,7 +63,7 @@ pub(crate) async fn run(store: &Store, hints: &Hints, instance: &str, id: &str) 
         match store.container.batch(batch).await {
             Ok(results) => {
                 let etag_of = |index: usize| results.get(index)?.etag().cloned();
-                add_hints(hints, step.activities, step.messages, etag_of);
+                add_hints(hints, clock.now(), step.activities, step.messages, etag_of);
                 if step.remaining_bundle.is_empty() {
                     return Ok(());
                 }
@@ -124,6 +132,7 @@ fn as_batch(instance: &str, step: &Step, etag: &Etag) -> Result<Batch, Error> {
 /// batch wrote. Operation 0 wrote the bundle, and the next operations created the activities.
 fn add_hints(
     hints: &Hints,
+    now: Stamp,
     activities: Vec<Activity>,
     messages: Vec<Message>,
     etag_of: impl Fn(usize) -> Option<Etag>,
@@ -137,7 +146,7 @@ fn add_hints(
     });
     hints.instances.update_and_wake(|hints| {
         for message in messages {
-            hints.add_message(message);
+            hints.add_message(message, now);
         }
     });
 }

@@ -14,7 +14,7 @@ use crate::documents::{self, Activity, DocumentType};
 use crate::ops::core::Core;
 use crate::ops::set_aside::set_aside;
 use crate::options::config::Options;
-use crate::process::hints::{Hints, OfferedActivity};
+use crate::process::hints::{Hints, OfferedActivity, activity_name};
 use crate::process::interest::Interest;
 use crate::process::membership::{Membership, Rank, View};
 
@@ -59,8 +59,7 @@ impl FoundWork {
         self.instances + self.activities > 0
     }
 
-    /// Whether there is new work in the queue of this interest. The new work may have other
-    /// tags than the interest.
+    /// Whether there is new work in the queue of this interest, whatever its tags.
     pub(super) fn has_work_for(&self, interest: &Interest) -> bool {
         match interest {
             Interest::Instances => self.instances > 0,
@@ -233,6 +232,10 @@ fn add_activity_hint(hints: &Hints, (activity, etag): OfferedActivity, found: &m
     let Activity { enqueued_at, visible_at, .. } = activity;
     let stamps = WorkStamps { enqueued_at, visible_at, was_locked: activity.lock_nonce.is_some() };
     if !found.may_take(rank, stamps) {
+        return false;
+    }
+    let name = activity_name(&activity.instance_id, &activity.id);
+    if rank != Rank::Alone && hints.left_activities.contains(&name, found.now) {
         return false;
     }
     let is_new = hints.activities.with(|hints| hints.offer((activity, etag)));

@@ -18,7 +18,14 @@ use crate::timing::{POLL_INTERVAL_MAX, POLL_INTERVAL_MIN};
 /// two seconds.
 const INTERVAL_GROWTH: f64 = 2.0;
 
-/// Decides when the next poll is due. Polls are numbered from 1.
+/// After a failed poll the partition is not polled for this long, and twice as long after
+/// each further failure.
+const FAILURE_PAUSE_FIRST: Duration = Duration::from_millis(250);
+
+/// The longest pause after a failed poll.
+const FAILURE_PAUSE_MAX: Duration = Duration::from_secs(8);
+
+/// Decides when the next poll of a partition is due. Polls are numbered from 1.
 #[derive(Debug, Default)]
 pub(super) struct Schedule(Mutex<ScheduleState>);
 
@@ -27,6 +34,10 @@ struct ScheduleState {
     polls_begun: u64,
     /// The time from the end of a poll to the next poll.
     interval: Duration,
+    /// The number of failed polls since the last result.
+    failures: u32,
+    /// No poll is due before this time: the last one failed.
+    paused_until: Option<Instant>,
     /// The last result for each interest; results older than [`POLL_INTERVAL_MAX`] are
     /// forgotten.
     results: HashMap<Interest, PollResult>,
@@ -48,6 +59,8 @@ impl Default for ScheduleState {
         ScheduleState {
             polls_begun: 0,
             interval: POLL_INTERVAL_MIN,
+            failures: 0,
+            paused_until: None,
             results: HashMap::new(),
             overdue_taken_at: HashMap::new(),
         }
@@ -67,16 +80,24 @@ impl Schedule {
         state.polls_begun
     }
 
-    /// Records the result of a poll that asked for these interests. A poll that failed is
-    /// not recorded, so the next poll stays due.
+    /// Records that a poll failed. The next one is due after a pause.
+    pub(super) fn record_failure(&self) {
+        let mut state = lock(&self.0);
+        let pause = FAILURE_PAUSE_FIRST.saturating_mul(1 << state.failures.min(16)).min(FAILURE_PAUSE_MAX);
+        state.failures = state.failures.saturating_add(1);
+        state.paused_until = Some(Instant::now() + pause.mul_f64(0.5 + fastrand::f64() / 2.0));
+    }
+
+    /// Records the result of a poll that asked for these interests.
     pub(super) fn record_result(&self, poll_number: u64, interests: &[Interest], found: &FoundWork) {
         let mut state = lock(&self.0);
-        let ended_at = Instant::now();
+        let at = Instant::now();
+        (state.failures, state.paused_until) = (0, None);
         state.interval = next_interval(state.interval, found.has_work(), found.next_takeover_in());
-        state.results.retain(|_, result| ended_at - result.ended_at <= POLL_INTERVAL_MAX);
-        state.overdue_taken_at.retain(|_, taken_at| ended_at - *taken_at <= POLL_INTERVAL_MAX);
+        state.results.retain(|_, result| at - result.ended_at <= POLL_INTERVAL_MAX);
+        state.overdue_taken_at.retain(|_, taken_at| at - *taken_at <= POLL_INTERVAL_MAX);
         for interest in interests {
-            let result = PollResult { poll_number, ended_at, has_new_work: found.has_work_for(interest) };
+            let result = PollResult { poll_number, ended_at: at, has_new_work: found.has_work_for(interest) };
             state.results.insert(interest.clone(), result);
         }
     }
@@ -88,29 +109,28 @@ impl Schedule {
         (result.poll_number > polls_before).then_some(result.has_new_work)
     }
 
-    pub(super) fn is_due(&self, interest: &Interest) -> bool {
-        self.next_poll_at(interest) <= Instant::now()
-    }
-
-    /// Whether no poll for this interest has ended in the last [`POLL_INTERVAL_MAX`]. If so,
-    /// the caller polls, even if there are hints. Returns true at most once per
-    /// [`POLL_INTERVAL_MAX`], even if the poll fails.
+    /// Whether no poll for this interest has ended in the last [`POLL_INTERVAL_MAX`]. The
+    /// caller polls then, even if there are hints. Returns true at most once in that time,
+    /// even if the poll fails.
     pub(super) fn take_overdue(&self, interest: &Interest) -> bool {
         let (mut state, now) = (lock(&self.0), Instant::now());
-        let ended_at = state.results.get(interest).map(|result| result.ended_at);
-        let asked_at = ended_at.max(state.overdue_taken_at.get(interest).copied());
-        let is_overdue = asked_at.is_none_or(|at| at + POLL_INTERVAL_MAX <= now);
+        let last = state.results.get(interest).map(|result| result.ended_at);
+        let asked_at = last.max(state.overdue_taken_at.get(interest).copied());
+        let is_paused = state.paused_until.is_some_and(|until| until > now);
+        let is_overdue = !is_paused && asked_at.is_none_or(|at| at + POLL_INTERVAL_MAX <= now);
         if is_overdue {
             state.overdue_taken_at.insert(interest.clone(), now);
         }
         is_overdue
     }
 
-    /// When the next poll for an interest is due: now if no recent poll has asked for the
-    /// interest.
+    /// When the next poll for an interest is due: after the pause that follows a failure; else
+    /// now if there is no result for the interest.
     pub(super) fn next_poll_at(&self, interest: &Interest) -> Instant {
         let state = lock(&self.0);
-        state.results.get(interest).map_or_else(Instant::now, |result| result.ended_at + state.interval)
+        let due =
+            state.results.get(interest).map_or_else(Instant::now, |result| result.ended_at + state.interval);
+        state.paused_until.map_or(due, |until| until.max(due))
     }
 }
 
@@ -150,6 +170,19 @@ mod tests {
         assert!(!schedule.take_overdue(&Interest::Instances));
         tokio::time::sleep(Duration::from_millis(1)).await;
         assert!(schedule.take_overdue(&Interest::Instances));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_failures_the_pauses_grow_up_to_a_limit() {
+        let (schedule, mut longest) = (Schedule::default(), Duration::ZERO);
+        for _ in 0..40 {
+            schedule.record_failure();
+            let pause = schedule.next_poll_at(&Interest::Instances) - Instant::now();
+            assert!(pause >= FAILURE_PAUSE_FIRST / 2 && pause <= FAILURE_PAUSE_MAX);
+            assert!(!schedule.take_overdue(&Interest::Instances), "a paused partition is not overdue");
+            longest = longest.max(pause);
+        }
+        assert!(longest >= FAILURE_PAUSE_MAX / 2);
     }
 
     #[test]

@@ -143,7 +143,7 @@ async fn waiting_fetches_share_one_poll() {
         })
         .collect();
     let before = query_count(&engine).await;
-    let found = join_all(tickets.iter().map(|ticket| core.poller.poll(core, ticket))).await;
+    let found = join_all(tickets.iter().map(|ticket| core.poller.poll_all(core, ticket))).await;
     assert!(found.into_iter().any(|found| found.unwrap()));
     assert_eq!(query_count(&engine).await - before, 1);
     let any_dispatcher = Capability::of(None);

@@ -8,11 +8,15 @@
 //! that cannot be finished does not block later documents. A poll that finds unfinished work
 //! of another process wakes the reconciler.
 
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use perihelion_client::Query;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use perihelion_client::{FeedRange, Query};
 use serde_json::Value;
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::documents::stamp::Stamp;
@@ -38,38 +42,55 @@ const STUCK_INTERVALS_MAX: u32 = 32;
 /// The most documents of one round.
 const ROWS_MAX: usize = 64;
 
-/// Runs one round per `interval` until the provider is dropped. Runs fewer rounds while passes
-/// find or finish nothing, and more rounds while polls wake the reconciler.
+/// The most partitions whose rounds run at the same time.
+const ROUNDS_MAX: usize = 16;
+
+/// The most instances whose documents one round handles at the same time.
+const INSTANCES_MAX: usize = 8;
+
+/// How long a round waits for its documents to be read.
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Runs one round per `interval` in each physical partition until the provider is dropped.
+/// Runs fewer rounds in a partition while passes find or finish nothing there, and more rounds
+/// while polls wake the reconciler. A slow or failing partition delays no other.
 pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
     let interval = interval.max(INTERVAL_MIN);
     let Some(repair_signal) = core.upgrade().map(|core| Arc::clone(&core.repair_signal)) else { return };
-    let (mut intervals_to_skip, mut stuck_passes, mut awake_until) = (0, 0, Instant::now());
-    let mut pass = Pass::default();
+    let mut partitions: HashMap<FeedRange, Arc<Mutex<PartitionState>>> = HashMap::new();
+    // Rounds end with this task: they are aborted when it is.
+    let mut rounds = JoinSet::new();
+    let mut awake_until = Instant::now();
     loop {
         let is_woken = tokio::time::timeout(interval, repair_signal.woken()).await.is_ok();
+        while rounds.try_join_next().is_some() {}
         let Some(core) = core.upgrade() else { return };
         if core.repair_signal.take_unfinished_work() {
             // No interval is skipped until the work is old enough for the query, and for two
             // intervals after that.
             awake_until = Instant::now() + core.options.reconciler_age + 2 * interval;
         }
-        if intervals_to_skip > 0 && !is_woken && Instant::now() >= awake_until {
-            intervals_to_skip -= 1;
-            continue;
-        }
-        (intervals_to_skip, stuck_passes) =
-            match core.metrics.count("reconcile", run_round(&core, &mut pass)).await {
-                Ok(()) if pass.from > Stamp(0) => (0, stuck_passes),
-                Ok(()) => match std::mem::take(&mut pass) {
-                    Pass { read_count: 0, .. } => (RECONCILER_IDLE_INTERVALS - 1, 0),
-                    Pass { handled_count, .. } if handled_count > 0 => (0, 0),
-                    Pass { .. } => backoff(stuck_passes),
-                },
-                Err(failure) => {
-                    tracing::warn!(?failure, "the reconciler will try again");
-                    backoff(stuck_passes)
+        let is_awake = is_woken || Instant::now() < awake_until;
+        match tokio::time::timeout(READ_TIMEOUT, core.store.container.feed_ranges()).await {
+            Ok(Ok(ranges)) => {
+                partitions.retain(|range, _| ranges.contains(range));
+                for range in ranges {
+                    let state = Arc::clone(partitions.entry(range.clone()).or_default());
+                    // A round of this partition still runs if its state is locked.
+                    let Ok(mut state) = state.try_lock_owned() else { continue };
+                    if state.skip_interval(is_awake) || rounds.len() >= ROUNDS_MAX {
+                        continue;
+                    }
+                    let core = Arc::clone(&core);
+                    rounds.spawn(async move { state.run_round(&core, range).await });
                 }
-            };
+            }
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "the reconciler lacks the partitions and will try again")
+            }
+            Err(_) => tracing::debug!("the reconciler lacks the partitions and will try again"),
+        }
+        set_outbox_age(&core, partitions.values());
         drop(core);
         if is_woken {
             // Until the work is finished, polls find it again and wake the reconciler.
@@ -78,14 +99,61 @@ pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
     }
 }
 
+/// Publishes the age of the oldest outbox that the passes of all partitions have read. The
+/// partitions whose rounds run are left out.
+fn set_outbox_age<'a>(core: &Core, partitions: impl Iterator<Item = &'a Arc<Mutex<PartitionState>>>) {
+    let oldest = partitions.filter_map(|state| state.try_lock().ok()?.oldest_outbox).min();
+    let now_ms = core.clock.now_ms();
+    core.metrics.set_outbox_age(oldest.map(|since| now_ms.saturating_sub(since.ms())));
+}
+
+/// The reconciler's state of one partition.
+#[derive(Debug, Default)]
+struct PartitionState {
+    pass: Pass,
+    /// The number of intervals without a round that are still to come.
+    intervals_to_skip: u32,
+    /// The number of passes in a row that finished nothing, and of rounds that failed.
+    stuck_passes: u32,
+    /// When the oldest outbox that the current or the last pass has read was created.
+    oldest_outbox: Option<Stamp>,
+}
+
+impl PartitionState {
+    /// Whether no round runs in this interval.
+    fn skip_interval(&mut self, is_awake: bool) -> bool {
+        let is_skipped = self.intervals_to_skip > 0 && !is_awake;
+        self.intervals_to_skip -= u32::from(is_skipped);
+        is_skipped
+    }
+
+    /// Runs a round, and decides how many intervals are skipped after it.
+    async fn run_round(&mut self, core: &Core, range: FeedRange) {
+        let round = core.metrics.count("reconcile", run_round(core, range, &mut self.pass)).await;
+        self.oldest_outbox = self.pass.oldest_outbox;
+        (self.intervals_to_skip, self.stuck_passes) = match round {
+            Ok(()) if self.pass.from > Stamp(0) => (0, self.stuck_passes),
+            Ok(()) => match std::mem::take(&mut self.pass) {
+                Pass { read_count: 0, .. } => (RECONCILER_IDLE_INTERVALS - 1, 0),
+                Pass { handled_count, .. } if handled_count > 0 => (0, 0),
+                Pass { .. } => backoff(self.stuck_passes),
+            },
+            Err(failure) => {
+                tracing::debug!(?failure, "the reconciler will try again");
+                backoff(self.stuck_passes)
+            }
+        };
+    }
+}
+
 /// Called after a pass that finished nothing, or a round that failed. `stuck_passes` is the
 /// number of such passes and rounds in a row before this one. Returns the number of intervals
 /// to skip, and the new number in a row.
 fn backoff(stuck_passes: u32) -> (u32, u32) {
-    ((1 << stuck_passes.min(u32::BITS - 1)).min(STUCK_INTERVALS_MAX) - 1, stuck_passes + 1)
+    ((1 << stuck_passes.min(u32::BITS - 1)).min(STUCK_INTERVALS_MAX) - 1, stuck_passes.saturating_add(1))
 }
 
-/// One pass over all unfinished documents: its position and its counts.
+/// One pass over the unfinished documents of a partition: its position and its counts.
 #[derive(Debug, Default)]
 struct Pass {
     /// The `madeAt` at which the next round begins; zero if the pass is over.
@@ -99,42 +167,63 @@ struct Pass {
     oldest_outbox: Option<Stamp>,
 }
 
-/// Finishes up to [`ROWS_MAX`] documents whose `madeAt` is at least `reconciler_age` ago, and
-/// moves the position of the pass.
-async fn run_round(core: &Core, pass: &mut Pass) -> Result<(), Failure> {
+/// Finishes up to [`ROWS_MAX`] documents of a partition whose `madeAt` is at least
+/// `reconciler_age` ago, and moves the position of the pass.
+async fn run_round(core: &Core, range: FeedRange, pass: &mut Pass) -> Result<(), Failure> {
     let age_ms = u64::try_from(core.options.reconciler_age.as_millis()).unwrap_or(u64::MAX);
-    let newest = Stamp::at_ms(core.clock.stamp().ms().saturating_sub(age_ms));
+    let newest = Stamp::at_ms(core.clock.now_ms().saturating_sub(age_ms));
     let query = Query::new(format!(
         "SELECT TOP {ROWS_MAX} * FROM c WHERE c.madeAt >= @from AND c.madeAt <= @old AND c.type != 'staged' \
          ORDER BY c.madeAt"
     ))
     .with_parameter("@from", pass.from.0)
     .with_parameter("@old", newest.0)
-    .without_plan();
-    // Each physical partition returns its own first rows, so there may be more than `ROWS_MAX`.
-    let mut rows: Vec<Value> = core.store.rows(query).await?;
-    rows.sort_by_key(made_at);
+    .without_plan()
+    .in_range(range);
+    let read = tokio::time::timeout(READ_TIMEOUT, core.store.rows::<Value>(query)).await;
+    let rows =
+        read.map_err(|_| Failure::Contended("unfinished documents were not read in time".to_owned()))??;
     let has_more = rows.len() >= ROWS_MAX;
-    rows.truncate(ROWS_MAX);
     pass.read_count += rows.len();
     let outbox = rows.iter().find(|row| DocumentType::of(row) == Some(DocumentType::Outbox)).map(made_at);
     pass.oldest_outbox = pass.oldest_outbox.or(outbox);
-    let now_ms = core.clock.now_ms();
-    core.metrics.set_outbox_age(pass.oldest_outbox.map(|since| now_ms.saturating_sub(since.ms())));
     let last_made_at = rows.last().map(made_at).unwrap_or_default();
     // The next round begins with the last stamp of this round, because further documents may
     // have the same stamp. If all documents of this round have the same stamp, the next round
     // begins behind it.
     let next_from = if last_made_at > pass.from { last_made_at } else { Stamp(last_made_at.0 + 1) };
     pass.from = if has_more { next_from } else { Stamp(0) };
+    // The documents of one instance are finished in order. One that takes long delays no
+    // other instance.
+    let mut instances: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    for row in rows {
+        instances.entry(row["instanceId"].to_string()).or_default().push(row);
+    }
+    let (mut waiting, mut running) = (instances.into_values(), FuturesUnordered::new());
+    loop {
+        while running.len() < INSTANCES_MAX
+            && let Some(rows) = waiting.next()
+        {
+            running.push(finish_documents(core, rows));
+        }
+        match running.next().await {
+            Some(handled_count) => pass.handled_count += handled_count,
+            None => return Ok(()),
+        }
+    }
+}
+
+/// Finishes documents one after the other. Returns how many did not fail.
+async fn finish_documents(core: &Core, rows: Vec<Value>) -> usize {
+    let mut handled_count = 0;
     for row in rows {
         let id = row["id"].as_str().unwrap_or_default().to_owned();
         match finish_document(core, row).await {
-            Ok(()) => pass.handled_count += 1,
+            Ok(()) => handled_count += 1,
             Err(failure) => tracing::warn!(id, ?failure, "a document is left for a later round"),
         }
     }
-    Ok(())
+    handled_count
 }
 
 fn made_at(row: &Value) -> Stamp {
@@ -148,7 +237,7 @@ async fn finish_document(core: &Core, row: Value) -> Result<(), Failure> {
     let Some(document_type) = DocumentType::of(&row) else { return Ok(()) };
     match document_type {
         Outbox => deliver::deliver_again(core, decode_row::<documents::Outbox>(row)?.value).await,
-        Bundle => unpack::run(&core.store, &core.hints, &text("instanceId"), &text("id")).await,
+        Bundle => unpack::run(&core.store, &core.clock, &core.hints, &text("instanceId"), &text("id")).await,
         History => Box::pin(retain::delete_expired_tree(core, &decode_row::<State>(row)?)).await,
         Garbage => garbage::collect_due(&core.store, decode_row::<documents::Garbage>(row)?).await,
         Deleted => purge::run(core, &decode_row::<State>(row)?).await,

@@ -10,10 +10,11 @@ use duroxide::providers::TagFilter;
 use perihelion_client::Etag;
 
 use crate::documents::Activity;
+use crate::documents::heartbeat::Tags;
 use crate::documents::stamp::{Stamp, deadline_ms};
 
-/// The most activities remembered. Further hints are dropped, and polls find the
-/// activities.
+/// The most activities remembered. When there are more, the one that can be taken last is
+/// forgotten, and a poll finds it again.
 const ACTIVITIES_MAX: usize = 8192;
 
 /// An activity that workers of this process may take, with its etag.
@@ -27,6 +28,9 @@ type Key = (Stamp, Stamp, String, String);
 pub(crate) struct ActivityHints {
     /// Activities that workers may try to lock.
     offers: BTreeMap<Key, OfferedActivity>,
+    /// The tags of all fetches of this process so far. Activities with other tags are not
+    /// remembered.
+    served_tags: Tags,
     /// The key of each activity, by instance and id.
     keys: HashMap<(String, String), Key>,
     /// The owner of each session that a worker of this process could not claim, and the
@@ -77,19 +81,44 @@ pub(crate) struct Claimant<'a> {
 }
 
 impl ActivityHints {
-    /// Adds an activity, or replaces the known version of it. Returns whether this version
-    /// was not known before. When there is no room, a new activity is not added, and the
-    /// result is false.
+    /// Records that a worker of this process fetches activities with these tags.
+    pub(crate) fn serve_tags(&mut self, tags: &TagFilter) {
+        self.served_tags.extend(&Tags::from(tags));
+    }
+
+    /// Adds an activity, or replaces the known version of it. Returns whether a version was
+    /// added that was not known. An activity that no worker of this process has asked for is
+    /// not added. Among too many activities, the one that can be taken last is forgotten.
     pub(crate) fn offer(&mut self, (activity, etag): OfferedActivity) -> bool {
         let name = (activity.instance_id.clone(), activity.id.clone());
-        if self.offers.len() >= ACTIVITIES_MAX && !self.keys.contains_key(&name) {
+        let key = (activity.visible_at, activity.enqueued_at, name.0.clone(), name.1.clone());
+        let is_served = self.served_tags.matches(activity.tag.as_deref());
+        if !self.keys.contains_key(&name) && !(is_served && self.make_room(&key)) {
             return false;
         }
-        let key = (activity.visible_at, activity.enqueued_at, name.0.clone(), name.1.clone());
         let before = self.keys.insert(name, key.clone()).and_then(|before| self.offers.remove(&before));
         let is_new = before.is_none_or(|(_, known_etag)| known_etag != etag);
         self.offers.insert(key, (activity, etag));
         is_new
+    }
+
+    /// Makes room for a new activity. Activities of sessions that another worker has are
+    /// forgotten first, then the last one. Returns false if the new one is the last.
+    fn make_room(&mut self, new: &Key) -> bool {
+        if self.offers.len() < ACTIVITIES_MAX {
+            return true;
+        }
+        let owners = &self.session_owners;
+        let is_held = |session: &String| owners.contains_key(session);
+        let held =
+            self.offers.iter().filter(|(_, (activity, _))| activity.session_id.as_ref().is_some_and(is_held));
+        let held: Vec<Key> = held.map(|(key, _)| key.clone()).collect();
+        let last = self.offers.last_key_value().map(|(key, _)| key.clone()).filter(|key| key > new);
+        let victims = if held.is_empty() { Vec::from_iter(last) } else { held };
+        for (_, _, instance, id) in &victims {
+            self.forget(instance, id);
+        }
+        !victims.is_empty()
     }
 
     pub(crate) fn forget(&mut self, instance: &str, id: &str) {
@@ -234,3 +263,6 @@ impl ActivityHints {
         is_session_open && claimant.tags.matches(activity.tag.as_deref())
     }
 }
+
+#[cfg(test)]
+mod tests;

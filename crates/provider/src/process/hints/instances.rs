@@ -11,6 +11,7 @@
 mod instance;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -20,8 +21,14 @@ use crate::documents::stamp::Stamp;
 pub(crate) use instance::Candidate;
 use instance::InstanceHint;
 
-/// The most instances remembered. Further hints are dropped, and polls find the work.
+/// The most instances remembered. When there are more, the one that can be taken last is
+/// forgotten, and a poll finds its work when it is due.
 const INSTANCES_MAX: usize = 65_536;
+
+/// A message that becomes visible later than this gets no hint: a poll finds it when it is
+/// due. Such messages are timers, and a process may have any number of
+/// them.
+const TIMER_HORIZON: Duration = Duration::from_secs(60);
 
 /// The most bytes of all messages held. Turns read messages that are not held.
 const HELD_BYTES_MAX: u64 = 32 << 20;
@@ -43,15 +50,17 @@ pub(crate) struct InstanceHints {
 impl InstanceHints {
     /// Records that a message of this instance is visible from `due` on.
     pub(crate) fn add_due(&mut self, instance: &str, due: Stamp) {
-        if self.has_room(instance) {
+        if self.make_room(instance, due) {
             self.parked.message_arrived(instance);
             self.change(instance, |hints| hints.add_due(due));
         }
     }
 
-    /// Records a message, and holds it if there is room.
-    pub(crate) fn add_message(&mut self, message: Message) {
-        if !self.has_room(&message.instance_id) {
+    /// Records a message, and holds it if there is room. A message that becomes visible more
+    /// than [`TIMER_HORIZON`] after `now` is not recorded.
+    pub(crate) fn add_message(&mut self, message: Message, now: Stamp) {
+        let is_far = message.visible_at > now.plus(TIMER_HORIZON);
+        if is_far || !self.make_room(&message.instance_id, message.visible_at) {
             return;
         }
         self.parked.message_arrived(&message.instance_id);
@@ -83,14 +92,23 @@ impl InstanceHints {
         self.change(instance, InstanceHint::commit);
     }
 
-    /// Records that the lock was given back and that its attempts were written to the
-    /// messages. The messages are visible from `due` on. Without a `due`, the instance is due
-    /// at the same time as when it was taken. If that time is not known, the instance is due
-    /// at once.
-    pub(crate) fn record_abandon(&mut self, instance: &str, due: Option<Stamp>, now: Stamp) {
+    /// The lock was given back, and its attempts were written to the messages. The
+    /// messages are visible from `due` on. Without a `due` the instance is due as it was when
+    /// it was taken; if that is not known, at once. This process does not take it before
+    /// `left_until`: other processes come first.
+    pub(crate) fn record_abandon(
+        &mut self,
+        instance: &str,
+        due: Option<Stamp>,
+        now: Stamp,
+        left_until: Option<Stamp>,
+    ) {
         let due_when_locked = self.instances.get(instance).and_then(InstanceHint::due_when_locked);
         self.add_due(instance, due.or(due_when_locked).unwrap_or(now.visible_at_once()));
         self.record_commit(instance);
+        if let Some(left_until) = left_until {
+            self.block(instance, left_until);
+        }
     }
 
     /// Parks an instance whose version this dispatcher does not run. Other dispatchers may
@@ -125,6 +143,11 @@ impl InstanceHints {
     /// Blocks the instance: it cannot be taken before `until`.
     pub(crate) fn block(&mut self, instance: &str, until: Stamp) {
         self.change(instance, |hints| hints.block(until));
+    }
+
+    /// The claim of the instance failed. It is not claimed again before `until`.
+    pub(crate) fn record_failed_claim(&mut self, instance: &str, until: Stamp) {
+        self.change(instance, |hints| hints.claim_failed(until));
     }
 
     /// Records that the instance had no visible message, or was deleted.
@@ -188,9 +211,24 @@ impl InstanceHints {
         self.order.first().into_iter().chain(from_parked).min()
     }
 
-    /// Whether hints about this instance can be kept.
-    fn has_room(&self, instance: &str) -> bool {
-        self.instances.len() < INSTANCES_MAX || self.instances.contains_key(instance)
+    /// Makes room for a hint about this instance, due at `due`. When there are too many
+    /// hints, the one that can be taken last is forgotten: a parked one if there is any.
+    /// Returns false if that is the new hint itself.
+    fn make_room(&mut self, instance: &str, due: Stamp) -> bool {
+        if self.instances.len() < INSTANCES_MAX || self.instances.contains_key(instance) {
+            return true;
+        }
+        // A dispatcher of this process has the locked instances, so these are few.
+        let mut latest = self.order.iter().rev();
+        let latest = latest.find(|(_, name)| !self.instances.get(name).is_some_and(InstanceHint::is_locked));
+        let victim = match (self.parked_order.last(), latest) {
+            (Some((_, parked)), _) => parked.clone(),
+            (None, Some((when, last))) if *when > due => last.clone(),
+            (None, _) => return false,
+        };
+        self.parked.remove(&victim);
+        self.change(&victim, |hints| *hints = InstanceHint::default());
+        true
     }
 
     /// Changes the hints of one instance, and updates the orders and the byte count.

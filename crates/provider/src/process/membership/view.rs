@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use super::hash::{SLOTS, score, slot_of};
 use crate::documents::heartbeat::{Heartbeat, Roles};
 use crate::documents::stamp::Stamp;
+use crate::process::hints::activity_name;
 use crate::timing::ALIVE_FOR;
 
 /// The place of this process in the order in which processes take work that a poll found.
@@ -64,7 +65,7 @@ impl View {
     /// The rank of this process for an activity. The slot of an activity depends on its id
     /// too, so that the activities of one instance spread over processes.
     pub(crate) fn rank_of_activity(&self, instance: &str, id: &str, tag: Option<&str>) -> Rank {
-        self.rank(slot_of(&format!("{instance}\u{1f}{id}")), |roles| roles.activity_tags.matches(tag))
+        self.rank(slot_of(&activity_name(instance, id)), |roles| roles.activity_tags.matches(tag))
     }
 
     /// The rank of this process for a slot, among the processes that `serves` accepts. This

@@ -224,7 +224,7 @@ fn made_at(deletion_id: &str) -> Stamp {
 
 /// Whether a deletion has been under way for longer than `deletion_timeout`.
 fn is_timed_out(clock: &HybridClock, options: &Options, made_at: Stamp) -> bool {
-    let age = Duration::from_millis(clock.stamp().ms().saturating_sub(made_at.ms()));
+    let age = Duration::from_millis(clock.now_ms().saturating_sub(made_at.ms()));
     age > options.deletion_timeout
 }
 

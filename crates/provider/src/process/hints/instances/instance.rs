@@ -109,6 +109,8 @@ pub(crate) struct Candidate {
     pub(crate) had_uncommitted_turn: bool,
     /// The attempts of each message of that turn.
     pub(crate) attempts: BTreeMap<String, u32>,
+    /// The number of claims in a row that failed.
+    pub(crate) failed_claims: u32,
 }
 
 /// The hints about one instance.
@@ -121,6 +123,8 @@ pub(super) struct InstanceHint {
     /// The attempts of each message of a turn that is under way, or that did not end with
     /// a commit.
     uncommitted: Option<BTreeMap<String, u32>>,
+    /// The number of claims in a row that failed.
+    failed_claims: u32,
 }
 
 impl InstanceHint {
@@ -144,6 +148,14 @@ impl InstanceHint {
     /// Whether one of the due times is `now` or earlier.
     pub(super) fn is_due(&self, now: Stamp) -> bool {
         self.due.first().is_some_and(|due| *due <= now)
+    }
+
+    /// Whether a dispatcher of this process has it.
+    pub(super) fn is_locked(&self) -> bool {
+        match self.phase {
+            Phase::Examined { .. } | Phase::Locked { .. } => true,
+            Phase::Free | Phase::Blocked { .. } => false,
+        }
     }
 
     /// Bytes of the messages held.
@@ -200,11 +212,13 @@ impl InstanceHint {
             is_partial,
             had_uncommitted_turn: self.uncommitted.is_some(),
             attempts: self.uncommitted.clone().unwrap_or_default(),
+            failed_claims: self.failed_claims,
         }
     }
 
     /// Examined → Locked. When the lock expires, the instance is due again.
     pub(super) fn lock(&mut self, until: Stamp, attempts: BTreeMap<String, u32>) {
+        self.failed_claims = 0;
         self.due.insert(until);
         self.phase = Phase::Locked { until, due_when_taken: self.phase.due_when_taken() };
         self.uncommitted = Some(attempts);
@@ -234,14 +248,23 @@ impl InstanceHint {
         self.phase = Phase::Free;
     }
 
-    /// Examined → Blocked.
+    /// Examined or Free → Blocked.
     pub(super) fn block(&mut self, until: Stamp) {
+        self.failed_claims = 0;
         self.undo_take();
         self.phase = Phase::Blocked { until };
     }
 
+    /// Examined → Blocked, because the claim failed.
+    pub(super) fn claim_failed(&mut self, until: Stamp) {
+        let failed_claims = self.failed_claims.saturating_add(1);
+        self.block(until);
+        self.failed_claims = failed_claims;
+    }
+
     /// Any phase → Free: nothing was visible, or the instance was deleted.
     pub(super) fn become_idle(&mut self) {
+        self.failed_claims = 0;
         self.phase = Phase::Free;
         self.uncommitted = None;
         self.messages.turns_unread = None;

@@ -57,7 +57,7 @@ fn after_a_lost_turn_the_instance_is_taken_at_once_and_read() {
     let mut hints = InstanceHints::default();
     let anyone = Capability::of(None);
     let anyone = dispatcher(&anyone);
-    hints.add_message(completion("a", "c:1:1"));
+    hints.add_message(completion("a", "c:1:1"), stamp(1));
     assert!(!hints.take(stamp(2), anyone).unwrap().is_partial);
     hints.record_lock("a", stamp(100), BTreeMap::from([("c:1:1".to_owned(), 1)]));
     hints.record_release("a");
@@ -123,9 +123,9 @@ fn a_message_that_a_turn_has_read_is_not_handed_out_again() {
     hints.add_due("a", stamp(1));
     hints.take(stamp(2), anyone);
     // Added while the turn reads, and again while it runs.
-    hints.add_message(completion("a", "m"));
+    hints.add_message(completion("a", "m"), stamp(1));
     hints.record_lock("a", stamp(100), BTreeMap::from([("m".to_owned(), 1)]));
-    hints.add_message(completion("a", "m"));
+    hints.add_message(completion("a", "m"), stamp(1));
     hints.record_commit("a");
     let next = hints.take(stamp(3), anyone);
     assert!(next.is_none_or(|next| next.messages.is_empty()));
@@ -160,10 +160,10 @@ fn an_instance_abandoned_without_delay_keeps_its_place() {
     let now = stamp(400_000);
     assert_eq!(hints.take(now, dispatcher(&anyone)).map(|taken| taken.instance).as_deref(), Some("a"));
     hints.record_lock("a", stamp(500_000), BTreeMap::new());
-    hints.record_abandon("a", None, now);
+    hints.record_abandon("a", None, now, None);
     assert_eq!(hints.take(now, dispatcher(&anyone)).map(|taken| taken.instance).as_deref(), Some("a"));
     hints.record_lock("a", stamp(500_000), BTreeMap::new());
-    hints.record_abandon("a", Some(stamp(400_001)), now);
+    hints.record_abandon("a", Some(stamp(400_001)), now, None);
     assert_eq!(hints.take(now, dispatcher(&anyone)).map(|taken| taken.instance).as_deref(), Some("b"));
 }
 
@@ -174,7 +174,7 @@ fn an_instance_that_polls_leave_out_is_read_in_every_third_turn() {
     let mut hints = InstanceHints::default();
     let anyone = Capability::of(None);
     let mut turn = |is_polled: bool| {
-        hints.add_message(completion("a", "m"));
+        hints.add_message(completion("a", "m"), stamp(1));
         if is_polled {
             assert_eq!(hints.leave_out_of_poll(stamp(2), 10), ["a"]);
         }
@@ -200,7 +200,7 @@ fn an_instance_that_polls_leave_out_is_read_in_every_third_turn() {
 fn a_message_that_a_poll_finds_for_a_busy_instance_is_read_by_its_next_turn() {
     let mut hints = InstanceHints::default();
     let anyone = Capability::of(None);
-    hints.add_message(completion("a", "m"));
+    hints.add_message(completion("a", "m"), stamp(1));
     let message = |id: &str| (stamp(1), id.to_owned());
     hints.record_polled_message("a", &message("m"), stamp(1));
     assert!(!hints.take(stamp(2), dispatcher(&anyone)).unwrap().is_partial, "the message is held here");
@@ -210,4 +210,94 @@ fn a_message_that_a_poll_finds_for_a_busy_instance_is_read_by_its_next_turn() {
     assert!(hints.take(stamp(2), dispatcher(&anyone)).is_none(), "a turn is under way");
     hints.record_commit("a");
     assert!(hints.take(stamp(2), dispatcher(&anyone)).unwrap().is_partial);
+}
+
+/// Ten orders a second with a two-hour timer each have this many timers after two hours.
+#[test]
+fn pending_timers_get_no_hints_and_new_work_is_taken() {
+    let mut hints = InstanceHints::default();
+    let (now, hour) = (stamp(1_000_000), Duration::from_secs(3600));
+    for number in 0..INSTANCES_MAX + 500 {
+        let mut timer = completion(&format!("order-{number}"), "n:1:1");
+        (timer.visible_at, timer.enqueued_at) = (now.plus(2 * hour), now.plus(2 * hour));
+        hints.add_message(timer, now);
+    }
+    assert!(hints.instances.is_empty(), "{} hints", hints.instances.len());
+    let mut soon = completion("soon", "n:1:1");
+    (soon.visible_at, soon.enqueued_at) = (now.plus(TIMER_HORIZON), now.plus(TIMER_HORIZON));
+    hints.add_message(soon, now);
+    let anyone = Capability::of(None);
+    assert_eq!(hints.next_due(dispatcher(&anyone)), Some(now.plus(TIMER_HORIZON)), "it wakes a fetch");
+}
+
+#[test]
+fn among_too_many_hints_the_latest_is_forgotten_and_new_work_gets_in() {
+    let mut hints = InstanceHints::default();
+    let anyone = Capability::of(None);
+    for number in 0..INSTANCES_MAX {
+        hints.add_due(&format!("later-{number}"), stamp(5_000 + number as u64));
+    }
+    hints.add_due("now", stamp(1));
+    assert_eq!(hints.instances.len(), INSTANCES_MAX);
+    assert!(
+        !hints.instances.contains_key(&format!("later-{}", INSTANCES_MAX - 1)),
+        "the latest is forgotten"
+    );
+    assert_eq!(hints.take(stamp(2), dispatcher(&anyone)).map(|taken| taken.instance).as_deref(), Some("now"));
+    hints.add_due("latest of all", stamp(900_000));
+    assert!(!hints.instances.contains_key("latest of all"));
+}
+
+#[test]
+fn messages_without_a_start_make_room_for_new_work() {
+    let mut hints = InstanceHints::default();
+    let anyone = Capability::of(None);
+    for number in 0..INSTANCES_MAX {
+        let instance = format!("unstarted-{number}");
+        hints.add_due(&instance, stamp(1));
+        let taken = hints.take(stamp(2), dispatcher(&anyone)).unwrap();
+        assert_eq!(taken.instance, instance);
+        hints.park_unstarted(&instance, stamp(1), stamp(2), Instant::now());
+    }
+    hints.add_due("now", stamp(3));
+    assert_eq!(hints.take(stamp(4), dispatcher(&anyone)).map(|taken| taken.instance).as_deref(), Some("now"));
+    assert_eq!(hints.instances.len(), INSTANCES_MAX);
+}
+
+#[test]
+fn an_instance_whose_claims_fail_is_paused_and_counts_them() {
+    let mut hints = InstanceHints::default();
+    let anyone = Capability::of(None);
+    let anyone = dispatcher(&anyone);
+    hints.add_due("sick", stamp(1));
+    hints.add_due("well", stamp(2));
+    for failed_claims in 0..3 {
+        let now = stamp(10 * u64::from(failed_claims) + 10);
+        let taken = hints.take(now, anyone).unwrap();
+        assert_eq!((taken.instance.as_str(), taken.failed_claims), ("sick", failed_claims));
+        hints.record_failed_claim("sick", Stamp::at_ms(now.ms() + 10));
+        if failed_claims == 0 {
+            assert_eq!(hints.take(now, anyone).unwrap().instance, "well", "the next one is tried");
+        }
+        assert!(hints.take(now, anyone).is_none());
+    }
+    let taken = hints.take(stamp(40), anyone).unwrap();
+    assert!(taken.is_partial, "the messages are read again");
+    hints.record_lock("sick", stamp(100), BTreeMap::new());
+    hints.record_release("sick");
+    assert_eq!(hints.take(stamp(41), anyone).unwrap().failed_claims, 0);
+}
+
+#[test]
+fn abandoned_work_is_left_to_others_for_a_while() {
+    let mut hints = InstanceHints::default();
+    let anyone = Capability::of(None);
+    let anyone = dispatcher(&anyone);
+    hints.add_due("a", stamp(1));
+    hints.take(stamp(2), anyone).unwrap();
+    hints.record_lock("a", stamp(50), BTreeMap::new());
+    hints.record_abandon("a", Some(stamp(100)), stamp(3), Some(stamp(500)));
+    assert!(hints.is_known("a", stamp(1), stamp(300)), "a poll that finds it does not take it");
+    assert!(hints.take(stamp(499), anyone).is_none());
+    assert_eq!(hints.take(stamp(500), anyone).unwrap().instance, "a");
 }

@@ -1,0 +1,179 @@
+//! The polls of one physical partition: one at a time, each with the cursor of the one before.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use perihelion_client::{FeedRange, QueryFeed};
+use serde_json::Value;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::cursor::HeadCursor;
+use super::ingest::{FoundWork, ingest};
+use super::query::PollQuery;
+use super::schedule::Schedule;
+use super::{ANSWER_TIMEOUT, no_answer};
+use crate::documents::stamp::Stamp;
+use crate::failure::Failure;
+use crate::ops::core::Core;
+use crate::ops::heartbeat;
+use crate::process::interest::{Interest, Interests, WaitingInterests};
+
+/// The most rows of one page.
+const PAGE_ROWS: u32 = 64;
+
+/// The most pages that one poll reads while it finds no new work. The next poll continues
+/// where this one stopped.
+const PAGES_MAX: usize = 8;
+
+/// The polls of one physical partition.
+#[derive(Debug)]
+pub(super) struct PartitionPoller {
+    range: FeedRange,
+    schedule: Schedule,
+    /// Whether a task polls the partition. See [`Running`].
+    is_running: Arc<AtomicBool>,
+    /// Where the next poll begins. The poll that runs holds this mutex.
+    cursor: Mutex<HeadCursor>,
+}
+
+/// A poll that a task runs. The partition counts as polled until this is dropped.
+#[derive(Debug)]
+pub(super) struct Running(Arc<AtomicBool>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+impl PartitionPoller {
+    pub(super) fn new(range: FeedRange) -> Self {
+        PartitionPoller {
+            range,
+            schedule: Schedule::default(),
+            is_running: Arc::default(),
+            cursor: Mutex::default(),
+        }
+    }
+
+    pub(super) fn range(&self) -> &FeedRange {
+        &self.range
+    }
+
+    pub(super) fn is_due(&self, interest: &Interest) -> bool {
+        self.schedule.next_poll_at(interest) <= Instant::now()
+    }
+
+    /// See [`Schedule::take_overdue`].
+    pub(super) fn take_overdue(&self, interest: &Interest) -> bool {
+        self.schedule.take_overdue(interest)
+    }
+
+    /// When the next poll for an interest is due; `None` while a task polls the partition.
+    pub(super) fn next_poll_at(&self, interest: &Interest) -> Option<Instant> {
+        let is_running = self.is_running.load(Ordering::Acquire);
+        (!is_running).then(|| self.schedule.next_poll_at(interest))
+    }
+
+    /// Begins a poll by a task; `None` if a task polls the partition already.
+    pub(super) fn try_begin(&self) -> Option<Running> {
+        let was_running = self.is_running.swap(true, Ordering::AcqRel);
+        (!was_running).then(|| Running(Arc::clone(&self.is_running)))
+    }
+
+    /// Polls for these fetches.
+    pub(super) async fn poll(&self, core: &Core, waiting: &WaitingInterests) -> Result<FoundWork, Failure> {
+        let mut cursor = self.cursor.lock().await;
+        self.poll_from(core, &mut cursor, waiting).await
+    }
+
+    /// Polls now, unless a poll that begins after this call has a result for the interest.
+    /// Returns whether there is new work in the queue of the interest.
+    pub(super) async fn poll_now(
+        &self,
+        core: &Core,
+        interests: &Interests,
+        interest: &Interest,
+    ) -> Result<bool, Failure> {
+        let polls_before = self.schedule.polls_begun();
+        let mut cursor = self.cursor.lock().await;
+        if let Some(is_found) = self.schedule.result_since(polls_before, interest) {
+            return Ok(is_found);
+        }
+        let found = self.poll_from(core, &mut cursor, &interests.all()).await?;
+        Ok(found.has_work_for(interest))
+    }
+
+    async fn poll_from(
+        &self,
+        core: &Core,
+        cursor: &mut HeadCursor,
+        waiting: &WaitingInterests,
+    ) -> Result<FoundWork, Failure> {
+        let poll_number = self.schedule.begin_poll();
+        core.metrics.count_poll();
+        let found = FoundWork::new(&core.membership, waiting.is_eager, core.clock.now());
+        let query = PollQuery::of(&waiting.interests);
+        match self.scan(core, cursor, &query, found).await {
+            Ok(found) => {
+                self.schedule.record_result(poll_number, &waiting.interests, &found);
+                Ok(found)
+            }
+            Err(failure) => {
+                self.schedule.record_failure();
+                Err(failure)
+            }
+        }
+    }
+
+    /// Reads the partition page by page until it finds new work, reaches the end, or has read
+    /// [`PAGES_MAX`] pages.
+    async fn scan(
+        &self,
+        core: &Core,
+        cursor: &mut HeadCursor,
+        query: &PollQuery,
+        mut found: FoundWork,
+    ) -> Result<FoundWork, Failure> {
+        let (now, at, is_eager) = (found.now(), Instant::now(), found.is_eager());
+        let begin = |from: Stamp| -> QueryFeed<Value> {
+            let query = query.build(&core.hints, &core.options, now, from, PAGE_ROWS);
+            core.store.container.query(query.in_range(self.range.clone()))
+        };
+        let mut from = cursor.begin(query, now, at, is_eager);
+        let mut feed = begin(from);
+        for _ in 0..PAGES_MAX {
+            let page = tokio::time::timeout(ANSWER_TIMEOUT, feed.next_page()).await;
+            let page = page.map_err(|_| no_answer("a poll of a partition"))??;
+            let is_end = page.as_ref().is_none_or(|page| page.continuation().is_none());
+            let rows = page.map(|page| page.items).unwrap_or_default();
+            let is_empty = rows.is_empty();
+            // Only a poll that found rows needs to know which other processes are alive.
+            if !is_eager && !is_empty {
+                heartbeat::refresh_view(&core.store, &core.clock, &core.membership).await;
+                found.update_view(&core.membership);
+            }
+            let last = ingest(core, rows, &mut found).await;
+            if found.has_work() {
+                return Ok(found);
+            }
+            if !is_end {
+                if !is_empty {
+                    cursor.record_known_page(from, last, at);
+                }
+                continue;
+            }
+            cursor.record_end();
+            // The scan began behind the known rows at the head. When these are due to be read
+            // again, they are read last.
+            if from == Stamp(0) || !cursor.must_read_head(at, is_eager) {
+                return Ok(found);
+            }
+            from = Stamp(0);
+            feed = begin(from);
+        }
+        cursor.record_unfinished_scan();
+        Ok(found)
+    }
+}

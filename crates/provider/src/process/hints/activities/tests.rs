@@ -1,0 +1,57 @@
+use duroxide::providers::WorkItem;
+
+use super::*;
+
+fn offer(number: u64, tag: Option<&str>, session: Option<&str>) -> OfferedActivity {
+    let item = WorkItem::ActivityExecute {
+        instance: "order".to_owned(),
+        execution_id: 1,
+        id: number,
+        name: "charge".to_owned(),
+        input: String::new(),
+        session_id: session.map(str::to_owned),
+        tag: tag.map(str::to_owned),
+    };
+    let activity = crate::plan::activity_document(&item, Stamp::at_ms(1_000_000 + number)).unwrap();
+    (activity, Etag::parse("\"1\"").unwrap())
+}
+
+const ANYONE: Claimant<'static> = Claimant { tags: &TagFilter::DefaultOnly, owner: Some("worker") };
+
+#[test]
+fn activities_that_no_worker_here_asks_for_do_not_starve_the_others() {
+    let mut hints = ActivityHints::default();
+    hints.serve_tags(&TagFilter::DefaultOnly);
+    for number in 0..ACTIVITIES_MAX as u64 + 10 {
+        assert!(!hints.offer(offer(number, Some("gpu"), None)), "no worker here runs it");
+    }
+    assert!(hints.offer(offer(9_000_000, None, None)));
+    let taken = hints.take(Stamp::at_ms(u64::MAX), &ANYONE).expect("the local activity");
+    assert_eq!(taken.0.tag, None);
+}
+
+#[test]
+fn among_too_many_activities_the_last_is_forgotten() {
+    let mut hints = ActivityHints::default();
+    hints.serve_tags(&TagFilter::Any);
+    for number in 1..=ACTIVITIES_MAX as u64 {
+        assert!(hints.offer(offer(number, None, None)));
+    }
+    assert!(!hints.offer(offer(ACTIVITIES_MAX as u64 + 1, None, None)), "it is the last itself");
+    assert!(hints.offer(offer(0, None, None)), "an earlier one gets in");
+    assert_eq!((hints.offers.len(), hints.keys.len()), (ACTIVITIES_MAX, ACTIVITIES_MAX));
+    assert_eq!(hints.take(Stamp::at_ms(u64::MAX), &ANYONE).unwrap().0.id, "a:1:0");
+}
+
+#[test]
+fn activities_of_sessions_that_others_hold_make_room() {
+    let mut hints = ActivityHints::default();
+    hints.serve_tags(&TagFilter::Any);
+    hints.set_session_owner("s", "another".to_owned(), Stamp::at_ms(u64::MAX));
+    for number in 0..ACTIVITIES_MAX as u64 {
+        hints.offer(offer(number, None, Some("s")));
+    }
+    assert!(hints.take(Stamp::at_ms(u64::MAX), &ANYONE).is_none());
+    assert!(hints.offer(offer(9_000_000, None, None)));
+    assert_eq!(hints.take(Stamp::at_ms(u64::MAX), &ANYONE).unwrap().0.id, "a:1:9000000");
+}
