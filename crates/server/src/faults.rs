@@ -1,20 +1,26 @@
 //! Fault injection: a rule says which requests fail, how often, and how.
 //!
-//! A rule: `{"operation","database","container","region","count","probability",
+//! A rule: `{"operation","database","container","range","region","count","probability",
 //! "status","subStatus","retryAfterMs","delayMs","drop":"before"|"after",
 //! "when":"before"|"after","name"}`. All members are optional. `before`, the default,
 //! means that the request is not carried out; `after` means that it is carried out and
 //! its answer is lost (`drop`) or replaced (`status`). The delay comes first in both
 //! cases. With a delay alone the request is carried out. A `drop` overrides `status` and
 //! `when`. The `name` has no effect.
+//!
+//! A rule with a `range` hits requests to that physical partition, and after a split
+//! requests to its children. Only such a rule makes the server find out the ranges of a
+//! request, and only when the rest of the rule matches.
 
+use std::cell::LazyCell;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use perihelion_engine::{Layer, Refusal};
+use perihelion_engine::{Layer, RangeId, Refusal};
 use perihelion_model::json::{Object, Value, object};
+use perihelion_wire::path::Resource;
 use perihelion_wire::status;
 
 use crate::net::Hangup;
@@ -25,6 +31,8 @@ use crate::regions::RegionNames;
 const RULES_MAX: usize = 256;
 /// The longest delay of a rule, in milliseconds. A longer delay is shortened to it.
 const DELAY_MS_MAX: u64 = 60_000;
+/// The largest number in a rule: JSON numbers are read as `i64`.
+const NUMBER_MAX: u64 = i64::MAX as u64;
 
 /// All rules, tried in the order in which they were added.
 #[derive(Default)]
@@ -40,6 +48,7 @@ struct Rule {
     operation: Option<Operation>,
     database: Option<String>,
     container: Option<String>,
+    range: Option<RangeId>,
     region: Option<usize>,
     /// How many more requests the rule hits; `None` for no limit.
     hits_left: Option<u64>,
@@ -129,22 +138,29 @@ impl FaultRules {
         self.has_rules.store(false, Ordering::Release);
     }
 
-    /// The fault of the first rule that hits this request, if any. Counts the hit.
-    /// `container` is the database and the container in the path. It is `None` when the
-    /// path names no container; then no rule for a database or a container hits.
+    /// The fault of the first rule that hits this request, if any. Counts the hit. A rule
+    /// for a database or a container compares its name with the path.
+    ///
+    /// `find_ranges` returns the ids of the ranges that the request is addressed to, and of
+    /// the ranges that these were split from. It is called at most once, and only when the
+    /// rest of a rule with a `range` matches, before the rule's probability is drawn.
     pub(crate) fn pick(
         &self,
         operation: Operation,
-        container: Option<(&str, &str)>,
+        resource: &Resource,
         region: usize,
+        find_ranges: impl FnOnce() -> Vec<RangeId>,
     ) -> Option<Fault> {
         if !self.has_rules.load(Ordering::Acquire) {
             return None;
         }
+        let ranges = LazyCell::new(find_ranges);
         let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
-        let rule = rules
-            .iter_mut()
-            .find(|rule| rule.matches(operation, container, region) && rule.is_chosen_at_random())?;
+        let rule = rules.iter_mut().find(|rule| {
+            rule.matches(operation, resource, region)
+                && rule.range.is_none_or(|wanted| ranges.contains(&wanted))
+                && rule.is_chosen_at_random()
+        })?;
         rule.hits += 1;
         rule.hits_left = rule.hits_left.map(|left| left - 1);
         Some(rule.fault.clone())
@@ -166,10 +182,11 @@ impl FaultRules {
 
 impl Rule {
     fn parse(id: u64, body: &Object, regions: &RegionNames) -> Result<Self, Refusal> {
-        const MEMBERS: [&str; 13] = [
+        const MEMBERS: [&str; 14] = [
             "operation",
             "database",
             "container",
+            "range",
             "region",
             "count",
             "probability",
@@ -187,17 +204,14 @@ impl Rule {
                 MEMBERS.join(", ")
             )));
         }
-        let text = |name: &str| body.get(name).and_then(Value::as_str);
-        let number =
-            |name: &str| body.get(name).and_then(Value::as_i64).and_then(|value| u64::try_from(value).ok());
-        let operation = match text("operation") {
+        let operation = match text(body, "operation")? {
             None | Some("any") => None,
             Some(name) => Some(Operation::parse(name).ok_or_else(|| {
                 let known: Vec<&str> = Operation::ALL.iter().map(|operation| operation.name()).collect();
                 bad_request(&format!("'{name}' is not an operation. Use any, {}.", known.join(", ")))
             })?),
         };
-        let region = match text("region") {
+        let region = match text(body, "region")? {
             None => None,
             Some(name) => {
                 let unknown =
@@ -207,31 +221,30 @@ impl Rule {
         };
         let probability = body.get("probability").map_or(Some(1.0), Value::as_f64);
         let probability = probability.filter(|value| (0.0..=1.0).contains(value));
+        text(body, "name")?;
         Ok(Rule {
             id,
             operation,
-            database: text("database").map(str::to_owned),
-            container: text("container").map(str::to_owned),
+            database: text(body, "database")?.map(str::to_owned),
+            container: text(body, "container")?.map(str::to_owned),
+            range: parse_range(body)?,
             region,
-            hits_left: number("count"),
+            hits_left: number(body, "count", NUMBER_MAX)?,
             hits: 0,
             probability: probability
                 .ok_or_else(|| bad_request("'probability' must be a number from 0 to 1."))?,
-            fault: Fault {
-                delay: Duration::from_millis(number("delayMs").unwrap_or(0).min(DELAY_MS_MAX)),
-                effect: parse_effect(body)?,
-                when: parse_when(text("drop").or(text("when")))?,
-            },
+            fault: parse_fault(body)?,
         })
     }
 
-    fn matches(&self, operation: Operation, container: Option<(&str, &str)>, region: usize) -> bool {
-        let (database, name) = container.unzip();
+    /// Whether all members of the rule match, apart from its range and its probability.
+    fn matches(&self, operation: Operation, resource: &Resource, region: usize) -> bool {
+        let container = || resource.container().map(|(_, name)| name);
         self.hits_left != Some(0)
             && self.region.is_none_or(|wanted| wanted == region)
             && self.operation.is_none_or(|wanted| wanted == operation)
-            && self.database.as_deref().is_none_or(|wanted| Some(wanted) == database)
-            && self.container.as_deref().is_none_or(|wanted| Some(wanted) == name)
+            && self.database.as_deref().is_none_or(|wanted| Some(wanted) == resource.database())
+            && self.container.as_deref().is_none_or(|wanted| Some(wanted) == container())
     }
 
     fn is_chosen_at_random(&self) -> bool {
@@ -239,26 +252,76 @@ impl Rule {
     }
 }
 
-fn parse_effect(body: &Object) -> Result<Effect, Refusal> {
-    if body.contains("drop") {
-        return Ok(Effect::Drop);
-    }
-    let number = |name: &str| body.get(name).and_then(Value::as_i64);
-    let Some(status) = number("status") else { return Ok(Effect::None) };
-    let status = u16::try_from(status).ok().filter(|status| (400..600).contains(status));
-    Ok(Effect::Status {
-        status: status.ok_or_else(|| bad_request("'status' must be from 400 to 599."))?,
-        sub_status: number("subStatus").and_then(|value| u32::try_from(value).ok()),
-        retry_after_ms: number("retryAfterMs").and_then(|value| u64::try_from(value).ok()),
+/// The id of a range, as a number or as text: the service writes ids of ranges as text.
+fn parse_range(body: &Object) -> Result<Option<RangeId>, Refusal> {
+    let id: Option<RangeId> = match body.get("range") {
+        None => return Ok(None),
+        Some(Value::String(id)) => id.parse().ok(),
+        Some(value) => value.as_i64().and_then(|id| RangeId::try_from(id).ok()),
+    };
+    id.map(Some).ok_or_else(|| {
+        bad_request(
+            "'range' must be the id of a partition key range, such as \"0\". GET /dbs/{database}/colls/{container}/pkranges lists the ids.",
+        )
     })
 }
 
-fn parse_when(text: Option<&str>) -> Result<When, Refusal> {
-    match text {
-        None | Some("before") => Ok(When::Before),
-        Some("after") => Ok(When::After),
-        Some(other) => Err(bad_request(&format!("'{other}' is neither before nor after."))),
+/// The delay, the effect and its time. All members are checked, also those that a `drop`
+/// overrides.
+fn parse_fault(body: &Object) -> Result<Fault, Refusal> {
+    let delay_ms = number(body, "delayMs", NUMBER_MAX)?.unwrap_or(0).min(DELAY_MS_MAX);
+    let delay = Duration::from_millis(delay_ms);
+    let (drop, when) = (parse_when(body, "drop")?, parse_when(body, "when")?);
+    let answer = parse_answer(body)?;
+    Ok(match drop {
+        Some(when) => Fault { delay, effect: Effect::Drop, when },
+        None => Fault { delay, effect: answer, when: when.unwrap_or(When::Before) },
+    })
+}
+
+/// The answer that `status` asks for; `Effect::None` without it.
+fn parse_answer(body: &Object) -> Result<Effect, Refusal> {
+    let sub_status = number(body, "subStatus", u32::MAX.into())?.and_then(|value| u32::try_from(value).ok());
+    let retry_after_ms = number(body, "retryAfterMs", NUMBER_MAX)?;
+    let Some(value) = body.get("status") else { return Ok(Effect::None) };
+    let status = value.as_i64().and_then(|status| u16::try_from(status).ok());
+    let status = status.filter(|status| (400..600).contains(status));
+    Ok(Effect::Status {
+        status: status.ok_or_else(|| bad_request("'status' must be a whole number from 400 to 599."))?,
+        sub_status,
+        retry_after_ms,
+    })
+}
+
+fn parse_when(body: &Object, name: &str) -> Result<Option<When>, Refusal> {
+    match text(body, name)? {
+        None => Ok(None),
+        Some("before") => Ok(Some(When::Before)),
+        Some("after") => Ok(Some(When::After)),
+        Some(other) => {
+            Err(bad_request(&format!("'{name}' must be \"before\" or \"after\", not \"{other}\".")))
+        }
     }
+}
+
+/// The text of a member; `None` when the rule does not have the member.
+fn text<'b>(body: &'b Object, name: &str) -> Result<Option<&'b str>, Refusal> {
+    let Some(value) = body.get(name) else { return Ok(None) };
+    value
+        .as_str()
+        .map(Some)
+        .ok_or_else(|| bad_request(&format!("'{name}' must be a string. Leave it out if it is not needed.")))
+}
+
+/// The number of a member; `None` when the rule does not have the member.
+fn number(body: &Object, name: &str, max: u64) -> Result<Option<u64>, Refusal> {
+    let Some(value) = body.get(name) else { return Ok(None) };
+    let number = value.as_i64().and_then(|value| u64::try_from(value).ok()).filter(|value| *value <= max);
+    number.map(Some).ok_or_else(|| {
+        bad_request(&format!(
+            "'{name}' must be a whole number from 0 to {max}, without quotes. Leave it out if it is not needed."
+        ))
+    })
 }
 
 fn bad_request(message: &str) -> Refusal {
@@ -271,3 +334,6 @@ fn random() -> f64 {
     let bits = RandomState::new().hash_one("fault") >> 11;
     bits as f64 / (1u64 << 53) as f64
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,6 +7,7 @@
 //! parsed path that is routed.
 
 mod account;
+mod addressed_ranges;
 mod batches;
 mod change_feeds;
 mod containers;
@@ -131,7 +132,9 @@ impl RegionService {
     async fn run(&self, call: &Call, activity_id: &str) -> Result<Response<Bytes>, Hangup> {
         let operation = Operation::of(call);
         self.account.pause.wait_while_paused().await;
-        let fault = self.account.faults.pick(operation, call.resource.container(), self.region);
+        let fault = self.account.faults.pick(operation, &call.resource, self.region, || {
+            addressed_ranges::with_ancestors(&self.engine.catalog(), call, operation)
+        });
         if let Some(fault) = &fault {
             fault.delay().await;
             if let Some(outcome) = fault.instead_of_serving() {

@@ -100,6 +100,30 @@ async fn an_injected_delay_is_waited_for_up_to_the_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_injected_delay_of_one_range_leaves_the_other_ranges_fast() {
+    let database = open_with_container(EmbeddedOptions::default().with_partitions(4)).await;
+    let transport = database.transport();
+    let mut documents = Vec::new();
+    for n in 0..16 {
+        let (key, body) = (format!(r#"["k{n}"]"#), format!(r#"{{"id":"{n}","pk":"k{n}"}}"#));
+        let created = send(&transport, Method::POST, "/dbs/d/colls/c/docs", &key, &body).await.unwrap();
+        let range = created.headers()["x-ms-documentdb-partitionkeyrangeid"].to_str().unwrap().to_owned();
+        documents.push((format!("/dbs/d/colls/c/docs/{n}"), key, range));
+    }
+    let slow = documents[0].2.clone();
+    assert!(documents.iter().any(|(_, _, range)| *range != slow), "{documents:?}");
+    let rule = format!(r#"{{"container":"c","range":"{slow}","delayMs":300}}"#);
+    assert_eq!(database.manage(Method::POST, "faults", &rule).await.unwrap().status(), 200);
+    for (path, key, range) in &documents {
+        let sent_at = Instant::now();
+        assert_eq!(status(&transport, Method::GET, path, key, "").await, 200);
+        let is_slow = sent_at.elapsed() >= Duration::from_millis(300);
+        assert_eq!(is_slow, *range == slow, "{path} of range {range}: {:?}", sent_at.elapsed());
+    }
+    database.close().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_body_over_the_limit_is_refused_with_413() {
     let database = open_with_container(EmbeddedOptions::default()).await;
     let body = "x".repeat(Limits::default().body_bytes + 1);

@@ -14,5 +14,6 @@ mod management;
 mod multi_region;
 mod partitions;
 mod queries;
+mod range_faults;
 mod regions;
 mod world;

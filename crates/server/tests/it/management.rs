@@ -45,6 +45,68 @@ async fn a_fault_hits_the_named_operation_a_given_number_of_times() {
 }
 
 #[tokio::test]
+async fn a_fault_rule_with_a_member_of_the_wrong_type_is_refused() {
+    let world = world_with_management().await;
+    for (member, value) in [
+        ("operation", "1"),
+        ("database", "null"),
+        ("container", r#"["c"]"#),
+        ("range", "-1"),
+        ("range", "1.5"),
+        ("range", r#""first""#),
+        ("region", "0"),
+        ("count", r#""3""#),
+        ("count", "-1"),
+        ("count", "1.5"),
+        ("count", "null"),
+        ("probability", r#""1""#),
+        ("status", r#""503""#),
+        ("subStatus", r#""3200""#),
+        ("subStatus", "4294967296"),
+        ("retryAfterMs", "[20]"),
+        ("delayMs", r#""100""#),
+        ("delayMs", "true"),
+        ("drop", "true"),
+        ("when", "0"),
+        ("name", "7"),
+    ] {
+        // Neither a `drop` nor a missing `status` excuses another member.
+        for others in ["", r#","drop":"before""#, r#","status":503"#] {
+            if others.contains(member) {
+                continue;
+            }
+            let refused = world.manage("POST", "faults", &format!(r#"{{"{member}":{value}{others}}}"#)).await;
+            let message = refused.text();
+            assert_eq!(refused.status, 400, "{member}: {value}{others}: {message}");
+            assert!(message.contains(&format!("'{member}'")), "{member}: {value}: {message}");
+        }
+    }
+    let faults = world.manage("GET", "faults", "").await.json().unwrap();
+    assert_eq!(faults, json(r#"{"faults":[]}"#));
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_fault_rule_for_a_database_hits_the_database_and_everything_in_it() {
+    let world = world_with_management().await;
+    let other = world.send(HttpRequest::new("POST", "/dbs").json(&json(r#"{"id":"e"}"#))).await;
+    assert_eq!(other.status, 201);
+    world.manage("POST", "faults", r#"{"database":"d","status":503}"#).await;
+    for (path, status) in [
+        ("/dbs/d", 503),
+        ("/dbs/d/colls", 503),
+        ("/dbs/d/colls/c", 503),
+        ("/dbs/d/colls/c/docs", 503),
+        ("/dbs", 200),
+        ("/dbs/e", 200),
+        ("/dbs/e/colls", 200),
+    ] {
+        assert_eq!(world.send(HttpRequest::new("GET", path)).await.status, status, "{path}");
+    }
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn a_connection_is_dropped_before_or_after_the_write() {
     let world = world_with_management().await;
     for (when, id, status) in [("before", "1", 404), ("after", "2", 200)] {

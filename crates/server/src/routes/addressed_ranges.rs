@@ -1,0 +1,63 @@
+//! The ranges (physical partitions) that a request is addressed to, for fault rules of
+//! one range.
+//!
+//! The headers say it: a partition key, the id of a range, or effective keys. A partition
+//! key decides over the other two, and the id of a range over effective keys. A query or a
+//! feed without any of these headers reads all ranges. Operations that the gateway answers
+//! by itself, such as query plans and the list of ranges, are addressed to no range.
+
+use perihelion_engine::{Catalog, Container, RangeId, Refusal};
+use perihelion_model::partition_key::EffectiveRange;
+
+use crate::call::Call;
+use crate::operation::Operation;
+
+/// The ids of the ranges that the request is addressed to, and of all ranges that these
+/// were split from. Empty when the container does not exist, when one of the headers is
+/// malformed, and when the header names a range that the container does not have (any
+/// more): no range serves such a request, it is refused.
+pub(super) fn with_ancestors(catalog: &Catalog, call: &Call, operation: Operation) -> Vec<RangeId> {
+    let container = call.resource.container().and_then(|(database, name)| catalog.container(database, name));
+    let Some(container) = container else { return Vec::new() };
+    let Ok(Some(keys)) = addressed_keys(call, operation, container) else { return Vec::new() };
+    let ranges = container.ranges.iter().filter(|range| range.keys.overlaps(&keys));
+    ranges.flat_map(|range| range.parents.iter().copied().chain([range.id])).collect()
+}
+
+/// The effective keys that the request is about; `None` when no range serves it.
+fn addressed_keys(
+    call: &Call,
+    operation: Operation,
+    container: &Container,
+) -> Result<Option<EffectiveRange>, Refusal> {
+    match operation {
+        Operation::CreateItem
+        | Operation::UpsertItem
+        | Operation::ReadItem
+        | Operation::ReplaceItem
+        | Operation::PatchItem
+        | Operation::DeleteItem
+        | Operation::DeletePartition
+        | Operation::Batch => keys_in_headers(call, container),
+        Operation::Query | Operation::ReadFeed | Operation::ChangeFeed => {
+            Ok(Some(keys_in_headers(call, container)?.unwrap_or_else(EffectiveRange::whole)))
+        }
+        Operation::QueryPlan
+        | Operation::ReadRanges
+        | Operation::ReadAccount
+        | Operation::Database
+        | Operation::Container
+        | Operation::Offer
+        | Operation::Other => Ok(None),
+    }
+}
+
+fn keys_in_headers(call: &Call, container: &Container) -> Result<Option<EffectiveRange>, Refusal> {
+    if let Some(key) = call.partition_key()? {
+        return Ok(Some(container.partition_key.effective_range(&key)));
+    }
+    if let Some(id) = call.range(container)? {
+        return Ok(container.range(id).map(|range| range.keys.clone()));
+    }
+    call.effective_keys()
+}
