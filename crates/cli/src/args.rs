@@ -124,17 +124,22 @@ pub(crate) struct ServeArgs {
 /// The longest replication delay.
 const REPLICATION_DELAY_MAX: Duration = Duration::from_secs(60);
 
-/// Parses a time such as `50ms` or `2s`, at most [`REPLICATION_DELAY_MAX`].
+/// Parses `--replication-delay`, at most [`REPLICATION_DELAY_MAX`].
 fn parse_delay(text: &str) -> Result<Duration, String> {
     let bad = || format!("`{text}` is not a time of at most 60s: write it like 50ms or 2s");
+    parse_time(text).filter(|time| *time <= REPLICATION_DELAY_MAX).ok_or_else(bad)
+}
+
+/// Parses a time such as `50ms`, `2s` or `5m`.
+pub(crate) fn parse_time(text: &str) -> Option<Duration> {
     let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
-    let number: u64 = number.parse().map_err(|_| bad())?;
-    let time = match unit {
-        "ms" => Duration::from_millis(number),
-        "s" => Duration::from_secs(number),
-        _ => return Err(bad()),
-    };
-    if time <= REPLICATION_DELAY_MAX { Ok(time) } else { Err(bad()) }
+    let number: u64 = number.parse().ok()?;
+    match unit {
+        "ms" => Some(Duration::from_millis(number)),
+        "s" => Some(Duration::from_secs(number)),
+        "m" => Some(Duration::from_secs(number.checked_mul(60)?)),
+        _ => None,
+    }
 }
 
 /// The most physical partitions of a new container. Each costs memory, and time in every

@@ -7,6 +7,7 @@ mod dev;
 mod migrate;
 mod serve;
 mod server;
+mod stress;
 
 use std::time::Instant;
 
@@ -22,6 +23,7 @@ Examples:
   perihelion dev --throughput 400    answers 429 as a container with 400 RU/s does
   perihelion server --data /var/lib/perihelion --key-file /etc/perihelion/key
   perihelion migrate --from duroxide/duroxide --to duroxide/workflows
+  perihelion stress                  throughput, latency and cost of workflows
   perihelion cert ca > ca.pem        the CA that signs the server's certificate";
 
 /// A Cosmos-compatible database in one binary.
@@ -60,5 +62,6 @@ commands! {
     Dev(dev::DevArgs) => dev,
     Server(server::ServerArgs) => server,
     Migrate(migrate::MigrateArgs) => migrate,
+    Stress(stress::StressArgs) => stress,
     Cert(cert::CertArgs) => cert,
 }

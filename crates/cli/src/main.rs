@@ -4,6 +4,7 @@
 //! ([`settings`]) are two types. A server is started from the settings. Data and
 //! the banner go to standard output, logs and error messages to standard error.
 
+mod account;
 mod args;
 mod banner;
 mod commands;

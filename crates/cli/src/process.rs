@@ -1,5 +1,5 @@
-//! Functions that the commands share: run a future on a multi-threaded runtime, and print to
-//! standard output.
+//! What the commands share: run a future on a multi-threaded runtime, print to standard
+//! output, and wait for the signals that end the program.
 
 use std::future::Future;
 use std::io::Write;
@@ -20,4 +20,51 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     let outcome = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     outcome.map_err(|error| Failure::runtime(format!("cannot write to standard output: {error}")))
+}
+
+/// The signals that ask the program to end. `next` waits for one and returns its name.
+pub(crate) struct Signals {
+    #[cfg(unix)]
+    interrupt: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    terminate: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    /// Registers the signals. From now on they do not end the program by themselves.
+    pub(crate) fn listen() -> Result<Signals, Failure> {
+        Signals::register().map_err(|error| Failure::runtime(format!("cannot listen for signals: {error}")))
+    }
+}
+
+#[cfg(unix)]
+impl Signals {
+    fn register() -> std::io::Result<Signals> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Signals {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    pub(crate) async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.interrupt.recv() => "SIGINT",
+            _ = self.terminate.recv() => "SIGTERM",
+        }
+    }
+}
+
+#[cfg(not(unix))]
+impl Signals {
+    fn register() -> std::io::Result<Signals> {
+        Ok(Signals {})
+    }
+
+    pub(crate) async fn next(&mut self) -> &'static str {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        "Ctrl-C"
+    }
 }

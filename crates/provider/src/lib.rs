@@ -82,6 +82,7 @@ pub use options::config::{CommitTier, CosmosDBProviderConfig, OutboxFaultInjecto
 pub use options::listing::{ListOptions, ListOrder, ListPage, ListedInstance};
 pub use options::retention::RetentionOptions;
 pub use process::metrics::{Latency, MethodMetrics, ProviderMetrics};
+pub use store::container_properties;
 
 // Types that the builder takes, so that programs need no other dependency.
 pub use perihelion_client::{self, Credential};

@@ -196,10 +196,26 @@ impl Store {
 
 async fn create_container(client: &Client, database: &str, container: &str) -> Result<Container, Error> {
     let database = client.create_database_if_missing(database).await?;
-    let properties = ContainerProperties::new(container, "/instanceId")
+    database.create_container_if_missing(&container_properties(container)).await
+}
+
+/// The properties with which a provider creates a container that is missing: partition key,
+/// time to live and indexing policy. A program that creates the container itself adds, for
+/// example, its throughput.
+///
+/// ```no_run
+/// # async fn example(client: perihelion_client::Client) -> Result<(), perihelion_client::Error> {
+/// use duroxide_cdb::perihelion_client::Throughput;
+///
+/// let properties = duroxide_cdb::container_properties("workflows").with_throughput(Throughput::autoscale(4000));
+/// client.create_database_if_missing("shop").await?.create_container_if_missing(&properties).await?;
+/// # Ok(())
+/// # }
+/// ```
+pub fn container_properties(name: &str) -> ContainerProperties {
+    ContainerProperties::new(name, "/instanceId")
         .with_ttl_per_item()
-        .with_indexing_policy(IndexingPolicy::only(INDEXED_PATHS));
-    database.create_container_if_missing(&properties).await
+        .with_indexing_policy(IndexingPolicy::only(INDEXED_PATHS))
 }
 
 /// Whether a state has changed since a process read it.

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use duroxide_cdb::{ContainerName, Migration, MigrationReport};
-use perihelion_client::{Client, Credential};
 
+use crate::account::AccountArgs;
 use crate::args::Level;
 use crate::exit::{self, Failure};
 use crate::logs;
@@ -26,7 +26,7 @@ is complete, providers cannot open the new container.";
 
 /// Move the workflows of the published crate duroxide-cdb (0.1.10 and before) into a new
 /// container, where this version goes on with them.
-#[derive(Clone, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(after_help = format!("{EXAMPLES}\n\n{}", exit::HELP))]
 pub(crate) struct MigrateArgs {
     /// The container of the published crate
@@ -37,18 +37,8 @@ pub(crate) struct MigrateArgs {
     #[arg(long, value_name = "DATABASE/CONTAINER")]
     to: ContainerName,
 
-    /// The account's connection string, as the portal shows it. Other users of
-    /// this machine can read a command line: prefer the variable
-    #[arg(long, value_name = "TEXT", env = "COSMOS_CONNECTION_STRING", hide_env_values = true)]
-    connection_string: Option<String>,
-
-    /// The account's endpoint, in place of a connection string
-    #[arg(long, value_name = "URL", env = "COSMOS_ENDPOINT", hide_env_values = true)]
-    endpoint: Option<String>,
-
-    /// The account's key, with --endpoint; prefer the variable
-    #[arg(long, value_name = "KEY", env = "COSMOS_KEY", hide_env_values = true)]
-    key: Option<String>,
+    #[command(flatten)]
+    account: AccountArgs,
 
     /// Read and check everything, write nothing
     #[arg(long)]
@@ -65,18 +55,6 @@ pub(crate) struct MigrateArgs {
     leave: Vec<String>,
 }
 
-impl std::fmt::Debug for MigrateArgs {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MigrateArgs")
-            .field("from", &self.from)
-            .field("to", &self.to)
-            .field("dry_run", &self.dry_run)
-            .field("force", &self.force)
-            .field("leave", &self.leave)
-            .finish_non_exhaustive()
-    }
-}
-
 /// How often progress is written.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -90,7 +68,7 @@ pub(crate) fn run(typed: MigrateArgs, _started_at: Instant) -> Result<(), Failur
 }
 
 async fn migrate(typed: MigrateArgs) -> Result<(), Failure> {
-    let client = connect(&typed).await?;
+    let client = typed.account.connect().await?;
     let (is_dry, target) = (typed.dry_run, typed.to.clone());
     let mut migration =
         Migration::new(client, typed.from, typed.to).with_dry_run(is_dry).with_force(typed.force);
@@ -114,24 +92,6 @@ async fn migrate(typed: MigrateArgs) -> Result<(), Failure> {
         (false, false) => format!("moved {}; from now on use {target} in your programs\n", summary(&report)),
     };
     print(&result)
-}
-
-async fn connect(typed: &MigrateArgs) -> Result<Client, Failure> {
-    let usage_error =
-        |error: perihelion_client::Error| Failure::usage(error, "see perihelion migrate --help");
-    let outcome = match (&typed.connection_string, &typed.endpoint, &typed.key) {
-        (Some(text), _, _) => Client::builder().with_connection_string(text).connect().await,
-        (None, Some(endpoint), Some(key)) => {
-            Client::with_credential(endpoint, Credential::key(key).map_err(usage_error)?).await
-        }
-        (None, _, _) => {
-            return Err(Failure::usage(
-                "no account is given",
-                "set COSMOS_CONNECTION_STRING, or COSMOS_ENDPOINT and COSMOS_KEY",
-            ));
-        }
-    };
-    outcome.map_err(|error| Failure::runtime(format!("cannot connect to the account: {error}")))
 }
 
 fn summary(report: &MigrationReport) -> String {

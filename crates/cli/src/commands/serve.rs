@@ -8,7 +8,7 @@ use perihelion_server::Server;
 use crate::banner::{StartedServer, banner};
 use crate::exit::Failure;
 use crate::logs;
-use crate::process::{block_on, print};
+use crate::process::{Signals, block_on, print};
 use crate::settings::Settings;
 
 /// How long requests in flight may take after the first signal. Docker kills a container
@@ -23,8 +23,7 @@ pub(crate) fn serve(settings: Settings, started_at: Instant) -> Result<(), Failu
 
 async fn run(settings: &Settings, started_at: Instant) -> Result<(), Failure> {
     // The handlers are registered before the server starts, so that no signal is missed.
-    let mut signals =
-        Signals::listen().map_err(|error| Failure::runtime(format!("cannot listen for signals: {error}")))?;
+    let mut signals = Signals::listen()?;
     let server = Server::start(settings.options.clone()).await.map_err(|error| Failure::start(&error))?;
     let started = StartedServer {
         address: server.local_addr(),
@@ -40,45 +39,5 @@ async fn run(settings: &Settings, started_at: Instant) -> Result<(), Failure> {
     tokio::select! {
         () = server.drain(DRAIN_GRACE) => Ok(()),
         signal = signals.next() => Err(Failure::runtime(format!("ended at once by a second signal ({signal})"))),
-    }
-}
-
-/// The signals that ask the program to end. `next` waits for one and returns its name.
-struct Signals {
-    #[cfg(unix)]
-    interrupt: tokio::signal::unix::Signal,
-    #[cfg(unix)]
-    terminate: tokio::signal::unix::Signal,
-}
-
-#[cfg(unix)]
-impl Signals {
-    fn listen() -> std::io::Result<Signals> {
-        use tokio::signal::unix::{SignalKind, signal};
-        Ok(Signals {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-        })
-    }
-
-    async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.interrupt.recv() => "SIGINT",
-            _ = self.terminate.recv() => "SIGTERM",
-        }
-    }
-}
-
-#[cfg(not(unix))]
-impl Signals {
-    fn listen() -> std::io::Result<Signals> {
-        Ok(Signals {})
-    }
-
-    async fn next(&mut self) -> &'static str {
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-        "Ctrl-C"
     }
 }

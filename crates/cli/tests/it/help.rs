@@ -62,6 +62,7 @@ fn help_names_the_commands_examples_and_exit_codes() {
         "dev",
         "server",
         "migrate",
+        "stress",
         "cert",
         "--version",
         "Examples:",
@@ -84,7 +85,7 @@ fn commands() -> Vec<String> {
 #[test]
 fn every_command_has_a_help_with_its_purpose_and_the_exit_codes() {
     let commands = commands();
-    assert!(commands.len() >= 5, "{commands:?}");
+    assert!(commands.len() >= 6, "{commands:?}");
     for command in commands {
         let help = help(&[&command, "--help"]);
         assert!(!help.starts_with("Usage:"), "{command} does not say what it does:\n{help}");
@@ -116,6 +117,14 @@ fn help_of_migrate_names_its_options_and_variables() {
     let parts = ["--from", "--to", "--dry-run", "--force", "--leave", "COSMOS_CONNECTION_STRING"];
     check(&["migrate", "--help"], &parts);
     check(&["migrate", "--help"], &["COSMOS_ENDPOINT", "COSMOS_KEY", "Examples:", "Exit codes:"]);
+}
+
+#[test]
+fn help_of_stress_names_its_options_its_columns_and_the_harness() {
+    let options =
+        ["--concurrency", "--duration", "--orchestrations", "--activities", "--container", "--output"];
+    check(&["stress", "--help"], &options);
+    check(&["stress", "--help"], &["COSMOS_ENDPOINT", "duroxide's harness", "orch/s", "409/412", "Ctrl-C"]);
 }
 
 #[test]

@@ -7,4 +7,5 @@ mod kills;
 mod migrate;
 mod program;
 mod serving;
+mod stress;
 mod usage;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use perihelion_testkit::ScratchDirectory;
 
 /// How long a test waits for output of the program before it fails.
-const TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The binary with an empty environment, except for the scratch directory as its
 /// cache.

@@ -131,10 +131,9 @@ async fn send_commit(
         if staged.is_some() && due <= Instant::now() && renewed_is_stale(core, token, held).await? {
             return Ok(CommitOutcome::Stale);
         }
-        let attempts_until = held_lock::renewal_due(held).max(Instant::now());
         let preconditions = CommitPreconditions { etag: held.etag.as_ref(), staged };
-        let send = || commit(&core.store, plan, dispatch, preconditions, attempts_until);
-        match retry_until(attempts_until, send).await {
+        let send = || commit(&core.store, plan, dispatch, preconditions, held.until);
+        match retry_until(held_lock::renewal_due(held), send).await {
             Err(failure) if failure.is_transient() && Instant::now() < until => {
                 tracing::debug!(instance = token.instance, ?failure, "the commit is tried again");
                 if renewed_is_stale(core, token, held).await? {

@@ -1,0 +1,330 @@
+//! `Target`: the account and the container of a run.
+//!
+//! What always holds: a database or container is removed only if this run created it, which
+//! the service has confirmed or its random name proves. A container that existed keeps
+//! everything but the instances of this run.
+
+use duroxide::providers::Provider;
+use duroxide_cdb::{ContainerName, CosmosDBProvider};
+use perihelion_client::{Batch, Client, Container, Error, Query, Throughput};
+use perihelion_server::{Embedded, EmbeddedOptions};
+use tokio::task::JoinSet;
+
+use super::progress::Progress;
+use super::row::Row;
+use crate::account::AccountArgs;
+use crate::exit::Failure;
+
+/// How many instances are removed at the same time. More would be throttled in a small
+/// container.
+const PARALLEL_REMOVALS: usize = 8;
+
+/// How often the removal of an instance is tried. A document may expire between the query
+/// and the delete.
+const REMOVAL_ATTEMPTS: u32 = 5;
+
+/// The name of the container in a database of the run's own.
+const CONTAINER: &str = "stress";
+
+/// The names that the user gave, and the random name of the run.
+#[derive(Clone, Debug)]
+pub(super) struct Names {
+    pub(super) database: Option<String>,
+    /// Given only together with a database.
+    pub(super) container: Option<String>,
+    pub(super) run: String,
+}
+
+/// Whether the run created a database or container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    /// It existed, or does not exist yet.
+    Foreign,
+    /// The run created it.
+    Created,
+}
+
+/// Where a run works, and what it created there.
+pub(super) struct Target {
+    client: Client,
+    /// The engine, if it runs in this process. It is in memory, so nothing is left of it.
+    engine: Option<Embedded>,
+    /// The account's endpoint; `None` for the engine in memory.
+    endpoint: Option<String>,
+    names: Names,
+    name: ContainerName,
+    database: Origin,
+    container: Origin,
+}
+
+impl Target {
+    /// Connects to the account, or starts the engine in memory. Creates nothing.
+    pub(super) async fn connect(
+        account: &AccountArgs,
+        names: Names,
+        throughput: Option<u32>,
+    ) -> Result<Target, Failure> {
+        let (client, engine) = match account.is_given() {
+            true => (account.connect().await?, None),
+            false => {
+                let options = EmbeddedOptions::default().with_throughput(throughput);
+                let engine = Embedded::open(options).await.map_err(|error| Failure::start(&error))?;
+                let client = Client::over(&engine.endpoint(), engine.transport()).await;
+                (client.map_err(Failure::runtime)?, Some(engine))
+            }
+        };
+        let endpoint = engine.is_none().then(|| account.shown_endpoint().to_owned());
+        let name = container_name(&names);
+        let (database, container) = (Origin::Foreign, Origin::Foreign);
+        Ok(Target { client, engine, endpoint, names, name, database, container })
+    }
+
+    /// Creates what is missing, and checks that a container that exists can be used.
+    pub(super) async fn prepare(&mut self, throughput: Option<u32>) -> Result<(), Failure> {
+        self.create_database().await?;
+        self.create_container(throughput).await?;
+        if self.container == Origin::Created {
+            return Ok(());
+        }
+        if throughput.is_some() && self.engine.is_none() {
+            return Err(Failure::usage(
+                format!(
+                    "the container {} exists, so --throughput cannot create it with that many",
+                    self.name
+                ),
+                "leave --throughput out, or name a container that does not exist",
+            ));
+        }
+        let provider = self.open_provider().await?;
+        let checked = refuse_unfinished_work(&provider, &self.name).await;
+        provider.close().await;
+        checked
+    }
+
+    /// Creates the database unless it exists.
+    async fn create_database(&mut self) -> Result<(), Failure> {
+        let created = self.client.create_database(&self.name.database).await;
+        let (origin, result) = origin(created.map(drop), self.names.database.is_none());
+        self.database = origin;
+        result.map_err(|error| {
+            Failure::runtime(format!("cannot create the database {}: {error}", self.name.database))
+        })
+    }
+
+    /// Creates the container, as the provider does, unless it exists.
+    async fn create_container(&mut self, throughput: Option<u32>) -> Result<(), Failure> {
+        let mut properties = duroxide_cdb::container_properties(&self.name.container);
+        if let (Some(units), None) = (throughput, &self.engine) {
+            properties = properties.with_throughput(Throughput::manual(units));
+        }
+        let created = self.client.database(&self.name.database).create_container(&properties).await;
+        let (origin, result) = origin(created.map(drop), self.names.container.is_none());
+        self.container = origin;
+        result
+            .map_err(|error| Failure::runtime(format!("cannot create the container {}: {error}", self.name)))
+    }
+
+    pub(super) async fn open_provider(&self) -> Result<CosmosDBProvider, Failure> {
+        let opened = CosmosDBProvider::builder()
+            .with_client(self.client.clone())
+            .with_database(&self.name.database)
+            .with_container(&self.name.container)
+            .open()
+            .await;
+        opened.map_err(|error| Failure::runtime(error.message))
+    }
+
+    /// Where the run works, for people.
+    pub(super) fn description(&self) -> String {
+        match &self.endpoint {
+            Some(endpoint) => format!("{endpoint}, container {}", self.name),
+            None => "the engine in memory".to_owned(),
+        }
+    }
+
+    /// The account's endpoint; `None` for the engine in memory.
+    pub(super) fn endpoint(&self) -> Option<&str> {
+        self.endpoint.as_deref()
+    }
+
+    pub(super) fn name(&self) -> &ContainerName {
+        &self.name
+    }
+
+    /// What the ids of a row's instances begin with. No other run has the same.
+    pub(super) fn instance_prefix(&self, row: usize) -> String {
+        format!("stress-{}-{}-", self.names.run, row + 1)
+    }
+
+    /// Removes what the run created.
+    pub(super) async fn remove(mut self, rows: &[Row], progress: &Progress) -> Result<(), Failure> {
+        if let Some(engine) = self.engine.take() {
+            engine.close().await;
+            return Ok(());
+        }
+        let is_database_random = self.names.database.is_none();
+        let database = self.client.database(&self.name.database);
+        // A database with a random name goes whole.
+        if !is_database_random {
+            self.empty_container(&database.container(&self.name.container), rows, progress).await?;
+        }
+        if self.database == Origin::Foreign {
+            return Ok(());
+        }
+        let what = format!("database {}", self.name.database);
+        let failed = |error: Error| left_behind(&what, &error);
+        // Another program may use a database whose name the user chose.
+        if !is_database_random && !database.containers().await.map_err(failed)?.is_empty() {
+            progress.phase(&format!("the {what} stays: other containers were created in it meanwhile"));
+            return Ok(());
+        }
+        progress.phase(&format!("removing the {what}"));
+        unless_missing(database.delete().await).map_err(failed)
+    }
+
+    /// Removes the container if the run created it, else the instances of the run.
+    async fn empty_container(
+        &self,
+        container: &Container,
+        rows: &[Row],
+        progress: &Progress,
+    ) -> Result<(), Failure> {
+        match self.container {
+            Origin::Foreign => remove_instances(container, &self.name, rows, progress).await,
+            Origin::Created => {
+                progress.phase(&format!("removing the container {}", self.name));
+                unless_missing(container.delete_container().await)
+                    .map_err(|error| left_behind(&format!("container {}", self.name), &error))
+            }
+        }
+    }
+}
+
+/// The names given by the user, or names that no other run has.
+fn container_name(names: &Names) -> ContainerName {
+    let Names { database, container, run } = names;
+    let (database, container) = match (database, container) {
+        (None, _) => (format!("perihelion-stress-{run}"), CONTAINER.to_owned()),
+        (Some(database), None) => (database.clone(), format!("{CONTAINER}-{run}")),
+        (Some(database), Some(container)) => (database.clone(), container.clone()),
+    };
+    ContainerName { database, container }
+}
+
+/// Whether the run created what it asked for. A random name is only in the service if this run
+/// created it, also when a lost answer makes the outcome uncertain.
+fn origin(created: Result<(), Error>, is_name_random: bool) -> (Origin, Result<(), Error>) {
+    match created {
+        Ok(()) => (Origin::Created, Ok(())),
+        Err(error) if error.is_conflict() && is_name_random => (Origin::Created, Ok(())),
+        Err(error) if error.is_conflict() => (Origin::Foreign, Ok(())),
+        Err(error) if error.is_ambiguous() && is_name_random => (Origin::Created, Err(error)),
+        Err(error) => (Origin::Foreign, Err(error)),
+    }
+}
+
+/// Refuses a container with unfinished workflows. The runtime of this program would fetch
+/// them, could not run them, and would fail them after some attempts.
+async fn refuse_unfinished_work(provider: &CosmosDBProvider, name: &ContainerName) -> Result<(), Failure> {
+    let Some(admin) = provider.as_management_capability() else { return Ok(()) };
+    let failed = |error: duroxide::providers::ProviderError| {
+        Failure::runtime(format!("cannot look into the container {name}: {}", error.message))
+    };
+    let running = admin.get_system_metrics().await.map_err(failed)?.running_instances;
+    let depths = admin.get_queue_depths().await.map_err(failed)?;
+    let queued = depths.orchestrator_queue + depths.worker_queue + depths.timer_queue;
+    if running == 0 && queued == 0 {
+        return Ok(());
+    }
+    Err(Failure::runtime(format!(
+        "the container {name} is in use: {running} workflows run in it, and {queued} messages and activities \
+         wait. A stress run would take their work and could not do it. Name a container without unfinished \
+         workflows, or one that does not exist: it is created and removed"
+    )))
+}
+
+fn unless_missing(removed: Result<(), Error>) -> Result<(), Error> {
+    match removed {
+        Err(error) if error.is_not_found() => Ok(()),
+        removed => removed,
+    }
+}
+
+fn left_behind(what: &str, error: &Error) -> Failure {
+    Failure::runtime(format!("cannot remove the {what}, which this run created: {error}. Remove it yourself"))
+}
+
+/// Removes the instances of the rows from a container that stays.
+async fn remove_instances(
+    container: &Container,
+    name: &ContainerName,
+    rows: &[Row],
+    progress: &Progress,
+) -> Result<(), Failure> {
+    let total: u64 = rows.iter().map(|row| row.started).sum();
+    if total == 0 {
+        return Ok(());
+    }
+    progress.begin(&format!("removing {total} instances from {name}"));
+    let mut removals = JoinSet::new();
+    let mut removed = 0;
+    let mut instances = rows.iter().flat_map(Row::instances);
+    loop {
+        while removals.len() < PARALLEL_REMOVALS
+            && let Some(instance) = instances.next()
+        {
+            removals.spawn(remove_instance(container.clone(), instance));
+        }
+        let Some(ended) = removals.join_next().await else { return Ok(()) };
+        ended.map_err(Failure::runtime)?.map_err(|why| {
+            Failure::runtime(format!("cannot remove the instances of this run from {name}: {why}"))
+        })?;
+        removed += 1;
+        progress.live(|| format!("{removed} of {total} instances removed from {name}"));
+    }
+}
+
+/// Removes all documents of an instance, which form one logical partition. Its runtime has
+/// stopped, and its name is random, so nothing else writes to it.
+async fn remove_instance(container: Container, instance: String) -> Result<(), String> {
+    let mut last_error = "it does not become empty".to_owned();
+    for _ in 0..REMOVAL_ATTEMPTS {
+        match remove_documents(&container, &instance).await {
+            Ok(0) => return Ok(()),
+            Ok(_) => {}
+            Err(error) => last_error = error.to_string(),
+        }
+    }
+    Err(format!("{instance}: {last_error}"))
+}
+
+/// Removes the documents that a query finds, and returns their number.
+async fn remove_documents(container: &Container, instance: &str) -> Result<usize, Error> {
+    let query = Query::new("SELECT VALUE c.id FROM c").in_partition(instance);
+    let ids: Vec<String> = container.query(query).collect().await?;
+    for ids in ids.chunks(Batch::OPERATIONS_MAX) {
+        let mut batch = Batch::new(instance);
+        for id in ids {
+            batch.delete(id)?;
+        }
+        container.batch(batch).await?;
+    }
+    Ok(ids.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_not_given_are_the_runs_own() {
+        let check = |database: Option<&str>, container: Option<&str>, expected: &str| {
+            let [database, container] = [database, container].map(|name| name.map(str::to_owned));
+            let names = Names { database, container, run: "0f".to_owned() };
+            assert_eq!(container_name(&names).to_string(), expected);
+        };
+        check(None, None, "perihelion-stress-0f/stress");
+        check(Some("shop"), None, "shop/stress-0f");
+        check(Some("shop"), Some("load"), "shop/load");
+    }
+}
