@@ -3,14 +3,16 @@
 //!
 //! Modules without a feature depend on no other crate: seeded random numbers
 //! ([`random`]), directories and names of a test's own ([`scratch`]), the files of the
-//! checkout ([`repository`]) and of `conformance/` ([`conformance`]), and the tests that a
-//! document names ([`named_tests`]). The features `server`, `driver`, `client` and
-//! `provider` add running servers, their faults and regions, and what connects to them. The
-//! feature `wait` adds a function that waits for a condition.
+//! checkout ([`repository`]) and of `conformance/` ([`conformance`]), the tests that a
+//! document names ([`named_tests`]), and the examples as programs ([`examples`]). The
+//! features `server`, `driver`, `client` and `provider` add running servers, their faults and
+//! regions, and what connects to them. The feature `wait` adds a function that waits for a
+//! condition.
 
 #![warn(missing_docs)]
 
 pub mod conformance;
+pub mod examples;
 pub mod named_tests;
 pub mod random;
 pub mod repository;

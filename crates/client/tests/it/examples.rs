@@ -1,12 +1,10 @@
 //! Every example runs without arguments, on the engine in its own process. One example
 //! also runs against a server.
 
-use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
 
 use perihelion_server::{EMULATOR_KEY, ServerOptions};
-use perihelion_testkit::TestServer;
+use perihelion_testkit::{TestServer, examples};
 
 /// The examples, each with a part of its output.
 const EXAMPLES: [(&str, &str); 10] = [
@@ -25,25 +23,10 @@ const EXAMPLES: [(&str, &str); 10] = [
 /// The environment variable with the connection string of the account to use.
 const CONNECTION_STRING: &str = "AZURE_COSMOS_CONNECTION_STRING";
 
-/// Builds the examples, once per process, and returns their directory. The build is for
-/// the whole workspace, like the build of the tests: a build of this package alone would
-/// compile all dependencies a second time.
-fn build_examples() -> &'static Path {
-    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
-    DIRECTORY.get_or_init(|| {
-        let mut command = Command::new(env!("CARGO"));
-        command.args(["build", "--quiet", "--workspace", "--examples"]);
-        let status = command.current_dir(env!("CARGO_MANIFEST_DIR")).status().expect("cargo runs");
-        assert!(status.success(), "the examples do not compile");
-        let test_program = std::env::current_exe().expect("a test is a program");
-        test_program.ancestors().nth(2).expect("tests are in deps").join("examples")
-    })
-}
-
 /// Runs an example and returns its output. `configure` sets its environment.
 fn run(name: &str, configure: impl FnOnce(&mut Command) -> &mut Command) -> String {
-    let mut command = Command::new(build_examples().join(name));
-    command.current_dir(env!("CARGO_MANIFEST_DIR")).env_remove("COSMOS_ENDPOINT");
+    let mut command = examples::command(name);
+    command.env_remove("COSMOS_ENDPOINT");
     let finished = configure(&mut command).output().expect("the example runs");
     let output = String::from_utf8_lossy(&finished.stdout).into_owned();
     let errors = String::from_utf8_lossy(&finished.stderr);

@@ -1,8 +1,8 @@
 //! The provider on the engine in this process and on our server over a socket, with
 //! one physical partition and with four. `holes` has the cases that the published crate
-//! gets wrong; `workflow` drives the real runtime through a restart. All tests are one
-//! binary, so that it links once. duroxide's own validation suite is in
-//! `crates/validations`.
+//! gets wrong; `workflow` drives the real runtime through a restart; `samples` runs the
+//! examples. All tests are one binary, so that it links once. duroxide's own validation suite
+//! is in `crates/validations`.
 
 #[path = "../../../../interop/holes/cases/all.rs"]
 mod cases;
@@ -12,5 +12,6 @@ mod migration;
 mod operating;
 mod polling;
 mod processes;
+mod samples;
 mod scale;
 mod workflow;
