@@ -98,6 +98,8 @@ impl Poller {
             }
         };
         let Some(core) = core.this.upgrade() else { return };
+        // With this fetch, at least.
+        let waiting = Arc::new(self.interests.all());
         for partition in partitions.iter() {
             let is_due = match is_overdue_only {
                 true => partition.take_overdue(ticket.interest()),
@@ -109,9 +111,8 @@ impl Poller {
             let Some(running) = partition.try_begin() else { continue };
             // If too many polls run, this one starts later: the partition stays due.
             let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else { break };
-            let (core, partition) = (Arc::clone(&core), Arc::clone(partition));
+            let (core, partition, waiting) = (Arc::clone(&core), Arc::clone(partition), Arc::clone(&waiting));
             let poll = async move {
-                let waiting = core.poller.interests.all();
                 if let Err(failure) = partition.poll(&core, &waiting).await {
                     tracing::debug!(?failure, "a poll failed and is tried again later");
                 }

@@ -2,8 +2,12 @@
 //!
 //! The time is the service's: a steady clock of this process plus an offset that `offset`
 //! estimates from the `Date` headers of responses. So two machines whose clocks differ by a
-//! minute agree to about two seconds on when a lock ends. The machine's wall clock is read
-//! once, when the provider is opened. A later step of it, either way, changes nothing.
+//! minute agree to about two seconds on when a lock ends. All providers of a process share
+//! the steady clock. It begins with the machine's wall clock; a later step of the wall clock,
+//! either way, changes nothing.
+//!
+//! Without `Date` headers (on the embedded engine, where no other machine is) the wall clock
+//! is followed forwards: a machine that slept must not be late for its timers by that time.
 //!
 //! Invariants: locks and visibility are judged by [`HybridClock::now`], never by a stamp.
 //! Each stamp is greater than the one before, unless that one is ahead of the service's time
@@ -11,8 +15,8 @@
 
 mod offset;
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{LazyLock, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
@@ -29,6 +33,10 @@ const AHEAD_MAX: Duration = Duration::from_secs(2);
 /// of the wall clock.
 const STEP_MIN_MS: i64 = 500;
 
+/// The steady clock of this process: when it began, and the wall clock's time at that moment,
+/// in milliseconds since 1970.
+static BEGUN: LazyLock<(std::time::Instant, u64)> = LazyLock::new(|| (std::time::Instant::now(), wall_ms()));
+
 /// Issues stamps and tells the time.
 #[derive(Debug)]
 pub(crate) struct HybridClock {
@@ -37,11 +45,12 @@ pub(crate) struct HybridClock {
     estimate: Mutex<OffsetEstimate>,
     /// Milliseconds to add to the steady clock; written under the lock of `estimate`.
     offset: AtomicI64,
-    /// When the steady clock began, and the wall clock's time at that moment, in milliseconds
-    /// since 1970.
-    begun: (Instant, u64),
-    /// An error of this machine's wall clock in milliseconds, for tests.
-    wall_error_ms: AtomicI64,
+    /// Whether a `Date` was seen. Then the service's time is known.
+    has_date: AtomicBool,
+    /// An error of this machine's clock in milliseconds, for tests.
+    error_ms: i64,
+    /// A step of the wall clock since the steady clock began, in milliseconds, for tests.
+    wall_step_ms: AtomicI64,
 }
 
 impl Default for HybridClock {
@@ -57,15 +66,16 @@ impl HybridClock {
             last: AtomicU64::default(),
             estimate: Mutex::default(),
             offset: AtomicI64::default(),
-            begun: (Instant::now(), wall_ms().saturating_add_signed(error_ms)),
-            wall_error_ms: AtomicI64::new(error_ms),
+            has_date: AtomicBool::default(),
+            error_ms,
+            wall_step_ms: AtomicI64::default(),
         }
     }
 
     /// Steps this machine's wall clock, for tests.
     #[cfg(test)]
     pub(crate) fn step_wall_clock(&self, step_ms: i64) {
-        self.wall_error_ms.fetch_add(step_ms, Ordering::Relaxed);
+        self.wall_step_ms.fetch_add(step_ms, Ordering::Relaxed);
     }
 
     /// A stamp that is later than all earlier ones of this clock.
@@ -100,16 +110,27 @@ impl HybridClock {
 
     /// Milliseconds since 1970 by the service's clock, as estimated.
     pub(crate) fn now_ms(&self) -> u64 {
-        self.steady_ms().saturating_add_signed(self.offset.load(Ordering::Relaxed))
+        let now_ms = self.steady_ms().saturating_add_signed(self.offset.load(Ordering::Relaxed));
+        if self.has_date.load(Ordering::Relaxed) {
+            return now_ms;
+        }
+        now_ms.saturating_add_signed(self.wall_ahead_ms().max(0))
     }
 
     /// How far the service's clock is ahead of this machine's wall clock, in milliseconds, as
     /// estimated.
     pub(crate) fn offset_ms(&self) -> i64 {
-        let wall_ms = wall_ms().saturating_add_signed(self.wall_error_ms.load(Ordering::Relaxed));
-        let step_ms = wall_ms.cast_signed().wrapping_sub(self.steady_ms().cast_signed());
-        let step_ms = if step_ms.abs() < STEP_MIN_MS { 0 } else { step_ms };
-        self.offset.load(Ordering::Relaxed) - step_ms
+        let followed_ms = if self.has_date.load(Ordering::Relaxed) { 0 } else { self.wall_ahead_ms().max(0) };
+        self.offset.load(Ordering::Relaxed) + followed_ms - self.wall_ahead_ms()
+    }
+
+    /// How far the wall clock is ahead of the steady clock, in milliseconds; zero if the
+    /// difference is too small to be a step.
+    fn wall_ahead_ms(&self) -> i64 {
+        let wall_ms =
+            wall_ms().saturating_add_signed(self.error_ms + self.wall_step_ms.load(Ordering::Relaxed));
+        let ahead_ms = wall_ms.cast_signed().wrapping_sub(self.steady_ms().cast_signed());
+        if ahead_ms.abs() < STEP_MIN_MS { 0 } else { ahead_ms }
     }
 
     /// Adjusts the offset by the `Date` of a response, in seconds since 1970. `elapsed` is
@@ -123,13 +144,16 @@ impl HybridClock {
             tracing::info!(offset_ms = offset, "the service's clock differs from this machine's");
             self.offset.store(offset, Ordering::Relaxed);
         }
+        self.has_date.store(true, Ordering::Relaxed);
     }
 
-    /// The steady clock: the wall clock's time when the provider was opened, plus the time
-    /// since then. Milliseconds since 1970.
+    /// The steady clock, with the error for tests: the wall clock's time when the clock began,
+    /// plus the time since then. Milliseconds since 1970.
     fn steady_ms(&self) -> u64 {
-        let (begun, begun_ms) = self.begun;
-        begun_ms.saturating_add(u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX))
+        let (begun, begun_ms) = *BEGUN;
+        let elapsed = Instant::now().into_std().saturating_duration_since(begun);
+        let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+        begun_ms.saturating_add(elapsed_ms).saturating_add_signed(self.error_ms)
     }
 }
 
@@ -167,12 +191,24 @@ mod tests {
     fn a_step_of_the_wall_clock_changes_neither_time_nor_stamps() {
         for step_ms in [15 * 60_000, -15 * 60_000] {
             let clock = HybridClock::default();
+            clock.observe_date(wall_ms() / 1000, Duration::ZERO);
             let (now_ms, stamp) = (clock.now_ms(), clock.stamp());
             clock.step_wall_clock(step_ms);
             assert!(clock.now_ms().abs_diff(now_ms) <= 2_000);
             assert!(clock.stamp() > stamp && clock.stamp().ms().abs_diff(now_ms) <= 2_000);
             assert!((clock.offset_ms() + step_ms).abs() <= 2_000, "the runtime's timers are converted");
         }
+    }
+
+    #[test]
+    fn without_a_service_the_wall_clock_is_followed_forwards_only() {
+        let clock = HybridClock::default();
+        let now_ms = clock.now_ms();
+        clock.step_wall_clock(8 * 3_600_000);
+        assert!(clock.now_ms() >= now_ms + 8 * 3_600_000, "the machine slept");
+        assert!(clock.offset_ms().abs() <= 2_000);
+        clock.step_wall_clock(-9 * 3_600_000);
+        assert!(clock.now_ms() >= now_ms && clock.now_ms() <= now_ms + 10_000, "no message is hidden");
     }
 
     #[test]

@@ -8,6 +8,9 @@ use duroxide::providers::{Provider, TagFilter, WorkItem};
 use duroxide::runtime::registry::ActivityRegistry;
 use duroxide::runtime::{OrchestrationStatus, Runtime, RuntimeOptions};
 use duroxide::{ActivityContext, Client, OrchestrationContext, OrchestrationRegistry};
+use duroxide_cdb::CosmosDBProvider;
+use perihelion_server::EmbeddedOptions;
+use perihelion_testkit::TestServer;
 use perihelion_testkit::provider::{Account, AccountKind, ShortPolls};
 
 /// The time limit of a workflow.
@@ -95,4 +98,129 @@ async fn activities_of_a_foreign_tag_do_not_starve_local_workers() {
     let (item, _, _) = fetched.expect("the local activity");
     assert!(matches!(item, WorkItem::ActivityExecute { id: 9_000, .. }));
     account.stop().await;
+}
+
+/// One of four partitions answers queries after half a minute. The work of another process
+/// in the other three is found and done.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_partition_delays_no_work_of_the_others() {
+    let mut options = EmbeddedOptions::default();
+    options.account.partitions = 4;
+    let server = TestServer::in_process(options).await;
+    let open = async || {
+        let builder = CosmosDBProvider::builder().with_client(server.client().await);
+        Arc::new(builder.open().await.unwrap()) as Arc<dyn Provider>
+    };
+    let (front, worker) = (open().await, open().await);
+    server.fault(r#"{"operation":"query","range":"0","delayMs":30000}"#).await;
+    let runtime = process(&worker, &["Order"], &["OrderActivity"]).await;
+    let client = Client::new(Arc::clone(&front));
+    for number in 0..20 {
+        client.start_orchestration(&format!("order-{number}"), "Order", "x").await.unwrap();
+    }
+    // About five of the twenty are in the slow partition.
+    let completed_of = async || {
+        let mut completed = 0;
+        for number in 0..20 {
+            let status = client.get_orchestration_status(&format!("order-{number}")).await;
+            completed += usize::from(matches!(status, Ok(OrchestrationStatus::Completed { .. })));
+        }
+        completed
+    };
+    let enough = async {
+        while completed_of().await < 12 {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), enough).await.expect("the other partitions go on");
+    server.clear_faults().await;
+    for number in 0..20 {
+        assert_eq!(completed(&client, &format!("order-{number}")).await, "did x");
+    }
+    runtime.shutdown(Some(SHUTDOWN_MS)).await;
+    server.stop().await;
+}
+
+/// A region fails over, or a key is replaced: for seconds every write is refused. No workflow
+/// fails because of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn workflows_outlast_a_failover_and_a_replaced_key() {
+    for (status, sub_status, operation) in
+        [(403, 3, "batch"), (403, 1008, "batch"), (404, 1002, "read_item"), (401, 0, "batch")]
+    {
+        let account = Account::open(AccountKind::Embedded).await;
+        let provider = account.provider("scale", ShortPolls::ReturnAtOnce).await;
+        let runtime = process(&provider, &["Order"], &["OrderActivity"]).await;
+        let client = Client::new(Arc::clone(&provider));
+        let rule = format!(r#"{{"operation":"{operation}","status":{status},"subStatus":{sub_status}}}"#);
+        for number in 0..10 {
+            client.start_orchestration(&format!("order-{number}"), "Order", "x").await.unwrap();
+        }
+        account.fault(&rule).await;
+        tokio::time::sleep(Duration::from_secs(8)).await;
+        account.clear_faults().await;
+        for number in 0..10 {
+            let instance = format!("order-{number}");
+            assert_eq!(completed(&client, &instance).await, "did x", "{status}/{sub_status}: {instance}");
+        }
+        runtime.shutdown(Some(SHUTDOWN_MS)).await;
+        account.stop().await;
+    }
+}
+
+/// Staging several megabytes takes longer than the lock lasts: the ack renews the lock itself.
+#[tokio::test]
+async fn a_commit_that_takes_longer_than_its_lock_succeeds_the_first_time() {
+    let account = Account::open(AccountKind::Embedded).await;
+    let provider = account.provider("scale", ShortPolls::ReturnAtOnce).await;
+    let start = WorkItem::StartOrchestration {
+        instance: "large".to_owned(),
+        orchestration: "Order".to_owned(),
+        input: String::new(),
+        version: None,
+        parent_instance: None,
+        parent_id: None,
+        parent_execution_id: None,
+        execution_id: 1,
+    };
+    provider.enqueue_for_orchestrator(start, None).await.unwrap();
+    let lock = Duration::from_secs(3);
+    let fetched = provider.fetch_orchestration_item(lock, Duration::ZERO, None).await.unwrap();
+    let (_, token, _) = fetched.expect("the instance");
+    // Every batch of the staging, and the commit, take a third of the lock's time.
+    account.fault(r#"{"operation":"batch","delayMs":1000}"#).await;
+    let history: Vec<duroxide::Event> = (1..=8).map(|id| large_event("large", id)).collect();
+    let metadata = duroxide::providers::ExecutionMetadata {
+        orchestration_name: Some("Order".to_owned()),
+        orchestration_version: Some("1.0.0".to_owned()),
+        ..Default::default()
+    };
+    let ack = provider.ack_orchestration_item(&token, 1, history.clone(), vec![], vec![], metadata, vec![]);
+    // The runtime renews meanwhile. A renewal does not wait for the ack; it fails only when the
+    // ack has ended and the token is spent.
+    let begun = std::time::Instant::now();
+    let acked = async {
+        let acked = ack.await;
+        (acked, begun.elapsed())
+    };
+    let renewals = async {
+        for _ in 0..3 {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            let renewal = provider.renew_orchestration_item_lock(&token, lock);
+            let renewal = tokio::time::timeout(Duration::from_millis(400), renewal).await;
+            renewal.expect("a renewal does not wait").expect("the lock is held");
+        }
+    };
+    let ((acked, elapsed), ()) = tokio::join!(acked, renewals);
+    acked.expect("the commit is applied");
+    assert!(elapsed > lock, "the commit took longer than the lock: {elapsed:?}");
+    account.clear_faults().await;
+    assert_eq!(provider.read("large").await.unwrap().len(), history.len());
+    account.stop().await;
+}
+
+/// An event of about a megabyte.
+fn large_event(instance: &str, id: u64) -> duroxide::Event {
+    let kind = duroxide::EventKind::ExternalEvent { name: "paid".to_owned(), data: "x".repeat(1_000_000) };
+    duroxide::Event::with_event_id(id, instance, 1, None, kind)
 }

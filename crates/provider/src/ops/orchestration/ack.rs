@@ -127,8 +127,9 @@ async fn send_commit(
     until: Instant,
 ) -> Result<CommitOutcome, Failure> {
     loop {
-        let due = held_lock::renewal_due(held);
-        if staged.is_some() && due <= Instant::now() && renewed_is_stale(core, token, held).await? {
+        // A commit after a long staging gets most of a lease to finish in.
+        let is_spent = held.until.saturating_duration_since(Instant::now()) < held.lease * 2 / 3;
+        if staged.is_some() && is_spent && renewed_is_stale(core, token, held).await? {
             return Ok(CommitOutcome::Stale);
         }
         let preconditions = CommitPreconditions { etag: held.etag.as_ref(), staged };

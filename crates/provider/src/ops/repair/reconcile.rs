@@ -187,6 +187,9 @@ async fn run_round(core: &Core, range: FeedRange, pass: &mut Pass) -> Result<(),
     pass.read_count += rows.len();
     let outbox = rows.iter().find(|row| DocumentType::of(row) == Some(DocumentType::Outbox)).map(made_at);
     pass.oldest_outbox = pass.oldest_outbox.or(outbox);
+    if let Some(since) = pass.oldest_outbox {
+        core.metrics.set_outbox_age(Some(core.clock.now_ms().saturating_sub(since.ms())));
+    }
     let last_made_at = rows.last().map(made_at).unwrap_or_default();
     // The next round begins with the last stamp of this round, because further documents may
     // have the same stamp. If all documents of this round have the same stamp, the next round

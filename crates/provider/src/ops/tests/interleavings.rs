@@ -50,6 +50,20 @@ async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     tokio::time::timeout(WAIT_MAX, wait).await.unwrap_or_else(|_| panic!("{what} does not happen"));
 }
 
+/// Removes the lock of an instance from its document. The process that holds it would renew
+/// it otherwise.
+async fn lose_lock(provider: &CosmosDBProvider, instance: &str) {
+    eventually("the lock is written", async || {
+        let state = provider.core.store.state(instance).await.unwrap();
+        state.is_some_and(|state| state.value.lock.is_some())
+    })
+    .await;
+    let mut state = provider.core.store.state(instance).await.unwrap().unwrap();
+    state.value.lock = None;
+    let nonce = state.value.commit_nonce.clone();
+    provider.core.store.put_state(&state.value, Some(&state.etag), "/ack", nonce.into()).await.unwrap();
+}
+
 /// Three large events, so that a turn with this history is staged.
 fn large_history(fill: &str) -> Vec<duroxide::Event> {
     (1..=3).map(|id| event("a", id, fill.repeat(LARGE_BYTES))).collect()
@@ -63,11 +77,12 @@ async fn a_stale_staged_turn_changes_nothing() {
     let short_lock = Duration::from_millis(800);
     let fetched = first.fetch_orchestration_item(short_lock, NO_WAIT, None).await.unwrap();
     let (_, stale_token, _) = fetched.expect("the instance");
-    // The first batch of the staging is late, so the commit is sent after another process has
-    // taken the lock.
+    // The first batch of the staging is late. Meanwhile the lock is lost, so the commit is sent
+    // after another process has taken it.
     world.inject_batch_fault(r#""count":1,"delayMs":2500"#).await;
     let late_ack =
         tokio::spawn(async move { ack(&first, &stale_token, large_history("s"), vec![], vec![]).await });
+    lose_lock(&second, "a").await;
     let fetched = second.fetch_orchestration_item(LOCK, WAIT_MAX, None).await.unwrap();
     let (_, token, _) = fetched.expect("the lock expires");
     let fresh = large_history("f");

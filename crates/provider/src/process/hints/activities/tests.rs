@@ -51,7 +51,7 @@ fn activities_of_sessions_that_others_hold_make_room() {
     for number in 0..ACTIVITIES_MAX as u64 {
         hints.offer(offer(number, None, Some("s")));
     }
-    assert!(hints.take(Stamp::at_ms(u64::MAX), &ANYONE).is_none());
+    assert!(hints.take(Stamp::at_ms(2_000_000), &ANYONE).is_none());
     assert!(hints.offer(offer(9_000_000, None, None)));
     assert_eq!(hints.take(Stamp::at_ms(u64::MAX), &ANYONE).unwrap().0.id, "a:1:9000000");
 }
