@@ -48,6 +48,23 @@ impl Failure {
             if error.is_precondition_failed() || error.is_not_found() || error.is_conflict())
     }
 
+    /// One short line for a person: the beginning of the message.
+    pub(crate) fn summary(&self) -> String {
+        const CHARS_MAX: usize = 160;
+        let text = match self {
+            Failure::Storage(error) => error.to_string(),
+            Failure::LockLost => "the lock is lost".to_owned(),
+            Failure::NotFound(instance) => format!("{instance} does not exist"),
+            Failure::StillRunning(instance) => format!("{instance} still runs"),
+            Failure::Refused(message) | Failure::Contended(message) => message.clone(),
+        };
+        let line = text.lines().next().unwrap_or_default();
+        match line.char_indices().nth(CHARS_MAX) {
+            Some((end, _)) => format!("{}…", &line[..end]),
+            None => line.to_owned(),
+        }
+    }
+
     /// duroxide's error. `operation` is the name of the provider's method that failed.
     pub(crate) fn into_error(self, operation: &str) -> ProviderError {
         let is_transient = self.is_transient();

@@ -10,6 +10,7 @@ pub(crate) mod interest;
 pub(crate) mod lock_table;
 pub(crate) mod membership;
 pub(crate) mod metrics;
+pub(crate) mod notice;
 pub(crate) mod repair_signal;
 pub(crate) mod sequencer;
 pub(crate) mod session_table;

@@ -10,6 +10,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::failure::Failure;
+use crate::ops::activity::prefetch;
 use crate::ops::heartbeat;
 use crate::ops::poll::Poller;
 use crate::ops::repair::reconcile;
@@ -22,6 +23,7 @@ use crate::process::hints::Hints;
 use crate::process::lock_table::{LockTable, LockedActivity, LockedInstance};
 use crate::process::membership::Membership;
 use crate::process::metrics::{DriverObserver, Metrics};
+use crate::process::notice::Notice;
 use crate::process::repair_signal::RepairSignal;
 use crate::process::sequencer::Sequencer;
 use crate::process::session_table::SessionTable;
@@ -63,6 +65,8 @@ pub(crate) struct Core {
     outbox_faults: Mutex<Option<OutboxFaultInjector>>,
     /// Tells the reconciler about unfinished work.
     pub(crate) repair_signal: Arc<RepairSignal>,
+    /// Says that the database does not answer.
+    pub(crate) outage_notice: Notice,
     /// Cleanup after commits.
     pub(crate) background: Background,
     /// The tasks of the reconciler and the heartbeat.
@@ -106,6 +110,7 @@ impl Core {
             sessions: SessionTable::default(),
             outbox_faults: Mutex::default(),
             repair_signal: Arc::default(),
+            outage_notice: Notice::default(),
             background: Background::default(),
             tasks: Mutex::default(),
             #[cfg(feature = "embedded")]
@@ -150,11 +155,12 @@ impl Core {
     }
 
     /// Ends the tasks of the reconciler and the heartbeat, waits at most [`RETRY_FOR`] for
-    /// other background work, deletes the heartbeat, and closes the embedded engine if there
+    /// other background work, gives back what was locked ahead, deletes the heartbeat, and closes the embedded engine if there
     /// is one.
     pub(crate) async fn close(&self) {
         self.stop_tasks().await;
         let _ = tokio::time::timeout(RETRY_FOR, self.background.wait_until_idle()).await;
+        prefetch::give_back(self).await;
         heartbeat::delete_heartbeat(&self.store, &self.membership).await;
         #[cfg(feature = "embedded")]
         {

@@ -53,7 +53,7 @@ pub(crate) async fn run<Q: Queue>(
             Ok(Some(found)) => return Ok(Some(found)),
             Ok(None) => {}
             Err(failure) => {
-                wait.pause_after(failure).await?;
+                wait.pause_after(failure, &core.outage_notice).await?;
                 continue;
             }
         }

@@ -29,6 +29,7 @@ use tokio::time::Instant;
 
 use crate::failure::Failure;
 use crate::ops::core::Core;
+use crate::ops::wait::write_outage_notice;
 use crate::process::interest::{Interest, Interests, Ticket};
 use crate::process::membership::Membership;
 use crate::process::metrics;
@@ -115,6 +116,7 @@ impl Poller {
             let poll = async move {
                 if let Err(failure) = partition.poll(&core, &waiting).await {
                     tracing::debug!(?failure, "a poll failed and is tried again later");
+                    write_outage_notice(&core.outage_notice, &failure);
                 }
                 drop((running, permit));
                 core.hints.instances.wake.notify_waiters();

@@ -48,6 +48,14 @@ impl World {
             .unwrap()
     }
 
+    /// A provider whose reconciler runs often, and gives up a deletion that makes no progress
+    /// for this long.
+    async fn provider_with_deletion_timeout(&self, timeout: Duration) -> CosmosDBProvider {
+        let client = Client::over(&self.engine.endpoint(), self.engine.transport()).await.unwrap();
+        let builder = CosmosDBProvider::builder().with_client(client).with_deletion_timeout(timeout);
+        builder.with_reconciler(Duration::from_millis(50), Duration::ZERO).open().await.unwrap()
+    }
+
     /// Injects a fault into requests of the providers.
     async fn inject_fault(&self, rule: &str) {
         let answer = self.engine.manage(http::Method::POST, "faults", rule).await.unwrap();
@@ -363,4 +371,23 @@ async fn an_instance_may_have_any_name() {
     }
     let too_long = "x".repeat(3000);
     assert!(provider.enqueue_for_orchestrator(start(&too_long, String::new()), None).await.is_err());
+}
+
+/// The state of an ended instance has expired, and a timer of it is still pending. When the
+/// name is used again, the new instance sets the same timer.
+#[tokio::test]
+async fn a_name_used_again_meets_no_timer_of_its_former_life() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    let fire_at_ms = provider.core.clock.now_ms() + 7_200_000;
+    let timer = || WorkItem::TimerFired { instance: "a".into(), execution_id: 1, id: 2, fire_at_ms };
+    for life in 1..=2 {
+        provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+        let (token, messages) = fetch_instance(&provider).await;
+        assert_eq!(messages.len(), 1, "life {life}: only the start");
+        ack(&provider, &token, vec![event("a", 1, String::new())], vec![], vec![timer()]).await.unwrap();
+        let state = crate::documents::STATE_ID;
+        provider.core.store.state_cache.forget("a");
+        provider.core.store.container.delete("a", state).await.unwrap();
+    }
 }

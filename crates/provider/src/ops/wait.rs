@@ -10,6 +10,7 @@ use crate::documents::stamp::Stamp;
 use crate::failure::Failure;
 use crate::options::config::Options;
 use crate::process::clock::HybridClock;
+use crate::process::notice::Notice;
 
 /// The pause between attempts of a waiting fetch while the database does not answer.
 const OUTAGE_PAUSE: Duration = Duration::from_millis(500);
@@ -59,13 +60,24 @@ impl FetchWait {
     /// Pauses after a transient failure, because the runtime's own backoff overflows after
     /// about sixty failures in a row. Returns the failure at once if the fetch does not wait,
     /// the failure is not transient, or the timeout ends before the pause.
-    pub(crate) async fn pause_after(self, failure: Failure) -> Result<(), Failure> {
+    pub(crate) async fn pause_after(self, failure: Failure, notice: &Notice) -> Result<(), Failure> {
         if !(self.is_long && failure.is_transient() && Instant::now() + OUTAGE_PAUSE < self.deadline) {
             return Err(failure);
         }
-        tracing::warn!(?failure, "a fetch waits for the database");
+        write_outage_notice(notice, &failure);
         tokio::time::sleep(OUTAGE_PAUSE).await;
         Ok(())
+    }
+}
+
+/// Says that the database does not answer: at once, and then once a minute.
+pub(crate) fn write_outage_notice(notice: &Notice, failure: &Failure) {
+    if notice.is_due() {
+        tracing::warn!(
+            reason = failure.summary(),
+            "the database does not answer; work waits and is tried again. Check the account, its regions and the \
+             network. This line comes once a minute"
+        );
     }
 }
 

@@ -50,6 +50,8 @@ pub(crate) struct LockedActivity {
     pub(crate) activity: Versioned<Activity>,
     /// When the lock expires.
     pub(crate) until: Instant,
+    /// How long a renewal by the ack itself makes the lock last.
+    pub(crate) lease: Duration,
     /// The worker that has the activity, if it is expected to fetch again.
     pub(crate) worker: Option<Worker>,
 }

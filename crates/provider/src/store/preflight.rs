@@ -7,9 +7,9 @@ use perihelion_client::{
 
 use crate::failure::Failure;
 
-/// The paths that fetches and polls order by. The service refuses an order without an index.
-/// The reconciler's path `/madeAt` is not checked.
-const ORDERED_BY: [&str; 2] = ["/visibleAt", "/enq"];
+/// The paths that fetches, polls and the reconciler order by. The service refuses an order
+/// without an index.
+const ORDERED_BY: [&str; 3] = ["/visibleAt", "/enq", "/madeAt"];
 
 /// The status of a request that the identity is not allowed to make.
 const FORBIDDEN: u16 = 403;

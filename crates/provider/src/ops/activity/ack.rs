@@ -1,6 +1,8 @@
 //! `ack_work_item`: one batch deletes the activity and, if the caller passes a completion,
 //! creates the completion. At the same time `prefetch` may lock the next activity.
 
+use std::time::Duration;
+
 use duroxide::providers::WorkItem;
 use perihelion_client::{Batch, Etag};
 use tokio::time::Instant;
@@ -17,6 +19,9 @@ use crate::plan::{message_document, target_instance};
 use crate::process::clock::HybridClock;
 use crate::process::lock_table::LockedActivity;
 use crate::store::{ConflictBudget, SharedDocument, Store, batch_without_content, retry_until};
+
+/// The longest time that the text of a completion is staged. The lock is renewed meanwhile.
+const STAGED_WITHIN: Duration = Duration::from_secs(600);
 
 pub(crate) async fn run(core: &Core, token: &str, completion: Option<&WorkItem>) -> Result<(), Failure> {
     let (token, held) = held_lock::find(core, token).await?;
@@ -40,7 +45,7 @@ async fn complete(
     let completion = match completion {
         Some(item) => {
             let message = completion_message(&core.clock, token, held, item)?;
-            Some(payload::prepare_message(&core.store, message, core.clock.stamp(), held.until).await?)
+            Some(prepare_completion(core, token, held, message).await?)
         }
         None => None,
     };
@@ -56,6 +61,25 @@ async fn complete(
     // Another call with the same token may wait for the mutex. It must fail.
     held.until = Instant::now();
     Ok(())
+}
+
+/// Stages the text of the completion if it is large. The lock is renewed meanwhile.
+async fn prepare_completion(
+    core: &Core,
+    token: &LockToken,
+    held: &mut LockedActivity,
+    message: Message,
+) -> Result<PreparedMessage, Failure> {
+    let mut budget = ConflictBudget::new(SharedDocument::Activity(&token.id), ATTEMPTS_MAX);
+    loop {
+        budget.spend()?;
+        let until = Instant::now() + STAGED_WITHIN;
+        let prepared = payload::prepare_message(&core.store, message.clone(), core.clock.stamp(), until);
+        if let Some(prepared) = held_lock::keep(core, held, prepared).await? {
+            return Ok(prepared);
+        }
+        held_lock::refresh(core, token, held).await?;
+    }
 }
 
 /// Writes the batch. `Some(true)` if the batch was applied and answered, `Some(false)` if it

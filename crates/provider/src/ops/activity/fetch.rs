@@ -148,6 +148,7 @@ impl ActivityQueue<'_> {
         hints.activities.with(|hints| hints.offer((activity.clone(), etag.clone())));
         let held = LockedActivity {
             until: lock_table::deadline(activity.visible_at.ms(), clock.now_ms()),
+            lease: self.lock_timeout,
             activity: Versioned { value: activity, etag },
             worker: self.worker.clone(),
         };

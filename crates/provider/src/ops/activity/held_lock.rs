@@ -1,18 +1,25 @@
 //! The lock on an activity that a worker holds: finds the lock by its token, and reads it
 //! again after the document has changed.
 
+use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use crate::documents::lock_token::{LockKind, LockToken};
+use crate::documents::stamp::{Stamp, deadline_ms};
 use crate::documents::{Activity, DocumentType, Versioned};
 use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::ops::token_lock;
 use crate::process::clock::HybridClock;
 use crate::process::lock_table::{self, LockedActivity};
-use crate::store::{Store, retry_until};
+use crate::store::{Store, retry_until, unless_stale, without_content};
+
+/// The shortest lease of a lock that was read from the document, which does not have it.
+const LEASE_MIN: Duration = Duration::from_secs(1);
 
 /// Finds the lock of a token.
 pub(crate) async fn find(
@@ -42,6 +49,49 @@ pub(crate) async fn refresh(
     Ok(())
 }
 
+/// Writes the lock with a later end: `extend_for` from now. Never shortens it. An expired lock
+/// is lost. Transient failures are retried until the lock expires. Returns whether the lock was
+/// renewed; false if the document has changed.
+pub(crate) async fn renew(
+    core: &Core,
+    held: &mut LockedActivity,
+    extend_for: Duration,
+) -> Result<bool, Failure> {
+    token_lock::check_not_expired(held.until)?;
+    let mut next = held.activity.value.clone();
+    let until = next.visible_at.ms().max(deadline_ms(core.clock.now_ms(), extend_for));
+    next.visible_at = Stamp::at_ms(until);
+    let etag = held.activity.etag.clone();
+    let options = || without_content().with_witness(next.id.as_str(), "/visibleAt", next.visible_at.0);
+    let put = || core.store.put(&next.instance_id, &next.id, &next, &etag, options());
+    let Some(etag) = unless_stale(retry_until(held.until, put).await)? else { return Ok(false) };
+    core.hints.activities.with(|hints| hints.offer((next.clone(), etag.clone())));
+    (held.activity.value, held.activity.etag) = (next, etag);
+    held.until = lock_table::deadline(until, core.clock.now_ms());
+    Ok(true)
+}
+
+/// Runs work that may take longer than the lock lasts, and renews the lock meanwhile. `None`
+/// if the document has changed: the work is dropped then.
+pub(crate) async fn keep<T>(
+    core: &Core,
+    held: &mut LockedActivity,
+    work: impl Future<Output = Result<T, Failure>>,
+) -> Result<Option<T>, Failure> {
+    tokio::pin!(work);
+    loop {
+        let renewal_due = held.until.checked_sub(held.lease / 3).unwrap_or(held.until);
+        tokio::select! {
+            done = &mut work => return done.map(Some),
+            () = tokio::time::sleep_until(renewal_due) => {
+                if !renew(core, held, held.lease).await? {
+                    return Ok(None);
+                }
+            }
+        }
+    }
+}
+
 /// Reads the lock of a token from the activity document. Fails with [`Failure::LockLost`] if
 /// the document does not exist, is not a readable activity, or has another lock.
 async fn read_lock(store: &Store, clock: &HybridClock, token: &LockToken) -> Result<LockedActivity, Failure> {
@@ -52,5 +102,6 @@ async fn read_lock(store: &Store, clock: &HybridClock, token: &LockToken) -> Res
     }
     let value: Activity = serde_json::from_value(value).map_err(|_| Failure::LockLost)?;
     let until = lock_table::deadline(value.visible_at.ms(), clock.now_ms());
-    Ok(LockedActivity { activity: Versioned { value, etag }, until, worker: None })
+    let lease = until.saturating_duration_since(Instant::now()).max(LEASE_MIN);
+    Ok(LockedActivity { activity: Versioned { value, etag }, until, lease, worker: None })
 }

@@ -10,6 +10,7 @@
 use std::time::Duration;
 
 use duroxide::providers::TagFilter;
+use futures_util::future::join_all;
 
 use crate::ops::activity::fetch::{self, LockedWorkItem};
 use crate::ops::core::Core;
@@ -18,6 +19,10 @@ use crate::options::config::{CommitTier, Options};
 use crate::process::clock::HybridClock;
 use crate::process::hints::{Claimant, Hints, OfferedActivity, ReadyActivity};
 use crate::process::lock_table::Worker;
+use crate::store::without_content;
+
+/// The longest time that closing a provider takes to give locked activities back.
+const GIVE_BACK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What the next fetch of a worker will ask for. `None` if nothing is prefetched for the
 /// worker: in the commit tier `Durable`, and after a fetch that looks once, because its caller
@@ -48,6 +53,27 @@ pub(super) async fn run(core: &Core, worker: Option<&Worker>) {
             tracing::debug!(?failure, "an activity was not prefetched");
             core.hints.activities.update_and_wake(|hints| hints.offer(offer));
         }
+    }
+}
+
+/// Gives back the activities that were locked for workers of this process and that no worker
+/// has taken, so that other processes need not wait for the end of these locks. What fails is
+/// left to the end of its lock.
+pub(crate) async fn give_back(core: &Core) {
+    let ready = core.hints.activities.with(|hints| hints.take_all_ready());
+    let mut writes = Vec::with_capacity(ready.len());
+    for ReadyActivity { mut activity, etag, .. } in ready {
+        (activity.lock_nonce, activity.visible_at) = (None, activity.enqueued_at.visible_at_once());
+        activity.attempt_count = activity.attempt_count.saturating_sub(1);
+        writes.push(async move {
+            let put = core.store.put(&activity.instance_id, &activity.id, &activity, &etag, without_content());
+            if let Err(failure) = put.await {
+                tracing::debug!(instance = activity.instance_id, ?failure, "a locked activity was not given back");
+            }
+        });
+    }
+    if tokio::time::timeout(GIVE_BACK_TIMEOUT, join_all(writes)).await.is_err() {
+        tracing::debug!("some locked activities were not given back in time");
     }
 }
 

@@ -370,3 +370,26 @@ async fn an_instance_between_two_executions_has_not_ended() {
     let deleted = provider.delete_instance_bulk(InstanceFilter::default()).await.unwrap();
     assert_eq!((deleted.instances_deleted, deleted.executions_deleted), (1, 2));
 }
+
+/// Marking the tree takes several times the time after which a deletion counts as given up. It
+/// makes progress, so no reconciler aborts it.
+#[tokio::test]
+async fn a_large_tree_is_deleted_however_long_it_takes() {
+    const CHILDREN: usize = 40;
+    let world = World::open().await;
+    let provider = world.provider_with_deletion_timeout(Duration::from_secs(1)).await;
+    let other = world.provider_with_deletion_timeout(Duration::from_secs(1)).await;
+    provider.enqueue_for_orchestrator(start("parent", String::new()), None).await.unwrap();
+    let (token, _) = fetch_instance(&provider).await;
+    let children = (0..CHILDREN).map(|number| start_child(&format!("child-{number}"), "parent")).collect();
+    ack(&provider, &token, vec![event("parent", 1, String::new())], vec![], children).await.unwrap();
+    let tree = tree_ids(&provider).await;
+    assert_eq!(tree.len(), CHILDREN + 1);
+    world.inject_fault(r#"{"operation":"create_item","delayMs":600}"#).await;
+    let begun = std::time::Instant::now();
+    provider.delete_instances_atomic(&tree, true).await.unwrap();
+    assert!(begun.elapsed() > Duration::from_secs(2), "it took longer than the timeout: {:?}", begun.elapsed());
+    world.remove_faults().await;
+    assert!(documents_of_type(&world, "deletion").await.is_empty());
+    assert!(tree_ids(&other).await.len() <= 1, "no child is left");
+}

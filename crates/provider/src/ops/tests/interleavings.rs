@@ -29,7 +29,7 @@ impl World {
         self.inject_fault(&format!(r#"{{"operation":"batch",{rule}}}"#)).await;
     }
 
-    async fn remove_faults(&self) {
+    pub(super) async fn remove_faults(&self) {
         let answer = self.engine.manage(http::Method::DELETE, "faults", "").await.unwrap();
         assert!(answer.status().is_success());
     }

@@ -198,6 +198,11 @@ impl ActivityHints {
         self.ready.push_back(ready);
     }
 
+    /// Takes all activities that are locked already, to give them back.
+    pub(crate) fn take_all_ready(&mut self) -> Vec<ReadyActivity> {
+        self.ready.drain(..).collect()
+    }
+
     /// Takes an activity that is locked already. An activity that has waited too long
     /// becomes an offer again, and the attempt is not counted.
     pub(crate) fn take_ready(&mut self, now_ms: u64, claimant: &Claimant<'_>) -> Option<ReadyActivity> {

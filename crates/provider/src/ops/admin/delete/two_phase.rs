@@ -15,10 +15,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use duroxide::providers::DeleteInstanceResult;
+use futures_util::future::join_all;
 use perihelion_client::Etag;
 use tokio::time::Instant;
 
-use super::{ATTEMPTS_MAX, Force, check_children, check_status, starts_in_outboxes, write_tombstone};
+use super::{ATTEMPTS_MAX, Force, PARALLEL_MAX, add_counts, check_children, check_status, starts_in_outboxes, write_tombstone};
 use crate::documents::lock_token::nonce;
 use crate::documents::stamp::Stamp;
 use crate::documents::{Deletion, DeletionStage, DocumentType, State, Versioned};
@@ -53,10 +54,9 @@ pub(super) async fn delete(
         stage: DeletionStage::Prepared,
         made_at: now,
     };
-    let until = Instant::now() + RETRY_FOR;
     let create = || core.store.create(COORDINATORS_KEY, &deletion.id, &deletion);
-    let etag = retry_until(until, create).await?;
-    match prepare(core, set, &mut deletion, force).await {
+    let mut etag = retry_until(Instant::now() + RETRY_FOR, create).await?;
+    match prepare(core, set, &mut deletion, &mut etag, force).await {
         Ok(()) => {}
         Err(failure) => {
             abort(&core.store, deletion, &etag).await?;
@@ -64,13 +64,10 @@ pub(super) async fn delete(
         }
     }
     deletion.stage = DeletionStage::Committed;
+    let until = Instant::now() + RETRY_FOR;
     if !retry_until(until, || write_stage(&core.store, &deletion, &etag)).await? {
-        // Another process has aborted the deletion, because the deletion took too long.
         clear_marks(&core.store, &deletion).await?;
-        return Err(Failure::Contended(format!(
-            "cannot delete {} instances: the deletion took too long, and another process aborted it",
-            deletion.instances.len()
-        )));
+        return Err(aborted_by_other(&deletion));
     }
     if let Err(failure) = roll_forward(core, &deletion, result).await {
         tracing::warn!(id = deletion.id, ?failure, "a deletion waits for the reconciler");
@@ -85,15 +82,68 @@ async fn prepare(
     core: &Core,
     set: &BTreeSet<&str>,
     deletion: &mut Deletion,
+    etag: &mut Etag,
     force: Force<'_>,
 ) -> Result<(), Failure> {
-    for instance in set {
-        mark_instance(core, instance, &deletion.id, force).await?;
+    let instances: Vec<&str> = set.iter().copied().collect();
+    for group in instances.chunks(PARALLEL_MAX) {
+        let id = deletion.id.clone();
+        let mut marks = Vec::with_capacity(group.len());
+        for instance in group {
+            marks.push(mark_instance(core, instance, &id, force));
+        }
+        join_all(marks).await.into_iter().collect::<Result<Vec<()>, Failure>>()?;
+        record_progress(core, deletion, etag).await?;
     }
-    for instance in set {
-        deletion.in_delivery.extend(starts_in_outboxes(&core.store, instance).await?);
+    for group in instances.chunks(PARALLEL_MAX) {
+        let mut outboxes = Vec::with_capacity(group.len());
+        for instance in group {
+            outboxes.push(starts_in_outboxes(&core.store, instance));
+        }
+        for starts in join_all(outboxes).await {
+            deletion.in_delivery.extend(starts?);
+        }
+        record_progress(core, deletion, etag).await?;
     }
     check_children(&core.store, set).await
+}
+
+/// Writes the current time into the coordinator, when a quarter of `deletion_timeout` has
+/// passed since the last time. So no other process gives a deletion up that makes progress,
+/// however many instances it has.
+async fn record_progress(core: &Core, deletion: &mut Deletion, etag: &mut Etag) -> Result<(), Failure> {
+    let age = Duration::from_millis(core.clock.now_ms().saturating_sub(deletion.made_at.ms()));
+    if age < core.options.deletion_timeout / 4 {
+        return Ok(());
+    }
+    // The starts are written with the commit.
+    let made_at = core.clock.stamp();
+    let progress = Deletion { made_at, in_delivery: Vec::new(), ..deletion.clone() };
+    let until = Instant::now() + RETRY_FOR;
+    let options = || without_content().with_witness(progress.id.as_str(), "/madeAt", made_at.0);
+    let put = || async {
+        let options = options().with_if_match(etag);
+        Ok(core.store.container.replace_with(COORDINATORS_KEY, &progress.id, &progress, &options).await?)
+    };
+    let written = unless_stale(retry_until(until, put).await)?.ok_or_else(|| aborted_by_other(deletion))?;
+    *etag = match written.etag() {
+        Ok(etag) => etag.clone(),
+        // The answer was lost.
+        Err(_) => {
+            let found = read_coordinator(&core.store, &deletion.id).await?;
+            let found = found.filter(|found| found.value.stage == DeletionStage::Prepared);
+            found.ok_or_else(|| aborted_by_other(deletion))?.etag
+        }
+    };
+    deletion.made_at = made_at;
+    Ok(())
+}
+
+fn aborted_by_other(deletion: &Deletion) -> Failure {
+    Failure::Contended(format!(
+        "cannot delete {} instances: the deletion made no progress for too long, and another process aborted it",
+        deletion.instances.len()
+    ))
 }
 
 /// Writes the mark into the state of an instance. If there is no state document, creates a
@@ -235,8 +285,20 @@ async fn roll_forward(
     deletion: &Deletion,
     result: &mut DeleteInstanceResult,
 ) -> Result<(), Failure> {
-    for instance in &deletion.instances {
-        write_tombstone(core, instance, Some(deletion), Force::All, result).await?;
+    for group in deletion.instances.chunks(PARALLEL_MAX) {
+        let mut tombstones = Vec::with_capacity(group.len());
+        for instance in group {
+            tombstones.push(async move {
+                let mut counts = DeleteInstanceResult::default();
+                let written =
+                    write_tombstone(core, instance, Some(deletion), Force::All, &mut counts).await;
+                (written, counts)
+            });
+        }
+        // One that fails stops no other of its group. The reconciler begins again.
+        let written = join_all(tombstones).await;
+        written.iter().for_each(|(_, counts)| add_counts(result, counts));
+        written.into_iter().map(|(written, _)| written).collect::<Result<Vec<()>, Failure>>()?;
     }
     delete_coordinator(&core.store, deletion).await
 }
