@@ -3,7 +3,7 @@
 //! such as "not found", "still running" and "Invalid lock token". These words must stay.
 
 use duroxide::providers::ProviderError;
-use perihelion_client::{Error, ErrorKind};
+use perihelion_client::{Error, ErrorKind, Status};
 
 /// An error inside the provider, before it becomes a `ProviderError`.
 #[derive(Debug)]
@@ -100,8 +100,14 @@ impl Failure {
 /// Whether the service refused the key or token, or no token could be had. While a provider
 /// runs, this is a key or a token that is being replaced, and passes.
 fn is_access_refused(error: &Error) -> bool {
-    error.kind() == ErrorKind::Credential
-        || error.status().is_some_and(|status| matches!(status.code, 401 | 403) && !error.is_transient())
+    let is_refused = |status: Status| match status.code {
+        401 => true,
+        // Without a sub-status, or with one of Entra ID's. Other refusals, such as that of a full
+        // logical partition (1014), stay.
+        403 => status.sub == 0 || (5300..5400).contains(&status.sub),
+        _ => false,
+    };
+    error.kind() == ErrorKind::Credential || error.status().is_some_and(is_refused)
 }
 
 impl From<Error> for Failure {

@@ -141,7 +141,7 @@ impl Store {
             }
             None => self.container.create_with(key, state, &options).await?,
         };
-        let etag = self.written_etag(key, STATE_ID, &written).await?;
+        let etag = self.written_etag(key, STATE_ID, state, &written).await?;
         if state.is_deleted() {
             // The next claim in this process must see the tombstone.
             let state = Versioned { value: state.clone(), etag: etag.clone() };
@@ -180,17 +180,34 @@ impl Store {
         options: ItemOptions,
     ) -> Result<Etag, Failure> {
         let written = self.container.replace_with(instance, id, value, &options.with_if_match(etag)).await?;
-        self.written_etag(instance, id, &written).await
+        self.written_etag(instance, id, value, &written).await
     }
 
-    /// The new etag of a written document. If the answer was lost, the document is read; the
-    /// etag may then be that of a later write.
-    async fn written_etag(&self, instance: &str, id: &str, written: &Written) -> Result<Etag, Failure> {
-        if let Ok(etag) = written.etag() {
+    /// The new etag of a written document. If the answer was lost, the document is read. If
+    /// another writer has changed it since, this fails: its etag must not be taken for ours.
+    async fn written_etag<T: Serialize>(
+        &self,
+        instance: &str,
+        id: &str,
+        value: &T,
+        written: &Written,
+    ) -> Result<Etag, Failure> {
+        // If the answer was lost, the etag is that of the document as it is now.
+        let is_answered = written.receipt().diagnostics().resolution().is_none();
+        if let Ok(etag) = written.etag()
+            && is_answered
+        {
             return Ok(etag.clone());
         }
-        let found = self.find::<Value>(instance, id).await?;
-        found.map(|found| found.etag).ok_or(Failure::LockLost)
+        let found = self.find::<Value>(instance, id).await?.ok_or(Failure::LockLost)?;
+        let mut stored = found.value;
+        if let Some(members) = stored.as_object_mut() {
+            members.retain(|name, _| !name.starts_with('_'));
+        }
+        match serde_json::to_value(value) {
+            Ok(sent) if sent == stored => Ok(found.etag),
+            _ => Err(Failure::Contended(format!("{id} of {instance} was changed after it was written"))),
+        }
     }
 }
 

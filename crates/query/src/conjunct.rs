@@ -68,8 +68,9 @@ fn collect(node: &Node, hops: usize, found: &mut Vec<Conjunct>) {
             if let [items, wanted] = arguments.as_slice()
                 && let Some(Some(Value::Array(items))) = items.as_constant()
             {
-                let mut values: Vec<Value> = items.iter().cloned().collect();
+                let mut values: Vec<Value> = items.to_vec();
                 values.sort_by(|a, b| compare_values(Some(a), Some(b)));
+                values.dedup_by(|a, b| compare_values(Some(a), Some(b)).is_eq());
                 add(found, path_of(wanted, hops), Condition::In(values));
             }
         }

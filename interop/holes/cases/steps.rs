@@ -166,8 +166,12 @@ pub(crate) async fn fetch_now(
 
 /// Fetches an instance as soon as one is ready.
 pub(crate) async fn fetch_with_lock(provider: &dyn Provider, lock: Duration) -> Outcome<Fetched> {
-    let fetched = poll(async || fetch_now(provider, lock).await).await?;
-    fetched.ok_or_else(|| CaseFailure("no instance became ready".to_owned()))
+    let fetched = poll(async || match fetch_now(provider, lock).await {
+        // As the runtime does, the case tries again.
+        Err(error) if error.is_retryable() => Ok(None),
+        fetched => fetched,
+    });
+    fetched.await?.ok_or_else(|| CaseFailure("no instance became ready".to_owned()))
 }
 
 /// Fetches an instance as soon as one is ready, with a long lock.

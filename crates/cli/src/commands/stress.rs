@@ -37,7 +37,7 @@ Examples:
   perihelion stress                                the engine in memory, 3 rows of 10 s
   perihelion stress --concurrency 8,4/16 --duration 1m
   perihelion stress --orchestrations 500 --activities 1 -o json
-  perihelion stress --throughput 4000              answers 429 as 4000 RU/s do
+  perihelion stress --throughput 4000              in memory, 429 beyond 4000 RU/s
   export COSMOS_ENDPOINT=https://account.documents.azure.com COSMOS_KEY=...
   perihelion stress --throughput 10000             in a container of its own
   perihelion stress --database shop --container load-test
@@ -74,8 +74,8 @@ pub(crate) struct StressArgs {
     #[command(flatten)]
     account: AccountArgs,
 
-    /// Orchestration dispatchers and activity workers, one row for each: 4 is four
-    /// of both, 2/8 two dispatchers and eight workers
+    /// How many orchestration dispatchers and activity workers, one row for each value:
+    /// 4 is four of both, 2/8 is two dispatchers and eight workers
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,2,4")]
     concurrency: Vec<Concurrency>,
 
@@ -175,7 +175,7 @@ fn resource_name(text: &str) -> Result<String, String> {
         && !text.contains(char::is_control)
         && !text.ends_with(' ');
     is_valid.then(|| text.to_owned()).ok_or_else(|| {
-        format!("a name has 1 to {NAME_MAX} characters, none of them / \\ # ? and no space at the end")
+        format!("a name has 1 to {NAME_MAX} characters, none of them / \\ # ? or a control character, and no space at the end")
     })
 }
 

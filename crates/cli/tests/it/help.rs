@@ -94,7 +94,7 @@ fn every_command_has_a_help_with_its_purpose_and_the_exit_codes() {
 }
 
 #[test]
-fn help_of_the_serving_commands_names_every_option_and_its_variable() {
+fn help_of_the_serving_commands_names_their_options_and_variables() {
     for command in ["dev", "server"] {
         check(&[command, "--help"], &SERVE_OPTIONS);
         check(&[command, "-h"], &SERVE_OPTIONS);

@@ -1,6 +1,6 @@
 //! The list of samples. Two programs compile these files: the example `samples` and the
-//! tests of this crate, which run every sample. Both include this file with `#[path]`, so
-//! its modules are beside it.
+//! tests of this crate, which run every sample. Both include this file with `#[path]`.
+//! For such a file the compiler looks for modules beside it, not in a directory `all/`.
 
 use std::error::Error;
 use std::pin::Pin;

@@ -240,7 +240,9 @@ fn connect_failed(error: perihelion_client::Error) -> ProviderError {
             "the account refuses the credential. Check that it belongs to this account, that its key was not \
              regenerated, and that this machine's clock is right."
         }
-        Some(404) => "the server at this endpoint is not a Cosmos DB account. Check the endpoint.",
+        Some(404) if error.is_not_found() => {
+            "the server at this endpoint is not a Cosmos DB account. Check the endpoint."
+        }
         _ => return Failure::Storage(error).into_opening_error(),
     };
     ProviderError::permanent("open", format!("{reason} {error}"))

@@ -57,7 +57,7 @@ pub(crate) async fn run(core: Weak<Core>) {
                 heartbeat_count = 0;
                 break;
             }
-            let is_list_due = heartbeat_count % LIST_EVERY == 0;
+            let is_list_due = heartbeat_count.is_multiple_of(LIST_EVERY);
             if let Err(failure) =
                 write_heartbeat(&core.store, &core.clock, &core.membership, roles, is_list_due).await
             {

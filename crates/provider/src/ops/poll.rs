@@ -83,7 +83,10 @@ impl Poller {
         let partitions = Arc::clone(&lock(&self.partitions));
         let due = partitions.iter().filter_map(|partition| partition.next_poll_at(ticket.interest()));
         let fallback = if partitions.is_empty() { POLL_INTERVAL_MIN } else { ANSWER_TIMEOUT };
-        due.min().unwrap_or_else(|| Instant::now() + fallback)
+        let (next, now) = (due.min(), Instant::now());
+        // A poll that is due and was not started waits for a permit, or the partitions could
+        // not be read.
+        next.map_or(now + fallback, |next| if next <= now { now + POLL_INTERVAL_MIN } else { next })
     }
 
     /// Starts the polls that are due for this fetch, and does not wait for them. With
@@ -95,6 +98,7 @@ impl Poller {
             Ok(partitions) => partitions,
             Err(failure) => {
                 tracing::debug!(?failure, "the partitions were not read; polls are tried again later");
+                write_outage_notice(&core.outage_notice, &failure);
                 return;
             }
         };
@@ -103,15 +107,13 @@ impl Poller {
         let waiting = Arc::new(self.interests.all());
         for partition in partitions.iter() {
             let is_due = match is_overdue_only {
-                true => partition.take_overdue(ticket.interest()),
+                true => partition.is_overdue(ticket.interest()),
                 false => partition.is_due(ticket.interest()),
             };
-            if !is_due {
-                continue;
-            }
-            let Some(running) = partition.try_begin() else { continue };
+            let Some(running) = is_due.then(|| partition.try_begin()).flatten() else { continue };
             // If too many polls run, this one starts later: the partition stays due.
             let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else { break };
+            partition.take_overdue(ticket.interest());
             let (core, partition, waiting) = (Arc::clone(&core), Arc::clone(partition), Arc::clone(&waiting));
             let poll = async move {
                 if let Err(failure) = partition.poll(&core, &waiting).await {
@@ -145,11 +147,17 @@ impl Poller {
         }
     }
 
+    /// Whether the container has one physical partition, as the last poll saw it.
+    fn has_one_partition(&self) -> bool {
+        lock(&self.partitions).len() == 1
+    }
+
     /// The current partitions. Those that were split or merged are forgotten, with their
     /// schedule.
     async fn refresh_partitions(&self, core: &Core) -> Result<Arc<[Arc<PartitionPoller>]>, Failure> {
         let ranges = tokio::time::timeout(ANSWER_TIMEOUT, core.store.container.feed_ranges()).await;
-        let ranges: Vec<FeedRange> = ranges.map_err(|_| no_answer("the list of partitions"))??;
+        let ranges: Vec<FeedRange> =
+            ranges.map_err(|_| no_answer("the list of partitions", ANSWER_TIMEOUT))??;
         let mut partitions = lock(&self.partitions);
         let is_current = partitions.len() == ranges.len()
             && partitions.iter().zip(&ranges).all(|(partition, range)| partition.range() == range);
@@ -164,8 +172,8 @@ impl Poller {
 }
 
 /// The failure of a request that was not answered in time.
-fn no_answer(what: &str) -> Failure {
-    Failure::Contended(format!("no answer within {} s for {what}", ANSWER_TIMEOUT.as_secs()))
+fn no_answer(what: &str, timeout: Duration) -> Failure {
+    Failure::Contended(format!("no answer within {} s for {what}", timeout.as_secs()))
 }
 
 #[cfg(test)]

@@ -33,6 +33,9 @@ const AHEAD_MAX: Duration = Duration::from_secs(2);
 /// of the wall clock.
 const STEP_MIN_MS: i64 = 500;
 
+/// Milliseconds of a day.
+const DAY_MS: u64 = 24 * 3600 * 1000;
+
 /// The steady clock of this process: when it began, and the wall clock's time at that moment,
 /// in milliseconds since 1970.
 static BEGUN: LazyLock<(std::time::Instant, u64)> = LazyLock::new(|| (std::time::Instant::now(), wall_ms()));
@@ -47,6 +50,9 @@ pub(crate) struct HybridClock {
     offset: AtomicI64,
     /// Whether a `Date` was seen. Then the service's time is known.
     has_date: AtomicBool,
+    /// How far the wall clock was ahead of the steady clock at the last `Date`, in
+    /// milliseconds.
+    wall_ahead_at_date: AtomicI64,
     /// An error of this machine's clock in milliseconds, for tests.
     error_ms: i64,
     /// A step of the wall clock since the steady clock began, in milliseconds, for tests.
@@ -67,6 +73,7 @@ impl HybridClock {
             estimate: Mutex::default(),
             offset: AtomicI64::default(),
             has_date: AtomicBool::default(),
+            wall_ahead_at_date: AtomicI64::default(),
             error_ms,
             wall_step_ms: AtomicI64::default(),
         }
@@ -120,8 +127,13 @@ impl HybridClock {
     /// How far the service's clock is ahead of this machine's wall clock, in milliseconds, as
     /// estimated.
     pub(crate) fn offset_ms(&self) -> i64 {
-        let followed_ms = if self.has_date.load(Ordering::Relaxed) { 0 } else { self.wall_ahead_ms().max(0) };
-        self.offset.load(Ordering::Relaxed) + followed_ms - self.wall_ahead_ms()
+        let (offset, ahead_ms) = (self.offset.load(Ordering::Relaxed), self.wall_ahead_ms());
+        if !self.has_date.load(Ordering::Relaxed) {
+            return offset + ahead_ms.max(0) - ahead_ms;
+        }
+        // Since the last `Date` the machine slept, or its clock was set forwards. Until the next
+        // one shows which it was, a timer is rather late than early.
+        offset - ahead_ms.min(self.wall_ahead_at_date.load(Ordering::Relaxed))
     }
 
     /// How far the wall clock is ahead of the steady clock, in milliseconds; zero if the
@@ -136,14 +148,17 @@ impl HybridClock {
     /// Adjusts the offset by the `Date` of a response, in seconds since 1970. `elapsed` is
     /// the time since the request was sent, or longer.
     pub(crate) fn observe_date(&self, date_s: u64, elapsed: Duration) {
-        let response = ResponseDate { date_s, received_ms: self.steady_ms(), elapsed };
+        let wall_ms = self.steady_ms().saturating_add_signed(self.wall_ahead_ms());
+        let is_near_wall = date_s.saturating_mul(1000).abs_diff(wall_ms) < DAY_MS;
+        let response = ResponseDate { date_s, received_ms: self.steady_ms(), elapsed, is_near_wall };
         let mut estimate = lock(&self.estimate);
         let before = self.offset.load(Ordering::Relaxed);
-        let offset = estimate.adjust_offset(before, response);
+        let Some(offset) = estimate.adjust_offset(before, response) else { return };
         if offset != before {
             tracing::info!(offset_ms = offset, "the service's clock differs from this machine's");
             self.offset.store(offset, Ordering::Relaxed);
         }
+        self.wall_ahead_at_date.store(self.wall_ahead_ms(), Ordering::Relaxed);
         self.has_date.store(true, Ordering::Relaxed);
     }
 
@@ -196,8 +211,25 @@ mod tests {
             clock.step_wall_clock(step_ms);
             assert!(clock.now_ms().abs_diff(now_ms) <= 2_000);
             assert!(clock.stamp() > stamp && clock.stamp().ms().abs_diff(now_ms) <= 2_000);
-            assert!((clock.offset_ms() + step_ms).abs() <= 2_000, "the runtime's timers are converted");
+            // Until the next date, a timer of the runtime is not early; then it is right.
+            assert!(clock.offset_ms() + step_ms >= -2_000);
+            clock.observe_date(now_ms / 1000, Duration::from_secs(1));
+            assert!((clock.offset_ms() + step_ms).abs() <= 4_000, "the runtime's timers are converted");
         }
+    }
+
+    /// The steady clock does not count sleep, the wall clock does.
+    #[test]
+    fn after_days_of_sleep_the_first_date_sets_the_clock() {
+        let clock = HybridClock::default();
+        clock.observe_date(wall_ms() / 1000, Duration::ZERO);
+        let slept_ms = 30 * 3_600_000;
+        clock.step_wall_clock(slept_ms);
+        let woken_ms = wall_ms() + slept_ms.cast_unsigned();
+        assert!(clock.offset_ms() >= -2_000, "a timer set before the first answer is not early");
+        clock.observe_date(woken_ms / 1000, Duration::ZERO);
+        assert!(clock.now_ms().abs_diff(woken_ms) <= 4_000);
+        assert!(clock.offset_ms().abs() <= 4_000);
     }
 
     #[test]

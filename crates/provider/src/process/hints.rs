@@ -6,6 +6,7 @@ mod activities;
 mod instances;
 mod left_to_others;
 mod parked;
+mod pauses;
 
 use std::sync::Mutex;
 
@@ -15,6 +16,7 @@ pub(crate) use activities::{ActivityHints, Claimant, OfferedActivity, ReadyActiv
 pub(crate) use instances::{Candidate, InstanceHints};
 pub(crate) use left_to_others::LeftToOthers;
 pub(crate) use parked::{Capability, Dispatcher};
+pub(crate) use pauses::Pauses;
 
 /// The hints of one queue, and the signal that fetches wait for.
 #[derive(Debug, Default)]
@@ -46,6 +48,8 @@ pub(crate) struct Hints {
     pub(crate) left_instances: LeftToOthers,
     /// Activities that this process abandoned with a delay, by [`activity_name`].
     pub(crate) left_activities: LeftToOthers,
+    /// Activities that could not be locked, by [`activity_name`].
+    pub(crate) paused_activities: Pauses,
 }
 
 /// The name of an activity, unique among all instances.

@@ -31,6 +31,9 @@ pub(crate) struct LockedInstance {
     /// Whether the lock is stored in the state document. If not, other processes do not see
     /// it, and the first commit under the etag wins.
     pub(crate) is_durable: bool,
+    /// Whether the lock was taken in memory, perhaps without a read. A renewal may have written
+    /// it since.
+    pub(crate) is_optimistic: bool,
     /// The history of the current execution; `None` if it was unreadable or not read.
     pub(crate) history: Option<Arc<Vec<Event>>>,
     /// The messages of the turn that must not be delivered twice; all of its messages if the

@@ -139,7 +139,7 @@ pub(super) async fn switch_ttl_on(
 /// roles cover documents only.
 pub(super) fn creation_failure(database: &str, container: &str, error: Error) -> Failure {
     match error.status() {
-        Some(status) if status.code == FORBIDDEN => Failure::Refused(format!(
+        Some(status) if status.code == FORBIDDEN && !error.is_transient() => Failure::Refused(format!(
             "the container {database}/{container} does not exist, and the credential may not create it: {error}. \
              Create it first (partition key /instanceId, default time to live -1; the commands are in \
              docs/provider.md), or open it once with the account's key"

@@ -17,7 +17,8 @@ use fixture::{DATABASE, Fixture};
 /// The name of the recorded container.
 const OLD: &str = "old";
 
-/// The accounts that tests of whole containers run on.
+/// The kinds of account for the two tests that run on both: the refusal and the
+/// migration of the complete recorded container.
 const ACCOUNTS: [AccountKind; 2] = [AccountKind::Embedded, AccountKind::WireWithFourPartitions];
 
 /// An account with the recorded container, and that container.
@@ -67,7 +68,8 @@ async fn a_container_of_the_published_crate_is_refused_and_the_error_names_migra
     }
 }
 
-/// Either the indexing policy or the documents of the published crate suffice.
+/// To recognise such a container, its indexing policy alone is enough, and so is a single
+/// kind of its documents.
 #[tokio::test]
 async fn a_container_of_the_published_crate_is_recognised_by_index_or_documents() {
     let fixture = Fixture::read();

@@ -145,27 +145,30 @@ async fn a_slow_partition_delays_no_work_of_the_others() {
 /// fails because of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn workflows_outlast_a_failover_and_a_replaced_key() {
-    for (status, sub_status, operation) in
-        [(403, 3, "batch"), (403, 1008, "batch"), (404, 1002, "read_item"), (401, 0, "batch")]
-    {
-        let account = Account::open(AccountKind::Embedded).await;
-        let provider = account.provider("scale", ShortPolls::ReturnAtOnce).await;
-        let runtime = process(&provider, &["Order"], &["OrderActivity"]).await;
-        let client = Client::new(Arc::clone(&provider));
-        let rule = format!(r#"{{"operation":"{operation}","status":{status},"subStatus":{sub_status}}}"#);
-        for number in 0..10 {
-            client.start_orchestration(&format!("order-{number}"), "Order", "x").await.unwrap();
-        }
-        account.fault(&rule).await;
-        tokio::time::sleep(Duration::from_secs(8)).await;
-        account.clear_faults().await;
-        for number in 0..10 {
-            let instance = format!("order-{number}");
-            assert_eq!(completed(&client, &instance).await, "did x", "{status}/{sub_status}: {instance}");
-        }
-        runtime.shutdown(Some(SHUTDOWN_MS)).await;
-        account.stop().await;
+    let outages = [(403, 3, "batch"), (403, 1008, "batch"), (404, 1002, "read_item"), (401, 0, "batch")];
+    futures_util::future::join_all(outages.map(outlast)).await;
+}
+
+/// Starts ten workflows, answers one operation with this status for eight seconds, and checks
+/// that all complete.
+async fn outlast((status, sub_status, operation): (u16, u32, &str)) {
+    let account = Account::open(AccountKind::Embedded).await;
+    let provider = account.provider("scale", ShortPolls::ReturnAtOnce).await;
+    let runtime = process(&provider, &["Order"], &["OrderActivity"]).await;
+    let client = Client::new(Arc::clone(&provider));
+    for number in 0..10 {
+        client.start_orchestration(&format!("order-{number}"), "Order", "x").await.unwrap();
     }
+    let rule = format!(r#"{{"operation":"{operation}","status":{status},"subStatus":{sub_status}}}"#);
+    account.fault(&rule).await;
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    account.clear_faults().await;
+    for number in 0..10 {
+        let instance = format!("order-{number}");
+        assert_eq!(completed(&client, &instance).await, "did x", "{status}/{sub_status}: {instance}");
+    }
+    runtime.shutdown(Some(SHUTDOWN_MS)).await;
+    account.stop().await;
 }
 
 /// Staging several megabytes takes longer than the lock lasts: the ack renews the lock itself.

@@ -48,6 +48,9 @@ fn conjuncts_are_conditions_that_every_result_satisfies() {
     check_conjuncts("'q' = c.type AND 10 >= c.visibleAt", &[r#".type = "q""#, ".visibleAt <= 10"]);
     check_conjuncts("(c.a = 1 AND c.b > 2) AND c.d[0].e < 3", &[".a = 1", ".b > 2", ".d[0].e < 3"]);
     check_conjuncts("c.k IN (3, 1, 2)", &[".k in [1,2,3]"]);
+    check_conjuncts("ARRAY_CONTAINS([3, 1, 3], c.k)", &[".k in [1,3]"]);
+    check_conjuncts("ARRAY_CONTAINS([1], c.k, true)", &[]);
+    check_conjuncts("ARRAY_CONTAINS(c.list, 1)", &[]);
     check_conjuncts("c.k BETWEEN 1 AND 5", &[".k >= 1", ".k <= 5"]);
     check_conjuncts("c.flag", &[".flag = true"]);
     check_conjuncts("c.x = 1 + 2 * 3", &[".x = 7"]);

@@ -44,8 +44,8 @@ fn open(directory: &Path, options: EngineOptions) -> Result<Engine, perihelion_e
     DiskStore::open(directory).and_then(|store| Engine::open(store, options))
 }
 
-/// The name under which a store holds its owner: the name of its region and the list of
-/// regions, such as `East US of West US,East US`.
+/// The named value in which a store records its owner. The owner is written as the region
+/// and the list of all regions, such as `East US of West US,East US`.
 const OWNER_VALUE_NAME: &str = "region";
 
 /// Checks that each store belongs to its region, and writes the owner into each new store.

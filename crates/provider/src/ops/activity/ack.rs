@@ -20,7 +20,8 @@ use crate::process::clock::HybridClock;
 use crate::process::lock_table::LockedActivity;
 use crate::store::{ConflictBudget, SharedDocument, Store, batch_without_content, retry_until};
 
-/// The longest time that the text of a completion is staged. The lock is renewed meanwhile.
+/// How long one attempt to stage the text of a completion may take. The lock is renewed
+/// meanwhile.
 const STAGED_WITHIN: Duration = Duration::from_secs(600);
 
 pub(crate) async fn run(core: &Core, token: &str, completion: Option<&WorkItem>) -> Result<(), Failure> {
@@ -117,11 +118,12 @@ async fn write_batch(
 /// Whether an earlier attempt of this ack has deleted the activity, and only the answer was
 /// lost. This is so if the activity does not exist and the instance was not deleted. Nothing
 /// else removes an activity under a lock: a cancellation leaves a tombstone, and other workers
-/// take the activity only after the lock has expired. The completion proves nothing: it may
-/// have been consumed, or the ack had none.
+/// take the activity only after the lock has expired. A missing completion proves
+/// nothing: it may have been consumed, or the ack had none.
 ///
-/// Also false if the incarnation that scheduled the activity is deleted, or is unknown because
-/// the activity was enqueued outside a turn.
+/// An instance that was deleted and created again counts as deleted: its incarnation differs.
+/// An activity that was enqueued outside a turn has no incarnation to compare, so for such an
+/// activity the answer is always false.
 async fn was_completed(store: &Store, token: &LockToken) -> Result<bool, Failure> {
     if store.find::<serde_json::Value>(&token.instance, &token.id).await?.is_some() {
         return Ok(false);
@@ -163,7 +165,7 @@ async fn finish_ack(
         let now = core.clock.now();
         core.hints.instances.update_and_wake(|hints| match is_answered {
             true => hints.add_message(message, now),
-            false => hints.add_due(&message.instance_id, message.visible_at),
+            false => drop(hints.add_due(&message.instance_id, message.visible_at)),
         });
     }
     sessions::record_use(&core.store, &core.clock, held.activity.value.session_id.as_deref()).await;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use duroxide::providers::{SessionFetchConfig, TagFilter, WorkItem};
 use perihelion_client::Etag;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::documents::heartbeat::Tags;
 use crate::documents::lock_token::{LockKind, LockToken, nonce};
@@ -22,7 +23,7 @@ use crate::ops::fetch_loop::{self, Queue};
 use crate::ops::payload;
 use crate::ops::set_aside::set_aside;
 use crate::ops::wait::FetchWait;
-use crate::process::hints::{Claimant, Hints, OfferedActivity, ReadyActivity};
+use crate::process::hints::{Claimant, Hints, OfferedActivity, ReadyActivity, activity_name};
 use crate::process::interest::Interest;
 use crate::process::lock_table::{self, LockedActivity, Worker};
 use crate::store::{unless_stale, without_content};
@@ -31,8 +32,9 @@ use crate::store::{unless_stale, without_content};
 /// there.
 const FAILED_LOCKS_MAX: usize = 3;
 
-/// How long a fetch waits until an activity is locked.
-const LOCK_ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time limit of the first attempt to lock an activity. It doubles after each failure, so
+/// that an activity with a large input on a slow line can be locked.
+const LOCK_TIMEOUT_FIRST: Duration = Duration::from_secs(10);
 
 /// What `fetch_work_item` returns: the work item, the lock token, and the number of this
 /// attempt.
@@ -91,27 +93,30 @@ impl<'a> Queue for ActivityQueue<'a> {
             let Some(offer) = hints.activities.with(|hints| hints.take(now, &self.claimant)) else {
                 return Ok(None);
             };
-            let name = (offer.0.instance_id.clone(), offer.0.id.clone());
+            let name = activity_name(&offer.0.instance_id, &offer.0.id);
+            let timeout = hints.paused_activities.time_limit(&name, LOCK_TIMEOUT_FIRST);
+            let begun = Instant::now();
             let locked = lock_activity(self.core, offer, self.lock_timeout, self.session_config);
-            match tokio::time::timeout(LOCK_ANSWER_TIMEOUT, locked).await {
-                Ok(Ok(Some(locked))) => return Ok(Some(self.finish_fetch(locked))),
-                Ok(Ok(None)) => {}
-                // A poll finds the activity again. One slow or failing partition must not
-                // block the others.
-                Ok(Err(failure)) if failure.is_transient() && locks_failed + 1 < FAILED_LOCKS_MAX => {
-                    locks_failed += 1;
-                    tracing::debug!(instance = name.0, id = name.1, ?failure, "an activity was not locked");
+            let failure = match tokio::time::timeout(timeout, locked).await {
+                Ok(Ok(Some(locked))) => {
+                    hints.paused_activities.clear(&name);
+                    return Ok(Some(self.finish_fetch(locked)));
                 }
-                Ok(Err(failure)) => return Err(failure),
-                Err(_) if locks_failed + 1 < FAILED_LOCKS_MAX => locks_failed += 1,
+                Ok(Ok(None)) => continue,
+                Ok(Err(failure)) if !failure.is_transient() => return Err(failure),
+                Ok(Err(failure)) => failure,
                 Err(_) => {
-                    let (instance, id) = name;
-                    let seconds = LOCK_ANSWER_TIMEOUT.as_secs();
-                    return Err(Failure::Contended(format!(
-                        "activity {id} of {instance} was not locked within {seconds} s"
-                    )));
+                    Failure::Contended(format!("an activity was not locked within {} s", timeout.as_secs()))
                 }
+            };
+            // A poll offers the activity again after a pause. One slow or failing partition must
+            // not block the others.
+            hints.paused_activities.record_failure(&name, begun.elapsed(), clock.now());
+            locks_failed += 1;
+            if locks_failed >= FAILED_LOCKS_MAX {
+                return Err(failure);
             }
+            tracing::debug!(name, ?failure, "an activity was not locked and is tried again later");
         }
     }
 

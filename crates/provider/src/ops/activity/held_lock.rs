@@ -3,6 +3,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Mutex;
@@ -80,14 +81,28 @@ pub(crate) async fn keep<T>(
 ) -> Result<Option<T>, Failure> {
     tokio::pin!(work);
     loop {
-        let renewal_due = held.until.checked_sub(held.lease / 3).unwrap_or(held.until);
-        tokio::select! {
-            done = &mut work => return done.map(Some),
-            () = tokio::time::sleep_until(renewal_due) => {
-                if !renew(core, held, held.lease).await? {
-                    return Ok(None);
-                }
-            }
+        let due = held.until.checked_sub(held.lease / 3).unwrap_or(held.until);
+        let (until, lease) = (held.until, held.lease);
+        let is_renewing = AtomicBool::new(false);
+        // The renewal runs beside the work: the work may hold what the renewal waits for.
+        let renewal = async {
+            tokio::time::sleep_until(due).await;
+            is_renewing.store(true, Ordering::Relaxed);
+            let renewed = tokio::time::timeout_at(until, renew(core, held, lease)).await;
+            renewed.unwrap_or(Err(Failure::LockLost))
+        };
+        tokio::pin!(renewal);
+        let (done, is_renewed) = tokio::select! {
+            done = &mut work => match is_renewing.load(Ordering::Relaxed) {
+                true => (Some(done), renewal.await?),
+                false => return done.map(Some),
+            },
+            is_renewed = &mut renewal => (None, is_renewed?),
+        };
+        match (done, is_renewed) {
+            (_, false) => return Ok(None),
+            (Some(done), true) => return done.map(Some),
+            (None, true) => {}
         }
     }
 }

@@ -11,15 +11,20 @@ use std::time::Duration;
 
 use duroxide::providers::TagFilter;
 use futures_util::future::join_all;
+use tokio::time::Instant;
 
+use crate::failure::Failure;
 use crate::ops::activity::fetch::{self, LockedWorkItem};
 use crate::ops::core::Core;
 use crate::ops::wait::FetchWait;
 use crate::options::config::{CommitTier, Options};
 use crate::process::clock::HybridClock;
-use crate::process::hints::{Claimant, Hints, OfferedActivity, ReadyActivity};
+use crate::process::hints::{Claimant, Hints, OfferedActivity, ReadyActivity, activity_name};
 use crate::process::lock_table::Worker;
 use crate::store::without_content;
+
+/// How long the ack of one activity waits for the lock of the next.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The longest time that closing a provider takes to give locked activities back.
 const GIVE_BACK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -37,21 +42,27 @@ pub(super) fn describe_worker(
     is_on.then(|| Worker { tags: tags.clone(), lease })
 }
 
-/// Locks the next activity for this worker; does nothing for `None`. After a failure the
-/// activity is offered again, and the next fetch tries to lock it.
+/// Locks the next activity for this worker; does nothing for `None`. After a failure a poll
+/// offers the activity again. The ack waits for the prefetch, so it has a short time limit.
 pub(super) async fn run(core: &Core, worker: Option<&Worker>) {
     let Some(worker) = worker else { return };
     let mut returning = ReturningWorker::new(&core.hints, &core.clock, worker);
     let Some(offer) = returning.offer.take() else { return };
-    match fetch::lock_activity(core, offer.clone(), worker.lease, None).await {
+    let name = activity_name(&offer.0.instance_id, &offer.0.id);
+    let begun = Instant::now();
+    let locked =
+        tokio::time::timeout(LOCK_TIMEOUT, fetch::lock_activity(core, offer, worker.lease, None)).await;
+    let locked =
+        locked.unwrap_or_else(|_| Err(Failure::Contended("an activity was not locked in time".to_owned())));
+    match locked {
         Ok(Some(LockedWorkItem { activity, etag, nonce, .. })) => {
             let ready = ReadyActivity { activity, etag, nonce, lease: worker.lease };
             core.hints.activities.update_and_wake(|hints| hints.add_ready(ready));
         }
         Ok(None) => {}
         Err(failure) => {
-            tracing::debug!(?failure, "an activity was not prefetched");
-            core.hints.activities.update_and_wake(|hints| hints.offer(offer));
+            tracing::debug!(?failure, "an activity was not prefetched; a poll finds it again");
+            core.hints.paused_activities.record_failure(&name, begun.elapsed(), core.clock.now());
         }
     }
 }
@@ -66,9 +77,14 @@ pub(crate) async fn give_back(core: &Core) {
         (activity.lock_nonce, activity.visible_at) = (None, activity.enqueued_at.visible_at_once());
         activity.attempt_count = activity.attempt_count.saturating_sub(1);
         writes.push(async move {
-            let put = core.store.put(&activity.instance_id, &activity.id, &activity, &etag, without_content());
+            let put =
+                core.store.put(&activity.instance_id, &activity.id, &activity, &etag, without_content());
             if let Err(failure) = put.await {
-                tracing::debug!(instance = activity.instance_id, ?failure, "a locked activity was not given back");
+                tracing::debug!(
+                    instance = activity.instance_id,
+                    ?failure,
+                    "a locked activity was not given back"
+                );
             }
         });
     }

@@ -179,7 +179,16 @@ async fn starts_in_outboxes(store: &Store, parent: &str) -> Result<Vec<MessageIn
 
 /// Fails if a child of an instance in the set is not in the set: it would lose its parent.
 async fn check_children(store: &Store, set: &BTreeSet<&str>) -> Result<(), Failure> {
-    let children = find_children(store, set).await?;
+    check_children_of(store, set, set).await
+}
+
+/// Refuses a set that would leave a child of one of these parents without its parent.
+async fn check_children_of(
+    store: &Store,
+    parents: &BTreeSet<&str>,
+    set: &BTreeSet<&str>,
+) -> Result<(), Failure> {
+    let children = find_children(store, parents).await?;
     match children.into_iter().find(|child| !set.contains(child.instance_id.as_str())) {
         None => Ok(()),
         Some(Child { instance_id, parent }) => Err(Failure::Refused(format!(

@@ -41,6 +41,9 @@ const PLANS_MAX: usize = 16;
 /// meanwhile, so a commit of many megabytes on a slow or throttled line can finish.
 const COMMIT_RETRIED_FOR: Duration = Duration::from_secs(600);
 
+/// The longest lease of a lock that an ack renews itself.
+const LEASE_MAX: Duration = Duration::from_secs(120);
+
 pub(crate) async fn run(core: &Core, token: &str, ack: TurnAck) -> Result<(), Failure> {
     let (token, held) = held_lock::find(core, token).await?;
     let mut held = held.lock().await;
@@ -106,7 +109,7 @@ async fn commit_turn<'a>(
             Ok(None)
         }
         // The lock was in memory only, and the hints had messages that no longer exist.
-        CommitOutcome::Refused(_) if !held.is_durable => {
+        CommitOutcome::Refused(_) if held.is_optimistic => {
             held_lock::give_up(core, token);
             Err(Failure::LockLost)
         }
@@ -133,10 +136,16 @@ async fn send_commit(
             return Ok(CommitOutcome::Stale);
         }
         let preconditions = CommitPreconditions { etag: held.etag.as_ref(), staged };
-        let send = || commit(&core.store, plan, dispatch, preconditions, held.until);
+        // An attempt ends before the lock, so that the lock can be renewed after it.
+        let attempt_until = held.until.checked_sub(held.lease / 6).unwrap_or(held.until);
+        let send = || commit(&core.store, plan, dispatch, preconditions, attempt_until);
         match retry_until(held_lock::renewal_due(held), send).await {
             Err(failure) if failure.is_transient() && Instant::now() < until => {
                 tracing::debug!(instance = token.instance, ?failure, "the commit is tried again");
+                // An attempt that took the whole time gets twice as much the next time.
+                if attempt_until <= Instant::now() {
+                    held.lease = (held.lease * 2).min(LEASE_MAX).max(held.lease);
+                }
                 if renewed_is_stale(core, token, held).await? {
                     return Ok(CommitOutcome::Stale);
                 }

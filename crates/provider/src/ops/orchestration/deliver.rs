@@ -93,7 +93,7 @@ async fn send_all(core: &Core, outbox: Outbox, is_first_attempt: bool) -> Result
         core.hints.instances.update_and_wake(|hints| {
             delivered.drain(..).for_each(|message| match is_first_attempt {
                 true => hints.add_message(message, now),
-                false => hints.add_due(&message.instance_id, message.visible_at),
+                false => drop(hints.add_due(&message.instance_id, message.visible_at)),
             });
         });
     }

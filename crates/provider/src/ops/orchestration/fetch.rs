@@ -31,9 +31,9 @@ const UNREADABLE_PAUSE: Duration = Duration::from_secs(60);
 const FAILED_CLAIMS_MAX: usize = 3;
 /// The time limit of the first claim of an instance. It doubles after each failed claim, so
 /// that an instance with a long history on a slow line can be claimed.
-const CLAIM_TIMEOUT_FIRST: Duration = Duration::from_secs(5);
+const CLAIM_TIMEOUT_FIRST: Duration = Duration::from_secs(6);
 /// How often the time limit and the pause after a failed claim double at most.
-const DOUBLINGS_MAX: u32 = 5;
+const DOUBLINGS_MAX: u32 = 2;
 /// How long hints skip an instance whose claim failed. Doubles after each failed claim.
 const FAILURE_PAUSE_FIRST: Duration = Duration::from_millis(250);
 
@@ -76,10 +76,11 @@ impl Queue for InstanceQueue<'_> {
         let Core { hints, clock, .. } = self.core;
         let mut claims_failed = 0;
         while let Some(taken) = TakenHint::next(hints, clock, &self.capability) {
+            let begun = Instant::now();
             let outcome = match claim_in_time(self.core, &taken.candidate, self.options).await {
                 // One slow or failing partition must not block the others.
                 Err(failure) if failure.is_transient() => {
-                    taken.record_failure(clock.now());
+                    taken.record_failure(clock.now(), begun.elapsed());
                     claims_failed += 1;
                     if claims_failed >= FAILED_CLAIMS_MAX {
                         return Err(failure);
@@ -147,10 +148,13 @@ impl<'a> TakenHint<'a> {
         Some(TakenHint { hints, candidate, is_recorded: false })
     }
 
-    /// Pauses the instance after a failed claim.
-    fn record_failure(mut self, now: Stamp) {
+    /// Pauses the instance after a claim that failed after `elapsed`. The pause is at least as
+    /// long as the claim took, so that instances of a dead partition do not hold the
+    /// dispatchers.
+    fn record_failure(mut self, now: Stamp, elapsed: Duration) {
         self.is_recorded = true;
         let pause = FAILURE_PAUSE_FIRST * (1 << self.candidate.failed_claims.min(DOUBLINGS_MAX));
+        let pause = pause.max(elapsed);
         let instance = self.candidate.instance.as_str();
         self.hints.instances.with(|hints| hints.record_failed_claim(instance, now.plus(pause)));
     }

@@ -3,6 +3,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Mutex;
@@ -101,13 +102,27 @@ pub(crate) async fn keep<T>(
 ) -> Result<Option<T>, Failure> {
     tokio::pin!(work);
     loop {
-        tokio::select! {
-            done = &mut work => return done.map(Some),
-            () = tokio::time::sleep_until(renewal_due(held)) => {
-                if renew(core, token, held, held.lease).await? == Renewal::Stale {
-                    return Ok(None);
-                }
-            }
+        let (due, until, lease) = (renewal_due(held), held.until, held.lease);
+        let is_renewing = AtomicBool::new(false);
+        // The renewal runs beside the work: the work may hold what the renewal waits for.
+        let renewal = async {
+            tokio::time::sleep_until(due).await;
+            is_renewing.store(true, Ordering::Relaxed);
+            let renewed = tokio::time::timeout_at(until, renew(core, token, held, lease)).await;
+            renewed.unwrap_or(Err(Failure::LockLost))
+        };
+        tokio::pin!(renewal);
+        let (done, renewed) = tokio::select! {
+            done = &mut work => match is_renewing.load(Ordering::Relaxed) {
+                true => (Some(done), renewal.await?),
+                false => return done.map(Some),
+            },
+            renewed = &mut renewal => (None, renewed?),
+        };
+        match (done, renewed) {
+            (_, Renewal::Stale) => return Ok(None),
+            (Some(done), Renewal::Renewed) => return done.map(Some),
+            (None, Renewal::Renewed) => {}
         }
     }
 }
@@ -157,6 +172,7 @@ fn locked_instance(token: &LockToken, state: Versioned<State>, now_ms: u64) -> O
         state,
         etag: Some(etag),
         is_durable: true,
+        is_optimistic: false,
         history: None,
         dedup_entries,
         until,

@@ -143,6 +143,7 @@ impl LockRequest<'_> {
             lease,
             has_more_messages,
             is_durable,
+            is_optimistic: !is_durable,
             state,
             etag,
             history: history.as_ref().ok().map(Arc::clone),

@@ -206,11 +206,9 @@ fn add_message_hint(
         let rank = found.view.rank_of_instance(instance);
         let stamps = WorkStamps { enqueued_at: message.0, visible_at, was_locked: false };
         let may_take = found.may_take(rank, stamps);
-        if may_take {
-            hints.add_due(instance, visible_at);
-            found.instances += 1;
-        }
-        may_take
+        let is_added = may_take && hints.add_due(instance, visible_at);
+        found.instances += usize::from(is_added);
+        is_added
     })
 }
 
@@ -235,7 +233,8 @@ fn add_activity_hint(hints: &Hints, (activity, etag): OfferedActivity, found: &m
         return false;
     }
     let name = activity_name(&activity.instance_id, &activity.id);
-    if rank != Rank::Alone && hints.left_activities.contains(&name, found.now) {
+    let is_left = rank != Rank::Alone && hints.left_activities.contains(&name, found.now);
+    if is_left || hints.paused_activities.contains(&name, found.now) {
         return false;
     }
     let is_new = hints.activities.with(|hints| hints.offer((activity, etag)));

@@ -26,6 +26,9 @@ const PAGE_ROWS: u32 = 64;
 /// where this one stopped.
 const PAGES_MAX: usize = 8;
 
+/// How often the time limit of a page doubles at most: to 64 seconds.
+const TIMEOUT_DOUBLINGS_MAX: u32 = 5;
+
 /// The polls of one physical partition.
 #[derive(Debug)]
 pub(super) struct PartitionPoller {
@@ -65,6 +68,10 @@ impl PartitionPoller {
         self.schedule.next_poll_at(interest) <= Instant::now()
     }
 
+    pub(super) fn is_overdue(&self, interest: &Interest) -> bool {
+        self.schedule.is_overdue(interest)
+    }
+
     /// See [`Schedule::take_overdue`].
     pub(super) fn take_overdue(&self, interest: &Interest) -> bool {
         self.schedule.take_overdue(interest)
@@ -101,6 +108,9 @@ impl PartitionPoller {
         if let Some(is_found) = self.schedule.result_since(polls_before, interest) {
             return Ok(is_found);
         }
+        if self.schedule.has_failed_since(polls_before) {
+            return Err(no_answer("a poll of a partition", ANSWER_TIMEOUT));
+        }
         let found = self.poll_from(core, &mut cursor, &interests.all()).await?;
         Ok(found.has_work_for(interest))
     }
@@ -121,7 +131,7 @@ impl PartitionPoller {
                 Ok(found)
             }
             Err(failure) => {
-                self.schedule.record_failure();
+                self.schedule.record_failure(poll_number);
                 Err(failure)
             }
         }
@@ -137,15 +147,20 @@ impl PartitionPoller {
         mut found: FoundWork,
     ) -> Result<FoundWork, Failure> {
         let (now, at, is_eager) = (found.now(), Instant::now(), found.is_eager());
+        let is_only = core.poller.has_one_partition();
         let begin = |from: Stamp| -> QueryFeed<Value> {
-            let query = query.build(&core.hints, &core.options, now, from, PAGE_ROWS);
+            let query = query.build(&core.hints, &core.options, now, from, PAGE_ROWS, is_only);
             core.store.container.query(query.in_range(self.range.clone()))
         };
+        // A partition that answers slowly gets more time after each failure.
+        // A fetch that looks once does not wait for it.
+        let doublings = if is_eager { 0 } else { self.schedule.failures().min(TIMEOUT_DOUBLINGS_MAX) };
+        let timeout = ANSWER_TIMEOUT * (1 << doublings);
         let mut from = cursor.begin(query, now, at, is_eager);
         let mut feed = begin(from);
         for _ in 0..PAGES_MAX {
-            let page = tokio::time::timeout(ANSWER_TIMEOUT, feed.next_page()).await;
-            let page = page.map_err(|_| no_answer("a poll of a partition"))??;
+            let page = tokio::time::timeout(timeout, feed.next_page()).await;
+            let page = page.map_err(|_| no_answer("a poll of a partition", timeout))??;
             let is_end = page.as_ref().is_none_or(|page| page.continuation().is_none());
             let rows = page.map(|page| page.items).unwrap_or_default();
             let is_empty = rows.is_empty();

@@ -68,6 +68,7 @@ impl PollQuery {
         now: Stamp,
         from: Stamp,
         rows_max: u32,
+        is_only_partition: bool,
     ) -> Query {
         let age = options.reconciler_age;
         let mut query = Query::new(self.statement())
@@ -78,7 +79,8 @@ impl PollQuery {
             .with_max_items(rows_max)
             .without_plan();
         if self.wants_instances {
-            let known = hints.instances.with(|hints| hints.leave_out_of_poll(now, EXCLUDED_MAX));
+            let known =
+                hints.instances.with(|hints| hints.leave_out_of_poll(now, EXCLUDED_MAX, is_only_partition));
             query = query.with_parameter("@known", known);
         }
         if let Some(tags) = &self.activity_tags {

@@ -38,6 +38,8 @@ struct ScheduleState {
     failures: u32,
     /// No poll is due before this time: the last one failed.
     paused_until: Option<Instant>,
+    /// The number of the last poll that failed.
+    last_failed: u64,
     /// The last result for each interest; results older than [`POLL_INTERVAL_MAX`] are
     /// forgotten.
     results: HashMap<Interest, PollResult>,
@@ -61,6 +63,7 @@ impl Default for ScheduleState {
             interval: POLL_INTERVAL_MIN,
             failures: 0,
             paused_until: None,
+            last_failed: 0,
             results: HashMap::new(),
             overdue_taken_at: HashMap::new(),
         }
@@ -80,9 +83,20 @@ impl Schedule {
         state.polls_begun
     }
 
+    /// The number of failed polls since the last result.
+    pub(super) fn failures(&self) -> u32 {
+        lock(&self.0).failures
+    }
+
+    /// Whether a poll with a number above `polls_before` has failed.
+    pub(super) fn has_failed_since(&self, polls_before: u64) -> bool {
+        lock(&self.0).last_failed > polls_before
+    }
+
     /// Records that a poll failed. The next one is due after a pause.
-    pub(super) fn record_failure(&self) {
+    pub(super) fn record_failure(&self, poll_number: u64) {
         let mut state = lock(&self.0);
+        state.last_failed = poll_number;
         let pause = FAILURE_PAUSE_FIRST.saturating_mul(1 << state.failures.min(16)).min(FAILURE_PAUSE_MAX);
         state.failures = state.failures.saturating_add(1);
         state.paused_until = Some(Instant::now() + pause.mul_f64(0.5 + fastrand::f64() / 2.0));
@@ -113,15 +127,20 @@ impl Schedule {
     /// caller polls then, even if there are hints. Returns true at most once in that time,
     /// even if the poll fails.
     pub(super) fn take_overdue(&self, interest: &Interest) -> bool {
-        let (mut state, now) = (lock(&self.0), Instant::now());
+        let is_overdue = self.is_overdue(interest);
+        if is_overdue {
+            lock(&self.0).overdue_taken_at.insert(interest.clone(), Instant::now());
+        }
+        is_overdue
+    }
+
+    /// Whether `take_overdue` would return true.
+    pub(super) fn is_overdue(&self, interest: &Interest) -> bool {
+        let (state, now) = (lock(&self.0), Instant::now());
         let last = state.results.get(interest).map(|result| result.ended_at);
         let asked_at = last.max(state.overdue_taken_at.get(interest).copied());
         let is_paused = state.paused_until.is_some_and(|until| until > now);
-        let is_overdue = !is_paused && asked_at.is_none_or(|at| at + POLL_INTERVAL_MAX <= now);
-        if is_overdue {
-            state.overdue_taken_at.insert(interest.clone(), now);
-        }
-        is_overdue
+        !is_paused && asked_at.is_none_or(|at| at + POLL_INTERVAL_MAX <= now)
     }
 
     /// When the next poll for an interest is due: after the pause that follows a failure; else
@@ -176,7 +195,7 @@ mod tests {
     async fn after_failures_the_pauses_grow_up_to_a_limit() {
         let (schedule, mut longest) = (Schedule::default(), Duration::ZERO);
         for _ in 0..40 {
-            schedule.record_failure();
+            schedule.record_failure(1);
             let pause = schedule.next_poll_at(&Interest::Instances) - Instant::now();
             assert!(pause >= FAILURE_PAUSE_FIRST / 2 && pause <= FAILURE_PAUSE_MAX);
             assert!(!schedule.take_overdue(&Interest::Instances), "a paused partition is not overdue");

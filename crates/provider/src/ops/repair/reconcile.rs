@@ -49,7 +49,7 @@ const ROUNDS_MAX: usize = 16;
 const INSTANCES_MAX: usize = 8;
 
 /// How long a round waits for its documents to be read.
-const READ_TIMEOUT: Duration = Duration::from_secs(10);
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Runs one round per `interval` in each physical partition until the provider is dropped.
 /// Runs fewer rounds in a partition while passes find or finish nothing there, and more rounds
@@ -60,11 +60,15 @@ pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
     let mut partitions: HashMap<FeedRange, Arc<Mutex<PartitionState>>> = HashMap::new();
     // Rounds end with this task: they are aborted when it is.
     let mut rounds = JoinSet::new();
-    let mut awake_until = Instant::now();
+    let (mut awake_until, mut first) = (Instant::now(), 0);
     loop {
         let is_woken = tokio::time::timeout(interval, repair_signal.woken()).await.is_ok();
         while rounds.try_join_next().is_some() {}
         let Some(core) = core.upgrade() else { return };
+        // When only rounds hold the provider, its last clone is dropped.
+        if Arc::strong_count(&core) <= 1 + rounds.len() {
+            return;
+        }
         if core.repair_signal.take_unfinished_work() {
             // No interval is skipped until the work is old enough for the query, and for two
             // intervals after that.
@@ -72,8 +76,12 @@ pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
         }
         let is_awake = is_woken || Instant::now() < awake_until;
         match tokio::time::timeout(READ_TIMEOUT, core.store.container.feed_ranges()).await {
-            Ok(Ok(ranges)) => {
+            Ok(Ok(mut ranges)) => {
                 partitions.retain(|range, _| ranges.contains(range));
+                // Each time another partition comes first, because only some can run.
+                let ranges_count = ranges.len().max(1);
+                ranges.rotate_left(first % ranges_count);
+                first = (first + ROUNDS_MAX.min(ranges_count)) % ranges_count;
                 for range in ranges {
                     let state = Arc::clone(partitions.entry(range.clone()).or_default());
                     // A round of this partition still runs if its state is locked.
@@ -82,7 +90,11 @@ pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
                         continue;
                     }
                     let core = Arc::clone(&core);
-                    rounds.spawn(async move { state.run_round(&core, range).await });
+                    rounds.spawn(async move {
+                        state.run_round(&core, range).await;
+                        // The task holds the provider until it is joined, see above.
+                        core
+                    });
                 }
             }
             Ok(Err(error)) => {

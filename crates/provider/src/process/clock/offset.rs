@@ -28,6 +28,9 @@ pub(super) struct ResponseDate {
     pub(crate) received_ms: u64,
     /// The time from the request to the response, or longer.
     pub(crate) elapsed: Duration,
+    /// Whether the date is within a day of the wall clock. Such a date is plausible even if the
+    /// steady clock is far off, as after days of sleep.
+    pub(crate) is_near_wall: bool,
 }
 
 /// What is known about how far the service's clock is ahead of this machine's.
@@ -48,22 +51,24 @@ struct Bounds {
 impl OffsetEstimate {
     /// Adds the bounds of a response. Returns the offset within the bounds that is nearest to
     /// `offset_ms`, in milliseconds.
-    pub(super) fn adjust_offset(&mut self, offset_ms: i64, response: ResponseDate) -> i64 {
+    /// `None` if the date is implausible.
+    pub(super) fn adjust_offset(&mut self, offset_ms: i64, response: ResponseDate) -> Option<i64> {
         let newer = Bounds::of(response);
-        if newer.least > OFFSET_MAX_MS || newer.most < -OFFSET_MAX_MS {
-            return offset_ms;
+        let is_far = newer.least > OFFSET_MAX_MS || newer.most < -OFFSET_MAX_MS;
+        if is_far && !response.is_near_wall {
+            return None;
         }
         // Bounds that contradict each other show that a clock was set. The newer bounds
         // are used.
         let bounds = self.bounds.and_then(|before| before.narrowed(newer)).unwrap_or(newer);
         self.bounds = Some(bounds);
-        offset_ms.clamp(bounds.least, bounds.most)
+        Some(offset_ms.clamp(bounds.least, bounds.most))
     }
 }
 
 impl Bounds {
     /// The bounds that one response gives.
-    fn of(ResponseDate { date_s, received_ms, elapsed }: ResponseDate) -> Self {
+    fn of(ResponseDate { date_s, received_ms, elapsed, .. }: ResponseDate) -> Self {
         let signed = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX / 4);
         let (date, received) = (signed(date_s.saturating_mul(1000)), signed(received_ms));
         let elapsed = signed(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX));
@@ -98,8 +103,8 @@ mod tests {
             let true_ms = START_MS + n * 370;
             let received_ms = (true_ms + 30).saturating_add_signed(ahead_ms);
             let elapsed = Duration::from_millis(60);
-            let response = ResponseDate { date_s: true_ms / 1000, received_ms, elapsed };
-            offset = estimate.adjust_offset(offset, response);
+            let response = ResponseDate { date_s: true_ms / 1000, received_ms, elapsed, is_near_wall: false };
+            offset = estimate.adjust_offset(offset, response).expect("a plausible date");
         }
         offset
     }
@@ -125,12 +130,12 @@ mod tests {
     #[test]
     fn a_clock_step_is_followed_and_an_implausible_date_is_not() {
         let (mut estimate, response) = (OffsetEstimate::default(), |date_s: u64, received_ms: u64| {
-            ResponseDate { date_s, received_ms, elapsed: Duration::ZERO }
+            ResponseDate { date_s, received_ms, elapsed: Duration::ZERO, is_near_wall: false }
         });
-        assert_eq!(estimate.adjust_offset(0, response(START_MS / 1000, START_MS)), 0);
+        assert_eq!(estimate.adjust_offset(0, response(START_MS / 1000, START_MS)), Some(0));
         // The machine's clock jumps ahead by an hour.
-        let offset = estimate.adjust_offset(0, response(START_MS / 1000, START_MS + 3_600_000));
+        let offset = estimate.adjust_offset(0, response(START_MS / 1000, START_MS + 3_600_000)).unwrap();
         assert!((-3_600_000..=-3_598_000).contains(&offset), "{offset}");
-        assert_eq!(estimate.adjust_offset(offset, response(0, START_MS)), offset, "1970 is implausible");
+        assert_eq!(estimate.adjust_offset(offset, response(0, START_MS)), None, "1970 is implausible");
     }
 }

@@ -93,7 +93,8 @@ impl ActivityHints {
         let name = (activity.instance_id.clone(), activity.id.clone());
         let key = (activity.visible_at, activity.enqueued_at, name.0.clone(), name.1.clone());
         let is_served = self.served_tags.matches(activity.tag.as_deref());
-        if !self.keys.contains_key(&name) && !(is_served && self.make_room(&key)) {
+        let can_be_kept = self.keys.contains_key(&name) || (is_served && self.make_room(&key));
+        if !can_be_kept {
             return false;
         }
         let before = self.keys.insert(name, key.clone()).and_then(|before| self.offers.remove(&before));

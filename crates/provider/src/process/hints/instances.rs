@@ -30,6 +30,10 @@ const INSTANCES_MAX: usize = 65_536;
 /// them.
 const TIMER_HORIZON: Duration = Duration::from_secs(60);
 
+/// How long it is remembered that a poll left out an instance with which nothing happens any
+/// more: longer than the longest interval between polls.
+const LEFT_OUT_REMEMBERED_FOR: Duration = Duration::from_secs(4);
+
 /// The most bytes of all messages held. Turns read messages that are not held.
 const HELD_BYTES_MAX: u64 = 32 << 20;
 
@@ -49,11 +53,14 @@ pub(crate) struct InstanceHints {
 
 impl InstanceHints {
     /// Records that a message of this instance is visible from `due` on.
-    pub(crate) fn add_due(&mut self, instance: &str, due: Stamp) {
-        if self.make_room(instance, due) {
+    /// Returns false if there is no room for the hint.
+    pub(crate) fn add_due(&mut self, instance: &str, due: Stamp) -> bool {
+        let has_room = self.make_room(instance, due);
+        if has_room {
             self.parked.message_arrived(instance);
             self.change(instance, |hints| hints.add_due(due));
         }
+        has_room
     }
 
     /// Records a message, and holds it if there is room. A message that becomes visible more
@@ -173,7 +180,15 @@ impl InstanceHints {
     /// Chooses at most `max` instances that the next query of a poll leaves out. The query
     /// does not show what other processes write to them, so some of their turns read the
     /// partition.
-    pub(crate) fn leave_out_of_poll(&mut self, now: Stamp, max: usize) -> Vec<String> {
+    /// With `is_only_partition` the poll shows what other processes write to all other
+    /// instances; else only to those of its partition, and it is not known here which these
+    /// are.
+    pub(crate) fn leave_out_of_poll(
+        &mut self,
+        now: Stamp,
+        max: usize,
+        is_only_partition: bool,
+    ) -> Vec<String> {
         let mut left_out = Vec::new();
         self.instances.retain(|instance, hints| {
             // The next message of an unstarted instance may be its start.
@@ -182,7 +197,10 @@ impl InstanceHints {
             if is_left_out {
                 left_out.push(instance.clone());
             }
-            hints.set_left_out(is_left_out);
+            let is_over = hints.was_left_out_before(now.minus(LEFT_OUT_REMEMBERED_FOR));
+            if is_left_out || is_only_partition || is_over {
+                hints.set_left_out(is_left_out, now);
+            }
             hints.is_needed()
         });
         left_out
@@ -224,7 +242,13 @@ impl InstanceHints {
         let victim = match (self.parked_order.last(), latest) {
             (Some((_, parked)), _) => parked.clone(),
             (None, Some((when, last))) if *when > due => last.clone(),
-            (None, _) => return false,
+            (None, _) => {
+                // Instances with which nothing happens have no place in the orders.
+                let is_idle = |hints: &InstanceHint| !hints.is_locked() && hints.available_at().is_none();
+                let mut idle = self.instances.iter().filter(|(_, hints)| is_idle(hints));
+                let Some((idle, _)) = idle.next() else { return false };
+                idle.clone()
+            }
         };
         self.parked.remove(&victim);
         self.change(&victim, |hints| *hints = InstanceHint::default());

@@ -79,8 +79,11 @@ async fn a_foreign_container_is_refused_with_the_reason() {
         |name: &str, policy| ContainerProperties::new(name, "/instanceId").with_indexing_policy(policy);
     for (properties, words) in [
         (ContainerProperties::new("orders", "/customer"), ["/customer", "/instanceId"]),
-        (ours("nothing", IndexingPolicy::none()), ["/visibleAt and /enq", "docs/provider.md"]),
-        (ours("some", IndexingPolicy::only(["/type/?", "/enq/?"])), ["/visibleAt,", "by default"]),
+        (ours("nothing", IndexingPolicy::none()), ["/enq", "docs/provider.md"]),
+        (
+            ours("some", IndexingPolicy::only(["/type/?", "/enq/?"])),
+            ["/visibleAt and /madeAt,", "by default"],
+        ),
     ] {
         database.create_container(&properties).await.unwrap();
         let builder = CosmosDBProvider::builder().with_client(client.clone());

@@ -58,8 +58,9 @@ async fn throttled_requests_failed_calls_and_stolen_locks_are_counted() {
     assert!(second.metrics().polls > 0);
 }
 
-/// The runtime asks for counts once a minute in every process, tools may ask more often.
-/// A writer sees its own writes, and a frequent reader is answered from the cache.
+/// The runtime asks for the numbers of instances and of waiting messages once a minute in
+/// every process; tools may ask more often. Each number is counted by a query and cached. A
+/// writer sees its own writes, and a frequent reader is answered from the cache.
 #[tokio::test]
 async fn counts_are_fresh_for_a_writer_and_cached_for_a_frequent_reader() {
     let server = TestServer::in_process(EmbeddedOptions::default()).await;
@@ -87,8 +88,8 @@ async fn counts_are_fresh_for_a_writer_and_cached_for_a_frequent_reader() {
         provider.enqueue_for_orchestrator(start(&format!("later {n}"), None), None).await.unwrap();
         provider.get_queue_depths().await.unwrap();
     }
-    // After each write the cached count is outdated, but the budget of counts allows about
-    // twenty in a row.
+    // Each write outdates the cached depths, but the budget pays for only about twenty new
+    // counts in a row. After that, calls return the outdated depths from the cache.
     assert!(requests("get_queue_depths") <= before.1 + 25 * 3 * 2, "{}", requests("get_queue_depths"));
 }
 

@@ -1,5 +1,6 @@
-//! A child process of the fleet: duroxide's runtime on its own provider. The child
-//! prints the activities that it runs, and shuts down when its standard input ends.
+//! A child process of the fleet: it runs duroxide's runtime on a `CosmosDBProvider` that no
+//! other process shares. The child prints the activities that it runs, and shuts down when
+//! its standard input ends.
 
 use std::io::Read;
 use std::process::{Child, Command, Stdio};

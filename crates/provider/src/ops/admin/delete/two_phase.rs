@@ -16,10 +16,13 @@ use std::time::Duration;
 
 use duroxide::providers::DeleteInstanceResult;
 use futures_util::future::join_all;
-use perihelion_client::Etag;
+use perihelion_client::{Etag, Written};
 use tokio::time::Instant;
 
-use super::{ATTEMPTS_MAX, Force, PARALLEL_MAX, add_counts, check_children, check_status, starts_in_outboxes, write_tombstone};
+use super::{
+    ATTEMPTS_MAX, Force, PARALLEL_MAX, add_counts, check_children_of, check_status, starts_in_outboxes,
+    write_tombstone,
+};
 use crate::documents::lock_token::nonce;
 use crate::documents::stamp::Stamp;
 use crate::documents::{Deletion, DeletionStage, DocumentType, State, Versioned};
@@ -31,6 +34,9 @@ use crate::process::clock::HybridClock;
 use crate::store::{
     ConflictBudget, RETRY_FOR, SharedDocument, Store, retry_until, unless_stale, without_content,
 };
+
+/// How many instances are checked for children before the progress is recorded.
+const CHECKED_AT_ONCE: usize = 256;
 
 /// The partition key of all coordinators.
 const COORDINATORS_KEY: u64 = 1;
@@ -105,7 +111,11 @@ async fn prepare(
         }
         record_progress(core, deletion, etag).await?;
     }
-    check_children(&core.store, set).await
+    for group in instances.chunks(CHECKED_AT_ONCE) {
+        check_children_of(&core.store, &group.iter().copied().collect(), set).await?;
+        record_progress(core, deletion, etag).await?;
+    }
+    Ok(())
 }
 
 /// Writes the current time into the coordinator, when a quarter of `deletion_timeout` has
@@ -125,13 +135,16 @@ async fn record_progress(core: &Core, deletion: &mut Deletion, etag: &mut Etag) 
         let options = options().with_if_match(etag);
         Ok(core.store.container.replace_with(COORDINATORS_KEY, &progress.id, &progress, &options).await?)
     };
-    let written = unless_stale(retry_until(until, put).await)?.ok_or_else(|| aborted_by_other(deletion))?;
-    *etag = match written.etag() {
-        Ok(etag) => etag.clone(),
-        // The answer was lost.
-        Err(_) => {
-            let found = read_coordinator(&core.store, &deletion.id).await?;
-            let found = found.filter(|found| found.value.stage == DeletionStage::Prepared);
+    let written = unless_stale(retry_until(until, put).await)?;
+    let is_answered = |written: &Written| written.receipt().diagnostics().resolution().is_none();
+    *etag = match written.as_ref().filter(|written| is_answered(written)).map(Written::etag) {
+        Some(Ok(etag)) => etag.clone(),
+        // An answer was lost, or another process has changed the coordinator.
+        _ => {
+            let found = retry_until(until, || read_coordinator(&core.store, &deletion.id)).await?;
+            let is_ours =
+                |found: &Deletion| found.stage == DeletionStage::Prepared && found.made_at == made_at;
+            let found = found.filter(|found| is_ours(&found.value));
             found.ok_or_else(|| aborted_by_other(deletion))?.etag
         }
     };
@@ -290,8 +303,7 @@ async fn roll_forward(
         for instance in group {
             tombstones.push(async move {
                 let mut counts = DeleteInstanceResult::default();
-                let written =
-                    write_tombstone(core, instance, Some(deletion), Force::All, &mut counts).await;
+                let written = write_tombstone(core, instance, Some(deletion), Force::All, &mut counts).await;
                 (written, counts)
             });
         }

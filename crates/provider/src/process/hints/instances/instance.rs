@@ -68,6 +68,8 @@ struct KnownMessages {
     /// Set when a poll has left the instance out because it was known: the
     /// number of turns without a read since then.
     turns_unread: Option<u32>,
+    /// When a poll last left the instance out.
+    left_out_at: Stamp,
 }
 
 impl KnownMessages {
@@ -250,16 +252,14 @@ impl InstanceHint {
 
     /// Examined or Free → Blocked.
     pub(super) fn block(&mut self, until: Stamp) {
-        self.failed_claims = 0;
         self.undo_take();
         self.phase = Phase::Blocked { until };
     }
 
     /// Examined → Blocked, because the claim failed.
     pub(super) fn claim_failed(&mut self, until: Stamp) {
-        let failed_claims = self.failed_claims.saturating_add(1);
+        self.failed_claims = self.failed_claims.saturating_add(1);
         self.block(until);
-        self.failed_claims = failed_claims;
     }
 
     /// Any phase → Free: nothing was visible, or the instance was deleted.
@@ -270,15 +270,24 @@ impl InstanceHint {
         self.messages.turns_unread = None;
     }
 
-    /// Records whether the poll that begins now leaves the instance out.
-    pub(super) fn set_left_out(&mut self, is_left_out: bool) {
+    /// Records whether the poll that begins at `now` leaves the instance out.
+    pub(super) fn set_left_out(&mut self, is_left_out: bool, now: Stamp) {
         self.messages.turns_unread = is_left_out.then(|| self.messages.turns_unread.unwrap_or(0));
+        if is_left_out {
+            self.messages.left_out_at = now;
+        }
     }
 
-    /// Adds a due time, unless there are too many.
+    /// Whether nothing is known of it but that a poll left it out, before `time`.
+    pub(super) fn was_left_out_before(&self, time: Stamp) -> bool {
+        self.due.is_empty() && self.phase == Phase::Free && self.messages.left_out_at < time
+    }
+
+    /// Adds a due time. Among too many, the last one is forgotten.
     fn insert_due(&mut self, due: Stamp) {
-        if self.due.len() < DUE_MAX {
-            self.due.insert(due);
+        self.due.insert(due);
+        if self.due.len() > DUE_MAX {
+            self.due.pop_last();
         }
     }
 

@@ -87,7 +87,7 @@ fn an_unstarted_instance_waits_for_its_next_message_and_an_idle_one_is_forgotten
     hints.park_unstarted("a", stamp(1), stamp(2), at);
     assert!(hints.take(stamp(3), dispatcher(&anyone)).is_none());
     assert!(hints.is_known("a", stamp(1), stamp(3)) && !hints.is_known("a", stamp(3), stamp(3)));
-    assert!(hints.leave_out_of_poll(stamp(3), 9).is_empty(), "a poll may find its start");
+    assert!(hints.leave_out_of_poll(stamp(3), 9, true).is_empty(), "a poll may find its start");
     hints.add_due("a", stamp(3));
     assert!(hints.take(stamp(3), dispatcher(&anyone)).is_some());
     // The start arrives while the messages before it are read.
@@ -176,7 +176,7 @@ fn an_instance_that_polls_leave_out_is_read_in_every_third_turn() {
     let mut turn = |is_polled: bool| {
         hints.add_message(completion("a", "m"), stamp(1));
         if is_polled {
-            assert_eq!(hints.leave_out_of_poll(stamp(2), 10), ["a"]);
+            assert_eq!(hints.leave_out_of_poll(stamp(2), 10, true), ["a"]);
         }
         let is_partial = hints.take(stamp(2), dispatcher(&anyone)).unwrap().is_partial;
         hints.record_lock("a", stamp(100), BTreeMap::from([("m".to_owned(), 1)]));
@@ -192,7 +192,7 @@ fn an_instance_that_polls_leave_out_is_read_in_every_third_turn() {
     );
     assert_eq!([0; 6].map(|_| turn(true)), [false, false, true, false, false, true]);
     // A poll that includes the instance would have found its messages.
-    assert!(hints.leave_out_of_poll(stamp(2), 10).is_empty());
+    assert!(hints.leave_out_of_poll(stamp(2), 10, true).is_empty());
     assert!(hints.instances.is_empty(), "the instance is forgotten");
 }
 
