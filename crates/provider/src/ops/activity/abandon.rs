@@ -11,6 +11,7 @@ use crate::documents::Activity;
 use crate::failure::Failure;
 use crate::ops::activity::{ATTEMPTS_MAX, held_lock};
 use crate::ops::core::Core;
+use crate::ops::heartbeat;
 use crate::ops::orchestration::abandon::left_until;
 use crate::process::hints::activity_name;
 use crate::process::lock_table::LockedActivity;
@@ -28,6 +29,10 @@ pub(crate) async fn run(
     let until = Instant::now() + RETRY_FOR;
     let now = core.clock.stamp();
     let delay = delay.filter(|delay| !delay.is_zero());
+    if delay.is_some() {
+        // Another process may have joined since the last poll found rows.
+        heartbeat::refresh_view(&core.store, &core.clock, &core.membership).await;
+    }
     let left_until = delay.filter(|_| !is_alone(core, &held)).map(|delay| left_until(now, delay));
     let name = activity_name(&token.instance, &token.id);
     // See `ops::orchestration::abandon`.

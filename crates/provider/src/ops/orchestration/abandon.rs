@@ -13,6 +13,7 @@ use crate::documents::stamp::Stamp;
 use crate::documents::{Lock, STATE_ID, State};
 use crate::failure::Failure;
 use crate::ops::core::Core;
+use crate::ops::heartbeat;
 use crate::ops::orchestration::held_lock;
 use crate::process::lock_table::LockedInstance;
 use crate::store::{ConflictBudget, RETRY_FOR, SharedDocument, batch_without_content, retry_until};
@@ -33,6 +34,10 @@ pub(crate) async fn run(
     let now = core.clock.stamp();
     let delay = delay.filter(|delay| !delay.is_zero());
     let visible_at = delay.map(|delay| now.plus(delay));
+    if delay.is_some() {
+        // Another process may have joined since the last poll found rows.
+        heartbeat::refresh_view(&core.store, &core.clock, &core.membership).await;
+    }
     let is_alone = core.membership.is_alone();
     let left_until = delay.filter(|_| !is_alone).map(|delay| left_until(now, delay));
     // Each process may find once, without a count, that it cannot run the instance. So a
