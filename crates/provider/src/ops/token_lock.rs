@@ -2,7 +2,10 @@
 //! document that has the lock. Used for instances and for activities.
 
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -37,4 +40,37 @@ where
 /// other process has taken its instance or activity.
 pub(crate) fn check_not_expired(until: Instant) -> Result<(), Failure> {
     if until <= Instant::now() { Err(Failure::LockLost) } else { Ok(()) }
+}
+
+/// The shortest lease of a lock that was read from a document, which does not have the lease.
+pub(crate) const LEASE_MIN: Duration = Duration::from_secs(1);
+
+/// When an ack renews its lock, which ends at `until`: when a third of the lease is left.
+pub(crate) fn renewal_due(until: Instant, lease: Duration) -> Instant {
+    until.checked_sub(lease / 3).unwrap_or(until)
+}
+
+/// Runs work and, from `due` on, a renewal of the lock beside it: the work may hold what the
+/// renewal waits for. The lock ends at `until`. Ends with the first of the two, but a renewal
+/// that has begun is completed. Returns the outcomes of those that ended.
+pub(crate) async fn renew_beside<T, R>(
+    mut work: Pin<&mut impl Future<Output = T>>,
+    due: Instant,
+    until: Instant,
+    renew: impl Future<Output = Result<R, Failure>>,
+) -> Result<(Option<T>, Option<R>), Failure> {
+    let is_renewing = AtomicBool::new(false);
+    let renewal = async {
+        tokio::time::sleep_until(due).await;
+        is_renewing.store(true, Ordering::Relaxed);
+        tokio::time::timeout_at(until, renew).await.unwrap_or(Err(Failure::LockLost))
+    };
+    tokio::pin!(renewal);
+    tokio::select! {
+        done = &mut work => match is_renewing.load(Ordering::Relaxed) {
+            true => Ok((Some(done), Some(renewal.await?))),
+            false => Ok((Some(done), None)),
+        },
+        renewed = &mut renewal => Ok((None, Some(renewed?))),
+    }
 }

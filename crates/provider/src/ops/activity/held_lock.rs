@@ -3,7 +3,6 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Mutex;
@@ -18,9 +17,6 @@ use crate::ops::token_lock;
 use crate::process::clock::HybridClock;
 use crate::process::lock_table::{self, LockedActivity};
 use crate::store::{Store, retry_until, unless_stale, without_content};
-
-/// The shortest lease of a lock that was read from the document, which does not have it.
-const LEASE_MIN: Duration = Duration::from_secs(1);
 
 /// Finds the lock of a token.
 pub(crate) async fn find(
@@ -81,28 +77,12 @@ pub(crate) async fn keep<T>(
 ) -> Result<Option<T>, Failure> {
     tokio::pin!(work);
     loop {
-        let due = held.until.checked_sub(held.lease / 3).unwrap_or(held.until);
         let (until, lease) = (held.until, held.lease);
-        let is_renewing = AtomicBool::new(false);
-        // The renewal runs beside the work: the work may hold what the renewal waits for.
-        let renewal = async {
-            tokio::time::sleep_until(due).await;
-            is_renewing.store(true, Ordering::Relaxed);
-            let renewed = tokio::time::timeout_at(until, renew(core, held, lease)).await;
-            renewed.unwrap_or(Err(Failure::LockLost))
-        };
-        tokio::pin!(renewal);
-        let (done, is_renewed) = tokio::select! {
-            done = &mut work => match is_renewing.load(Ordering::Relaxed) {
-                true => (Some(done), renewal.await?),
-                false => return done.map(Some),
-            },
-            is_renewed = &mut renewal => (None, is_renewed?),
-        };
-        match (done, is_renewed) {
-            (_, false) => return Ok(None),
-            (Some(done), true) => return done.map(Some),
-            (None, true) => {}
+        let due = token_lock::renewal_due(until, lease);
+        match token_lock::renew_beside(work.as_mut(), due, until, renew(core, held, lease)).await? {
+            (_, Some(false)) => return Ok(None),
+            (Some(done), _) => return done.map(Some),
+            (None, _) => {}
         }
     }
 }
@@ -117,6 +97,6 @@ async fn read_lock(store: &Store, clock: &HybridClock, token: &LockToken) -> Res
     }
     let value: Activity = serde_json::from_value(value).map_err(|_| Failure::LockLost)?;
     let until = lock_table::deadline(value.visible_at.ms(), clock.now_ms());
-    let lease = until.saturating_duration_since(Instant::now()).max(LEASE_MIN);
+    let lease = until.saturating_duration_since(Instant::now()).max(token_lock::LEASE_MIN);
     Ok(LockedActivity { activity: Versioned { value, etag }, until, lease, worker: None })
 }

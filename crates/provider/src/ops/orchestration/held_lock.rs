@@ -3,7 +3,6 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Mutex;
@@ -18,9 +17,6 @@ use crate::ops::core::Core;
 use crate::ops::token_lock;
 use crate::process::lock_table::{self, LockedInstance};
 use crate::store::{retry_until, unless_stale};
-
-/// The shortest lease of a lock that was read from the document, which does not have it.
-const LEASE_MIN: Duration = Duration::from_secs(1);
 
 /// The outcome of a renewal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,34 +98,19 @@ pub(crate) async fn keep<T>(
 ) -> Result<Option<T>, Failure> {
     tokio::pin!(work);
     loop {
-        let (due, until, lease) = (renewal_due(held), held.until, held.lease);
-        let is_renewing = AtomicBool::new(false);
-        // The renewal runs beside the work: the work may hold what the renewal waits for.
-        let renewal = async {
-            tokio::time::sleep_until(due).await;
-            is_renewing.store(true, Ordering::Relaxed);
-            let renewed = tokio::time::timeout_at(until, renew(core, token, held, lease)).await;
-            renewed.unwrap_or(Err(Failure::LockLost))
-        };
-        tokio::pin!(renewal);
-        let (done, renewed) = tokio::select! {
-            done = &mut work => match is_renewing.load(Ordering::Relaxed) {
-                true => (Some(done), renewal.await?),
-                false => return done.map(Some),
-            },
-            renewed = &mut renewal => (None, renewed?),
-        };
-        match (done, renewed) {
-            (_, Renewal::Stale) => return Ok(None),
-            (Some(done), Renewal::Renewed) => return done.map(Some),
-            (None, Renewal::Renewed) => {}
+        let (until, lease) = (held.until, held.lease);
+        let due = token_lock::renewal_due(until, lease);
+        match token_lock::renew_beside(work.as_mut(), due, until, renew(core, token, held, lease)).await? {
+            (_, Some(Renewal::Stale)) => return Ok(None),
+            (Some(done), _) => return done.map(Some),
+            (None, _) => {}
         }
     }
 }
 
 /// When the ack renews its lock: when a third of the lease is left.
 pub(crate) fn renewal_due(held: &LockedInstance) -> Instant {
-    held.until.checked_sub(held.lease / 3).unwrap_or(held.until)
+    token_lock::renewal_due(held.until, held.lease)
 }
 
 /// Gives up the lock without a commit. After that the token is invalid, and fetches look
@@ -176,7 +157,7 @@ fn locked_instance(token: &LockToken, state: Versioned<State>, now_ms: u64) -> O
         history: None,
         dedup_entries,
         until,
-        lease: until.saturating_duration_since(Instant::now()).max(LEASE_MIN),
+        lease: until.saturating_duration_since(Instant::now()).max(token_lock::LEASE_MIN),
         has_more_messages: true,
     })
 }
