@@ -18,6 +18,7 @@ mod state;
 mod status;
 mod system;
 pub(crate) mod text;
+mod unknown_members;
 
 use perihelion_client::Etag;
 
@@ -27,6 +28,7 @@ pub(crate) use queue::{Activity, Bundle, CancelledActivity, ENQUEUED_FIRST, Mess
 pub(crate) use state::{Chunk, Execution, KvValue, Lock, PastExecution, StartedBy, State};
 pub(crate) use status::ExecutionStatus;
 pub(crate) use system::{Deletion, DeletionStage, MessageInDelivery, Session};
+pub(crate) use unknown_members::UnknownMembers;
 
 /// The id of an instance's state document.
 pub(crate) const STATE_ID: &str = "i";

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use perihelion_client::{
     Client, Container, ContainerProperties, Error, Etag, IndexingPolicy, ItemOptions, OperationOptions,
-    PartitionKey, Query, Written,
+    PartitionKey, Patch, Query, Written,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -183,6 +183,37 @@ impl Store {
         self.written_etag(instance, id, value, &written).await
     }
 
+    /// Sets members of a document of an instance if the document has this etag, and removes
+    /// those that are `None`. Keeps all other members, also those that this version does not
+    /// know. Returns the new etag.
+    pub(crate) async fn set_members(
+        &self,
+        instance: &str,
+        id: &str,
+        members: &[(&str, Option<Value>)],
+        etag: &Etag,
+        options: ItemOptions,
+    ) -> Result<Etag, Failure> {
+        let mut patch = Patch::new();
+        for (name, value) in members {
+            let path = format!("/{name}");
+            patch = match value {
+                Some(value) => patch.set(&path, value)?,
+                None => patch.remove(&path)?,
+            };
+        }
+        let written = self.container.patch_with(instance, id, &patch, &options.with_if_match(etag)).await?;
+        if let Some(etag) = answered_etag(&written) {
+            return Ok(etag.clone());
+        }
+        // If another writer has changed the document since, its etag must not be taken for ours.
+        let found = self.find::<Value>(instance, id).await?.ok_or(Failure::LockLost)?;
+        match members.iter().all(|(name, value)| found.value.get(name) == value.as_ref()) {
+            true => Ok(found.etag),
+            false => Err(changed_after_write(instance, id)),
+        }
+    }
+
     /// The new etag of a written document. If the answer was lost, the document is read. If
     /// another writer has changed it since, this fails: its etag must not be taken for ours.
     async fn written_etag<T: Serialize>(
@@ -192,11 +223,7 @@ impl Store {
         value: &T,
         written: &Written,
     ) -> Result<Etag, Failure> {
-        // If the answer was lost, the etag is that of the document as it is now.
-        let is_answered = written.receipt().diagnostics().resolution().is_none();
-        if let Ok(etag) = written.etag()
-            && is_answered
-        {
+        if let Some(etag) = answered_etag(written) {
             return Ok(etag.clone());
         }
         let found = self.find::<Value>(instance, id).await?.ok_or(Failure::LockLost)?;
@@ -206,9 +233,20 @@ impl Store {
         }
         match serde_json::to_value(value) {
             Ok(sent) if sent == stored => Ok(found.etag),
-            _ => Err(Failure::Contended(format!("{id} of {instance} was changed after it was written"))),
+            _ => Err(changed_after_write(instance, id)),
         }
     }
+}
+
+/// The etag of a write that was answered. If the answer was lost, the etag is that of the
+/// document as it is now, and may be another writer's.
+fn answered_etag(written: &Written) -> Option<&Etag> {
+    let is_answered = written.receipt().diagnostics().resolution().is_none();
+    written.etag().ok().filter(|_| is_answered)
+}
+
+fn changed_after_write(instance: &str, id: &str) -> Failure {
+    Failure::Contended(format!("{id} of {instance} was changed after it was written"))
 }
 
 async fn create_container(client: &Client, database: &str, container: &str) -> Result<Container, Error> {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{DocumentType, is_false};
+use super::{DocumentType, UnknownMembers, is_false};
 use crate::documents::stamp::Stamp;
 use crate::documents::text::PartsRef;
 
@@ -58,6 +58,8 @@ pub(crate) struct Garbage {
     /// commit would delete the record under the old etag, so the commit can no longer succeed.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) is_closed: bool,
+    #[serde(flatten)]
+    pub(crate) unknown: UnknownMembers,
 }
 
 impl Garbage {

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{DocumentType, is_false, is_zero};
+use super::{DocumentType, UnknownMembers, is_false, is_zero};
 use crate::documents::dedup::DedupEntry;
 use crate::documents::stamp::Stamp;
 use crate::documents::text::{Text, json_bytes};
@@ -56,6 +56,8 @@ pub(crate) struct Message {
     /// was lost, the nonce shows that the completion was written.
     #[serde(rename = "by", default, skip_serializing_if = "Option::is_none")]
     pub(crate) lock_nonce: Option<String>,
+    #[serde(flatten)]
+    pub(crate) unknown: UnknownMembers,
 }
 
 impl Message {
@@ -110,6 +112,8 @@ pub(crate) struct Activity {
     /// The incarnation of the instance; `None` if no turn scheduled the activity.
     #[serde(rename = "inc", default, skip_serializing_if = "Option::is_none")]
     pub(crate) incarnation: Option<String>,
+    #[serde(flatten)]
+    pub(crate) unknown: UnknownMembers,
 }
 
 impl Activity {
@@ -158,6 +162,8 @@ pub(crate) struct Bundle {
     /// The id of the staging under which it was written.
     #[serde(rename = "mark", default, skip_serializing_if = "Option::is_none")]
     pub(crate) staging_id: Option<String>,
+    #[serde(flatten)]
+    pub(crate) unknown: UnknownMembers,
 }
 
 impl Bundle {

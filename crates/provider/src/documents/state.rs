@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{DocumentType, ExecutionStatus, STATE_ID, is_false};
+use super::{DocumentType, ExecutionStatus, STATE_ID, UnknownMembers, is_false};
 use crate::documents::dedup::DedupRecord;
 use crate::documents::manifest::Manifest;
 use crate::documents::stamp::Stamp;
@@ -100,6 +100,8 @@ pub(crate) struct State {
     /// The time to live in seconds; `None` does not expire.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ttl: Option<u32>,
+    #[serde(flatten)]
+    pub(crate) unknown: UnknownMembers,
 }
 
 impl State {
@@ -203,6 +205,8 @@ pub(crate) struct PastExecution {
     pub(crate) document_type: DocumentType,
     #[serde(flatten)]
     pub(crate) execution: Execution,
+    #[serde(flatten)]
+    pub(crate) unknown: UnknownMembers,
 }
 
 /// `h:{execution}:{n}`, or `h:{execution}:{n}:{staging id}` if it was staged: a chunk of a

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::DocumentType;
+use super::{DocumentType, UnknownMembers};
 use crate::documents::stamp::Stamp;
 
 /// `s:{hash}`: the lease of an activity session. Its partition key is a hash of the session
@@ -19,6 +19,8 @@ pub(crate) struct Session {
     pub(crate) owner: String,
     pub(crate) locked_until: u64,
     pub(crate) last_activity: u64,
+    #[serde(flatten)]
+    pub(crate) unknown: UnknownMembers,
 }
 
 /// `d:{stamp}:{nonce}`: the record of a deletion of several instances.
@@ -37,6 +39,8 @@ pub(crate) struct Deletion {
     pub(crate) stage: DeletionStage,
     /// When the deletion began.
     pub(crate) made_at: Stamp,
+    #[serde(flatten)]
+    pub(crate) unknown: UnknownMembers,
 }
 
 /// A message that may still be in delivery to an instance.

@@ -67,6 +67,8 @@ pub(crate) struct Core {
     pub(crate) repair_signal: Arc<RepairSignal>,
     /// Says that the database does not answer.
     pub(crate) outage_notice: Notice,
+    /// Says that documents wait for a later version.
+    pub(crate) later_version_notice: Notice,
     /// Cleanup after commits.
     pub(crate) background: Background,
     /// The tasks of the reconciler and the heartbeat.
@@ -111,6 +113,7 @@ impl Core {
             outbox_faults: Mutex::default(),
             repair_signal: Arc::default(),
             outage_notice: Notice::default(),
+            later_version_notice: Notice::default(),
             background: Background::default(),
             tasks: Mutex::default(),
             #[cfg(feature = "embedded")]

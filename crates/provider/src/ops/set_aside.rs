@@ -1,10 +1,46 @@
-//! Sets unreadable queue documents aside.
+//! Queue documents that this version cannot read. There are two kinds:
+//!
+//! - A document of a later version: its work item is of a variant, or has a form, that this
+//!   version does not have. It is left where it is, until a process that can read it takes it.
+//!   Its instance or activity is looked at again after growing pauses.
+//! - A broken document: its work item is missing or is not valid JSON. It is set aside, so that
+//!   it blocks nothing.
 
 use perihelion_client::Patch;
+use serde::de::IgnoredAny;
+use serde_json::Value;
 
+use crate::process::notice::Notice;
 use crate::store::Store;
 
-/// Takes an unreadable document out of its queue: its type becomes `unreadable`, and it is
+/// Whether a later version may have written this queue document, which this version cannot
+/// read. If not, it is broken.
+pub(crate) fn is_of_later_version(document: &Value) -> bool {
+    match &document["item"] {
+        Value::Null => false,
+        Value::String(text) => is_item_of_later_version(text),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => true,
+    }
+}
+
+/// Whether a later version may have written this work item, which this version cannot read.
+pub(crate) fn is_item_of_later_version(item: &str) -> bool {
+    serde_json::from_str::<IgnoredAny>(item).is_ok()
+}
+
+/// Says that work waits for a later version. One line, and then one a minute.
+pub(crate) fn write_later_version_notice(notice: &Notice, instance: &str, id: &str) {
+    if notice.is_due() {
+        tracing::warn!(
+            instance,
+            id,
+            "a document was written by a later version, and this process cannot read it. It waits for a process \
+             that can: start the later version of the program again, or delete the instance"
+        );
+    }
+}
+
+/// Takes a broken document out of its queue: its type becomes `unreadable`, and it is
 /// kept for a person to look at. If the write fails, the document stays in its queue, and
 /// the next read of the document tries again.
 pub(crate) async fn set_aside(store: &Store, instance: &str, id: &str) {

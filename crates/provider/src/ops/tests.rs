@@ -7,6 +7,7 @@ mod interrupted_process;
 mod large;
 mod prefetch;
 mod unfinished_work;
+mod versions;
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //! the service's limit for a document.
 
 use crate::documents::stamp::Stamp;
-use crate::documents::{Activity, Bundle, DocumentType, Message, Outbox};
+use crate::documents::{Activity, Bundle, DocumentType, Message, Outbox, UnknownMembers};
 
 /// The most bytes of the documents in one bundle or outbox, approximately. Each step of
 /// unpacking writes some of the packed documents and the remaining bundle in one batch, so
@@ -54,6 +54,7 @@ pub(super) fn pack_bundles(
         messages: Vec::new(),
         cancelled: Vec::new(),
         skip: Vec::new(),
+        unknown: UnknownMembers::default(),
         staging_id: turn.staging_id.map(str::to_owned),
     };
     let mut bundles = Vec::new();

@@ -6,7 +6,9 @@ use duroxide::{Event, EventKind};
 
 use super::{Basis, PastWrite, TurnAck, TurnPlan};
 use crate::documents::text::{PART_BYTES_MAX, Text, split_text};
-use crate::documents::{Chunk, DocumentType, Execution, ExecutionStatus, PastExecution, State};
+use crate::documents::{
+    Chunk, DocumentType, Execution, ExecutionStatus, PastExecution, State, UnknownMembers,
+};
 use crate::failure::Failure;
 
 /// The most bytes of history that stay in the state document. Every commit rewrites them.
@@ -24,16 +26,17 @@ pub(crate) fn past_execution_id(execution: u64) -> String {
 pub(super) fn append_events(plan: &mut TurnPlan, basis: &Basis<'_>, ack: &TurnAck) -> Result<(), Failure> {
     let now_ms = basis.now.ms();
     if ack.execution < plan.state.execution.number {
-        let (before, etag) = match &basis.past {
-            Some(past) => (Some(past.value.execution.clone()), Some(past.etag.clone())),
-            None => (None, None),
-        };
+        let before = basis.past.as_ref();
+        let etag = before.map(|past| past.etag.clone());
+        let unknown = before.map(|past| past.value.unknown.clone()).unwrap_or_default();
+        let before = before.map(|past| past.value.execution.clone());
         let mut past = before.unwrap_or_else(|| new_execution(ack.execution, now_ms));
         set_status(&mut past, ack, now_ms);
         let mut text = String::new();
         append_lines(&mut past, &mut text, &ack.history_delta)?;
         move_to_chunks(plan, &mut past, &mut text);
-        plan.past = Some(PastWrite { document: past_execution(&plan.state, past), etag });
+        let document = PastExecution { unknown, ..past_execution(&plan.state, past) };
+        plan.past = Some(PastWrite { document, etag });
         return Ok(());
     }
     if ack.execution > plan.state.execution.number {
@@ -79,6 +82,7 @@ fn past_execution(state: &State, execution: Execution) -> PastExecution {
         instance_id: state.instance_id.clone(),
         document_type: DocumentType::Execution,
         execution,
+        unknown: UnknownMembers::default(),
     }
 }
 

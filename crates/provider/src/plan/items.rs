@@ -7,7 +7,7 @@ use duroxide::providers::WorkItem;
 use sha2::{Digest, Sha256};
 
 use crate::documents::stamp::Stamp;
-use crate::documents::{Activity, DocumentType, ENQUEUED_FIRST, Message, State};
+use crate::documents::{Activity, DocumentType, ENQUEUED_FIRST, Message, State, UnknownMembers};
 use crate::failure::Failure;
 
 /// The most bytes of an instance id: the service's limit for a partition key.
@@ -65,6 +65,7 @@ pub(crate) fn message_document(
         start_parent,
         parent_incarnation: None,
         lock_nonce: None,
+        unknown: UnknownMembers::default(),
     })
 }
 
@@ -144,6 +145,7 @@ pub(crate) fn activity_document(item: &WorkItem, now: Stamp) -> Result<Activity,
         session_id: session_id.clone(),
         lock_nonce: None,
         incarnation: None,
+        unknown: UnknownMembers::default(),
     })
 }
 

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::documents::Activity;
 use crate::failure::Failure;
-use crate::ops::activity::{ATTEMPTS_MAX, held_lock};
+use crate::ops::activity::{ATTEMPTS_MAX, held_lock, write_lock};
 use crate::ops::core::Core;
 use crate::ops::heartbeat;
 use crate::ops::orchestration::abandon::left_until;
@@ -54,8 +54,8 @@ pub(crate) async fn run(
         // Before the write `visibleAt` is the end of the lock. So the new value shows that the
         // write was applied.
         let options = || without_content().with_witness(next.id.as_str(), "/visibleAt", next.visible_at.0);
-        let put = || core.store.put(&next.instance_id, &next.id, &next, &etag, options());
-        let Some(etag) = unless_stale(retry_until(until, put).await)? else {
+        let write = || write_lock(&core.store, &next, &etag, options());
+        let Some(etag) = unless_stale(retry_until(until, write).await)? else {
             held_lock::refresh(core, &token, &mut held).await?;
             continue;
         };

@@ -18,10 +18,11 @@ use crate::documents::{Activity, Versioned};
 use crate::failure::Failure;
 use crate::ops::activity::prefetch;
 use crate::ops::activity::sessions::{self, SessionClaim};
+use crate::ops::activity::write_lock;
 use crate::ops::core::Core;
 use crate::ops::fetch_loop::{self, Queue};
 use crate::ops::payload;
-use crate::ops::set_aside::set_aside;
+use crate::ops::set_aside::{is_item_of_later_version, set_aside, write_later_version_notice};
 use crate::ops::wait::FetchWait;
 use crate::process::hints::{Claimant, Hints, OfferedActivity, ReadyActivity, activity_name};
 use crate::process::interest::Interest;
@@ -35,6 +36,9 @@ const FAILED_LOCKS_MAX: usize = 3;
 /// The time limit of the first attempt to lock an activity. It doubles after each failure, so
 /// that an activity with a large input on a slow line can be locked.
 const LOCK_TIMEOUT_FIRST: Duration = Duration::from_secs(10);
+
+/// How long an activity that only a later version can read is not tried again.
+const LATER_VERSION_PAUSE: Duration = Duration::from_secs(60);
 
 /// What `fetch_work_item` returns: the work item, the lock token, and the number of this
 /// attempt.
@@ -204,7 +208,7 @@ pub(super) async fn lock_activity(
     // If the parts do not exist, the activity was completed or cancelled in the meantime.
     let Some(text) = texts.into_iter().next().flatten() else { return Ok(None) };
     let Ok(item) = serde_json::from_str::<WorkItem>(&text) else {
-        set_aside(&core.store, &activity.instance_id, &activity.id).await;
+        handle_unreadable(core, &activity, &text).await;
         return Ok(None);
     };
     let claim_undo = match (&activity.session_id, session_config) {
@@ -224,8 +228,8 @@ pub(super) async fn lock_activity(
     // The lease begins now, not when the fetch began.
     activity.visible_at = Stamp::at_ms(deadline_ms(core.clock.now_ms(), lock_timeout));
     let options = without_content().with_witness(activity.id.as_str(), "/lock", nonce.as_str());
-    let put = core.store.put(&activity.instance_id, &activity.id, &activity, &etag, options).await;
-    let Some(etag) = unless_stale(put)? else {
+    let written = write_lock(&core.store, &activity, &etag, options).await;
+    let Some(etag) = unless_stale(written)? else {
         if let Some(undo) = claim_undo {
             sessions::release(&core.store, &core.sessions, undo).await;
         }
@@ -236,6 +240,21 @@ pub(super) async fn lock_activity(
         core.metrics.count_steal();
     }
     Ok(Some(LockedWorkItem { activity, etag, nonce, item }))
+}
+
+/// Handles an activity whose work item cannot be read. One of a later version is left to a
+/// process that can read it. A broken one is set aside.
+async fn handle_unreadable(core: &Core, activity: &Activity, item: &str) {
+    let Activity { instance_id, id, .. } = activity;
+    if !is_item_of_later_version(item) {
+        return set_aside(&core.store, instance_id, id).await;
+    }
+    write_later_version_notice(&core.later_version_notice, instance_id, id);
+    core.hints.paused_activities.pause_for(
+        &activity_name(instance_id, id),
+        LATER_VERSION_PAUSE,
+        core.clock.now(),
+    );
 }
 
 /// Decodes an activity that was locked before the fetch, by direct dispatch or by prefetch.

@@ -12,6 +12,7 @@ use crate::documents::lock_token::{LockKind, LockToken};
 use crate::documents::stamp::{Stamp, deadline_ms};
 use crate::documents::{Activity, DocumentType, Versioned};
 use crate::failure::Failure;
+use crate::ops::activity::write_lock;
 use crate::ops::core::Core;
 use crate::ops::token_lock;
 use crate::process::clock::HybridClock;
@@ -60,8 +61,8 @@ pub(crate) async fn renew(
     next.visible_at = Stamp::at_ms(until);
     let etag = held.activity.etag.clone();
     let options = || without_content().with_witness(next.id.as_str(), "/visibleAt", next.visible_at.0);
-    let put = || core.store.put(&next.instance_id, &next.id, &next, &etag, options());
-    let Some(etag) = unless_stale(retry_until(held.until, put).await)? else { return Ok(false) };
+    let write = || write_lock(&core.store, &next, &etag, options());
+    let Some(etag) = unless_stale(retry_until(held.until, write).await)? else { return Ok(false) };
     core.hints.activities.with(|hints| hints.offer((next.clone(), etag.clone())));
     (held.activity.value, held.activity.etag) = (next, etag);
     held.until = lock_table::deadline(until, core.clock.now_ms());

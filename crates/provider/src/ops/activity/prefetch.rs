@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use crate::failure::Failure;
 use crate::ops::activity::fetch::{self, LockedWorkItem};
+use crate::ops::activity::write_lock;
 use crate::ops::core::Core;
 use crate::ops::wait::FetchWait;
 use crate::options::config::{CommitTier, Options};
@@ -77,9 +78,8 @@ pub(crate) async fn give_back(core: &Core) {
         (activity.lock_nonce, activity.visible_at) = (None, activity.enqueued_at.visible_at_once());
         activity.attempt_count = activity.attempt_count.saturating_sub(1);
         writes.push(async move {
-            let put =
-                core.store.put(&activity.instance_id, &activity.id, &activity, &etag, without_content());
-            if let Err(failure) = put.await {
+            let written = write_lock(&core.store, &activity, &etag, without_content());
+            if let Err(failure) = written.await {
                 tracing::debug!(
                     instance = activity.instance_id,
                     ?failure,

@@ -91,6 +91,7 @@ pub(crate) async fn claim(
             owner: config.owner_id.clone(),
             locked_until: deadline_ms(now_ms, config.lock_timeout),
             last_activity: now_ms,
+            unknown: found.as_ref().map(|found| found.value.unknown.clone()).unwrap_or_default(),
         };
         let is_new_owner = found.as_ref().is_none_or(|held| held.value.owner != config.owner_id);
         let Some(etag) = write_session(&core.store, &next, found.map(|found| found.etag)).await? else {

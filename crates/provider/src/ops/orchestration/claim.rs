@@ -10,7 +10,8 @@
 //! - A claim does not count attempts in the message documents; the lock counts them.
 //!
 //! A claim that reads the instance also cleans up: it continues a purge or a deletion, sets
-//! unreadable messages aside, and deletes messages that no turn may consume.
+//! broken messages aside, and deletes messages that no turn may consume. A message that only a
+//! later version can read stays, and so do the messages behind it.
 
 mod messages;
 
@@ -31,6 +32,7 @@ use crate::ops::orchestration::lock_instance::{FetchedInstance, Identity, LockRe
 use crate::ops::payload;
 use crate::ops::read;
 use crate::ops::repair::purge;
+use crate::ops::set_aside::write_later_version_notice;
 use crate::options::config::CommitTier;
 use crate::process::hints::Candidate;
 use crate::process::membership::Membership;
@@ -54,6 +56,8 @@ pub(crate) enum ClaimOutcome {
     /// The instance has not started, and none of its messages starts it. A message that is
     /// enqueued after this stamp may be the start.
     Unstarted(Stamp),
+    /// The next message of the instance can only be read by a later version.
+    LaterVersion,
     /// The instance is being deleted.
     Deleting,
     /// The documents of the instance are unreadable.
@@ -82,7 +86,7 @@ pub(crate) async fn claim(
     }
     let instance = candidate.instance.as_str();
     let now = core.clock.now();
-    let InstanceRead { state, messages, has_more_messages } =
+    let InstanceRead { state, messages, has_more_messages, later_version } =
         read_instance(&core.store, instance, now).await?;
     if let Some(state) = &state
         && let Some(refused) = check_state(core, state, now, options.filter).await?
@@ -92,8 +96,12 @@ pub(crate) async fn claim(
     // The state, unless it is a tombstone.
     let live = state.as_ref().map(|state| &state.value).filter(|state| !state.is_deleted());
     let mut messages = drop_stale(&core.store, instance, live, &state, messages).await;
+    if let Some(id) = &later_version {
+        write_later_version_notice(&core.later_version_notice, instance, id);
+    }
     if messages.is_empty() {
-        return Ok(ClaimOutcome::Idle);
+        let is_later = later_version.is_some();
+        return Ok(if is_later { ClaimOutcome::LaterVersion } else { ClaimOutcome::Idle });
     }
     let history = match &state {
         Some(state) if !state.value.is_deleted() => read::current_history(&core.store, state).await?,
@@ -107,6 +115,10 @@ pub(crate) async fn claim(
         messages.splice(0..0, start);
     }
     let Some(identity) = identity(live, events, &messages) else {
+        // The message that cannot be read may be the start.
+        if later_version.is_some() {
+            return Ok(ClaimOutcome::LaterVersion);
+        }
         let newest = messages.iter().map(|(message, _)| message.enqueued_at).max().unwrap_or_default();
         // If there are more messages than were read, `find_start` has looked for a start among
         // all messages that are visible now.

@@ -179,11 +179,14 @@ impl<'a> TakenHint<'a> {
             ClaimOutcome::Deleting => pause(DELETING_PAUSE),
             ClaimOutcome::Unreadable => pause(UNREADABLE_PAUSE),
             // No dispatcher of this process gets a parked instance for some time. An instance
-            // without a start is parked for all dispatchers, an incompatible instance only for
-            // dispatchers with the same versions.
+            // without a start, or with a message of a later version, is parked for all
+            // dispatchers, an incompatible instance only for dispatchers with the same versions.
             ClaimOutcome::Unstarted(last_seen) => {
                 let now = Stamp::at_ms(now_ms);
                 queue.with(|hints| hints.park_unstarted(instance, last_seen, now, Instant::now()));
+            }
+            ClaimOutcome::LaterVersion => {
+                queue.with(|hints| hints.park_later_version(instance, Instant::now()));
             }
             ClaimOutcome::Incompatible => queue.with(|hints| hints.park(instance, dispatcher(capability))),
         }

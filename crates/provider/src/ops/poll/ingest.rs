@@ -12,7 +12,7 @@ use super::takeover::{WorkStamps, takeover_wait};
 use crate::documents::stamp::Stamp;
 use crate::documents::{self, Activity, DocumentType};
 use crate::ops::core::Core;
-use crate::ops::set_aside::set_aside;
+use crate::ops::set_aside::{is_of_later_version, set_aside, write_later_version_notice};
 use crate::options::config::Options;
 use crate::process::hints::{Hints, OfferedActivity, activity_name};
 use crate::process::interest::Interest;
@@ -108,6 +108,11 @@ enum Row {
         instance: String,
         made_at: Stamp,
     },
+    /// An activity that only a later version can read. It is left to a process that can.
+    LaterVersion {
+        instance: String,
+        id: String,
+    },
     Unreadable {
         instance: String,
         id: String,
@@ -129,6 +134,9 @@ pub(super) async fn ingest(core: &Core, rows: Vec<Value>, found: &mut FoundWork)
             Row::Activity(offer) => has_activity_hint |= add_activity_hint(&core.hints, *offer, found),
             Row::Unfinished { instance, made_at } => {
                 has_unfinished_work |= should_repair(&core.options, &instance, made_at, found)
+            }
+            Row::LaterVersion { instance, id } => {
+                write_later_version_notice(&core.later_version_notice, &instance, &id);
             }
             Row::Unreadable { instance, id } => unreadable.push((instance, id)),
         }
@@ -170,8 +178,10 @@ fn parse_row(row: Value) -> Row {
         )
         | None => return Row::Unreadable { instance, id },
     }
+    let is_of_later_version = is_of_later_version(&row);
     match Etag::parse(&text("_etag")).ok().zip(serde_json::from_value::<documents::Activity>(row).ok()) {
         Some((etag, activity)) => Row::Activity(Box::new((activity, etag))),
+        None if is_of_later_version => Row::LaterVersion { instance, id },
         None => Row::Unreadable { instance, id },
     }
 }

@@ -5,7 +5,8 @@
 //! Unfinished documents have the member `madeAt`: when they were created or became due. A
 //! *round* reads and finishes some of them, in the order of `madeAt`. A *pass* is one or more
 //! rounds, from the oldest document to the newest. Then the next pass begins. So a document
-//! that cannot be finished does not block later documents. A poll that finds unfinished work
+//! that cannot be finished does not block later documents. A document with contents that only
+//! a later version can read is left to the processes of that version, and does not count. A poll that finds unfinished work
 //! of another process wakes the reconciler.
 
 use std::collections::{BTreeMap, HashMap};
@@ -29,6 +30,7 @@ use crate::ops::orchestration::unpack;
 use crate::ops::repair::garbage;
 use crate::ops::repair::purge;
 use crate::ops::repair::retain;
+use crate::ops::set_aside::write_later_version_notice;
 use crate::store::decode_row;
 use crate::timing::RECONCILER_IDLE_INTERVALS;
 
@@ -146,7 +148,9 @@ impl PartitionState {
         (self.intervals_to_skip, self.stuck_passes) = match round {
             Ok(()) if self.pass.from > Stamp(0) => (0, self.stuck_passes),
             Ok(()) => match std::mem::take(&mut self.pass) {
-                Pass { read_count: 0, .. } => (RECONCILER_IDLE_INTERVALS - 1, 0),
+                Pass { read_count, left_count, .. } if read_count == left_count => {
+                    (RECONCILER_IDLE_INTERVALS - 1, 0)
+                }
                 Pass { handled_count, .. } if handled_count > 0 => (0, 0),
                 Pass { .. } => backoff(self.stuck_passes),
             },
@@ -175,6 +179,8 @@ struct Pass {
     read_count: usize,
     /// The number of documents that were handled without a failure.
     handled_count: usize,
+    /// The number of documents that only a later version can finish.
+    left_count: usize,
     /// When the oldest outbox that this pass has read was created.
     oldest_outbox: Option<Stamp>,
 }
@@ -222,23 +228,49 @@ async fn run_round(core: &Core, range: FeedRange, pass: &mut Pass) -> Result<(),
             running.push(finish_documents(core, rows));
         }
         match running.next().await {
-            Some(handled_count) => pass.handled_count += handled_count,
+            Some((handled_count, left_count)) => {
+                pass.handled_count += handled_count;
+                pass.left_count += left_count;
+            }
             None => return Ok(()),
         }
     }
 }
 
-/// Finishes documents one after the other. Returns how many did not fail.
-async fn finish_documents(core: &Core, rows: Vec<Value>) -> usize {
-    let mut handled_count = 0;
+/// Finishes documents one after the other. Returns how many did not fail, and how many were
+/// left to a later version.
+async fn finish_documents(core: &Core, rows: Vec<Value>) -> (usize, usize) {
+    let (mut handled_count, mut left_count) = (0, 0);
     for row in rows {
         let id = row["id"].as_str().unwrap_or_default().to_owned();
+        if has_unknown_contents(&row) {
+            let instance = row["instanceId"].as_str().unwrap_or_default();
+            write_later_version_notice(&core.later_version_notice, instance, &id);
+            left_count += 1;
+            continue;
+        }
         match finish_document(core, row).await {
             Ok(()) => handled_count += 1,
             Err(failure) => tracing::warn!(id, ?failure, "a document is left for a later round"),
         }
     }
-    handled_count
+    (handled_count, left_count)
+}
+
+/// Whether an outbox or a bundle contains a document of a type that this version does not know.
+fn has_unknown_contents(row: &Value) -> bool {
+    let packed = ["messages", "activities"].into_iter().filter_map(|name| row[name].as_array());
+    packed.flatten().any(|document| document["type"].is_string() && DocumentType::of(document).is_none())
+}
+
+/// Runs one pass over a container with one partition. Returns how many documents it read,
+/// handled, and left to a later version.
+#[cfg(test)]
+pub(crate) async fn run_pass(core: &Core) -> (usize, usize, usize) {
+    let ranges = core.store.container.feed_ranges().await.expect("the partitions");
+    let mut pass = Pass::default();
+    run_round(core, ranges[0].clone(), &mut pass).await.expect("a round");
+    (pass.read_count, pass.handled_count, pass.left_count)
 }
 
 fn made_at(row: &Value) -> Stamp {

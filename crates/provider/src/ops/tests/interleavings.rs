@@ -220,6 +220,7 @@ async fn create_interrupted_deletion(
         in_delivery: Vec::new(),
         stage,
         made_at,
+        unknown: crate::documents::UnknownMembers::default(),
     };
     store.container.create(deletion.instance_id, &deletion).await.unwrap();
     for name in marked {

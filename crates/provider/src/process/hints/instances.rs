@@ -86,6 +86,7 @@ impl InstanceHints {
     /// Records that the dispatcher has locked the instance until `until`. `attempts` has the
     /// attempts of each message of the turn.
     pub(crate) fn record_lock(&mut self, instance: &str, until: Stamp, attempts: BTreeMap<String, u32>) {
+        self.parked.message_read(instance);
         self.change(instance, |hints| hints.lock(until, attempts));
     }
 
@@ -133,6 +134,12 @@ impl InstanceHints {
         if !has_more {
             self.parked.park_unstarted(instance, last_seen, at);
         }
+        self.record_release(instance);
+    }
+
+    /// Parks an instance whose next message only a later version can read.
+    pub(crate) fn park_later_version(&mut self, instance: &str, at: Instant) {
+        self.parked.park_later_version(instance, at);
         self.record_release(instance);
     }
 

@@ -1,16 +1,16 @@
 //! Parked instances: instances that have messages but cannot be taken, for now or
 //! for good. Each was read once, and is read again (*looked at*) after growing pauses.
 //!
-//! There are two kinds of reasons to park an instance:
+//! There are three kinds of reasons to park an instance:
 //! - Its execution is pinned to a duroxide version that a dispatcher does not
 //!   run. New messages do not change that; only a turn by another version or a
 //!   deletion does. When this process makes such a change, the instance is unparked. A
 //!   change by another process is found by looking again.
 //! - Its messages have no start among them. The next message may be the start.
+//! - Its next message is of a later version and cannot be read here.
 //!
 //! Invariants: an instance of another version is parked only for dispatchers with the same
-//! filter; other dispatchers see it as before. An instance without a start is parked for all
-//! dispatchers. The instances parked for one reason are looked at one after the other, first
+//! filter; other dispatchers see it as before. Other instances are parked for all dispatchers. The instances parked for one reason are looked at one after the other, first
 //! the instance whose pause ends first. If it is parked again, the next look comes an
 //! interval later.
 
@@ -32,8 +32,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// the sixty requests that an idle process may send in a minute.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The most reasons: usually one for each filter of the runtimes that share a provider, and
-/// one for instances without a start. When there are more, the reason whose last parking is
+/// The most reasons: usually one for each filter of the runtimes that share a provider, one
+/// for instances without a start, and one for messages of a later version. When there are more, the reason whose last parking is
 /// longest ago is forgotten, with its instances.
 const REASONS_MAX: usize = 8;
 
@@ -76,6 +76,8 @@ enum Reason {
     Version(Capability),
     /// No start is among its messages.
     Unstarted,
+    /// Only a later version can read its next message.
+    LaterVersion,
 }
 
 /// The instances parked for one reason.
@@ -116,6 +118,11 @@ impl Parked {
     /// Parks an instance that has no start among its messages enqueued up to `last_seen`.
     pub(super) fn park_unstarted(&mut self, instance: &str, last_seen: Stamp, now: Instant) {
         self.insert(Reason::Unstarted, instance, last_seen, now);
+    }
+
+    /// Parks an instance whose next message only a later version can read.
+    pub(super) fn park_later_version(&mut self, instance: &str, now: Instant) {
+        self.insert(Reason::LaterVersion, instance, Stamp::default(), now);
     }
 
     fn insert(&mut self, reason: Reason, instance: &str, last_seen: Stamp, now: Instant) {
@@ -169,6 +176,13 @@ impl Parked {
         unstarted.into_iter().for_each(|group| group.remove(instance));
     }
 
+    /// Unparks an instance that was parked because of a message of a later version: its next
+    /// messages can be read.
+    pub(super) fn message_read(&mut self, instance: &str) {
+        let later = self.groups.iter_mut().find(|group| group.reason == Reason::LaterVersion);
+        later.into_iter().for_each(|group| group.remove(instance));
+    }
+
     /// Whether the instance is parked for any dispatcher.
     pub(super) fn contains(&self, instance: &str) -> bool {
         self.groups.iter().any(|group| group.instances.contains_key(instance))
@@ -205,7 +219,7 @@ impl Group {
     fn applies_to(&self, dispatcher: Dispatcher<'_>) -> bool {
         match &self.reason {
             Reason::Version(capability) => capability == dispatcher.capability,
-            Reason::Unstarted => true,
+            Reason::Unstarted | Reason::LaterVersion => true,
         }
     }
 

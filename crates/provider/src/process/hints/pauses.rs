@@ -1,5 +1,5 @@
-//! Pauses of activities that could not be locked: their partition is slow or fails. Until the
-//! pause is over, polls do not offer the activity, so that it does not come before healthy ones.
+//! Pauses of activities that could not be locked: their partition is slow or fails, or only a
+//! later version can read them. Until the pause is over, polls do not offer the activity, so that it does not come before healthy ones.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -32,6 +32,17 @@ impl Pauses {
     /// Records that an activity could not be locked. `elapsed` is the time that the attempt
     /// took; the pause is at least as long.
     pub(crate) fn record_failure(&self, name: &str, elapsed: Duration, now: Stamp) {
+        let failures = lock(&self.0).get(name).map_or(0, |pause| pause.failures);
+        let pause = (PAUSE_FIRST * (1 << failures.min(DOUBLINGS_MAX))).max(elapsed);
+        self.insert(name, Pause { failures: failures.saturating_add(1), until: now.plus(pause) }, now);
+    }
+
+    /// Pauses an activity that this process cannot read.
+    pub(crate) fn pause_for(&self, name: &str, pause: Duration, now: Stamp) {
+        self.insert(name, Pause { failures: 0, until: now.plus(pause) }, now);
+    }
+
+    fn insert(&self, name: &str, pause: Pause, now: Stamp) {
         let mut pauses = lock(&self.0);
         if pauses.len() >= REMEMBERED_MAX && !pauses.contains_key(name) {
             pauses.retain(|_, pause| pause.until > now);
@@ -39,9 +50,6 @@ impl Pauses {
                 return;
             }
         }
-        let failures = pauses.get(name).map_or(0, |pause| pause.failures);
-        let pause = (PAUSE_FIRST * (1 << failures.min(DOUBLINGS_MAX))).max(elapsed);
-        let pause = Pause { failures: failures.saturating_add(1), until: now.plus(pause) };
         pauses.insert(name.to_owned(), pause);
     }
 

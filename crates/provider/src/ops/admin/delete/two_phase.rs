@@ -25,7 +25,7 @@ use super::{
 };
 use crate::documents::lock_token::nonce;
 use crate::documents::stamp::Stamp;
-use crate::documents::{Deletion, DeletionStage, DocumentType, State, Versioned};
+use crate::documents::{Deletion, DeletionStage, DocumentType, State, UnknownMembers, Versioned};
 use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::ops::repair::purge;
@@ -59,6 +59,7 @@ pub(super) async fn delete(
         in_delivery: Vec::new(),
         stage: DeletionStage::Prepared,
         made_at: now,
+        unknown: UnknownMembers::default(),
     };
     let create = || core.store.create(COORDINATORS_KEY, &deletion.id, &deletion);
     let mut etag = retry_until(Instant::now() + RETRY_FOR, create).await?;

@@ -10,7 +10,7 @@ use crate::documents::text::Text;
 use crate::documents::{Message, STATE_ID, State, Versioned};
 use crate::failure::Failure;
 use crate::ops::payload;
-use crate::ops::set_aside::set_aside;
+use crate::ops::set_aside::{is_item_of_later_version, is_of_later_version, set_aside};
 use crate::store::{Store, decode_row};
 
 /// The most messages of one turn: their deletions must fit into the commit's batch.
@@ -37,9 +37,12 @@ pub(super) struct InstanceRead {
     pub(super) messages: Vec<(Message, WorkItem)>,
     /// Whether there may be more visible messages than these.
     pub(super) has_more_messages: bool,
+    /// The id of a message that only a later version can read. `messages` has the messages
+    /// before it. Those behind it wait, so that the order is kept.
+    pub(super) later_version: Option<String>,
 }
 
-/// Reads the state and the messages of an instance that are visible at `now`. An unreadable
+/// Reads the state and the messages of an instance that are visible at `now`. A broken
 /// message is set aside; an unreadable state is an error.
 pub(super) async fn read_instance(
     store: &Store,
@@ -49,23 +52,32 @@ pub(super) async fn read_instance(
     let query = Query::new(STATE_AND_MESSAGES).with_parameter("@now", now.0).in_partition(instance);
     let rows: Vec<Value> = store.rows(query).await?;
     let has_more_messages = rows.len() > MESSAGES_MAX;
-    let (mut state, mut messages) = (None, Vec::new());
+    let (mut state, mut messages, mut later_version) = (None, Vec::new(), None);
     for row in rows {
         if row["id"] == STATE_ID {
             state = Some(decode_row::<State>(row)?);
             continue;
         }
         let id = row["id"].as_str().unwrap_or_default().to_owned();
+        let is_of_later_version = is_of_later_version(&row);
         match serde_json::from_value::<Message>(row) {
             Ok(message) => messages.push(message),
+            Err(_) if is_of_later_version => {
+                later_version = Some(id);
+                break;
+            }
             Err(_) => set_aside(store, instance, &id).await,
         }
     }
     let count = messages.len();
     messages.truncate(count_for_one_turn(&messages));
     let has_more_messages = has_more_messages || messages.len() < count;
-    let messages = decode_items(store, instance, messages).await?;
-    Ok(InstanceRead { state, messages, has_more_messages })
+    let decoded = decode_items(store, instance, messages).await?;
+    // A message that is too large for this turn may be before the one of a later version. Then
+    // the next turn meets that one.
+    let later_version = decoded.later_version.or(later_version.filter(|_| !has_more_messages));
+    let has_more_messages = has_more_messages || later_version.is_some();
+    Ok(InstanceRead { state, messages: decoded.messages, has_more_messages, later_version })
 }
 
 /// The number of messages that one turn takes: as many as its limits allow, at least one.
@@ -78,13 +90,21 @@ fn count_for_one_turn(messages: &[Message]) -> usize {
     fitting.count().max(1)
 }
 
+/// Messages with their work items.
+struct DecodedMessages {
+    messages: Vec<(Message, WorkItem)>,
+    /// See [`InstanceRead::later_version`].
+    later_version: Option<String>,
+}
+
 /// Decodes the work items of messages. Large texts are joined from their parts. Messages with
-/// missing parts are left out. Unreadable messages are left out and set aside.
+/// missing parts are left out. Broken messages are left out and set aside. Stops at a message
+/// that only a later version can read.
 async fn decode_items(
     store: &Store,
     instance: &str,
     messages: Vec<Message>,
-) -> Result<Vec<(Message, WorkItem)>, Failure> {
+) -> Result<DecodedMessages, Failure> {
     let texts: Vec<&Text> = messages.iter().map(|message| &message.item).collect();
     let texts = payload::read_texts(store, instance, &texts).await?;
     let mut readable = Vec::new();
@@ -93,10 +113,13 @@ async fn decode_items(
         let Some(text) = text else { continue };
         match serde_json::from_str(&text) {
             Ok(item) => readable.push((message, item)),
+            Err(_) if is_item_of_later_version(&text) => {
+                return Ok(DecodedMessages { messages: readable, later_version: Some(message.id) });
+            }
             Err(_) => set_aside(store, instance, &message.id).await,
         }
     }
-    Ok(readable)
+    Ok(DecodedMessages { messages: readable, later_version: None })
 }
 
 /// Deletes stale messages and returns the other messages. A message is stale if it was
@@ -155,7 +178,7 @@ pub(super) async fn find_start(
     let query = Query::new(STARTS).with_parameter("@now", now.0).in_partition(instance);
     let rows: Vec<Value> = store.rows(query).await?;
     let messages = rows.into_iter().filter_map(|row| serde_json::from_value(row).ok()).collect();
-    let items = decode_items(store, instance, messages).await?;
+    let items = decode_items(store, instance, messages).await?.messages;
     let is_start = |(_, item): &(Message, WorkItem)| matches!(item, WorkItem::StartOrchestration { .. });
     Ok(items.into_iter().find(is_start).into_iter().collect())
 }

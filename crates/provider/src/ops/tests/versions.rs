@@ -1,0 +1,217 @@
+//! Documents of a later version: this version does not consume what it cannot read, and keeps
+//! members that it does not know. A test writes such documents itself.
+
+use duroxide::providers::SessionFetchConfig;
+use perihelion_client::{Patch, Query};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::documents::Message;
+use crate::plan::message_document;
+
+/// A work item of a variant that this version does not have.
+const NEWER_ITEM: &str = r#"{"PauseInstance":{"instance":"a","until_ms":1}}"#;
+
+/// Begins the instance with one turn, and completes its messages.
+async fn begin(provider: &CosmosDBProvider, instance: &str) {
+    provider.enqueue_for_orchestrator(start(instance, String::new()), None).await.unwrap();
+    let (token, _) = fetch_instance(provider).await;
+    ack(provider, &token, vec![event(instance, 1, String::new())], vec![], vec![]).await.unwrap();
+}
+
+/// The documents of a type in the partition of an instance.
+async fn documents_of(provider: &CosmosDBProvider, instance: &str, document_type: &str) -> Vec<Value> {
+    let text = "SELECT * FROM c WHERE c.type = @type ORDER BY c.enq";
+    let query = Query::new(text).with_parameter("@type", document_type).in_partition(instance);
+    provider.core.store.rows(query).await.unwrap()
+}
+
+/// Sets one member of a document.
+async fn set_member(
+    provider: &CosmosDBProvider,
+    instance: &str,
+    id: &str,
+    path: &str,
+    value: impl serde::Serialize,
+) {
+    let patch = Patch::new().set(path, value).unwrap();
+    provider.core.store.container.patch(instance, id, &patch).await.unwrap();
+}
+
+async fn fetch_now(provider: &CosmosDBProvider) -> Option<Vec<WorkItem>> {
+    let fetched = provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap();
+    fetched.map(|(item, _, _)| item.messages)
+}
+
+#[tokio::test]
+async fn a_message_that_this_version_cannot_read_waits_and_keeps_its_place() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    begin(&provider, "a").await;
+    for data in ["1", "2", "3"] {
+        provider.enqueue_for_orchestrator(raised_event("a", data), None).await.unwrap();
+    }
+    let messages = documents_of(&provider, "a", "orch_queue").await;
+    let newer = messages[1]["id"].as_str().unwrap();
+    set_member(&provider, "a", newer, "/item", NEWER_ITEM).await;
+    let (token, taken) = fetch_instance(&provider).await;
+    assert_eq!(taken, [raised_event("a", "1")], "messages behind the newer one wait, as the order matters");
+    ack(&provider, &token, vec![event("a", 2, String::new())], vec![], vec![]).await.unwrap();
+    for _ in 0..3 {
+        assert_eq!(fetch_now(&provider).await, None);
+    }
+    let left = documents_of(&provider, "a", "orch_queue").await;
+    assert_eq!(left.len(), 2, "neither consumed nor set aside");
+    assert_eq!(left[0]["id"].as_str(), Some(newer));
+    // A process that can read the message finds it.
+    set_member(&provider, "a", newer, "/item", serde_json::to_string(&raised_event("a", "2")).unwrap()).await;
+    let later = world.provider().await;
+    assert_eq!(fetch_now(&later).await, Some(vec![raised_event("a", "2"), raised_event("a", "3")]));
+}
+
+#[tokio::test]
+async fn messages_before_a_start_that_cannot_be_read_are_not_dropped() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    let queued = WorkItem::QueueMessage { instance: "a".into(), name: "orders".into(), data: String::new() };
+    provider.enqueue_for_orchestrator(queued, None).await.unwrap();
+    provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+    let messages = documents_of(&provider, "a", "orch_queue").await;
+    set_member(&provider, "a", messages[1]["id"].as_str().unwrap(), "/item", NEWER_ITEM).await;
+    assert_eq!(fetch_now(&provider).await, None);
+    assert_eq!(documents_of(&provider, "a", "orch_queue").await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_message_of_a_newer_layout_is_left_and_a_broken_one_is_set_aside() {
+    for (member, value, is_left) in [
+        ("/item", json!({ "packed": "AAAA" }), true),
+        ("/attemptCount", json!({ "total": 1 }), true),
+        ("/item", json!("not JSON"), false),
+        ("/item", Value::Null, false),
+    ] {
+        let world = World::open().await;
+        let provider = world.provider().await;
+        begin(&provider, "a").await;
+        provider.enqueue_for_orchestrator(raised_event("a", "1"), None).await.unwrap();
+        let id = documents_of(&provider, "a", "orch_queue").await[0]["id"].as_str().unwrap().to_owned();
+        set_member(&provider, "a", &id, member, &value).await;
+        assert_eq!(fetch_now(&provider).await, None, "{value}");
+        let is_queued = documents_of(&provider, "a", "orch_queue").await.len() == 1;
+        assert_eq!(is_queued, is_left, "{value}");
+    }
+}
+
+#[tokio::test]
+async fn an_activity_that_this_version_cannot_read_waits() {
+    for (member, value) in [("/item", json!(NEWER_ITEM)), ("/attemptCount", json!("one"))] {
+        let world = World::open().await;
+        let provider = world.provider().await;
+        provider.enqueue_for_worker(activity_item("a", 1, String::new())).await.unwrap();
+        provider.enqueue_for_worker(activity_item("a", 2, String::new())).await.unwrap();
+        set_member(&provider, "a", "a:1:1", member, &value).await;
+        let worker = world.provider().await;
+        assert_eq!(run_activities(&worker).await, [(2, String::new())], "{value}");
+        assert_eq!(documents_of(&provider, "a", "worker_queue").await.len(), 1, "{value}");
+    }
+}
+
+/// An outbox with a message of a type that this version does not know, and a bundle with such
+/// an activity, are left. The reconciler goes on: it does not count them as failures.
+#[tokio::test]
+async fn outboxes_and_bundles_with_unknown_types_are_left_and_block_no_round() {
+    let world = World::open().await;
+    let mut provider = world.provider().await;
+    let now = provider.core.clock.stamp();
+    let message = message_document(&raised_event("b", "1"), "x:source:1".into(), now, None).unwrap();
+    let mut newer = serde_json::to_value(&message).unwrap();
+    newer["type"] = json!("broadcast");
+    let outbox = json!({
+        "id": "o:1:0", "instanceId": "a", "type": "outbox", "madeAt": 1000, "visibleAt": 1000,
+        "messages": [newer.clone()],
+    });
+    let bundle = json!({
+        "id": "w:1:0", "instanceId": "b", "type": "bundle", "madeAt": 1001, "visibleAt": 1001,
+        "activities": [], "messages": [newer],
+    });
+    for document in [&outbox, &bundle] {
+        let instance = document["instanceId"].as_str().unwrap();
+        provider.core.store.container.create(instance, document).await.unwrap();
+    }
+    let pass = crate::ops::repair::reconcile::run_pass(&provider.core).await;
+    assert_eq!(pass, (2, 0, 2), "both are read and left, and neither is a failure");
+    provider.set_outbox_fault_injector(OutboxFaultInjector::fail_next(1));
+    provider.enqueue_for_orchestrator(start("c", String::new()), None).await.unwrap();
+    let (token, _) = fetch_instance(&provider).await;
+    ack(&provider, &token, vec![event("c", 1, String::new())], vec![], vec![start("d", String::new())])
+        .await
+        .unwrap();
+    let found = provider.fetch_orchestration_item(LOCK, Duration::from_secs(20), None).await.unwrap();
+    assert_eq!(found.expect("the reconciler delivers other outboxes").0.instance, "d");
+    assert_eq!(documents_of(&provider, "a", "outbox").await.len(), 1);
+    assert_eq!(documents_of(&provider, "b", "bundle").await.len(), 1);
+}
+
+#[tokio::test]
+async fn members_that_this_version_does_not_know_survive_its_commits() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    begin(&provider, "a").await;
+    let known = json!({ "since": "2.0", "list": [1, 2] });
+    set_member(&provider, "a", "i", "/later", &known).await;
+    provider.enqueue_for_orchestrator(raised_event("a", "1"), None).await.unwrap();
+    // A turn of another process, which reads the state, schedules an activity and sends a message.
+    let other = world.provider().await;
+    let (token, _) = fetch_instance(&other).await;
+    let history = vec![event("a", 2, String::new())];
+    ack(&other, &token, history, vec![activity_item("a", 7, String::new())], vec![]).await.unwrap();
+    let state = documents_of(&provider, "a", "history").await;
+    assert_eq!(state[0]["later"], known, "{state:?}");
+    assert!(state[0]["seq"].as_u64() > Some(1));
+    // The activity is locked from the row of a poll, renewed, and abandoned.
+    set_member(&provider, "a", "a:1:7", "/later", &known).await;
+    let worker = world.provider().await;
+    let tags = TagFilter::default();
+    for _ in 0..2 {
+        let (_, token, _) = worker.fetch_work_item(LOCK, NO_WAIT, None, &tags).await.unwrap().unwrap();
+        worker.renew_work_item_lock(&token, LOCK).await.unwrap();
+        assert_eq!(documents_of(&provider, "a", "worker_queue").await[0]["later"], known);
+        worker.abandon_work_item(&token, None, false).await.unwrap();
+        assert_eq!(documents_of(&provider, "a", "worker_queue").await[0]["later"], known);
+        assert_eq!(documents_of(&provider, "a", "worker_queue").await[0]["lock"], Value::Null);
+    }
+}
+
+#[tokio::test]
+async fn members_of_sessions_and_packed_messages_survive() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    let config = SessionFetchConfig { owner_id: "worker-1".into(), lock_timeout: LOCK };
+    let mut item = activity_item("a", 1, String::new());
+    let WorkItem::ActivityExecute { session_id, .. } = &mut item else { panic!("{item:?}") };
+    *session_id = Some("cart".into());
+    provider.enqueue_for_worker(item).await.unwrap();
+    let tags = TagFilter::default();
+    provider.fetch_work_item(LOCK, NO_WAIT, Some(&config), &tags).await.unwrap().unwrap();
+    let (id, key) = crate::plan::session_document_key("cart");
+    let patch = Patch::new().set("/later", "kept").unwrap();
+    provider.core.store.container.patch(key, &id, &patch).await.unwrap();
+    assert_eq!(provider.renew_session_lock(&["worker-1"], LOCK * 2, LOCK).await.unwrap(), 1);
+    let session: Value = provider.core.store.container.read::<Value>(key, &id).await.unwrap().into_value();
+    assert_eq!(session["later"], "kept");
+
+    let now = provider.core.clock.stamp();
+    let message = message_document(&raised_event("b", "1"), "x:source:1".into(), now, None).unwrap();
+    let mut packed = serde_json::to_value(&message).unwrap();
+    packed["later"] = json!("kept");
+    let outbox = json!({
+        "id": "o:1:0", "instanceId": "s", "type": "outbox", "madeAt": 1000, "visibleAt": 1000,
+        "messages": [packed.clone()],
+    });
+    let outbox = serde_json::from_value(outbox).unwrap();
+    super::super::orchestration::deliver::deliver_again(&provider.core, outbox).await.unwrap();
+    assert_eq!(documents_of(&provider, "b", "orch_queue").await[0]["later"], "kept");
+    packed["_etag"] = json!("x");
+    let read: Message = serde_json::from_value(packed).unwrap();
+    assert_eq!(serde_json::to_value(&read).unwrap().get("_etag"), None, "the service's own members");
+}
