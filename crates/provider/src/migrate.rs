@@ -143,7 +143,8 @@ impl Migration {
     /// target must be empty. If it is missing, it is created.
     pub fn new(client: Client, source: ContainerName, target: ContainerName) -> Self {
         let clock = Arc::<HybridClock>::default();
-        let observer = DriverObserver { metrics: Arc::default(), clock: Arc::clone(&clock) };
+        let observer =
+            DriverObserver { metrics: Arc::default(), clock: Arc::clone(&clock), congestion: Arc::default() };
         let client = Client::from_driver(client.driver().with_observer(Arc::new(observer)));
         Migration {
             client,

@@ -4,6 +4,7 @@
 
 pub(crate) mod background;
 pub(crate) mod clock;
+pub(crate) mod congestion;
 pub(crate) mod count_cache;
 pub(crate) mod hints;
 pub(crate) mod interest;

@@ -18,6 +18,7 @@ use crate::options::config::{Options, OutboxFaultInjector};
 use crate::plan::retention::Retention;
 use crate::process::background::Background;
 use crate::process::clock::HybridClock;
+use crate::process::congestion::Congestion;
 use crate::process::count_cache::CountCache;
 use crate::process::hints::Hints;
 use crate::process::lock_table::{LockTable, LockedActivity, LockedInstance};
@@ -43,6 +44,8 @@ pub(crate) struct Core {
     /// Issues stamps, in the service's time.
     pub(crate) clock: Arc<HybridClock>,
     pub(crate) metrics: Arc<Metrics>,
+    /// How much longer takeovers wait because of throttling.
+    pub(crate) congestion: Arc<Congestion>,
     /// Results of `get_system_metrics`.
     pub(crate) system_metrics: CountCache<SystemMetrics>,
     /// Results of `get_queue_depths`.
@@ -89,7 +92,12 @@ impl Core {
     ) -> Result<Arc<Core>, Failure> {
         let metrics = Arc::new(Metrics::default());
         let clock = Arc::new(HybridClock::with_error_ms(options.clock_error_ms));
-        let observer = DriverObserver { metrics: Arc::clone(&metrics), clock: Arc::clone(&clock) };
+        let congestion = Arc::new(Congestion::default());
+        let observer = DriverObserver {
+            metrics: Arc::clone(&metrics),
+            clock: Arc::clone(&clock),
+            congestion: Arc::clone(&congestion),
+        };
         let observed = Client::from_driver(client.driver().with_observer(Arc::new(observer)));
         let open = || Store::open(&observed, database, container, options.is_migrating);
         let store = retry_while(Instant::now() + RETRY_FOR, Failure::is_service_fault, open).await?;
@@ -101,6 +109,7 @@ impl Core {
             options,
             clock,
             metrics,
+            congestion,
             system_metrics: CountCache::default(),
             queue_depths: CountCache::default(),
             hints: Hints::default(),

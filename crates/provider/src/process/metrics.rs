@@ -27,6 +27,7 @@ pub use snapshot::{Latency, MethodMetrics, ProviderMetrics};
 
 use crate::failure::Failure;
 use crate::process::clock::HybridClock;
+use crate::process::congestion::Congestion;
 
 /// The name of requests outside of any call.
 const OTHER: &str = "other";
@@ -287,12 +288,13 @@ impl Cost {
     }
 }
 
-/// Observes the driver: counts the cost of each operation for its call, and passes the
-/// dates of responses to the clock.
+/// Observes the driver: counts the cost of each operation for its call, records throttling,
+/// and passes the dates of responses to the clock.
 #[derive(Debug)]
 pub(crate) struct DriverObserver {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) clock: Arc<HybridClock>,
+    pub(crate) congestion: Arc<Congestion>,
 }
 
 impl Observer for DriverObserver {
@@ -301,6 +303,8 @@ impl Observer for DriverObserver {
             self.clock.observe_date(date, operation.diagnostics.elapsed());
         }
         let cost = Cost::of(operation);
+        let throttled_for = (cost.throttles > 0).then(|| operation.diagnostics.elapsed());
+        self.congestion.record(throttled_for, Instant::now());
         if CALL.try_with(|call| call.add(&cost)).is_err() {
             // The operation belongs to a heartbeat or a background task. Its writes do not
             // change the counts of `count_cache`.

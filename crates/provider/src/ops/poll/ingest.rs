@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use perihelion_client::Etag;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::takeover::{WorkStamps, takeover_wait};
 use crate::documents::stamp::Stamp;
@@ -35,6 +36,8 @@ pub(super) struct FoundWork {
     view: Arc<View>,
     /// When the poll began.
     now: Stamp,
+    /// How much longer takeovers wait because of throttling.
+    stretch: Duration,
 }
 
 impl FoundWork {
@@ -46,6 +49,7 @@ impl FoundWork {
             is_eager,
             view: membership.view(),
             now,
+            stretch: Duration::ZERO,
         }
     }
 
@@ -83,7 +87,7 @@ impl FoundWork {
     /// Whether this process may take the work now. If not, records when it may. `rank` is the
     /// place of this process in the order of takeover.
     fn may_take(&mut self, rank: Rank, stamps: WorkStamps) -> bool {
-        let wait = takeover_wait(rank, stamps, self.now);
+        let wait = takeover_wait(rank, stamps, self.now, self.stretch);
         if self.is_eager || wait.is_zero() {
             return true;
         }
@@ -122,6 +126,7 @@ enum Row {
 /// Turns rows into hints and wakes the fetches that wait for them. Returns the latest
 /// `visibleAt` of the rows; zero if there are none.
 pub(super) async fn ingest(core: &Core, rows: Vec<Value>, found: &mut FoundWork) -> Stamp {
+    found.stretch = core.congestion.stretch(Instant::now());
     let last_visible_at = rows.iter().map(|row| stamp_of(row, "visibleAt")).max().unwrap_or_default();
     let (mut has_instance_hint, mut has_activity_hint, mut has_unfinished_work) = (false, false, false);
     let mut unreadable = Vec::new();

@@ -4,6 +4,9 @@
 //! minimum age. The minimum age is short for the process that owns the slot of the work. For
 //! the other processes it is longer, and it grows with their rank.
 //!
+//! Under throttling the minimum age is longer (`process::congestion`): the other process may be
+//! about to commit.
+//!
 //! There is no minimum age if no other live process takes this kind of work. The owner of
 //! the slot takes an activity with an expired lock at once.
 
@@ -26,8 +29,9 @@ pub(super) struct WorkStamps {
     pub(super) was_locked: bool,
 }
 
-/// How long a process of this rank must still wait; zero if it may take the work now.
-pub(super) fn takeover_wait(rank: Rank, stamps: WorkStamps, now: Stamp) -> Duration {
+/// How long a process of this rank must still wait; zero if it may take the work now. `stretch`
+/// is what throttling adds to the minimum age.
+pub(super) fn takeover_wait(rank: Rank, stamps: WorkStamps, now: Stamp, stretch: Duration) -> Duration {
     let age_min = match (rank, stamps.was_locked) {
         (Rank::Alone, _) | (Rank::Owner, true) => return Duration::ZERO,
         (Rank::Owner, false) => OWNER_TAKEOVER_AFTER,
@@ -42,7 +46,7 @@ pub(super) fn takeover_wait(rank: Rank, stamps: WorkStamps, now: Stamp) -> Durat
     // lock it is `visible_at`: the due time, or the end of the lock.
     let aged_from = stamps.enqueued_at.max(stamps.visible_at);
     match now.ms().checked_sub(aged_from.ms()) {
-        Some(age_ms) => age_min.saturating_sub(Duration::from_millis(age_ms)),
+        Some(age_ms) => (age_min + stretch).saturating_sub(Duration::from_millis(age_ms)),
         // The stamp is in the future, because the clock of the writer is ahead. So the age is
         // unknown, and this process does not wait.
         None => Duration::ZERO,
@@ -61,7 +65,7 @@ mod tests {
     fn the_slot_owner_comes_first_and_the_others_in_order() {
         let message =
             WorkStamps { enqueued_at: at(0), visible_at: at(0).visible_at_once(), was_locked: false };
-        let wait = |rank, now| takeover_wait(rank, message, at(now)).as_millis();
+        let wait = |rank, now| takeover_wait(rank, message, at(now), Duration::ZERO).as_millis();
         assert_eq!(wait(Rank::Alone, 0), 0);
         assert_eq!((wait(Rank::Owner, 0), wait(Rank::Owner, 100), wait(Rank::Owner, 250)), (250, 150, 0));
         assert_eq!((wait(Rank::Behind(1), 0), wait(Rank::Behind(1), 1000)), (1000, 0));
@@ -72,15 +76,31 @@ mod tests {
     #[test]
     fn a_timer_ages_from_its_due_time_and_work_with_a_future_stamp_is_taken_at_once() {
         let timer = WorkStamps { enqueued_at: at(0), visible_at: at(5000), was_locked: false };
-        assert_eq!(takeover_wait(Rank::Owner, timer, at(5100)), Duration::from_millis(150));
+        assert_eq!(takeover_wait(Rank::Owner, timer, at(5100), Duration::ZERO), Duration::from_millis(150));
         let future_work = WorkStamps { enqueued_at: at(700), visible_at: at(0), was_locked: false };
-        assert_eq!(takeover_wait(Rank::Behind(1), future_work, at(100)), Duration::ZERO);
+        assert_eq!(takeover_wait(Rank::Behind(1), future_work, at(100), Duration::ZERO), Duration::ZERO);
     }
 
     #[test]
     fn an_activity_with_an_expired_lock_is_taken_over_at_once_or_soon() {
         let expired = WorkStamps { enqueued_at: at(0), visible_at: at(2000), was_locked: true };
-        assert_eq!(takeover_wait(Rank::Owner, expired, at(2000)), Duration::ZERO);
-        assert_eq!(takeover_wait(Rank::Behind(1), expired, at(2100)), Duration::from_millis(150));
+        assert_eq!(takeover_wait(Rank::Owner, expired, at(2000), Duration::ZERO), Duration::ZERO);
+        assert_eq!(
+            takeover_wait(Rank::Behind(1), expired, at(2100), Duration::ZERO),
+            Duration::from_millis(150)
+        );
+    }
+
+    #[test]
+    fn under_throttling_takeovers_wait_longer_unless_a_process_is_alone() {
+        let message =
+            WorkStamps { enqueued_at: at(0), visible_at: at(0).visible_at_once(), was_locked: false };
+        let stretch = Duration::from_secs(2);
+        let wait = |rank, now| takeover_wait(rank, message, at(now), stretch).as_millis();
+        assert_eq!((wait(Rank::Owner, 0), wait(Rank::Owner, 2250)), (2250, 0));
+        assert_eq!(wait(Rank::Behind(1), 1000), 2000);
+        assert_eq!(wait(Rank::Alone, 0), 0);
+        let expired = WorkStamps { enqueued_at: at(0), visible_at: at(2000), was_locked: true };
+        assert_eq!(takeover_wait(Rank::Owner, expired, at(2000), stretch), Duration::ZERO);
     }
 }

@@ -333,3 +333,17 @@ fn stored_hashes_never_change() {
     let (id, key) = session_document_key("printer");
     assert_eq!((id.len(), &id[..10], key), (66, "s:ba70e1da", 6_559_807_626_117_884));
 }
+
+/// Requests that are throttled make takeovers wait longer: another process whose commit is
+/// throttled too is about to finish it.
+#[tokio::test]
+async fn a_throttled_process_takes_over_later() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    let stretch = || provider.core.congestion.stretch(tokio::time::Instant::now());
+    provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+    assert_eq!(stretch(), Duration::ZERO);
+    world.inject_fault(r#"{"operation":"create_item","count":3,"status":429,"retryAfterMs":100}"#).await;
+    provider.enqueue_for_orchestrator(super::raised_event("a", "1"), None).await.unwrap();
+    assert!(stretch() > Duration::from_millis(300), "{:?}", stretch());
+}
