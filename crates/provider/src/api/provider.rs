@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use duroxide::providers::ProviderError;
+use duroxide::providers::{DeleteInstanceResult, ProviderError};
 use perihelion_client::{Client, Credential};
 
 use crate::api::builder::CosmosDBProviderBuilder;
@@ -105,6 +105,33 @@ impl CosmosDBProvider {
     /// ```
     pub async fn list(&self, options: &crate::ListOptions) -> Result<crate::ListPage, ProviderError> {
         self.core.metrics.call("list", crate::ops::admin::page::run(&self.core.store, options)).await
+    }
+
+    /// Deletes an instance and all its descendants, for tools. Unlike duroxide's
+    /// `delete_instance`, also deletes an instance that was started and has not run yet
+    /// (`Pending` in a listing). An instance that runs is deleted only if `is_forced`. Refuses a
+    /// child: it is deleted with its root.
+    ///
+    /// ```
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use duroxide_cdb::{CosmosDBProvider, ListOptions};
+    /// # let store = CosmosDBProvider::embedded_in_memory().await?;
+    /// # let client = duroxide::Client::new(std::sync::Arc::new(store.clone()));
+    /// client.start_orchestration("order-7", "Order", "").await?;
+    /// let pending = store.list(&ListOptions::new().with_status("Pending")).await?;
+    /// assert_eq!(pending.instances[0].instance_id, "order-7");
+    /// assert_eq!(store.delete("order-7", false).await?.instances_deleted, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn delete(
+        &self,
+        instance: &str,
+        is_forced: bool,
+    ) -> Result<DeleteInstanceResult, ProviderError> {
+        let deletion = crate::ops::admin::pending::delete_tree(&self.core, instance, is_forced);
+        self.core.metrics.call("delete", deletion).await
     }
 
     /// The metrics of this provider since it was opened: requests, request units and

@@ -4,6 +4,9 @@
 //! parent and by the lower limit of a time use an index. Other filters are applied to the
 //! documents that the index leaves, so a page with few matches among many instances costs
 //! more.
+//!
+//! Pending instances come last. They are found among the queued messages: with many messages
+//! in the queues, their pages cost more.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -19,6 +22,9 @@ const PAGE_SIZE_DEFAULT: u32 = 50;
 /// are limited too.
 pub(crate) const PAGE_SIZE_MAX: u32 = 1000;
 
+/// The status of an instance whose start is queued and that has not run yet.
+pub(crate) const PENDING: &str = "Pending";
+
 /// The filters and the order of [`CosmosDBProvider::list`](crate::CosmosDBProvider::list).
 /// All given filters must match. Times are milliseconds since 1970.
 ///
@@ -30,7 +36,8 @@ pub(crate) const PAGE_SIZE_MAX: u32 = 1000;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ListOptions {
-    /// Only instances with this status: `Running`, `Completed`, `Failed`, `ContinuedAsNew`.
+    /// Only instances with this status: `Running`, `Completed`, `Failed`, `ContinuedAsNew`, or
+    /// `Pending` for instances whose start is queued and that have not run yet.
     pub status: Option<String>,
     /// Only instances of this orchestration.
     pub name: Option<String>,
@@ -96,9 +103,10 @@ pub struct ListedInstance {
     /// The orchestration's version.
     #[serde(default)]
     pub version: String,
-    /// `Running`, `Completed`, `Failed` or `ContinuedAsNew`.
+    /// `Running`, `Completed`, `Failed`, `ContinuedAsNew` or `Pending`.
     pub status: String,
-    /// When the instance was created.
+    /// When the instance was created. For a pending instance: when its start was enqueued, or
+    /// becomes due.
     pub created_at: u64,
     /// When the last turn was committed, or events were last appended.
     pub updated_at: u64,
@@ -202,16 +210,24 @@ impl ListOptions {
         URL_SAFE_NO_PAD.encode(&Sha256::digest(text)[..9])
     }
 
-    /// The continuation that the caller gets for a continuation of the service.
-    pub(crate) fn wrap_continuation(&self, continuation: &str) -> String {
-        let json = serde_json::to_vec(&(self.fingerprint(), continuation)).unwrap_or_default();
+    /// The continuation that the caller gets.
+    pub(crate) fn wrap_continuation(&self, position: &Position) -> String {
+        let position = match position {
+            Position::Existing(continuation) => continuation.clone().unwrap_or_default(),
+            Position::Pending(continuation) => {
+                format!("{PENDING_PREFIX}{}", continuation.as_deref().unwrap_or_default())
+            }
+        };
+        let json = serde_json::to_vec(&(self.fingerprint(), position)).unwrap_or_default();
         format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(json))
     }
 
-    /// Unwraps the caller's continuation into the service's; `None` for the first page.
-    /// Refuses a continuation of a listing with another `fingerprint`.
-    pub(crate) fn service_continuation(&self) -> Result<Option<String>, Failure> {
-        let Some(token) = &self.continuation else { return Ok(None) };
+    /// Where the page begins. Refuses a continuation of a listing with another `fingerprint`.
+    pub(crate) fn position(&self) -> Result<Position, Failure> {
+        let Some(token) = &self.continuation else {
+            let is_pending = self.status.as_deref() == Some(PENDING);
+            return Ok(if is_pending { Position::Pending(None) } else { Position::Existing(None) });
+        };
         let json = token.strip_prefix(TOKEN_PREFIX).and_then(|token| URL_SAFE_NO_PAD.decode(token).ok());
         let decoded = json.and_then(|json| serde_json::from_slice::<(String, String)>(&json).ok());
         match decoded {
@@ -220,10 +236,27 @@ impl ListOptions {
                 "the continuation belongs to a listing with other filters: start this one without a continuation"
                     .to_owned(),
             )),
-            Some((_, continuation)) => Ok(Some(continuation)),
+            Some((_, continuation)) => Ok(match continuation.strip_prefix(PENDING_PREFIX) {
+                Some(continuation) => {
+                    Position::Pending(Some(continuation.to_owned()).filter(|text| !text.is_empty()))
+                }
+                None => Position::Existing(Some(continuation)),
+            }),
         }
     }
 }
+
+/// Where a page begins: among the existing instances, or among the pending ones, which come
+/// after them. With the service's continuation; `None` for the beginning.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Position {
+    Existing(Option<String>),
+    Pending(Option<String>),
+}
+
+/// The beginning of a position among the pending instances, in a continuation. No continuation
+/// of the service begins with it.
+const PENDING_PREFIX: &str = "pending:";
 
 /// The beginning of a continuation: its format and version.
 const TOKEN_PREFIX: &str = "l1.";
@@ -235,20 +268,25 @@ mod tests {
     #[test]
     fn a_continuation_is_valid_for_its_own_listing_only() {
         let failed = ListOptions::new().with_status("Failed").with_page_size(7);
-        let token = failed.wrap_continuation("{\"service\":\"says\"}");
-        let next = failed.clone().with_continuation(token.as_str()).with_page_size(100);
-        assert_eq!(next.service_continuation().unwrap().as_deref(), Some("{\"service\":\"says\"}"));
-        assert_eq!(failed.service_continuation().unwrap(), None);
+        for position in [
+            Position::Existing(Some("{\"service\":\"says\"}".to_owned())),
+            Position::Pending(None),
+            Position::Pending(Some("{}".to_owned())),
+        ] {
+            let token = failed.wrap_continuation(&position);
+            let next = failed.clone().with_continuation(token.as_str()).with_page_size(100);
+            assert_eq!(next.position().unwrap(), position);
+        }
+        let token = failed.wrap_continuation(&Position::Pending(None));
+        assert_eq!(failed.position().unwrap(), Position::Existing(None));
+        assert_eq!(ListOptions::new().with_status(PENDING).position().unwrap(), Position::Pending(None));
         for other in
             [ListOptions::new(), ListOptions::new().with_status("Running"), failed.clone().with_name("x")]
         {
-            assert!(matches!(
-                other.with_continuation(token.as_str()).service_continuation(),
-                Err(Failure::Refused(_))
-            ));
+            assert!(matches!(other.with_continuation(token.as_str()).position(), Err(Failure::Refused(_))));
         }
         for bad in ["", "l1.", "l1.!!!", "l2.e30", &token[..token.len() - 3]] {
-            assert!(failed.clone().with_continuation(bad).service_continuation().is_err(), "{bad}");
+            assert!(failed.clone().with_continuation(bad).position().is_err(), "{bad}");
         }
     }
 }

@@ -1,11 +1,12 @@
 //! `CosmosDBProvider::list`: one page of instances. The server filters and stops when
-//! the page is full.
+//! the page is full. Existing instances come first, then pending ones (`pending`).
 
 use perihelion_client::Query;
 use serde_json::Value;
 
 use crate::failure::Failure;
-use crate::options::listing::{ListOptions, ListOrder, ListPage, ListedInstance};
+use crate::ops::admin::pending;
+use crate::options::listing::{ListOptions, ListOrder, ListPage, ListedInstance, Position};
 use crate::store::Store;
 
 /// The condition that selects the state documents of existing instances. The condition on `id`
@@ -27,14 +28,48 @@ const OUTPUT: &str = ", (IS_STRING(c.output) ? c.output : undefined) AS output";
 const TIMESTAMP_SLACK_SECONDS: u64 = 10;
 
 pub(crate) async fn run(store: &Store, options: &ListOptions) -> Result<ListPage, Failure> {
-    let mut query = build_query(options).with_max_items(options.page_size());
-    if let Some(continuation) = options.service_continuation()? {
+    let size = options.page_size();
+    let wrap = |position: Position| Some(options.wrap_continuation(&position));
+    let (mut instances, pending_from) = match options.position()? {
+        Position::Pending(continuation) => (Vec::new(), continuation),
+        Position::Existing(continuation) => {
+            let (instances, next) = existing_page(store, options, continuation, size).await?;
+            if next.is_some() {
+                return Ok(ListPage { instances, continuation: wrap(Position::Existing(next)) });
+            }
+            if options.status.is_some() {
+                return Ok(ListPage { instances, continuation: None });
+            }
+            (instances, None)
+        }
+    };
+    // The pending instances fill the rest of the page.
+    let room = size.saturating_sub(u32::try_from(instances.len()).unwrap_or(u32::MAX));
+    if room == 0 {
+        return Ok(ListPage { instances, continuation: wrap(Position::Pending(None)) });
+    }
+    let page = pending::page(store, options, pending_from, room).await?;
+    instances.extend(page.instances);
+    let continuation = page.continuation.and_then(|next| wrap(Position::Pending(Some(next))));
+    Ok(ListPage { instances, continuation })
+}
+
+/// One page of existing instances, and the service's continuation.
+async fn existing_page(
+    store: &Store,
+    options: &ListOptions,
+    continuation: Option<String>,
+    size: u32,
+) -> Result<(Vec<ListedInstance>, Option<String>), Failure> {
+    let mut query = build_query(options).with_max_items(size);
+    if let Some(continuation) = continuation {
         query = query.with_continuation(continuation);
     }
-    let page = store.container.query::<ListedInstance>(query).next_page().await?;
-    let Some(page) = page else { return Ok(ListPage::default()) };
-    let continuation = page.continuation().map(|continuation| options.wrap_continuation(continuation));
-    Ok(ListPage { instances: page.items, continuation })
+    let Some(page) = store.container.query::<ListedInstance>(query).next_page().await? else {
+        return Ok((Vec::new(), None));
+    };
+    let continuation = page.continuation().map(ToOwned::to_owned);
+    Ok((page.items, continuation))
 }
 
 /// The query for these options, without page size and continuation.

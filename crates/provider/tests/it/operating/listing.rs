@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use duroxide::providers::{Provider, ProviderAdmin};
+use duroxide::providers::{Provider, ProviderAdmin, WorkItem};
 use duroxide_cdb::{CosmosDBProvider, ListOptions, ListOrder, ListPage, ListedInstance};
 use perihelion_server::EmbeddedOptions;
 use perihelion_testkit::TestServer;
@@ -26,8 +26,10 @@ async fn world(partitions: u32) -> (TestServer, CosmosDBProvider) {
         let parent = (n % 5 == 4).then_some("even-00");
         commit(&provider, &instance, parent, n).await;
     }
-    // An instance that has had no turn yet, and a deleted instance, are not listed.
+    // An instance that has had no turn yet is listed as pending. A start to an existing instance
+    // is not, and a deleted instance is not listed.
     provider.enqueue_for_orchestrator(start("queued", None), None).await.unwrap();
+    provider.enqueue_for_orchestrator(start("even-02", None), None).await.unwrap();
     commit(&provider, "gone", None, 0).await;
     provider.delete_instance("gone", true).await.unwrap();
     (server, provider)
@@ -73,14 +75,15 @@ async fn ids(provider: &CosmosDBProvider, options: &ListOptions, size: u32) -> V
 async fn every_instance_is_listed_once_whatever_the_page_and_the_order() {
     for partitions in [1, 4] {
         let (server, provider) = world(partitions).await;
-        let existing: BTreeSet<String> = provider.list_instances().await.unwrap().into_iter().collect();
-        assert_eq!(existing.len(), COUNT);
+        let mut existing: BTreeSet<String> = provider.list_instances().await.unwrap().into_iter().collect();
+        assert_eq!(existing.len(), COUNT, "duroxide's listing does not have the pending instance");
+        existing.insert("queued".to_owned());
         for order in [ListOrder::Stored, ListOrder::RecentFirst] {
             for size in [1, 4, 100] {
                 let options = ListOptions::new().with_order(order);
                 let listed = ids(&provider, &options, size).await;
                 let set: BTreeSet<String> = listed.iter().cloned().collect();
-                assert_eq!((listed.len(), &set), (COUNT, &existing), "{partitions} {order:?} {size}");
+                assert_eq!((listed.len(), &set), (COUNT + 1, &existing), "{partitions} {order:?} {size}");
             }
         }
         server.stop().await;
@@ -92,7 +95,7 @@ async fn filters_select_instances_and_rows_have_all_fields() {
     let (server, provider) = world(4).await;
     let all =
         provider.list(&ListOptions::new().with_page_size(100).with_output(true)).await.unwrap().instances;
-    assert_eq!(all.len(), COUNT);
+    assert_eq!(all.len(), COUNT + 1);
     let latest = all.iter().map(|row| row.created_at).max().unwrap();
     let cases: Vec<(ListOptions, Filter)> = vec![
         (ListOptions::new().with_status("Failed"), Box::new(|row| row.status == "Failed")),
@@ -112,6 +115,7 @@ async fn filters_select_instances_and_rows_have_all_fields() {
             Box::new(|row| row.status == "Completed" && row.name == "Refund"),
         ),
         (ListOptions::new().with_status("Nothing"), Box::new(|_| false)),
+        (ListOptions::new().with_status("Pending"), Box::new(|row| row.instance_id == "queued")),
     ];
     for (options, is_selected) in cases {
         let expected: BTreeSet<&str> =
@@ -164,4 +168,43 @@ async fn a_token_of_another_listing_is_refused() {
     assert!(error.message.contains("other filters") && !error.is_retryable(), "{error}");
     assert!(provider.list(&ListOptions::new().with_continuation("rubbish")).await.is_err());
     provider.list(&ListOptions::new().with_continuation(token)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_started_instance_that_has_not_run_is_listed_as_pending_and_can_be_deleted() {
+    for input in [String::new(), "x".repeat(2_000_000)] {
+        let server = TestServer::in_process(EmbeddedOptions::default()).await;
+        let provider = CosmosDBProvider::builder().with_client(server.client().await).open().await.unwrap();
+        let mut start = start("queued", None);
+        let WorkItem::StartOrchestration { input: start_input, .. } = &mut start else { panic!("{start:?}") };
+        *start_input = input;
+        provider.enqueue_for_orchestrator(start, None).await.unwrap();
+        let pending = provider.list(&ListOptions::new()).await.unwrap();
+        assert_eq!(pending.instances.len(), 1);
+        let row = &pending.instances[0];
+        assert_eq!(
+            (row.instance_id.as_str(), row.status.as_str(), row.name.as_str()),
+            ("queued", "Pending", "Order")
+        );
+        assert!(row.created_at > 0 && row.execution_id == 1);
+        let other_name = ListOptions::new().with_status("Pending").with_name("Refund");
+        assert!(provider.list(&other_name).await.unwrap().instances.is_empty());
+        assert!(provider.delete_instance("queued", true).await.is_err(), "duroxide's contract");
+        let deleted = provider.delete("queued", false).await.unwrap();
+        assert_eq!((deleted.instances_deleted, deleted.queue_messages_deleted), (1, 1));
+        assert!(provider.list(&ListOptions::new()).await.unwrap().instances.is_empty());
+        assert!(provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().is_none());
+        assert!(provider.delete("queued", false).await.is_err(), "there is nothing to delete any more");
+    }
+}
+
+#[tokio::test]
+async fn a_pending_child_is_deleted_with_its_root_only() {
+    let (_server, provider) = world(1).await;
+    provider.enqueue_for_orchestrator(start("child", Some("even-00")), None).await.unwrap();
+    let error = provider.delete("child", true).await.unwrap_err();
+    assert!(error.message.contains("child of even-00") && !error.is_retryable(), "{error}");
+    assert!(provider.delete("even-00", true).await.unwrap().instances_deleted > 1);
+    let left = ids(&provider, &ListOptions::new().with_id_prefix("child"), 10).await;
+    assert!(left.is_empty(), "{left:?}");
 }

@@ -1,0 +1,158 @@
+//! Pending instances: a start is queued, and no turn has run yet. duroxide's management
+//! methods do not know such instances. `CosmosDBProvider::list` and `CosmosDBProvider::delete`
+//! do: a person who has started a workflow looks for it there.
+//!
+//! A pending instance is found by its start among the queued messages. A start to an instance
+//! that exists is left out.
+
+use std::collections::BTreeSet;
+
+use duroxide::providers::{DeleteInstanceResult, WorkItem};
+use perihelion_client::Query;
+use serde_json::Value;
+
+use crate::documents::Message;
+use crate::documents::stamp::Stamp;
+use crate::failure::Failure;
+use crate::ops::admin::delete;
+use crate::ops::core::Core;
+use crate::ops::payload;
+use crate::ops::read;
+use crate::options::listing::{ListOptions, ListOrder, ListPage, ListedInstance, PENDING};
+use crate::store::Store;
+
+/// The condition that selects queued starts, and messages that may be starts because their text
+/// is stored in parts.
+const STARTS: &str =
+    "c.type = 'orch_queue' AND (NOT IS_STRING(c.item) OR STARTSWITH(c.item, '{\"StartOrchestration\"'))";
+
+/// One page of pending instances, with at most `size` rows. `continuation` is the service's.
+/// The continuation of the page is the service's too.
+pub(super) async fn page(
+    store: &Store,
+    options: &ListOptions,
+    continuation: Option<String>,
+    size: u32,
+) -> Result<ListPage, Failure> {
+    let mut query = build_query(options).with_max_items(size);
+    if let Some(continuation) = continuation {
+        query = query.with_continuation(continuation);
+    }
+    let Some(page) = store.container.query::<Value>(query).next_page().await? else {
+        return Ok(ListPage::default());
+    };
+    let continuation = page.continuation().map(ToOwned::to_owned);
+    let mut instances: Vec<ListedInstance> = Vec::new();
+    for row in page.items {
+        // A message that this version cannot read is not listed.
+        let Ok(message) = serde_json::from_value::<Message>(row) else { continue };
+        let Some(row) = listed(store, &message).await? else { continue };
+        let is_listed = instances.iter().any(|known| known.instance_id == row.instance_id);
+        if !is_listed && options.name.as_ref().is_none_or(|name| *name == row.name) {
+            instances.push(row);
+        }
+    }
+    let existing = existing(store, &instances).await?;
+    instances.retain(|row| !existing.contains(&row.instance_id));
+    Ok(ListPage { instances, continuation })
+}
+
+fn build_query(options: &ListOptions) -> Query {
+    let text = |value: &Option<String>| value.clone().map(Value::from);
+    let stamp = |ms: Option<u64>| ms.map(|ms| Value::from(Stamp::at_ms(ms).0));
+    let filters = [
+        ("c.startParent = @parent", "@parent", text(&options.parent)),
+        ("STARTSWITH(c.instanceId, @prefix)", "@prefix", text(&options.id_prefix)),
+        ("c.enq >= @from", "@from", stamp(options.created_from.max(options.updated_from))),
+        ("c.enq < @createdBefore", "@createdBefore", stamp(options.created_before)),
+        ("c.enq < @updatedBefore", "@updatedBefore", stamp(options.updated_before)),
+    ];
+    let used =
+        || filters.iter().filter_map(|(condition, name, value)| Some((condition, name, value.clone()?)));
+    let mut statement = format!("SELECT * FROM c WHERE {STARTS}");
+    for (condition, _, _) in used() {
+        statement.push_str(" AND ");
+        statement.push_str(condition);
+    }
+    match options.order {
+        ListOrder::Stored => {}
+        ListOrder::RecentFirst => statement.push_str(" ORDER BY c._ts DESC"),
+    }
+    used().fold(Query::new(statement), |query, (_, name, value)| query.with_parameter(*name, value))
+}
+
+/// The row of a pending instance; `None` if the message is not a readable start.
+async fn listed(store: &Store, message: &Message) -> Result<Option<ListedInstance>, Failure> {
+    let text = payload::read_texts(store, &message.instance_id, &[&message.item]).await?;
+    let item = text.into_iter().next().flatten().and_then(|text| serde_json::from_str(&text).ok());
+    let Some(WorkItem::StartOrchestration { orchestration, version, execution_id, parent_instance, .. }) =
+        item
+    else {
+        return Ok(None);
+    };
+    Ok(Some(ListedInstance {
+        instance_id: message.instance_id.clone(),
+        name: orchestration,
+        version: version.unwrap_or_default(),
+        status: PENDING.to_owned(),
+        created_at: message.enqueued_at.ms(),
+        updated_at: message.enqueued_at.ms(),
+        execution_id,
+        parent_instance_id: parent_instance,
+        ..ListedInstance::default()
+    }))
+}
+
+/// Those of these instances that exist.
+async fn existing(store: &Store, rows: &[ListedInstance]) -> Result<BTreeSet<String>, Failure> {
+    let text = "SELECT VALUE c.instanceId FROM c WHERE c.id = 'i' AND c.type = 'history' AND c.created = true \
+                AND c.instanceId";
+    let ids: Vec<&str> = rows.iter().map(|row| row.instance_id.as_str()).collect();
+    let mut existing = BTreeSet::new();
+    for ids in ids.chunks(delete::IN_LIST_MAX) {
+        existing.extend(store.rows::<String>(delete::in_list(text, ids)).await?);
+    }
+    Ok(existing)
+}
+
+/// The pending start of an instance; `None` if the instance exists or no start is queued.
+async fn find(store: &Store, instance: &str) -> Result<Option<ListedInstance>, Failure> {
+    if read::live_state(store, instance).await?.is_some_and(|state| state.is_created) {
+        return Ok(None);
+    }
+    let query = Query::new(format!("SELECT * FROM c WHERE {STARTS} ORDER BY c.enq")).in_partition(instance);
+    for row in store.rows::<Value>(query).await? {
+        let Ok(message) = serde_json::from_value::<Message>(row) else { continue };
+        if let Some(found) = listed(store, &message).await? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
+/// `CosmosDBProvider::delete`: deletes an instance with its tree. A pending instance counts as
+/// one instance.
+pub(crate) async fn delete_tree(
+    core: &Core,
+    instance: &str,
+    is_forced: bool,
+) -> Result<DeleteInstanceResult, Failure> {
+    let pending = find(&core.store, instance).await?;
+    let parent = match &pending {
+        Some(pending) => pending.parent_instance_id.clone(),
+        None => read::created_state(&core.store, instance).await?.parent_instance_id,
+    };
+    if let Some(parent) = parent {
+        return Err(Failure::Refused(format!(
+            "cannot delete {instance}: it is a child of {parent}. Delete the instance that has no parent; its \
+             children are deleted with it"
+        )));
+    }
+    let tree = delete::tree(&core.store, instance).await?;
+    let mut result = delete::run(core, &tree, is_forced.into()).await?;
+    // The instance may have begun in the meantime. Then the deletion has counted it.
+    if pending.is_some() && result.instances_deleted == 0 {
+        result.instances_deleted = 1;
+    }
+    Ok(result)
+}
