@@ -29,6 +29,8 @@ test    runs every part, or those named, installs what they need, and ends with 
   rust        the official Rust SDK against the server
   holes       the published provider on the server, where it must break
   migration   workflows that the published provider began, moved and finished by ours
+  versions    the provider of the version before and this one, on one container; skipped
+              when git has not got that version and cannot fetch it
 
 modules prints which top-level modules of a crate use which others, a line each:
         \"module -> used, used\"; without a name, those of all crates

@@ -20,6 +20,7 @@ mod parts;
 mod process;
 mod report;
 mod runners;
+mod version_before;
 
 use std::process::ExitCode;
 

@@ -79,6 +79,11 @@ impl StepOutcome {
         Self { tally: Tally { passed: 1, ..Tally::default() }, ..Self::default() }
     }
 
+    /// The outcome of a step that cannot run here.
+    pub(crate) fn skipped() -> Self {
+        Self { tally: Tally { skipped: 1, ..Tally::default() }, ..Self::default() }
+    }
+
     pub(crate) fn is_good(&self) -> bool {
         self.tally.failed == 0
     }

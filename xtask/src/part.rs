@@ -14,12 +14,13 @@ pub(crate) enum Part {
     Rust,
     Holes,
     Migration,
+    Versions,
 }
 
 impl Part {
     /// All parts in running order: checks of the source, then tests in Rust, then the suites
     /// that start a server. The suites without a build run at the same time as those with one.
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::House,
         Self::Fmt,
         Self::Clippy,
@@ -31,6 +32,7 @@ impl Part {
         Self::Rust,
         Self::Holes,
         Self::Migration,
+        Self::Versions,
     ];
 
     /// The parts of a quick run.
@@ -54,6 +56,7 @@ impl Part {
             Self::Rust => "rust",
             Self::Holes => "holes",
             Self::Migration => "migration",
+            Self::Versions => "versions",
         }
     }
 }

@@ -5,6 +5,7 @@
 //! are built while they run, and have the limit of a build.
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::checkout::Checkout;
@@ -13,6 +14,7 @@ use crate::outcome::{PartOutcome, Phase, StepOutcome};
 use crate::part::{Part, Scope};
 use crate::process::{self, Step};
 use crate::runners::Runner;
+use crate::version_before;
 
 /// The limit of a build. A cold build of everything takes minutes on two idle cores, and most
 /// of an hour beside other builds.
@@ -34,6 +36,10 @@ const LIVE_VARIABLE: &str = "PERIHELION_LIVE_CONNECTION_STRING";
 /// The variable with the path of a file, in which the published provider's container is
 /// stored. The provider's migration tests read the file.
 const PUBLISHED_CONTAINER_VARIABLE: &str = "PERIHELION_PUBLISHED_CONTAINER";
+
+/// The variable with the directory of the version before, for the provider's test of two
+/// versions.
+const VERSION_BEFORE_VARIABLE: &str = "PERIHELION_VERSION_BEFORE";
 
 /// The manifest that builds the provider on the oldest duroxide that the provider accepts.
 const OLDEST_MANIFEST: &str = "compat/duroxide-0.1.29/Cargo.toml";
@@ -93,6 +99,13 @@ fn run(part: Part, scope: Scope, checkout: &Checkout) -> PartOutcome {
         Part::Rust => Ok(rust_suite(checkout, "interop/rust")),
         Part::Holes => Ok(rust_suite(checkout, "interop/holes")),
         Part::Migration => Ok(migration(checkout)),
+        Part::Versions => match version_before::check_out(checkout) {
+            Ok(directory) => Ok(versions(checkout, &directory)),
+            Err(why) => {
+                eprintln!("\n=== skipped: {why}");
+                return PartOutcome::new(part, vec![StepOutcome::skipped()]);
+            }
+        },
     };
     let outcomes = match steps {
         Ok(steps) => run_steps(steps),
@@ -242,6 +255,24 @@ fn migration(checkout: &Checkout) -> Vec<Step> {
     let mut finish = run_step(checkout, &words, Runner::CargoTest, SUITE_LIMIT);
     finish.command.env(PUBLISHED_CONTAINER_VARIABLE, &container);
     vec![server_build(checkout), build, begin, finish]
+}
+
+/// The provider of the version before, and this one, run jobs on one container. The tests of the
+/// version before are built first: one of its processes is a child of our test.
+fn versions(checkout: &Checkout, before: &Path) -> Vec<Step> {
+    let words = ["test", "--locked", "-p", "duroxide-cdb", "--test", "it", "--no-run"];
+    let mut build_before = build_step(checkout, &words);
+    build_before.command.current_dir(before);
+    // The whole workspace is named, so that nothing is built again.
+    let words = ["test", "--workspace", "--test", "it", "two_versions_of_the_provider", "--", "--ignored"];
+    let mut run = run_step(checkout, &words, Runner::CargoTest, SUITE_LIMIT);
+    run.command.env(VERSION_BEFORE_VARIABLE, before);
+    let mut steps = vec![server_build(checkout), build_before, run];
+    // Dependencies that both versions have are built once.
+    for step in &mut steps {
+        step.command.env("CARGO_TARGET_DIR", checkout.target_directory());
+    }
+    steps
 }
 
 /// Builds a suite's program, then runs it. The target directory is the workspace's: a

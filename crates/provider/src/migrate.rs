@@ -266,7 +266,7 @@ impl Migration {
 
     /// Marks a container as the target of a migration. Fails if the container is not empty.
     async fn write_marker(&self, container: &Container) -> Result<Marker, Failure> {
-        let query = Query::new("SELECT VALUE c.id FROM c").with_max_items(1);
+        let query = Query::new("SELECT VALUE c.id FROM c WHERE c.id != 'layout'").with_max_items(1);
         if container.query::<String>(query).first().await?.is_some() {
             return Err(refused(format!(
                 "{} is not empty: a migration needs a new container. Name one that does not exist yet",

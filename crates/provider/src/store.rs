@@ -1,10 +1,11 @@
 //! `Store`: the container, and the requests that several operations share.
 //!
-//! `preflight` and `layout` check a container when it is opened, `migration_marker` is the
-//! document that shows an unfinished migration, `retry` repeats requests after the driver
+//! `preflight`, `layout` and `layout_version` check a container when it is opened,
+//! `migration_marker` is the document that shows an unfinished migration, `retry` repeats requests after the driver
 //! has given up, `state_cache` keeps states that this process read or wrote.
 
 pub(crate) mod layout;
+pub(crate) mod layout_version;
 pub(crate) mod migration_marker;
 mod preflight;
 mod retry;
@@ -20,6 +21,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use self::layout_version::ContainerVersion;
 use self::state_cache::{Snapshot, StateCache};
 pub(crate) use crate::timing::RETRY_FOR;
 pub(crate) use retry::{ConflictBudget, SharedDocument, retry_until, retry_while, unless_stale};
@@ -53,6 +55,7 @@ pub(crate) struct Store {
     pub(crate) state_cache: Arc<StateCache>,
     /// Whether the container deletes documents after their time to live.
     pub(crate) is_ttl_on: bool,
+    pub(crate) layout_version: ContainerVersion,
 }
 
 impl Store {
@@ -72,15 +75,17 @@ impl Store {
             Ok(properties) => {
                 preflight::check_partition_key(&handle, &properties)?;
                 layout::check(&handle, &properties, is_migrating).await?;
+                let layout_version = ContainerVersion::read(&handle).await?;
                 preflight::check_container(&handle, &properties)?;
                 let is_ttl_on = preflight::switch_ttl_on(&handle, properties).await?;
-                Ok(Store { container: handle, state_cache: Arc::default(), is_ttl_on })
+                Ok(Store { container: handle, state_cache: Arc::default(), is_ttl_on, layout_version })
             }
             Err(error) if error.is_not_found() => {
                 let created = create_container(client, database, container).await;
                 let container =
                     created.map_err(|error| preflight::creation_failure(database, container, error))?;
-                Ok(Store { container, state_cache: Arc::default(), is_ttl_on: true })
+                let layout_version = ContainerVersion::create(&container).await?;
+                Ok(Store { container, state_cache: Arc::default(), is_ttl_on: true, layout_version })
             }
             Err(error) => Err(error.into()),
         }

@@ -1,5 +1,6 @@
 //! The type of a document: the member `type` that every document has and
-//! queries filter by. Only the marker of a migration has a type that is not listed here.
+//! queries filter by. Only the marker of a migration and the layout version of the container
+//! have types that are not listed here.
 //!
 //! A new document type is a new variant here. Code that treats documents by
 //! type matches without a wildcard arm, so the compiler names each place that

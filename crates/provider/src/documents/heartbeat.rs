@@ -34,11 +34,19 @@ pub(crate) struct Heartbeat {
     pub(crate) document_type: DocumentType,
     #[serde(flatten)]
     pub(crate) roles: Roles,
+    /// The newest layout version of a container that the process can read. Processes that do
+    /// not write it read version 1.
+    #[serde(rename = "reads", default = "version_first")]
+    pub(crate) readable_version: u32,
     /// The time to live in seconds.
     pub(crate) ttl: u32,
     /// The time of the last write: seconds since 1970 by the service's clock.
     #[serde(rename = "_ts", default, skip_serializing)]
     pub(crate) written_at_s: u64,
+}
+
+fn version_first() -> u32 {
+    1
 }
 
 /// A tag filter in a form that can be compared and merged.

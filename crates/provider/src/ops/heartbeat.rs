@@ -16,6 +16,7 @@ use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::process::clock::HybridClock;
 use crate::process::membership::Membership;
+use crate::store::layout_version::LAYOUT_VERSION;
 use crate::store::{Store, without_content};
 use crate::sync::lock;
 use crate::timing::{HEARTBEAT_INTERVAL, HEARTBEAT_TTL};
@@ -89,6 +90,7 @@ async fn write_heartbeat(
         instance_id: HEARTBEATS_KEY,
         document_type: DocumentType::Heartbeat,
         roles: roles.clone(),
+        readable_version: LAYOUT_VERSION,
         ttl: HEARTBEAT_TTL.as_secs() as u32,
         written_at_s: 0,
     };

@@ -3,8 +3,8 @@
 //! - A document of a later version: its work item is of a variant, or has a form, that this
 //!   version does not have. It is left where it is, until a process that can read it takes it.
 //!   Its instance or activity is looked at again after growing pauses.
-//! - A broken document: its work item is missing or is not valid JSON. It is set aside, so that
-//!   it blocks nothing.
+//! - A broken document: a stamp or its work item is missing, or the work item is not valid
+//!   JSON. It is set aside, so that it blocks nothing.
 
 use perihelion_client::Patch;
 use serde::de::IgnoredAny;
@@ -16,11 +16,13 @@ use crate::store::Store;
 /// Whether a later version may have written this queue document, which this version cannot
 /// read. If not, it is broken.
 pub(crate) fn is_of_later_version(document: &Value) -> bool {
-    match &document["item"] {
-        Value::Null => false,
-        Value::String(text) => is_item_of_later_version(text),
-        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => true,
-    }
+    let has_stamps = ["enq", "visibleAt"].iter().all(|name| document[name].is_u64());
+    has_stamps
+        && match &document["item"] {
+            Value::String(text) => is_item_of_later_version(text),
+            Value::Array(_) | Value::Object(_) => true,
+            Value::Null | Value::Bool(_) | Value::Number(_) => false,
+        }
 }
 
 /// Whether a later version may have written this work item, which this version cannot read.

@@ -68,6 +68,12 @@ impl Membership {
         self.view().is_alone()
     }
 
+    /// Whether every live process can read this layout version, as far as this process knows.
+    /// New forms of documents are written only then.
+    pub(crate) fn all_can_read(&self, version: u32) -> bool {
+        self.view().all_can_read(version)
+    }
+
     /// The current view.
     pub(crate) fn view(&self) -> Arc<View> {
         Arc::clone(&lock(&self.view))

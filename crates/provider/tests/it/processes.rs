@@ -14,7 +14,7 @@ mod watch;
 
 use std::time::Duration;
 
-use child::Role;
+use child::{Role, Version};
 use fleet::Fleet;
 
 /// The lock timeout of children that may be killed: their work waits for that long.
@@ -72,6 +72,34 @@ async fn processes_with_other_dispatchers_and_with_tagged_workers_only_join_and_
     assert_eq!(fleet.ledger().runs_of(tagged), before, "a process that has left still runs activities");
     assert_eq!(fleet.ledger().runs_of(next).len(), watch.completed());
     fleet.check_every_job_completed_once(true).await;
+    fleet.close().await;
+}
+
+/// The version before this one, and this one, on one container. Both run jobs, and each job is
+/// completed once. The container gets the new layout version when the old process is gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs the version before: cargo xtask test --only versions"]
+async fn two_versions_of_the_provider_share_a_container() {
+    let role = || Role { orchestrators: 2, workers: 2, tag: None };
+    let mut fleet = Fleet::open(LONG_LOCK).await;
+    fleet.forget_layout_version().await;
+    let old = fleet.start_child_of(Version::Before, role()).await;
+    fleet.start_child(role()).await;
+    let watch = fleet.run_jobs("any", 0..60, PACE).await;
+    let shares = fleet.ledger().shares();
+    println!("two versions: {watch:?}, activities run by each: {shares:?}");
+    assert_eq!(shares.len(), 2, "both versions run activities: {shares:?}");
+    fleet.check_every_job_completed_once(true).await;
+    assert_eq!(fleet.layout_version().await, None, "the old process cannot read the new version");
+    fleet.shut_down_child(old).await;
+    fleet.run_jobs("any", 60..80, PACE).await;
+    fleet.check_every_job_completed_once(true).await;
+    let deadline = tokio::time::Instant::now() + fleet::PROGRESS_TIMEOUT;
+    while fleet.layout_version().await.is_none() {
+        assert!(tokio::time::Instant::now() < deadline, "the layout version is not raised");
+        tokio::time::sleep(PACE).await;
+    }
+    assert_eq!(fleet.layout_version().await, Some(2));
     fleet.close().await;
 }
 

@@ -31,7 +31,8 @@ use crate::ops::repair::garbage;
 use crate::ops::repair::purge;
 use crate::ops::repair::retain;
 use crate::ops::set_aside::write_later_version_notice;
-use crate::store::decode_row;
+use crate::store::layout_version::LAYOUT_VERSION;
+use crate::store::{Store, decode_row};
 use crate::timing::RECONCILER_IDLE_INTERVALS;
 
 /// The shortest interval. Also the pause after a round for which a poll woke the reconciler.
@@ -105,11 +106,26 @@ pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
             Err(_) => tracing::debug!("the reconciler lacks the partitions and will try again"),
         }
         set_outbox_age(&core, partitions.values());
+        raise_layout_version(&core).await;
         drop(core);
         if is_woken {
             // Until the work is finished, polls find it again and wake the reconciler.
             tokio::time::sleep(INTERVAL_MIN).await;
         }
+    }
+}
+
+/// Raises the layout version of the container to that of this provider, when every live process
+/// can read it. A failure is ignored: the next interval tries again.
+async fn raise_layout_version(core: &Core) {
+    let Store { container, layout_version, .. } = &core.store;
+    if layout_version.get() >= LAYOUT_VERSION || !core.membership.all_can_read(LAYOUT_VERSION) {
+        return;
+    }
+    match tokio::time::timeout(READ_TIMEOUT, layout_version.raise(container)).await {
+        Ok(Ok(())) => tracing::debug!(LAYOUT_VERSION, "the layout version of the container was raised"),
+        Ok(Err(failure)) => tracing::debug!(?failure, "the layout version was not raised; tried again later"),
+        Err(_) => tracing::debug!("the layout version was not raised in time; tried again later"),
     }
 }
 

@@ -215,3 +215,53 @@ async fn members_of_sessions_and_packed_messages_survive() {
     let read: Message = serde_json::from_value(packed).unwrap();
     assert_eq!(serde_json::to_value(&read).unwrap().get("_etag"), None, "the service's own members");
 }
+
+/// The layout version of the container; `None` without the document.
+async fn stored_version(provider: &CosmosDBProvider) -> Option<u64> {
+    let found = provider.core.store.container.find::<Value>(0_u64, "layout").await.unwrap();
+    found.and_then(|item| item.into_value()["version"].as_u64())
+}
+
+#[tokio::test]
+async fn a_provider_that_is_too_old_for_a_container_refuses_to_open_it() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    assert_eq!(stored_version(&provider).await, Some(2), "a new container has the version of its provider");
+    let newer = json!({ "id": "layout", "instanceId": 0, "type": "layout", "version": 3 });
+    provider.core.store.container.upsert(0_u64, &newer).await.unwrap();
+    let client = Client::over(&world.engine.endpoint(), world.engine.transport()).await.unwrap();
+    let error = CosmosDBProvider::builder().with_client(client).open().await.unwrap_err();
+    for words in ["layout version 3", "up to 2", "Update the program"] {
+        assert!(error.message.contains(words), "{words}: {error}");
+    }
+    assert!(!error.is_retryable());
+}
+
+/// A container of the version before has no document. Its version is raised when the last
+/// process of that version is gone.
+#[tokio::test]
+async fn the_layout_version_is_raised_when_every_live_process_can_read_it() {
+    let world = World::open().await;
+    let before = world.provider().await;
+    let container = &before.core.store.container;
+    container.delete(0_u64, "layout").await.unwrap();
+    let old_process = json!({
+        "id": "n:old", "instanceId": 2, "type": "node", "turns": true,
+        "works": { "any": true, "untagged": false, "names": [] }, "ttl": 45,
+    });
+    container.upsert(2_u64, &old_process).await.unwrap();
+    let provider = world.provider().await;
+    let fetch = || provider.fetch_orchestration_item(LOCK, Duration::from_secs(1), None);
+    assert!(fetch().await.unwrap().is_none());
+    assert!(!provider.core.membership.all_can_read(2), "the heartbeats were read");
+    assert_eq!(stored_version(&provider).await, None, "an old process lives");
+    container.delete(2_u64, "n:old").await.unwrap();
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+    while stored_version(&provider).await.is_none() {
+        assert!(tokio::time::Instant::now() < deadline, "the version is not raised");
+        // A poll that finds rows reads the heartbeats again.
+        before.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+        fetch().await.unwrap();
+    }
+    assert_eq!(stored_version(&provider).await, Some(2));
+}

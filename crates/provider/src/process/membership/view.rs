@@ -28,6 +28,9 @@ pub(crate) struct View {
     /// By slot: since when this process owns the slot, with the role of fetching instances.
     /// `None` for a slot of another process. The list is empty before heartbeats were read.
     owned_since: Vec<Option<Stamp>>,
+    /// The lowest layout version that one of the other processes can read at most; `None` if
+    /// there are no others. Meaningless before heartbeats were read.
+    lowest_version: Option<u32>,
 }
 
 impl View {
@@ -42,11 +45,13 @@ impl View {
     pub(crate) fn next(&self, own_id: &str, roles: &Roles, heartbeats: Vec<Heartbeat>, now: Stamp) -> View {
         let newest_s = heartbeats.iter().map(|heartbeat| heartbeat.written_at_s).max().unwrap_or_default();
         let is_alive = |heartbeat: &Heartbeat| newest_s - heartbeat.written_at_s <= ALIVE_FOR.as_secs();
+        let others = heartbeats.iter().filter(|heartbeat| is_alive(heartbeat) && heartbeat.id != own_id);
+        let lowest_version = others.map(|heartbeat| heartbeat.readable_version).min();
         let alive = heartbeats.into_iter().filter(is_alive);
         let mut processes: BTreeMap<String, Roles> =
             alive.map(|heartbeat| (heartbeat.id, heartbeat.roles)).collect();
         processes.insert(own_id.to_owned(), roles.clone());
-        let mut view = View { own_id: own_id.to_owned(), processes, owned_since: Vec::new() };
+        let mut view = View { own_id: own_id.to_owned(), processes, owned_since: Vec::new(), lowest_version };
         let since = |slot: usize| self.owned_since.get(slot).copied().flatten().unwrap_or(now);
         let is_owned = |slot: usize| {
             matches!(view.rank(slot, |roles| roles.fetches_orchestrations), Rank::Alone | Rank::Owner)
@@ -55,6 +60,12 @@ impl View {
             .map(|slot| (roles.fetches_orchestrations && is_owned(slot)).then(|| since(slot)))
             .collect();
         view
+    }
+
+    /// Whether every other live process can read this layout version. False before heartbeats
+    /// were read: nothing is known then.
+    pub(crate) fn all_can_read(&self, version: u32) -> bool {
+        !self.owned_since.is_empty() && self.lowest_version.is_none_or(|lowest| lowest >= version)
     }
 
     /// The rank of this process for an instance.

@@ -44,12 +44,53 @@ pub(super) struct Role {
     pub(super) tag: Option<String>,
 }
 
+/// The environment variable with the directory of a checkout of the version before this one,
+/// whose tests are built. `cargo xtask test --only versions` sets it.
+const VERSION_BEFORE_VARIABLE: &str = "PERIHELION_VERSION_BEFORE";
+
+/// The name of the function below, which a child runs.
+const SERVES: &str = "processes::child::serves_until_its_input_ends";
+
+/// Which version of the provider a child runs.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Version {
+    This,
+    /// The version before this one.
+    Before,
+}
+
+impl Version {
+    /// The command that starts the test binary of this version.
+    fn command(self) -> Command {
+        match self {
+            Version::This => Command::new(std::env::current_exe().expect("this binary")),
+            Version::Before => {
+                let checkout = std::env::var(VERSION_BEFORE_VARIABLE).unwrap_or_else(|_| {
+                    panic!("{VERSION_BEFORE_VARIABLE} is not set: cargo xtask test --only versions")
+                });
+                let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+                command.current_dir(checkout).args([
+                    "test",
+                    "--locked",
+                    "-p",
+                    "duroxide-cdb",
+                    "--test",
+                    "it",
+                    "--",
+                ]);
+                command
+            }
+        }
+    }
+}
+
 /// Starts a child.
-pub(super) fn spawn(endpoint: &str, lock: Duration, role: &Role) -> Child {
+pub(super) fn spawn(version: Version, endpoint: &str, lock: Duration, role: &Role) -> Child {
     let tag = role.tag.as_deref().unwrap_or_default();
     let settings = format!("{endpoint} {} {} {} {tag}", lock.as_millis(), role.orchestrators, role.workers);
-    Command::new(std::env::current_exe().expect("this binary"))
-        .args(["--exact", "processes::child::serves_until_its_input_ends", "--ignored", "--nocapture"])
+    version
+        .command()
+        .args(["--exact", SERVES, "--ignored", "--nocapture"])
         .env(SETTINGS_VARIABLE, settings)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

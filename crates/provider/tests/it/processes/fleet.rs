@@ -18,7 +18,7 @@ use perihelion_testkit::provider::CONTAINER;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::Instant;
 
-use super::child::{DATABASE, READY, RUNS, Role, spawn};
+use super::child::{DATABASE, READY, RUNS, Role, Version, spawn};
 use super::watch::{Ledger, Started, Watch};
 
 /// The interval at which the parent asks which jobs are completed.
@@ -76,8 +76,13 @@ impl Fleet {
 
     /// Starts a child, waits until it serves, and returns its number.
     pub(super) async fn start_child(&mut self, role: Role) -> usize {
+        self.start_child_of(Version::This, role).await
+    }
+
+    /// Starts a child of this version, waits until it serves, and returns its number.
+    pub(super) async fn start_child_of(&mut self, version: Version, role: Role) -> usize {
         let number = self.children.len();
-        let mut child = spawn(&self.server.url(), self.lock_timeout, &role);
+        let mut child = spawn(version, &self.server.url(), self.lock_timeout, &role);
         let output = BufReader::new(child.stdout.take().expect("piped"));
         self.children.push(ChildProcess(child));
         let (ready, is_ready) = oneshot::channel();
@@ -98,6 +103,18 @@ impl Fleet {
             .expect("the child is ready in time")
             .expect("the child printed that it is ready");
         number
+    }
+
+    /// Makes the container one of the version before: it has no document with its layout
+    /// version.
+    pub(super) async fn forget_layout_version(&self) {
+        self.container.delete(0_u64, "layout").await.unwrap();
+    }
+
+    /// The layout version of the container; `None` without the document.
+    pub(super) async fn layout_version(&self) -> Option<u64> {
+        let found = self.container.find::<serde_json::Value>(0_u64, "layout").await.unwrap();
+        found.and_then(|item| item.into_value()["version"].as_u64())
     }
 
     /// Shuts a child down and waits for its end.

@@ -17,6 +17,7 @@ fn heartbeat(id: &str, roles: Roles, written_at_s: u64) -> Heartbeat {
         instance_id: crate::documents::heartbeat::HEARTBEATS_KEY,
         document_type: DocumentType::Heartbeat,
         roles,
+        readable_version: 2,
         ttl: 1,
         written_at_s,
     }
@@ -91,4 +92,27 @@ fn activities_belong_to_processes_that_serve_their_tag() {
     let before = View::default();
     assert_eq!(before.rank_of_instance("i"), Rank::Alone, "nothing is known yet");
     assert_eq!(before.owned_since("i"), None);
+}
+
+#[test]
+fn a_version_is_readable_by_all_when_the_oldest_live_process_can_read_it() {
+    assert!(!View::default().all_can_read(1), "nothing is known before heartbeats were read");
+    let reads = |id: &str, readable_version, written_at_s| Heartbeat {
+        readable_version,
+        ..heartbeat(id, roles(true, &[]), written_at_s)
+    };
+    let check = |heartbeats: Vec<Heartbeat>, version| {
+        View::default().next("me", &roles(true, &[]), heartbeats, Stamp(1)).all_can_read(version)
+    };
+    let two = || vec![reads("me", 3, 1000), reads("new", 3, 1000), reads("old", 2, 1000)];
+    assert!(check(two(), 2) && !check(two(), 3));
+    let old_is_dead = vec![reads("me", 3, 1000), reads("new", 3, 1000), reads("old", 2, 900)];
+    assert!(check(old_is_dead, 3));
+    assert!(check(vec![reads("me", 3, 1000)], 3), "this process is alone");
+    let before_versions: Heartbeat = serde_json::from_str(
+        r#"{"id":"n:1","instanceId":2,"type":"node","turns":true,"works":{"any":true,"untagged":false,"names":[]},
+            "ttl":45,"_ts":1000}"#,
+    )
+    .unwrap();
+    assert!(!check(vec![before_versions], 2), "a process before versions reads version 1");
 }

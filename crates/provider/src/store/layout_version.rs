@@ -1,0 +1,105 @@
+//! The layout version of a container: which versions of the provider can use it.
+//!
+//! The container has one document with its layout version. A container without the document has
+//! version 1. A provider that is too old for the version refuses to open the container. Each
+//! heartbeat says which versions its process can read. A process raises the version of the
+//! container to its own when every live process can read that version. New forms of documents
+//! are written only after that.
+//!
+//! | version | what processes of this version do |
+//! |---|---|
+//! | 1 | drop unknown members, set messages aside that they cannot read, and do not check the version |
+//! | 2 | keep unknown members, leave what they cannot read, and check the version |
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use perihelion_client::Container;
+use serde::{Deserialize, Serialize};
+
+use crate::failure::Failure;
+
+/// The layout version of this provider: the newest that it can read.
+pub(crate) const LAYOUT_VERSION: u32 = 2;
+
+/// The version of a container without the document, and of a process whose heartbeat names
+/// none.
+pub(crate) const LAYOUT_VERSION_FIRST: u32 = 1;
+
+/// The partition key of the document, as that of the migration's marker.
+const PARTITION_KEY: u64 = 0;
+
+/// The id and the type of the document.
+const DOCUMENT_ID: &str = "layout";
+
+/// The document with the layout version of a container.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct LayoutDocument {
+    id: String,
+    instance_id: u64,
+    #[serde(rename = "type")]
+    document_type: String,
+    version: u32,
+}
+
+/// The layout version of the open container, as this process knows it.
+#[derive(Debug, Clone)]
+pub(crate) struct ContainerVersion(Arc<AtomicU32>);
+
+impl ContainerVersion {
+    /// Writes the version of a container that this process has just created.
+    pub(crate) async fn create(container: &Container) -> Result<Self, Failure> {
+        let version = ContainerVersion(Arc::new(AtomicU32::new(LAYOUT_VERSION_FIRST)));
+        version.raise(container).await?;
+        Ok(version)
+    }
+
+    /// Reads the version of a container. Fails if this provider is too old for it.
+    pub(crate) async fn read(container: &Container) -> Result<Self, Failure> {
+        let found = container.find::<LayoutDocument>(PARTITION_KEY, DOCUMENT_ID).await?;
+        let version = found.map_or(LAYOUT_VERSION_FIRST, |item| item.into_value().version);
+        if version > LAYOUT_VERSION {
+            return Err(too_old(container, version));
+        }
+        Ok(ContainerVersion(Arc::new(AtomicU32::new(version))))
+    }
+
+    pub(crate) fn get(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Raises the version of the container to that of this provider. Never lowers it.
+    pub(crate) async fn raise(&self, container: &Container) -> Result<(), Failure> {
+        let document = LayoutDocument {
+            id: DOCUMENT_ID.to_owned(),
+            instance_id: PARTITION_KEY,
+            document_type: DOCUMENT_ID.to_owned(),
+            version: LAYOUT_VERSION,
+        };
+        match container.create(PARTITION_KEY, &document).await {
+            Ok(_) => {}
+            Err(error) if error.is_conflict() => {
+                let found = container.read::<LayoutDocument>(PARTITION_KEY, DOCUMENT_ID).await?;
+                let etag = found.etag()?.clone();
+                if found.into_value().version < LAYOUT_VERSION {
+                    let options = super::without_content().with_if_match(&etag);
+                    container.replace_with(PARTITION_KEY, DOCUMENT_ID, &document, &options).await?;
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
+        self.0.store(LAYOUT_VERSION, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+fn too_old(container: &Container, version: u32) -> Failure {
+    let (database, name, crate_version) =
+        (container.database_name(), container.name(), env!("CARGO_PKG_VERSION"));
+    Failure::Refused(format!(
+        "the container {database}/{name} has layout version {version}, and this program's duroxide-cdb \
+         {crate_version} reads versions up to {LAYOUT_VERSION}. Update the program to the version of duroxide-cdb \
+         that the other programs on this container use"
+    ))
+}
