@@ -25,18 +25,21 @@ pub(crate) async fn a_turn_is_not_lost_to_throttling(world: World) -> Outcome {
 }
 
 pub(crate) async fn a_turn_survives_every_transient_status(world: World) -> Outcome {
-    for status in [449, 410, 503, 408] {
+    // 403 with the sub-status 3 and 404 with the sub-status 1002 come while a region moves.
+    for (status, sub_status) in
+        [(449, None), (410, None), (503, None), (408, None), (403, Some(3)), (404, Some(1002))]
+    {
         let provider = world.provider().await?;
         let name = format!("order-{status}");
         enqueue(&provider, start(&name)).await?;
         let taken = fetch(&provider).await?;
-        world.refuse("batch", 2, status).await?;
+        world.refuse_with("batch", 2, status, sub_status).await?;
         let turn = Turn { activities: vec![activity(&name, 1)], ..Turn::of(&name, 1) };
         let acked = ack_like_the_runtime(&provider, &taken.token, turn).await;
         ensure!(acked.is_ok(), "after two answers of {status} the turn is lost: {acked:?}");
         let (_, token, attempts) = fetch_work(&provider, LOCK).await?;
         ensure!(attempts == 1, "the activity of {status} was handed out {attempts} times");
-        world.refuse("batch", 2, status).await?;
+        world.refuse_with("batch", 2, status, sub_status).await?;
         let acked = provider.ack_work_item(&token, Some(completion(&name, 1))).await;
         ensure!(acked.is_ok(), "after two answers of {status} the result of the activity is lost: {acked:?}");
         let taken = fetch(&provider).await?;

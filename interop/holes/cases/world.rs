@@ -135,6 +135,19 @@ impl World {
         self.add_fault(json!({"operation": operation, "count": count, "delayMs": 1})).await
     }
 
+    /// Refuses `count` requests of a kind with a status and a sub-status.
+    pub(crate) async fn refuse_with(
+        &self,
+        operation: &str,
+        count: u32,
+        status: u16,
+        sub_status: Option<u32>,
+    ) -> Outcome<u64> {
+        let Some(sub_status) = sub_status else { return self.refuse(operation, count, status).await };
+        let rule = json!({"operation": operation, "count": count, "status": status, "subStatus": sub_status});
+        self.add_fault(rule).await
+    }
+
     /// Refuses `count` requests of a kind with a status.
     pub(crate) async fn refuse(&self, operation: &str, count: u32, status: u16) -> Outcome<u64> {
         let mut rule = json!({"operation": operation, "count": count, "status": status});

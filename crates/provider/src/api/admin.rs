@@ -102,7 +102,7 @@ impl ProviderAdmin for CosmosDBProvider {
 
     async fn get_instance_tree(&self, instance_id: &str) -> Result<InstanceTree, ProviderError> {
         let all_ids =
-            self.core.metrics.call("get_instance_tree", delete::tree(&self.core.store, instance_id)).await?;
+            self.core.metrics.call("get_instance_tree", delete::tree(&self.core, instance_id)).await?;
         Ok(InstanceTree { root_id: instance_id.to_owned(), all_ids })
     }
 
@@ -140,7 +140,7 @@ async fn delete_bulk(
     let is_ended_root = |row: &list::Summary| row.parent_instance_id.is_none() && row.is_ended();
     let mut result = DeleteInstanceResult::default();
     for root in list::matching_instances(&core.store, filter, is_ended_root).await? {
-        let tree = delete::tree(&core.store, &root).await?;
+        let tree = delete::tree(core, &root).await?;
         // Only the root is not forced: a root that was started again in the meantime is
         // skipped.
         let deleted = match delete::run(core, &tree, Force::AllExcept(&root)).await {

@@ -5,13 +5,13 @@
 //! of the staging (see `stage`). If a repeated attempt does not find the record, an earlier
 //! attempt was applied, even if the message has been consumed since.
 
-use perihelion_client::Batch;
+use perihelion_client::{Batch, Etag, Patch};
 use tokio::time::Instant;
 
 use crate::documents::lock_token::nonce;
 use crate::documents::stamp::Stamp;
 use crate::documents::text::{PartsRef, Text, json_bytes};
-use crate::documents::{Message, Part};
+use crate::documents::{Message, Part, STATE_ID, State, Versioned};
 use crate::failure::Failure;
 use crate::ops::orchestration::stage::{self, Staged};
 use crate::ops::repair::purge;
@@ -172,4 +172,46 @@ pub(crate) async fn remove_message(store: &Store, message: &Message) -> Result<(
         purge::delete_documents(store, &message.instance_id, ids).await?;
     }
     Ok(())
+}
+
+/// Deletes messages of an instance with their parts, if each of them and the state still has
+/// the etag with which it was read. Returns false if one of them has changed: nothing is deleted
+/// then.
+///
+/// If there was no state document, a state that was created since is not noticed. That is
+/// harmless: a turn that has taken one of the messages deletes it in its commit, and is refused
+/// because the message is gone.
+pub(crate) async fn remove_messages_if_unchanged(
+    store: &Store,
+    instance: &str,
+    state: Option<&Versioned<State>>,
+    messages: &[(&Message, &Etag)],
+) -> Result<bool, Failure> {
+    let mut batch = Batch::new(instance);
+    for (message, etag) in messages {
+        batch.delete_if_match(&message.id, etag)?;
+    }
+    let mut room = Batch::OPERATIONS_MAX.saturating_sub(messages.len());
+    if let Some(state) = state {
+        // The member has this value in every state.
+        let unchanged = Patch::new().set("/enq", state.value.enqueued_at)?;
+        batch.patch_if_match(STATE_ID, &unchanged, &state.etag)?;
+        store.state_cache.forget(instance);
+        room = room.saturating_sub(1);
+    }
+    let texts = messages.iter().filter_map(|(message, _)| message.item.parts());
+    let parts: Vec<String> = texts.flat_map(PartsRef::ids).collect();
+    let (in_batch, rest) = parts.split_at(parts.len().min(room));
+    for part in in_batch {
+        batch.delete(part)?;
+    }
+    match store.container.batch(batch.with_options(batch_without_content())).await {
+        Ok(_) => {}
+        Err(error) if error.is_precondition_failed() || error.is_not_found() => return Ok(false),
+        Err(error) => return Err(error.into()),
+    }
+    for ids in rest.chunks(Batch::OPERATIONS_MAX) {
+        purge::delete_documents(store, instance, ids).await?;
+    }
+    Ok(true)
 }

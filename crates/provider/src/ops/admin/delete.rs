@@ -13,7 +13,9 @@
 mod two_phase;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
+use duroxide::EventKind;
 use duroxide::providers::DeleteInstanceResult;
 use futures_util::future::join_all;
 use perihelion_client::Query;
@@ -27,6 +29,7 @@ use crate::documents::{
 };
 use crate::failure::Failure;
 use crate::ops::core::Core;
+use crate::ops::read;
 use crate::ops::repair::purge;
 use crate::process::clock::HybridClock;
 use crate::store::{ConflictBudget, SharedDocument, Store, decode_row, unless_stale};
@@ -46,6 +49,9 @@ const PARALLEL_MAX: usize = 8;
 /// timers and completions do. Others, such as external events, stay in their queue.
 const PURGE_MAX: usize = 10_000;
 
+/// How long after a child was scheduled a query may miss it: longer than replicas lag behind.
+const DELIVERED_LATELY: Duration = Duration::from_secs(600);
+
 pub(crate) use two_phase::{advance_deletion, deleted_together, resolve_mark};
 
 /// Deletes all of these instances or none. Refuses to delete an instance that runs (unless
@@ -61,7 +67,7 @@ pub(crate) async fn run(
     for instance in &set {
         check_status(core.store.state(instance).await?.as_ref(), instance, force)?;
     }
-    check_children(&core.store, &set).await?;
+    check_children(core, &set).await?;
     let mut result = DeleteInstanceResult::default();
     match Vec::from_iter(&set).as_slice() {
         [] => {}
@@ -119,9 +125,24 @@ struct Child {
 /// in an outbox. The order is that of a start's way: a start that is in no outbox when the
 /// outboxes are read was delivered, so it is queued when the queue is read after them, or its
 /// child has begun when the states are read last.
-async fn find_children(store: &Store, parents: &BTreeSet<&str>) -> Result<Vec<Child>, Failure> {
+///
+/// Queries may miss what another process has just written. So children that a parent has
+/// scheduled lately are also found in its history.
+async fn find_children(core: &Core, parents: &BTreeSet<&str>) -> Result<Vec<Child>, Failure> {
+    let store = &core.store;
     let parents: Vec<&str> = parents.iter().copied().collect();
     let mut found = Vec::new();
+    for group in parents.chunks(PARALLEL_MAX) {
+        let mut scheduled = Vec::with_capacity(group.len());
+        for parent in group {
+            scheduled.push(children_scheduled_lately(core, parent));
+        }
+        for (parent, children) in group.iter().zip(join_all(scheduled).await) {
+            for instance_id in children? {
+                found.push(Child { instance_id, parent: (*parent).to_owned() });
+            }
+        }
+    }
     for group in parents.chunks(PARALLEL_MAX) {
         let mut outboxes = Vec::with_capacity(group.len());
         for parent in group {
@@ -151,6 +172,45 @@ async fn find_children(store: &Store, parents: &BTreeSet<&str>) -> Result<Vec<Ch
     Ok(found)
 }
 
+/// The children that an instance has scheduled within [`DELIVERED_LATELY`] and that have not
+/// answered, by its history. The history comes with the state that the deletion is conditional
+/// on, so it is never out of date when the deletion succeeds. A child that is another parent's,
+/// or that is deleted, is left out.
+async fn children_scheduled_lately(core: &Core, parent: &str) -> Result<Vec<String>, Failure> {
+    let Some(state) = core.store.state(parent).await? else { return Ok(Vec::new()) };
+    if state.value.is_deleted() || !state.value.has_children {
+        return Ok(Vec::new());
+    }
+    // An unreadable history does not keep an instance from being deleted.
+    let Ok(history) = read::current_history(&core.store, &state).await? else { return Ok(Vec::new()) };
+    let lately_ms = u64::try_from(DELIVERED_LATELY.as_millis()).unwrap_or(u64::MAX);
+    let since_ms = core.clock.now_ms().saturating_sub(lately_ms);
+    let is_answer = |kind: &EventKind| {
+        matches!(kind, EventKind::SubOrchestrationCompleted { .. } | EventKind::SubOrchestrationFailed { .. })
+    };
+    let answers = history.iter().filter(|event| is_answer(&event.kind));
+    let answered: BTreeSet<u64> = answers.filter_map(|event| event.source_event_id).collect();
+    let mut children = Vec::new();
+    for event in history.iter().filter(|event| event.timestamp_ms >= since_ms) {
+        let EventKind::SubOrchestrationScheduled { instance, .. } = &event.kind else { continue };
+        if answered.contains(&event.event_id) {
+            continue;
+        }
+        let child = duroxide::build_child_instance_id(parent, instance);
+        let is_ours = match core.store.state(&child).await? {
+            Some(state) if state.value.is_deleted() => false,
+            Some(state) if state.value.is_created => {
+                state.value.parent_instance_id.as_deref() == Some(parent)
+            }
+            Some(_) | None => true,
+        };
+        if is_ours {
+            children.push(child);
+        }
+    }
+    Ok(children)
+}
+
 /// The query `text IN (names)`. A list of values is found by index; `ARRAY_CONTAINS` is not,
 /// on every service.
 pub(super) fn in_list(text: &str, names: &[&str]) -> Query {
@@ -178,17 +238,17 @@ async fn starts_in_outboxes(store: &Store, parent: &str) -> Result<Vec<MessageIn
 }
 
 /// Fails if a child of an instance in the set is not in the set: it would lose its parent.
-async fn check_children(store: &Store, set: &BTreeSet<&str>) -> Result<(), Failure> {
-    check_children_of(store, set, set).await
+async fn check_children(core: &Core, set: &BTreeSet<&str>) -> Result<(), Failure> {
+    check_children_of(core, set, set).await
 }
 
 /// Refuses a set that would leave a child of one of these parents without its parent.
 async fn check_children_of(
-    store: &Store,
+    core: &Core,
     parents: &BTreeSet<&str>,
     set: &BTreeSet<&str>,
 ) -> Result<(), Failure> {
-    let children = find_children(store, parents).await?;
+    let children = find_children(core, parents).await?;
     match children.into_iter().find(|child| !set.contains(child.instance_id.as_str())) {
         None => Ok(()),
         Some(Child { instance_id, parent }) => Err(Failure::Refused(format!(
@@ -200,12 +260,12 @@ async fn check_children_of(
 
 /// The instance and all its descendants, level by level, including children whose start is
 /// queued or in an outbox.
-pub(crate) async fn tree(store: &Store, root: &str) -> Result<Vec<String>, Failure> {
+pub(crate) async fn tree(core: &Core, root: &str) -> Result<Vec<String>, Failure> {
     let (mut all, mut level) = (vec![root.to_owned()], BTreeSet::from([root.to_owned()]));
     let mut known = level.clone();
     while !level.is_empty() {
         let parents = level.iter().map(String::as_str).collect();
-        let found = find_children(store, &parents).await?.into_iter().map(|child| child.instance_id);
+        let found = find_children(core, &parents).await?.into_iter().map(|child| child.instance_id);
         level = found.filter(|child| known.insert(child.clone())).collect();
         all.extend(level.iter().cloned());
     }
@@ -248,7 +308,7 @@ async fn write_tombstone(
                 // The children are checked after the state was read. If a turn creates a child
                 // in the meantime, it changes the state, and the write below is refused.
                 check_status(found.as_ref(), instance, force)?;
-                check_children(&core.store, &BTreeSet::from([instance])).await?;
+                check_children(core, &BTreeSet::from([instance])).await?;
             }
         }
         let heads = purge::document_heads(&core.store, instance).await?;

@@ -148,7 +148,7 @@ pub(crate) async fn delete_tree(
              children are deleted with it"
         )));
     }
-    let tree = delete::tree(&core.store, instance).await?;
+    let tree = delete::tree(core, instance).await?;
     let mut result = delete::run(core, &tree, is_forced.into()).await?;
     // The instance may have begun in the meantime. Then the deletion has counted it.
     if pending.is_some() && result.instances_deleted == 0 {

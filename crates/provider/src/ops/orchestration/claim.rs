@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use duroxide::providers::{DispatcherCapabilityFilter, WorkItem};
 use duroxide::{Event, EventKind};
+use perihelion_client::Etag;
 
 use crate::documents::stamp::Stamp;
 use crate::documents::{Message, State, Versioned};
@@ -86,7 +87,7 @@ pub(crate) async fn claim(
     }
     let instance = candidate.instance.as_str();
     let now = core.clock.now();
-    let InstanceRead { state, messages, has_more_messages, later_version } =
+    let InstanceRead { state, messages, etags, has_more_messages, later_version } =
         read_instance(&core.store, instance, now).await?;
     if let Some(state) = &state
         && let Some(refused) = check_state(core, state, now, options.filter).await?
@@ -123,7 +124,7 @@ pub(crate) async fn claim(
         // If there are more messages than were read, `find_start` has looked for a start among
         // all messages that are visible now.
         let last_seen = if has_more_messages { now } else { newest };
-        return handle_unstarted(core, instance, &messages, last_seen).await;
+        return handle_unstarted(core, instance, state.as_ref(), &messages, &etags, last_seen).await;
     };
     let is_optimistic = options.commit_tier >= CommitTier::Optimistic
         && is_first_attempt(&core.membership, candidate, live, &messages);
@@ -239,10 +240,15 @@ pub(crate) fn identity(
 /// Handles messages to an instance that has not started. If each of them is a queue message or
 /// older than the retention, they are dropped: duroxide's contract says that queue messages to
 /// an unknown instance are dropped. Otherwise all of them wait for the start.
+///
+/// A message is dropped only if nothing has changed since the read that decided it: the state
+/// and the message still have the etags that were read. Otherwise the next claim decides.
 async fn handle_unstarted(
     core: &Core,
     instance: &str,
+    state: Option<&Versioned<State>>,
     messages: &[(Message, WorkItem)],
+    etags: &HashMap<String, Etag>,
     last_seen: Stamp,
 ) -> Result<ClaimOutcome, Failure> {
     let (retention, now) = (core.retention(), core.clock.stamp());
@@ -253,10 +259,12 @@ async fn handle_unstarted(
     if !messages.iter().all(|(message, item)| is_dropped(message, item)) {
         return Ok(ClaimOutcome::Unstarted(last_seen));
     }
-    tracing::warn!(instance, count = messages.len(), "messages to an unknown instance are dropped");
-    for (message, _) in messages {
-        payload::remove_message(&core.store, message).await?;
+    let dropped: Vec<(&Message, &Etag)> =
+        messages.iter().filter_map(|(message, _)| Some((message, etags.get(&message.id)?))).collect();
+    if !payload::remove_messages_if_unchanged(&core.store, instance, state, &dropped).await? {
+        return Ok(ClaimOutcome::Stale);
     }
+    tracing::warn!(instance, count = messages.len(), "messages to an unknown instance were dropped");
     Ok(ClaimOutcome::Idle)
 }
 

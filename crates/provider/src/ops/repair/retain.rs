@@ -28,7 +28,7 @@ const PRUNE_EVERY: u64 = 8;
 /// descendants. If a member of the tree has not ended, postpones the deletion.
 pub(crate) async fn delete_expired_tree(core: &Core, root: &Versioned<State>) -> Result<(), Failure> {
     let instance = root.value.instance_id.as_str();
-    let tree = delete::tree(&core.store, instance).await?;
+    let tree = delete::tree(core, instance).await?;
     for member in &tree {
         let state = core.store.state(member).await?.map(|state| state.value);
         // A child whose start is queued has no state yet. It counts as running.

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use duroxide::Event;
 use duroxide::providers::{InstanceFilter, Provider, ProviderAdmin, WorkItem};
 use perihelion_client::Query;
 use serde_json::{Value, json};
@@ -125,7 +126,8 @@ async fn assert_tree_deleted(provider: &CosmosDBProvider, what: &str) {
     assert!(provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap().is_none(), "{what}");
     assert_eq!(provider.list_instances().await.unwrap(), ["detached"], "{what}");
     let remaining = wait_for_cleanup(provider).await;
-    let of_tree = |row: &&Value| row["instanceId"] != "detached" && row["type"] != "node";
+    let is_of_system = |row: &Value| row["type"] == "node" || row["type"] == "layout";
+    let of_tree = |row: &&Value| row["instanceId"] != "detached" && !is_of_system(row);
     assert_eq!(remaining.iter().find(of_tree), None, "{what}: {remaining:?}");
 }
 
@@ -397,4 +399,43 @@ async fn a_large_tree_is_deleted_however_long_it_takes() {
     world.remove_faults().await;
     assert!(documents_of_type(&world, "deletion").await.is_empty());
     assert!(tree_ids(&other).await.len() <= 1, "no child is left");
+}
+
+/// The parent's turn has scheduled a child, and no query shows the child yet: another process
+/// has just delivered its start, and replicas are behind. An old schedule is not looked for.
+#[tokio::test]
+async fn a_child_that_no_query_shows_yet_belongs_to_the_tree() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    let now_ms = provider.core.clock.now_ms();
+    let scheduled = |id: u64, child: &str, timestamp_ms: u64| {
+        let (name, instance, input) = ("Child".into(), child.into(), String::new());
+        let kind = duroxide::EventKind::SubOrchestrationScheduled { name, instance, input };
+        let mut event = Event::with_event_id(id, "parent", 1, None, kind);
+        event.timestamp_ms = timestamp_ms;
+        event
+    };
+    let completed = duroxide::EventKind::SubOrchestrationCompleted { result: String::new() };
+    let history = vec![
+        scheduled(1, "sub::1", now_ms),
+        scheduled(2, "old", now_ms - 3_600_000),
+        scheduled(3, "answered", now_ms),
+        Event::with_event_id(4, "parent", 1, Some(3), completed),
+        scheduled(5, "somebody", now_ms),
+    ];
+    // An instance that is not a child has the name of one.
+    provider.enqueue_for_orchestrator(start("somebody", String::new()), None).await.unwrap();
+    let (token, _) = fetch_instance(&provider).await;
+    ack(&provider, &token, vec![event("somebody", 1, String::new())], vec![], vec![]).await.unwrap();
+    provider.enqueue_for_orchestrator(start("parent", String::new()), None).await.unwrap();
+    let (token, _) = fetch_instance(&provider).await;
+    ack(&provider, &token, history, vec![], vec![]).await.unwrap();
+    let patch = perihelion_client::Patch::new().set("/hasChildren", true).unwrap();
+    provider.core.store.container.patch("parent", "i", &patch).await.unwrap();
+    let tree = provider.get_instance_tree("parent").await.unwrap().all_ids;
+    assert_eq!(tree, ["parent", "parent::sub::1"]);
+    let alone = provider.delete_instances_atomic(&["parent".to_owned()], true).await;
+    assert!(alone.unwrap_err().message.contains("parent::sub::1"));
+    provider.delete_instance("parent", true).await.unwrap();
+    assert_eq!(provider.list_instances().await.unwrap(), ["somebody"]);
 }

@@ -113,7 +113,7 @@ async fn prepare(
         record_progress(core, deletion, etag).await?;
     }
     for group in instances.chunks(CHECKED_AT_ONCE) {
-        check_children_of(&core.store, &group.iter().copied().collect(), set).await?;
+        check_children_of(core, &group.iter().copied().collect(), set).await?;
         record_progress(core, deletion, etag).await?;
     }
     Ok(())

@@ -1,8 +1,10 @@
 //! The messages of a claim: reads the messages together with the state, decodes them, and
 //! drops messages that must not be delivered.
 
+use std::collections::HashMap;
+
 use duroxide::providers::WorkItem;
-use perihelion_client::Query;
+use perihelion_client::{Etag, Query};
 use serde_json::Value;
 
 use crate::documents::stamp::Stamp;
@@ -35,6 +37,8 @@ pub(super) struct InstanceRead {
     pub(super) state: Option<Versioned<State>>,
     /// The messages in order, at most as many as one turn takes.
     pub(super) messages: Vec<(Message, WorkItem)>,
+    /// The etags of the messages that were read, by message id.
+    pub(super) etags: HashMap<String, Etag>,
     /// Whether there may be more visible messages than these.
     pub(super) has_more_messages: bool,
     /// The id of a message that only a later version can read. `messages` has the messages
@@ -53,12 +57,16 @@ pub(super) async fn read_instance(
     let rows: Vec<Value> = store.rows(query).await?;
     let has_more_messages = rows.len() > MESSAGES_MAX;
     let (mut state, mut messages, mut later_version) = (None, Vec::new(), None);
+    let mut etags = HashMap::new();
     for row in rows {
         if row["id"] == STATE_ID {
             state = Some(decode_row::<State>(row)?);
             continue;
         }
         let id = row["id"].as_str().unwrap_or_default().to_owned();
+        if let Some(etag) = row["_etag"].as_str().and_then(|etag| Etag::parse(etag).ok()) {
+            etags.insert(id.clone(), etag);
+        }
         let is_of_later_version = is_of_later_version(&row);
         match serde_json::from_value::<Message>(row) {
             Ok(message) => messages.push(message),
@@ -77,7 +85,7 @@ pub(super) async fn read_instance(
     // the next turn meets that one.
     let later_version = decoded.later_version.or(later_version.filter(|_| !has_more_messages));
     let has_more_messages = has_more_messages || later_version.is_some();
-    Ok(InstanceRead { state, messages: decoded.messages, has_more_messages, later_version })
+    Ok(InstanceRead { state, messages: decoded.messages, etags, has_more_messages, later_version })
 }
 
 /// The number of messages that one turn takes: as many as its limits allow, at least one.
