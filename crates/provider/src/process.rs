@@ -15,3 +15,4 @@ pub(crate) mod notice;
 pub(crate) mod repair_signal;
 pub(crate) mod sequencer;
 pub(crate) mod session_table;
+pub(crate) mod start_checks;

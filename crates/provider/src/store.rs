@@ -56,6 +56,8 @@ pub(crate) struct Store {
     /// Whether the container deletes documents after their time to live.
     pub(crate) is_ttl_on: bool,
     pub(crate) layout_version: ContainerVersion,
+    /// Whether this process has created the container.
+    pub(crate) is_new: bool,
 }
 
 impl Store {
@@ -78,14 +80,26 @@ impl Store {
                 let layout_version = ContainerVersion::read(&handle).await?;
                 preflight::check_container(&handle, &properties)?;
                 let is_ttl_on = preflight::switch_ttl_on(&handle, properties).await?;
-                Ok(Store { container: handle, state_cache: Arc::default(), is_ttl_on, layout_version })
+                Ok(Store {
+                    container: handle,
+                    state_cache: Arc::default(),
+                    is_ttl_on,
+                    layout_version,
+                    is_new: false,
+                })
             }
             Err(error) if error.is_not_found() => {
                 let created = create_container(client, database, container).await;
                 let container =
                     created.map_err(|error| preflight::creation_failure(database, container, error))?;
                 let layout_version = ContainerVersion::create(&container).await?;
-                Ok(Store { container, state_cache: Arc::default(), is_ttl_on: true, layout_version })
+                Ok(Store {
+                    container,
+                    state_cache: Arc::default(),
+                    is_ttl_on: true,
+                    layout_version,
+                    is_new: true,
+                })
             }
             Err(error) => Err(error.into()),
         }

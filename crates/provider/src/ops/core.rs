@@ -28,6 +28,7 @@ use crate::process::notice::Notice;
 use crate::process::repair_signal::RepairSignal;
 use crate::process::sequencer::Sequencer;
 use crate::process::session_table::SessionTable;
+use crate::process::start_checks::StartChecks;
 use crate::store::{RETRY_FOR, Store, retry_while};
 use crate::sync::lock;
 
@@ -54,6 +55,8 @@ pub(crate) struct Core {
     pub(crate) hints: Hints,
     /// Finds work of other processes in the database.
     pub(crate) poller: Poller,
+    /// Whether starts are enqueued with a look at the state.
+    pub(crate) start_checks: StartChecks,
     /// Numbers the messages that this process enqueues.
     pub(crate) sequencer: Sequencer,
     /// The live processes, and which process is first to take work that a poll finds.
@@ -101,7 +104,7 @@ impl Core {
         let observed = Client::from_driver(client.driver().with_observer(Arc::new(observer)));
         let open = || Store::open(&observed, database, container, options.is_migrating);
         let store = retry_while(Instant::now() + RETRY_FOR, Failure::is_service_fault, open).await?;
-        let interval = options.reconciler_interval;
+        let (interval, is_new_container) = (options.reconciler_interval, store.is_new);
         let core = Arc::new_cyclic(|this| Core {
             this: Weak::clone(this),
             client,
@@ -114,6 +117,7 @@ impl Core {
             queue_depths: CountCache::default(),
             hints: Hints::default(),
             poller: Poller::default(),
+            start_checks: StartChecks::new(is_new_container),
             sequencer: Sequencer::default(),
             membership: Membership::default(),
             instance_locks: LockTable::default(),

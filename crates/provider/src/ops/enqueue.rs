@@ -15,6 +15,7 @@ use crate::documents::lock_token::nonce;
 use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::ops::payload;
+use crate::ops::wait::with_outage_notice;
 use crate::plan::{COMMIT_BYTES_MAX, activity_document, message_document, target_instance};
 use crate::store::{RETRY_FOR, Store, retry_until, without_content};
 
@@ -30,9 +31,25 @@ pub(crate) async fn for_orchestrator(
     let mut message =
         message_document(item, enqueued_message_id(&in_flight.sender, in_flight.number), now, delay)?;
     message.low_water_mark = in_flight.low_water_mark;
-    let message = payload::send_message(&core.store, message, now, Instant::now() + RETRY_FOR).await?;
-    core.hints.instances.update_and_wake(|hints| hints.add_message(message, now));
+    let instance = message.instance_id.clone();
+    let is_checked = matches!(item, WorkItem::StartOrchestration { .. }) && core.start_checks.is_due();
+    let sent = payload::send_message(&core.store, message, now, Instant::now() + RETRY_FOR);
+    let sent = with_outage_notice(&core.outage_notice, "a message to an instance", sent);
+    let (sent, exists) = tokio::join!(sent, async { is_checked && exists(&core.store, &instance).await });
+    let message = sent?;
+    core.hints.instances.update_and_wake(|hints| match exists {
+        // The claim reads the state.
+        true => drop(hints.add_due(&instance, message.visible_at)),
+        false => hints.add_message(message, now),
+    });
     Ok(())
+}
+
+/// Whether the instance has a state document. False if that cannot be found out: then the commit
+/// of its turn is refused if it exists.
+async fn exists(store: &Store, instance: &str) -> bool {
+    let found = store.state(instance).await;
+    found.is_ok_and(|found| found.is_some())
 }
 
 /// Creates an activity outside a turn. An activity that does not fit into one document is
@@ -50,7 +67,8 @@ pub(crate) async fn for_worker(core: &Core, item: &WorkItem) -> Result<(), Failu
         )));
     }
     let until = Instant::now() + RETRY_FOR;
-    let mut created_etag = retry_until(until, || create_activity(&core.store, &activity)).await?;
+    let created = retry_until(until, || create_activity(&core.store, &activity));
+    let mut created_etag = with_outage_notice(&core.outage_notice, "an activity", created).await?;
     if created_etag.is_none() {
         // The runtime never uses an id twice; other callers may.
         activity.id = format!("{}:{}", activity.id, nonce());

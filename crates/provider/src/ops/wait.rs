@@ -2,6 +2,7 @@
 //! `long_poll_threshold` looks once. A fetch with a longer timeout waits for hints, polls
 //! now and then, and keeps waiting through an outage.
 
+use std::future::Future;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -11,9 +12,13 @@ use crate::failure::Failure;
 use crate::options::config::Options;
 use crate::process::clock::HybridClock;
 use crate::process::notice::Notice;
+use crate::timing::RETRY_FOR;
 
 /// The pause between attempts of a waiting fetch while the database does not answer.
 const OUTAGE_PAUSE: Duration = Duration::from_millis(500);
+
+/// How long a call of a client may wait for the database before a line says so.
+const SILENCE_MAX: Duration = Duration::from_secs(2);
 
 /// The longest wait. A longer timeout counts as this one, because the wait is added to an
 /// `Instant`, which must not overflow.
@@ -81,7 +86,45 @@ pub(crate) fn write_outage_notice(notice: &Notice, failure: &Failure) {
     }
 }
 
+/// Runs work that a person may wait for. If it takes longer than [`SILENCE_MAX`], says that the
+/// database does not answer: once, and for all such work once a minute.
+pub(crate) async fn with_outage_notice<T>(notice: &Notice, what: &str, work: impl Future<Output = T>) -> T {
+    tokio::pin!(work);
+    match tokio::time::timeout(SILENCE_MAX, work.as_mut()).await {
+        Ok(done) => done,
+        Err(_) => {
+            if notice.is_due() {
+                tracing::warn!(
+                    "{what} waits: the database has not answered for {} s. It is tried for {} s in all. Check the \
+                     account, its regions and the network. This line comes once a minute",
+                    SILENCE_MAX.as_secs(),
+                    RETRY_FOR.as_secs(),
+                );
+            }
+            work.await
+        }
+    }
+}
+
 /// The first millisecond, on tokio's clock, at which a stamp is in the past.
 fn instant_after(clock: &HybridClock, stamp: Stamp) -> Instant {
     Instant::now() + Duration::from_millis((stamp.ms() + 1).saturating_sub(clock.now_ms()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_waits_for_the_database_says_so_after_two_seconds() {
+        let notice = Notice::default();
+        let work = |seconds| tokio::time::sleep(Duration::from_secs(seconds));
+        let begun = Instant::now();
+        with_outage_notice(&notice, "a start", work(1)).await;
+        assert!(notice.is_due(), "a short wait is not worth a line");
+        let notice = Notice::default();
+        with_outage_notice(&notice, "a start", work(19)).await;
+        assert!(!notice.is_due(), "the line was written");
+        assert_eq!(begun.elapsed(), Duration::from_secs(20), "the work was not disturbed");
+    }
 }

@@ -7,8 +7,8 @@ use duroxide::providers::WorkItem;
 use perihelion_client::{Batch, Etag};
 use tokio::time::Instant;
 
-use crate::documents::lock_token::{LockToken, nonce};
-use crate::documents::{Activity, Garbage, Message};
+use crate::documents::lock_token::{LockKind, LockToken, nonce};
+use crate::documents::{Activity, DocumentType, Garbage, Message};
 use crate::failure::Failure;
 use crate::ops::activity::{ATTEMPTS_MAX, held_lock, prefetch, sessions};
 use crate::ops::core::Core;
@@ -25,6 +25,25 @@ use crate::store::{ConflictBudget, SharedDocument, Store, batch_without_content,
 const STAGED_WITHIN: Duration = Duration::from_secs(600);
 
 pub(crate) async fn run(core: &Core, token: &str, completion: Option<&WorkItem>) -> Result<(), Failure> {
+    match ack(core, token, completion).await {
+        // The worker gives back an activity that was cancelled. There is nothing left to do, and
+        // an error would be logged as a warning.
+        Err(Failure::LockLost) if completion.is_none() && was_cancelled(&core.store, token).await => Ok(()),
+        acked => acked,
+    }
+}
+
+/// Whether the activity of a token was cancelled: its document is a tombstone. False if that
+/// cannot be found out.
+async fn was_cancelled(store: &Store, token: &str) -> bool {
+    let Some(token) = LockToken::decode(token, LockKind::Activity) else { return false };
+    let found = store.find::<serde_json::Value>(&token.instance, &token.id).await;
+    found.is_ok_and(|found| {
+        found.is_some_and(|found| DocumentType::of(&found.value) == Some(DocumentType::Cancelled))
+    })
+}
+
+async fn ack(core: &Core, token: &str, completion: Option<&WorkItem>) -> Result<(), Failure> {
     let (token, held) = held_lock::find(core, token).await?;
     let mut held = held.lock().await;
     token_lock::check_not_expired(held.until)?;

@@ -101,8 +101,13 @@ async fn commit_turn<'a>(
     match outcome? {
         CommitOutcome::Committed(etags) => Ok(Some(CommittedTurn { plan, etags, dispatch })),
         CommitOutcome::Stale => {
-            if retry_until(held.until, || was_applied(&core.store, token, nonce)).await? {
+            let state = retry_until(held.until, || core.store.state(&token.instance)).await?;
+            let state = state.map(|state| state.value);
+            if state.as_ref().is_some_and(|state| was_applied(state, nonce)) {
                 return Ok(Some(CommittedTurn { plan, etags: WrittenEtags::default(), dispatch }));
+            }
+            if held.etag.is_none() && state.is_some_and(|state| state.is_created) {
+                core.start_checks.record_collision();
             }
             held_lock::refresh(core, token, held).await?;
             token_lock::check_not_expired(held.until)?;
@@ -199,9 +204,8 @@ async fn open_bundles(store: &Store, state: &State) -> Result<Vec<Versioned<Bund
 
 /// Whether the commit with this nonce was applied. The state has the nonces of the recent
 /// commits.
-async fn was_applied(store: &Store, token: &LockToken, nonce: &str) -> Result<bool, Failure> {
-    let state = store.state(&token.instance).await?;
-    Ok(state.is_some_and(|state| state.value.recent_nonces.iter().any(|recent| recent == nonce)))
+fn was_applied(state: &State, nonce: &str) -> bool {
+    state.recent_nonces.iter().any(|recent| recent == nonce)
 }
 
 /// Does the work after a commit: hints, dispatch, bundles, outboxes and garbage. If the work on

@@ -389,3 +389,77 @@ async fn a_message_without_a_start_is_not_removed_when_what_decided_it_has_chang
     let left: Vec<String> = store.rows(query).await.unwrap();
     assert!(left.is_empty(), "{left:?}");
 }
+
+/// A program is run twice and starts the same workflow again. The start is delivered with the
+/// history, and no turn of a new instance is tried.
+#[tokio::test]
+async fn a_fresh_process_that_starts_an_existing_instance_gets_no_error() {
+    const WAIT: Duration = Duration::from_secs(5);
+    let world = World::open().await;
+    let before = world.provider().await;
+    before.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+    let (token, _) = fetch_instance(&before).await;
+    ack(&before, &token, vec![event("a", 1, "first run".into())], vec![], vec![]).await.unwrap();
+    let fresh = world.provider().await;
+    for instance in ["a", "new"] {
+        fresh.enqueue_for_orchestrator(start(instance, String::new()), None).await.unwrap();
+        let (item, token, _) = fresh.fetch_orchestration_item(LOCK, WAIT, None).await.unwrap().unwrap();
+        assert_eq!(item.instance, instance);
+        assert_eq!(item.history.len(), usize::from(instance == "a"));
+        assert_eq!(item.messages, [start(instance, String::new())]);
+        ack(&fresh, &token, vec![event(instance, 2, String::new())], vec![], vec![]).await.unwrap();
+    }
+    assert_eq!(fresh.read("a").await.unwrap().len(), 2);
+}
+
+/// Later on starts are not checked, until one collides with an existing instance.
+#[tokio::test]
+async fn after_a_start_of_an_existing_instance_starts_are_checked_again() {
+    const WAIT: Duration = Duration::from_secs(5);
+    let world = World::open().await;
+    // It has created the container, so it does not check starts.
+    let provider = world.provider().await;
+    let other = world.provider().await;
+    for instance in ["a", "b"] {
+        other.enqueue_for_orchestrator(start(instance, String::new()), None).await.unwrap();
+        let (token, _) = fetch_instance(&other).await;
+        ack(&other, &token, vec![event(instance, 1, String::new())], vec![], vec![]).await.unwrap();
+    }
+    for (instance, is_refused) in [("a", true), ("b", false)] {
+        provider.enqueue_for_orchestrator(start(instance, String::new()), None).await.unwrap();
+        let (item, token, _) = provider.fetch_orchestration_item(LOCK, WAIT, None).await.unwrap().unwrap();
+        assert_eq!(item.history.is_empty(), is_refused, "{instance}");
+        let acked = ack(&provider, &token, vec![event(instance, 2, String::new())], vec![], vec![]).await;
+        assert_eq!(acked.is_err(), is_refused, "{instance}: {acked:?}");
+        if is_refused {
+            let (token, _) = fetch_instance(&provider).await;
+            ack(&provider, &token, vec![event(instance, 2, String::new())], vec![], vec![]).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_cancelled_activity_is_given_back_without_an_error() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+    let (token, _) = fetch_instance(&provider).await;
+    let activities = vec![super::activity_item("a", 9, String::new())];
+    ack(&provider, &token, vec![event("a", 1, String::new())], activities, vec![]).await.unwrap();
+    let tags = duroxide::providers::TagFilter::default();
+    let (_, work_token, _) = provider.fetch_work_item(LOCK, NO_WAIT, None, &tags).await.unwrap().unwrap();
+    provider.enqueue_for_orchestrator(raised_event("a", "stop"), None).await.unwrap();
+    let (token, _) = fetch_instance(&provider).await;
+    let cancelled = ScheduledActivityIdentifier { instance: "a".into(), execution_id: 1, activity_id: 9 };
+    let history = vec![event("a", 2, String::new())];
+    let (metadata, none) = (super::order_metadata(), Vec::new());
+    provider
+        .ack_orchestration_item(&token, 1, history, none.clone(), none, metadata, vec![cancelled])
+        .await
+        .unwrap();
+    assert!(provider.renew_work_item_lock(&work_token, LOCK).await.is_err(), "this cancels the worker");
+    provider.ack_work_item(&work_token, None).await.unwrap();
+    let result =
+        WorkItem::ActivityCompleted { instance: "a".into(), execution_id: 1, id: 9, result: "x".into() };
+    assert!(provider.ack_work_item(&work_token, Some(result)).await.is_err(), "a result is refused");
+}
