@@ -68,6 +68,7 @@ impl Provider for CosmosDBProvider {
             orchestration::ack::run(&self.core, lock_token, ack).await?;
             if is_continued {
                 retain::prune_executions(&self.core, lock_token, execution_id).await;
+                retain::delete_expired_children(&self.core, lock_token, execution_id).await;
             }
             Ok(())
         };

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use crate::failure::Failure;
 use crate::ops::activity::prefetch;
+use crate::ops::admin::count::InstanceScan;
 use crate::ops::heartbeat;
 use crate::ops::poll::Poller;
 use crate::ops::repair::reconcile;
@@ -49,6 +50,8 @@ pub(crate) struct Core {
     pub(crate) congestion: Arc<Congestion>,
     /// Results of `get_system_metrics`.
     pub(crate) system_metrics: CountCache<SystemMetrics>,
+    /// The scan that counts instances for `get_system_metrics`.
+    pub(crate) instance_scan: tokio::sync::Mutex<InstanceScan>,
     /// Results of `get_queue_depths`.
     pub(crate) queue_depths: CountCache<QueueDepths>,
     /// The work that this process knows of.
@@ -114,6 +117,7 @@ impl Core {
             metrics,
             congestion,
             system_metrics: CountCache::default(),
+            instance_scan: tokio::sync::Mutex::default(),
             queue_depths: CountCache::default(),
             hints: Hints::default(),
             poller: Poller::default(),

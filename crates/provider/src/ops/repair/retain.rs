@@ -1,9 +1,11 @@
-//! Applies retention: deletes trees of finished instances, and past executions of
-//! instances that continue as new. `plan::retention` sets the time at which a tree is due.
+//! Applies retention: deletes trees of finished instances, and past executions and ended
+//! children of instances that continue as new. `plan::retention` sets the time at which a tree is due.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use duroxide::providers::PruneOptions;
+use perihelion_client::Query;
 
 use crate::documents::lock_token::{LockKind, LockToken, nonce};
 use crate::documents::stamp::Stamp;
@@ -19,6 +21,9 @@ use crate::store::Store;
 
 /// The pause before the next attempt to delete a tree that has a running member.
 const POSTPONED_FOR: Duration = Duration::from_secs(600);
+
+/// The most children that are deleted after one execution.
+const CHILDREN_MAX: usize = 64;
 
 /// Past executions are pruned after every eighth execution of an instance, because the query
 /// for past executions costs as much as a few deletions.
@@ -56,6 +61,57 @@ async fn postpone(store: &Store, clock: &HybridClock, root: &Versioned<State>) -
         Err(Failure::Storage(error)) if error.is_precondition_failed() || error.is_not_found() => Ok(()),
         outcome => outcome.map(drop),
     }
+}
+
+/// Deletes ended children of an instance that continues as new, when their retention is over.
+/// Other children are deleted with their root, but this root may never end. Called after the
+/// turn that continued `execution` as new, in which all these children have answered or were
+/// given up. Runs in the background, after every [`PRUNE_EVERY`]th execution. A failure is
+/// logged, and a later execution tries again.
+pub(crate) async fn delete_expired_children(core: &Core, token: &str, execution: u64) {
+    let Some(finished_for) = core.options.retention.finished_for else { return };
+    if !execution.is_multiple_of(PRUNE_EVERY) {
+        return;
+    }
+    let Some(LockToken { instance, .. }) = LockToken::decode(token, LockKind::Orchestration) else { return };
+    let Some(core) = core.this.upgrade() else { return };
+    let ended_before = Stamp::at_ms(core.clock.now_ms()).minus(finished_for).ms();
+    let background = Arc::clone(&core);
+    let deletion = async move {
+        if let Err(failure) = delete_children_ended_before(&core, &instance, ended_before).await {
+            tracing::warn!(
+                instance,
+                ?failure,
+                "ended children were not deleted; a later execution tries again"
+            );
+        }
+    };
+    background.background.run(deletion).await;
+}
+
+/// Deletes the trees of children of `parent` that ended before a time, at most
+/// [`CHILDREN_MAX`] of them.
+async fn delete_children_ended_before(
+    core: &Core,
+    parent: &str,
+    ended_before_ms: u64,
+) -> Result<(), Failure> {
+    let query = Query::new(format!(
+        "SELECT TOP {CHILDREN_MAX} VALUE c.instanceId FROM c WHERE c.id = 'i' AND c.type = 'history' AND \
+         c.parentInstanceId = @parent AND c.completedAt < @before"
+    ))
+    .with_parameter("@parent", parent)
+    .with_parameter("@before", ended_before_ms);
+    for child in core.store.rows::<String>(query).await? {
+        let tree = delete::tree(core, &child).await?;
+        match delete::run(core, &tree, Force::None).await {
+            Ok(_) => tracing::debug!(parent, child, "a child was deleted: its retention is over"),
+            // The child, or a descendant, runs.
+            Err(Failure::StillRunning(_)) => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok(())
 }
 
 /// Prunes past executions that are too many or too old. Called after the turn that continued

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use duroxide::providers::{
-    Provider, ScheduledActivityIdentifier, SessionFetchConfig, TagFilter, WorkItem,
+    Provider, ProviderAdmin, ScheduledActivityIdentifier, SessionFetchConfig, TagFilter, WorkItem,
 };
 use perihelion_client::Query;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use super::{
     run_activities, start,
 };
 use crate::CosmosDBProvider;
-use crate::documents::{Deletion, DeletionStage, DocumentType, Outbox, State};
+use crate::documents::{Deletion, DeletionStage, DocumentType, Execution, Outbox, State};
 use crate::plan::session_document_key;
 
 /// The time limit of a wait.
@@ -462,4 +462,50 @@ async fn a_cancelled_activity_is_given_back_without_an_error() {
     let result =
         WorkItem::ActivityCompleted { instance: "a".into(), execution_id: 1, id: 9, result: "x".into() };
     assert!(provider.ack_work_item(&work_token, Some(result)).await.is_err(), "a result is refused");
+}
+
+/// Each call counts a part of a large container, and returns the count of the whole when it has
+/// one. The depths of queues are counted up to a limit.
+#[tokio::test]
+async fn counts_of_a_large_container_cost_a_bounded_number_of_request_units() {
+    const INSTANCES: usize = 1_200;
+    let world = World::open().await;
+    let provider = world.provider().await;
+    let store = &provider.core.store;
+    for number in 0..INSTANCES {
+        let state = State {
+            is_created: true,
+            execution: Execution {
+                number: 1,
+                status: "Completed".into(),
+                event_count: 2,
+                ..Execution::default()
+            },
+            ..State::blank(&format!("instance-{number}"), String::new())
+        };
+        store.container.create(state.instance_id.as_str(), &state).await.unwrap();
+    }
+    let mut scan = super::super::admin::count::InstanceScan::default();
+    let mut seen = Vec::new();
+    for _ in 0..8 {
+        let charge_ru = scan.step(store, 8.0).await.unwrap();
+        assert!(charge_ru < 25.0, "{charge_ru} RU");
+        let result = scan.result();
+        assert_eq!(result.total_events, 2 * result.total_instances);
+        seen.push(result.completed_instances as usize);
+    }
+    assert!(seen[0] < INSTANCES, "{seen:?}");
+    assert!(seen.contains(&INSTANCES) && seen.is_sorted(), "{seen:?}");
+    let stamp = provider.core.clock.stamp();
+    for group in 0..25 {
+        let mut batch = perihelion_client::Batch::new("queue");
+        for number in 0..100 {
+            let id = format!("x:source:{group}:{number}");
+            let message =
+                crate::plan::message_document(&raised_event("queue", "1"), id, stamp, None).unwrap();
+            batch.create(&message).unwrap();
+        }
+        store.container.batch(batch).await.unwrap();
+    }
+    assert_eq!(provider.get_queue_depths().await.unwrap().orchestrator_queue, 2_000, "at least so many");
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use duroxide::providers::{Provider, ProviderAdmin, WorkItem};
+use duroxide::providers::{OrchestrationItem, Provider, ProviderAdmin, WorkItem};
 use duroxide::{Event, EventKind};
 use duroxide_cdb::{CosmosDBProvider, ListOptions, RetentionOptions};
 use perihelion_server::{Clock, EmbeddedOptions};
@@ -80,15 +80,51 @@ async fn commit_turn(
     status: Option<&str>,
 ) -> String {
     let (item, token, _) = provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap().unwrap();
+    ack_turn(provider, &item, &token, execution, history, messages, status).await;
+    item.instance
+}
+
+/// Fetches this instance, and commits a turn of it. Other instances with messages are given back.
+async fn commit_turn_of(
+    provider: &CosmosDBProvider,
+    instance: &str,
+    execution: u64,
+    history: Vec<Event>,
+    messages: Vec<WorkItem>,
+    status: Option<&str>,
+) {
+    let mut others = Vec::new();
+    let (item, token) = loop {
+        let fetched = provider.fetch_orchestration_item(LOCK, NOW, None).await.unwrap();
+        let (item, token, _) = fetched.expect("the instance has messages");
+        if item.instance == instance {
+            break (item, token);
+        }
+        others.push(token);
+    };
+    ack_turn(provider, &item, &token, execution, history, messages, status).await;
+    for token in others {
+        provider.abandon_orchestration_item(&token, None, true).await.unwrap();
+    }
+}
+
+async fn ack_turn(
+    provider: &CosmosDBProvider,
+    item: &OrchestrationItem,
+    token: &str,
+    execution: u64,
+    history: Vec<Event>,
+    messages: Vec<WorkItem>,
+    status: Option<&str>,
+) {
     let mut metadata = metadata("Order", status);
     metadata.parent_instance_id = item.messages.iter().find_map(|message| match message {
         WorkItem::StartOrchestration { parent_instance, .. } => parent_instance.clone(),
         _ => None,
     });
     let acked =
-        provider.ack_orchestration_item(&token, execution, history, vec![], messages, metadata, vec![]);
+        provider.ack_orchestration_item(token, execution, history, vec![], messages, metadata, vec![]);
     acked.await.unwrap();
-    item.instance
 }
 
 #[tokio::test]
@@ -168,21 +204,47 @@ async fn wait_until_listed(provider: &CosmosDBProvider, expected: &[&str]) {
     assert!(tokio::time::timeout(RECONCILER_TIMEOUT, removed).await.is_ok(), "{:?}", listed(provider).await);
 }
 
+/// Commits a turn of the instance `eternal` that sends these messages and continues as new.
+async fn continue_as_new(provider: &CosmosDBProvider, execution: u64, mut messages: Vec<WorkItem>) {
+    // As JSON text, because the fields differ between duroxide versions.
+    let next = json!({"ContinueAsNew": {
+        "instance": "eternal", "orchestration": "Order", "input": "", "version": "1.0.0",
+        "carry_forward_events": [], "initial_custom_status": null,
+    }});
+    messages.push(serde_json::from_value(next).unwrap());
+    let kind = EventKind::ExternalEvent { name: "round".into(), data: String::new() };
+    let history = vec![Event::with_event_id(1, "eternal", execution, None, kind)];
+    commit_turn_of(provider, "eternal", execution, history, messages, Some("ContinuedAsNew")).await;
+}
+
+/// The parent never ends, so no tree of its is ever removed. Its children that ended are removed
+/// after their time, and a child that runs is not.
+#[tokio::test]
+async fn ended_children_of_an_eternal_instance_are_removed() {
+    let world = World::open().await;
+    let provider = world.provider(Duration::ZERO).await;
+    provider.enqueue_for_orchestrator(start("eternal", None), None).await.unwrap();
+    continue_as_new(&provider, 1, vec![start("ended", Some("eternal"))]).await;
+    commit_turn_of(&provider, "ended", 1, vec![event("ended", 1)], vec![], Some("Completed")).await;
+    for execution in 2..=6 {
+        continue_as_new(&provider, execution, vec![]).await;
+    }
+    continue_as_new(&provider, 7, vec![start("running", Some("eternal"))]).await;
+    world.advance(2 * DAY);
+    let later = world.provider(2 * DAY).await;
+    commit_turn_of(&later, "running", 1, vec![event("running", 1)], vec![], None).await;
+    assert_eq!(listed(&later).await, ["ended", "eternal", "running"]);
+    continue_as_new(&later, 8, vec![]).await;
+    wait_until_listed(&later, &["eternal", "running"]).await;
+}
+
 #[tokio::test]
 async fn retention_keeps_the_last_executions_of_an_eternal_instance() {
     let world = World::open().await;
     let provider = world.provider(Duration::ZERO).await;
     provider.enqueue_for_orchestrator(start("eternal", None), None).await.unwrap();
     for execution in 1..=24 {
-        // As JSON text, because the fields differ between duroxide versions.
-        let next = json!({"ContinueAsNew": {
-            "instance": "eternal", "orchestration": "Order", "input": "", "version": "1.0.0",
-            "carry_forward_events": [], "initial_custom_status": null,
-        }});
-        let next: WorkItem = serde_json::from_value(next).unwrap();
-        let kind = EventKind::ExternalEvent { name: "round".into(), data: String::new() };
-        let history = vec![Event::with_event_id(1, "eternal", execution, None, kind)];
-        commit_turn(&provider, execution, history, vec![next], Some("ContinuedAsNew")).await;
+        continue_as_new(&provider, execution, vec![]).await;
         let listed = provider.list_executions("eternal").await.unwrap();
         assert!(listed.len() <= 3 + 8 && listed.last() == Some(&execution), "{execution}: {listed:?}");
     }
