@@ -390,6 +390,38 @@ async fn a_message_without_a_start_is_not_removed_when_what_decided_it_has_chang
     assert!(left.is_empty(), "{left:?}");
 }
 
+/// More targets fail than are written to at the same time. The last target gets its message in
+/// the same attempt, and the outbox stays for the others.
+#[tokio::test]
+async fn failing_targets_of_an_outbox_hold_up_no_other_target() {
+    let world = World::open().await;
+    let provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
+    let stamp = provider.core.clock.stamp();
+    let message = |target: &str, id: &str| {
+        crate::plan::message_document(&raised_event(target, "1"), id.to_owned(), stamp, None).unwrap()
+    };
+    // The service refuses an id with a slash.
+    let mut messages: Vec<_> =
+        (0..20).map(|number| message(&format!("target-{number:02}"), "x:no/body:1")).collect();
+    messages.push(message("z", "x:source:20"));
+    let outbox = Outbox {
+        visible_at: stamp,
+        id: "o:1:0".to_owned(),
+        instance_id: "a".to_owned(),
+        document_type: DocumentType::Outbox,
+        made_at: stamp,
+        messages,
+        staging_id: None,
+    };
+    provider.core.store.container.create("a", &outbox).await.unwrap();
+    let delivered = super::super::orchestration::deliver::deliver_again(&provider.core, outbox).await;
+    assert!(delivered.is_err(), "twenty targets refuse the message");
+    let found = provider.core.store.find::<Value>("z", "x:source:20").await.unwrap();
+    assert!(found.is_some(), "the target behind the failing ones has its message");
+    let outbox = provider.core.store.find::<Value>("a", "o:1:0").await.unwrap();
+    assert!(outbox.is_some(), "the outbox stays for the failing targets");
+}
+
 /// A program is run twice and starts the same workflow again. The start is delivered with the
 /// history, and no turn of a new instance is tried.
 #[tokio::test]
