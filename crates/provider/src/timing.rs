@@ -77,6 +77,14 @@ pub(crate) const RECONCILER_IDLE_INTERVALS: u32 = 5;
 /// reconciler's age limit.
 pub(crate) const UNFINISHED_REPORTED_FOR: Duration = Duration::from_secs(15);
 
+/// The time to live of a deleted instance's tombstone, after its purge: longer than the delivery
+/// of a message should take, and than staged documents of a late message are kept.
+pub(crate) const TOMBSTONE_TTL: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// How long staged documents wait for their commit: longer than a lock usually lasts. A turn
+/// that commits later finds the garbage record gone, and is staged again.
+pub(crate) const STAGED_KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
+
 /// The time to live of a cancelled activity's tombstone: longer than a worker continues
 /// an activity without renewing its lock.
 pub(crate) const CANCELLED_TTL: Duration = Duration::from_secs(3600);
@@ -112,3 +120,5 @@ const _: () =
 // When the state of an instance expires and its id can be used again, the tombstones of
 // its activities have expired too.
 const _: () = assert!(ms(CANCELLED_TTL) <= ms(RETENTION_BY_TTL_MIN));
+// A message whose text was staged before its target was deleted is recognised as late.
+const _: () = assert!(ms(TOMBSTONE_TTL) > ms(STAGED_KEPT_FOR));

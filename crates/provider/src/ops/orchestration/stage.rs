@@ -12,8 +12,6 @@
 //! - The ids of staged documents contain the id of the staging. So staging never overwrites a
 //!   document.
 
-use std::time::Duration;
-
 use perihelion_client::{Batch, Etag};
 use serde::Serialize;
 use tokio::time::Instant;
@@ -25,11 +23,7 @@ use crate::ops::core::Core;
 use crate::plan::{COMMIT_BYTES_MAX, TurnPlan};
 use crate::process::clock::HybridClock;
 use crate::store::{Store, batch_without_content, retry_until, without_content};
-use crate::timing::LATE_ATTEMPT_MAX;
-
-/// How long staged documents wait for their commit: longer than a lock usually lasts. A turn
-/// that commits later finds the garbage record gone, and is staged again.
-const STAGED_KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
+use crate::timing::{LATE_ATTEMPT_MAX, STAGED_KEPT_FOR};
 
 /// The garbage record of staged documents. The commit deletes the record under this etag.
 #[derive(Debug)]

@@ -17,10 +17,7 @@ use crate::ops::admin::delete;
 use crate::ops::core::Core;
 use crate::ops::orchestration::deliver;
 use crate::store::{RETRY_FOR, Store, retry_until};
-
-/// The time to live of a tombstone after the purge. It is longer than the delivery of a message
-/// should take.
-const TOMBSTONE_TTL_SECONDS: u32 = 7 * 24 * 3600;
+use crate::timing::TOMBSTONE_TTL;
 
 /// The members of a document that a deletion and its purge need.
 #[derive(Debug, Clone, Deserialize)]
@@ -100,7 +97,7 @@ pub(crate) async fn run(core: &Core, tombstone: &Versioned<State>) -> Result<(),
     for ids in to_delete.chunks(Batch::OPERATIONS_MAX) {
         delete_documents(&core.store, instance, ids).await?;
     }
-    let ttl = Some(TOMBSTONE_TTL_SECONDS);
+    let ttl = Some(TOMBSTONE_TTL.as_secs() as u32);
     let done =
         State { purge: None, deletion: None, repair_at: None, commit_nonce: nonce(), ttl, ..state.clone() };
     match core.store.put_state(&done, Some(&tombstone.etag), "/ack", done.commit_nonce.clone().into()).await {

@@ -541,3 +541,18 @@ async fn counts_of_a_large_container_cost_a_bounded_number_of_request_units() {
     }
     assert_eq!(provider.get_queue_depths().await.unwrap().orchestrator_queue, 2_000, "at least so many");
 }
+
+#[test]
+fn the_documentation_says_how_long_tombstones_last() {
+    use crate::timing::{CANCELLED_TTL, TOMBSTONE_TTL};
+    let text = perihelion_testkit::repository::read("docs/provider.md");
+    let row = |document_type: &str| {
+        let is_row = |line: &&str| line.starts_with('|') && line.contains(&format!("| `{document_type}` |"));
+        text.lines().find(is_row).unwrap_or_else(|| panic!("a row about {document_type}")).to_owned()
+    };
+    assert_eq!(TOMBSTONE_TTL, Duration::from_secs(7 * 24 * 3600));
+    assert!(row("deleted").contains("for a week"), "{}", row("deleted"));
+    assert_eq!(CANCELLED_TTL, Duration::from_secs(3600));
+    assert!(row("cancelled").contains("for an hour"), "{}", row("cancelled"));
+    assert!(!text.contains("tombstone for a day") && !text.contains("tombstones for a day"));
+}
