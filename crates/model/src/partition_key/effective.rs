@@ -149,7 +149,10 @@ impl EffectiveKey {
 
     /// The key in hexadecimal, with capital letters.
     pub fn to_hex(&self) -> String {
-        self.0.iter().map(|byte| format!("{byte:02X}")).collect()
+        const DIGITS: [char; 16] =
+            ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'A', 'B', 'C', 'D', 'E', 'F'];
+        let digits = |byte: &u8| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
+        self.0.iter().flat_map(digits).collect()
     }
 
     /// The next key: this key with a zero byte appended.
