@@ -16,7 +16,7 @@ use crate::query::{Query, QueryFeed};
 use crate::read_many::{self, ManyItems};
 use crate::response::{Item, Written, encode};
 use crate::throughput::{ProvisionedThroughput, Throughput};
-use crate::{Error, Etag, FeedRange, manage, throughput};
+use crate::{Error, Etag, FeedRange, KeySpace, manage, throughput};
 
 /// The handle of a container. Getting one sends no request, cloning one is cheap,
 /// and all handles of one client share the container's cached metadata.
@@ -379,6 +379,12 @@ impl Container {
     /// [`Query::in_range`].
     pub async fn feed_ranges(&self) -> Result<Vec<FeedRange>, Error> {
         self.handle.feed_ranges().await
+    }
+
+    /// How the container's partition keys are spread over its physical partitions now. After
+    /// the first call this usually sends no request.
+    pub async fn key_space(&self) -> Result<KeySpace, Error> {
+        Ok(KeySpace::new(self.handle.metadata().await?))
     }
 }
 

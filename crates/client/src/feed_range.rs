@@ -21,7 +21,7 @@ use crate::Error;
 /// assert_eq!(FeedRange::whole().to_string(), "-FF");
 /// # Ok::<(), perihelion_client::Error>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FeedRange {
     /// The first effective key of the range, in hexadecimal.
     min: String,
@@ -42,6 +42,26 @@ impl FeedRange {
     pub(crate) fn effective_range(&self) -> EffectiveRange {
         let key = |text: &str| EffectiveKey::from_hex(text).unwrap_or_default();
         EffectiveRange { min: key(&self.min), max: key(&self.max) }
+    }
+
+    /// Whether all keys of the other range are in this one.
+    pub fn contains(&self, other: &FeedRange) -> bool {
+        self.min <= other.min && other.max <= self.max
+    }
+
+    /// Whether the ranges have keys in common.
+    pub fn overlaps(&self, other: &FeedRange) -> bool {
+        self.min < other.max && other.min < self.max
+    }
+
+    /// The first effective key of the range, in hexadecimal.
+    pub fn first_key(&self) -> &str {
+        &self.min
+    }
+
+    /// The range from the first key of this range to the last key of the other.
+    pub fn until(&self, last: &FeedRange) -> FeedRange {
+        FeedRange { min: self.min.clone(), max: last.max.clone() }
     }
 
     /// The first effective key of the range and the first effective key after the range,
