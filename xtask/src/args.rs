@@ -9,6 +9,7 @@ Runs all tests and checks of the repository.
 Usage: cargo xtask test [--quick | --only PART,PART...]
        cargo xtask modules [CRATE]
        cargo xtask bench [ARGUMENT...]
+       cargo xtask sim scale|faults [ARGUMENT...]
 
 test    runs every part, or those named, installs what they need, and ends with a
         table of where the time went and the line \"N passed, N failed, N skipped\".
@@ -29,14 +30,19 @@ test    runs every part, or those named, installs what they need, and ends with 
   rust        the official Rust SDK against the server
   holes       the published provider on the server, where it must break
   migration   workflows that the published provider began, moved and finished by ours
-  versions    the provider of the version before and this one, on one container; skipped
-              when git has not got that version and cannot fetch it
+  versions    the provider of the version before and this one, on one container. Runs only
+              when it is named: it builds that version, which takes minutes. Skipped when
+              git has not got that version and cannot fetch it
 
 modules prints which top-level modules of a crate use which others, a line each:
         \"module -> used, used\"; without a name, those of all crates
 
 bench   runs the side-by-side benchmarks of bench/: \"emulators\" (unless told
         otherwise), \"clients\" or \"providers\"; see bench/README.md for the arguments
+
+sim     runs simulations in virtual time: \"scale\" (many processes and partitions under
+        load) or \"faults\" (random faults and kills); \"cargo xtask sim scale --help\"
+        lists the arguments and their defaults
 
 Exit codes:
   0  everything passed
@@ -51,6 +57,7 @@ pub(crate) enum Request {
     Test { parts: Vec<Part>, scope: Scope },
     Modules { name: Option<String> },
     Bench { words: Vec<String> },
+    Sim { words: Vec<String> },
 }
 
 pub(crate) fn parse(words: &[String]) -> Result<Request, String> {
@@ -58,7 +65,7 @@ pub(crate) fn parse(words: &[String]) -> Result<Request, String> {
     match words.as_slice() {
         [] => Err("say what to do".to_owned()),
         ["help" | "-h" | "--help", ..] | ["test", "-h" | "--help"] => Ok(Request::Help),
-        ["test"] => Ok(Request::Test { parts: Part::ALL.to_vec(), scope: Scope::Whole }),
+        ["test"] => Ok(Request::Test { parts: Part::whole_run(), scope: Scope::Whole }),
         ["test", "--quick"] => Ok(Request::Test { parts: Part::QUICK.to_vec(), scope: Scope::Quick }),
         ["test", "--only"] => Err("--only wants a list of parts".to_owned()),
         ["test", "--only", list] => parse_parts(list),
@@ -71,6 +78,10 @@ pub(crate) fn parse(words: &[String]) -> Result<Request, String> {
         ["modules", rest @ ..] => Err(format!("modules takes the name of one crate: {}", rest.join(" "))),
         ["bench", rest @ ..] => {
             Ok(Request::Bench { words: rest.iter().map(|word| (*word).to_owned()).collect() })
+        }
+        ["sim"] => Err("sim wants a simulation: scale or faults".to_owned()),
+        ["sim", rest @ ..] => {
+            Ok(Request::Sim { words: rest.iter().map(|word| (*word).to_owned()).collect() })
         }
         [other, ..] => Err(format!("there is no command {other}")),
     }
@@ -102,7 +113,7 @@ mod tests {
 
     #[test]
     fn test_alone_means_every_part() {
-        check("test", Ok(Request::Test { parts: Part::ALL.to_vec(), scope: Scope::Whole }));
+        check("test", Ok(Request::Test { parts: Part::whole_run(), scope: Scope::Whole }));
     }
 
     #[test]
@@ -130,6 +141,13 @@ mod tests {
     fn the_words_after_bench_go_to_the_bench() {
         let words = vec!["emulators".to_owned(), "--quick".to_owned()];
         check("bench emulators --quick", Ok(Request::Bench { words }));
+    }
+
+    #[test]
+    fn the_words_after_sim_go_to_the_simulation() {
+        let words = vec!["scale".to_owned(), "--quick".to_owned()];
+        check("sim scale --quick", Ok(Request::Sim { words }));
+        check("sim", Err("sim wants a simulation: scale or faults"));
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod parts;
 mod process;
 mod report;
 mod runners;
+mod sim;
 mod version_before;
 
 use std::process::ExitCode;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         Ok(Request::Test { parts, scope }) => test(&parts, scope),
         Ok(Request::Modules { name }) => modules::run(&Checkout::of_this_program(), name.as_deref()),
         Ok(Request::Bench { words }) => bench::run(&Checkout::of_this_program(), &words),
+        Ok(Request::Sim { words }) => sim::run(&Checkout::of_this_program(), &words),
         Err(wrong) => {
             eprintln!("{wrong}\n\n{}", args::HELP);
             ExitCode::from(EXIT_USAGE)

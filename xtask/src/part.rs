@@ -35,6 +35,12 @@ impl Part {
         Self::Versions,
     ];
 
+    /// The parts of a whole run: all but the one that builds a second version of everything,
+    /// which takes minutes and runs when it is named.
+    pub(crate) fn whole_run() -> Vec<Self> {
+        Self::ALL.into_iter().filter(|part| *part != Self::Versions).collect()
+    }
+
     /// The parts of a quick run.
     pub(crate) const QUICK: [Self; 2] = [Self::House, Self::Unit];
 

@@ -10,16 +10,16 @@ use std::time::Duration;
 
 use duroxide_cdb::CommitTier;
 
-use crate::activity_log::ActivityLog;
-use crate::fault::Fault;
-use crate::fault_plan::{FaultPlan, RandomFaults};
-use crate::fences;
-use crate::network::Role;
-use crate::process::{Handoff, Settings, worker_program};
-use crate::scenarios::{CROWDED, DEADLY, Scenario, WIDE_FAN, by_name};
 use crate::single_faults::user_program;
-use crate::stored::BUNDLE_PREFIX;
-use crate::world;
+use perihelion_simulation::activity_log::ActivityLog;
+use perihelion_simulation::fault::Fault;
+use perihelion_simulation::fault_plan::{FaultPlan, RandomFaults};
+use perihelion_simulation::fences;
+use perihelion_simulation::process::{Handoff, Settings, worker_program};
+use perihelion_simulation::process_run::Role;
+use perihelion_simulation::scenarios::{CROWDED, DEADLY, Scenario, WIDE_FAN, by_name};
+use perihelion_simulation::stored::BUNDLE_PREFIX;
+use perihelion_simulation::world;
 
 /// The limit of a run's virtual time: enough for a few locks to expire one after the other,
 /// and for a run of the reconciler.

@@ -19,15 +19,15 @@ use duroxide::providers::{
 use duroxide::{Event, EventKind};
 use duroxide_cdb::{CommitTier, CosmosDBProvider};
 
-use crate::activity_log::ActivityLog;
-use crate::audit::wait_until_settled;
-use crate::fault::Fault;
-use crate::fault_plan::FaultPlan;
-use crate::network::Role;
-use crate::process::{self, Handoff, Settings, User, worker_program};
-use crate::scenarios::{by_name, wait_until_ended};
-use crate::stored::CHUNK_EXECUTION;
-use crate::world::{self, Program};
+use perihelion_simulation::activity_log::ActivityLog;
+use perihelion_simulation::audit::wait_until_settled;
+use perihelion_simulation::fault::Fault;
+use perihelion_simulation::fault_plan::FaultPlan;
+use perihelion_simulation::process::{self, Handoff, Settings, User, worker_program};
+use perihelion_simulation::process_run::Role;
+use perihelion_simulation::scenarios::{by_name, wait_until_ended};
+use perihelion_simulation::stored::CHUNK_EXECUTION;
+use perihelion_simulation::world::{self, Program};
 
 /// The limit of a run's virtual time. An abandoned deletion is undone after a minute, and
 /// the reconciler runs after that.

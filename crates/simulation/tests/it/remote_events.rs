@@ -5,11 +5,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::activity_log::ActivityLog;
-use crate::fault_plan::{FaultPlan, RandomFaults};
-use crate::network::Role;
-use crate::process::{Handoff, Settings, User, worker_program};
-use crate::world::{self, Program};
+use perihelion_simulation::activity_log::ActivityLog;
+use perihelion_simulation::fault_plan::{FaultPlan, RandomFaults};
+use perihelion_simulation::process::{Handoff, Settings, User, worker_program};
+use perihelion_simulation::process_run::Role;
+use perihelion_simulation::world::{self, Program};
 
 /// The time from the start of the workflow to the event. By then polls have become rare.
 const BUSY_FOR: Duration = Duration::from_secs(4);

@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use duroxide_cdb::{CommitTier, ProviderMetrics};
 
-use crate::activity_log::ActivityLog;
-use crate::audit::audit;
-use crate::fault::Fault;
-use crate::fault_plan::FaultPlan;
-use crate::fences;
-use crate::network::Role;
-use crate::process::{Handoff, Settings, User, worker_program};
-use crate::scenarios::{FAN_OUT, SMALL, STAGED, Scenario, by_name, wait_until_ended};
-use crate::world::{self, Program};
+use perihelion_simulation::activity_log::ActivityLog;
+use perihelion_simulation::audit::audit;
+use perihelion_simulation::fault::Fault;
+use perihelion_simulation::fault_plan::FaultPlan;
+use perihelion_simulation::fences;
+use perihelion_simulation::process::{Handoff, Settings, User, worker_program};
+use perihelion_simulation::process_run::Role;
+use perihelion_simulation::scenarios::{FAN_OUT, SMALL, STAGED, Scenario, by_name, wait_until_ended};
+use perihelion_simulation::world::{self, Program};
 
 /// The limit of a run's virtual time: enough for four locks to expire one after the other,
 /// and for a run of the reconciler.

@@ -44,7 +44,7 @@ struct Partition {
 }
 
 /// Checks all writes and returns the problems.
-pub(crate) fn check(served: &[ServedRequest]) -> Vec<String> {
+pub fn check(served: &[ServedRequest]) -> Vec<String> {
     let (mut partitions, mut problems) = (HashMap::<&str, Partition>::new(), Vec::new());
     for request in served.iter().filter(|request| (200..300).contains(&request.status)) {
         // 207 is the status of a batch that was refused: nothing was written.
@@ -68,8 +68,8 @@ fn parse_body(request: &ServedRequest) -> Result<Value, serde_json::Error> {
     if request.body.is_empty() { Ok(Value::Null) } else { serde_json::from_slice(&request.body) }
 }
 
-/// The writes of one request: of a batch, or of a single document. Queries write nothing. A
-/// patch writes nothing that is checked here.
+/// The writes of one request: of a batch, or of a single document. Queries write nothing. The
+/// body of a patch has `operations`.
 fn writes_of<'a>(request: &'a ServedRequest, body: &'a Value) -> Vec<Write<'a>> {
     if let Some(operations) = body.as_array() {
         return operations.iter().filter_map(write_of_operation).collect();
@@ -78,6 +78,7 @@ fn writes_of<'a>(request: &'a ServedRequest, body: &'a Value) -> Vec<Write<'a>> 
     let write = match request.method {
         Method::POST => body["id"].as_str().map(|id| Write { id, body: Some(body), is_create: true }),
         Method::PUT => body["id"].as_str().map(|id| Write { id, body: Some(body), is_create: false }),
+        Method::PATCH => Some(Write { id: id_in_path, body: Some(body), is_create: false }),
         Method::DELETE => Some(Write { id: id_in_path, body: None, is_create: false }),
         _ => None,
     };
@@ -101,6 +102,8 @@ impl Partition {
         let mut problems = Vec::new();
         for write in writes {
             let outcome = match (write.id, write.body) {
+                // A state is never patched in what is checked here.
+                (STATE_ID, Some(body)) if body["operations"].is_array() => Ok(()),
                 (STATE_ID, Some(body)) => self.check_state(body),
                 (id, body) if id.starts_with(ACTIVITY_PREFIX) => {
                     self.check_activity(id, body, write.is_create, writes)
@@ -141,6 +144,13 @@ impl Partition {
         writes: &[Write<'_>],
     ) -> Result<(), String> {
         match body {
+            Some(body) if body["operations"].is_array() => {
+                let operations = body["operations"].as_array().into_iter().flatten();
+                for operation in operations.filter(|operation| operation["path"] == "/lock") {
+                    self.locks.insert(id.to_owned(), operation["value"].as_str().map(str::to_owned));
+                }
+                Ok(())
+            }
             // Another type replaces the activity when it is cancelled. A cancellation needs no
             // lock.
             Some(body) if body["type"] != ACTIVITY_TYPE => {

@@ -16,8 +16,10 @@ use crate::stored::STATE_ID;
 use crate::workflows;
 use crate::world::{Connection, Program};
 
-pub(crate) const DATABASE: &str = "simulated";
-pub(crate) const CONTAINER: &str = "workflows";
+/// The database of the workflows.
+pub const DATABASE: &str = "simulated";
+/// The container of the workflows.
+pub const CONTAINER: &str = "workflows";
 
 /// How long locks of instances, activities and sessions last. Short, so that the work of a
 /// killed process is soon fetched again. Longer than any delay or outage of a gentle run (see
@@ -36,16 +38,16 @@ const OPEN_PAUSE: Duration = Duration::from_millis(500);
 
 /// The settings of a worker.
 #[derive(Debug, Clone)]
-pub(crate) struct Settings {
+pub struct Settings {
     /// The provider's commit tier: how durably it writes its locks.
-    pub(crate) tier: CommitTier,
+    pub tier: CommitTier,
     /// Turns that the process runs at the same time.
-    pub(crate) dispatchers: usize,
+    pub dispatchers: usize,
     /// Activities that the process runs at the same time.
-    pub(crate) workers: usize,
+    pub workers: usize,
     /// The number of attempts after which a turn or an activity counts as poison. Larger than
     /// the number of kills, except in the test of poison.
-    pub(crate) attempts_max: u32,
+    pub attempts_max: u32,
 }
 
 impl Default for Settings {
@@ -55,7 +57,7 @@ impl Default for Settings {
 }
 
 /// Opens a provider over a connection.
-pub(crate) async fn open_provider(
+pub async fn open_provider(
     connection: &Connection,
     tier: CommitTier,
 ) -> Result<Arc<CosmosDBProvider>, String> {
@@ -64,7 +66,7 @@ pub(crate) async fn open_provider(
 }
 
 /// Opens a provider over a client that is already connected.
-pub(crate) async fn open_provider_over(
+pub async fn open_provider_over(
     client: perihelion_client::Client,
     tier: CommitTier,
 ) -> Result<Arc<CosmosDBProvider>, String> {
@@ -74,10 +76,7 @@ pub(crate) async fn open_provider_over(
 }
 
 /// Opens a provider, and tries again until opening succeeds.
-pub(crate) async fn open_provider_with_retries(
-    connection: &Connection,
-    tier: CommitTier,
-) -> Arc<CosmosDBProvider> {
+pub async fn open_provider_with_retries(connection: &Connection, tier: CommitTier) -> Arc<CosmosDBProvider> {
     loop {
         match open_provider(connection, tier).await {
             Ok(provider) => return provider,
@@ -88,7 +87,7 @@ pub(crate) async fn open_provider_with_retries(
 
 /// The program of a process that runs workflows. It hands its provider to the test through
 /// `opened`.
-pub(crate) fn worker_program(
+pub fn worker_program(
     settings: Settings,
     activity_log: ActivityLog,
     opened: &Handoff<Arc<CosmosDBProvider>>,
@@ -121,17 +120,18 @@ pub(crate) fn worker_program(
 }
 
 /// What the program of a user has: connections, clients and a provider.
-pub(crate) struct User {
-    pub(crate) connection: Connection,
+pub struct User {
+    pub connection: Connection,
     /// A client for the user's own calls. Its requests can fail.
-    pub(crate) client: Client,
-    pub(crate) provider: Arc<CosmosDBProvider>,
+    pub client: Client,
+    pub provider: Arc<CosmosDBProvider>,
     /// A client for waiting and checking. Its requests never fail.
-    pub(crate) faultless_client: perihelion_client::Client,
+    pub faultless_client: perihelion_client::Client,
 }
 
 impl User {
-    pub(crate) async fn open(connection: Connection) -> User {
+    /// Opens the providers of a user, and tries again until that succeeds.
+    pub async fn open(connection: Connection) -> User {
         let provider = open_provider_with_retries(&connection, CommitTier::default()).await;
         let faultless = connection.without_faults();
         let faultless_client =
@@ -141,19 +141,19 @@ impl User {
     }
 
     /// The container, for waiting and checking.
-    pub(crate) fn container(&self) -> perihelion_client::Container {
+    pub fn container(&self) -> perihelion_client::Container {
         self.faultless_client.database(DATABASE).container(CONTAINER)
     }
 
     /// An instance's state document. Null if there is none or if it cannot be read. Reading
     /// the document takes fewer requests than a call of the provider.
-    pub(crate) async fn state(&self, instance: &str) -> Value {
+    pub async fn state(&self, instance: &str) -> Value {
         let item = self.container().find::<Value>(instance, STATE_ID).await;
         item.ok().flatten().map(perihelion_client::Item::into_value).unwrap_or_default()
     }
 
     /// A provider whose requests never fail.
-    pub(crate) async fn faultless_provider(&self) -> Arc<CosmosDBProvider> {
+    pub async fn faultless_provider(&self) -> Arc<CosmosDBProvider> {
         open_provider_over(self.faultless_client.clone(), CommitTier::default()).await.expect("no fault")
     }
 }
@@ -161,22 +161,26 @@ impl User {
 /// A value that the program of a host hands to the test. Empty until the program puts the
 /// value.
 #[derive(Debug)]
-pub(crate) struct Handoff<T>(Arc<Mutex<Option<T>>>);
+pub struct Handoff<T>(Arc<Mutex<Option<T>>>);
 
 impl<T> Handoff<T> {
-    pub(crate) fn empty() -> Self {
+    /// A handoff without a value.
+    pub fn empty() -> Self {
         Handoff(Arc::default())
     }
 
-    pub(crate) fn put(&self, value: T) {
+    /// Puts the value, in place of an earlier one.
+    pub fn put(&self, value: T) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
     }
 
-    pub(crate) fn take(&self) -> Option<T> {
+    /// Takes the value, if there is one.
+    pub fn take(&self) -> Option<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    pub(crate) fn has_value(&self) -> bool {
+    /// Whether there is a value.
+    pub fn has_value(&self) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use perihelion_testkit::faults;
 use perihelion_wire::transport::{Failure, Response};
 
-use crate::network::Role;
+use crate::process_run::Role;
 
 /// The `retry-after` of a throttled request, in milliseconds. duroxide retries a failed ack
 /// for 310 ms only, so the provider itself must wait.
@@ -13,19 +13,19 @@ const RETRY_AFTER_MS: u64 = 400;
 
 /// How long an outage lasts: longer than the 310 ms for which duroxide retries an ack. After
 /// that duroxide fails the workflow for good, so the provider must retry.
-pub(crate) const OUTAGE: Duration = Duration::from_millis(800);
+pub const OUTAGE: Duration = Duration::from_millis(800);
 
 /// How long a long outage lasts: longer than the driver retries (1.75 s), so that
 /// the provider must retry, and shorter than a lock (4 s).
-pub(crate) const LONG_OUTAGE: Duration = Duration::from_millis(2400);
+pub const LONG_OUTAGE: Duration = Duration::from_millis(2400);
 
 /// The time after which the sender of a [`Fault::LostAnswerLate`] notices that its
 /// connection is lost. Meanwhile other processes find what the request has written.
-pub(crate) const LOSS_NOTICED_AFTER: Duration = Duration::from_secs(4);
+pub const LOSS_NOTICED_AFTER: Duration = Duration::from_secs(4);
 
 /// The ways in which one request fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub enum Fault {
     /// 429 with a wait; the request is not served.
     Throttled,
     /// 449, a conflict inside the service; the request is not served.
@@ -54,6 +54,17 @@ pub(crate) enum Fault {
     DoneButTimeout,
     /// The request is served, and then the process that sent it is killed.
     Kill,
+    /// 429 with a wait of this many milliseconds; the request is not served. Drawn by an
+    /// episode only, like the next four.
+    ThrottledFor(u64),
+    /// 403/3: the region does not accept writes any more; the request is not served.
+    WriteForbidden,
+    /// 403/1008: the account has no such region any more; the request is not served.
+    AccountMoved,
+    /// 404/1002: the replica has not caught up with the session; the request is not served.
+    SessionNotAvailable,
+    /// 401, as while a key is replaced; the request is not served.
+    Unauthorized,
     /// For this time no request of the process reaches the server. Then all requests that
     /// the process sent in that time arrive. Not drawn at random.
     CutOff(Duration),
@@ -61,7 +72,7 @@ pub(crate) enum Fault {
 
 impl Fault {
     /// The faults that a seed can draw.
-    pub(crate) const RANDOM: [Fault; 11] = [
+    pub const RANDOM: [Fault; 11] = [
         Fault::Throttled,
         Fault::RetryWith,
         Fault::Unavailable,
@@ -77,7 +88,7 @@ impl Fault {
 
     /// Many faults for the request with this number: eight that are tried at every request,
     /// and one of three that clients handle alike.
-    pub(crate) fn many_for_request(index: u64) -> Vec<Fault> {
+    pub fn many_for_request(index: u64) -> Vec<Fault> {
         let alternating = [Fault::Gone, Fault::NotConnected, Fault::DoneButTimeout];
         vec![
             Fault::Throttled,
@@ -94,7 +105,7 @@ impl Fault {
 
     /// Few faults for the request with this number: the four that lose a request, lose an
     /// answer or kill the sender, and one of the others.
-    pub(crate) fn few_for_request(index: u64) -> Vec<Fault> {
+    pub fn few_for_request(index: u64) -> Vec<Fault> {
         let alternating = [
             Fault::Throttled,
             Fault::RetryWith,
@@ -111,7 +122,7 @@ impl Fault {
     /// Whether a process with this role can get the fault. Only workers are killed or cut
     /// off, because no other process would finish the work of a user. Only users wait long for
     /// a lost answer, because the locks of a worker would expire.
-    pub(crate) fn applies_to(self, role: Role) -> bool {
+    pub fn applies_to(self, role: Role) -> bool {
         match self {
             Fault::Kill | Fault::CutOff(_) => role == Role::Worker,
             Fault::LostAnswerLate => role == Role::User,
@@ -119,8 +130,30 @@ impl Fault {
         }
     }
 
+    /// The name of the fault in the table of a run.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fault::Throttled => "429, wait of 400 ms",
+            Fault::RetryWith => "449",
+            Fault::Unavailable | Fault::Outage | Fault::LongOutage => "503",
+            Fault::Gone => "410",
+            Fault::NotConnected => "no connection",
+            Fault::LostRequest => "lost request",
+            Fault::LostAnswer => "lost answer",
+            Fault::LostAnswerLate => "lost answer, noticed late",
+            Fault::DoneButTimeout => "408 after the write",
+            Fault::Kill => "crash at a request",
+            Fault::ThrottledFor(_) => "429, wait of seconds",
+            Fault::WriteForbidden => "403/3, failover",
+            Fault::AccountMoved => "403/1008, failover",
+            Fault::SessionNotAvailable => "404/1002, stale replica",
+            Fault::Unauthorized => "401, key replaced",
+            Fault::CutOff(_) => "held back, then delivered",
+        }
+    }
+
     /// Whether the request reaches the server.
-    pub(crate) fn is_served(self) -> bool {
+    pub fn is_served(self) -> bool {
         match self {
             Fault::LostAnswer
             | Fault::LostAnswerLate
@@ -134,15 +167,25 @@ impl Fault {
             | Fault::LongOutage
             | Fault::Gone
             | Fault::NotConnected
-            | Fault::LostRequest => false,
+            | Fault::LostRequest
+            | Fault::ThrottledFor(_)
+            | Fault::WriteForbidden
+            | Fault::AccountMoved
+            | Fault::SessionNotAvailable
+            | Fault::Unauthorized => false,
         }
     }
 
     /// The response or failure that the sender gets instead of the server's response. Not
     /// used for `CutOff`, whose sender gets the server's response.
-    pub(crate) fn outcome(self) -> Result<Response, Failure> {
+    pub fn outcome(self) -> Result<Response, Failure> {
         match self {
             Fault::Throttled => Ok(faults::refusal(429, 3200, Some(RETRY_AFTER_MS))),
+            Fault::ThrottledFor(wait_ms) => Ok(faults::refusal(429, 3200, Some(wait_ms))),
+            Fault::WriteForbidden => Ok(faults::refusal(403, 3, None)),
+            Fault::AccountMoved => Ok(faults::refusal(403, 1008, None)),
+            Fault::SessionNotAvailable => Ok(faults::refusal(404, 1002, None)),
+            Fault::Unauthorized => Ok(faults::refusal(401, 0, None)),
             Fault::RetryWith => Ok(faults::refusal(449, 0, None)),
             Fault::Unavailable | Fault::Outage | Fault::LongOutage => Ok(faults::refusal(503, 0, None)),
             Fault::Gone => Ok(faults::refusal(410, 0, None)),

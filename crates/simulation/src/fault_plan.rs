@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use crate::fault::Fault;
-use crate::network::{ProcessRun, Role};
+use crate::process_run::{ProcessRun, Role};
 
 /// The delay of a request to the server, and of an answer back, in plans without a seed.
 const LATENCY: Duration = Duration::from_millis(1);
 
 /// The plan for the requests that are sent from now on.
 #[derive(Debug, Clone)]
-pub(crate) enum FaultPlan {
+pub enum FaultPlan {
     None,
     /// The request with this number fails, if the fault applies to the role of its sender.
     /// The first request has number 0.
@@ -25,33 +25,33 @@ pub(crate) enum FaultPlan {
 
 /// Faults and delays drawn from a seed.
 #[derive(Debug, Clone)]
-pub(crate) struct RandomFaults {
-    pub(crate) rng: fastrand::Rng,
+pub struct RandomFaults {
+    pub rng: fastrand::Rng,
     /// The faults to draw from, all with the same probability.
-    pub(crate) faults: Vec<Fault>,
+    pub faults: Vec<Fault>,
     /// The probability that a request fails.
-    pub(crate) fault_rate: f64,
+    pub fault_rate: f64,
     /// The probability that a worker's request fails if the previous request of any worker
     /// has failed.
-    pub(crate) repeat_rate: f64,
+    pub repeat_rate: f64,
     /// Whether the previous request of any worker failed.
-    pub(crate) has_worker_failed: bool,
+    pub has_worker_failed: bool,
     /// The usual maximum of a delay, in milliseconds.
-    pub(crate) latency_max_ms: u64,
+    pub latency_max_ms: u64,
     /// The probability of a longer delay, and the maximum of a longer delay in milliseconds.
     /// For workers only.
-    pub(crate) slow_tail: (f64, u64),
+    pub slow_tail: (f64, u64),
 }
 
 impl FaultPlan {
     /// A plan with one fault, or none.
-    pub(crate) fn one(fault_at: Option<(u64, Fault)>) -> Self {
+    pub fn one(fault_at: Option<(u64, Fault)>) -> Self {
         fault_at.map_or(FaultPlan::None, |(index, fault)| FaultPlan::One { index, fault })
     }
 
     /// Decides what happens to the next request of a process. A request of a faultless
     /// process has no number and never fails.
-    pub(crate) fn decide(&mut self, process: &ProcessRun, number: Option<u64>) -> Delivery {
+    pub fn decide(&mut self, process: &ProcessRun, number: Option<u64>) -> Delivery {
         match (self, number) {
             (FaultPlan::One { index, fault }, Some(number)) if *index == number => {
                 let fault = Some(*fault).filter(|fault| fault.applies_to(process.role));
@@ -65,15 +65,15 @@ impl FaultPlan {
 
 /// What happens to one request: its fault, and the delays of the request and the response.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Delivery {
-    pub(crate) fault: Option<Fault>,
-    pub(crate) request_delay: Duration,
-    pub(crate) response_delay: Duration,
+pub struct Delivery {
+    pub fault: Option<Fault>,
+    pub request_delay: Duration,
+    pub response_delay: Duration,
 }
 
 impl RandomFaults {
     /// No request fails, and each delay is drawn up to `latency_max_ms`.
-    pub(crate) fn latency_only(seed: u64, latency_max_ms: u64) -> Self {
+    pub fn latency_only(seed: u64, latency_max_ms: u64) -> Self {
         RandomFaults {
             rng: fastrand::Rng::with_seed(seed),
             faults: Vec::new(),

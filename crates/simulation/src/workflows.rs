@@ -14,26 +14,26 @@ use crate::network::SimulatedTransport;
 
 /// The tag of some activities. All workers fetch activities with this tag and activities
 /// without a tag.
-pub(crate) const TAG: &str = "gpu";
+pub const TAG: &str = "gpu";
 
 /// The number of activities of a fan-out: so many that the turn commits them as one bundle.
-pub(crate) const FAN_WIDTH: usize = 34;
+pub const FAN_WIDTH: usize = 34;
 
 /// The number of activities of a wide fan-out: unpacking their bundle takes three batches.
-pub(crate) const WIDE_FAN_WIDTH: usize = 210;
+pub const WIDE_FAN_WIDTH: usize = 210;
 
 /// The number of lanes of a crowded workflow. A lane runs one activity after the other; the
 /// lanes run side by side.
-pub(crate) const CROWD_LANE_COUNT: usize = 3;
+pub const CROWD_LANE_COUNT: usize = 3;
 
 /// The number of activities in each lane of a crowded workflow.
-pub(crate) const CROWD_LANE_STEPS: usize = 4;
+pub const CROWD_LANE_STEPS: usize = 4;
 
 /// The number of large inputs in one turn. Together they are too large for one commit.
-pub(crate) const LARGE_INPUT_COUNT: usize = 3;
+pub const LARGE_INPUT_COUNT: usize = 3;
 
 /// The number of filler bytes in a large input.
-pub(crate) const LARGE_INPUT_BYTES: usize = 700_000;
+pub const LARGE_INPUT_BYTES: usize = 700_000;
 
 /// The number of lanes of a busy workflow, and so of activities that are always under way.
 const BUSY_LANES: usize = 3;
@@ -43,7 +43,7 @@ const BUSY_LANES: usize = 3;
 const BUSY_LANE_STEPS_MAX: usize = 400;
 
 /// The custom status of a workflow that waits for a call of its user.
-pub(crate) const READY: &str = "ready";
+pub const READY: &str = "ready";
 
 /// The duration of a slow activity: longer than a lock, so that the lock has to be renewed.
 const SLOW_DURATION: Duration = Duration::from_secs(7);
@@ -53,7 +53,7 @@ const ENDLESS_DURATION: Duration = Duration::from_secs(3600);
 
 /// The activities and orchestrations that a worker registers. Every activity records its runs
 /// in the log. The workflow `Deadly` kills its process through the transport.
-pub(crate) fn registries(
+pub fn registries(
     activity_log: &ActivityLog,
     transport: &SimulatedTransport,
 ) -> (ActivityRegistry, OrchestrationRegistry) {

@@ -13,33 +13,39 @@ use std::pin::Pin;
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
+use http::Method;
 use perihelion_server::{Embedded, EmbeddedOptions};
-use perihelion_wire::transport::Endpoint;
+use perihelion_wire::transport::{Endpoint, Request, Transport};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::libc_shim::VirtualClock;
-use crate::network::{Network, ProcessRun, Role, SimulatedTransport};
+use crate::network::{Network, SimulatedTransport};
+use crate::process_run::{ProcessRun, Role};
+use crate::traffic::Traffic;
+use crate::virtual_clock::VirtualClock;
 
-/// The length of a step while requests are under way.
+/// The length of a step while requests are under way, unless the options say otherwise.
 const STEP_MIN: Duration = Duration::from_millis(1);
 
 /// The longest step. A host may see an effect of another host this late. Locks and poll
 /// intervals are much longer.
 const STEP_MAX: Duration = Duration::from_millis(50);
 
+/// How long a management request may take.
+const MANAGED_WITHIN: Duration = Duration::from_secs(60);
+
 /// A process's program, called at its start and at every restart.
-pub(crate) type Program = Arc<dyn Fn(Connection) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+pub type Program = Arc<dyn Fn(Connection) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 /// A process's connection to the server.
 #[derive(Clone)]
-pub(crate) struct Connection {
-    pub(crate) endpoint: Endpoint,
-    pub(crate) transport: SimulatedTransport,
+pub struct Connection {
+    pub endpoint: Endpoint,
+    pub transport: SimulatedTransport,
 }
 
 impl Connection {
     /// Another connection to the same server, whose requests never fail.
-    pub(crate) fn without_faults(&self) -> Connection {
+    pub fn without_faults(&self) -> Connection {
         let process = Arc::new(ProcessRun::new("faultless".to_owned(), Role::Faultless));
         Connection {
             endpoint: self.endpoint.clone(),
@@ -66,7 +72,7 @@ struct Host {
 }
 
 /// The hosts, the server, and the clock.
-pub(crate) struct World {
+pub struct World {
     hosts: Vec<Host>,
     embedded: Option<Embedded>,
     /// The tokio runtime of the server.
@@ -75,6 +81,8 @@ pub(crate) struct World {
     elapsed: Duration,
     /// The length of the next step.
     step: Duration,
+    /// The length of a step while requests are under way.
+    step_min: Duration,
     // The last field, so that everything above is dropped in virtual time.
     shim: VirtualClock,
 }
@@ -84,16 +92,55 @@ thread_local! {
     static PANICS: Cell<u32> = const { Cell::new(0) };
 }
 
+/// What a world is made of.
+#[derive(Debug, Clone)]
+pub struct WorldOptions {
+    /// The physical partitions of a new container.
+    pub partitions: u32,
+    /// The request units per second of the container; `None` for no limit.
+    pub throughput: Option<u32>,
+    /// The whole account, instead of partitions and throughput.
+    pub account: Option<EmbeddedOptions>,
+    /// Counts the requests instead of logging them, if there is one.
+    pub traffic: Option<Arc<Traffic>>,
+    /// The length of a step while requests are under way. Longer steps take less real time.
+    pub step_min: Duration,
+}
+
+impl Default for WorldOptions {
+    fn default() -> Self {
+        WorldOptions { partitions: 1, throughput: None, account: None, traffic: None, step_min: STEP_MIN }
+    }
+}
+
+/// Runs `scene` in a new world whose container has `partitions` physical partitions, and
+/// returns its result. See [`simulate_with`].
+pub fn simulate<R: Send>(seed: u64, partitions: u32, scene: impl FnOnce(&mut World) -> R + Send) -> R {
+    simulate_with(seed, WorldOptions { partitions, ..WorldOptions::default() }, scene)
+}
+
+/// [`simulate`] with an account of these options, such as its regions.
+pub fn simulate_account<R: Send>(
+    seed: u64,
+    account: EmbeddedOptions,
+    scene: impl FnOnce(&mut World) -> R + Send,
+) -> R {
+    simulate_with(seed, WorldOptions { account: Some(account), ..WorldOptions::default() }, scene)
+}
+
 /// Runs `scene` in a new world, on a thread of its own, and returns its result. On a new
-/// thread the first state of hash maps and random numbers depends on the seed only. A new
-/// container has `partitions` physical partitions.
-pub(crate) fn simulate<R: Send>(seed: u64, partitions: u32, scene: impl FnOnce(&mut World) -> R + Send) -> R {
+/// thread the first state of hash maps and random numbers depends on the seed only.
+pub fn simulate_with<R: Send>(
+    seed: u64,
+    options: WorldOptions,
+    scene: impl FnOnce(&mut World) -> R + Send,
+) -> R {
     count_panics();
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             let shim = VirtualClock::begin(seed);
             fastrand::seed(seed);
-            let mut world = World::open(shim, partitions);
+            let mut world = World::open(shim, options);
             let result = with_log(|| scene(&mut world));
             assert_eq!(PANICS.get(), 0, "a task has panicked");
             result
@@ -103,9 +150,10 @@ pub(crate) fn simulate<R: Send>(seed: u64, partitions: u32, scene: impl FnOnce(&
 }
 
 /// Runs the scene. When `SIMULATION_LOG` is set (to a filter such as
-/// `duroxide_cdb=debug`), logs go to standard error.
+/// `duroxide_cdb=debug`), logs go to standard error. Otherwise nothing is logged: duroxide's
+/// runtime would print its warnings to standard output.
 fn with_log<R>(scene: impl FnOnce() -> R) -> R {
-    let Ok(filter) = std::env::var("SIMULATION_LOG") else { return scene() };
+    let filter = std::env::var("SIMULATION_LOG").unwrap_or_else(|_| "off".to_owned());
     let filter = tracing_subscriber::EnvFilter::new(filter);
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).finish();
     let _until_dropped = tracing_subscriber::util::SubscriberInitExt::set_default(log);
@@ -131,33 +179,38 @@ fn new_runtime() -> Runtime {
 }
 
 impl World {
-    fn open(shim: VirtualClock, partitions: u32) -> World {
+    fn open(shim: VirtualClock, options: WorldOptions) -> World {
         let server = new_runtime();
-        let options = EmbeddedOptions::default().with_partitions(partitions);
-        let embedded = server.block_on(Embedded::open(options)).expect("the engine opens in memory");
+        let account = options.account.unwrap_or_else(|| {
+            EmbeddedOptions::default().with_partitions(options.partitions).with_throughput(options.throughput)
+        });
+        let embedded = server.block_on(Embedded::open(account)).expect("the engine opens in memory");
         World {
             hosts: Vec::new(),
             embedded: Some(embedded),
             server,
-            network: Arc::new(Network::new()),
+            network: Arc::new(Network::new(options.traffic)),
             elapsed: Duration::ZERO,
-            step: STEP_MIN,
+            step: options.step_min,
+            step_min: options.step_min,
             shim,
         }
     }
 
-    pub(crate) fn network(&self) -> &Arc<Network> {
+    /// The network between the hosts and the server.
+    pub fn network(&self) -> &Arc<Network> {
         &self.network
     }
 
-    pub(crate) fn elapsed(&self) -> Duration {
+    /// The virtual time that has passed.
+    pub fn elapsed(&self) -> Duration {
         self.elapsed
     }
 
     /// Adds a host and returns its index. The host's process starts in the next step. The
     /// host's clock is ahead of the server's by `clock_skew_ms`. A killed process is restarted
     /// after `restart_after`.
-    pub(crate) fn add_host(
+    pub fn add_host(
         &mut self,
         role: Role,
         clock_skew_ms: i64,
@@ -180,8 +233,27 @@ impl World {
         self.hosts.len() - 1
     }
 
+    /// Steps the clock of a host: from now on it is ahead of the server's by `clock_skew_ms`.
+    pub fn set_clock_skew_ms(&mut self, host: usize, clock_skew_ms: i64) {
+        self.hosts[host].clock_skew_ms = clock_skew_ms;
+    }
+
+    /// Sends a management request to the server in the next step: `path` follows
+    /// `/_perihelion/`, `body` is JSON or empty. The answer is dropped.
+    pub fn manage(&self, method: Method, path: &str, body: String) {
+        let Some(embedded) = &self.embedded else { return };
+        let (transport, endpoint) = (embedded.transport(), embedded.endpoint());
+        let target = format!("/_perihelion/{path}").parse().expect("a path");
+        self.server.spawn(async move {
+            let deadline = (tokio::time::Instant::now() + MANAGED_WITHIN).into_std();
+            let headers = http::HeaderMap::new();
+            let request = Request { endpoint, method, target, headers, body: body.into(), deadline };
+            drop(transport.send(request).await);
+        });
+    }
+
     /// Kills the process of a host, if it runs.
-    pub(crate) fn kill(&mut self, host: usize) {
+    pub fn kill(&mut self, host: usize) {
         if let Some((_, process)) = &self.hosts[host].running
             && !process.is_killed()
         {
@@ -192,7 +264,7 @@ impl World {
 
     /// Runs until `is_done` returns `true`, and then returns `true`. Returns `false` if
     /// `time_limit` has passed before, or if there are too many requests.
-    pub(crate) fn run(&mut self, time_limit: Duration, mut is_done: impl FnMut(&mut World) -> bool) -> bool {
+    pub fn run(&mut self, time_limit: Duration, mut is_done: impl FnMut(&mut World) -> bool) -> bool {
         let end = self.elapsed + time_limit;
         while self.elapsed < end && !self.network.has_too_many_requests() {
             self.step_once();
@@ -220,7 +292,7 @@ impl World {
         self.elapsed = until;
         self.shim.set_elapsed(until);
         let is_active = self.network.take_activity();
-        self.step = if is_active { STEP_MIN } else { (self.step * 2).min(STEP_MAX) };
+        self.step = if is_active { self.step_min } else { (self.step * 2).min(STEP_MAX) };
     }
 
     /// Drops the process of a host, with all its tasks, if it was killed.

@@ -3,52 +3,52 @@
 //! `docs/provider.md` describes each document.
 
 /// The id of the state document of an instance, and of its tombstone.
-pub(crate) const STATE_ID: &str = "i";
+pub const STATE_ID: &str = "i";
 
 /// The ids of activities begin with this.
-pub(crate) const ACTIVITY_PREFIX: &str = "a:";
+pub const ACTIVITY_PREFIX: &str = "a:";
 
 /// The ids of completions of activities begin with this; the rest is the same as in
 /// the id of the activity.
-pub(crate) const COMPLETION_PREFIX: &str = "c:";
+pub const COMPLETION_PREFIX: &str = "c:";
 
 /// The ids of bundles (activities and messages of one turn, to be unpacked) begin
 /// with this.
-pub(crate) const BUNDLE_PREFIX: &str = "w:";
+pub const BUNDLE_PREFIX: &str = "w:";
 
 /// The type of the document of a queued activity.
-pub(crate) const ACTIVITY_TYPE: &str = "worker_queue";
+pub const ACTIVITY_TYPE: &str = "worker_queue";
 
 /// The type of a garbage record: a list of documents to delete when the record is due.
-pub(crate) const GARBAGE_TYPE: &str = "litter";
+pub const GARBAGE_TYPE: &str = "litter";
 
 /// The member of a garbage record with the id of the staging whose documents it lists. A
 /// record of documents that a commit no longer needs has no such member.
-pub(crate) const GARBAGE_STAGING: &str = "staging";
+pub const GARBAGE_STAGING: &str = "staging";
 
 /// The member of a document that was staged before its commit: the id of the staging.
-pub(crate) const STAGED_UNDER: &str = "mark";
+pub const STAGED_UNDER: &str = "mark";
 
 /// The member of a chunk of history with the number of its execution. No other document has
 /// this member.
-pub(crate) const CHUNK_EXECUTION: &str = "hx";
+pub const CHUNK_EXECUTION: &str = "hx";
 
 /// The member of a state document whose instance is being deleted together with others: the
 /// deletion.
-pub(crate) const DELETION: &str = "del";
+pub const DELETION: &str = "del";
 
 /// The member of a tombstone whose instance still has documents to be deleted: the ids of its
 /// messages and activities.
-pub(crate) const PURGE: &str = "purge";
+pub const PURGE: &str = "purge";
 
 /// The member of a state document or of an earlier execution that lists the runs of
 /// consecutive chunks of its history. Each run has the number of chunks and, if the chunks
 /// were staged, the id of the staging.
-pub(crate) const CHUNK_RUNS: &str = "chunks";
+pub const CHUNK_RUNS: &str = "chunks";
 
 /// The member of a completion with the nonce of the lock under which the activity ran.
-pub(crate) const COMPLETED_BY: &str = "by";
+pub const COMPLETED_BY: &str = "by";
 
 /// The members of a reference to the parts of a large text: the prefix of the parts' ids, the
 /// number of parts, and the length of the text in bytes.
-pub(crate) const PARTS_REFERENCE: [&str; 3] = ["b", "n", "len"];
+pub const PARTS_REFERENCE: [&str; 3] = ["b", "n", "len"];

@@ -18,7 +18,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(400);
 
 /// How a workflow must end.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Ending {
+pub enum Ending {
     /// Completed with this output.
     Output(String),
     /// Cancelled, by its user or together with its parent.
@@ -28,17 +28,17 @@ pub(crate) enum Ending {
 }
 
 /// The instances of a scenario, and how each must end.
-pub(crate) type Endings = Vec<(String, Ending)>;
+pub type Endings = Vec<(String, Ending)>;
 
 type ScenarioFuture<'u> = Pin<Box<dyn Future<Output = Result<Endings, String>> + Send + 'u>>;
 
 /// One scenario.
 #[derive(Clone, Copy)]
-pub(crate) struct Scenario {
-    pub(crate) name: &'static str,
+pub struct Scenario {
+    pub name: &'static str,
     /// Runs the scenario and returns how its instances must end. The instances may still be
     /// running when the function returns. The text is the beginning of the instances' names.
-    pub(crate) run: for<'u> fn(&'u User, String) -> ScenarioFuture<'u>,
+    pub run: for<'u> fn(&'u User, String) -> ScenarioFuture<'u>,
 }
 
 impl std::fmt::Debug for Scenario {
@@ -54,7 +54,7 @@ macro_rules! scenario {
 }
 
 /// Scenarios of few requests, each with its name and its function.
-pub(crate) const SMALL: [Scenario; 13] = [
+pub const SMALL: [Scenario; 13] = [
     scenario!("chain", chain),
     scenario!("timer", timer),
     scenario!("retry", retry),
@@ -71,23 +71,23 @@ pub(crate) const SMALL: [Scenario; 13] = [
 ];
 
 /// A fan-out of so many activities that a turn commits them in a bundle.
-pub(crate) const FAN_OUT: Scenario = scenario!("fan", fan);
+pub const FAN_OUT: Scenario = scenario!("fan", fan);
 
 /// A fan-out whose bundle takes several steps to unpack.
-pub(crate) const WIDE_FAN: Scenario = scenario!("wide", wide);
+pub const WIDE_FAN: Scenario = scenario!("wide", wide);
 
 /// Two workflows whose turns run in several processes at the same time.
-pub(crate) const CROWDED: Scenario = scenario!("crowd", crowd);
+pub const CROWDED: Scenario = scenario!("crowd", crowd);
 
 /// A workflow that kills every process that runs it.
-pub(crate) const DEADLY: Scenario = scenario!("deadly", deadly);
+pub const DEADLY: Scenario = scenario!("deadly", deadly);
 
 /// A turn that is too large for one commit and must be staged.
-pub(crate) const STAGED: Scenario = scenario!("large", large);
+pub const STAGED: Scenario = scenario!("large", large);
 
 /// The scenario with this name: one of [`SMALL`], [`FAN_OUT`], [`STAGED`], or `parked`, in
 /// which a parent and its child do not end.
-pub(crate) fn by_name(name: &str) -> Scenario {
+pub fn by_name(name: &str) -> Scenario {
     const PARKED: Scenario = scenario!("parked", parked);
     let all = SMALL.into_iter().chain([FAN_OUT, STAGED, PARKED]);
     all.into_iter().find(|scenario| scenario.name == name).expect("a scenario of that name")
@@ -112,7 +112,7 @@ async fn wait_until_ready(user: &User, instance: &str) {
 }
 
 /// Waits until all instances have ended.
-pub(crate) async fn wait_until_ended(user: &User, endings: &Endings) {
+pub async fn wait_until_ended(user: &User, endings: &Endings) {
     for (instance, _) in endings {
         while !matches!(user.state(instance).await["status"].as_str(), Some("Completed" | "Failed")) {
             tokio::time::sleep(POLL_INTERVAL).await;

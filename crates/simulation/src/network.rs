@@ -5,9 +5,9 @@
 //! server's tokio runtime and goes on when the sender times out or is killed, as on a real
 //! network. What always holds: a killed process sends and receives nothing.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::future::pending;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -24,11 +24,19 @@ use tokio::time::Instant;
 
 use crate::fault::{Fault, LONG_OUTAGE, LOSS_NOTICED_AFTER, OUTAGE};
 use crate::fault_plan::{Delivery, FaultPlan};
-use crate::libc_shim;
+use crate::planted::Planted;
+use crate::process_run::{ProcessRun, Role};
+use crate::request_kind::RequestKind;
+use crate::traffic::{RequestMark, Traffic};
+use crate::virtual_clock;
+use crate::weather::Weather;
 
-/// The most requests of one run: ten times what the longest run needs. A run with
+/// The most requests of a run with a log: ten times what the longest run needs. A run with
 /// more is in a busy loop, in which virtual time would stand still.
-const REQUESTS_MAX: u64 = 60_000;
+const LOGGED_REQUESTS_MAX: u64 = 60_000;
+
+/// The most requests of a run whose traffic is measured: more than an hour of the largest run.
+const MEASURED_REQUESTS_MAX: u64 = 1 << 32;
 
 /// The time from a request to the deadline that the server sees. The server answers at once,
 /// so the deadline is never reached.
@@ -37,41 +45,6 @@ const SERVED_WITHIN: Duration = Duration::from_secs(3600);
 /// The number of bytes at the beginning of a batch's body that are searched for an id. They
 /// hold the kind and id of the first operation.
 const SEARCHED_BYTES: usize = 64;
-
-/// The role of a host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Role {
-    /// A process whose requests can fail and that can be killed: a worker with a runtime, or
-    /// the operator of a test in `operations`.
-    Worker,
-    /// A program that starts workflows. Its requests can fail, and it is never killed.
-    User,
-    /// A process whose requests never fail and have no numbers, as those that only check.
-    Faultless,
-}
-
-/// One process, from its start until it is killed.
-#[derive(Debug)]
-pub(crate) struct ProcessRun {
-    pub(crate) name: String,
-    pub(crate) role: Role,
-    is_killed: AtomicBool,
-}
-
-impl ProcessRun {
-    pub(crate) fn new(name: String, role: Role) -> Self {
-        ProcessRun { name, role, is_killed: AtomicBool::new(false) }
-    }
-
-    pub(crate) fn is_killed(&self) -> bool {
-        self.is_killed.load(Ordering::SeqCst)
-    }
-
-    /// Marks the process as killed. In the next step `World` drops the process.
-    pub(crate) fn kill(&self) {
-        self.is_killed.store(true, Ordering::SeqCst);
-    }
-}
 
 /// One request and its answer. Times are virtual time since the start of the run.
 #[derive(Debug)]
@@ -87,6 +60,7 @@ struct Exchange {
     /// The partition key of the request, as its header has it.
     partition: String,
     body: Bytes,
+    kind: RequestKind,
     fault: Option<Fault>,
     /// The status of the server's answer and the time of the answer, if the request was
     /// served. The status is 0 if the server failed.
@@ -98,21 +72,24 @@ struct Exchange {
 
 /// A request that the server has answered, whether or not the answer arrived.
 #[derive(Debug)]
-pub(crate) struct ServedRequest {
-    pub(crate) sender: String,
-    pub(crate) method: Method,
-    pub(crate) target: String,
-    pub(crate) partition: String,
-    pub(crate) body: Bytes,
-    pub(crate) status: u16,
+pub struct ServedRequest {
+    pub sender: String,
+    pub method: Method,
+    pub target: String,
+    pub partition: String,
+    pub body: Bytes,
+    pub kind: RequestKind,
+    pub status: u16,
     /// When the server answered: milliseconds since the start of the run.
-    pub(crate) at_ms: u128,
+    pub at_ms: u128,
 }
 
 /// The network of one simulation.
 #[derive(Debug)]
-pub(crate) struct Network {
+pub struct Network {
     state: Mutex<State>,
+    /// Counts the requests instead of logging them, if there is one.
+    traffic: Option<Arc<Traffic>>,
 }
 
 #[derive(Debug)]
@@ -125,8 +102,11 @@ struct State {
     is_active: bool,
     /// The number of processes that were killed.
     kills: u32,
-    /// The number of requests that had a fault.
-    faults: u64,
+    /// The number of requests that had a fault, by the name of the fault.
+    faults: BTreeMap<&'static str, u64>,
+    /// The episodes of the run.
+    weather: Weather,
+    planted: Option<Arc<Planted>>,
     /// The end of an outage. Until then every request gets 503, except those of faultless
     /// processes.
     outage_until: Duration,
@@ -134,27 +114,34 @@ struct State {
     cut_off: Option<(String, Duration)>,
     /// The number of answers that the server has given.
     answers: u64,
-    /// All requests of the run, in the order in which they were sent.
+    /// The number of all requests, those of faultless processes included.
+    requests: u64,
+    /// All requests of the run, in the order in which they were sent. Empty if the traffic is
+    /// measured.
     log: Vec<Exchange>,
     hash: u64,
 }
 
 impl Network {
-    pub(crate) fn new() -> Self {
+    /// A network without faults. It logs all requests, or only measures them.
+    pub fn new(traffic: Option<Arc<Traffic>>) -> Self {
         let state = State {
             plan: FaultPlan::None,
             numbered_requests: 0,
             requests_under_way: 0,
             is_active: false,
             kills: 0,
-            faults: 0,
+            faults: BTreeMap::new(),
+            weather: Weather::default(),
+            planted: None,
             outage_until: Duration::ZERO,
             cut_off: None,
             answers: 0,
+            requests: 0,
             log: Vec::new(),
             hash: 0xcbf2_9ce4_8422_2325,
         };
-        Network { state: Mutex::new(state) }
+        Network { state: Mutex::new(state), traffic }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -162,46 +149,65 @@ impl Network {
     }
 
     /// Sets the plan and numbers requests from 0 again.
-    pub(crate) fn set_plan(&self, plan: FaultPlan) {
+    pub fn set_plan(&self, plan: FaultPlan) {
         let mut state = self.state();
         state.numbered_requests = 0;
         state.plan = plan;
     }
 
     /// The number of requests since the plan was set, without those of faultless processes.
-    pub(crate) fn numbered_requests(&self) -> u64 {
+    pub fn numbered_requests(&self) -> u64 {
         self.state().numbered_requests
     }
 
     /// How many processes were killed.
-    pub(crate) fn kills(&self) -> u32 {
+    pub fn kills(&self) -> u32 {
         self.state().kills
     }
 
     /// How many requests had a fault.
-    pub(crate) fn faults(&self) -> u64 {
-        self.state().faults
+    pub fn faults(&self) -> u64 {
+        self.state().faults.values().sum()
+    }
+
+    /// How many requests had a fault, by the name of the fault.
+    pub fn faults_by_name(&self) -> BTreeMap<&'static str, u64> {
+        self.state().faults.clone()
+    }
+
+    /// Sets the episodes, in place of earlier ones.
+    pub fn set_weather(&self, weather: Weather) {
+        self.state().weather = weather;
+    }
+
+    /// Plants a bug. It stays until the end of the run.
+    pub fn plant(&self, planted: Planted) {
+        self.state().planted = Some(Arc::new(planted));
+    }
+
+    fn planted(&self) -> Option<Arc<Planted>> {
+        self.state().planted.clone()
     }
 
     /// The number of all requests of the run, those of faultless processes included.
-    pub(crate) fn request_count(&self) -> u64 {
-        self.state().log.len() as u64
+    pub fn request_count(&self) -> u64 {
+        self.state().requests
     }
 
     /// Removes kills from the faults that a seed can draw.
-    pub(crate) fn stop_kills(&self) {
+    pub fn stop_kills(&self) {
         if let FaultPlan::Random(random) = &mut self.state().plan {
             random.faults.retain(|fault| *fault != Fault::Kill);
         }
     }
 
     /// Counts a kill that no request caused.
-    pub(crate) fn count_kill(&self) {
+    pub fn count_kill(&self) {
         self.state().kills += 1;
     }
 
     /// The role of the sender of each numbered request since the plan was set.
-    pub(crate) fn request_roles(&self) -> Vec<Role> {
+    pub fn request_roles(&self) -> Vec<Role> {
         let state = self.state();
         let first =
             state.log.iter().rposition(|exchange| exchange.number == Some(0)).unwrap_or(state.log.len());
@@ -210,13 +216,22 @@ impl Network {
     }
 
     /// How long a process will still be cut off; zero if no process is.
-    pub(crate) fn cut_off_remaining(&self) -> Duration {
+    pub fn cut_off_remaining(&self) -> Duration {
         let until = self.state().cut_off.as_ref().map_or(Duration::ZERO, |(_, until)| *until);
-        until.saturating_sub(libc_shim::elapsed())
+        until.saturating_sub(virtual_clock::elapsed())
+    }
+
+    /// The number of requests of each process since this moment.
+    pub fn requests_since(&self, since: Duration) -> BTreeMap<String, u64> {
+        let mut counts = BTreeMap::new();
+        for exchange in self.state().log.iter().rev().take_while(|exchange| exchange.sent_at >= since) {
+            *counts.entry(exchange.sender.clone()).or_default() += 1;
+        }
+        counts
     }
 
     /// Every request that was served, in the order of the answers.
-    pub(crate) fn served_in_order(&self) -> Vec<ServedRequest> {
+    pub fn served_in_order(&self) -> Vec<ServedRequest> {
         let state = self.state();
         let is_served = |exchange: &&Exchange| exchange.status.is_some();
         let mut answered: Vec<&Exchange> = state.log.iter().filter(is_served).collect();
@@ -229,6 +244,7 @@ impl Network {
                 target: exchange.target.path().to_owned(),
                 partition: exchange.partition.clone(),
                 body: exchange.body.clone(),
+                kind: exchange.kind,
                 status,
                 at_ms: answered_at.as_millis(),
             })
@@ -238,7 +254,7 @@ impl Network {
 
     /// The numbers of the batches whose first operation is on a document whose id begins with
     /// this prefix.
-    pub(crate) fn batches_of(&self, id_prefix: &str) -> Vec<u64> {
+    pub fn batches_of(&self, id_prefix: &str) -> Vec<u64> {
         let state = self.state();
         let is_such_batch = |exchange: &&Exchange| {
             let body = String::from_utf8_lossy(&exchange.body[..exchange.body.len().min(SEARCHED_BYTES)]);
@@ -248,25 +264,26 @@ impl Network {
     }
 
     /// A hash of every request, of the status of every answer, and of their times.
-    pub(crate) fn hash(&self) -> u64 {
+    pub fn hash(&self) -> u64 {
         self.state().hash
     }
 
     /// Whether a request began or ended since the last call, or is under way.
-    pub(crate) fn take_activity(&self) -> bool {
+    pub fn take_activity(&self) -> bool {
         let mut state = self.state();
         std::mem::take(&mut state.is_active) || state.requests_under_way > 0
     }
 
     /// Whether there were more requests than any workflow needs.
-    pub(crate) fn has_too_many_requests(&self) -> bool {
-        self.state().log.len() as u64 >= REQUESTS_MAX
+    pub fn has_too_many_requests(&self) -> bool {
+        let requests_max = if self.traffic.is_some() { MEASURED_REQUESTS_MAX } else { LOGGED_REQUESTS_MAX };
+        self.state().requests >= requests_max
     }
 
     /// The log as text, with a line per request: up to `lines` requests before the request with
     /// the number `around`, then that request and those after it, three times as many. Without
     /// such a request, the last `lines` requests of the log.
-    pub(crate) fn log_around(&self, around: Option<u64>, lines: usize) -> String {
+    pub fn log_around(&self, around: Option<u64>, lines: usize) -> String {
         let state = self.state();
         let center = match around {
             Some(number) => state.log.iter().position(|exchange| exchange.number == Some(number)),
@@ -292,14 +309,14 @@ impl Network {
         text
     }
 
-    /// Logs a request that is sent now. Returns the index of the request in the log, and what
-    /// happens to it.
-    fn begin_request(&self, process: &ProcessRun, request: &Request) -> (usize, Delivery) {
+    /// Logs or classifies a request that is sent now. Returns what the network remembers of it,
+    /// and what happens to it.
+    fn begin_request(&self, process: &ProcessRun, request: &Request) -> (Record, Delivery) {
         let mut state = self.state();
         let is_numbered = process.role != Role::Faultless;
         let number = is_numbered.then_some(state.numbered_requests);
         state.numbered_requests += u64::from(is_numbered);
-        let now = libc_shim::elapsed();
+        let now = virtual_clock::elapsed();
         let mut delivery = state.plan.decide(process, number);
         if is_numbered && now < state.outage_until {
             delivery.fault = Some(Fault::Unavailable);
@@ -315,9 +332,19 @@ impl Network {
         {
             delivery.request_delay = delivery.request_delay.max(until.saturating_sub(now));
         }
-        state.faults += u64::from(delivery.fault.is_some());
+        if is_numbered {
+            let State { weather, faults, .. } = &mut *state;
+            weather.change(now, process, request, &mut delivery, faults);
+        }
+        if let Some(fault) = delivery.fault {
+            *state.faults.entry(fault.name()).or_default() += 1;
+        }
         state.requests_under_way += 1;
         state.is_active = true;
+        state.requests += 1;
+        if let Some(traffic) = &self.traffic {
+            return (Record::Measured(traffic.classify(process, request)), delivery);
+        }
         let partition = request.headers.get("x-ms-documentdb-partitionkey");
         let partition = partition.and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
         state.hash_bytes(process.name.as_bytes());
@@ -335,18 +362,24 @@ impl Network {
             target: request.target.clone(),
             partition,
             body: request.body.clone(),
+            kind: RequestKind::of(request),
             fault: delivery.fault,
             status: None,
             answer_number: 0,
         });
-        (state.log.len() - 1, delivery)
+        (Record::Logged(state.log.len() - 1), delivery)
     }
 
-    /// Logs the server's answer to a request.
-    fn log_answer(&self, index: usize, outcome: &Result<Response, Failure>) {
+    /// Logs or measures the server's answer to a request.
+    fn record_answer(&self, record: Record, outcome: &Result<Response, Failure>) {
+        let at = virtual_clock::elapsed();
+        let index = match (record, &self.traffic) {
+            (Record::Logged(index), _) => index,
+            (Record::Measured(mark), Some(traffic)) => return traffic.record_answer(mark, outcome, at),
+            (Record::Measured(_), None) => return,
+        };
         let status = outcome.as_ref().map_or(0, |response| response.status().as_u16());
         let mut state = self.state();
-        let at = libc_shim::elapsed();
         state.answers += 1;
         (state.log[index].status, state.log[index].answer_number) = (Some((status, at)), state.answers);
         state.hash_bytes(&status.to_le_bytes());
@@ -367,6 +400,14 @@ impl Network {
     }
 }
 
+/// What the network remembers of a request until it is answered.
+enum Record {
+    /// The index of the request in the log.
+    Logged(usize),
+    /// The request is measured and not logged.
+    Measured(RequestMark),
+}
+
 impl State {
     /// Adds bytes to the hash (FNV-1a).
     fn hash_bytes(&mut self, bytes: &[u8]) {
@@ -378,7 +419,7 @@ impl State {
 
 impl SimulatedTransport {
     /// Kills the process that this transport belongs to.
-    pub(crate) fn kill_process(&self) {
+    pub fn kill_process(&self) {
         if !self.process.is_killed() {
             self.process.kill();
             self.network.count_kill();
@@ -389,11 +430,11 @@ impl SimulatedTransport {
 /// The transport that connects a process to the server. `server` is the server's tokio
 /// runtime; `inner` is the transport to the server without faults.
 #[derive(Debug, Clone)]
-pub(crate) struct SimulatedTransport {
-    pub(crate) network: Arc<Network>,
-    pub(crate) process: Arc<ProcessRun>,
-    pub(crate) server: Handle,
-    pub(crate) inner: InProcess,
+pub struct SimulatedTransport {
+    pub network: Arc<Network>,
+    pub process: Arc<ProcessRun>,
+    pub server: Handle,
+    pub inner: InProcess,
 }
 
 impl Transport for SimulatedTransport {
@@ -401,7 +442,11 @@ impl Transport for SimulatedTransport {
         if self.process.is_killed() || self.network.has_too_many_requests() {
             return pending().await;
         }
-        let (index, delivery) = self.network.begin_request(&self.process, &request);
+        let planted = self.network.planted();
+        if let Some(planted) = &planted {
+            planted.change_request(&self.process, &mut request);
+        }
+        let (record, delivery) = self.network.begin_request(&self.process, &request);
         let deadline = Instant::from_std(request.deadline);
         // A real server does not know the deadline of its client.
         request.deadline = (Instant::now() + SERVED_WITHIN).into_std();
@@ -409,7 +454,7 @@ impl Transport for SimulatedTransport {
         let transport = self.clone();
         self.server.spawn(async move {
             tokio::time::sleep(delivery.request_delay).await;
-            let outcome = transport.deliver(request, index, delivery.fault).await;
+            let outcome = transport.deliver(request, record, delivery.fault).await;
             tokio::time::sleep(delivery.response_delay).await;
             if delivery.fault == Some(Fault::LostAnswerLate) {
                 tokio::time::sleep(LOSS_NOTICED_AFTER).await;
@@ -433,33 +478,43 @@ impl Transport for SimulatedTransport {
 
 impl SimulatedTransport {
     /// Hands a request to the server, unless the request's fault prevents that. Returns what
-    /// the sender gets. `index` is the request's place in the log.
+    /// the sender gets. `record` is what the network remembers of the request.
     async fn deliver(
         &self,
         request: Request,
-        index: usize,
+        record: Record,
         fault: Option<Fault>,
     ) -> Result<Response, Failure> {
         let outcome = match fault {
             Some(fault) if !fault.is_served() => fault.outcome(),
             Some(fault) if !matches!(fault, Fault::CutOff(_)) => {
-                self.network.log_answer(index, &self.inner.send(request).await);
+                self.network.record_answer(record, &self.serve(request).await);
                 fault.outcome()
             }
             Some(_) | None => {
-                let outcome = self.inner.send(request).await;
-                self.network.log_answer(index, &outcome);
+                let outcome = self.serve(request).await;
+                self.network.record_answer(record, &outcome);
                 outcome
             }
         };
-        outcome.map(with_date)
+        let dates_ahead = self.network.planted().map_or(0, |planted| planted.dates_ahead_s(&self.process));
+        outcome.map(|response| with_date(response, dates_ahead))
+    }
+
+    /// Lets the server answer a request, or a planted bug.
+    async fn serve(&self, request: Request) -> Result<Response, Failure> {
+        match self.network.planted() {
+            None => self.inner.send(request).await,
+            Some(planted) => planted.serve(&self.inner, &self.process, request).await,
+        }
     }
 }
 
 /// Adds the header `date`, which answers over a socket have and answers in process have not.
-fn with_date(mut response: Response) -> Response {
+/// The date is right, plus `ahead_s` seconds.
+fn with_date(mut response: Response, ahead_s: u64) -> Response {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let date = perihelion_wire::date::format(now.as_secs());
+    let date = perihelion_wire::date::format(now.as_secs() + ahead_s);
     response.headers_mut().insert(DATE, HeaderValue::from_str(&date).expect("a date is ASCII"));
     response
 }

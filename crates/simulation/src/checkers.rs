@@ -1,0 +1,77 @@
+//! The checkers: each one checks one property of a run, from what the run left behind.
+//! `planted` has bugs that show that each checker can fail.
+
+pub mod completions;
+pub mod deletions;
+pub mod fences;
+pub mod growth;
+pub mod liveness;
+pub mod reruns;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use duroxide::Event;
+use serde_json::Value;
+
+use crate::scenarios::Endings;
+use crate::write_log::LoggedWrite;
+
+/// What a run left behind.
+#[derive(Debug, Default)]
+pub struct Evidence {
+    /// What the user's calls returned that they should not have.
+    pub failed_calls: Vec<String>,
+    /// The instances that the user started, and how each must end.
+    pub endings: Endings,
+    /// Instances that the user deleted, and when the call returned.
+    pub deleted: Vec<(String, Duration)>,
+    /// Whether everything ended, was cleaned up and was read; otherwise the run hangs, and the
+    /// rest below is empty.
+    pub is_finished: bool,
+    /// How long the workflows needed after the last fault.
+    pub ended_after: Duration,
+    /// Whether finished instances are deleted after some time.
+    pub has_retention: bool,
+    /// All documents at the end.
+    pub documents: Vec<Value>,
+    /// Documents that wait for work at the end, as text.
+    pub leftover: Vec<String>,
+    /// The history of each execution at the end, or why it could not be read.
+    pub histories: Vec<(String, u64, Result<Vec<Event>, String>)>,
+    /// When runs of each activity began, by its input.
+    pub runs: BTreeMap<String, Vec<Duration>>,
+    /// The requests of each process in the last time of the run, when nothing was left to do.
+    pub idle: Vec<growth::IdleProcess>,
+    /// All writes that were applied, in order.
+    pub writes: Vec<LoggedWrite>,
+}
+
+/// One violation of a property.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// The name of the checker.
+    pub checker: &'static str,
+    pub text: String,
+}
+
+/// A checker: its name, and the function that returns the violations.
+pub type Checker = (&'static str, fn(&Evidence) -> Vec<String>);
+
+/// All checkers.
+pub const ALL: [Checker; 6] = [
+    ("liveness", liveness::check),
+    ("completions", completions::check),
+    ("reruns", reruns::check),
+    ("fences", fences::check),
+    ("growth", growth::check),
+    ("deletions", deletions::check),
+];
+
+/// Runs all checkers.
+pub fn check_all(evidence: &Evidence) -> Vec<Violation> {
+    let violations = ALL
+        .iter()
+        .flat_map(|(checker, check)| check(evidence).into_iter().map(|text| Violation { checker, text }));
+    violations.collect()
+}

@@ -1,0 +1,109 @@
+//! Fences: no process overwrites what it has not seen. Every write to a document that several
+//! processes write is conditional (an etag, a predicate, or a create), is in one atomic batch
+//! with a conditional write, or is in the short list `UNCONDITIONAL` with its reason. And the
+//! commits of an instance follow one another: each one counts one more than the one before.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::Evidence;
+use crate::stored::STATE_ID;
+use crate::write_log::{LoggedWrite, WriteKind};
+
+/// The writes without a condition that are right: the kind, the beginning of the id, and the
+/// reason.
+const UNCONDITIONAL: &[(WriteKind, &str, &str)] = &[
+    (WriteKind::Delete, "o:", "every message of the outbox was delivered; each has a fixed id"),
+    (WriteKind::Delete, "h:", "a chunk never changes, and no later document has its id"),
+    (WriteKind::Delete, "b:", "a part never changes, and no later document has its id"),
+    (WriteKind::Delete, "k:", "a part never changes, and no later document has its id"),
+    (WriteKind::Delete, "p:", "a part never changes, and no later document has its id"),
+    (WriteKind::Delete, "e:", "the purge of a deleted instance; the tombstone forbids new ones"),
+    (WriteKind::Delete, "w:", "the purge of a deleted instance; the tombstone forbids new ones"),
+    (WriteKind::Delete, "a:", "the purge of a deleted instance lists the activity or its incarnation"),
+    (
+        WriteKind::Delete,
+        "m:",
+        "a message that was consumed, or that a purge lists; its id is never used again",
+    ),
+    (
+        WriteKind::Delete,
+        "n:",
+        "a message that was consumed, or that a purge lists; its id is never used again",
+    ),
+    (
+        WriteKind::Delete,
+        "x:",
+        "a message that was consumed, or that a purge lists; its id is never used again",
+    ),
+    (WriteKind::Delete, "c:", "a completion for another life of its instance, or that a purge lists"),
+    (WriteKind::Delete, "g:", "a garbage record that is closed, after the documents it lists"),
+    (WriteKind::Delete, "d:", "a deletion that is finished; its stage cannot change any more"),
+    (WriteKind::Upsert, "n:", "a heartbeat, which only its own process writes"),
+    (WriteKind::Upsert, "roster", "the list of processes, which decides nothing"),
+];
+
+/// Checks the condition of every write, and the order of the commits.
+pub fn check(evidence: &Evidence) -> Vec<String> {
+    let mut problems = Vec::new();
+    for write in &evidence.writes {
+        let is_fenced = write.is_conditional || write.kind == WriteKind::Create || write.is_fenced;
+        // The state needs a condition of its own, also in a batch.
+        let is_own = write.is_conditional || write.kind == WriteKind::Create;
+        if (write.id == STATE_ID && !is_own) || (!is_fenced && !is_listed(write)) {
+            problems.push(format!(
+                "{} at {} ms: {:?} of {} in {} without a condition",
+                write.sender, write.at_ms, write.kind, write.id, write.partition
+            ));
+        }
+    }
+    problems.extend(commits_out_of_order(&evidence.writes));
+    problems
+}
+
+fn is_listed(write: &LoggedWrite) -> bool {
+    // Heartbeats and messages have the same beginning; heartbeats have a numeric key.
+    let is_system = write.instance().is_none();
+    UNCONDITIONAL.iter().any(|(kind, prefix, _)| {
+        *kind == write.kind && write.id.starts_with(prefix) && (*kind != WriteKind::Upsert || is_system)
+    })
+}
+
+/// The members of a state that tell its commits apart: the life of the instance, the number of
+/// the commit within that life, and the id of the ack that committed.
+#[derive(Debug, Clone, PartialEq)]
+struct Commit {
+    incarnation: String,
+    seq: u64,
+    ack: String,
+}
+
+/// A state is written in three ways: as the next commit, without a commit (as when a lock is
+/// taken or a mark is set), or as the first of another incarnation.
+fn commits_out_of_order(writes: &[LoggedWrite]) -> Vec<String> {
+    let (mut last, mut problems) = (HashMap::<&str, Commit>::new(), Vec::new());
+    for write in writes.iter().filter(|write| write.id == STATE_ID && write.has_document()) {
+        let next = commit_of(&write.body);
+        let Some(before) = last.insert(&write.partition, next.clone()) else { continue };
+        // A mark, its end and a tombstone change the ack, but count no commit.
+        let is_same_commit = next.seq == before.seq;
+        let is_next = next.seq == before.seq + 1 && next.ack != before.ack;
+        if next.incarnation == before.incarnation && !is_same_commit && !is_next {
+            problems.push(format!(
+                "{} at {} ms: {next:?} was written over {before:?}",
+                write.sender, write.at_ms
+            ));
+        }
+    }
+    problems
+}
+
+fn commit_of(state: &Value) -> Commit {
+    let text = |name: &str| state[name].as_str().unwrap_or_default().to_owned();
+    Commit {
+        incarnation: text("incarnation"),
+        seq: state["seq"].as_u64().unwrap_or_default(),
+        ack: text("ack"),
+    }
+}

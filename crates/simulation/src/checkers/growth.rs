@@ -1,0 +1,43 @@
+//! Growth: nothing is left that grows. After everything has ended and was cleaned up, the
+//! container has only states of instances, their histories, tombstones and heartbeats with a
+//! time to live, and no document waits for work. With retention, no finished instance is left.
+//! A process that has nothing to do sends few requests, and knows of no undelivered messages.
+
+use super::Evidence;
+use crate::stored::STATE_ID;
+
+/// What an idle process did in the last time of a run.
+#[derive(Debug, Clone)]
+pub struct IdleProcess {
+    pub name: String,
+    /// The requests in that time.
+    pub requests: u64,
+    /// The most requests that an idle process may send in that time.
+    pub requests_max: u64,
+    /// The age of the oldest outbox that it knows of; `None` if it knows of none.
+    pub outbox_age_ms: Option<u64>,
+}
+
+/// Checks the documents and processes at the end.
+pub fn check(evidence: &Evidence) -> Vec<String> {
+    let mut problems: Vec<String> =
+        evidence.leftover.iter().map(|document| format!("left behind: {document}")).collect();
+    for document in &evidence.documents {
+        let is_state = document["id"] == STATE_ID && document["type"] == "history";
+        if is_state && evidence.has_retention {
+            problems.push(format!("{} is finished and was not deleted", document["instanceId"]));
+        }
+    }
+    for process in &evidence.idle {
+        if process.requests > process.requests_max {
+            problems.push(format!(
+                "{} sent {} requests while idle, {} are allowed",
+                process.name, process.requests, process.requests_max
+            ));
+        }
+        if let Some(age_ms) = process.outbox_age_ms {
+            problems.push(format!("{} knows of an undelivered outbox, {age_ms} ms old", process.name));
+        }
+    }
+    problems
+}

@@ -1,0 +1,276 @@
+//! A fault run: everything is drawn from a seed, so the same seed repeats a run exactly.
+//!
+//! A run has two phases. In the first phase requests fail, are late and overtake each other,
+//! processes crash, shut down and start again, clocks are set, partitions and regions fail and
+//! move, and instances are deleted while they run. No work has to be finished in this phase. In
+//! the second phase nothing fails, and all workflows must end. Then the checkers look at what
+//! the run left behind.
+
+pub mod draw;
+pub mod storm;
+pub mod user;
+pub mod worker;
+
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Once};
+use std::time::Duration;
+
+use duroxide_cdb::CosmosDBProvider;
+use http::Method;
+use perihelion_server::{EmbeddedOptions, RegionNames};
+use perihelion_testkit::regions::{EAST, WEST};
+use tokio::sync::Notify;
+
+use crate::activity_log::ActivityLog;
+use crate::checkers::growth::IdleProcess;
+use crate::checkers::{self, Evidence, Violation, liveness};
+use crate::fault_plan::FaultPlan;
+use crate::fault_run::draw::{Draw, Incident, Size};
+use crate::fault_run::user::Calm;
+use crate::planted::{Bug, Planted};
+use crate::process::{CONTAINER, DATABASE, Handoff, open_provider_with_retries};
+use crate::process_run::Role;
+use crate::weather::Weather;
+use crate::world::{self, World};
+use crate::write_log;
+
+/// The limit of the second phase: the workflows have to end, what they left has to be cleaned
+/// up, and with retention a tree whose deletion was put off for ten minutes has to go.
+const CALM_TIME_LIMIT: Duration = Duration::from_secs(
+    liveness::ENDED_WITHIN.as_secs() + user::SETTLED_WITH_RETENTION_WITHIN.as_secs() + 60,
+);
+
+/// The requests of an idle process in a minute: one for each partition every 1.8 seconds, and
+/// heartbeats and reconciler. Twice as many are allowed.
+const IDLE_REQUESTS_PER_MINUTE: u64 = 60;
+const IDLE_REQUESTS_PER_PARTITION: u64 = 70;
+
+/// Once a minute the runtime of a process counts instances and queues: four queries of each
+/// partition, some of them twice. The count may fall into the idle time.
+const COUNTING_REQUESTS_PER_PARTITION: u64 = 16;
+
+/// The result of a run.
+#[derive(Debug, Default, PartialEq)]
+pub struct Outcome {
+    pub violations: Vec<Violation>,
+    /// The hash of all requests and answers.
+    pub hash: u64,
+    pub requests: u64,
+    /// How often each fault was injected, by its name.
+    pub faults: BTreeMap<&'static str, u64>,
+    /// Virtual time of the run.
+    pub virtual_time: Duration,
+    /// The time from the start to the end of each workflow, in sum.
+    pub workflow_time: Duration,
+    /// The number of workflows that ended or were deleted.
+    pub workflows: u64,
+}
+
+/// Runs the run with this seed, and checks it. A planted bug has to be found.
+pub fn run(seed: u64, size: Size, bug: Option<Bug>) -> Outcome {
+    begin_steady_clock();
+    let draw = draw::draw(seed, size);
+    let account = EmbeddedOptions::default().with_partitions(draw.partitions);
+    let account = match draw.replication_delay {
+        None => account,
+        Some(delay) => account
+            .with_regions(RegionNames::new([WEST, EAST]).expect("two names"))
+            .with_replication_delay(delay),
+    };
+    let run = || world::simulate_account(seed, account, move |world| simulate(world, draw, bug));
+    // A panic is a violation of its seed, and not the end of the program.
+    std::panic::catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
+        let text = "a task has panicked: see the text above".to_owned();
+        Outcome { violations: vec![Violation { checker: "liveness", text }], ..Outcome::default() }
+    })
+}
+
+/// The provider's steady clock begins with the wall clock of the first provider of the whole
+/// program. So that a seed repeats a run exactly, whatever ran before, that first provider is
+/// opened here, at the beginning of virtual time.
+fn begin_steady_clock() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        world::simulate(0, 1, |world| {
+            let opened = Handoff::empty();
+            let program_opened = opened.clone();
+            let program: world::Program = Arc::new(move |connection| {
+                let opened = program_opened.clone();
+                Box::pin(async move {
+                    drop(open_provider_with_retries(&connection, Default::default()).await);
+                    opened.put(());
+                })
+            });
+            world.add_host(Role::Faultless, 0, Duration::ZERO, program);
+            world.run(Duration::from_secs(10), |_| opened.has_value());
+        });
+    });
+}
+
+/// A worker's host, as the schedule of faults sees it.
+struct WorkerHost {
+    index: usize,
+    stop: Arc<Notify>,
+    provider: Handoff<CosmosDBProvider>,
+}
+
+fn simulate(world: &mut World, draw: Draw, bug: Option<Bug>) -> Outcome {
+    let activity_log =
+        if bug == Some(Bug::RunWithoutLock) { ActivityLog::doubled() } else { ActivityLog::default() };
+    let mut hosts = Vec::new();
+    for (settings, clock_skew_ms) in draw.workers.iter().zip(&draw.clock_skew_ms) {
+        let (stop, provider) = (Arc::new(Notify::new()), Handoff::empty());
+        let program = worker::program(settings.clone(), activity_log.clone(), &provider, &stop);
+        let index = world.add_host(Role::Worker, *clock_skew_ms, draw.restart_after, program);
+        hosts.push(WorkerHost { index, stop, provider });
+    }
+    let (calm, evidence) = (Arc::new(Calm::default()), Handoff::empty());
+    let has_retention = draw.retention.finished_for.is_some();
+    let program = user::program(draw.scenarios.clone(), draw.storms.clone(), has_retention, &calm, &evidence);
+    world.add_host(Role::User, 0, draw.restart_after, program);
+    if let Some(bug) = bug {
+        world.network().plant(Planted::new(bug));
+    }
+    world.network().set_plan(FaultPlan::Random(Box::new(draw.faults)));
+    world.network().set_weather(Weather { episodes: draw.episodes, rng: draw.rng });
+    let mut faults = BTreeMap::<&'static str, u64>::new();
+    let mut incidents = draw.incidents.into_iter().peekable();
+    world.run(draw.faults_until, |world| {
+        while let Some((_, incident)) = incidents.next_if(|(at, _)| *at <= world.elapsed()) {
+            *faults.entry(cause(world, &hosts, &incident)).or_default() += 1;
+        }
+        calm.is_idle.load(Ordering::SeqCst)
+    });
+    end_faults(world, draw.replication_delay.is_some());
+    let calm_from = world.elapsed();
+    calm.begin(calm_from);
+    world.run(CALM_TIME_LIMIT, |_| evidence.has_value());
+
+    let mut evidence: Evidence = evidence.take().unwrap_or_default();
+    evidence.has_retention = has_retention;
+    evidence.runs = activity_log.run_times();
+    let network = Arc::clone(world.network());
+    let served = network.served_in_order();
+    evidence.idle = idle_processes(world, &hosts, draw.partitions);
+    let mut violations = Vec::new();
+    match write_log::writes(&served) {
+        Ok(writes) => evidence.writes = writes,
+        Err(text) => violations.push(Violation { checker: "fences", text }),
+    }
+    violations.extend(checkers::check_all(&evidence));
+    if !violations.is_empty() && std::env::var_os("SIMULATION_STORY").is_some() {
+        eprintln!("{}", network.log_around(Some(0), usize::MAX / 8));
+    }
+    faults.extend(network.faults_by_name());
+    let (workflows, workflow_time) = workflow_time(&evidence);
+    Outcome {
+        violations,
+        hash: network.hash(),
+        requests: network.request_count(),
+        faults,
+        virtual_time: world.elapsed(),
+        workflow_time,
+        workflows,
+    }
+}
+
+/// Lets an incident happen. Returns its name in the table of faults.
+fn cause(world: &mut World, hosts: &[WorkerHost], incident: &Incident) -> &'static str {
+    match incident {
+        Incident::Crash(worker) => {
+            world.kill(hosts[*worker].index);
+            "crash"
+        }
+        Incident::Shutdown(worker) => {
+            // A process that is not open yet does not stop.
+            if hosts[*worker].provider.has_value() {
+                hosts[*worker].stop.notify_one();
+            }
+            "graceful shutdown"
+        }
+        Incident::ClockStep(worker, clock_skew_ms) => {
+            world.set_clock_skew_ms(hosts[*worker].index, *clock_skew_ms);
+            if *clock_skew_ms < 0 { "clock set back" } else { "clock set forward" }
+        }
+        Incident::Split(range) => {
+            let body = format!(
+                "{{\"database\":\"{DATABASE}\",\"container\":\"{CONTAINER}\",\"range\":\"{range}\"}}"
+            );
+            world.manage(Method::POST, "split", body);
+            "partition split"
+        }
+        Incident::PartitionTrouble { name, rule } => {
+            world.manage(Method::POST, "faults", rule.clone());
+            name
+        }
+        Incident::PartitionWell => {
+            world.manage(Method::DELETE, "faults", String::new());
+            "partition well again"
+        }
+        Incident::Failover(region) => {
+            world.manage(Method::POST, "regions/write", format!("{{\"region\":\"{region}\"}}"));
+            "write region moved"
+        }
+        Incident::RegionDown(region) => {
+            world.manage(Method::POST, "regions/offline", format!("{{\"region\":\"{region}\"}}"));
+            "region down"
+        }
+        Incident::RegionUp(region) => {
+            world.manage(Method::POST, "regions/online", format!("{{\"region\":\"{region}\"}}"));
+            "region up again"
+        }
+    }
+}
+
+/// Ends all faults. Clocks that are wrong stay so.
+fn end_faults(world: &World, has_regions: bool) {
+    world.network().set_plan(FaultPlan::None);
+    world.network().set_weather(Weather::default());
+    world.manage(Method::DELETE, "faults", String::new());
+    if has_regions {
+        for region in [WEST, EAST] {
+            world.manage(Method::POST, "regions/online", format!("{{\"region\":\"{region}\"}}"));
+        }
+    }
+}
+
+/// What the workers did in the last [`user::IDLE_TIME`] of the run.
+fn idle_processes(world: &World, hosts: &[WorkerHost], partitions: u32) -> Vec<IdleProcess> {
+    let since = world.elapsed().saturating_sub(user::IDLE_TIME);
+    let counts = world.network().requests_since(since);
+    // A split has made one more partition.
+    let partitions = u64::from(partitions + 1);
+    let per_minute = IDLE_REQUESTS_PER_MINUTE + IDLE_REQUESTS_PER_PARTITION * partitions;
+    let requests_max =
+        per_minute * user::IDLE_TIME.as_secs() / 60 + COUNTING_REQUESTS_PER_PARTITION * partitions;
+    let mut idle = Vec::new();
+    for host in hosts {
+        let prefix = format!("Worker{}.", host.index);
+        let requests =
+            counts.iter().filter(|(name, _)| name.starts_with(&prefix)).map(|(_, count)| count).sum();
+        let metrics = host.provider.take().map(|provider| provider.metrics());
+        idle.push(IdleProcess {
+            name: format!("Worker{}", host.index),
+            requests,
+            requests_max,
+            outbox_age_ms: metrics.and_then(|metrics| metrics.outbox_age_ms),
+        });
+    }
+    idle
+}
+
+/// The number of instances that ran, and the sum of the times from their first commit to their
+/// last.
+fn workflow_time(evidence: &Evidence) -> (u64, Duration) {
+    let mut lives = BTreeMap::<&str, (u64, u64)>::new();
+    for write in evidence.writes.iter().filter(|write| write.id == crate::stored::STATE_ID) {
+        let life = lives.entry(&write.partition).or_insert((write.at_ms, write.at_ms));
+        if write.body["type"] == "history" {
+            life.1 = write.at_ms;
+        }
+    }
+    let sum = lives.values().map(|(first, last)| Duration::from_millis(last.saturating_sub(*first))).sum();
+    (lives.len() as u64, sum)
+}

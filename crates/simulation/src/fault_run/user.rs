@@ -1,0 +1,185 @@
+//! The program of the user of a fault run: starts workflows and deletions, and after the end of
+//! the faults collects the evidence for the checkers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use duroxide::providers::Provider;
+use perihelion_client::Query;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::audit::leftover_documents;
+use crate::checkers::Evidence;
+use crate::fault_run::storm::Storm;
+use crate::process::User;
+use crate::scenarios::{Endings, Scenario};
+use crate::stored::STATE_ID;
+use crate::virtual_clock;
+use crate::world::Program;
+
+/// The time between two looks of a user that waits.
+const POLL_INTERVAL: Duration = Duration::from_millis(400);
+
+/// How long the cleanup may take after everything has ended: locks expire, sessions become
+/// idle, a deletion that its process left is given up after a minute, and the reconciler runs.
+const SETTLED_WITHIN: Duration = Duration::from_secs(200);
+
+/// How long the cleanup may take with retention, which tries a tree again after ten minutes.
+pub const SETTLED_WITH_RETENTION_WITHIN: Duration = Duration::from_secs(800);
+
+/// The time at the end in which processes have nothing to do.
+pub const IDLE_TIME: Duration = Duration::from_secs(10);
+
+/// Tells the user that the faults have ended, and the harness that the user is idle.
+#[derive(Debug, Default)]
+pub struct Calm {
+    /// The moment at which the faults ended, in milliseconds since the start of the run and one
+    /// more; 0 before.
+    began_at: AtomicU64,
+    /// Whether all scenarios and storms are done and all workflows have ended. Then no fault
+    /// can affect them any more.
+    pub is_idle: AtomicBool,
+}
+
+impl Calm {
+    /// The faults have ended now.
+    pub fn begin(&self, now: Duration) {
+        self.began_at.store(u64::try_from(now.as_millis()).unwrap_or(u64::MAX - 1) + 1, Ordering::SeqCst);
+    }
+
+    /// When the faults ended.
+    fn began(&self) -> Option<Duration> {
+        self.began_at.load(Ordering::SeqCst).checked_sub(1).map(Duration::from_millis)
+    }
+}
+
+/// The user's program. `evidence` gets what the user knows at the end.
+pub fn program(
+    scenarios: Vec<(Scenario, Duration)>,
+    storms: Vec<Storm>,
+    has_retention: bool,
+    calm: &Arc<Calm>,
+    evidence: &crate::process::Handoff<Evidence>,
+) -> Program {
+    let (calm, evidence) = (Arc::clone(calm), evidence.clone());
+    Arc::new(move |connection| {
+        let (scenarios, storms) = (scenarios.clone(), storms.clone());
+        let (calm, evidence) = (Arc::clone(&calm), evidence.clone());
+        Box::pin(async move {
+            let user = Arc::new(User::open(connection).await);
+            let mut found = act(&user, scenarios, storms).await;
+            wait_until_ended(&user, &found.endings).await;
+            let ended_at = virtual_clock::elapsed();
+            calm.is_idle.store(true, Ordering::SeqCst);
+            let calm_from = loop {
+                match calm.began() {
+                    Some(began) => break began,
+                    None => tokio::time::sleep(POLL_INTERVAL).await,
+                }
+            };
+            found.ended_after = ended_at.saturating_sub(calm_from);
+            collect(&user, has_retention, &mut found).await;
+            evidence.put(found);
+        })
+    })
+}
+
+/// Runs all scenarios and storms, each at its time.
+async fn act(user: &Arc<User>, scenarios: Vec<(Scenario, Duration)>, storms: Vec<Storm>) -> Evidence {
+    let mut starts = tokio::task::JoinSet::new();
+    for (number, (scenario, after)) in scenarios.into_iter().enumerate() {
+        let user = Arc::clone(user);
+        starts.spawn(async move {
+            tokio::time::sleep(after).await;
+            (scenario.run)(&user, format!("{}{number}", scenario.name)).await
+        });
+    }
+    let mut deletions = tokio::task::JoinSet::new();
+    for (number, storm) in storms.into_iter().enumerate() {
+        let user = Arc::clone(user);
+        deletions.spawn(async move { storm.run(&user, &format!("storm{number}")).await });
+    }
+    let mut found = Evidence::default();
+    while let Some(finished) = starts.join_next().await {
+        match finished.map_err(|error| error.to_string()).flatten() {
+            Ok(endings) => found.endings.extend(endings),
+            Err(problem) => found.failed_calls.push(problem),
+        }
+    }
+    while let Some(finished) = deletions.join_next().await {
+        match finished.map_err(|error| error.to_string()).flatten() {
+            Ok(deleted) => found.deleted.extend(deleted),
+            Err(problem) => found.failed_calls.push(problem),
+        }
+    }
+    found
+}
+
+/// Waits until every instance has ended. Retention may have deleted it since.
+async fn wait_until_ended(user: &User, endings: &Endings) {
+    for (instance, _) in endings {
+        loop {
+            let state = user.state(instance).await;
+            let is_ended = matches!(state["status"].as_str(), Some("Completed" | "Failed"));
+            if is_ended || state["type"] == "deleted" {
+                break;
+            }
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    }
+}
+
+/// Waits for the cleanup, reads all histories that are left, and waits for the idle time.
+async fn collect(user: &User, has_retention: bool, found: &mut Evidence) {
+    let limit = if has_retention { SETTLED_WITH_RETENTION_WITHIN } else { SETTLED_WITHIN };
+    let begun = Instant::now();
+    (found.documents, found.leftover) = loop {
+        let (documents, leftover) = match read_all(user).await {
+            Ok(documents) => {
+                let leftover = leftover_documents(&documents);
+                (documents, leftover)
+            }
+            Err(problem) => (Vec::new(), vec![problem]),
+        };
+        let is_state = |document: &Value| document["id"] == STATE_ID && document["type"] == "history";
+        let is_settled = leftover.is_empty() && !(has_retention && documents.iter().any(is_state));
+        if is_settled || begun.elapsed() > limit {
+            break (documents, leftover);
+        }
+        tokio::time::sleep(POLL_INTERVAL).await;
+    };
+    found.histories = read_histories(user).await;
+    tokio::time::sleep(IDLE_TIME).await;
+    found.is_finished = true;
+}
+
+async fn read_all(user: &User) -> Result<Vec<Value>, String> {
+    let rows = user.container().query::<Value>(Query::new("SELECT * FROM c")).collect().await;
+    rows.map_err(|error| format!("the container cannot be read: {error}"))
+}
+
+async fn read_histories(user: &User) -> Vec<(String, u64, Result<Vec<duroxide::Event>, String>)> {
+    let provider = user.faultless_provider().await;
+    let Some(admin) = provider.as_management_capability() else { return Vec::new() };
+    let mut histories = Vec::new();
+    let instances = match admin.list_instances().await {
+        Ok(instances) => instances,
+        Err(error) => return vec![("all".to_owned(), 0, Err(error.to_string()))],
+    };
+    for instance in instances {
+        let executions = match admin.list_executions(&instance).await {
+            Ok(executions) => executions,
+            Err(error) => {
+                histories.push((instance, 0, Err(error.to_string())));
+                continue;
+            }
+        };
+        for execution in executions {
+            let history = admin.read_history_with_execution_id(&instance, execution).await;
+            histories.push((instance.clone(), execution, history.map_err(|error| error.to_string())));
+        }
+    }
+    histories
+}

@@ -1,0 +1,117 @@
+//! The program of a worker that can also be shut down: it runs workflows until it is asked to
+//! stop, then it ends as a program does that gets a signal, and is started again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use duroxide::providers::TagFilter;
+use duroxide::runtime::{ObservabilityConfig, Runtime, RuntimeOptions};
+use duroxide_cdb::{CommitTier, CosmosDBProvider, RetentionOptions};
+use tokio::sync::Notify;
+
+use crate::activity_log::ActivityLog;
+use crate::process::{CONTAINER, DATABASE, Handoff};
+use crate::workflows;
+use crate::world::{Connection, Program};
+
+/// How long the runtime waits for its tasks when it is shut down.
+const SHUTDOWN_WAIT_MS: u64 = 1000;
+
+/// How long an activity may still run after it was cancelled.
+const CANCELLATION_GRACE: Duration = Duration::from_secs(1);
+
+/// The interval at which idle sessions are removed.
+const SESSION_CLEANUP_INTERVAL: Duration = Duration::from_secs(5);
+
+/// How much longer than a lock a session without work is kept. The runtime requires that a
+/// session is kept longer than the time between two renewals of a lock.
+const SESSION_IDLE_BEYOND_LOCK: Duration = Duration::from_secs(1);
+
+/// The wait between two attempts of a process to open the provider.
+const OPEN_PAUSE: Duration = Duration::from_millis(500);
+
+/// The settings of a worker.
+#[derive(Debug, Clone)]
+pub struct WorkerSettings {
+    pub tier: CommitTier,
+    /// Turns that the process runs at the same time.
+    pub dispatchers: usize,
+    /// Activities that the process runs at the same time.
+    pub workers: usize,
+    pub attempts_max: u32,
+    /// How long locks of instances, activities and sessions last.
+    pub lock_timeout: Duration,
+    pub retention: RetentionOptions,
+    /// The region that the process prefers for reads.
+    pub reads_in: Option<&'static str>,
+}
+
+/// The program of a worker. It hands its provider over through `opened`, for its metrics. It
+/// shuts down when `stop` is notified.
+pub fn program(
+    settings: WorkerSettings,
+    activity_log: ActivityLog,
+    opened: &Handoff<CosmosDBProvider>,
+    stop: &Arc<Notify>,
+) -> Program {
+    let (opened, stop) = (opened.clone(), Arc::clone(stop));
+    Arc::new(move |connection| {
+        let (settings, activity_log) = (settings.clone(), activity_log.clone());
+        let (opened, stop) = (opened.clone(), Arc::clone(&stop));
+        Box::pin(async move {
+            let provider = open_with_retries(&connection, &settings).await;
+            opened.put(provider.clone());
+            let (activities, orchestrations) = workflows::registries(&activity_log, &connection.transport);
+            let store = Arc::new(provider.clone());
+            let runtime =
+                Runtime::start_with_options(store, activities, orchestrations, options(&settings)).await;
+            stop.notified().await;
+            runtime.shutdown(Some(SHUTDOWN_WAIT_MS)).await;
+            drop(opened.take());
+            provider.close().await;
+            // The process ends, and its host starts it again.
+            connection.transport.process.kill();
+        })
+    })
+}
+
+fn options(settings: &WorkerSettings) -> RuntimeOptions {
+    RuntimeOptions {
+        orchestration_concurrency: settings.dispatchers,
+        worker_concurrency: settings.workers,
+        orchestrator_lock_timeout: settings.lock_timeout,
+        worker_lock_timeout: settings.lock_timeout,
+        session_lock_timeout: settings.lock_timeout,
+        session_idle_timeout: settings.lock_timeout + SESSION_IDLE_BEYOND_LOCK,
+        session_cleanup_interval: SESSION_CLEANUP_INTERVAL,
+        activity_cancellation_grace_period: CANCELLATION_GRACE,
+        max_attempts: settings.attempts_max,
+        observability: ObservabilityConfig { log_level: "off".to_owned(), ..Default::default() },
+        worker_tag_filter: TagFilter::default_and([workflows::TAG]),
+        ..RuntimeOptions::default()
+    }
+}
+
+async fn open_with_retries(connection: &Connection, settings: &WorkerSettings) -> CosmosDBProvider {
+    loop {
+        match open(connection, settings).await {
+            Ok(provider) => return provider,
+            Err(_) => tokio::time::sleep(OPEN_PAUSE).await,
+        }
+    }
+}
+
+async fn open(connection: &Connection, settings: &WorkerSettings) -> Result<CosmosDBProvider, String> {
+    let client = perihelion_client::Client::builder()
+        .with_endpoint(&connection.endpoint.to_string())
+        .with_transport(connection.transport.clone())
+        .with_preferred_regions(settings.reads_in);
+    let client = client.connect().await.map_err(|error| error.to_string())?;
+    let builder = CosmosDBProvider::builder()
+        .with_commit_tier(settings.tier)
+        .with_retention(settings.retention)
+        .with_client(client)
+        .with_database(DATABASE)
+        .with_container(CONTAINER);
+    builder.open().await.map_err(|error| error.to_string())
+}

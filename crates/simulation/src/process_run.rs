@@ -1,0 +1,40 @@
+//! One run of a process: its name, the role of its host, and whether it was killed.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The role of a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// A process whose requests can fail and that can be killed: a worker with a runtime, or
+    /// the operator of a test in `operations`.
+    Worker,
+    /// A program that starts workflows. Its requests can fail, and it is never killed.
+    User,
+    /// A process whose requests never fail and have no numbers, as those that only check.
+    Faultless,
+}
+
+/// One process, from its start until it is killed.
+#[derive(Debug)]
+pub struct ProcessRun {
+    pub name: String,
+    pub role: Role,
+    is_killed: AtomicBool,
+}
+
+impl ProcessRun {
+    /// A process that runs.
+    pub fn new(name: String, role: Role) -> Self {
+        ProcessRun { name, role, is_killed: AtomicBool::new(false) }
+    }
+
+    /// Whether the process was killed.
+    pub fn is_killed(&self) -> bool {
+        self.is_killed.load(Ordering::SeqCst)
+    }
+
+    /// Marks the process as killed. In the next step `World` drops the process.
+    pub fn kill(&self) {
+        self.is_killed.store(true, Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,110 @@
+//! A crowd: what an idle process costs in a container with very many ended and sleeping
+//! instances, compared with an empty container.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::process_run::Role;
+use crate::scale::programs::{WorkerSettings, Workload, worker_program};
+use crate::scale::{NEVER, Size, measure, open_clients, open_workers};
+use crate::traffic::{Kind, Traffic, Window};
+use crate::world::{self, World, WorldOptions};
+
+/// Starts per second while the container is filled.
+const FILL_STARTS_PER_SECOND: f64 = 2_000.0;
+
+/// The processes that fill the container.
+const FILLERS: u32 = 4;
+
+/// The time after the filling processes were killed at which the idle process starts: their
+/// heartbeats have expired by then.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
+
+/// The time from the start of the idle process to the measurement.
+const SETTLE: Duration = Duration::from_secs(30);
+
+/// The longest wait for the last workflows of the filling.
+const FILL_REST: Duration = Duration::from_secs(30);
+
+/// How much more an idle process may cost with the crowd than without.
+pub const RATIO_MAX: f64 = 1.05;
+
+/// What was measured.
+#[derive(Debug, Clone)]
+pub struct CrowdOutcome {
+    /// Ended instances that were in the container.
+    pub ended: u64,
+    /// Sleeping instances that were in the container, each with a pending timer.
+    pub sleeping: u64,
+    /// What an idle process did in an empty container.
+    pub empty: Window,
+    /// What an idle process did with the crowd.
+    pub crowded: Window,
+    /// The real time that both runs took.
+    pub real_time: Duration,
+}
+
+impl CrowdOutcome {
+    /// Requests and request units with the crowd, each as a multiple of those without.
+    pub fn ratios(&self) -> (f64, f64) {
+        let (empty, crowded) = (self.empty.sum(&Kind::ALL), self.crowded.sum(&Kind::ALL));
+        let requests = crowded.requests as f64 / (empty.requests as f64).max(1.0);
+        (requests, crowded.request_units / empty.request_units.max(f64::MIN_POSITIVE))
+    }
+
+    /// Whether the crowd costs nothing.
+    pub fn is_good(&self) -> bool {
+        let (requests, units) = self.ratios();
+        requests <= RATIO_MAX && units <= RATIO_MAX
+    }
+}
+
+/// Fills a container with at least so many instances, and measures one idle process for
+/// `length`, with and without the crowd.
+pub fn run(ended: u64, sleeping: u64, partitions: u32, length: Duration, seed: u64) -> CrowdOutcome {
+    let begun = std::time::Instant::now();
+    let (_, _, empty) = idle_with(0, 0, partitions, length, seed);
+    let (ended, sleeping, crowded) = idle_with(ended, sleeping, partitions, length, seed);
+    CrowdOutcome { ended, sleeping, empty, crowded, real_time: begun.elapsed() }
+}
+
+/// Returns the instances that have ended, those that sleep, and what one idle process did.
+fn idle_with(ended: u64, sleeping: u64, partitions: u32, length: Duration, seed: u64) -> (u64, u64, Window) {
+    let traffic = Arc::new(Traffic::default());
+    let size = Size::new(FILLERS, partitions);
+    // No limit of request units: filling the container is not measured.
+    let options = WorldOptions { throughput: None, ..size.world(&traffic) };
+    world::simulate_with(seed, options, |world| {
+        let settings = WorkerSettings::for_load(FILL_STARTS_PER_SECOND / f64::from(FILLERS));
+        let mut hosts = open_workers(world, seed, size, &settings, &traffic);
+        let (load, clients) = open_clients(world, seed, FILLERS);
+        hosts.extend(clients);
+        let mut counts = [0, 0];
+        let kinds = [(ended, Workload::Smallest), (sleeping, Workload::Sleeping)];
+        for (count, (wanted, workload)) in counts.iter_mut().zip(kinds) {
+            traffic.begin_window(world.elapsed());
+            if wanted > 0 {
+                load.set(FILL_STARTS_PER_SECOND, workload);
+                let time_limit = Duration::from_secs_f64(2.0 * wanted as f64 / FILL_STARTS_PER_SECOND + 60.0);
+                world.run(time_limit, |_| traffic.starts() >= wanted);
+                load.set(0.0, workload);
+                world.run(FILL_REST, |_| traffic.starts_waiting() == 0);
+                world.run(Duration::from_secs(2), |_| false);
+            }
+            *count = traffic.stop_window(world.elapsed()).starts;
+        }
+        for host in hosts {
+            world.kill(host);
+        }
+        world.run(FORGOTTEN_AFTER, |_| false);
+        (counts[0], counts[1], measure_idle(world, &traffic, length))
+    })
+}
+
+/// Starts one process and measures it.
+fn measure_idle(world: &mut World, traffic: &Arc<Traffic>, length: Duration) -> Window {
+    let program = worker_program(WorkerSettings::for_load(0.0), 0, Arc::clone(traffic));
+    world.add_host(Role::Worker, 0, NEVER, program);
+    world.run(SETTLE, |_| false);
+    measure(world, traffic, length, || {})
+}

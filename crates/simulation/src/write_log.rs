@@ -1,0 +1,169 @@
+//! The write log: every write of a run that the server applied, in the order in which it
+//! applied them. The checkers read it.
+
+use std::collections::HashMap;
+
+use http::Method;
+use serde_json::Value;
+
+use crate::network::ServedRequest;
+use crate::stored::ACTIVITY_PREFIX;
+
+/// What a write does to its document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteKind {
+    Create,
+    Upsert,
+    Replace,
+    Patch,
+    Delete,
+}
+
+/// One document that was written.
+#[derive(Debug)]
+pub struct LoggedWrite {
+    /// The name of the process.
+    pub sender: String,
+    /// When the server answered: milliseconds since the start of the run.
+    pub at_ms: u64,
+    /// The partition key, as in the header: `["order-1"]`, or `[7]` for a system document.
+    pub partition: String,
+    pub id: String,
+    pub kind: WriteKind,
+    /// The new document, or the body of a patch; null for a delete. For a patch of an activity,
+    /// the whole activity after the patch.
+    pub body: Value,
+    /// Whether the write itself has a condition: an etag, or a predicate of a patch.
+    pub is_conditional: bool,
+    /// The number of the request. The writes of a batch have the same.
+    pub request: usize,
+    /// Whether some write of the same batch has a condition or creates its document. A batch is
+    /// applied whole or not at all.
+    pub is_fenced: bool,
+}
+
+impl LoggedWrite {
+    /// The instance that the document belongs to; `None` for a system document, whose
+    /// partition key is a number.
+    pub fn instance(&self) -> Option<String> {
+        let key: Value = serde_json::from_str(&self.partition).ok()?;
+        key.get(0)?.as_str().map(str::to_owned)
+    }
+
+    /// Whether the write leaves a document, and the body is that document.
+    pub fn has_document(&self) -> bool {
+        matches!(self.kind, WriteKind::Create | WriteKind::Upsert | WriteKind::Replace)
+    }
+}
+
+/// All writes of these requests. A request whose body cannot be read is an error.
+pub fn writes(served: &[ServedRequest]) -> Result<Vec<LoggedWrite>, String> {
+    let mut writes = Vec::new();
+    for (number, request) in served.iter().enumerate() {
+        // 207 is the status of a batch that was refused: nothing was written.
+        let is_applied = (200..300).contains(&request.status) && request.status != 207;
+        if !is_applied || !request.kind.is_write(&request.method) || !request.target.contains("/docs") {
+            continue;
+        }
+        let body = match request.body.is_empty() {
+            true => Value::Null,
+            false => serde_json::from_slice(&request.body)
+                .map_err(|error| format!("the body of {} {}: {error}", request.method, request.target))?,
+        };
+        let first = writes.len();
+        match body {
+            Value::Array(operations) => {
+                writes.extend(
+                    operations.into_iter().filter_map(|operation| of_operation(request, number, operation)),
+                );
+            }
+            body => writes.extend(of_request(request, number, body)),
+        }
+        let is_fence = |write: &LoggedWrite| write.is_conditional || write.kind == WriteKind::Create;
+        let is_fenced = writes[first..].iter().any(is_fence);
+        writes[first..].iter_mut().for_each(|write| write.is_fenced = is_fenced);
+    }
+    apply_patches(&mut writes);
+    Ok(writes)
+}
+
+/// Replaces the body of each patch of an activity by the activity after the patch.
+fn apply_patches(writes: &mut [LoggedWrite]) {
+    let mut activities = HashMap::<(String, String), Value>::new();
+    for write in writes.iter_mut().filter(|write| write.id.starts_with(ACTIVITY_PREFIX)) {
+        let key = (write.partition.clone(), write.id.clone());
+        if write.kind == WriteKind::Patch
+            && let Some(mut activity) = activities.get(&key).cloned()
+        {
+            for operation in write.body["operations"].as_array().into_iter().flatten() {
+                let name = operation["path"].as_str().unwrap_or_default().trim_start_matches('/');
+                match operation["op"] == "remove" {
+                    true => drop(activity.as_object_mut().and_then(|activity| activity.remove(name))),
+                    false => activity[name] = operation["value"].clone(),
+                }
+            }
+            write.body = activity;
+        }
+        activities.insert(key, write.body.clone());
+    }
+}
+
+/// The write of a request that is not a batch.
+fn of_request(request: &ServedRequest, number: usize, body: Value) -> Option<LoggedWrite> {
+    let id_in_path = request.target.rsplit('/').next().unwrap_or_default();
+    let id_in_body = body["id"].as_str().unwrap_or_default().to_owned();
+    let (kind, id) = match request.method {
+        Method::POST if request.kind.is_upsert => (WriteKind::Upsert, id_in_body),
+        Method::POST => (WriteKind::Create, id_in_body),
+        Method::PUT => (WriteKind::Replace, id_in_path.to_owned()),
+        Method::PATCH => (WriteKind::Patch, id_in_path.to_owned()),
+        Method::DELETE => (WriteKind::Delete, id_in_path.to_owned()),
+        _ => return None,
+    };
+    let is_conditional =
+        request.kind.has_if_match || body["condition"].is_string() && kind == WriteKind::Patch;
+    Some(logged(request, number, kind, id, body, is_conditional))
+}
+
+/// The write of one operation of a batch; `None` for a read.
+fn of_operation(request: &ServedRequest, number: usize, mut operation: Value) -> Option<LoggedWrite> {
+    let body = operation.get_mut("resourceBody").map(Value::take).unwrap_or_default();
+    let kind = match operation["operationType"].as_str()? {
+        "Create" => WriteKind::Create,
+        "Upsert" => WriteKind::Upsert,
+        "Replace" => WriteKind::Replace,
+        "Patch" => WriteKind::Patch,
+        "Delete" => WriteKind::Delete,
+        _ => return None,
+    };
+    let id = operation["id"].as_str().or(body["id"].as_str()).unwrap_or_default().to_owned();
+    let is_conditional =
+        operation["ifMatch"].is_string() || body["condition"].is_string() && kind == WriteKind::Patch;
+    Some(logged(request, number, kind, id, body, is_conditional))
+}
+
+fn logged(
+    request: &ServedRequest,
+    number: usize,
+    kind: WriteKind,
+    id: String,
+    body: Value,
+    is_conditional: bool,
+) -> LoggedWrite {
+    LoggedWrite {
+        sender: request.sender.clone(),
+        at_ms: u64::try_from(request.at_ms).unwrap_or(u64::MAX),
+        partition: request.partition.clone(),
+        id: percent_decoded(&id),
+        kind,
+        body,
+        is_conditional,
+        request: number,
+        is_fenced: false,
+    }
+}
+
+/// The id in a path may have its colons escaped.
+fn percent_decoded(id: &str) -> String {
+    id.replace("%3A", ":").replace("%3a", ":")
+}

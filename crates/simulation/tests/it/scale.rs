@@ -1,0 +1,95 @@
+//! Small cells of the measurements at scale, with their limits. `cargo xtask sim scale` runs
+//! the large ones.
+
+use std::time::Duration;
+
+use perihelion_simulation::scale::cell::{self, Cell, CellOutcome};
+use perihelion_simulation::scale::programs::Workload;
+use perihelion_simulation::scale::{Size, crowd, fan_out, idle};
+use perihelion_simulation::traffic::{Kind, Window};
+
+/// The virtual time that a cell is measured for.
+const LENGTH: Duration = Duration::from_secs(6);
+
+/// About the request units of the smallest workflow that another process starts.
+const WORKFLOW_UNITS: f64 = 66.0;
+
+fn run(size: Size, load: f64, workload: Workload) -> CellOutcome {
+    let outcome = cell::run(Cell { size, load, workload, workflow_units: WORKFLOW_UNITS }, LENGTH, 1);
+    println!("{}", perihelion_simulation::scale::table::cell_row(&outcome));
+    outcome
+}
+
+#[test]
+fn one_process_keeps_all_limits() {
+    let outcome = run(Size::new(1, 1), 0.2, Workload::Smallest);
+    assert_eq!(outcome.failures(), [""; 0]);
+    let window = &outcome.window;
+    for kind in [Kind::Membership, Kind::Start, Kind::Work] {
+        assert!(window.of(kind).request_units > 0.0, "{kind:?} costs nothing");
+    }
+    let polls = window.sum(&[Kind::SlicePoll, Kind::RangePoll]);
+    assert!(polls.request_units > 0.0, "polls cost nothing");
+    assert_eq!(window.starts_waiting, 0, "every start was picked up");
+    assert_eq!(window.pick_ups.len() as u64, window.starts);
+    let units = window.sum(&[Kind::Start, Kind::Work]).request_units / window.completions as f64;
+    assert!((units - WORKFLOW_UNITS).abs() < 6.0, "a workflow costs {units:.1} RU");
+}
+
+/// Pick-ups of several processes are measured by `cargo xtask sim scale` only.
+#[test]
+fn two_processes_lose_few_commits_and_poll_little() {
+    let outcome = run(Size::new(2, 2), 0.1, Workload::Mix);
+    assert!(outcome.overhead_of_spent() <= cell::OVERHEAD_SHARE_MAX, "{}", outcome.overhead_of_spent());
+    assert!(outcome.lost_share() <= cell::LOST_SHARE_MAX, "{}", outcome.lost_share());
+    assert!(outcome.throughput_share() >= 0.85, "{}", outcome.throughput_share());
+}
+
+/// The limits can fail: with more load than the partition has request units, requests are
+/// throttled and workflows wait.
+#[test]
+fn an_overloaded_cell_is_throttled_and_breaks_its_limits() {
+    let outcome = run(Size { partition_units: 1_000, ..Size::new(1, 1) }, 1.8, Workload::Smallest);
+    let all = outcome.window.sum(&Kind::ALL);
+    assert!(all.throttles > 0, "nothing was throttled");
+    let provisioned = outcome.cell.size.provisioned_units();
+    // A request is refused when the units of its second are spent. Those that are under way by
+    // then are served.
+    let spent_max = 1.6 * provisioned * LENGTH.as_secs_f64();
+    assert!(all.request_units <= spent_max, "{} RU", all.request_units);
+    let failures = outcome.failures().join("; ");
+    assert!(failures.contains("pick-up p99") && failures.contains("throughput"), "{failures}");
+}
+
+#[test]
+fn one_idle_process_keeps_all_limits() {
+    let outcome = idle::run(Size::new(1, 1), Duration::from_secs(60), Duration::from_secs(120), 1);
+    assert_eq!(outcome.failures(), [""; 0]);
+    assert!(outcome.requests_per_second() > 0.1, "an idle process polls");
+    assert!(outcome.trickle.starts > 10, "{} starts", outcome.trickle.starts);
+}
+
+#[test]
+fn ended_and_sleeping_instances_cost_an_idle_process_nothing() {
+    let outcome = crowd::run(60, 30, 1, Duration::from_secs(40), 1);
+    assert!(outcome.ended >= 60 && outcome.sleeping >= 30, "{outcome:?}");
+    assert!(outcome.is_good(), "{:?}", outcome.ratios());
+}
+
+#[test]
+fn every_activity_of_a_fan_out_runs_once() {
+    let outcome = fan_out::run(Size::new(2, 1), 60, 1);
+    assert!(outcome.took.is_some(), "the fan-out did not end");
+    assert_eq!(outcome.runs.iter().sum::<u64>(), 60, "{:?}", outcome.runs);
+}
+
+#[test]
+fn starts_that_were_not_picked_up_count_as_the_latest() {
+    let mut window = Window::default();
+    window.pick_ups = [10, 20, 30].map(Duration::from_millis).to_vec();
+    window.starts_waiting = 1;
+    assert_eq!(window.pick_up(0.5), Some(Duration::from_millis(20)));
+    assert_eq!(window.pick_up(0.75), Some(Duration::from_millis(30)));
+    assert_eq!(window.pick_up(0.99), None);
+    assert_eq!(Window::default().pick_up(0.5), None);
+}
