@@ -1,8 +1,8 @@
 //! Intervals and waits that depend on each other, with the relations between them as
 //! compile-time assertions. A wait that stands alone is a constant beside its use.
 //!
-//! A *slot* is a group of instances and activities. `process::membership` assigns every
-//! slot to one live process, its owner.
+//! A *slice* is a part of the container. `process::membership` assigns every slice to one live
+//! process, its owner.
 
 use std::time::Duration;
 
@@ -27,20 +27,20 @@ pub(crate) const ENQUEUER_KEPT_FOR: Duration = Duration::from_secs(600);
 /// first: it shows the lock of that process. A process that is alone does not check the age.
 pub(crate) const CLAIM_WITHOUT_READ_FOR: Duration = Duration::from_millis(200);
 
-/// The age at which the owner of a slot takes over work that another process created. The
+/// The age at which the owner of a slice takes over work that another process created. The
 /// creator has taken the work by then, unless the creator is busy or dead.
 pub(crate) const OWNER_TAKEOVER_AFTER: Duration = Duration::from_millis(250);
 
-/// The age at which any other process takes over work. The owner of the slot has taken the
+/// The age at which any other process takes over work. The owner of the slice has taken the
 /// work by then, unless the owner is busy or dead.
 pub(crate) const OTHERS_TAKEOVER_AFTER: Duration = Duration::from_secs(1);
 
-/// The time after the end of a lock at which a process that does not own the slot takes over
+/// The time after the end of a lock at which a process that does not own the slice takes over
 /// the work. The owner takes it over at once, but the owner may be the process that held
 /// the lock and died.
 pub(crate) const EXPIRED_LOCK_TAKEOVER_AFTER: Duration = Duration::from_millis(250);
 
-/// Processes that do not own the slot take over one after the other, so that they do not
+/// Processes that do not own the slice take over one after the other, so that they do not
 /// race: each process waits this much longer than the process before.
 pub(crate) const TAKEOVER_STEP: Duration = Duration::from_millis(50);
 
@@ -56,26 +56,33 @@ pub(crate) const LEFT_TO_OTHERS_FOR: Duration = Duration::from_secs(4);
 pub(crate) const POLL_INTERVAL_MIN: Duration = Duration::from_millis(200);
 
 /// The longest interval between polls.
-pub(crate) const POLL_INTERVAL_MAX: Duration = Duration::from_millis(1800);
+pub(crate) const POLL_INTERVAL_MAX: Duration = Duration::from_millis(1950);
+
+/// The interval between looks of an idle process at the partitions of others.
+pub(crate) const LOOK_INTERVAL_IDLE: Duration = Duration::from_secs(12);
+
+/// The interval between looks while a process is busy. It is longer if there are many more
+/// processes than partitions: two looks a second at each partition are enough.
+pub(crate) const LOOK_INTERVAL_MIN: Duration = Duration::from_secs(1);
 
 /// The interval between heartbeats.
-pub(crate) const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
+pub(crate) const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(12);
 
 /// A process whose heartbeat is older than this counts as dead.
-pub(crate) const ALIVE_FOR: Duration = Duration::from_secs(30);
+pub(crate) const ALIVE_FOR: Duration = Duration::from_secs(36);
 
 /// The time to live of a heartbeat.
-pub(crate) const HEARTBEAT_TTL: Duration = Duration::from_secs(45);
+pub(crate) const HEARTBEAT_TTL: Duration = Duration::from_secs(50);
 
 /// The default interval of the reconciler.
 pub(crate) const RECONCILER_INTERVAL: Duration = Duration::from_secs(2);
 
 /// An idle reconciler looks once in this many intervals.
-pub(crate) const RECONCILER_IDLE_INTERVALS: u32 = 5;
+pub(crate) const RECONCILER_IDLE_INTERVALS: u32 = 15;
 
 /// How long polls report unfinished work to the reconciler, after the work has reached the
 /// reconciler's age limit.
-pub(crate) const UNFINISHED_REPORTED_FOR: Duration = Duration::from_secs(15);
+pub(crate) const UNFINISHED_REPORTED_FOR: Duration = Duration::from_secs(45);
 
 /// The time to live of a deleted instance's tombstone, after its purge: longer than the delivery
 /// of a message should take, and than staged documents of a late message are kept.
@@ -99,7 +106,7 @@ const fn ms(duration: Duration) -> u128 {
 
 // A process reads the state before another process may take over its messages.
 const _: () = assert!(ms(CLAIM_WITHOUT_READ_FOR) < ms(OWNER_TAKEOVER_AFTER));
-// The owner of a slot takes over first, then the other processes one after the other.
+// The owner of a slice takes over first, then the other processes one after the other.
 const _: () = assert!(ms(OWNER_TAKEOVER_AFTER) < ms(OTHERS_TAKEOVER_AFTER));
 const _: () = assert!(ms(TAKEOVER_STEP) < ms(TAKEOVER_STEP_MAX));
 // Every other process takes over before the one that abandoned the work.

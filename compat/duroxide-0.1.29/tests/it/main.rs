@@ -10,13 +10,15 @@
 mod complete;
 #[path = "../../../../crates/validations/tests/it/factory.rs"]
 mod factory;
-#[allow(dead_code, reason = "the simulation of several processes needs more of it")]
-#[path = "../../../../crates/simulation/tests/it/libc_shim.rs"]
+#[path = "../../../../crates/simulation/src/libc_shim.rs"]
 mod libc_shim;
 #[path = "../../../../crates/validations/tests/it/list.rs"]
 mod list;
 #[path = "../../../../crates/validations/tests/it/suite.rs"]
 mod suite;
+#[allow(dead_code, unreachable_pub, reason = "the library of the simulation needs more of it")]
+#[path = "../../../../crates/simulation/src/virtual_clock.rs"]
+mod virtual_clock;
 #[path = "../../../../crates/validations/tests/it/virtual_time/clock.rs"]
 mod virtual_time;
 #[path = "../../../../crates/provider/tests/it/workflow.rs"]

@@ -165,7 +165,7 @@ impl CosmosDBProviderBuilder {
 
     /// Sets how often the reconciler looks for undelivered messages and unfinished work, and
     /// how old these must be. The default for both is two seconds. A time longer than a day
-    /// is cut to a day. After a look that found nothing, the reconciler skips the next four
+    /// is cut to a day. After a look that found nothing, the reconciler skips the next 14
     /// intervals, unless this process sees unfinished work in the meantime.
     pub fn with_reconciler(mut self, interval: Duration, age: Duration) -> Self {
         let [interval, age] = [interval, age].map(|time| time.min(RECONCILER_TIME_MAX));

@@ -41,12 +41,14 @@ pub(crate) enum DocumentType {
     Deletion,
     /// The heartbeat of a process.
     Heartbeat,
+    /// The list of the live processes.
+    Roster,
     /// A queue document that could not be read. It stays for a person to look at.
     Unreadable,
 }
 
 impl DocumentType {
-    const ALL: [DocumentType; 15] = [
+    const ALL: [DocumentType; 16] = [
         Self::History,
         Self::Deleted,
         Self::Execution,
@@ -61,6 +63,7 @@ impl DocumentType {
         Self::Session,
         Self::Deletion,
         Self::Heartbeat,
+        Self::Roster,
         Self::Unreadable,
     ];
 
@@ -81,6 +84,7 @@ impl DocumentType {
             Self::Session => "session",
             Self::Deletion => "deletion",
             Self::Heartbeat => "node",
+            Self::Roster => "roster",
             Self::Unreadable => "unreadable",
         }
     }

@@ -1,12 +1,14 @@
 //! The heartbeat document of a process. It tells other processes which work the process
-//! fetches.
+//! fetches, and for which parts of the container it asks their help. The roster is one
+//! document with the heartbeats of all live processes: it is cheaper to read than many
+//! heartbeats.
 
 use std::collections::BTreeSet;
 
 use duroxide::providers::TagFilter;
 use serde::{Deserialize, Serialize};
 
-use super::DocumentType;
+use super::{DocumentType, is_false};
 
 /// The partition key of all heartbeats. A session may have the same partition key, because
 /// its key is a hash. That is harmless: the ids of heartbeats and sessions differ.
@@ -23,6 +25,22 @@ pub(crate) struct Roles {
     pub(crate) activity_tags: Tags,
 }
 
+/// The id of the roster.
+pub(crate) const ROSTER_ID: &str = "roster";
+
+/// What a process asks of the others. Slices are named by their first effective key.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Requests {
+    /// Whether the process has taken work in the last time: each process is to poll its own
+    /// slices. While no process is busy, one process polls the whole partition.
+    #[serde(rename = "busy", default, skip_serializing_if = "is_false")]
+    pub(crate) is_busy: bool,
+    /// Slices with work that the process cannot run, or more work than it can run: the other
+    /// processes are to poll them too.
+    #[serde(rename = "shared", default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) shared_slices: Vec<String>,
+}
+
 /// `n:{nonce}`: the heartbeat of a process. The process counts as alive while the
 /// heartbeat is recent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -34,6 +52,8 @@ pub(crate) struct Heartbeat {
     pub(crate) document_type: DocumentType,
     #[serde(flatten)]
     pub(crate) roles: Roles,
+    #[serde(flatten)]
+    pub(crate) requests: Requests,
     /// The newest layout version of a container that the process can read. Processes that do
     /// not write it read version 1.
     #[serde(rename = "reads", default = "version_first")]
@@ -47,6 +67,39 @@ pub(crate) struct Heartbeat {
 
 fn version_first() -> u32 {
     1
+}
+
+/// The live processes, as the process that wrote the roster saw them. It is written again when
+/// they or their requests change, and once a minute. A roster that is older is not used.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Roster {
+    pub(crate) id: String,
+    pub(crate) instance_id: u64,
+    #[serde(rename = "type")]
+    pub(crate) document_type: DocumentType,
+    pub(crate) members: Vec<Member>,
+}
+
+/// A live process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Member {
+    /// The id of its heartbeat.
+    pub(crate) id: String,
+    #[serde(flatten)]
+    pub(crate) roles: Roles,
+    #[serde(flatten)]
+    pub(crate) requests: Requests,
+    /// See [`Heartbeat::readable_version`].
+    #[serde(rename = "reads", default = "version_first")]
+    pub(crate) readable_version: u32,
+}
+
+impl From<Heartbeat> for Member {
+    fn from(heartbeat: Heartbeat) -> Self {
+        let Heartbeat { id, roles, requests, readable_version, .. } = heartbeat;
+        Member { id, roles, requests, readable_version }
+    }
 }
 
 /// A tag filter in a form that can be compared and merged.

@@ -1,5 +1,5 @@
-//! The fetch loop of both queues. It takes work from the hints. If there is none, it starts
-//! the polls that are due. Then it waits for a hint or the next poll, until it has work or its
+//! The fetch loop of both queues. It starts the polls that are due, and takes work from the
+//! hints. If there is none, it waits for a hint or the next poll, until it has work or its
 //! time is over. A fetch with a short timeout does not wait: it polls and looks once.
 
 use std::future::Future;
@@ -50,7 +50,10 @@ pub(crate) async fn run<Q: Queue>(
         tokio::pin!(woken);
         woken.as_mut().enable();
         match try_take(core, queue, ticket).await {
-            Ok(Some(found)) => return Ok(Some(found)),
+            Ok(Some(found)) => {
+                core.poller.record_taken(&core.membership, ticket.interest());
+                return Ok(Some(found));
+            }
             Ok(None) => {}
             Err(failure) => {
                 wait.pause_after(failure, &core.outage_notice).await?;
@@ -66,17 +69,12 @@ pub(crate) async fn run<Q: Queue>(
     }
 }
 
-/// Takes work from the hints. If there is none, starts the polls that are due, whose work
-/// wakes the fetch. A fetch that looks once polls and tries again, until a poll finds nothing
+/// Starts the polls that are due, whose work wakes the fetch, and takes work from the hints. A fetch that looks once polls and tries again, until a poll finds nothing
 /// new or [`POLLS_MAX`] polls were made.
 async fn try_take<Q: Queue>(core: &Core, queue: &Q, ticket: &Ticket<'_>) -> Result<Option<Q::Item>, Failure> {
     if !ticket.is_eager() {
-        core.poller.start_due(core, ticket, true).await;
-        let taken = queue.take().await?;
-        if taken.is_none() {
-            core.poller.start_due(core, ticket, false).await;
-        }
-        return Ok(taken);
+        core.poller.start_due(core, ticket).await;
+        return queue.take().await;
     }
     for _ in 0..POLLS_MAX {
         if let Some(found) = queue.take().await? {

@@ -1,7 +1,12 @@
 //! The heartbeat task writes the heartbeat document of this process while the process
 //! fetches, and reads the heartbeats of other processes. The heartbeats give the *view* of this
-//! process: which processes are alive, and which kinds of work (*roles*) each process fetches.
+//! process: which processes are alive, which kinds of work (*roles*) each process fetches, and
+//! for which parts of the container a process asks the others' help.
 //! The task holds a weak reference to the provider and ends with it.
+//!
+//! With many processes, the process with the lowest id reads all heartbeats and writes them
+//! into one document, the roster. The others read the roster, and only if it has changed. So
+//! the cost of a view does not grow with the square of the number of processes.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -11,23 +16,47 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::documents::DocumentType;
-use crate::documents::heartbeat::{HEARTBEATS_KEY, Heartbeat, Roles};
+use crate::documents::heartbeat::{HEARTBEATS_KEY, Heartbeat, Member, ROSTER_ID, Roles, Roster};
 use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::process::clock::HybridClock;
-use crate::process::membership::Membership;
+use crate::process::membership::{KnownRoster, Membership, alive};
 use crate::store::layout_version::LAYOUT_VERSION;
 use crate::store::{Store, without_content};
 use crate::sync::lock;
 use crate::timing::{HEARTBEAT_INTERVAL, HEARTBEAT_TTL};
 
-/// The first heartbeat after a time without fetches, and then every third heartbeat, also
-/// reads the heartbeats of other processes. Polls that find rows read them too.
-const LIST_EVERY: u32 = 3;
-
 /// How old the view may be when a poll finds rows. If the view is older, the heartbeats are
 /// read again. A process that is missing in the view may take the same work as this process.
+/// With many processes a view may be older.
 const VIEW_AGE_MAX: Duration = Duration::from_secs(2);
+
+/// With this much time per live process, `VIEW_AGE_MAX` is longer.
+const VIEW_AGE_PER_PROCESS: Duration = Duration::from_millis(25);
+
+/// The shortest time between two heartbeats. A new request of this process is written soon, but
+/// not sooner.
+const HEARTBEAT_INTERVAL_MIN: Duration = Duration::from_secs(1);
+
+/// With at least this many live processes there is a roster. With fewer, reading their
+/// heartbeats costs as little.
+const ROSTER_FROM: usize = 16;
+
+/// Processes that can read this layout version know rosters.
+const ROSTER_VERSION: u32 = 2;
+
+/// The writer of the roster writes it again after this time, even if nothing has changed.
+const ROSTER_INTERVAL: Duration = Duration::from_secs(60);
+
+/// A roster that is older than this is not used: its writer is gone.
+const ROSTER_AGE_MAX: Duration = Duration::from_secs(90);
+
+/// From this many processes on, heartbeats are less frequent: all of them are in one logical
+/// partition.
+const MANY_PROCESSES: usize = 200;
+
+/// The interval between heartbeats of many processes.
+const HEARTBEAT_INTERVAL_OF_MANY: Duration = Duration::from_secs(16);
 
 /// The longest time that a poll waits for the heartbeats.
 const READ_TIMEOUT: Duration = Duration::from_secs(1);
@@ -37,7 +66,7 @@ const DELETE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The most heartbeats that are read. Further processes are missing in the view, so they may
 /// take the same work as this process.
-const HEARTBEATS_MAX: u32 = 500;
+const HEARTBEATS_MAX: u32 = 2000;
 
 /// Writes heartbeats until the provider is dropped. While nothing is fetched, no
 /// heartbeat is written.
@@ -46,61 +75,84 @@ pub(crate) async fn run(core: Weak<Core>) {
     else {
         return;
     };
-    let mut heartbeat_count: u32 = 0;
     loop {
         fetching_begins.notified().await;
         loop {
-            let Some(core) = core.upgrade() else { return };
+            let Some(upgraded) = core.upgrade() else { return };
             let begun = Instant::now();
-            core.poller.record_waiting_fetches(&core.membership);
-            let roles = std::mem::take(&mut *lock(&core.membership.fetched_roles));
-            if roles == Roles::default() {
-                heartbeat_count = 0;
+            if !beat(&upgraded).await {
                 break;
             }
-            let is_list_due = heartbeat_count.is_multiple_of(LIST_EVERY);
-            if let Err(failure) =
-                write_heartbeat(&core.store, &core.clock, &core.membership, roles, is_list_due).await
-            {
-                tracing::debug!(
-                    ?failure,
-                    "a heartbeat was not written or the others were not read; fetches continue"
-                );
+            let requests = Arc::clone(&upgraded.membership.requests);
+            let processes = upgraded.membership.view().members().len();
+            drop(upgraded);
+            let interval = match processes >= MANY_PROCESSES {
+                true => HEARTBEAT_INTERVAL_OF_MANY,
+                false => HEARTBEAT_INTERVAL,
+            };
+            let is_asked = tokio::time::timeout_at(begun + interval, requests.is_new.notified()).await;
+            if is_asked.is_ok() {
+                // With more processes, a request waits longer.
+                let pause = HEARTBEAT_INTERVAL_MIN.max(VIEW_AGE_PER_PROCESS * processes.min(400) as u32);
+                tokio::time::sleep_until(begun + pause).await;
             }
-            heartbeat_count = heartbeat_count.wrapping_add(1);
-            drop(core);
-            tokio::time::sleep_until(begun + HEARTBEAT_INTERVAL).await;
         }
     }
 }
 
-/// Writes the heartbeat of this process with its `roles`. If `is_list_due`, reads all
-/// heartbeats, even when the write failed.
-async fn write_heartbeat(
-    store: &Store,
-    clock: &HybridClock,
-    membership: &Membership,
-    roles: Roles,
-    is_list_due: bool,
-) -> Result<(), Failure> {
-    let Membership { own_id, .. } = membership;
-    let container = &store.container;
+/// Writes the heartbeat of this process, and reads the heartbeats of the others if that is due.
+/// Returns false if nothing was fetched since the last heartbeat.
+async fn beat(core: &Core) -> bool {
+    let Core { store, clock, membership, .. } = core;
+    core.poller.record_waiting_fetches(membership);
+    let roles = std::mem::take(&mut *lock(&membership.fetched_roles));
+    if roles == Roles::default() {
+        // After a pause the view is old, and the first heartbeat reads it again.
+        *membership.view_read_at.lock().await = None;
+        return false;
+    }
+    let written = write_heartbeat(store, membership, &roles).await;
+    let mut read_at = membership.view_read_at.lock().await;
+    let is_read_due = read_at.is_none_or(|read_at| read_at.elapsed() >= HEARTBEAT_INTERVAL / 2);
+    let read = match is_read_due {
+        true => {
+            let read = read_view(store, clock, membership, &roles).await;
+            *read_at = read.is_ok().then(Instant::now);
+            read
+        }
+        false => Ok(()),
+    };
+    // The requests of this process count in its own view too. Before the first view nothing is
+    // known of the others.
+    let known = membership.view();
+    if !known.members().is_empty() {
+        membership.update_members(&roles, known.members(), clock.stamp());
+    }
+    if let Err(failure) = written.and(read) {
+        tracing::debug!(
+            ?failure,
+            "a heartbeat was not written or the others were not read; fetches continue"
+        );
+    }
+    // The first polls wait for the first view, and a new view may give this process other slices.
+    core.hints.instances.wake.notify_waiters();
+    core.hints.activities.wake.notify_waiters();
+    true
+}
+
+async fn write_heartbeat(store: &Store, membership: &Membership, roles: &Roles) -> Result<(), Failure> {
     let document = Heartbeat {
-        id: own_id.clone(),
+        id: membership.own_id.clone(),
         instance_id: HEARTBEATS_KEY,
         document_type: DocumentType::Heartbeat,
         roles: roles.clone(),
+        requests: membership.requests.current(),
         readable_version: LAYOUT_VERSION,
         ttl: HEARTBEAT_TTL.as_secs() as u32,
         written_at_s: 0,
     };
-    let written = container.upsert_with(HEARTBEATS_KEY, &document, &without_content()).await;
-    if is_list_due {
-        let mut read_at = membership.view_read_at.lock().await;
-        *read_at = Some(Instant::now());
-        read_heartbeats(store, clock, membership, &roles).await?;
-    }
-    written.map(drop).map_err(Failure::from)
+    store.container.upsert_with(HEARTBEATS_KEY, &document, &without_content()).await?;
+    Ok(())
 }
 
 /// Reads the heartbeats again if the last attempt to read them is at least [`VIEW_AGE_MAX`]
@@ -108,13 +160,15 @@ async fn write_heartbeat(
 pub(crate) async fn refresh_view(store: &Store, clock: &HybridClock, membership: &Membership) {
     // If another task reads them now, this poll uses the view that there is.
     let Ok(mut read_at) = membership.view_read_at.try_lock() else { return };
+    let processes = u32::try_from(membership.view().members().len()).unwrap_or(u32::MAX);
+    let age_max = VIEW_AGE_MAX.max(VIEW_AGE_PER_PROCESS.saturating_mul(processes));
     // `None` before the first heartbeat: this process has no roles yet.
-    if !read_at.is_some_and(|read_at| read_at.elapsed() >= VIEW_AGE_MAX) {
+    if !read_at.is_some_and(|read_at| read_at.elapsed() >= age_max) {
         return;
     }
     *read_at = Some(Instant::now());
     let roles = membership.view().roles();
-    let read = tokio::time::timeout(READ_TIMEOUT, read_heartbeats(store, clock, membership, &roles));
+    let read = tokio::time::timeout(READ_TIMEOUT, read_view(store, clock, membership, &roles));
     match read.await {
         Ok(Ok(())) => {}
         Ok(Err(failure)) => {
@@ -124,19 +178,97 @@ pub(crate) async fn refresh_view(store: &Store, clock: &HybridClock, membership:
     }
 }
 
-/// Reads the heartbeats and publishes the next view. `roles` are the roles of this process.
-/// An unreadable heartbeat is skipped.
-async fn read_heartbeats(
+/// Reads the live processes, from the roster or from all heartbeats, and publishes the next
+/// view. `roles` are the roles of this process.
+async fn read_view(
     store: &Store,
     clock: &HybridClock,
     membership: &Membership,
     roles: &Roles,
 ) -> Result<(), Failure> {
+    let known = membership.view();
+    let is_roster_used =
+        known.members().len() >= ROSTER_FROM && !is_roster_writer(membership, known.members());
+    let roster = if is_roster_used { read_roster(store, clock, membership).await } else { None };
+    let members = match roster {
+        Some(members) => members,
+        None => {
+            let members = read_heartbeats(store).await?;
+            if members.len() >= ROSTER_FROM && is_roster_writer(membership, &members) {
+                write_roster(store, membership, members.clone()).await?;
+            }
+            members
+        }
+    };
+    membership.update_members(roles, &members, clock.stamp());
+    *lock(&membership.members_read_at) = Some(Instant::now());
+    Ok(())
+}
+
+/// Whether this process writes the roster: of the processes that know rosters, it has the lowest
+/// id.
+fn is_roster_writer(membership: &Membership, members: &[Member]) -> bool {
+    let knows_rosters = |member: &&Member| member.readable_version >= ROSTER_VERSION;
+    let first = members.iter().filter(knows_rosters).map(|member| &member.id).min();
+    first.is_none_or(|id| *id == membership.own_id)
+}
+
+/// The live processes, by their heartbeats. An unreadable heartbeat is skipped.
+async fn read_heartbeats(store: &Store) -> Result<Vec<Member>, Failure> {
     let query = Query::new(format!("SELECT TOP {HEARTBEATS_MAX} * FROM c WHERE c.type = 'node'"));
     let rows: Vec<Value> = store.rows(query.in_partition(HEARTBEATS_KEY)).await?;
-    let heartbeats = rows.into_iter().filter_map(|row| serde_json::from_value(row).ok()).collect();
-    let next = membership.view().next(&membership.own_id, roles, heartbeats, clock.stamp());
-    *lock(&membership.view) = Arc::new(next);
+    Ok(alive(rows.into_iter().filter_map(|row| serde_json::from_value(row).ok()).collect()))
+}
+
+/// The live processes, by the roster. `None` if there is no roster that can be used: it is old,
+/// short or unreadable, or the read failed.
+async fn read_roster(store: &Store, clock: &HybridClock, membership: &Membership) -> Option<Vec<Member>> {
+    let known = lock(&membership.roster).clone();
+    let read = match &known.etag {
+        Some(etag) => store.container.read_if_changed::<Value>(HEARTBEATS_KEY, ROSTER_ID, etag).await,
+        None => store.container.read::<Value>(HEARTBEATS_KEY, ROSTER_ID).await.map(Some),
+    };
+    let known = match read {
+        Ok(Some(item)) => {
+            let etag = item.etag().ok().cloned();
+            let written_at_s = item.value["_ts"].as_u64().unwrap_or_default();
+            let roster: Roster = serde_json::from_value(item.into_value()).ok()?;
+            let read = KnownRoster { members: roster.members, etag, written_at_s, ..KnownRoster::default() };
+            lock(&membership.roster).clone_from(&read);
+            read
+        }
+        Ok(None) => known,
+        Err(error) => {
+            tracing::debug!(%error, "the list of processes was not read; their heartbeats are");
+            return None;
+        }
+    };
+    let is_fresh = clock.now_ms() / 1000 <= known.written_at_s + ROSTER_AGE_MAX.as_secs();
+    (is_fresh && known.members.len() >= ROSTER_FROM).then_some(known.members)
+}
+
+/// Writes the roster if it has changed, or if this process has not written it for some time.
+async fn write_roster(
+    store: &Store,
+    membership: &Membership,
+    mut members: Vec<Member>,
+) -> Result<(), Failure> {
+    members.sort_by(|one, other| one.id.cmp(&other.id));
+    let known = lock(&membership.roster).clone();
+    let is_recent = known.written_here_at.is_some_and(|at| at.elapsed() < ROSTER_INTERVAL);
+    if is_recent && known.members == members {
+        return Ok(());
+    }
+    let roster = Roster {
+        id: ROSTER_ID.to_owned(),
+        instance_id: HEARTBEATS_KEY,
+        document_type: DocumentType::Roster,
+        members,
+    };
+    store.container.upsert_with(HEARTBEATS_KEY, &roster, &without_content()).await?;
+    let written_here_at = Some(Instant::now());
+    *lock(&membership.roster) =
+        KnownRoster { members: roster.members, written_here_at, ..KnownRoster::default() };
     Ok(())
 }
 

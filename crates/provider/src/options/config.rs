@@ -99,8 +99,8 @@ pub enum CommitTier {
     /// T0: every claim is a durable lock.
     Durable,
     /// T1: the first attempt of a turn is locked in memory only, if this process wrote the
-    /// messages itself, or if it owned the instance's slot when the messages arrived. (A slot
-    /// is a group of instances, by hash. Each slot belongs to one live process.) If a worker
+    /// messages itself, or if it owned the instance's slice when the messages arrived. (A slice
+    /// is a part of the container. Each slice belongs to one live process.) If a worker
     /// of this process waits, the commit of a turn creates an activity already locked for
     /// that worker. A worker that acks an activity locks its next activity at the same time.
     Optimistic,

@@ -64,6 +64,7 @@ pub(crate) fn message_document(
         incarnation: None,
         start_parent,
         parent_incarnation: None,
+        is_free: false,
         lock_nonce: None,
         unknown: UnknownMembers::default(),
     })

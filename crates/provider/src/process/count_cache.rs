@@ -22,6 +22,9 @@ use crate::process::metrics::Metrics;
 /// runtime asks.
 const AGE_MAX: Duration = Duration::from_secs(60);
 
+/// How long a count is valid while no process takes work.
+const IDLE_AGE_MAX: Duration = Duration::from_secs(12 * 3600);
+
 /// What a budget earns: the most that one kind of count costs per second on average. The
 /// smallest container has 400 RU per second.
 const EARNED_RU_PER_SECOND: f64 = 5.0;
@@ -66,15 +69,21 @@ impl<T> Default for CountCache<T> {
 
 impl<T: Clone> CountCache<T> {
     /// The cached count, or a new one. `count` returns a count and its charge in request
-    /// units.
-    pub(crate) async fn get<F>(&self, metrics: &Metrics, count: impl FnOnce() -> F) -> Result<T, Failure>
+    /// units. `is_idle` says that no live process has taken work for some time.
+    pub(crate) async fn get<F>(
+        &self,
+        metrics: &Metrics,
+        is_idle: bool,
+        count: impl FnOnce() -> F,
+    ) -> Result<T, Failure>
     where
         F: Future<Output = Result<(T, f64), Failure>>,
     {
         let mut state = self.state.lock().await;
         let (now, writes) = (Instant::now(), metrics.writes());
         state.earn(now);
-        let usable = state.cached.as_ref().filter(|cached| cached.is_usable(now, writes, state.budget_ru));
+        let usable =
+            state.cached.as_ref().filter(|cached| cached.is_usable(now, writes, state.budget_ru, is_idle));
         if let Some(cached) = usable {
             return Ok(cached.count.clone());
         }
@@ -97,8 +106,9 @@ impl<T> CacheState<T> {
 impl<T> CachedCount<T> {
     /// Whether the count can be returned: it is valid, or there is no budget for a new one.
     /// `writes` is the number of writes of this process up to now.
-    fn is_usable(&self, now: Instant, writes: u64, budget_ru: f64) -> bool {
-        let is_valid = now - self.begun_at < AGE_MAX && writes == self.writes_before;
+    fn is_usable(&self, now: Instant, writes: u64, budget_ru: f64, is_idle: bool) -> bool {
+        let age_max = if is_idle { IDLE_AGE_MAX } else { AGE_MAX };
+        let is_valid = now - self.begun_at < age_max && writes == self.writes_before;
         is_valid || budget_ru < 0.0
     }
 }
@@ -118,8 +128,13 @@ mod tests {
             (later, 7, 100.0, false),
             (later, 8, -1.0, true),
         ] {
-            assert_eq!(cached.is_usable(now, writes, budget_ru), is_usable, "{writes} {budget_ru}");
+            assert_eq!(cached.is_usable(now, writes, budget_ru, false), is_usable, "{writes} {budget_ru}");
         }
+        assert!(cached.is_usable(later, 7, 100.0, true), "while nobody works, a count stays valid");
+        assert!(
+            !cached.is_usable(later, 8, 100.0, true)
+                && !cached.is_usable(begun_at + IDLE_AGE_MAX, 7, 100.0, true)
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -36,6 +36,8 @@ pub(crate) struct WaitingInterests {
     pub(crate) interests: Vec<Interest>,
     /// Whether one of the fetches is eager.
     pub(crate) is_eager: bool,
+    /// The number of the fetches.
+    pub(crate) count: usize,
 }
 
 impl Interests {
@@ -48,9 +50,10 @@ impl Interests {
 
     /// The interests of all fetches that wait now.
     pub(crate) fn all(&self) -> WaitingInterests {
-        let mut all = WaitingInterests { interests: Vec::new(), is_eager: false };
+        let mut all = WaitingInterests { interests: Vec::new(), is_eager: false, count: 0 };
         for (interest, is_eager) in lock(&self.waiting).values() {
             all.is_eager |= is_eager;
+            all.count += 1;
             if !all.interests.contains(interest) {
                 all.interests.push(interest.clone());
             }

@@ -1,30 +1,40 @@
 //! Membership: the processes that serve this container, and which of them is first to take
 //! work that a poll finds.
 //!
-//! Each process that fetches writes a heartbeat document with its roles. A stable hash
-//! maps instances and activities to slots. Rendezvous hashing maps slots to processes: of
-//! the live processes with the role, the one with the highest score for a slot owns it. There
-//! are no lease documents, and when a process joins or leaves only its own slots move.
+//! Each process that fetches writes a heartbeat document with its roles. The container is cut
+//! into slices, and each slice belongs to one of the live processes with the role: see
+//! [`slices`]. There are no lease documents, and when a process joins or leaves most slices
+//! stay where they are.
 //!
 //! Invariant: membership spreads load and decides nothing else. A process that cannot
 //! write its heartbeat, or cannot read the heartbeats of others, keeps working. If two
-//! processes each count a slot as their own, they compete for its work, and the etag decides.
+//! processes each count a slice as their own, they compete for its work, and the etag decides.
 
 mod hash;
+mod requests;
+mod slices;
 mod view;
 
 use std::sync::{Arc, Mutex};
 
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use perihelion_client::{Etag, FeedRange, KeySpace};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+pub(crate) use requests::OwnRequests;
+use view::Own;
 pub(crate) use view::{Rank, View};
 
-use crate::documents::heartbeat::Roles;
+use crate::documents::heartbeat::{Heartbeat, Member, Roles};
 use crate::documents::lock_token::nonce;
 use crate::documents::stamp::Stamp;
 use crate::process::interest::Interest;
 use crate::sync::lock;
+use crate::timing::ALIVE_FOR;
 
 /// This process and its view of the others.
 #[derive(Debug)]
@@ -41,6 +51,33 @@ pub(crate) struct Membership {
     /// When a task last began to read the heartbeats; `None` before the first time. A task
     /// holds this mutex while it reads them.
     pub(crate) view_read_at: tokio::sync::Mutex<Option<Instant>>,
+    /// What this process asks of the others.
+    pub(crate) requests: Arc<OwnRequests>,
+    /// When the live processes were last read; `None` before the first time.
+    pub(crate) members_read_at: Mutex<Option<Instant>>,
+    /// The roster as this process last read or wrote it.
+    pub(crate) roster: Mutex<KnownRoster>,
+    /// Whether this process has ever fetched instances.
+    fetches_instances: AtomicBool,
+}
+
+/// The roster, as this process knows it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct KnownRoster {
+    pub(crate) members: Vec<Member>,
+    /// `None` if this process has not read it.
+    pub(crate) etag: Option<Etag>,
+    /// When it was written, by the service's clock: seconds since 1970.
+    pub(crate) written_at_s: u64,
+    /// When this process wrote it; `None` if another process did.
+    pub(crate) written_here_at: Option<Instant>,
+}
+
+/// The processes whose heartbeat is at most [`ALIVE_FOR`] older than the newest heartbeat.
+pub(crate) fn alive(heartbeats: Vec<Heartbeat>) -> Vec<Member> {
+    let newest_s = heartbeats.iter().map(|heartbeat| heartbeat.written_at_s).max().unwrap_or_default();
+    let is_alive = |heartbeat: &Heartbeat| newest_s - heartbeat.written_at_s <= ALIVE_FOR.as_secs();
+    heartbeats.into_iter().filter(is_alive).map(Member::from).collect()
 }
 
 impl Default for Membership {
@@ -51,14 +88,18 @@ impl Default for Membership {
             fetching_begins: Arc::default(),
             view: Mutex::default(),
             view_read_at: tokio::sync::Mutex::default(),
+            requests: Arc::default(),
+            members_read_at: Mutex::default(),
+            roster: Mutex::default(),
+            fetches_instances: AtomicBool::default(),
         }
     }
 }
 
 impl Membership {
-    /// Since when this process owns the slot of an instance; `None` if another process owns
+    /// Since when this process owns the slice of an instance; `None` if another process owns
     /// it, this process does not fetch instances, or nothing is known yet. As far as this
-    /// process knows, no other process owned the slot after that time.
+    /// process knows, no other process owned the slice after that time.
     pub(crate) fn owned_since(&self, instance: &str) -> Option<Stamp> {
         self.view().owned_since(instance)
     }
@@ -74,6 +115,72 @@ impl Membership {
         self.view().all_can_read(version)
     }
 
+    /// Whether no live process has taken work for some time, as far as this process knows. False
+    /// if it knows nothing.
+    pub(crate) fn is_idle(&self) -> bool {
+        let view = self.view();
+        !view.members().is_empty() && !view.is_busy() && !self.is_view_old()
+    }
+
+    /// Whether this process has ever fetched instances. If not, it takes no turns of the
+    /// messages that it creates.
+    pub(crate) fn fetches_instances(&self) -> bool {
+        self.fetches_instances.load(Ordering::Relaxed)
+    }
+
+    /// Whether the live processes could not be read for so long that the view says nothing.
+    pub(crate) fn is_view_old(&self) -> bool {
+        lock(&self.members_read_at).is_some_and(|at| at.elapsed() > ALIVE_FOR + ALIVE_FOR)
+    }
+
+    /// Publishes the view from these live processes and the known partitions.
+    pub(crate) fn update_members(&self, roles: &Roles, members: &[Member], now: Stamp) {
+        let mut view = lock(&self.view);
+        let own = Own { id: &self.own_id, roles, requests: &self.requests.current() };
+        if !view.is_same(own, members, view.slices().space()) {
+            *view = Arc::new(view.next(own, members, view.slices().space(), now));
+        }
+    }
+
+    /// Publishes a view with these partitions, unless the current view has them.
+    pub(crate) fn update_space(&self, space: &KeySpace, now: Stamp) {
+        let mut view = lock(&self.view);
+        if view.slices().is_cut_from(space) || view.members().is_empty() {
+            return;
+        }
+        let own = Own { id: &self.own_id, roles: &view.roles(), requests: &self.requests.current() };
+        *view = Arc::new(view.next(own, view.members(), Some(space), now));
+    }
+
+    /// The slices that this process polls for its own sake, though it may not own them.
+    pub(crate) fn watched_ranges(&self) -> BTreeSet<FeedRange> {
+        self.view().ranges_at(&self.requests.watched_slices())
+    }
+
+    /// For how long this process has been busy; `None` if it is not busy.
+    pub(crate) fn busy_for(&self) -> Option<Duration> {
+        self.requests.busy_for()
+    }
+
+    /// Asks all processes to poll the slice of an instance: this process cannot run work of
+    /// the slice, or not all of it.
+    pub(crate) fn share_slice_of(&self, instance: &str) {
+        let view = self.view();
+        if view.members().len() > 1
+            && !view.is_shared(instance)
+            && let Some(slice) = view.slice_of(instance)
+        {
+            self.requests.share_slice(slice);
+        }
+    }
+
+    /// Lets this process poll the slice of an instance, even if another process owns it.
+    pub(crate) fn watch_slice_of(&self, instance: &str) {
+        if let Some(slice) = self.view().slice_of(instance) {
+            self.requests.watch_slice(slice);
+        }
+    }
+
     /// The current view.
     pub(crate) fn view(&self) -> Arc<View> {
         Arc::clone(&lock(&self.view))
@@ -84,7 +191,10 @@ impl Membership {
         let mut roles = lock(&self.fetched_roles);
         let is_first = *roles == Roles::default();
         match interest {
-            Interest::Instances => roles.fetches_orchestrations = true,
+            Interest::Instances => {
+                roles.fetches_orchestrations = true;
+                self.fetches_instances.store(true, Ordering::Relaxed);
+            }
             Interest::Activities { tags, .. } => roles.activity_tags.extend(tags),
         }
         if is_first {

@@ -26,6 +26,11 @@ impl SessionTable {
         lock(&self.owners).values().all(|owned| owned.names.is_empty())
     }
 
+    /// Whether a worker of this process is known to own the session.
+    pub(crate) fn is_owned(&self, session: &str) -> bool {
+        lock(&self.owners).values().any(|owned| owned.names.contains(session))
+    }
+
     pub(crate) fn insert(&self, owner: &str, session: &str) {
         lock(&self.owners).entry(owner.to_owned()).or_default().names.insert(session.to_owned());
     }

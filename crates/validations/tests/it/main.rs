@@ -14,13 +14,16 @@ mod complete;
 mod factory;
 // The virtual clock knows the system calls of these platforms.
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-#[allow(dead_code, reason = "the simulation of several processes needs more of it")]
-#[path = "../../../simulation/tests/it/libc_shim.rs"]
+#[path = "../../../simulation/src/libc_shim.rs"]
 mod libc_shim;
 mod list;
 mod newer;
 mod real_time;
 mod suite;
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[allow(dead_code, unreachable_pub, reason = "the library of the simulation needs more of it")]
+#[path = "../../../simulation/src/virtual_clock.rs"]
+mod virtual_clock;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod virtual_time;
 

@@ -37,6 +37,10 @@ pub(crate) async fn run(
     let name = activity_name(&token.instance, &token.id);
     // See `ops::orchestration::abandon`.
     let is_first = left_until.is_some_and(|until| core.hints.left_activities.record(&name, until, now));
+    if left_until.is_some() {
+        // Others find it sooner if they poll the slice too.
+        core.membership.share_slice_of(&token.instance);
+    }
     let ignore_attempt = ignore_attempt || is_first;
     let mut budget = ConflictBudget::new(SharedDocument::Activity(&token.id), ATTEMPTS_MAX);
     loop {

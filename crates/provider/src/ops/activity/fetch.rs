@@ -37,6 +37,13 @@ const FAILED_LOCKS_MAX: usize = 3;
 /// that an activity with a large input on a slow line can be locked.
 const LOCK_TIMEOUT_FIRST: Duration = Duration::from_secs(10);
 
+/// With at least this many activities in the hints, of which the next has waited for
+/// [`CROWDED_AFTER`], the other processes are asked for help.
+const CROWDED_FROM: usize = 16;
+
+/// See [`CROWDED_FROM`].
+const CROWDED_AFTER: Duration = Duration::from_millis(500);
+
 /// How long an activity that only a later version can read is not tried again.
 const LATER_VERSION_PAUSE: Duration = Duration::from_secs(60);
 
@@ -97,6 +104,7 @@ impl<'a> Queue for ActivityQueue<'a> {
             let Some(offer) = hints.activities.with(|hints| hints.take(now, &self.claimant)) else {
                 return Ok(None);
             };
+            self.share_if_crowded(&offer.0, now);
             let name = activity_name(&offer.0.instance_id, &offer.0.id);
             let timeout = hints.paused_activities.time_limit(&name, LOCK_TIMEOUT_FIRST);
             let begun = Instant::now();
@@ -135,6 +143,18 @@ impl<'a> Queue for ActivityQueue<'a> {
 }
 
 impl ActivityQueue<'_> {
+    /// Asks the other processes to poll the slice of an activity that has waited here for long
+    /// while many others wait: the workers of this process are too few.
+    fn share_if_crowded(&self, activity: &Activity, now: Stamp) {
+        let waited = now.ms().saturating_sub(activity.enqueued_at.max(activity.visible_at).ms());
+        let is_crowded = Duration::from_millis(waited) > CROWDED_AFTER
+            && self.core.hints.activities.with(|hints| hints.count_due(now, CROWDED_FROM)) >= CROWDED_FROM;
+        // Under throttling, more processes would only send more requests.
+        if is_crowded && self.core.congestion.stretch(Instant::now()).is_zero() {
+            self.core.membership.share_slice_of(&activity.instance_id);
+        }
+    }
+
     /// Puts the lock into the lock table and the hints, and returns the work item with its
     /// token.
     fn finish_fetch(&self, locked: LockedWorkItem) -> FetchedActivity {
@@ -153,6 +173,10 @@ impl ActivityQueue<'_> {
             id: activity.id.clone(),
         };
         let attempts = activity.attempt_count;
+        if activity.session_id.is_some() {
+            // Only this process can take further activities of the session.
+            self.core.membership.watch_slice_of(&activity.instance_id);
+        }
         // Workers can take this offer only after `visible_at`, the end of the lock.
         hints.activities.with(|hints| hints.offer((activity.clone(), etag.clone())));
         let held = LockedActivity {
@@ -215,6 +239,7 @@ pub(super) async fn lock_activity(
         (Some(id), Some(config)) => match sessions::claim(core, id, config).await? {
             SessionClaim::Owned(undo) => Some(undo),
             SessionClaim::HeldByOther => {
+                core.membership.share_slice_of(&activity.instance_id);
                 core.hints.activities.with(|hints| hints.offer((activity, etag)));
                 return Ok(None);
             }
@@ -250,6 +275,7 @@ async fn handle_unreadable(core: &Core, activity: &Activity, item: &str) {
         return set_aside(&core.store, instance_id, id).await;
     }
     write_later_version_notice(&core.later_version_notice, instance_id, id);
+    core.membership.share_slice_of(instance_id);
     core.hints.paused_activities.pause_for(
         &activity_name(instance_id, id),
         LATER_VERSION_PAUSE,

@@ -28,6 +28,9 @@ pub(crate) async fn find(
     token_lock::find(&core.activity_locks, LockKind::Activity, token, read).await
 }
 
+/// The shortest time limit of an attempt to renew a lock.
+const ATTEMPT_TIME_MIN: Duration = Duration::from_millis(500);
+
 /// Reads the document again, but keeps the end of the lock that this process knows. If the
 /// document no longer has this lock or cannot be read, fails, and the lock table and the hints
 /// forget the activity.
@@ -60,7 +63,13 @@ pub(crate) async fn renew(
     let until = next.visible_at.ms().max(deadline_ms(core.clock.now_ms(), extend_for));
     next.visible_at = Stamp::at_ms(until);
     let etag = held.activity.etag.clone();
-    let options = || without_content().with_witness(next.id.as_str(), "/visibleAt", next.visible_at.0);
+    // The driver waits longer after each failed attempt. Its last wait must not pass the end of
+    // the lock, so each attempt has a part of the time that is left.
+    let timeout = || (held.until.saturating_duration_since(Instant::now()) / 4).max(ATTEMPT_TIME_MIN);
+    let options = || {
+        let options = without_content().with_witness(next.id.as_str(), "/visibleAt", next.visible_at.0);
+        options.with_timeout(timeout())
+    };
     let write = || write_lock(&core.store, &next, &etag, options());
     let Some(etag) = unless_stale(retry_until(held.until, write).await)? else { return Ok(false) };
     core.hints.activities.with(|hints| hints.offer((next.clone(), etag.clone())));

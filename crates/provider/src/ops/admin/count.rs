@@ -29,7 +29,7 @@ const DEPTH_MAX: usize = 2_000;
 
 /// How long a caller waits for counts. The runtime asks when it starts, and must not wait for a
 /// database that answers slowly.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// `get_system_metrics`. A small container is counted whole. Of a large one, each call counts
 /// the next part, and returns the last count of the whole container. Before there is one, it
@@ -40,11 +40,15 @@ pub(crate) async fn system_metrics(core: &Core) -> Result<SystemMetrics, Failure
         let charge = scan.step(&core.store, STEP_RU_MAX).await?;
         Ok((scan.result(), charge))
     };
-    in_time(core.system_metrics.get(&core.metrics, count)).await
+    in_time(core.system_metrics.get(&core.metrics, core.membership.is_idle(), count)).await
 }
 
 pub(crate) async fn queue_depths(core: &Core) -> Result<QueueDepths, Failure> {
-    in_time(core.queue_depths.get(&core.metrics, || count_queues(&core.store, &core.clock))).await
+    in_time(
+        core.queue_depths
+            .get(&core.metrics, core.membership.is_idle(), || count_queues(&core.store, &core.clock)),
+    )
+    .await
 }
 
 async fn in_time<T>(count: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {

@@ -341,11 +341,17 @@ fn tombstone_of(
         .iter()
         .flat_map(|deletion| &deletion.in_delivery)
         .filter(|message| message.instance == instance);
-    let in_delivery: Vec<DedupEntry> =
-        in_delivery.map(|message| DedupEntry { id: message.id.clone(), low_water_mark: 0 }).collect();
+    // So do the queued messages that the purge deletes. Several processes may deliver the same
+    // outbox. One that is late would create a message again after the purge.
+    let queued = heads.iter().filter(|head| head.document_type == Some(DocumentType::Message));
+    let undeliverable: Vec<DedupEntry> = in_delivery
+        .map(|message| &message.id)
+        .chain(queued.map(|head| &head.id))
+        .map(|id| DedupEntry { id: id.clone(), low_water_mark: 0 })
+        .collect();
     let now = clock.stamp();
     let mut dedup_record = before.map(|state| state.dedup_record.clone()).unwrap_or_default();
-    dedup_record.extend(&in_delivery, now.ms());
+    dedup_record.extend(&undeliverable, now.ms());
     State {
         document_type: DocumentType::Deleted,
         commit_nonce: nonce(),

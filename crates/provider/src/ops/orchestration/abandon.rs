@@ -44,6 +44,10 @@ pub(crate) async fn run(
     // deployment of many old processes does not use up the attempts.
     let is_first =
         left_until.is_some_and(|until| core.hints.left_instances.record(&token.instance, until, now));
+    if left_until.is_some() {
+        // Others find it sooner if they poll the slice too.
+        core.membership.share_slice_of(&token.instance);
+    }
     let ignore_attempt = ignore_attempt || is_first;
     let mut deleted_messages: Vec<String> = Vec::new();
     let until = Instant::now() + RETRY_FOR;

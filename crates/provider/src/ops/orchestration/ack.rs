@@ -12,6 +12,7 @@ use std::time::Duration;
 use perihelion_client::Etag;
 use tokio::time::Instant;
 
+use crate::documents::Activity;
 use crate::documents::lock_token::{LockToken, nonce};
 use crate::documents::{Bundle, PastExecution, State, Versioned};
 use crate::failure::Failure;
@@ -197,7 +198,13 @@ async fn plan_turn(
 async fn open_bundles(store: &Store, state: &State) -> Result<Vec<Versioned<Bundle>>, Failure> {
     let mut bundles = Vec::new();
     for id in &state.bundles {
-        bundles.extend(store.find(&state.instance_id, id).await?);
+        let found = store.find::<serde_json::Value>(&state.instance_id, id).await?;
+        let Some(Versioned { value, etag }) = found else { continue };
+        // A later version may have written it. A permanent failure would end the workflow.
+        let value = serde_json::from_value(value).map_err(|error| {
+            Failure::Contended(format!("bundle {id} of {} cannot be read: {error}", state.instance_id))
+        })?;
+        bundles.push(Versioned { value, etag });
     }
     Ok(bundles)
 }
@@ -223,6 +230,7 @@ async fn finish_turn(
     let instance = token.instance.as_str();
     let cached = cache_state(&core.store, held, ack, &plan.state, etags.state);
     let now = core.clock.stamp();
+    let is_polled = core.membership.view().is_polled(instance);
     // Messages first: the next fetch of the instance must see them.
     core.hints.instances.update_and_wake(|hints| {
         for message in plan.messages.drain(..) {
@@ -235,7 +243,11 @@ async fn finish_turn(
             hints.unpark(instance);
         }
         hints.record_commit(instance);
+        if !is_polled {
+            hints.record_unpolled(instance, now);
+        }
     });
+    share_foreign_sessions(core, instance, &plan.activities);
     dispatch.hand_over(std::mem::take(&mut plan.activities), etags.activities).await;
     let mut unpacked = Vec::new();
     for bundle in plan.bundles {
@@ -254,6 +266,15 @@ async fn finish_turn(
     }
     if let Some(garbage) = plan.garbage {
         garbage::collect_in_background(core, garbage).await;
+    }
+}
+
+/// Asks the other processes to poll the slice of the instance, if one of its new activities
+/// belongs to a session that no worker of this process owns.
+fn share_foreign_sessions(core: &Core, instance: &str, activities: &[Activity]) {
+    let mut sessions = activities.iter().filter_map(|activity| activity.session_id.as_deref());
+    if sessions.any(|session| !core.sessions.is_owned(session)) {
+        core.membership.share_slice_of(instance);
     }
 }
 

@@ -182,7 +182,7 @@ async fn check_state(
 
 /// Whether certainly no process has attempted the turn before. If so, there is no count of
 /// attempts to keep, and the lock need not be written. This is certain for messages that this
-/// process wrote itself, and for messages that arrived while this process owned the slot of
+/// process wrote itself, and for messages that arrived while this process owned the slice of
 /// the instance. Another process may have attempted an older message, and crashed.
 fn is_first_attempt(
     membership: &Membership,

@@ -66,7 +66,7 @@ pub(crate) fn claim(
     Some(request.lock_in_memory(core, lock_timeout))
 }
 
-/// Whether a message is older than [`CLAIM_WITHOUT_READ_FOR`]. The owner of the slot may have
+/// Whether a message is older than [`CLAIM_WITHOUT_READ_FOR`]. The owner of the slice may have
 /// claimed such a message, or may soon claim it.
 fn is_old(candidate: &Candidate, now_ms: u64) -> bool {
     let oldest = candidate.messages.iter().map(|message| message.earliest_seen_at().ms()).min();

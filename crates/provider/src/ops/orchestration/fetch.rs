@@ -89,12 +89,17 @@ impl Queue for InstanceQueue<'_> {
                     continue;
                 }
                 // One broken instance must not block the others.
-                Err(Failure::Refused(error)) => {
-                    tracing::error!(instance = taken.candidate.instance, error, "an instance is unreadable");
+                Err(failure) => {
+                    let instance = taken.candidate.instance.as_str();
+                    tracing::error!(instance, error = failure.summary(), "an instance is unreadable");
                     ClaimOutcome::Unreadable
                 }
-                outcome => outcome?,
+                Ok(outcome) => outcome,
             };
+            if matches!(outcome, ClaimOutcome::Incompatible | ClaimOutcome::LaterVersion) {
+                // A process that runs its version finds it sooner if it polls the slice too.
+                self.core.membership.share_slice_of(&taken.candidate.instance);
+            }
             if let Some(fetched) = taken.record_outcome(outcome, clock.now_ms(), &self.capability) {
                 return Ok(Some(fetched));
             }

@@ -15,9 +15,13 @@ use crate::documents::{self, Activity, DocumentType};
 use crate::ops::core::Core;
 use crate::ops::set_aside::{is_of_later_version, set_aside, write_later_version_notice};
 use crate::options::config::Options;
-use crate::process::hints::{Hints, OfferedActivity, activity_name};
+use crate::process::hints::{OfferedActivity, activity_name};
 use crate::process::interest::Interest;
 use crate::process::membership::{Membership, Rank, View};
+
+/// Work of others that this process may take within this time waits longer than usual: its
+/// owner had the time to take it.
+const SUSPECT_WITHIN: Duration = Duration::from_millis(500);
 
 /// The new work that a poll found, and what decides which work this process may take.
 #[derive(Debug)]
@@ -29,6 +33,8 @@ pub(super) struct FoundWork {
     /// The shortest time until this process may take work that it leaves to other processes
     /// for now; `None` if there is no such work.
     next_takeover_in: Option<Duration>,
+    /// The shortest such time for work that waits longer than usual: its owner may be dead.
+    suspect_in: Option<Duration>,
     /// Whether this process may take work of any age, because a fetch that looks once waits
     /// for the poll.
     is_eager: bool,
@@ -36,8 +42,20 @@ pub(super) struct FoundWork {
     view: Arc<View>,
     /// When the poll began.
     now: Stamp,
+    room: Room,
+    /// Whether this process polls a whole partition until the others poll their slices of it.
+    is_dividing: bool,
+    /// Whether instances, and whether activities, were left because there was no room for them.
+    is_full: (bool, bool),
     /// How much longer takeovers wait because of throttling.
     stretch: Duration,
+}
+
+/// How many instances and activities a poll may add to the hints.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Room {
+    pub(super) instances: usize,
+    pub(super) activities: usize,
 }
 
 impl FoundWork {
@@ -46,11 +64,25 @@ impl FoundWork {
             instances: 0,
             activities: 0,
             next_takeover_in: None,
+            suspect_in: None,
             is_eager,
             view: membership.view(),
             now,
+            room: Room { instances: usize::MAX, activities: usize::MAX },
+            is_dividing: false,
+            is_full: (false, false),
             stretch: Duration::ZERO,
         }
+    }
+
+    /// Limits what the poll may add to the hints. `is_dividing`: see the field.
+    pub(super) fn set_limits(&mut self, room: Room, is_dividing: bool) {
+        (self.room, self.is_dividing) = (room, is_dividing);
+    }
+
+    /// Whether instances, and whether activities, were left because there was no room for them.
+    pub(super) fn is_full(&self) -> (bool, bool) {
+        self.is_full
     }
 
     /// When the poll began.
@@ -75,6 +107,11 @@ impl FoundWork {
         self.next_takeover_in
     }
 
+    /// See the field.
+    pub(super) fn suspect_in(&self) -> Option<Duration> {
+        self.suspect_in
+    }
+
     /// Takes the newest view of the other processes.
     pub(super) fn update_view(&mut self, membership: &Membership) {
         self.view = membership.view();
@@ -84,15 +121,28 @@ impl FoundWork {
         self.is_eager
     }
 
+    /// Whether work without room in the hints is left: there are others, and nobody has asked for
+    /// work of any age.
+    fn leaves_work_to_others(&self, rank: Rank) -> bool {
+        rank != Rank::Alone && !self.is_eager
+    }
+
     /// Whether this process may take the work now. If not, records when it may. `rank` is the
     /// place of this process in the order of takeover.
     fn may_take(&mut self, rank: Rank, stamps: WorkStamps) -> bool {
+        let rank = match rank {
+            Rank::Behind(_) if self.is_dividing => Rank::Helper,
+            rank => rank,
+        };
         let wait = takeover_wait(rank, stamps, self.now, self.stretch);
         if self.is_eager || wait.is_zero() {
             return true;
         }
-        self.next_takeover_in =
-            Some(self.next_takeover_in.map_or(wait, |next_takeover_in| next_takeover_in.min(wait)));
+        let sooner = |time: Option<Duration>| Some(time.map_or(wait, |time| time.min(wait)));
+        self.next_takeover_in = sooner(self.next_takeover_in);
+        if matches!(rank, Rank::Behind(_)) && wait < SUSPECT_WITHIN {
+            self.suspect_in = sooner(self.suspect_in);
+        }
         false
     }
 }
@@ -102,8 +152,7 @@ enum Row {
     Message {
         instance: String,
         id: String,
-        enqueued_at: Stamp,
-        visible_at: Stamp,
+        stamps: WorkStamps,
     },
     /// An activity with its etag.
     Activity(Box<OfferedActivity>),
@@ -132,15 +181,15 @@ pub(super) async fn ingest(core: &Core, rows: Vec<Value>, found: &mut FoundWork)
     let mut unreadable = Vec::new();
     for row in rows {
         match parse_row(row) {
-            Row::Message { instance, id, enqueued_at, visible_at } => {
-                has_instance_hint |=
-                    add_message_hint(&core.hints, &instance, (enqueued_at, id), visible_at, found);
+            Row::Message { instance, id, stamps } => {
+                has_instance_hint |= add_message_hint(core, &instance, id, stamps, found);
             }
-            Row::Activity(offer) => has_activity_hint |= add_activity_hint(&core.hints, *offer, found),
+            Row::Activity(offer) => has_activity_hint |= add_activity_hint(core, *offer, found),
             Row::Unfinished { instance, made_at } => {
                 has_unfinished_work |= should_repair(&core.options, &instance, made_at, found)
             }
             Row::LaterVersion { instance, id } => {
+                core.membership.share_slice_of(&instance);
                 write_later_version_notice(&core.later_version_notice, &instance, &id);
             }
             Row::Unreadable { instance, id } => unreadable.push((instance, id)),
@@ -179,11 +228,11 @@ fn parse_row(row: Value) -> Row {
         // Polls do not ask for these types.
         Some(
             History | Deleted | Execution | Cancelled | Staged | Part | Garbage | Session | Deletion
-            | Heartbeat | Unreadable,
+            | Heartbeat | Roster | Unreadable,
         )
         | None => return Row::Unreadable { instance, id },
     }
-    let is_of_later_version = is_of_later_version(&row);
+    let is_of_later_version = row["enq"].is_u64() && is_of_later_version(&row);
     match Etag::parse(&text("_etag")).ok().zip(serde_json::from_value::<documents::Activity>(row).ok()) {
         Some((etag, activity)) => Row::Activity(Box::new((activity, etag))),
         None if is_of_later_version => Row::LaterVersion { instance, id },
@@ -195,36 +244,55 @@ fn parse_row(row: Value) -> Row {
 /// an enqueue time (`enq`) counts as unreadable, because claims do not find such messages.
 fn parse_message(row: &Value, instance: String, id: String) -> Row {
     let is_readable = row["enq"].is_u64() && row["instanceId"].is_string();
-    let (enqueued_at, visible_at) = (stamp_of(row, "enq"), stamp_of(row, "visibleAt"));
+    let stamps = WorkStamps {
+        enqueued_at: stamp_of(row, "enq"),
+        visible_at: stamp_of(row, "visibleAt"),
+        was_locked: false,
+        is_free: row["free"] == true,
+    };
     match is_readable {
-        true => Row::Message { instance, id, enqueued_at, visible_at },
+        true => Row::Message { instance, id, stamps },
         false => Row::Unreadable { instance, id },
     }
 }
 
-/// Adds a hint about the instance of a message, if this process may take the message now. If
-/// this process has locked the instance or will claim it without the poll, only records the
-/// message for the next turn. Returns whether a hint was added. `message` is the enqueue time
-/// and the id.
+/// Adds a hint about the instance of a message, if this process may take the message now and
+/// there is room. If this process has locked the instance or will claim it without the poll,
+/// only records the message for the next turn. Returns whether a hint was added. `id` is that
+/// of the message.
 fn add_message_hint(
-    hints: &Hints,
+    core: &Core,
     instance: &str,
-    message: (Stamp, String),
-    visible_at: Stamp,
+    id: String,
+    stamps: WorkStamps,
     found: &mut FoundWork,
 ) -> bool {
-    hints.instances.with(|hints| {
-        if hints.is_known(instance, message.0, found.now) {
-            hints.record_polled_message(instance, &message, visible_at);
+    let WorkStamps { enqueued_at, visible_at, .. } = stamps;
+    let mut is_left = false;
+    let is_added = core.hints.instances.with(|hints| {
+        if hints.is_known(instance, enqueued_at, found.now) {
+            hints.record_polled_message(instance, &(enqueued_at, id), visible_at);
             return false;
         }
         let rank = found.view.rank_of_instance(instance);
-        let stamps = WorkStamps { enqueued_at: message.0, visible_at, was_locked: false };
-        let may_take = found.may_take(rank, stamps);
-        let is_added = may_take && hints.add_due(instance, visible_at);
-        found.instances += usize::from(is_added);
-        is_added
-    })
+        if !found.may_take(rank, stamps) {
+            return false;
+        }
+        if found.room.instances == 0 && found.leaves_work_to_others(rank) {
+            found.is_full.0 = true;
+            is_left = true;
+            return false;
+        }
+        hints.add_due(instance, visible_at)
+    });
+    if is_added {
+        found.instances += 1;
+        found.room.instances = found.room.instances.saturating_sub(1);
+    }
+    if is_left && found.stretch.is_zero() {
+        core.membership.share_slice_of(instance);
+    }
+    is_added
 }
 
 /// Whether the reconciler of this process should finish an outbox or a bundle now. The minimum
@@ -233,17 +301,23 @@ fn add_message_hint(
 fn should_repair(options: &Options, instance: &str, made_at: Stamp, found: &mut FoundWork) -> bool {
     let repairable_since = made_at.plus(options.reconciler_age);
     let rank = found.view.rank_of_instance(instance);
-    let stamps =
-        WorkStamps { enqueued_at: repairable_since, visible_at: repairable_since, was_locked: false };
+    let stamps = WorkStamps {
+        enqueued_at: repairable_since,
+        visible_at: repairable_since,
+        was_locked: false,
+        is_free: false,
+    };
     found.may_take(rank, stamps)
 }
 
-/// Adds an activity to the hints, if this process may take it now. Returns whether this
-/// version of the activity is new.
-fn add_activity_hint(hints: &Hints, (activity, etag): OfferedActivity, found: &mut FoundWork) -> bool {
+/// Adds an activity to the hints, if this process may take it now and there is room. Returns
+/// whether this version of the activity is new.
+fn add_activity_hint(core: &Core, (activity, etag): OfferedActivity, found: &mut FoundWork) -> bool {
+    let hints = &core.hints;
     let rank = found.view.rank_of_activity(&activity.instance_id, &activity.id, activity.tag.as_deref());
     let Activity { enqueued_at, visible_at, .. } = activity;
-    let stamps = WorkStamps { enqueued_at, visible_at, was_locked: activity.lock_nonce.is_some() };
+    let stamps =
+        WorkStamps { enqueued_at, visible_at, was_locked: activity.lock_nonce.is_some(), is_free: false };
     if !found.may_take(rank, stamps) {
         return false;
     }
@@ -252,7 +326,20 @@ fn add_activity_hint(hints: &Hints, (activity, etag): OfferedActivity, found: &m
     if is_left || hints.paused_activities.contains(&name, found.now) {
         return false;
     }
-    let is_new = hints.activities.with(|hints| hints.offer((activity, etag)));
+    let offer = (activity, etag);
+    if hints.activities.with(|hints| hints.is_offered(&offer)) {
+        return false;
+    }
+    if found.room.activities == 0 && found.leaves_work_to_others(rank) {
+        found.is_full.1 = true;
+        // Under throttling, more processes would only send more requests.
+        if found.stretch.is_zero() {
+            core.membership.share_slice_of(&offer.0.instance_id);
+        }
+        return false;
+    }
+    let is_new = hints.activities.with(|hints| hints.offer(offer));
     found.activities += usize::from(is_new);
+    found.room.activities = found.room.activities.saturating_sub(usize::from(is_new));
     is_new
 }

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 
 use perihelion_client::Query;
 
+use super::ingest::FoundWork;
 use crate::documents::heartbeat::Tags;
 use crate::documents::stamp::Stamp;
 use crate::options::config::Options;
@@ -58,6 +59,13 @@ impl PollQuery {
         query
     }
 
+    /// Whether a poll has left work of every queue that the query selects, because there was no
+    /// room for it. Then further pages are of no use.
+    pub(super) fn is_full(&self, found: &FoundWork) -> bool {
+        let (instances, activities) = found.is_full();
+        (instances || !self.wants_instances) && (activities || self.activity_tags.is_none())
+    }
+
     /// Builds the query for rows whose `visibleAt` is from `from` to `now`, in the order of
     /// `visibleAt`, in pages of at most `rows_max` rows. Records in the hints which instances
     /// the poll leaves out.
@@ -96,7 +104,7 @@ impl PollQuery {
     }
 
     fn statement(&self) -> String {
-        let mut members = "c.id, c.instanceId, c.type, c.visibleAt, c.enq".to_owned();
+        let mut members = "c.id, c.instanceId, c.type, c.visibleAt, c.enq, c.free".to_owned();
         let mut conditions = vec![UNFINISHED.to_owned()];
         if self.wants_instances {
             conditions

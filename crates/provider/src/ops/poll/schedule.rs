@@ -18,6 +18,10 @@ use crate::timing::{POLL_INTERVAL_MAX, POLL_INTERVAL_MIN};
 /// two seconds.
 const INTERVAL_GROWTH: f64 = 2.0;
 
+/// How long the result for an interest is kept. An interest without a result is polled for at
+/// once.
+const RESULT_KEPT_FOR: Duration = Duration::from_secs(60);
+
 /// After a failed poll the partition is not polled for this long, and twice as long after
 /// each further failure.
 const FAILURE_PAUSE_FIRST: Duration = Duration::from_millis(250);
@@ -34,17 +38,17 @@ struct ScheduleState {
     polls_begun: u64,
     /// The time from the end of a poll to the next poll.
     interval: Duration,
+    /// The shortest interval.
+    interval_min: Duration,
     /// The number of failed polls since the last result.
     failures: u32,
     /// No poll is due before this time: the last one failed.
     paused_until: Option<Instant>,
     /// The number of the last poll that failed.
     last_failed: u64,
-    /// The last result for each interest; results older than [`POLL_INTERVAL_MAX`] are
+    /// The last result for each interest; results older than [`RESULT_KEPT_FOR`] are
     /// forgotten.
     results: HashMap<Interest, PollResult>,
-    /// When `take_overdue` last returned true for an interest.
-    overdue_taken_at: HashMap<Interest, Instant>,
 }
 
 /// The result of a poll for one interest.
@@ -61,11 +65,11 @@ impl Default for ScheduleState {
         ScheduleState {
             polls_begun: 0,
             interval: POLL_INTERVAL_MIN,
+            interval_min: POLL_INTERVAL_MIN,
             failures: 0,
             paused_until: None,
             last_failed: 0,
             results: HashMap::new(),
-            overdue_taken_at: HashMap::new(),
         }
     }
 }
@@ -74,6 +78,11 @@ impl Schedule {
     /// How many polls have begun.
     pub(super) fn polls_begun(&self) -> u64 {
         lock(&self.0).polls_begun
+    }
+
+    /// Sets the shortest interval between polls.
+    pub(super) fn set_interval_min(&self, interval_min: Duration) {
+        lock(&self.0).interval_min = interval_min;
     }
 
     /// Begins a poll and returns its number.
@@ -107,9 +116,13 @@ impl Schedule {
         let mut state = lock(&self.0);
         let at = Instant::now();
         (state.failures, state.paused_until) = (0, None);
-        state.interval = next_interval(state.interval, found.has_work(), found.next_takeover_in());
-        state.results.retain(|_, result| at - result.ended_at <= POLL_INTERVAL_MAX);
-        state.overdue_taken_at.retain(|_, taken_at| at - *taken_at <= POLL_INTERVAL_MAX);
+        state.interval = next_interval(
+            state.interval,
+            found.has_work() || found.is_full() != (false, false),
+            found.next_takeover_in(),
+        )
+        .max(state.interval_min);
+        state.results.retain(|_, result| at - result.ended_at <= RESULT_KEPT_FOR);
         for interest in interests {
             let result = PollResult { poll_number, ended_at: at, has_new_work: found.has_work_for(interest) };
             state.results.insert(interest.clone(), result);
@@ -121,26 +134,6 @@ impl Schedule {
     pub(super) fn result_since(&self, polls_before: u64, interest: &Interest) -> Option<bool> {
         let result = lock(&self.0).results.get(interest).copied()?;
         (result.poll_number > polls_before).then_some(result.has_new_work)
-    }
-
-    /// Whether no poll for this interest has ended in the last [`POLL_INTERVAL_MAX`]. The
-    /// caller polls then, even if there are hints. Returns true at most once in that time,
-    /// even if the poll fails.
-    pub(super) fn take_overdue(&self, interest: &Interest) -> bool {
-        let is_overdue = self.is_overdue(interest);
-        if is_overdue {
-            lock(&self.0).overdue_taken_at.insert(interest.clone(), Instant::now());
-        }
-        is_overdue
-    }
-
-    /// Whether `take_overdue` would return true.
-    pub(super) fn is_overdue(&self, interest: &Interest) -> bool {
-        let (state, now) = (lock(&self.0), Instant::now());
-        let last = state.results.get(interest).map(|result| result.ended_at);
-        let asked_at = last.max(state.overdue_taken_at.get(interest).copied());
-        let is_paused = state.paused_until.is_some_and(|until| until > now);
-        !is_paused && asked_at.is_none_or(|at| at + POLL_INTERVAL_MAX <= now)
     }
 
     /// When the next poll for an interest is due: after the pause that follows a failure; else
@@ -169,36 +162,12 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_fetch_with_hints_polls_when_no_fetch_has_polled_for_long() {
-        let schedule = Schedule::default();
-        let poll_without_work = || {
-            let poll_number = schedule.begin_poll();
-            let found = FoundWork::new(
-                &crate::process::membership::Membership::default(),
-                false,
-                crate::documents::stamp::Stamp(0),
-            );
-            schedule.record_result(poll_number, &[Interest::Instances], &found);
-        };
-        assert!(schedule.take_overdue(&Interest::Instances));
-        assert!(!schedule.take_overdue(&Interest::Instances), "one poll is enough, even if it fails");
-        tokio::time::sleep(POLL_INTERVAL_MAX).await;
-        assert!(schedule.take_overdue(&Interest::Instances));
-        poll_without_work();
-        tokio::time::sleep(POLL_INTERVAL_MAX - Duration::from_millis(1)).await;
-        assert!(!schedule.take_overdue(&Interest::Instances));
-        tokio::time::sleep(Duration::from_millis(1)).await;
-        assert!(schedule.take_overdue(&Interest::Instances));
-    }
-
-    #[tokio::test(start_paused = true)]
     async fn after_failures_the_pauses_grow_up_to_a_limit() {
         let (schedule, mut longest) = (Schedule::default(), Duration::ZERO);
         for _ in 0..40 {
             schedule.record_failure(1);
             let pause = schedule.next_poll_at(&Interest::Instances) - Instant::now();
             assert!(pause >= FAILURE_PAUSE_FIRST / 2 && pause <= FAILURE_PAUSE_MAX);
-            assert!(!schedule.take_overdue(&Interest::Instances), "a paused partition is not overdue");
             longest = longest.max(pause);
         }
         assert!(longest >= FAILURE_PAUSE_MAX / 2);

@@ -1,14 +1,14 @@
 //! Takeover: when this process may take work that a poll found. This process has hints about
 //! its own work. So work without a hint usually belongs to another process, and that process
 //! is probably about to take the work. Therefore this process takes the work only from a
-//! minimum age. The minimum age is short for the process that owns the slot of the work. For
+//! minimum age. The minimum age is short for the process that owns the slice of the work. For
 //! the other processes it is longer, and it grows with their rank.
 //!
 //! Under throttling the minimum age is longer (`process::congestion`): the other process may be
 //! about to commit.
 //!
 //! There is no minimum age if no other live process takes this kind of work. The owner of
-//! the slot takes an activity with an expired lock at once.
+//! the slice takes an activity with an expired lock at once.
 
 use std::time::Duration;
 
@@ -27,6 +27,9 @@ pub(super) struct WorkStamps {
     /// Whether the work is an activity with an expired lock. If so, `visible_at` is the end of
     /// the lock.
     pub(super) was_locked: bool,
+    /// Whether the work is a message of a process that takes no turns itself. Then nobody else
+    /// is about to take it.
+    pub(super) is_free: bool,
 }
 
 /// How long a process of this rank must still wait; zero if it may take the work now. `stretch`
@@ -34,7 +37,8 @@ pub(super) struct WorkStamps {
 pub(super) fn takeover_wait(rank: Rank, stamps: WorkStamps, now: Stamp, stretch: Duration) -> Duration {
     let age_min = match (rank, stamps.was_locked) {
         (Rank::Alone, _) | (Rank::Owner, true) => return Duration::ZERO,
-        (Rank::Owner, false) => OWNER_TAKEOVER_AFTER,
+        (Rank::Owner, false) if stamps.is_free => return Duration::ZERO,
+        (Rank::Owner, false) | (Rank::Helper, _) => OWNER_TAKEOVER_AFTER,
         (Rank::Behind(others), was_locked) => {
             let steps = u32::try_from(others.saturating_sub(1)).unwrap_or(u32::MAX);
             let first = if was_locked { EXPIRED_LOCK_TAKEOVER_AFTER } else { OTHERS_TAKEOVER_AFTER };
@@ -62,9 +66,13 @@ mod tests {
     }
 
     #[test]
-    fn the_slot_owner_comes_first_and_the_others_in_order() {
-        let message =
-            WorkStamps { enqueued_at: at(0), visible_at: at(0).visible_at_once(), was_locked: false };
+    fn the_owner_of_the_slice_comes_first_and_the_others_in_order() {
+        let message = WorkStamps {
+            enqueued_at: at(0),
+            visible_at: at(0).visible_at_once(),
+            was_locked: false,
+            is_free: false,
+        };
         let wait = |rank, now| takeover_wait(rank, message, at(now), Duration::ZERO).as_millis();
         assert_eq!(wait(Rank::Alone, 0), 0);
         assert_eq!((wait(Rank::Owner, 0), wait(Rank::Owner, 100), wait(Rank::Owner, 250)), (250, 150, 0));
@@ -75,15 +83,18 @@ mod tests {
 
     #[test]
     fn a_timer_ages_from_its_due_time_and_work_with_a_future_stamp_is_taken_at_once() {
-        let timer = WorkStamps { enqueued_at: at(0), visible_at: at(5000), was_locked: false };
+        let timer =
+            WorkStamps { enqueued_at: at(0), visible_at: at(5000), was_locked: false, is_free: false };
         assert_eq!(takeover_wait(Rank::Owner, timer, at(5100), Duration::ZERO), Duration::from_millis(150));
-        let future_work = WorkStamps { enqueued_at: at(700), visible_at: at(0), was_locked: false };
+        let future_work =
+            WorkStamps { enqueued_at: at(700), visible_at: at(0), was_locked: false, is_free: false };
         assert_eq!(takeover_wait(Rank::Behind(1), future_work, at(100), Duration::ZERO), Duration::ZERO);
     }
 
     #[test]
     fn an_activity_with_an_expired_lock_is_taken_over_at_once_or_soon() {
-        let expired = WorkStamps { enqueued_at: at(0), visible_at: at(2000), was_locked: true };
+        let expired =
+            WorkStamps { enqueued_at: at(0), visible_at: at(2000), was_locked: true, is_free: false };
         assert_eq!(takeover_wait(Rank::Owner, expired, at(2000), Duration::ZERO), Duration::ZERO);
         assert_eq!(
             takeover_wait(Rank::Behind(1), expired, at(2100), Duration::ZERO),
@@ -93,14 +104,19 @@ mod tests {
 
     #[test]
     fn under_throttling_takeovers_wait_longer_unless_a_process_is_alone() {
-        let message =
-            WorkStamps { enqueued_at: at(0), visible_at: at(0).visible_at_once(), was_locked: false };
+        let message = WorkStamps {
+            enqueued_at: at(0),
+            visible_at: at(0).visible_at_once(),
+            was_locked: false,
+            is_free: false,
+        };
         let stretch = Duration::from_secs(2);
         let wait = |rank, now| takeover_wait(rank, message, at(now), stretch).as_millis();
         assert_eq!((wait(Rank::Owner, 0), wait(Rank::Owner, 2250)), (2250, 0));
         assert_eq!(wait(Rank::Behind(1), 1000), 2000);
         assert_eq!(wait(Rank::Alone, 0), 0);
-        let expired = WorkStamps { enqueued_at: at(0), visible_at: at(2000), was_locked: true };
+        let expired =
+            WorkStamps { enqueued_at: at(0), visible_at: at(2000), was_locked: true, is_free: false };
         assert_eq!(takeover_wait(Rank::Owner, expired, at(2000), stretch), Duration::ZERO);
     }
 }

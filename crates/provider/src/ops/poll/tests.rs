@@ -136,7 +136,13 @@ async fn waiting_fetches_share_one_poll() {
         })
         .collect();
     core.hints.activities.with(|hints| hints.serve_tags(&TagFilter::tags(["gpu"])));
-    join_all(tickets.iter().map(|ticket| core.poller.start_due(core, ticket, false))).await;
+    let is_view_read = async {
+        while core.membership.view().members().is_empty() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(LOCK, is_view_read).await.expect("the first polls wait for the first view");
+    join_all(tickets.iter().map(|ticket| core.poller.start_due(core, ticket))).await;
     let claimant = crate::process::hints::Claimant { tags: &TagFilter::Any, owner: None };
     let found = async {
         while core.hints.activities.with(|hints| hints.next_due(core.clock.now(), &claimant)).is_none() {

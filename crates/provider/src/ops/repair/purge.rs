@@ -89,7 +89,7 @@ pub(crate) async fn run(core: &Core, tombstone: &Versioned<State>) -> Result<(),
             Some(Garbage) if head.staging.is_some() => {}
             Some(
                 History | Deleted | Execution | Cancelled | Bundle | Outbox | Staged | Part | Garbage
-                | Session | Deletion | Heartbeat | Unreadable,
+                | Session | Deletion | Heartbeat | Roster | Unreadable,
             )
             | None => to_delete.push(head.id),
         }

@@ -42,6 +42,16 @@ const INTERVAL_MIN: Duration = Duration::from_millis(50);
 /// many intervals.
 const STUCK_INTERVALS_MAX: u32 = 32;
 
+/// While passes find nothing: the intervals that a process skips in a partition that another
+/// process looks at, for each live process. It looks there in case the other does not.
+const OTHERS_INTERVALS: u32 = 50;
+
+/// The most intervals that a process skips in a partition that another process looks at.
+const OTHERS_INTERVALS_MAX: u32 = 3200;
+
+/// The same for a process that fetches nothing. It does not know whether others look.
+const UNKNOWN_INTERVALS: u32 = 45;
+
 /// The most documents of one round.
 const ROWS_MAX: usize = 64;
 
@@ -78,6 +88,7 @@ pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
             awake_until = Instant::now() + core.options.reconciler_age + 2 * interval;
         }
         let is_awake = is_woken || Instant::now() < awake_until;
+        let processes = u32::try_from(core.membership.view().members().len()).unwrap_or(u32::MAX);
         match tokio::time::timeout(READ_TIMEOUT, core.store.container.feed_ranges()).await {
             Ok(Ok(mut ranges)) => {
                 partitions.retain(|range, _| ranges.contains(range));
@@ -89,7 +100,13 @@ pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
                     let state = Arc::clone(partitions.entry(range.clone()).or_default());
                     // A round of this partition still runs if its state is locked.
                     let Ok(mut state) = state.try_lock_owned() else { continue };
-                    if state.skip_interval(is_awake) || rounds.len() >= ROUNDS_MAX {
+                    let idle_intervals = match core.membership.view().reconciles(&range) {
+                        Some(true) => 0,
+                        None => UNKNOWN_INTERVALS,
+                        // All processes together look as often as this, however many there are.
+                        Some(false) => OTHERS_INTERVALS.saturating_mul(processes).min(OTHERS_INTERVALS_MAX),
+                    };
+                    if rounds.len() >= ROUNDS_MAX || state.skip_interval(is_awake, idle_intervals) {
                         continue;
                     }
                     let core = Arc::clone(&core);
@@ -141,8 +158,11 @@ fn set_outbox_age<'a>(core: &Core, partitions: impl Iterator<Item = &'a Arc<Mute
 #[derive(Debug, Default)]
 struct PartitionState {
     pass: Pass,
-    /// The number of intervals without a round that are still to come.
-    intervals_to_skip: u32,
+    /// The number of intervals without a round since the last round.
+    skipped_intervals: u32,
+    /// The number of intervals without a round after the last round; `None` before the first
+    /// round.
+    intervals_to_skip: Option<u32>,
     /// The number of passes in a row that finished nothing, and of rounds that failed.
     stuck_passes: u32,
     /// When the oldest outbox that the current or the last pass has read was created.
@@ -150,10 +170,23 @@ struct PartitionState {
 }
 
 impl PartitionState {
-    /// Whether no round runs in this interval.
-    fn skip_interval(&mut self, is_awake: bool) -> bool {
-        let is_skipped = self.intervals_to_skip > 0 && !is_awake;
-        self.intervals_to_skip -= u32::from(is_skipped);
+    /// Whether no round runs in this interval. While passes find nothing, at least
+    /// `idle_intervals` are skipped after a round.
+    fn skip_interval(&mut self, is_awake: bool, idle_intervals: u32) -> bool {
+        let to_skip = match self.intervals_to_skip {
+            // The first round of a partition that another process looks at comes at some time,
+            // so that the processes of a deployment do not all look at once.
+            None if idle_intervals >= OTHERS_INTERVALS => {
+                self.skipped_intervals = fastrand::u32(..idle_intervals);
+                *self.intervals_to_skip.insert(idle_intervals)
+            }
+            None => 0,
+            // A pass is under way, or passes find work.
+            Some(to_skip) if to_skip < RECONCILER_IDLE_INTERVALS - 1 => to_skip,
+            Some(to_skip) => to_skip.max(idle_intervals),
+        };
+        let is_skipped = self.skipped_intervals < to_skip && !is_awake;
+        self.skipped_intervals = if is_skipped { self.skipped_intervals + 1 } else { 0 };
         is_skipped
     }
 
@@ -161,7 +194,7 @@ impl PartitionState {
     async fn run_round(&mut self, core: &Core, range: FeedRange) {
         let round = core.metrics.count("reconcile", run_round(core, range, &mut self.pass)).await;
         self.oldest_outbox = self.pass.oldest_outbox;
-        (self.intervals_to_skip, self.stuck_passes) = match round {
+        let (intervals_to_skip, stuck_passes) = match round {
             Ok(()) if self.pass.from > Stamp(0) => (0, self.stuck_passes),
             Ok(()) => match std::mem::take(&mut self.pass) {
                 Pass { read_count, left_count, .. } if read_count == left_count => {
@@ -175,6 +208,7 @@ impl PartitionState {
                 backoff(self.stuck_passes)
             }
         };
+        (self.intervals_to_skip, self.stuck_passes) = (Some(intervals_to_skip), stuck_passes);
     }
 }
 
@@ -306,8 +340,7 @@ async fn finish_document(core: &Core, row: Value) -> Result<(), Failure> {
         Deleted => purge::run(core, &decode_row::<State>(row)?).await,
         Deletion => delete::advance_deletion(core, decode_row::<documents::Deletion>(row)?).await,
         // The query leaves out staged documents. The other types have no `madeAt`.
-        Execution | Message | Activity | Cancelled | Staged | Part | Session | Heartbeat | Unreadable => {
-            Ok(())
-        }
+        Execution | Message | Activity | Cancelled | Staged | Part | Session | Heartbeat | Roster
+        | Unreadable => Ok(()),
     }
 }

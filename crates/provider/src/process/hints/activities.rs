@@ -122,6 +122,23 @@ impl ActivityHints {
         !victims.is_empty()
     }
 
+    /// The number of activities that wait for a worker of this process at `now`, up to `max`:
+    /// they are not locked, and no other process is known to hold their session.
+    pub(crate) fn count_due(&self, now: Stamp, max: usize) -> usize {
+        let due = self.offers.iter().take_while(|(key, _)| key.0 <= now);
+        let is_open = |activity: &Activity| {
+            let owner = activity.session_id.as_ref().and_then(|session| self.session_owners.get(session));
+            owner.is_none_or(|(_, until)| *until <= now)
+        };
+        due.filter(|(_, (activity, _))| is_open(activity)).take(max).count()
+    }
+
+    /// Whether this version of the activity is remembered.
+    pub(crate) fn is_offered(&self, (activity, etag): &OfferedActivity) -> bool {
+        let key = self.keys.get(&(activity.instance_id.clone(), activity.id.clone()));
+        key.and_then(|key| self.offers.get(key)).is_some_and(|(_, known_etag)| known_etag == etag)
+    }
+
     pub(crate) fn forget(&mut self, instance: &str, id: &str) {
         if let Some(key) = self.keys.remove(&(instance.to_owned(), id.to_owned())) {
             self.offers.remove(&key);

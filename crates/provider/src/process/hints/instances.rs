@@ -100,6 +100,12 @@ impl InstanceHints {
         self.change(instance, InstanceHint::commit);
     }
 
+    /// Records that this process does not poll for messages of the instance. Some of its next
+    /// turns read the partition.
+    pub(crate) fn record_unpolled(&mut self, instance: &str, now: Stamp) {
+        self.change(instance, |hints| hints.set_left_out(true, now));
+    }
+
     /// The lock was given back, and its attempts were written to the messages. The
     /// messages are visible from `due` on. Without a `due` the instance is due as it was when
     /// it was taken; if that is not known, at once. This process does not take it before
@@ -174,6 +180,11 @@ impl InstanceHints {
     /// no such instance has a due time.
     pub(crate) fn next_due(&self, dispatcher: Dispatcher<'_>) -> Option<Stamp> {
         self.first_available(dispatcher).map(|(when, _)| *when)
+    }
+
+    /// The number of instances that can be taken at `now` and are not parked, up to `max`.
+    pub(crate) fn count_due(&self, now: Stamp, max: usize) -> usize {
+        self.order.iter().take(max).take_while(|(when, _)| *when <= now).count()
     }
 
     /// Whether a message that a poll found, enqueued at this time, tells nothing new: a

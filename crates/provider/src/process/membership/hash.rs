@@ -1,17 +1,15 @@
 //! Hashes that are the same in every process and release: FNV-1a, then the finalizer of
 //! splitmix64, because the low bits of FNV-1a alone are poor.
 
-/// The number of slots of a container.
-pub(super) const SLOTS: usize = 256;
-
-/// The slot of a name.
-pub(super) fn slot_of(name: &str) -> usize {
-    (mix(fnv(name.as_bytes())) % SLOTS as u64) as usize
+/// The hash of a name.
+pub(super) fn hash_of(name: &str) -> u64 {
+    mix(fnv(name.as_bytes()))
 }
 
-/// The rendezvous score of a process for a slot. The highest score owns the slot.
-pub(super) fn score(process_id: &str, slot: usize) -> u64 {
-    mix(fnv(process_id.as_bytes()) ^ (slot as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
+/// The rendezvous score of a process for a piece of work or a slice, from the hashes of both.
+/// The process with the highest score comes first.
+pub(super) fn score(process: u64, work: u64) -> u64 {
+    mix(process ^ work.wrapping_mul(0x9E37_79B9_7F4A_7C15))
 }
 
 /// FNV-1a with 64 bits.
@@ -36,17 +34,20 @@ mod tests {
     fn hashes_never_change() {
         assert_eq!(fnv(b""), 0xCBF2_9CE4_8422_2325);
         assert_eq!(fnv(b"foobar"), 0x8594_4171_F739_67E8);
-        assert_eq!([slot_of(""), slot_of("order-1"), slot_of("order-2")], EXPECTED_SLOTS);
+        assert_eq!(score(hash_of("n:a"), hash_of("order-1")), EXPECTED_SCORE);
     }
 
-    const EXPECTED_SLOTS: [usize; 3] = [155, 211, 195];
+    const EXPECTED_SCORE: u64 = 8_363_197_407_253_957_931;
 
     #[test]
-    fn names_spread_evenly_over_all_slots() {
-        let mut counts = [0; SLOTS];
-        for number in 0..25_600 {
-            counts[slot_of(&format!("order-{number}"))] += 1;
+    fn work_spreads_evenly_over_processes() {
+        let processes: Vec<u64> = (0..16).map(|number| hash_of(&format!("n:{number}"))).collect();
+        let mut counts = [0; 16];
+        for number in 0..16_000 {
+            let work = hash_of(&format!("order-{number}"));
+            let first = (0..16).max_by_key(|process| score(processes[*process], work)).unwrap();
+            counts[first] += 1;
         }
-        assert!(counts.iter().all(|count| (50..=150).contains(count)), "{counts:?}");
+        assert!(counts.iter().all(|count| (850..=1150).contains(count)), "{counts:?}");
     }
 }

@@ -1,113 +1,344 @@
-//! `View`: an immutable view of the live processes. The next view is a pure function of the
-//! current view, the roles of this process, the heartbeats and the time.
+//! `View`: an immutable view of the live processes and of the slices of the container. The
+//! next view is a pure function of the processes, the slices, the requests of all processes
+//! and the current view.
+//!
+//! While a process is busy, the partitions are *divided*: each slice belongs to its owner.
+//! Otherwise a whole partition belongs to the owner of its first slice, so that one poll covers
+//! it. A slice is *shared* while a process asks for help with it: then
+//! each piece of its work goes first to its owner and to the process with the highest score for
+//! that work.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex};
 
-use super::hash::{SLOTS, score, slot_of};
-use crate::documents::heartbeat::{Heartbeat, Roles};
+use perihelion_client::{FeedRange, KeySpace};
+
+use super::hash::{hash_of, score};
+use super::slices::Slices;
+use crate::documents::heartbeat::{Member, Requests, Roles, Tags};
 use crate::documents::stamp::Stamp;
 use crate::process::hints::activity_name;
-use crate::timing::ALIVE_FOR;
+use crate::sync::lock;
 
 /// The place of this process in the order in which processes take work that a poll found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rank {
     /// No other live process takes this kind of work.
     Alone,
-    /// This process owns the slot of the work.
+    /// This process comes first: it owns the slice of the work.
     Owner,
-    /// This many other processes come before this one.
+    /// In a shared slice of another process, this process has the highest score for the work.
+    Helper,
+    /// Other processes come before this one. Among those that do, this number spreads them.
     Behind(usize),
 }
 
-/// The live processes, including this one.
+/// Among the processes behind the owner, the ranks go up to this number.
+const BEHIND_MAX: u64 = 5;
+
+/// The most tags by which owners are told apart. With more tags, this process polls the whole
+/// container.
+const TAGS_MAX: usize = 64;
+
+/// A tag that no process names. Only processes that take activities with any tag take it.
+const UNNAMED_TAG: &str = "\0";
+
+/// The live processes, including this one, and the slices of the container.
 #[derive(Debug, Default)]
 pub(crate) struct View {
     own_id: String,
-    processes: BTreeMap<String, Roles>,
-    /// By slot: since when this process owns the slot, with the role of fetching instances.
-    /// `None` for a slot of another process. The list is empty before heartbeats were read.
+    /// In ascending order of their ids.
+    members: Vec<Member>,
+    slices: Slices,
+    /// Whether a process is busy. Then the partitions are divided.
+    is_busy: bool,
+    /// Whether each slice is shared.
+    is_shared: Vec<bool>,
+    /// The owners among the processes that fetch instances.
+    instances: Ownership,
+    /// The owners among the processes that fetch activities with a tag, by tag.
+    activities: Mutex<HashMap<Option<String>, Arc<Ownership>>>,
+    /// By slice: since when this process owns the slice, with the role of fetching instances.
+    /// `None` for a slice of another process. The list is empty before heartbeats were read.
     owned_since: Vec<Option<Stamp>>,
-    /// The lowest layout version that one of the other processes can read at most; `None` if
-    /// there are no others. Meaningless before heartbeats were read.
-    lowest_version: Option<u32>,
+}
+
+/// Which slices this process owns, among the processes that take one kind of work.
+#[derive(Debug, Default)]
+struct Ownership {
+    /// Whether another process takes this kind of work.
+    has_others: bool,
+    /// By slice.
+    is_owned: Vec<bool>,
+}
+
+/// What this process knows of itself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Own<'a> {
+    pub(crate) id: &'a str,
+    pub(crate) roles: &'a Roles,
+    pub(crate) requests: &'a Requests,
 }
 
 impl View {
     /// The roles of this process.
     pub(crate) fn roles(&self) -> Roles {
-        self.processes.get(&self.own_id).cloned().unwrap_or_default()
+        self.own().map(|own| own.roles.clone()).unwrap_or_default()
     }
 
-    /// The next view, from the heartbeats that were read at `now`. The view has the processes
-    /// whose heartbeat is at most [`ALIVE_FOR`] older than the newest heartbeat, and always
-    /// this process.
-    pub(crate) fn next(&self, own_id: &str, roles: &Roles, heartbeats: Vec<Heartbeat>, now: Stamp) -> View {
-        let newest_s = heartbeats.iter().map(|heartbeat| heartbeat.written_at_s).max().unwrap_or_default();
-        let is_alive = |heartbeat: &Heartbeat| newest_s - heartbeat.written_at_s <= ALIVE_FOR.as_secs();
-        let others = heartbeats.iter().filter(|heartbeat| is_alive(heartbeat) && heartbeat.id != own_id);
-        let lowest_version = others.map(|heartbeat| heartbeat.readable_version).min();
-        let alive = heartbeats.into_iter().filter(is_alive);
-        let mut processes: BTreeMap<String, Roles> =
-            alive.map(|heartbeat| (heartbeat.id, heartbeat.roles)).collect();
-        processes.insert(own_id.to_owned(), roles.clone());
-        let mut view = View { own_id: own_id.to_owned(), processes, owned_since: Vec::new(), lowest_version };
-        let since = |slot: usize| self.owned_since.get(slot).copied().flatten().unwrap_or(now);
-        let is_owned = |slot: usize| {
-            matches!(view.rank(slot, |roles| roles.fetches_orchestrations), Rank::Alone | Rank::Owner)
-        };
-        view.owned_since = (0..SLOTS)
-            .map(|slot| (roles.fetches_orchestrations && is_owned(slot)).then(|| since(slot)))
-            .collect();
-        view
+    fn own(&self) -> Option<&Member> {
+        self.members.iter().find(|member| member.id == self.own_id)
+    }
+
+    /// The live processes.
+    pub(crate) fn members(&self) -> &[Member] {
+        &self.members
     }
 
     /// Whether every other live process can read this layout version. False before heartbeats
     /// were read: nothing is known then.
     pub(crate) fn all_can_read(&self, version: u32) -> bool {
-        !self.owned_since.is_empty() && self.lowest_version.is_none_or(|lowest| lowest >= version)
+        !self.members.is_empty() && self.members.iter().all(|member| member.readable_version >= version)
+    }
+
+    pub(crate) fn slices(&self) -> &Slices {
+        &self.slices
+    }
+
+    /// The view from these live processes, read at `now`, and from these partitions; `None` if
+    /// they are not known. This process is always in it.
+    pub(crate) fn next(&self, own: Own<'_>, others: &[Member], space: Option<&KeySpace>, now: Stamp) -> View {
+        let mut members: Vec<Member> = others.iter().filter(|member| member.id != own.id).cloned().collect();
+        members.push(Member {
+            id: own.id.to_owned(),
+            roles: own.roles.clone(),
+            requests: own.requests.clone(),
+            // Only that of the others is asked for.
+            readable_version: u32::MAX,
+        });
+        members.sort_by(|one, other| one.id.cmp(&other.id));
+        let slices = space.map_or_else(Slices::default, |space| Slices::cut(space, members.len()));
+        let named = members.iter().flat_map(|member| &member.requests.shared_slices);
+        let shared: BTreeSet<usize> = named.filter_map(|key| slices.index_at(key)).collect();
+        let is_shared = (0..slices.all.len()).map(|index| shared.contains(&index)).collect();
+        let is_busy = members.iter().any(|member| member.requests.is_busy);
+        let mut view =
+            View { own_id: own.id.to_owned(), members, slices, is_busy, is_shared, ..View::default() };
+        view.instances = view.ownership(|roles| roles.fetches_orchestrations);
+        let is_owned = |index: usize| {
+            own.roles.fetches_orchestrations && view.instances.is_owned[index] && !view.is_shared[index]
+        };
+        view.owned_since = (0..view.slices.all.len())
+            .map(|index| {
+                is_owned(index).then(|| self.owned_all_of(&view.slices.all[index].range).unwrap_or(now))
+            })
+            .collect();
+        view
+    }
+
+    /// Since when this view owns all slices that have keys of a range; `None` if it does not.
+    fn owned_all_of(&self, range: &FeedRange) -> Option<Stamp> {
+        let overlapping =
+            self.slices.all.iter().zip(&self.owned_since).filter(|(slice, _)| slice.range.overlaps(range));
+        overlapping.map(|(_, since)| *since).reduce(|one, other| Some(one?.max(other?))).flatten()
+    }
+
+    /// The slices that this process owns, among the processes that `serves` accepts. This
+    /// process counts even if `serves` does not accept it.
+    fn ownership(&self, serves: impl Fn(&Roles) -> bool) -> Ownership {
+        let serving = self.members.iter().filter(|member| member.id == self.own_id || serves(&member.roles));
+        let ids: Vec<&str> = serving.map(|member| member.id.as_str()).collect();
+        let own = ids.iter().position(|id| *id == self.own_id);
+        let owners = self.slices.owners(&ids);
+        let is_owned = |(index, slice): (usize, &super::slices::Slice)| {
+            let at = if self.is_busy { index } else { slice.first_of_partition };
+            own.is_some() && owners.get(at).copied() == own
+        };
+        Ownership {
+            has_others: ids.len() > 1,
+            is_owned: self.slices.all.iter().enumerate().map(is_owned).collect(),
+        }
+    }
+
+    fn activity_ownership(&self, tag: Option<&str>) -> Arc<Ownership> {
+        let mut known = lock(&self.activities);
+        if let Some(ownership) = known.get(&tag.map(str::to_owned)) {
+            return Arc::clone(ownership);
+        }
+        let ownership = Arc::new(self.ownership(|roles| roles.activity_tags.matches(tag)));
+        if known.len() < TAGS_MAX {
+            known.insert(tag.map(str::to_owned), Arc::clone(&ownership));
+        }
+        ownership
     }
 
     /// The rank of this process for an instance.
     pub(crate) fn rank_of_instance(&self, instance: &str) -> Rank {
-        self.rank(slot_of(instance), |roles| roles.fetches_orchestrations)
+        self.rank(&self.instances, instance, instance, |roles| roles.fetches_orchestrations)
     }
 
-    /// The rank of this process for an activity. The slot of an activity depends on its id
-    /// too, so that the activities of one instance spread over processes.
+    /// The rank of this process for an activity. In a shared slice the activities of one
+    /// instance spread over the processes.
     pub(crate) fn rank_of_activity(&self, instance: &str, id: &str, tag: Option<&str>) -> Rank {
-        self.rank(slot_of(&activity_name(instance, id)), |roles| roles.activity_tags.matches(tag))
+        let name = activity_name(instance, id);
+        self.rank(&self.activity_ownership(tag), instance, &name, |roles| roles.activity_tags.matches(tag))
     }
 
-    /// The rank of this process for a slot, among the processes that `serves` accepts. This
-    /// process counts even if `serves` does not accept it.
-    fn rank(&self, slot: usize, serves: impl Fn(&Roles) -> bool) -> Rank {
-        let mine = score(&self.own_id, slot);
-        let mut others =
-            self.processes.iter().filter(|(id, roles)| **id != self.own_id && serves(roles)).peekable();
-        if others.peek().is_none() {
+    fn rank(
+        &self,
+        ownership: &Ownership,
+        instance: &str,
+        name: &str,
+        serves: impl Fn(&Roles) -> bool,
+    ) -> Rank {
+        if !ownership.has_others {
             return Rank::Alone;
         }
-        match others.filter(|(id, _)| score(id, slot) > mine).count() {
-            0 => Rank::Owner,
+        let (own, work) = (hash_of(&self.own_id), hash_of(name));
+        let index = self.slices.index_of(instance);
+        if index.is_some_and(|index| ownership.is_owned[index]) {
+            return Rank::Owner;
+        }
+        if index.is_some_and(|index| !self.is_shared[index]) {
+            return Rank::Behind(1 + (score(own, work) % BEHIND_MAX) as usize);
+        }
+        let others = self.members.iter().filter(|member| member.id != self.own_id && serves(&member.roles));
+        match others.filter(|member| score(hash_of(&member.id), work) > score(own, work)).count() {
+            0 => Rank::Helper,
             ahead => Rank::Behind(ahead),
         }
     }
-}
 
-impl View {
-    /// Since when this process owns the slot of an instance; `None` if it does not.
+    /// The ranges that this process polls because it owns them: neighbouring slices of one
+    /// partition are one range. `None` if it polls the whole container: it is alone, the
+    /// slices are not known, or there are too many tags.
+    pub(crate) fn owned_ranges(&self) -> Option<Vec<FeedRange>> {
+        let roles = &self.own()?.roles;
+        let mut is_owned = vec![false; self.slices.all.len()];
+        let mut add = |ownership: &Ownership| {
+            is_owned.iter_mut().zip(&ownership.is_owned).for_each(|(owned, also)| *owned |= also);
+            ownership.has_others
+        };
+        let mut has_others = roles.fetches_orchestrations && add(&self.instances);
+        for tag in self.served_tags(roles)? {
+            has_others |= add(&self.activity_ownership(tag.as_deref()));
+        }
+        (has_others && !self.slices.all.is_empty()).then(|| self.runs(&is_owned))
+    }
+
+    /// The tags by which owners are told apart, of those that this process takes; `None` if
+    /// there are too many.
+    fn served_tags(&self, roles: &Roles) -> Option<BTreeSet<Option<String>>> {
+        let names = self.members.iter().flat_map(|member| &member.roles.activity_tags.names);
+        let names: BTreeSet<&String> =
+            names.filter(|name| roles.activity_tags.matches(Some(name.as_str()))).collect();
+        let others = [None, Some(UNNAMED_TAG.to_owned())];
+        let others = others.into_iter().filter(|tag| roles.activity_tags.matches(tag.as_deref()));
+        let tags: BTreeSet<Option<String>> =
+            names.into_iter().take(TAGS_MAX + 1).map(|name| Some(name.clone())).chain(others).collect();
+        (tags.len() <= TAGS_MAX).then_some(tags)
+    }
+
+    /// The ranges of these slices. Neighbouring slices of one partition are one range.
+    fn runs(&self, is_included: &[bool]) -> Vec<FeedRange> {
+        let mut runs: Vec<(usize, FeedRange)> = Vec::new();
+        let mut last = None;
+        for (index, slice) in self.slices.all.iter().enumerate().filter(|(index, _)| is_included[*index]) {
+            match runs
+                .last_mut()
+                .filter(|(partition, _)| last == Some(index - 1) && *partition == slice.partition)
+            {
+                Some((_, run)) => *run = run.until(&slice.range),
+                None => runs.push((slice.partition, slice.range.clone())),
+            }
+            last = Some(index);
+        }
+        runs.into_iter().map(|(_, run)| run).collect()
+    }
+
+    /// The shared slices.
+    pub(crate) fn shared_ranges(&self) -> BTreeSet<FeedRange> {
+        let shared = self.slices.all.iter().zip(&self.is_shared).filter(|(_, is_shared)| **is_shared);
+        shared.map(|(slice, _)| slice.range.clone()).collect()
+    }
+
+    /// The slices with these first keys.
+    pub(super) fn ranges_at(&self, first_keys: &[String]) -> BTreeSet<FeedRange> {
+        let index = |key: &String| self.slices.index_at(key);
+        first_keys.iter().filter_map(index).map(|index| self.slices.all[index].range.clone()).collect()
+    }
+
+    /// Whether a process is busy.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.is_busy
+    }
+
+    /// Whether this process owns the first slice of a physical partition.
+    pub(crate) fn owns_first_slice(&self, partition: &FeedRange) -> bool {
+        self.slices.index_at(partition.first_key()).is_some_and(|index| self.instances.is_owned[index])
+    }
+
+    /// The first key of the slice of an instance; `None` if the slices are not known.
+    pub(crate) fn slice_of(&self, instance: &str) -> Option<&str> {
+        self.slices.index_of(instance).map(|index| self.slices.all[index].range.first_key())
+    }
+
+    /// Whether this process polls for the messages of an instance: it owns the slice, or no
+    /// other process fetches instances.
+    pub(crate) fn is_polled(&self, instance: &str) -> bool {
+        !self.instances.has_others
+            || self.slices.index_of(instance).is_none_or(|index| self.instances.is_owned[index])
+    }
+
+    /// Whether the reconciler of this process is first to look at a physical partition: `None`
+    /// if this process fetches nothing, and so knows no others.
+    pub(crate) fn reconciles(&self, partition: &FeedRange) -> Option<bool> {
+        let roles = &self.own()?.roles;
+        let index = self.slices.index_at(partition.first_key());
+        let is_owned = index.is_none_or(|index| self.instances.is_owned[index]);
+        Some(!self.instances.has_others || (roles.fetches_orchestrations && is_owned))
+    }
+
+    /// The number of live processes per physical partition, at least one: of those that fetch
+    /// instances or of those that fetch activities, if this process does, whichever are fewer.
+    pub(crate) fn processes_per_partition(&self) -> f64 {
+        let roles = self.roles();
+        let count = |serves: fn(&Roles) -> bool| {
+            let serving = self.members.iter().filter(|member| serves(&member.roles)).count();
+            if serves(&roles) { serving } else { usize::MAX }
+        };
+        let fetches_activities = |roles: &Roles| roles.activity_tags != Tags::default();
+        let processes = count(|roles| roles.fetches_orchestrations).min(count(fetches_activities));
+        (processes.min(self.members.len()) as f64 / self.slices.partitions().max(1) as f64).max(1.0)
+    }
+
+    /// Whether a live process asks for help with the slice of an instance.
+    pub(crate) fn is_shared(&self, instance: &str) -> bool {
+        self.slices.index_of(instance).is_some_and(|index| self.is_shared[index])
+    }
+
+    /// Whether a view from these would be the same, apart from the times of ownership.
+    pub(super) fn is_same(&self, own: Own<'_>, others: &[Member], space: Option<&KeySpace>) -> bool {
+        let is_same_space = match space {
+            Some(space) => self.slices.is_cut_from(space),
+            None => self.slices.space().is_none(),
+        };
+        let is_own_same =
+            self.own().is_some_and(|known| known.roles == *own.roles && known.requests == *own.requests);
+        let known = self.members.iter().filter(|member| member.id != own.id);
+        let mut others: Vec<&Member> = others.iter().filter(|member| member.id != own.id).collect();
+        others.sort_by(|one, other| one.id.cmp(&other.id));
+        is_same_space && is_own_same && known.eq(others)
+    }
+
+    /// Since when this process owns the slice of an instance; `None` if it does not.
     pub(super) fn owned_since(&self, instance: &str) -> Option<Stamp> {
-        self.owned_since.get(slot_of(instance)).copied().flatten()
+        self.owned_since.get(self.slices.index_of(instance)?).copied().flatten()
     }
 
     /// Whether no other process fetches instances.
     pub(super) fn is_alone(&self) -> bool {
-        !self.others().any(|roles| roles.fetches_orchestrations)
-    }
-
-    fn others(&self) -> impl Iterator<Item = &Roles> {
-        self.processes.iter().filter(|(id, _)| **id != self.own_id).map(|(_, roles)| roles)
+        !self.instances.has_others
     }
 }
 

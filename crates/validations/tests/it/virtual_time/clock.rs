@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::runtime::Builder;
 
-use crate::libc_shim::{self, VirtualClock};
+use crate::virtual_clock::{self, VirtualClock};
 
 /// The seed of every run.
 const SEED: u64 = 1;
@@ -23,7 +23,7 @@ pub(crate) fn run(validation: impl Future<Output = ()> + Send) {
             let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
             let runtime = runtime.expect("a runtime starts");
             let outcome = runtime.block_on(async { tokio::time::timeout(LIMIT, validation).await });
-            clock.set_elapsed(runtime.block_on(async { libc_shim::elapsed() }));
+            clock.set_elapsed(runtime.block_on(async { virtual_clock::elapsed() }));
             outcome.expect("the validation ends within its limit of virtual time");
         });
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));

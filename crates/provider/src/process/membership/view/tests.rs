@@ -1,109 +1,257 @@
-//! Which slots a process owns, given a list of heartbeats.
+//! Which slices a process owns, and its rank for pieces of work, given the live processes,
+//! their requests and the partitions of a container of the real engine.
 
 use std::collections::BTreeSet;
 
+use perihelion_client::{Client, KeySpace};
+use perihelion_server::{Embedded, EmbeddedOptions};
+
 use super::*;
 use crate::documents::DocumentType;
-use crate::documents::heartbeat::Tags;
+use crate::documents::heartbeat::{Heartbeat, Tags};
+use crate::process::membership::alive;
+use crate::timing::ALIVE_FOR;
+
+/// The partitions of a new container with this many of them.
+async fn space(partitions: u32) -> KeySpace {
+    let mut options = EmbeddedOptions::default();
+    options.account.partitions = partitions;
+    let engine = Embedded::open(options).await.unwrap();
+    let client = Client::over(&engine.endpoint(), engine.transport()).await.unwrap();
+    let database = client.create_database_if_missing("d").await.unwrap();
+    let container = database.create_container_if_missing(&crate::container_properties("c")).await.unwrap();
+    let space = container.key_space().await.unwrap();
+    assert_eq!(space.feed_ranges().len(), partitions as usize);
+    space
+}
 
 fn roles(fetches_orchestrations: bool, tags: &[&str]) -> Roles {
     let names: BTreeSet<String> = tags.iter().map(|tag| (*tag).to_owned()).collect();
     Roles { fetches_orchestrations, activity_tags: Tags { names, ..Tags::default() } }
 }
 
-fn heartbeat(id: &str, roles: Roles, written_at_s: u64) -> Heartbeat {
-    Heartbeat {
-        id: id.to_owned(),
-        instance_id: crate::documents::heartbeat::HEARTBEATS_KEY,
-        document_type: DocumentType::Heartbeat,
-        roles,
-        readable_version: 2,
-        ttl: 1,
-        written_at_s,
+fn member(id: &str, roles: Roles) -> Member {
+    Member { id: id.to_owned(), roles, requests: Requests::default(), readable_version: 2 }
+}
+
+fn members(count: usize) -> Vec<Member> {
+    (0..count).map(|number| member(&format!("n:{number}"), roles(true, &["gpu"]))).collect()
+}
+
+/// The view that a process has of these processes, all of them alive.
+fn view_of(before: &View, me: &str, all: &[Member], space: &KeySpace, now: u64) -> View {
+    let none = (roles(true, &["gpu"]), Requests::default());
+    let (roles, requests) = all
+        .iter()
+        .find(|member| member.id == me)
+        .map_or((&none.0, &none.1), |own| (&own.roles, &own.requests));
+    before.next(Own { id: me, roles, requests }, all, Some(space), Stamp(now))
+}
+
+fn view(me: &str, all: &[Member], space: &KeySpace) -> View {
+    view_of(&View::default(), me, all, space, 1)
+}
+
+fn owned_indices(view: &View) -> BTreeSet<usize> {
+    (0..view.slices.all.len()).filter(|index| view.instances.is_owned[*index]).collect()
+}
+
+#[tokio::test]
+async fn each_slice_has_one_owner_and_no_process_owns_more_than_its_share() {
+    for (partitions, processes) in [(1, 4), (4, 3), (4, 16), (16, 5), (16, 40), (3, 64)] {
+        let (space, mut all) = (space(partitions).await, members(processes));
+        // The partitions are divided, so that each slice belongs to its own owner.
+        all[0].requests.is_busy = true;
+        let shares: Vec<BTreeSet<usize>> =
+            all.iter().map(|me| owned_indices(&view(&me.id, &all, &space))).collect();
+        let slices = shares.iter().flatten().collect::<BTreeSet<_>>().len();
+        assert!(slices >= partitions as usize && slices <= 8 * partitions as usize);
+        assert_eq!(shares.iter().map(BTreeSet::len).sum::<usize>(), slices, "one owner each");
+        let largest = shares.iter().map(BTreeSet::len).max().unwrap();
+        assert!(largest <= slices.div_ceil(processes), "{partitions} {processes}: {shares:?}");
     }
 }
 
-/// The view that `me` has of these processes, all of them alive.
-fn view(me: &str, all: &[&str]) -> View {
-    let list = all.iter().map(|id| heartbeat(id, roles(true, &["gpu"]), 1000)).collect();
-    View::default().next(me, &roles(true, &["gpu"]), list, Stamp(1))
+#[tokio::test]
+async fn an_undivided_partition_belongs_to_the_owner_of_its_first_slice() {
+    let (space, mut all) = (space(2).await, members(8));
+    let polled = |all: &[Member]| -> Vec<Vec<FeedRange>> {
+        all.iter()
+            .map(|me| view(&me.id, all, &space).owned_ranges().unwrap())
+            .filter(|owned| !owned.is_empty())
+            .collect()
+    };
+    let idle: BTreeSet<FeedRange> = polled(&all).into_iter().flatten().collect();
+    assert_eq!(idle, space.feed_ranges().into_iter().collect(), "two requests cover the container");
+    all[3].requests.is_busy = true;
+    let busy: Vec<FeedRange> = polled(&all).into_iter().flatten().collect();
+    assert_eq!(busy.len(), 2 * 4, "while one process is busy, each polls its own slices: {busy:?}");
 }
 
-fn owned(view: &View) -> BTreeSet<usize> {
-    (0..SLOTS).filter(|slot| view.owned_since[*slot].is_some()).collect()
-}
-
-#[test]
-fn every_slot_has_one_owner_and_every_process_owns_some() {
-    let names = ["n:a", "n:b", "n:c", "n:d", "n:e"];
-    let shares: Vec<BTreeSet<usize>> = names.iter().map(|me| owned(&view(me, &names))).collect();
-    assert_eq!(shares.iter().map(BTreeSet::len).sum::<usize>(), SLOTS);
-    assert_eq!(shares.iter().flatten().collect::<BTreeSet<_>>().len(), SLOTS);
-    assert!(shares.iter().all(|share| share.len() > SLOTS / 10), "{shares:?}");
-}
-
-#[test]
-fn only_the_slots_of_a_leaving_process_move() {
-    let before = view("n:a", &["n:a", "n:b", "n:c"]);
-    let list = vec![heartbeat("n:a", roles(true, &[]), 1000), heartbeat("n:b", roles(true, &[]), 1000)];
-    let after = before.next("n:a", &roles(true, &[]), list, Stamp(9));
-    assert!(owned(&before).is_subset(&owned(&after)));
-    for slot in owned(&after) {
-        let since = if owned(&before).contains(&slot) { Stamp(1) } else { Stamp(9) };
-        assert_eq!(after.owned_since[slot], Some(since));
+#[tokio::test]
+async fn most_slices_stay_when_a_process_leaves_and_ownership_counts_from_the_change() {
+    let space = space(16).await;
+    let (five, four) = (members(5), members(4));
+    let (mut moved, mut kept) = (0, 0);
+    for me in &four {
+        let before = view(&me.id, &five, &space);
+        let after = view_of(&before, &me.id, &four, &space, 9);
+        for index in 0..16 {
+            match (before.owned_since[index], after.owned_since[index]) {
+                (Some(_), Some(since)) => {
+                    assert_eq!(since, Stamp(1));
+                    kept += 1;
+                }
+                (None, Some(since)) => {
+                    assert_eq!(since, Stamp(9), "owned from the change on");
+                    moved += 1;
+                }
+                (_, None) => {}
+            }
+        }
     }
+    assert_eq!(moved + kept, 16);
+    assert!(moved <= 8, "{moved} of 16 moved");
+}
+
+#[tokio::test]
+async fn when_the_number_of_slices_doubles_an_owner_of_all_parts_keeps_its_time() {
+    let space = space(1).await;
+    let alone = view("n:0", &members(1), &space);
+    let two = view_of(&alone, "n:0", &members(2), &space, 9);
+    assert_eq!(two.slices.all.len(), 2);
+    let owned: BTreeSet<Stamp> = two.owned_since.iter().flatten().copied().collect();
+    assert!(owned.is_empty() || owned == BTreeSet::from([Stamp(1)]), "{owned:?}");
+}
+
+#[tokio::test]
+async fn ranks_follow_the_slice_and_in_a_shared_slice_the_work() {
+    let (space, mut all) = (space(4).await, members(4));
+    let names: Vec<String> = (0..200).map(|number| format!("order-{number}")).collect();
+    let ranks = |all: &[Member], name: &str| -> Vec<Rank> {
+        all.iter().map(|me| view(&me.id, all, &space).rank_of_instance(name)).collect()
+    };
+    let owners =
+        |all: &[Member], name: &str| ranks(all, name).iter().filter(|rank| **rank == Rank::Owner).count();
+    assert!(names.iter().all(|name| owners(&all, name) == 1));
+    let activity = |all: &[Member], me: &str, id: usize| {
+        view(me, all, &space).rank_of_activity("order-1", &format!("a:1:{id}"), Some("gpu"))
+    };
+    let first = |all: &[Member]| -> BTreeSet<String> {
+        let is_first = |me: &Member, id: usize| activity(all, &me.id, id) == Rank::Owner;
+        (0..40).map(|id| all.iter().find(|me| is_first(me, id)).unwrap().id.clone()).collect()
+    };
+    assert_eq!(first(&all).len(), 1, "the activities of one instance belong to one process");
+    let slice = view("n:0", &all, &space).slice_of("order-1").unwrap().to_owned();
+    all[2].requests.shared_slices = vec![slice];
+    let is_helper = |me: &&Member| (0..40).any(|id| activity(&all, &me.id, id) == Rank::Helper);
+    let helpers: Vec<&Member> = all.iter().filter(is_helper).collect();
+    assert_eq!(helpers.len(), 3, "in a shared slice all others help its owner");
+    for me in &all {
+        let helped = view(&me.id, &all, &space).shared_ranges();
+        assert_eq!(helped.len(), 1, "all processes poll a shared slice");
+    }
+    assert_eq!(view("n:1", &all, &space).owned_since("order-1"), None, "nobody owns a shared slice alone");
+}
+
+#[tokio::test]
+async fn a_watched_slice_is_polled_by_one_process() {
+    let (space, all) = (space(2).await, members(2));
+    let (first, second) = (view("n:0", &all, &space), view("n:1", &all, &space));
+    let slice = first.slice_of("order-1").unwrap().to_owned();
+    assert_eq!(first.ranges_at(&[slice]).len(), 1);
+    assert!(second.ranges_at(&[]).is_empty());
 }
 
 #[test]
 fn a_process_with_an_old_heartbeat_counts_as_dead() {
+    let heartbeat = |id: &str, written_at_s: u64| Heartbeat {
+        id: id.to_owned(),
+        instance_id: crate::documents::heartbeat::HEARTBEATS_KEY,
+        document_type: DocumentType::Heartbeat,
+        roles: roles(true, &[]),
+        requests: Requests::default(),
+        readable_version: 2,
+        ttl: 1,
+        written_at_s,
+    };
     let list = vec![
-        heartbeat("n:a", roles(true, &[]), 1000),
-        heartbeat("n:old", roles(true, &[]), 1000 - ALIVE_FOR.as_secs() - 1),
-        heartbeat("n:late", roles(false, &[]), 1000 - ALIVE_FOR.as_secs()),
+        heartbeat("n:a", 1000),
+        heartbeat("n:old", 1000 - ALIVE_FOR.as_secs() - 1),
+        heartbeat("n:late", 1000 - ALIVE_FOR.as_secs()),
     ];
-    let view = View::default().next("n:a", &roles(true, &[]), list, Stamp(1));
-    assert_eq!(view.processes.keys().map(String::as_str).collect::<Vec<_>>(), ["n:a", "n:late"]);
-    assert!(view.is_alone(), "the other live process fetches no instances");
-    assert_eq!(owned(&view).len(), SLOTS);
+    let ids: Vec<String> = alive(list).into_iter().map(|member| member.id).collect();
+    assert_eq!(ids, ["n:a", "n:late"]);
 }
 
-#[test]
-fn a_process_counts_itself_even_when_the_list_lacks_it() {
-    let view =
-        View::default().next("n:a", &roles(true, &[]), vec![heartbeat("n:b", roles(true, &[]), 5)], Stamp(1));
+#[tokio::test]
+async fn a_process_counts_itself_even_when_the_list_lacks_it() {
+    let space = space(4).await;
+    let view = view("n:a", &[member("n:b", roles(true, &[]))], &space);
     assert!(!view.is_alone());
-    let share = owned(&view).len();
-    assert!(share > 0 && share < SLOTS, "{share}");
+    let share = owned_indices(&view).len();
+    assert!(share > 0 && share < view.slices.all.len(), "{share}");
 }
 
-#[test]
-fn activities_belong_to_processes_that_serve_their_tag() {
-    let list = vec![
-        heartbeat("n:a", roles(false, &["gpu"]), 5),
-        heartbeat("n:b", roles(true, &["cpu"]), 5),
-        heartbeat("n:c", roles(true, &["cpu", "gpu"]), 5),
+#[tokio::test]
+async fn activities_belong_to_processes_that_serve_their_tag() {
+    let space = space(8).await;
+    let all = [
+        member("n:a", roles(false, &["gpu"])),
+        member("n:b", roles(true, &["cpu"])),
+        member("n:c", roles(true, &["cpu", "gpu"])),
     ];
-    let view = View::default().next("n:a", &roles(false, &["gpu"]), list, Stamp(1));
-    assert!(owned(&view).is_empty(), "a process that fetches no instances owns no slot");
-    let ranks: Vec<Rank> =
-        (0..200).map(|id| view.rank_of_activity("i", &format!("a:1:{id}"), Some("gpu"))).collect();
-    assert!(ranks.contains(&Rank::Owner) && ranks.contains(&Rank::Behind(1)), "two processes share the tag");
-    assert!(!ranks.contains(&Rank::Behind(2)));
+    let (a, b, c) = (view("n:a", &all, &space), view("n:b", &all, &space), view("n:c", &all, &space));
+    let covers = |views: &[&View], rank: fn(&View, &str) -> Rank| {
+        (0..200).all(|number| {
+            let instance = format!("i-{number}");
+            views.iter().filter(|view| rank(view, &instance) == Rank::Owner).count() == 1
+        })
+    };
+    assert!(covers(&[&a, &c], |view, instance| view.rank_of_activity(instance, "a:1:2", Some("gpu"))));
+    assert!(covers(&[&b, &c], |view, instance| view.rank_of_activity(instance, "a:1:2", Some("cpu"))));
+    assert!(covers(&[&b, &c], View::rank_of_instance));
+    assert_eq!(b.rank_of_activity("i", "a:1:2", Some("other")), Rank::Alone, "nobody serves it");
+    let polled: usize = [&a, &c].iter().map(|view| view.owned_ranges().unwrap().len()).sum();
+    assert!(polled >= 8, "for their tag they poll all partitions");
     let before = View::default();
     assert_eq!(before.rank_of_instance("i"), Rank::Alone, "nothing is known yet");
-    assert_eq!(before.owned_since("i"), None);
+    assert_eq!((before.owned_since("i"), before.owned_ranges()), (None, None));
 }
 
-#[test]
-fn a_version_is_readable_by_all_when_the_oldest_live_process_can_read_it() {
+#[tokio::test]
+async fn a_process_alone_polls_the_whole_container_and_reconciles_all_of_it() {
+    let space = space(4).await;
+    let alone = view("n:0", &members(1), &space);
+    assert_eq!(alone.owned_ranges(), None);
+    assert!(space.feed_ranges().iter().all(|range| alone.reconciles(range) == Some(true)));
+    let all = members(3);
+    let reconciling = |range: &FeedRange| {
+        all.iter().filter(|me| view(&me.id, &all, &space).reconciles(range) == Some(true)).count()
+    };
+    assert!(
+        space.feed_ranges().iter().all(|range| reconciling(range) == 1),
+        "one process for each partition"
+    );
+    assert_eq!(View::default().reconciles(&space.feed_ranges()[0]), None);
+}
+
+#[tokio::test]
+async fn a_version_is_readable_by_all_when_the_oldest_live_process_can_read_it() {
     assert!(!View::default().all_can_read(1), "nothing is known before heartbeats were read");
+    let space = space(1).await;
     let reads = |id: &str, readable_version, written_at_s| Heartbeat {
+        id: id.to_owned(),
+        instance_id: crate::documents::heartbeat::HEARTBEATS_KEY,
+        document_type: DocumentType::Heartbeat,
+        roles: roles(true, &[]),
+        requests: Requests::default(),
         readable_version,
-        ..heartbeat(id, roles(true, &[]), written_at_s)
+        ttl: 1,
+        written_at_s,
     };
-    let check = |heartbeats: Vec<Heartbeat>, version| {
-        View::default().next("me", &roles(true, &[]), heartbeats, Stamp(1)).all_can_read(version)
-    };
+    let check =
+        |heartbeats: Vec<Heartbeat>, version| view("me", &alive(heartbeats), &space).all_can_read(version);
     let two = || vec![reads("me", 3, 1000), reads("new", 3, 1000), reads("old", 2, 1000)];
     assert!(check(two(), 2) && !check(two(), 3));
     let old_is_dead = vec![reads("me", 3, 1000), reads("new", 3, 1000), reads("old", 2, 900)];
@@ -115,4 +263,24 @@ fn a_version_is_readable_by_all_when_the_oldest_live_process_can_read_it() {
     )
     .unwrap();
     assert!(!check(vec![before_versions], 2), "a process before versions reads version 1");
+}
+
+/// Many processes name the same tag. That must not hide the other tags of a process.
+#[tokio::test]
+async fn names_that_many_processes_share_count_once() {
+    let space = space(4).await;
+    let mut all: Vec<Member> =
+        (0..70).map(|number| member(&format!("n:{number}"), roles(false, &["gpu"]))).collect();
+    let any = Roles { activity_tags: Tags { matches_any: true, ..Tags::default() }, ..Roles::default() };
+    all.extend((0..3).map(|number| member(&format!("n:any-{number}"), any.clone())));
+    all[0].requests.is_busy = true;
+    let polled: Vec<FeedRange> = all[70..]
+        .iter()
+        .flat_map(|me| view(&me.id, &all, &space).owned_ranges().expect("few tags"))
+        .collect();
+    let whole = &view("n:0", &all, &space).slices;
+    assert!(
+        whole.all.iter().all(|slice| polled.iter().any(|range| range.contains(&slice.range))),
+        "{polled:?}"
+    );
 }

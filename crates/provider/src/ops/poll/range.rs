@@ -1,7 +1,9 @@
-//! The polls of one physical partition: one at a time, each with the cursor of the one before.
+//! The polls of one range of the container, a slice or a physical partition: one at a time,
+//! each with the cursor of the one before.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex as StdMutex};
+use std::time::Duration;
 
 use perihelion_client::{FeedRange, QueryFeed};
 use serde_json::Value;
@@ -9,15 +11,23 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::cursor::HeadCursor;
-use super::ingest::{FoundWork, ingest};
+use super::ingest::{FoundWork, Room, ingest};
 use super::query::PollQuery;
 use super::schedule::Schedule;
+use super::targets::is_dividing;
 use super::{ANSWER_TIMEOUT, no_answer};
 use crate::documents::stamp::Stamp;
 use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::ops::heartbeat;
 use crate::process::interest::{Interest, Interests, WaitingInterests};
+use crate::sync::lock;
+
+/// A poll may always add this many instances and activities to the hints, if these are empty.
+const ROOM_MIN: usize = 16;
+
+/// Up to this many pieces of work in the hints are counted.
+const COUNTED_MAX: usize = 4096;
 
 /// The most rows of one page.
 const PAGE_ROWS: u32 = 64;
@@ -29,18 +39,22 @@ const PAGES_MAX: usize = 8;
 /// How often the time limit of a page doubles at most: to 64 seconds.
 const TIMEOUT_DOUBLINGS_MAX: u32 = 5;
 
-/// The polls of one physical partition.
+/// The polls of one range.
 #[derive(Debug)]
-pub(super) struct PartitionPoller {
+pub(super) struct RangePoller {
     range: FeedRange,
+    /// For a physical partition: whether it is the only one. `None` for a slice.
+    is_only_partition: Option<bool>,
     schedule: Schedule,
-    /// Whether a task polls the partition. See [`Running`].
+    /// How many instances and activities fetches had taken at the last poll.
+    taken_before: StdMutex<(u64, u64)>,
+    /// Whether a task polls the range. See [`Running`].
     is_running: Arc<AtomicBool>,
     /// Where the next poll begins. The poll that runs holds this mutex.
     cursor: Mutex<HeadCursor>,
 }
 
-/// A poll that a task runs. The partition counts as polled until this is dropped.
+/// A poll that a task runs. The range counts as polled until this is dropped.
 #[derive(Debug)]
 pub(super) struct Running(Arc<AtomicBool>);
 
@@ -50,11 +64,13 @@ impl Drop for Running {
     }
 }
 
-impl PartitionPoller {
-    pub(super) fn new(range: FeedRange) -> Self {
-        PartitionPoller {
+impl RangePoller {
+    pub(super) fn new(range: FeedRange, is_only_partition: Option<bool>) -> Self {
+        RangePoller {
             range,
+            is_only_partition,
             schedule: Schedule::default(),
+            taken_before: StdMutex::default(),
             is_running: Arc::default(),
             cursor: Mutex::default(),
         }
@@ -68,22 +84,18 @@ impl PartitionPoller {
         self.schedule.next_poll_at(interest) <= Instant::now()
     }
 
-    pub(super) fn is_overdue(&self, interest: &Interest) -> bool {
-        self.schedule.is_overdue(interest)
+    /// Sets the shortest interval between polls.
+    pub(super) fn set_interval_min(&self, interval_min: Duration) {
+        self.schedule.set_interval_min(interval_min);
     }
 
-    /// See [`Schedule::take_overdue`].
-    pub(super) fn take_overdue(&self, interest: &Interest) -> bool {
-        self.schedule.take_overdue(interest)
-    }
-
-    /// When the next poll for an interest is due; `None` while a task polls the partition.
+    /// When the next poll for an interest is due; `None` while a task polls the range.
     pub(super) fn next_poll_at(&self, interest: &Interest) -> Option<Instant> {
         let is_running = self.is_running.load(Ordering::Acquire);
         (!is_running).then(|| self.schedule.next_poll_at(interest))
     }
 
-    /// Begins a poll by a task; `None` if a task polls the partition already.
+    /// Begins a poll by a task; `None` if a task polls the range already.
     pub(super) fn try_begin(&self) -> Option<Running> {
         let was_running = self.is_running.swap(true, Ordering::AcqRel);
         (!was_running).then(|| Running(Arc::clone(&self.is_running)))
@@ -123,7 +135,9 @@ impl PartitionPoller {
     ) -> Result<FoundWork, Failure> {
         let poll_number = self.schedule.begin_poll();
         core.metrics.count_poll();
-        let found = FoundWork::new(&core.membership, waiting.is_eager, core.clock.now());
+        let mut found = FoundWork::new(&core.membership, waiting.is_eager, core.clock.now());
+        let is_dividing = self.is_only_partition.is_some() && is_dividing(&core.membership, &self.range);
+        found.set_limits(self.room(core, waiting, found.now()), is_dividing);
         let query = PollQuery::of(&waiting.interests);
         match self.scan(core, cursor, &query, found).await {
             Ok(found) => {
@@ -137,7 +151,25 @@ impl PartitionPoller {
         }
     }
 
-    /// Reads the partition page by page until it finds new work, reaches the end, or has read
+    /// How many instances and how many activities this poll may add to the hints: not many
+    /// more than this process takes until the next poll. What it leaves, others take.
+    fn room(&self, core: &Core, waiting: &WaitingInterests, now: Stamp) -> Room {
+        let counts = core.poller.taken.counts();
+        let before = std::mem::replace(&mut *lock(&self.taken_before), counts);
+        let room = |taken: u64, queued: usize| {
+            let taken = usize::try_from(taken).unwrap_or(usize::MAX);
+            let wanted = ROOM_MIN.saturating_add(waiting.count).saturating_add(taken.saturating_mul(2));
+            wanted.saturating_sub(queued)
+        };
+        let queued_instances = core.hints.instances.with(|hints| hints.count_due(now, COUNTED_MAX));
+        let queued_activities = core.hints.activities.with(|hints| hints.count_due(now, COUNTED_MAX));
+        Room {
+            instances: room(counts.0 - before.0, queued_instances),
+            activities: room(counts.1 - before.1, queued_activities),
+        }
+    }
+
+    /// Reads the range page by page until it finds new work, reaches the end, or has read
     /// [`PAGES_MAX`] pages.
     async fn scan(
         &self,
@@ -147,7 +179,7 @@ impl PartitionPoller {
         mut found: FoundWork,
     ) -> Result<FoundWork, Failure> {
         let (now, at, is_eager) = (found.now(), Instant::now(), found.is_eager());
-        let is_only = core.poller.has_one_partition();
+        let is_only = self.is_only_partition == Some(true);
         let begin = |from: Stamp| -> QueryFeed<Value> {
             let query = query.build(&core.hints, &core.options, now, from, PAGE_ROWS, is_only);
             core.store.container.query(query.in_range(self.range.clone()))
@@ -170,7 +202,7 @@ impl PartitionPoller {
                 found.update_view(&core.membership);
             }
             let last = ingest(core, rows, &mut found).await;
-            if found.has_work() {
+            if found.has_work() || query.is_full(&found) {
                 return Ok(found);
             }
             if !is_end {

@@ -1,0 +1,162 @@
+//! What this process asks of the others, until the reason for it is over: see [`Requests`].
+//! The next heartbeat carries it. It also remembers which slices this process polls for its
+//! own sake, though another process owns them.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::documents::heartbeat::Requests;
+use crate::sync::lock;
+
+/// How long a request stands after its last reason.
+const STANDS_FOR: Duration = Duration::from_secs(10);
+
+/// How long a process counts as busy after it has taken work.
+const BUSY_FOR: Duration = Duration::from_secs(30);
+
+/// How long a slice is watched after its last reason.
+const WATCHED_FOR: Duration = Duration::from_secs(60);
+
+/// The most slices that a process names. It helps nobody to poll more: all processes have
+/// enough to do then.
+const NAMED_MAX: usize = 32;
+
+/// The requests of this process.
+#[derive(Debug, Default)]
+pub(crate) struct OwnRequests {
+    named: Mutex<Named>,
+    /// Notified when there is a new request. The heartbeat task writes it soon.
+    pub(crate) is_new: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Named {
+    busy: Option<Standing>,
+    shared_slices: BTreeMap<String, Standing>,
+    watched_slices: BTreeMap<String, Standing>,
+}
+
+/// Since when and until when a request stands.
+#[derive(Debug, Clone, Copy)]
+struct Standing {
+    since: Instant,
+    until: Instant,
+}
+
+impl OwnRequests {
+    /// Records that this process has taken work, or has started. It is busy for some time.
+    pub(crate) fn record_work(&self) {
+        let now = Instant::now();
+        let busy = &mut lock(&self.named).busy;
+        let since = busy.filter(|busy| busy.until > now).map(|busy| busy.since);
+        *busy = Some(Standing { since: since.unwrap_or(now), until: now + BUSY_FOR });
+        if since.is_none() {
+            self.is_new.notify_one();
+        }
+    }
+
+    /// Asks all processes to poll a slice.
+    pub(crate) fn share_slice(&self, first_key: &str) {
+        if name(&mut lock(&self.named).shared_slices, first_key, STANDS_FOR) {
+            self.is_new.notify_one();
+        }
+    }
+
+    /// Lets this process poll a slice of another process.
+    pub(crate) fn watch_slice(&self, first_key: &str) {
+        name(&mut lock(&self.named).watched_slices, first_key, WATCHED_FOR);
+    }
+
+    /// The requests that stand now.
+    pub(crate) fn current(&self) -> Requests {
+        let mut named = lock(&self.named);
+        Requests {
+            is_busy: named.busy.is_some_and(|busy| busy.until > Instant::now()),
+            shared_slices: standing(&mut named.shared_slices),
+        }
+    }
+
+    /// The slices that are watched now.
+    pub(super) fn watched_slices(&self) -> Vec<String> {
+        standing(&mut lock(&self.named).watched_slices)
+    }
+
+    /// For how long this process has been busy; `None` if it is not busy.
+    pub(super) fn busy_for(&self) -> Option<Duration> {
+        let now = Instant::now();
+        lock(&self.named).busy.filter(|busy| busy.until > now).map(|busy| now - busy.since)
+    }
+}
+
+/// Adds a name, or lets it stand longer. Returns whether it is new. Does nothing if there are
+/// too many.
+fn name(names: &mut BTreeMap<String, Standing>, first_key: &str, stands_for: Duration) -> bool {
+    let now = Instant::now();
+    let until = now + stands_for;
+    if let Some(standing) = names.get_mut(first_key).filter(|standing| standing.until > now) {
+        standing.until = until;
+        return false;
+    }
+    names.retain(|_, standing| standing.until > now);
+    let has_room = names.len() < NAMED_MAX;
+    if has_room {
+        names.insert(first_key.to_owned(), Standing { since: now, until });
+    }
+    has_room
+}
+
+/// The names that stand now. The others are forgotten.
+fn standing(names: &mut BTreeMap<String, Standing>) -> Vec<String> {
+    let now = Instant::now();
+    names.retain(|_, standing| standing.until > now);
+    names.keys().cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_stands_for_some_time_after_its_last_reason() {
+        let requests = OwnRequests::default();
+        requests.share_slice("10");
+        requests.is_new.notified().await;
+        tokio::time::sleep(STANDS_FOR - Duration::from_millis(1)).await;
+        requests.share_slice("10");
+        tokio::time::sleep(STANDS_FOR - Duration::from_millis(1)).await;
+        assert_eq!(requests.current(), Requests { is_busy: false, shared_slices: vec!["10".into()] });
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert_eq!(requests.current(), Requests::default());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_is_busy_for_some_time_after_its_last_work() {
+        let requests = OwnRequests::default();
+        assert_eq!(requests.busy_for(), None);
+        requests.record_work();
+        requests.is_new.notified().await;
+        tokio::time::sleep(BUSY_FOR - Duration::from_millis(1)).await;
+        requests.record_work();
+        tokio::time::sleep(BUSY_FOR - Duration::from_millis(1)).await;
+        assert!(requests.current().is_busy);
+        assert_eq!(requests.busy_for(), Some(2 * (BUSY_FOR - Duration::from_millis(1))));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert!(!requests.current().is_busy && requests.busy_for().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_some_slices_are_named_and_what_is_over_makes_room() {
+        let requests = OwnRequests::default();
+        for number in 0..2 * NAMED_MAX {
+            requests.share_slice(&format!("{number:04}"));
+        }
+        assert_eq!(requests.current().shared_slices.len(), NAMED_MAX);
+        tokio::time::sleep(STANDS_FOR).await;
+        requests.share_slice("new");
+        assert_eq!(requests.current().shared_slices, ["new"]);
+    }
+}
