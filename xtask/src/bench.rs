@@ -5,22 +5,14 @@ use std::process::ExitCode;
 
 use crate::checkout::Checkout;
 
+/// The arguments of cargo, before those of the program.
+const RUN: [&str; 6] = ["run", "--release", "--locked", "--manifest-path", "bench/Cargo.toml", "--"];
+
 /// The benchmark that runs without arguments.
 const DEFAULT_BENCHMARK: &str = "emulators";
 
 pub(crate) fn run(checkout: &Checkout, words: &[String]) -> ExitCode {
-    let mut command = checkout.cargo();
-    command.args(["run", "--release", "--locked", "--manifest-path", "bench/Cargo.toml", "--"]);
-    if words.is_empty() {
-        command.arg(DEFAULT_BENCHMARK);
-    }
-    command.args(words);
-    match command.status() {
-        Ok(status) if status.success() => ExitCode::SUCCESS,
-        Ok(_) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("cannot start cargo: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    let default = words.is_empty().then_some(DEFAULT_BENCHMARK);
+    let words = words.iter().map(String::as_str).chain(default);
+    checkout.run_cargo(&RUN.into_iter().chain(words).collect::<Vec<_>>())
 }

@@ -4,7 +4,7 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
 
 /// Prefixes of the variables that `cargo run` sets for this program. A build that
 /// this program starts must not see these variables. Build scripts watch some of them, and
@@ -56,6 +56,18 @@ impl Checkout {
         let mut command = Command::new(program);
         command.current_dir(&self.root);
         command
+    }
+
+    /// Runs cargo with these arguments to its end. Succeeds if cargo does.
+    pub(crate) fn run_cargo(&self, words: &[&str]) -> ExitCode {
+        match self.cargo().args(words).status() {
+            Ok(status) if status.success() => ExitCode::SUCCESS,
+            Ok(_) => ExitCode::FAILURE,
+            Err(error) => {
+                eprintln!("cannot start cargo: {error}");
+                ExitCode::FAILURE
+            }
+        }
     }
 
     /// The files that git tracks, by their paths from the root.

@@ -5,16 +5,10 @@ use std::process::ExitCode;
 
 use crate::checkout::Checkout;
 
+/// The arguments of cargo, before those of the program.
+const RUN: [&str; 8] = ["run", "--release", "--locked", "-p", "perihelion-simulation", "--bin", "sim", "--"];
+
 pub(crate) fn run(checkout: &Checkout, words: &[String]) -> ExitCode {
-    let mut command = checkout.cargo();
-    command.args(["run", "--release", "--locked", "-p", "perihelion-simulation", "--bin", "sim", "--"]);
-    command.args(words);
-    match command.status() {
-        Ok(status) if status.success() => ExitCode::SUCCESS,
-        Ok(_) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("cannot start cargo: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    let words = words.iter().map(String::as_str);
+    checkout.run_cargo(&RUN.into_iter().chain(words).collect::<Vec<_>>())
 }

@@ -22,7 +22,7 @@ const TIME_LIMIT: Duration = Duration::from_secs(30);
 /// failures the workflow fails, and a person has to look at it.
 const CANCELLATION_ATTEMPTS_MAX: u32 = 5;
 
-/// The outside world: what is booked now.
+/// The bookings that exist now, in systems outside of the workflow.
 type Bookings = Arc<Mutex<BTreeSet<String>>>;
 
 pub(crate) async fn run(store: Arc<dyn Provider>) -> Result<(), Box<dyn Error>> {

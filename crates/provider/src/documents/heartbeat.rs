@@ -46,18 +46,11 @@ pub(crate) struct Requests {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Heartbeat {
-    pub(crate) id: String,
+    #[serde(flatten)]
+    pub(crate) process: Member,
     pub(crate) instance_id: u64,
     #[serde(rename = "type")]
     pub(crate) document_type: DocumentType,
-    #[serde(flatten)]
-    pub(crate) roles: Roles,
-    #[serde(flatten)]
-    pub(crate) requests: Requests,
-    /// The newest layout version of a container that the process can read. Processes that do
-    /// not write it read version 1.
-    #[serde(rename = "reads", default = "version_first")]
-    pub(crate) readable_version: u32,
     /// The time to live in seconds.
     pub(crate) ttl: u32,
     /// The time of the last write: seconds since 1970 by the service's clock.
@@ -90,16 +83,10 @@ pub(crate) struct Member {
     pub(crate) roles: Roles,
     #[serde(flatten)]
     pub(crate) requests: Requests,
-    /// See [`Heartbeat::readable_version`].
+    /// The newest layout version of a container that the process can read. Processes that do
+    /// not write it read version 1.
     #[serde(rename = "reads", default = "version_first")]
     pub(crate) readable_version: u32,
-}
-
-impl From<Heartbeat> for Member {
-    fn from(heartbeat: Heartbeat) -> Self {
-        let Heartbeat { id, roles, requests, readable_version, .. } = heartbeat;
-        Member { id, roles, requests, readable_version }
-    }
 }
 
 /// A tag filter in a form that can be compared and merged.

@@ -31,8 +31,12 @@ use crate::timing::{HEARTBEAT_INTERVAL, HEARTBEAT_TTL};
 /// With many processes a view may be older.
 const VIEW_AGE_MAX: Duration = Duration::from_secs(2);
 
-/// With this much time per live process, `VIEW_AGE_MAX` is longer.
-const VIEW_AGE_PER_PROCESS: Duration = Duration::from_millis(25);
+/// With many processes, the age at which the view is read again, and the pause before a
+/// heartbeat with a new request, are the number of live processes times this.
+const PAUSE_PER_PROCESS: Duration = Duration::from_millis(25);
+
+/// The longest pause before a heartbeat with a new request.
+const REQUEST_PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// The shortest time between two heartbeats. A new request of this process is written soon, but
 /// not sooner.
@@ -93,7 +97,7 @@ pub(crate) async fn run(core: Weak<Core>) {
             let is_asked = tokio::time::timeout_at(begun + interval, requests.is_new.notified()).await;
             if is_asked.is_ok() {
                 // With more processes, a request waits longer.
-                let pause = HEARTBEAT_INTERVAL_MIN.max(VIEW_AGE_PER_PROCESS * processes.min(400) as u32);
+                let pause = per_process(processes).clamp(HEARTBEAT_INTERVAL_MIN, REQUEST_PAUSE_MAX);
                 tokio::time::sleep_until(begun + pause).await;
             }
         }
@@ -141,13 +145,16 @@ async fn beat(core: &Core) -> bool {
 }
 
 async fn write_heartbeat(store: &Store, membership: &Membership, roles: &Roles) -> Result<(), Failure> {
-    let document = Heartbeat {
+    let process = Member {
         id: membership.own_id.clone(),
-        instance_id: HEARTBEATS_KEY,
-        document_type: DocumentType::Heartbeat,
         roles: roles.clone(),
         requests: membership.requests.current(),
         readable_version: LAYOUT_VERSION,
+    };
+    let document = Heartbeat {
+        process,
+        instance_id: HEARTBEATS_KEY,
+        document_type: DocumentType::Heartbeat,
         ttl: HEARTBEAT_TTL.as_secs() as u32,
         written_at_s: 0,
     };
@@ -155,13 +162,17 @@ async fn write_heartbeat(store: &Store, membership: &Membership, roles: &Roles) 
     Ok(())
 }
 
+/// [`PAUSE_PER_PROCESS`] times the number of live processes.
+fn per_process(processes: usize) -> Duration {
+    PAUSE_PER_PROCESS.saturating_mul(u32::try_from(processes).unwrap_or(u32::MAX))
+}
+
 /// Reads the heartbeats again if the last attempt to read them is at least [`VIEW_AGE_MAX`]
 /// ago. A poll that has found rows calls this.
 pub(crate) async fn refresh_view(store: &Store, clock: &HybridClock, membership: &Membership) {
     // If another task reads them now, this poll uses the view that there is.
     let Ok(mut read_at) = membership.view_read_at.try_lock() else { return };
-    let processes = u32::try_from(membership.view().members().len()).unwrap_or(u32::MAX);
-    let age_max = VIEW_AGE_MAX.max(VIEW_AGE_PER_PROCESS.saturating_mul(processes));
+    let age_max = VIEW_AGE_MAX.max(per_process(membership.view().members().len()));
     // `None` before the first heartbeat: this process has no roles yet.
     if !read_at.is_some_and(|read_at| read_at.elapsed() >= age_max) {
         return;
@@ -220,8 +231,8 @@ async fn read_heartbeats(store: &Store) -> Result<Vec<Member>, Failure> {
     Ok(alive(rows.into_iter().filter_map(|row| serde_json::from_value(row).ok()).collect()))
 }
 
-/// The live processes, by the roster. `None` if there is no roster that can be used: it is old,
-/// short or unreadable, or the read failed.
+/// The live processes that the roster lists. `None` if the roster is missing, old, short or
+/// unreadable, or if the read failed.
 async fn read_roster(store: &Store, clock: &HybridClock, membership: &Membership) -> Option<Vec<Member>> {
     let known = lock(&membership.roster).clone();
     let read = match &known.etag {

@@ -15,10 +15,9 @@ mod requests;
 mod slices;
 mod view;
 
-use std::sync::{Arc, Mutex};
-
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use perihelion_client::{Etag, FeedRange, KeySpace};
@@ -77,7 +76,7 @@ pub(crate) struct KnownRoster {
 pub(crate) fn alive(heartbeats: Vec<Heartbeat>) -> Vec<Member> {
     let newest_s = heartbeats.iter().map(|heartbeat| heartbeat.written_at_s).max().unwrap_or_default();
     let is_alive = |heartbeat: &Heartbeat| newest_s - heartbeat.written_at_s <= ALIVE_FOR.as_secs();
-    heartbeats.into_iter().filter(is_alive).map(Member::from).collect()
+    heartbeats.into_iter().filter(is_alive).map(|heartbeat| heartbeat.process).collect()
 }
 
 impl Default for Membership {

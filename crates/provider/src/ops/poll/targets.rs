@@ -128,8 +128,7 @@ impl Looks {
     }
 
     /// Records that work of a partition waits longer than usual, and that this process may
-    /// take the work after `wait`.
-    /// Only one look in two is brought forward like this.
+    /// take the work after `wait`. The next look then comes earlier, but not twice in a row.
     pub(super) fn record_suspect(&mut self, partition: &FeedRange, wait: Duration) {
         let again_at = Instant::now() + wait.max(POLL_INTERVAL_MIN);
         let may_be_sooner = !std::mem::replace(&mut self.was_sooner, true);

@@ -29,7 +29,7 @@ async fn engine() -> Embedded {
     Embedded::open(EmbeddedOptions::default()).await.unwrap()
 }
 
-/// The number of queries that the engine has answered.
+/// The start of an instance.
 fn start(instance: &str) -> WorkItem {
     WorkItem::StartOrchestration {
         instance: instance.to_owned(),

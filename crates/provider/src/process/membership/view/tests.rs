@@ -34,6 +34,16 @@ fn member(id: &str, roles: Roles) -> Member {
     Member { id: id.to_owned(), roles, requests: Requests::default(), readable_version: 2 }
 }
 
+fn heartbeat(id: &str, readable_version: u32, written_at_s: u64) -> Heartbeat {
+    Heartbeat {
+        process: Member { readable_version, ..member(id, roles(true, &[])) },
+        instance_id: crate::documents::heartbeat::HEARTBEATS_KEY,
+        document_type: DocumentType::Heartbeat,
+        ttl: 1,
+        written_at_s,
+    }
+}
+
 fn members(count: usize) -> Vec<Member> {
     (0..count).map(|number| member(&format!("n:{number}"), roles(true, &["gpu"]))).collect()
 }
@@ -165,20 +175,10 @@ async fn a_watched_slice_is_polled_by_one_process() {
 
 #[test]
 fn a_process_with_an_old_heartbeat_counts_as_dead() {
-    let heartbeat = |id: &str, written_at_s: u64| Heartbeat {
-        id: id.to_owned(),
-        instance_id: crate::documents::heartbeat::HEARTBEATS_KEY,
-        document_type: DocumentType::Heartbeat,
-        roles: roles(true, &[]),
-        requests: Requests::default(),
-        readable_version: 2,
-        ttl: 1,
-        written_at_s,
-    };
     let list = vec![
-        heartbeat("n:a", 1000),
-        heartbeat("n:old", 1000 - ALIVE_FOR.as_secs() - 1),
-        heartbeat("n:late", 1000 - ALIVE_FOR.as_secs()),
+        heartbeat("n:a", 2, 1000),
+        heartbeat("n:old", 2, 1000 - ALIVE_FOR.as_secs() - 1),
+        heartbeat("n:late", 2, 1000 - ALIVE_FOR.as_secs()),
     ];
     let ids: Vec<String> = alive(list).into_iter().map(|member| member.id).collect();
     assert_eq!(ids, ["n:a", "n:late"]);
@@ -240,23 +240,13 @@ async fn a_process_alone_polls_the_whole_container_and_reconciles_all_of_it() {
 async fn a_version_is_readable_by_all_when_the_oldest_live_process_can_read_it() {
     assert!(!View::default().all_can_read(1), "nothing is known before heartbeats were read");
     let space = space(1).await;
-    let reads = |id: &str, readable_version, written_at_s| Heartbeat {
-        id: id.to_owned(),
-        instance_id: crate::documents::heartbeat::HEARTBEATS_KEY,
-        document_type: DocumentType::Heartbeat,
-        roles: roles(true, &[]),
-        requests: Requests::default(),
-        readable_version,
-        ttl: 1,
-        written_at_s,
-    };
     let check =
         |heartbeats: Vec<Heartbeat>, version| view("me", &alive(heartbeats), &space).all_can_read(version);
-    let two = || vec![reads("me", 3, 1000), reads("new", 3, 1000), reads("old", 2, 1000)];
+    let two = || vec![heartbeat("me", 3, 1000), heartbeat("new", 3, 1000), heartbeat("old", 2, 1000)];
     assert!(check(two(), 2) && !check(two(), 3));
-    let old_is_dead = vec![reads("me", 3, 1000), reads("new", 3, 1000), reads("old", 2, 900)];
+    let old_is_dead = vec![heartbeat("me", 3, 1000), heartbeat("new", 3, 1000), heartbeat("old", 2, 900)];
     assert!(check(old_is_dead, 3));
-    assert!(check(vec![reads("me", 3, 1000)], 3), "this process is alone");
+    assert!(check(vec![heartbeat("me", 3, 1000)], 3), "this process is alone");
     let before_versions: Heartbeat = serde_json::from_str(
         r#"{"id":"n:1","instanceId":2,"type":"node","turns":true,"works":{"any":true,"untagged":false,"names":[]},
             "ttl":45,"_ts":1000}"#,
