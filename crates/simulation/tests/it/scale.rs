@@ -45,6 +45,17 @@ fn two_processes_lose_few_commits_and_poll_little() {
     assert!(outcome.throughput_share() >= 0.85, "{}", outcome.throughput_share());
 }
 
+/// Processes that were idle do not ask each other for help at once when the load rises: the
+/// first turn of an instance in a shared slice needs a durable lock.
+#[test]
+fn a_sudden_load_costs_no_more_than_a_steady_one() {
+    let outcome = run(Size::new(2, 2), 0.2, Workload::Smallest);
+    assert_eq!(outcome.failures(), [""; 0]);
+    let window = &outcome.window;
+    let units = window.sum(&[Kind::Start, Kind::Work]).request_units / window.completions as f64;
+    assert!((units - WORKFLOW_UNITS).abs() < 4.0, "a workflow costs {units:.1} RU");
+}
+
 /// The limits can fail: with more load than the partition has request units, requests are
 /// throttled and workflows wait.
 #[test]

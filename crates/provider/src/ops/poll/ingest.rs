@@ -43,6 +43,8 @@ pub(super) struct FoundWork {
     /// When the poll began.
     now: Stamp,
     room: Room,
+    /// Whether this process asks others for help with instances for which there is no room.
+    may_share_instances: bool,
     /// Whether this process polls a whole partition until the others poll their slices of it.
     is_dividing: bool,
     /// Whether instances, and whether activities, were left because there was no room for them.
@@ -69,15 +71,16 @@ impl FoundWork {
             view: membership.view(),
             now,
             room: Room { instances: usize::MAX, activities: usize::MAX },
+            may_share_instances: true,
             is_dividing: false,
             is_full: (false, false),
             stretch: Duration::ZERO,
         }
     }
 
-    /// Limits what the poll may add to the hints. `is_dividing`: see the field.
-    pub(super) fn set_limits(&mut self, room: Room, is_dividing: bool) {
-        (self.room, self.is_dividing) = (room, is_dividing);
+    /// Limits what the poll may add to the hints. For the others, see the fields.
+    pub(super) fn set_limits(&mut self, room: Room, may_share_instances: bool, is_dividing: bool) {
+        (self.room, self.may_share_instances, self.is_dividing) = (room, may_share_instances, is_dividing);
     }
 
     /// Whether instances, and whether activities, were left because there was no room for them.
@@ -289,7 +292,7 @@ fn add_message_hint(
         found.instances += 1;
         found.room.instances = found.room.instances.saturating_sub(1);
     }
-    if is_left && found.stretch.is_zero() {
+    if is_left && found.may_share_instances && found.stretch.is_zero() {
         core.membership.share_slice_of(instance);
     }
     is_added

@@ -26,6 +26,11 @@ use crate::sync::lock;
 /// A poll may always add this many instances and activities to the hints, if these are empty.
 const ROOM_MIN: usize = 16;
 
+/// When polls leave instances for this long because there is no room, the process asks others
+/// for help. Room follows the work that is taken, so after a sudden rise of the load a few polls
+/// are enough; and in a shared slice every turn needs a durable lock.
+const HELP_AFTER: Duration = Duration::from_millis(800);
+
 /// Up to this many pieces of work in the hints are counted.
 const COUNTED_MAX: usize = 4096;
 
@@ -48,6 +53,8 @@ pub(super) struct RangePoller {
     schedule: Schedule,
     /// How many instances and activities fetches had taken at the last poll.
     taken_before: StdMutex<(u64, u64)>,
+    /// Since when every poll has left instances because there was no room.
+    full_since: StdMutex<Option<Instant>>,
     /// Whether a task polls the range. See [`Running`].
     is_running: Arc<AtomicBool>,
     /// Where the next poll begins. The poll that runs holds this mutex.
@@ -71,6 +78,7 @@ impl RangePoller {
             is_only_partition,
             schedule: Schedule::default(),
             taken_before: StdMutex::default(),
+            full_since: StdMutex::default(),
             is_running: Arc::default(),
             cursor: Mutex::default(),
         }
@@ -137,10 +145,14 @@ impl RangePoller {
         core.metrics.count_poll();
         let mut found = FoundWork::new(&core.membership, waiting.is_eager, core.clock.now());
         let is_dividing = self.is_only_partition.is_some() && is_dividing(&core.membership, &self.range);
-        found.set_limits(self.room(core, waiting, found.now()), is_dividing);
+        let is_long_full = lock(&self.full_since).is_some_and(|since| since.elapsed() >= HELP_AFTER);
+        found.set_limits(self.room(core, waiting, found.now()), is_long_full, is_dividing);
         let query = PollQuery::of(&waiting.interests);
         match self.scan(core, cursor, &query, found).await {
             Ok(found) => {
+                let mut full_since = lock(&self.full_since);
+                *full_since = found.is_full().0.then(|| full_since.unwrap_or_else(Instant::now));
+                drop(full_since);
                 self.schedule.record_result(poll_number, &waiting.interests, &found);
                 Ok(found)
             }

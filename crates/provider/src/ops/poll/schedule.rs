@@ -36,8 +36,6 @@ pub(super) struct Schedule(Mutex<ScheduleState>);
 #[derive(Debug)]
 struct ScheduleState {
     polls_begun: u64,
-    /// The time from the end of a poll to the next poll.
-    interval: Duration,
     /// The shortest interval.
     interval_min: Duration,
     /// The number of failed polls since the last result.
@@ -56,6 +54,9 @@ struct ScheduleState {
 struct PollResult {
     poll_number: u64,
     ended_at: Instant,
+    /// The time from the end of the poll to the next one for the interest. Each interest has
+    /// its own: a poll that did not ask for it says nothing about its work.
+    interval: Duration,
     /// Whether the poll found new work in the queue of the interest.
     has_new_work: bool,
 }
@@ -64,7 +65,6 @@ impl Default for ScheduleState {
     fn default() -> Self {
         ScheduleState {
             polls_begun: 0,
-            interval: POLL_INTERVAL_MIN,
             interval_min: POLL_INTERVAL_MIN,
             failures: 0,
             paused_until: None,
@@ -116,15 +116,14 @@ impl Schedule {
         let mut state = lock(&self.0);
         let at = Instant::now();
         (state.failures, state.paused_until) = (0, None);
-        state.interval = next_interval(
-            state.interval,
-            found.has_work() || found.is_full() != (false, false),
-            found.next_takeover_in(),
-        )
-        .max(state.interval_min);
         state.results.retain(|_, result| at - result.ended_at <= RESULT_KEPT_FOR);
+        let has_work = found.has_work() || found.is_full() != (false, false);
         for interest in interests {
-            let result = PollResult { poll_number, ended_at: at, has_new_work: found.has_work_for(interest) };
+            let interval = state.results.get(interest).map_or(POLL_INTERVAL_MIN, |result| result.interval);
+            let interval =
+                next_interval(interval, has_work, found.next_takeover_in()).max(state.interval_min);
+            let has_new_work = found.has_work_for(interest);
+            let result = PollResult { poll_number, ended_at: at, interval, has_new_work };
             state.results.insert(interest.clone(), result);
         }
     }
@@ -141,7 +140,7 @@ impl Schedule {
     pub(super) fn next_poll_at(&self, interest: &Interest) -> Instant {
         let state = lock(&self.0);
         let due =
-            state.results.get(interest).map_or_else(Instant::now, |result| result.ended_at + state.interval);
+            state.results.get(interest).map_or_else(Instant::now, |result| result.ended_at + result.interval);
         state.paused_until.map_or(due, |until| until.max(due))
     }
 }
@@ -159,7 +158,12 @@ fn next_interval(interval: Duration, has_work: bool, next_takeover_in: Option<Du
 
 #[cfg(test)]
 mod tests {
+    use duroxide::providers::TagFilter;
+
     use super::*;
+    use crate::documents::heartbeat::Tags;
+    use crate::documents::stamp::Stamp;
+    use crate::process::membership::Membership;
 
     #[tokio::test(start_paused = true)]
     async fn after_failures_the_pauses_grow_up_to_a_limit() {
@@ -171,6 +175,22 @@ mod tests {
             longest = longest.max(pause);
         }
         assert!(longest >= FAILURE_PAUSE_MAX / 2);
+    }
+
+    /// While all dispatchers work, polls ask for activities only. They must not delay the next
+    /// poll for instances.
+    #[tokio::test(start_paused = true)]
+    async fn a_poll_that_did_not_ask_for_an_interest_does_not_delay_it() {
+        let schedule = Schedule::default();
+        let workers = Interest::Activities { tags: Tags::from(&TagFilter::Any), owner: None };
+        let nothing = FoundWork::new(&Membership::default(), false, Stamp(0));
+        schedule.record_result(1, &[Interest::Instances], &nothing);
+        let due = schedule.next_poll_at(&Interest::Instances);
+        for number in 2..10 {
+            schedule.record_result(number, std::slice::from_ref(&workers), &nothing);
+        }
+        assert_eq!(schedule.next_poll_at(&Interest::Instances), due);
+        assert_eq!(schedule.next_poll_at(&workers) - Instant::now(), POLL_INTERVAL_MAX);
     }
 
     #[test]
