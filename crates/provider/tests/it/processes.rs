@@ -16,6 +16,8 @@ use std::time::Duration;
 
 use child::{Role, Version};
 use fleet::Fleet;
+use futures_util::future::join_all;
+use perihelion_server::{AccountOptions, ServerOptions};
 
 /// The lock timeout of children that may be killed: their work waits for that long.
 const SHORT_LOCK: Duration = Duration::from_secs(2);
@@ -26,6 +28,13 @@ const LONG_LOCK: Duration = Duration::from_secs(20);
 /// The limit for a gap between completions, and for the time from the end of a lock to
 /// the completion of its work.
 const GAP_MAX: Duration = Duration::from_secs(2);
+
+/// A process counts as busy for half a minute after its start, and the others learn of its end
+/// with its next heartbeat.
+const IDLE_AFTER: Duration = Duration::from_secs(60);
+
+/// How long the requests of idle processes are counted.
+const IDLE_FOR: Duration = Duration::from_secs(48);
 
 /// The shortest time between two starts of jobs.
 const PACE: Duration = Duration::from_millis(40);
@@ -101,6 +110,33 @@ async fn two_versions_of_the_provider_share_a_container() {
     }
     assert_eq!(fleet.layout_version().await, Some(2));
     fleet.close().await;
+}
+
+/// Idle processes, each with its own partitions and processes, by the counters of the server.
+/// They were started a minute ago, so none counts as busy any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes two minutes: cargo test -p duroxide-cdb --test it idle_processes -- --ignored --nocapture"]
+async fn idle_processes_send_few_requests() {
+    let sizes = [(1, 1), (1, 4), (16, 1), (16, 4)];
+    let measured = sizes.map(|(partitions, processes)| async move {
+        let account = AccountOptions { partitions, ..AccountOptions::default() };
+        let options = ServerOptions { account, management: true, ..ServerOptions::default() };
+        let mut fleet = Fleet::open_on(options, LONG_LOCK).await;
+        for _ in 0..processes {
+            fleet.start_child(Role { orchestrators: 2, workers: 2, tag: None }).await;
+        }
+        tokio::time::sleep(IDLE_AFTER).await;
+        let per_second = fleet.requests_per_second(IDLE_FOR).await;
+        fleet.close().await;
+        per_second
+    });
+    for ((partitions, processes), per_second) in sizes.into_iter().zip(join_all(measured).await) {
+        let limit = 0.6 * f64::from(partitions) + 0.3 * f64::from(processes);
+        println!(
+            "{partitions} partitions, {processes} processes: {per_second:.2} requests/s, limit {limit:.1}"
+        );
+        assert!(per_second > 0.1 && per_second <= limit, "{partitions} x {processes}: {per_second:.2}");
+    }
 }
 
 async fn check_sharing(count: usize, jobs: usize) {

@@ -61,7 +61,12 @@ impl Drop for ChildProcess {
 
 impl Fleet {
     pub(super) async fn open(lock_timeout: Duration) -> Fleet {
-        let server = TestServer::on_socket(ServerOptions::default()).await;
+        Fleet::open_on(ServerOptions::default(), lock_timeout).await
+    }
+
+    /// A fleet on a server with these options.
+    pub(super) async fn open_on(options: ServerOptions, lock_timeout: Duration) -> Fleet {
+        let server = TestServer::on_socket(options).await;
         let client = server.client().await;
         let container = client.database(DATABASE).container(CONTAINER);
         let builder = CosmosDBProvider::builder().with_client(client);
@@ -103,6 +108,14 @@ impl Fleet {
             .expect("the child is ready in time")
             .expect("the child printed that it is ready");
         number
+    }
+
+    /// The requests per second that the server counts in this time.
+    pub(super) async fn requests_per_second(&self, length: Duration) -> f64 {
+        self.server.reset_counters().await;
+        let begun = Instant::now();
+        tokio::time::sleep(length).await;
+        self.server.request_counts().await.requests as f64 / begun.elapsed().as_secs_f64()
     }
 
     /// Makes the container one of the version before: it has no document with its layout
