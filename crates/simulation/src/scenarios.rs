@@ -259,6 +259,16 @@ async fn parked(user: &User, name: String) -> Result<Endings, String> {
     Ok(Endings::new())
 }
 
+/// Calls until there is an answer.
+async fn until_answered<T, E, F: Future<Output = Result<T, E>>>(mut call: impl FnMut() -> F) -> T {
+    loop {
+        match call().await {
+            Ok(answer) => return answer,
+            Err(_) => tokio::time::sleep(POLL_INTERVAL).await,
+        }
+    }
+}
+
 /// Calls the reading methods of duroxide's client after a workflow has ended.
 async fn stats(user: &User, name: String) -> Result<Endings, String> {
     let endings = start_and_expect(user, &name, "Chain", format!("{name}/1 {name}/2")).await?;
@@ -269,8 +279,9 @@ async fn stats(user: &User, name: String) -> Result<Endings, String> {
     let stats = user.client.get_orchestration_stats(&name).await.map_err(failed)?;
     let status = user.client.get_orchestration_status(&name).await.map_err(failed)?;
     let history = user.client.read_execution_history(&name, 1).await.map_err(failed)?;
-    let info = user.client.get_instance_info(&name).await.map_err(failed)?;
-    let tree = user.client.get_instance_tree(&name).await.map_err(failed)?;
+    // Management methods do not wait for the end of an outage.
+    let info = until_answered(|| user.client.get_instance_info(&name)).await;
+    let tree = until_answered(|| user.client.get_instance_tree(&name)).await;
     if value != Some(format!("{name}/1")) || all.len() != 1 || stats.is_none() {
         return Err(format!("values {value:?} {all:?}, stats {stats:?}"));
     }
