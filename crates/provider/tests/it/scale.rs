@@ -74,13 +74,8 @@ async fn processes_with_different_registries_complete_each_others_work() {
     account.stop().await;
 }
 
-/// Activities with a tag that nobody in this process runs do not keep its workers from their
-/// own.
-#[tokio::test]
-async fn activities_of_a_foreign_tag_do_not_starve_local_workers() {
-    let account = Account::open(AccountKind::Embedded).await;
-    let provider = account.provider("scale", ShortPolls::ReturnAtOnce).await;
-    let activity = |id: u64, tag: Option<&str>| WorkItem::ActivityExecute {
+fn activity(id: u64, tag: Option<&str>) -> WorkItem {
+    WorkItem::ActivityExecute {
         instance: "fan-out".to_owned(),
         execution_id: 1,
         id,
@@ -88,7 +83,15 @@ async fn activities_of_a_foreign_tag_do_not_starve_local_workers() {
         input: String::new(),
         session_id: None,
         tag: tag.map(str::to_owned),
-    };
+    }
+}
+
+/// Activities with a tag that nobody in this process runs do not keep its workers from their
+/// own.
+#[tokio::test]
+async fn activities_of_a_foreign_tag_do_not_starve_local_workers() {
+    let account = Account::open(AccountKind::Embedded).await;
+    let provider = account.provider("scale", ShortPolls::ReturnAtOnce).await;
     for id in 0..8_300 {
         provider.enqueue_for_worker(activity(id, Some("gpu"))).await.unwrap();
     }
@@ -98,6 +101,37 @@ async fn activities_of_a_foreign_tag_do_not_starve_local_workers() {
         provider.fetch_work_item(lock, Duration::ZERO, None, &TagFilter::DefaultOnly).await.unwrap();
     let (item, _, _) = fetched.expect("the local activity");
     assert!(matches!(item, WorkItem::ActivityExecute { id: 9_000, .. }));
+    account.stop().await;
+}
+
+/// The service refuses the lock of one activity. The same fetch takes the other one.
+#[tokio::test(start_paused = true)]
+async fn an_activity_that_cannot_be_locked_blocks_no_other() {
+    let account = Account::open(AccountKind::Embedded).await;
+    let provider = account.provider("scale", ShortPolls::ReturnAtOnce).await;
+    for id in [1, 2] {
+        provider.enqueue_for_worker(activity(id, None)).await.unwrap();
+    }
+    account.fault(r#"{"operation":"patch_item","status":400,"count":1}"#).await;
+    let any = TagFilter::default();
+    let mut fetch = async || {
+        let lock = Duration::from_secs(30);
+        provider.fetch_work_item(lock, Duration::ZERO, None, &any).await.expect("no failure of the fetch")
+    };
+    let (first, _, _) = fetch().await.expect("the other activity");
+    assert!(matches!(first, WorkItem::ActivityExecute { id: 2, .. }), "{first:?}");
+    assert!(fetch().await.is_none(), "the activity is paused");
+    let (second, _, _) = tokio::time::timeout(Duration::from_secs(60), async {
+        loop {
+            if let Some(fetched) = fetch().await {
+                return fetched;
+            }
+            tokio::time::sleep(Duration::from_millis(250)).await;
+        }
+    })
+    .await
+    .expect("the activity is tried again");
+    assert!(matches!(second, WorkItem::ActivityExecute { id: 1, .. }), "{second:?}");
     account.stop().await;
 }
 

@@ -115,14 +115,16 @@ impl<'a> Queue for ActivityQueue<'a> {
                     return Ok(Some(self.finish_fetch(locked)));
                 }
                 Ok(Ok(None)) => continue,
-                Ok(Err(failure)) if !failure.is_transient() => return Err(failure),
                 Ok(Err(failure)) => failure,
                 Err(_) => {
                     Failure::Contended(format!("an activity was not locked within {} s", timeout.as_secs()))
                 }
             };
-            // A poll offers the activity again after a pause. One slow or failing partition must
-            // not block the others.
+            if !failure.is_transient() {
+                tracing::error!(name, error = failure.summary(), "an activity cannot be locked");
+            }
+            // A poll offers the activity again after a pause. One slow or failing partition, or
+            // one broken activity, must not block the others.
             hints.paused_activities.record_failure(&name, begun.elapsed(), clock.now());
             locks_failed += 1;
             if locks_failed >= FAILED_LOCKS_MAX {
@@ -254,11 +256,14 @@ pub(super) async fn lock_activity(
     activity.visible_at = Stamp::at_ms(deadline_ms(core.clock.now_ms(), lock_timeout));
     let options = without_content().with_witness(activity.id.as_str(), "/lock", nonce.as_str());
     let written = write_lock(&core.store, &activity, &etag, options).await;
-    let Some(etag) = unless_stale(written)? else {
-        if let Some(undo) = claim_undo {
-            sessions::release(&core.store, &core.sessions, undo).await;
+    let etag = match unless_stale(written) {
+        Ok(Some(etag)) => etag,
+        not_written => {
+            if let Some(undo) = claim_undo {
+                sessions::release(&core.store, &core.sessions, undo).await;
+            }
+            return not_written.map(|_| None);
         }
-        return Ok(None);
     };
     // An expired lock that is not in the table of this process was held by another process.
     if expired_nonce.is_some_and(|expired| core.activity_locks.get(&expired).is_none()) {
