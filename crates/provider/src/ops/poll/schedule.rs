@@ -16,7 +16,7 @@ use crate::timing::{POLL_INTERVAL_MAX, POLL_INTERVAL_MIN};
 /// A poll that finds nothing multiplies the interval by this factor, up to
 /// [`POLL_INTERVAL_MAX`]. So while a fetch waits, the pause between two polls is less than
 /// two seconds.
-const INTERVAL_GROWTH: f64 = 2.0;
+const INTERVAL_GROWTH: f64 = 1.6;
 
 /// How long the result for an interest is kept. An interest without a result is polled for at
 /// once.
