@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use duroxide::providers::{Provider, TagFilter, WorkItem};
+use duroxide::providers::{ExecutionMetadata, Provider, TagFilter, WorkItem};
 use duroxide::runtime::registry::ActivityRegistry;
 use duroxide::runtime::{OrchestrationStatus, Runtime, RuntimeOptions};
 use duroxide::{ActivityContext, Client, OrchestrationContext, OrchestrationRegistry};
@@ -19,6 +19,9 @@ const WORKFLOW_TIMEOUT: Duration = Duration::from_secs(150);
 
 /// The time limit of a shutdown, in milliseconds.
 const SHUTDOWN_MS: u64 = 2_000;
+
+/// How long an outage lasts: longer than the driver tries on its own.
+const OUTAGE: Duration = Duration::from_secs(8);
 
 /// A process that can run the orchestrations `names` (each runs one activity of its own
 /// name) and the activities `names`.
@@ -114,7 +117,7 @@ async fn an_activity_that_cannot_be_locked_blocks_no_other() {
     }
     account.fault(r#"{"operation":"patch_item","status":400,"count":1}"#).await;
     let any = TagFilter::default();
-    let mut fetch = async || {
+    let fetch = async || {
         let lock = Duration::from_secs(30);
         provider.fetch_work_item(lock, Duration::ZERO, None, &any).await.expect("no failure of the fetch")
     };
@@ -178,31 +181,61 @@ async fn a_slow_partition_delays_no_work_of_the_others() {
 
 /// A region fails over, or a key is replaced: for seconds every write is refused. No workflow
 /// fails because of it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(start_paused = true)]
 async fn workflows_outlast_a_failover_and_a_replaced_key() {
     let outages = [(403, 3, "batch"), (403, 1008, "batch"), (404, 1002, "read_item"), (401, 0, "batch")];
     futures_util::future::join_all(outages.map(outlast)).await;
 }
 
-/// Starts ten workflows, answers one operation with this status for eight seconds, and checks
-/// that all complete.
+/// The start of an instance.
+fn start(instance: &str) -> WorkItem {
+    WorkItem::StartOrchestration {
+        instance: instance.to_owned(),
+        orchestration: "Order".to_owned(),
+        input: String::new(),
+        version: None,
+        parent_instance: None,
+        parent_id: None,
+        parent_execution_id: None,
+        execution_id: 1,
+    }
+}
+
+/// What a commit of a turn says about the execution.
+fn metadata() -> ExecutionMetadata {
+    ExecutionMetadata {
+        orchestration_name: Some("Order".to_owned()),
+        orchestration_version: Some("1.0.0".to_owned()),
+        ..ExecutionMetadata::default()
+    }
+}
+
+/// Answers one operation with this status for eight seconds. A turn is committed meanwhile, and
+/// the history is read. Both succeed: after an error the runtime would fail the workflow.
 async fn outlast((status, sub_status, operation): (u16, u32, &str)) {
     let account = Account::open(AccountKind::Embedded).await;
     let provider = account.provider("scale", ShortPolls::ReturnAtOnce).await;
-    let runtime = process(&provider, &["Order"], &["OrderActivity"]).await;
-    let client = Client::new(Arc::clone(&provider));
-    for number in 0..10 {
-        client.start_orchestration(&format!("order-{number}"), "Order", "x").await.unwrap();
-    }
+    provider.enqueue_for_orchestrator(start("order"), None).await.unwrap();
+    let lock = Duration::from_secs(30);
+    let fetched = provider.fetch_orchestration_item(lock, Duration::ZERO, None).await.unwrap();
+    let (_, token, _) = fetched.expect("the instance");
     let rule = format!(r#"{{"operation":"{operation}","status":{status},"subStatus":{sub_status}}}"#);
     account.fault(&rule).await;
-    tokio::time::sleep(Duration::from_secs(8)).await;
-    account.clear_faults().await;
-    for number in 0..10 {
-        let instance = format!("order-{number}");
-        assert_eq!(completed(&client, &instance).await, "did x", "{status}/{sub_status}: {instance}");
-    }
-    runtime.shutdown(Some(SHUTDOWN_MS)).await;
+    let history = vec![large_event("order", 1)];
+    let turn = async {
+        let acked = provider.ack_orchestration_item(&token, 1, history, vec![], vec![], metadata(), vec![]);
+        acked.await.unwrap_or_else(|error| panic!("{status}/{sub_status}: the commit: {error}"));
+        let read = provider.read("order").await;
+        read.unwrap_or_else(|error| panic!("{status}/{sub_status}: the history: {error}"))
+    };
+    let outage = async {
+        tokio::time::sleep(OUTAGE).await;
+        account.clear_faults().await;
+    };
+    let begun = tokio::time::Instant::now();
+    let (read, ()) = tokio::join!(turn, outage);
+    assert_eq!(read.len(), 1);
+    assert!(begun.elapsed() >= OUTAGE, "the outage was noticed");
     account.stop().await;
 }
 
@@ -211,29 +244,14 @@ async fn outlast((status, sub_status, operation): (u16, u32, &str)) {
 async fn a_commit_that_takes_longer_than_its_lock_succeeds_the_first_time() {
     let account = Account::open(AccountKind::Embedded).await;
     let provider = account.provider("scale", ShortPolls::ReturnAtOnce).await;
-    let start = WorkItem::StartOrchestration {
-        instance: "large".to_owned(),
-        orchestration: "Order".to_owned(),
-        input: String::new(),
-        version: None,
-        parent_instance: None,
-        parent_id: None,
-        parent_execution_id: None,
-        execution_id: 1,
-    };
-    provider.enqueue_for_orchestrator(start, None).await.unwrap();
+    provider.enqueue_for_orchestrator(start("large"), None).await.unwrap();
     let lock = Duration::from_secs(3);
     let fetched = provider.fetch_orchestration_item(lock, Duration::ZERO, None).await.unwrap();
     let (_, token, _) = fetched.expect("the instance");
     // Every batch of the staging, and the commit, take a third of the lock's time.
     account.fault(r#"{"operation":"batch","delayMs":1000}"#).await;
     let history: Vec<duroxide::Event> = (1..=8).map(|id| large_event("large", id)).collect();
-    let metadata = duroxide::providers::ExecutionMetadata {
-        orchestration_name: Some("Order".to_owned()),
-        orchestration_version: Some("1.0.0".to_owned()),
-        ..Default::default()
-    };
-    let ack = provider.ack_orchestration_item(&token, 1, history.clone(), vec![], vec![], metadata, vec![]);
+    let ack = provider.ack_orchestration_item(&token, 1, history.clone(), vec![], vec![], metadata(), vec![]);
     // The runtime renews meanwhile. A renewal does not wait for the ack; it fails only when the
     // ack has ended and the token is spent.
     let begun = tokio::time::Instant::now();

@@ -3,6 +3,7 @@
 //! its standard input ends.
 
 use std::io::Read;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,6 +70,8 @@ impl Version {
                     panic!("{VERSION_BEFORE_VARIABLE} is not set: cargo xtask test --only versions")
                 });
                 let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+                // Where `cargo xtask test` has built it.
+                command.env("CARGO_TARGET_DIR", Path::new(&checkout).join("target"));
                 command.current_dir(checkout).args([
                     "test",
                     "--locked",
