@@ -21,6 +21,11 @@ pub const LARGEST_SHARE_MAX: f64 = 1.5;
 /// The dispatchers and workers of a process.
 const CONCURRENCY: usize = 8;
 
+/// The request units per second of a partition. All activities are in one logical partition, and
+/// each one reads the history of the instance (duroxide does). With fewer units, throttling would
+/// be measured, and under throttling no process asks for help.
+const PARTITION_UNITS: u32 = 1_000_000;
+
 /// The limit of the fan-out's virtual time.
 const TIME_LIMIT: Duration = Duration::from_secs(600);
 
@@ -61,6 +66,7 @@ impl FanOutOutcome {
 pub fn run(size: Size, width: u64, seed: u64) -> FanOutOutcome {
     let begun = std::time::Instant::now();
     let traffic = Arc::new(Traffic::default());
+    let size = Size { partition_units: PARTITION_UNITS, ..size };
     let fan_out_runs: Arc<[AtomicU64]> = (0..size.processes).map(|_| AtomicU64::new(0)).collect();
     let settings = WorkerSettings {
         dispatchers: CONCURRENCY,

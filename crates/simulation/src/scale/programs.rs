@@ -22,8 +22,10 @@ use crate::world::Program;
 /// service cannot keep up, and further starts are left out.
 const STARTS_UNDER_WAY_MAX: u64 = 20_000;
 
-/// The duration of an activity of a fan-out.
-const FAN_OUT_STEP: Duration = Duration::from_millis(50);
+/// The duration of an activity of a fan-out. Idle processes learn within twelve seconds, with
+/// their next heartbeat, that one asks for help; so a fan-out that ends sooner is not shared
+/// evenly.
+pub(super) const FAN_OUT_STEP: Duration = Duration::from_millis(500);
 
 /// The wait of a sleeping workflow: longer than any measurement.
 const SLEEP: Duration = Duration::from_secs(10 * 24 * 3600);

@@ -8,6 +8,7 @@ use crate::scale::crowd::CrowdOutcome;
 use crate::scale::fan_out::FanOutOutcome;
 use crate::scale::idle::{self, IdleOutcome};
 use crate::scale::membership::{HOTTEST_UNITS_MAX, MembershipOutcome};
+use crate::scale::programs::FAN_OUT_STEP;
 use crate::traffic::{Kind, Window};
 
 /// The table of cells under load.
@@ -125,9 +126,11 @@ pub fn membership(outcomes: &[MembershipOutcome]) -> String {
 pub fn fan_out(outcome: &FanOutOutcome) -> String {
     let took = outcome.took.map_or("not ended".to_owned(), |took| format!("{:.1} s", took.as_secs_f64()));
     format!(
-        "One instance with {} activities over {} processes ({} partitions): {took}; the busiest process ran \
-         {:.2}x an even spread; {} runs more than activities; {}.\n\nRuns by process: {:?}\n",
+        "One instance with {} activities of {} ms over {} processes with 8 workers each ({} partitions): {took}; \
+         the busiest process ran {:.2}x an even spread; {} runs more than activities; {}.\n\n\
+         Runs by process: {:?}\n",
         outcome.width,
+        FAN_OUT_STEP.as_millis(),
         outcome.size.processes,
         outcome.size.partitions,
         outcome.largest_share(),
