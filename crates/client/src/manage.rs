@@ -1,6 +1,7 @@
 //! Operations on databases and containers themselves, one function each.
 
 use bytes::Bytes;
+use http::StatusCode;
 use perihelion_driver::operation::{
     Idempotency, KeyScope, Link, Operation, ResourceKind, Scope, Target, Verb,
 };
@@ -13,6 +14,11 @@ use crate::handle::ContainerHandle;
 use crate::properties::{ContainerProperties, DatabaseProperties};
 use crate::response::{decode, encode};
 use crate::throughput::Throughput;
+
+/// How often `create_*_if_missing` reads a resource and then tries to create it. The second
+/// round reads what the first round or another process has created. A third round is needed
+/// only if the resource is deleted in between, or if its region does not show it yet.
+const CREATE_ROUNDS_MAX: u32 = 3;
 
 pub(crate) async fn create_database(
     driver: &Driver,
@@ -30,16 +36,26 @@ pub(crate) async fn create_database(
 /// Creates a database unless it exists. Reads the database first, because it usually
 /// exists, and because some credentials may read databases but not create them.
 pub(crate) async fn create_database_if_missing(driver: &Driver, name: &str) -> Result<(), Error> {
-    match read_database(driver, name).await {
-        Ok(_) => return Ok(()),
-        Err(error) if error.is_not_found() => {}
-        Err(error) => return Err(error),
+    let mut rounds = 1;
+    loop {
+        match read_database(driver, name).await {
+            Ok(_) => return Ok(()),
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error),
+        }
+        match create_database(driver, name, None).await {
+            Err(error) if exists(&error) => return Ok(()),
+            Err(error) if error.is_ambiguous() && rounds < CREATE_ROUNDS_MAX => rounds += 1,
+            outcome => return outcome,
+        }
     }
-    match create_database(driver, name, None).await {
-        // Another process has created the database meanwhile.
-        Err(error) if error.is_conflict() => Ok(()),
-        outcome => outcome,
-    }
+}
+
+/// Whether a create was refused because the resource exists: another process has created
+/// it meanwhile, or the response to an earlier attempt of this create was lost. The driver
+/// reports the second case as ambiguous.
+fn exists(error: &Error) -> bool {
+    error.status().is_some_and(|status| status.code == StatusCode::CONFLICT.as_u16())
 }
 
 pub(crate) async fn read_database(driver: &Driver, name: &str) -> Result<DatabaseProperties, Error> {
@@ -72,16 +88,19 @@ pub(crate) async fn create_container_if_missing(
     container: &ContainerHandle,
     properties: &ContainerProperties,
 ) -> Result<(), Error> {
-    match read_container(container).await {
-        Ok(existing) => return check_partition_key(&existing, properties),
-        Err(error) if error.is_not_found() => {}
-        Err(error) => return Err(error),
-    }
-    match create_container(container.driver(), container.database_name(), properties).await {
-        Err(error) if error.is_conflict() => {
-            check_partition_key(&read_container(container).await?, properties)
+    let mut rounds = 1;
+    loop {
+        match read_container(container).await {
+            Ok(existing) => return check_partition_key(&existing, properties),
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error),
         }
-        outcome => outcome,
+        match create_container(container.driver(), container.database_name(), properties).await {
+            Err(error) if (exists(&error) || error.is_ambiguous()) && rounds < CREATE_ROUNDS_MAX => {
+                rounds += 1;
+            }
+            outcome => return outcome,
+        }
     }
 }
 

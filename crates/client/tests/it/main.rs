@@ -10,6 +10,7 @@ mod certificates;
 mod change_feeds;
 mod examples;
 mod futures;
+mod lost_creates;
 mod lost_responses;
 mod queries;
 mod scenarios;
