@@ -110,7 +110,8 @@ impl Container {
         items::read(&self.handle, key.into(), id, options).await
     }
 
-    /// Reads a document; `None` when the document or its container does not exist.
+    /// Reads a document; `None` when it does not exist. Fails with 404,
+    /// [`Error::is_container_not_found`], when the container does not exist.
     pub async fn find<T: DeserializeOwned>(
         &self,
         key: impl Into<PartitionKey>,

@@ -82,8 +82,8 @@ pub(crate) async fn read<T: DeserializeOwned>(
     Item::read(response, &DocumentName { container, id })
 }
 
-/// `None` when the service answers 404: the document, or its container, does not
-/// exist. Other failures are errors.
+/// `None` when the document does not exist. A missing container and all other failures are
+/// errors.
 pub(crate) async fn find<T: DeserializeOwned>(
     container: &ContainerHandle,
     key: PartitionKey,
@@ -92,9 +92,14 @@ pub(crate) async fn find<T: DeserializeOwned>(
 ) -> Result<Option<Item<T>>, Error> {
     match read(container, key, id, options).await {
         Ok(item) => Ok(Some(item)),
-        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) if is_document_missing(&error) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Whether the service says that the document does not exist, in a container that does.
+pub(crate) fn is_document_missing(error: &Error) -> bool {
+    error.is_not_found() && !error.is_container_not_found()
 }
 
 /// `None` when the document still has this etag.

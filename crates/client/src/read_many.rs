@@ -29,6 +29,7 @@ use tokio::task::JoinSet;
 use crate::Error;
 use crate::feed;
 use crate::handle::{ContainerHandle, is_status_gone};
+use crate::items::is_document_missing;
 use crate::response::decode;
 use plan::{Chunk, WantedDocument, chunks};
 
@@ -148,7 +149,7 @@ async fn read_one(
     let mut fetched = ChunkResponse::default();
     match container.execute(&operation, options).await {
         Ok(response) => fetched.add(response),
-        Err(error) if error.is_not_found() => {
+        Err(error) if is_document_missing(&error) => {
             (fetched.requests, fetched.charge) = (1, error.diagnostics().charge());
         }
         Err(error) => return Err(error),

@@ -99,6 +99,17 @@ impl Error {
         error
     }
 
+    /// The error for an operation whose container does not exist. The service's answer to
+    /// the read of the container has no sub-status, so the sub-status is set here.
+    pub(crate) fn into_container_not_found(mut self, database: &str, container: &str) -> Self {
+        self.0.status = Some(status::OWNER_RESOURCE_NOT_FOUND);
+        self.0.message = format!(
+            "there is no container `{container}` in database `{database}`: check both names, or create the \
+             container first"
+        );
+        self
+    }
+
     /// The error for a request that the service did not answer.
     pub(crate) fn unanswered(failure: &Failure) -> Self {
         Error::new(ErrorKind::Transport, failure.message.to_string())
@@ -153,10 +164,18 @@ impl Error {
         self.0.operation_index
     }
 
-    /// Whether the resource does not exist. A 404/1002 does not count: it says that
-    /// the region has not yet applied the writes of the session.
+    /// Whether the resource, or the container that it should be in, does not exist. A
+    /// 404/1002 does not count: it says that the region has not yet applied the writes of the
+    /// session.
     pub fn is_not_found(&self) -> bool {
         self.has_code(status::NOT_FOUND.code) && self.0.status != Some(status::READ_SESSION_NOT_AVAILABLE)
+    }
+
+    /// Whether the container that the resource should be in does not exist (404/1003). Such
+    /// an error says nothing about a document; in most cases the container's name is
+    /// misspelt.
+    pub fn is_container_not_found(&self) -> bool {
+        self.0.kind == ErrorKind::Service && self.0.status == Some(status::OWNER_RESOURCE_NOT_FOUND)
     }
 
     /// Whether the id, name or unique key exists already.

@@ -12,6 +12,7 @@ mod examples;
 mod futures;
 mod lost_creates;
 mod lost_responses;
+mod missing_containers;
 mod queries;
 mod scenarios;
 mod world;

@@ -33,6 +33,10 @@ impl World {
         World { server, client }
     }
 
+    pub(crate) fn server(&self) -> &TestServer {
+        &self.server
+    }
+
     /// Creates a container of the database. `partition_key` is the definition of the
     /// partition key in JSON.
     pub(crate) async fn container(&self, name: &str, partition_key: &str) -> Container {

@@ -110,11 +110,16 @@ async fn fetch(
     container: &Arc<Container>,
     deadline: Instant,
 ) -> Result<Arc<ContainerMetadata>, Error> {
-    let response = requests.read_container(container, deadline).await?;
+    let response = requests
+        .read_container(container, deadline)
+        .await
+        .map_err(|error| name_missing_container(error, container))?;
     let (rid, partition_key) = parse_properties(&response.body).ok_or_else(|| {
         Error::answer(format!("the properties of container {:?} cannot be read", container.name()))
     })?;
-    let ranges = fetch_ranges(requests, container, deadline).await?;
+    let ranges = fetch_ranges(requests, container, deadline)
+        .await
+        .map_err(|error| name_missing_container(error, container))?;
     let rid_header =
         HeaderValue::from_str(&rid).map_err(|_| Error::answer("the container's _rid is not ASCII"))?;
     let sessions = container.sessions_of(&rid);
@@ -122,6 +127,16 @@ async fn fetch(
         Arc::new(ContainerMetadata { rid: rid.into(), rid_header, partition_key, ranges, sessions });
     container.publish(Arc::clone(&metadata));
     Ok(metadata)
+}
+
+/// The error of a read of the metadata. If the container does not exist, the error says so,
+/// because the caller may have asked for a document.
+fn name_missing_container(error: Error, container: &Container) -> Error {
+    if error.is_not_found() {
+        error.into_container_not_found(container.database(), container.name())
+    } else {
+        error
+    }
 }
 
 /// Reads the feed of ranges to its end: until a page has no etag, or the service

@@ -1,7 +1,7 @@
 //! Judges an attempt: collects the inputs for `retry::evaluate`, which returns the
 //! verdict and the effects.
 
-use perihelion_wire::status::Status;
+use perihelion_wire::status::{self, Status};
 
 use super::attempt::{AttemptResult, status_of};
 use super::prepare::Prepared;
@@ -30,9 +30,23 @@ pub(super) fn judge(
     )
 }
 
-/// How an attempt ended. The service refuses a batch with 207. When an earlier
-/// attempt of the batch may have been applied, the ending does not have the status 207,
-/// but the status of the refused operation inside the batch, if the body names one.
+/// The service's words when a container or a database does not exist. For a document that
+/// does not exist, the service uses other words.
+const CONTAINER_NOT_FOUND: &[u8] = b"Resource Not Found";
+
+/// [`CONTAINER_NOT_FOUND`] is looked for in this many bytes at the start of a body. The words
+/// come after the names of a few JSON members.
+const CONTAINER_NOT_FOUND_WITHIN: usize = 256;
+
+/// How an attempt ended. There are two statuses that the ending does not have as they are:
+///
+/// - The service refuses a batch with 207. When an earlier attempt of the batch may have been
+///   applied, the ending has the status of the refused operation inside the batch, if the
+///   body names one.
+/// - The service answers 404 without a sub-status when a document does not exist, and also
+///   when its container does not. In the second case the ending is 404/1003, so that the
+///   container's metadata is read again, which shows whether there is such a container. This
+///   happens once in an operation.
 pub(super) fn ending_of<'l>(
     operation: &Operation,
     budgets: &Budgets,
@@ -45,9 +59,22 @@ pub(super) fn ending_of<'l>(
             if operation.verb == Verb::Batch && budgets.is_ambiguous && status.code == 207 {
                 status = batch_refusal(response.body()).unwrap_or(status);
             }
+            if status == status::NOT_FOUND
+                && operation.is_data_plane()
+                && !budgets.has_rerouted()
+                && names_container(response.body())
+            {
+                status = status::OWNER_RESOURCE_NOT_FOUND;
+            }
             Ending::Answered { status, retry_after: retry_after(response.headers()) }
         }
     }
+}
+
+/// Whether the body of a 404 says that the container does not exist.
+fn names_container(body: &[u8]) -> bool {
+    let start = &body[..body.len().min(CONTAINER_NOT_FOUND_WITHIN)];
+    start.windows(CONTAINER_NOT_FOUND.len()).any(|words| words == CONTAINER_NOT_FOUND)
 }
 
 /// The status of the operation that made the service refuse a batch. The other operations

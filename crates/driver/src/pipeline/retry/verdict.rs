@@ -76,6 +76,11 @@ impl Budgets {
         self.spent[budget as usize]
     }
 
+    /// Whether the operation was sent again with metadata that was read again.
+    pub(crate) fn has_rerouted(&self) -> bool {
+        self.spent(Budget::Reroute).retries > 0
+    }
+
     /// The budgets, with `is_ambiguous` replaced.
     pub(crate) fn with_ambiguity(self, is_ambiguous: bool) -> Self {
         Budgets { is_ambiguous, ..self }
