@@ -16,19 +16,25 @@ use crate::routing::account::Location;
 /// While an endpoint is unavailable, the task checks this often whether a probe is due.
 const PROBE_PAUSE: Duration = Duration::from_millis(500);
 
-/// The handle of the task. Dropping the handle aborts the task.
-#[derive(Debug)]
-pub(crate) struct Background(JoinHandle<()>);
+/// The handle of the task. Dropping the handle aborts the task, and the tasks that read
+/// metadata.
+pub(crate) struct Background {
+    task: JoinHandle<()>,
+    core: Weak<Core>,
+}
 
 impl Drop for Background {
     fn drop(&mut self) {
-        self.0.abort();
+        self.task.abort();
+        if let Some(core) = self.core.upgrade() {
+            core.shared_tasks().abort_all();
+        }
     }
 }
 
 /// Starts the task on the current runtime.
 pub(crate) fn start(core: &Arc<Core>) -> Background {
-    Background(tokio::spawn(run(Arc::downgrade(core))))
+    Background { task: tokio::spawn(run(Arc::downgrade(core))), core: Arc::downgrade(core) }
 }
 
 async fn run(weak: Weak<Core>) {

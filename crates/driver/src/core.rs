@@ -2,7 +2,7 @@
 //! and the background task use the core; [`Driver`](crate::Driver) owns it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use http::HeaderValue;
 use perihelion_wire::transport::Endpoint;
@@ -14,6 +14,7 @@ use crate::metadata::{AccountReader, Container};
 use crate::options::{DriverOptions, Environment, OptionLayers};
 use crate::routing::account::Account;
 use crate::routing::topology::Topology;
+use crate::shared_tasks::SharedTasks;
 use crate::telemetry::Telemetry;
 use crate::transport::AnyTransport;
 
@@ -36,6 +37,9 @@ pub(crate) struct Core {
     user_agent: HeaderValue,
     token_scope: String,
     telemetry: Telemetry,
+    shared_tasks: SharedTasks,
+    /// This core. Tasks that belong to no operation need a reference of their own.
+    itself: Weak<Core>,
 }
 
 impl Core {
@@ -46,17 +50,18 @@ impl Core {
         transport: AnyTransport,
         options: DriverOptions,
         environment: &Environment,
-    ) -> Result<Self, Error> {
+    ) -> Result<Arc<Self>, Error> {
         let agent = options
             .user_agent
             .as_deref()
             .map_or(USER_AGENT.to_owned(), |suffix| format!("{USER_AGENT} {suffix}"));
         let user_agent = HeaderValue::from_str(&agent)
             .map_err(|_| Error::input(format!("the user agent {agent:?} is not printable ASCII")))?;
-        Ok(Core {
+        let option_layers = OptionLayers::new(environment, &options.operation)?;
+        Ok(Arc::new_cyclic(|itself| Core {
             transport,
             credential,
-            option_layers: OptionLayers::new(environment, &options.operation)?,
+            option_layers,
             telemetry: Telemetry::new(&endpoint),
             token_scope: scope_of(&endpoint, options.token_scope.as_deref()),
             topology: Topology::new(Account::bootstrap(endpoint), options.topology, options.circuit_breaker),
@@ -64,7 +69,9 @@ impl Core {
             containers: Mutex::default(),
             date: DateHeader::new(),
             user_agent,
-        })
+            shared_tasks: SharedTasks::default(),
+            itself: Weak::clone(itself),
+        }))
     }
 
     /// The container of this name. All handles of one container share its metadata, unless
@@ -113,6 +120,16 @@ impl Core {
     /// The scope that Entra ID tokens are requested for.
     pub(crate) fn token_scope(&self) -> &str {
         &self.token_scope
+    }
+
+    /// The tasks that belong to no operation.
+    pub(crate) fn shared_tasks(&self) -> &SharedTasks {
+        &self.shared_tasks
+    }
+
+    /// Another reference to this core; `None` only while the core is being dropped.
+    pub(crate) fn shared(&self) -> Option<Arc<Core>> {
+        self.itself.upgrade()
     }
 
     pub(crate) fn telemetry(&self) -> &Telemetry {

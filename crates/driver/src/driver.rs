@@ -54,7 +54,7 @@ impl Driver {
     ) -> Result<Driver, Error> {
         let environment = Environment::of_process()?;
         let options = options.resolved(&environment)?;
-        let core = Arc::new(Core::new(endpoint, credential, transport.into(), options, &environment)?);
+        let core = Core::new(endpoint, credential, transport.into(), options, &environment)?;
         let deadline = Instant::now() + core.option_layers().metadata_settings().timeout;
         core.account_reader().read(&*core, core.topology(), None, deadline).await?;
         core.account_reader().warn_of_unknown_regions(core.topology());

@@ -5,8 +5,9 @@
 //! effects, act on the verdict. Decisions are pure functions that return data; other
 //! code carries them out.
 //!
-//! - `driver`, `core`, `background`: the entry point, the state that operations
-//!   share, and the task that keeps this state up to date
+//! - `driver`, `core`, `background`, `shared_tasks`: the entry point, the state that
+//!   operations share, the task that keeps this state up to date, and tasks that read
+//!   metadata for several operations
 //! - `pipeline`: the loop and its stages, retries, hedging, and writes whose answer
 //!   was lost
 //! - `metadata`: the account, containers and their sessions
@@ -36,6 +37,7 @@ mod random;
 mod region;
 mod response;
 mod routing;
+mod shared_tasks;
 mod telemetry;
 pub mod transport;
 

@@ -4,6 +4,7 @@
 //! - `account`: reads the account's regions and keeps them up to date
 //! - `container`: a container's names, its current metadata and its sessions
 //! - `refresh`: reads a container's metadata, once for all callers that need it
+//! - `learning`: whether a container's metadata is being read, and who waits for it
 //! - `sessions`: how far this client has seen the writes of each range of a container
 //!
 //! Metadata is read with requests, and the pipeline that sends requests needs
@@ -12,12 +13,14 @@
 
 mod account;
 mod container;
+mod learning;
 mod refresh;
 mod sessions;
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderValue;
@@ -36,7 +39,15 @@ pub(crate) use refresh::{load, refresh, try_refresh};
 pub(crate) type MetadataRequest<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
 /// The requests that read metadata.
-pub(crate) trait MetadataRequests: Sync {
+pub(crate) trait MetadataRequests: Send + Sync + 'static {
+    /// Starts a task that belongs to no operation. The task gets these requests.
+    fn spawn_shared<F>(&self, task: impl FnOnce(Arc<Self>) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static;
+
+    /// The time for reading the metadata of a container, retries included.
+    fn metadata_timeout(&self) -> Duration;
+
     /// Reads the account document from one location, in one attempt.
     fn read_account<'a>(&'a self, location: &'a Location, deadline: Instant) -> MetadataRequest<'a, Bytes>;
 

@@ -13,10 +13,9 @@ use http::HeaderValue;
 use http::uri::PathAndQuery;
 use perihelion_model::partition_key::PartitionKeyDefinition;
 use perihelion_model::session_token;
-use tokio::time::Instant;
 
+use super::learning::Learning;
 use super::sessions::Sessions;
-use crate::error::Error;
 use crate::path::{percent_encode, to_path};
 use crate::routing::ranges::RangeMap;
 
@@ -31,23 +30,14 @@ pub struct Container {
     /// Read at first use. Replaced whole after a split, or when the container was
     /// recreated. `None` before the first use and after [`Container::discard`].
     metadata: ArcSwapOption<ContainerMetadata>,
-    /// The result of the last read of the metadata; `None` before the first one. The
-    /// task that reads the metadata holds the lock.
-    pub(crate) last_refresh: tokio::sync::Mutex<Option<LastRefresh>>,
+    /// Whether the metadata is being read.
+    pub(super) learning: Learning,
     /// The last metadata that was discarded. Its sessions are used again if the
     /// container turns out to have the same `_rid`.
     discarded: ArcSwapOption<ContainerMetadata>,
     /// Whether a session token has named a range that `metadata` does not have. In most
     /// cases the known ranges were split or merged.
     has_unknown_range: AtomicBool,
-}
-
-/// The result of the last read of a container's metadata.
-#[derive(Debug)]
-pub(crate) struct LastRefresh {
-    pub(crate) ended_at: Instant,
-    /// `None` when the metadata was read.
-    pub(crate) failure: Option<Error>,
 }
 
 /// A container's metadata. It is immutable, except for the sessions.
@@ -79,7 +69,7 @@ impl Container {
             path: container_path,
             link: format!("dbs/{database}/colls/{name}"),
             metadata: ArcSwapOption::empty(),
-            last_refresh: tokio::sync::Mutex::new(None),
+            learning: Learning::default(),
             discarded: ArcSwapOption::empty(),
             has_unknown_range: AtomicBool::new(false),
         })

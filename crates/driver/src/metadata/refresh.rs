@@ -1,6 +1,8 @@
-//! Reads a container's metadata: its `_rid`, partition key and ranges. One task at a time
-//! reads the metadata of a container. Other tasks that need it wait for the result, except
-//! in [`try_refresh`].
+//! Learns a container's metadata: its `_rid`, partition key and ranges. One task at a time
+//! reads the metadata of a container, for all operations that need it. The task is not part
+//! of an operation and has a deadline of its own. So an operation that ends early, by its
+//! timeout or because it was cancelled, does not end the reads, and the next operation has
+//! the result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,11 +11,11 @@ use http::HeaderValue;
 use perihelion_model::json;
 use perihelion_model::partition_key::PartitionKeyDefinition;
 use perihelion_wire::headers;
-use tokio::sync::MutexGuard;
 use tokio::time::Instant;
 
 use super::MetadataRequests;
-use super::container::{Container, ContainerMetadata, LastRefresh};
+use super::container::{Container, ContainerMetadata};
+use super::learning::{LearningResult, Share, ShareReceiver};
 use crate::error::{Error, ErrorKind};
 use crate::routing::ranges::RangeMap;
 
@@ -29,18 +31,20 @@ const REFRESH_PAUSE: Duration = Duration::from_millis(500);
 /// How long a read of the metadata by [`try_refresh`] may delay an operation.
 const REFRESH_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// Reads the metadata of a container that has none, unless another task reads it
-/// first.
+/// How often an operation starts the task again when the task has ended without a result.
+/// A task ends so when the runtime that it runs on shuts down.
+const STARTS_MAX: u32 = 3;
+
+/// Reads the metadata of a container that has none. Waits for the task that reads it
+/// already, if there is one.
 pub(crate) async fn load(
     requests: &impl MetadataRequests,
     container: &Arc<Container>,
     deadline: Instant,
 ) -> Result<Arc<ContainerMetadata>, Error> {
-    let requested_at = Instant::now();
-    let mut last_refresh = lock(container, deadline).await?;
     match container.metadata() {
         Some(metadata) => Ok(metadata),
-        None => fetch_or_share_failure(requests, container, &mut last_refresh, requested_at, deadline).await,
+        None => learn(requests, container, deadline).await,
     }
 }
 
@@ -52,19 +56,15 @@ pub(crate) async fn refresh(
     stale: &Arc<ContainerMetadata>,
     deadline: Instant,
 ) -> Result<Arc<ContainerMetadata>, Error> {
-    let requested_at = Instant::now();
-    let mut last_refresh = lock(container, deadline).await?;
     match container.metadata() {
         Some(metadata) if !Arc::ptr_eq(&metadata, stale) => Ok(metadata),
-        Some(_) | None => {
-            fetch_or_share_failure(requests, container, &mut last_refresh, requested_at, deadline).await
-        }
+        Some(_) | None => learn(requests, container, deadline).await,
     }
 }
 
-/// Reads a container's metadata again if that can be done quickly. When another
-/// task is reading it, when it was read a moment ago, or when reading fails,
-/// `current` stays in use.
+/// Reads a container's metadata again if that can be done quickly. When it is being read,
+/// when it was read a moment ago, or when reading fails or takes long, `current` stays in
+/// use.
 pub(crate) async fn try_refresh(
     requests: &impl MetadataRequests,
     container: &Arc<Container>,
@@ -72,54 +72,71 @@ pub(crate) async fn try_refresh(
     deadline: Instant,
 ) -> Arc<ContainerMetadata> {
     let now = Instant::now();
-    let Ok(mut last_refresh) = container.last_refresh.try_lock() else { return current };
-    if last_refresh.as_ref().is_some_and(|last| now.duration_since(last.ended_at) < REFRESH_PAUSE) {
+    if !container.learning.may_start(now, REFRESH_PAUSE) {
         return current;
     }
-    let deadline = deadline.min(now + REFRESH_WAIT_MAX);
-    fetch_or_share_failure(requests, container, &mut last_refresh, now, deadline).await.unwrap_or(current)
+    learn(requests, container, deadline.min(now + REFRESH_WAIT_MAX)).await.unwrap_or(current)
 }
 
-/// Reads the metadata. If another task failed to read it while this task waited for
-/// the lock, this task returns the same failure. Otherwise all waiting tasks would fail
-/// one after the other.
-async fn fetch_or_share_failure(
+/// Waits until the task has read the metadata, and starts the task if there is none. All
+/// operations that wait for one task get the same result.
+async fn learn(
     requests: &impl MetadataRequests,
     container: &Arc<Container>,
-    last_refresh: &mut Option<LastRefresh>,
-    requested_at: Instant,
     deadline: Instant,
-) -> Result<Arc<ContainerMetadata>, Error> {
-    let failure = last_refresh
-        .as_ref()
-        .filter(|last| last.ended_at > requested_at)
-        .and_then(|last| last.failure.as_ref());
-    // A timeout of the other task is not shared: this task may have a later deadline.
-    if let Some(failure) = failure.filter(|failure| !failure.is_timeout()) {
-        return Err(failure.clone());
+) -> LearningResult {
+    for _ in 0..STARTS_MAX {
+        let mut share = match container.learning.join() {
+            Share::UnderWay(receiver) => receiver,
+            Share::Started(receiver, sender) => {
+                let container = Arc::clone(container);
+                requests.spawn_shared(move |requests| async move {
+                    let deadline = Instant::now() + requests.metadata_timeout();
+                    let result = fetch(&*requests, &container, deadline).await;
+                    container.learning.end(Instant::now());
+                    // An error means that no operation waits for the result any more.
+                    let _ = sender.send(Some(result));
+                });
+                receiver
+            }
+        };
+        match tokio::time::timeout_at(deadline, wait(&mut share)).await {
+            Ok(Some(result)) => return result,
+            Ok(None) => {}
+            Err(_) => return Err(time_was_up(container)),
+        }
     }
-    let result = fetch(requests, container, deadline).await;
-    *last_refresh = Some(LastRefresh { ended_at: Instant::now(), failure: result.as_ref().err().cloned() });
-    result
+    let text = format!("the task that reads the metadata of container {:?} was cancelled", container.name());
+    Err(Error::new(ErrorKind::Transport, text))
 }
 
-/// Reads properties and ranges, and publishes them. The caller holds the lock of the
-/// container's `last_refresh`.
+/// The result of the task; `None` if the task has ended without a result.
+async fn wait(share: &mut ShareReceiver) -> Option<LearningResult> {
+    share.wait_for(Option::is_some).await.ok().and_then(|result| result.clone())
+}
+
+fn time_was_up(container: &Container) -> Error {
+    let text = format!(
+        "the operation's time was up while the metadata of container {:?} was read",
+        container.name()
+    );
+    Error::new(ErrorKind::Timeout, text)
+}
+
+/// Reads properties and ranges at the same time, and publishes them.
 async fn fetch(
     requests: &impl MetadataRequests,
     container: &Arc<Container>,
     deadline: Instant,
-) -> Result<Arc<ContainerMetadata>, Error> {
-    let response = requests
-        .read_container(container, deadline)
-        .await
-        .map_err(|error| name_missing_container(error, container))?;
+) -> LearningResult {
+    let (response, ranges) = tokio::try_join!(
+        requests.read_container(container, deadline),
+        fetch_ranges(requests, container, deadline)
+    )
+    .map_err(|error| name_missing_container(error, container))?;
     let (rid, partition_key) = parse_properties(&response.body).ok_or_else(|| {
         Error::answer(format!("the properties of container {:?} cannot be read", container.name()))
     })?;
-    let ranges = fetch_ranges(requests, container, deadline)
-        .await
-        .map_err(|error| name_missing_container(error, container))?;
     let rid_header =
         HeaderValue::from_str(&rid).map_err(|_| Error::answer("the container's _rid is not ASCII"))?;
     let sessions = container.sessions_of(&rid);
@@ -164,20 +181,6 @@ async fn fetch_ranges(
             "the partition key ranges of container {:?} cannot be used: {reason}",
             container.name()
         ))
-    })
-}
-
-/// Waits until no other task reads this container's metadata.
-async fn lock(
-    container: &Container,
-    deadline: Instant,
-) -> Result<MutexGuard<'_, Option<LastRefresh>>, Error> {
-    tokio::time::timeout_at(deadline, container.last_refresh.lock()).await.map_err(|_| {
-        let text = format!(
-            "the operation's time was up while the metadata of container {:?} was read",
-            container.name()
-        );
-        Error::new(ErrorKind::Timeout, text)
     })
 }
 

@@ -3,7 +3,9 @@
 //! is one attempt on one location, because the pipeline cannot resolve a route before
 //! the account is known.
 
+use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderValue;
@@ -23,6 +25,19 @@ use crate::response::Response;
 use crate::routing::account::Location;
 
 impl MetadataRequests for Core {
+    fn spawn_shared<F>(&self, task: impl FnOnce(Arc<Self>) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        if let Some(core) = self.shared() {
+            self.shared_tasks().spawn(task(core));
+        }
+    }
+
+    fn metadata_timeout(&self) -> Duration {
+        self.option_layers().metadata_settings().timeout
+    }
+
     fn read_account<'a>(&'a self, location: &'a Location, deadline: Instant) -> MetadataRequest<'a, Bytes> {
         Box::pin(read_account(self, location, deadline))
     }

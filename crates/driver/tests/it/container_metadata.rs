@@ -3,12 +3,13 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use perihelion_driver::diagnostics::Outcome;
-use perihelion_driver::operation::Verb;
-use perihelion_driver::{Driver, Error, ErrorKind, Operation, OperationOptions, Response};
+use perihelion_driver::operation::{Target, Verb};
+use perihelion_driver::{Driver, DriverOptions, Error, ErrorKind, Operation, OperationOptions, Response};
 use tokio::time::Instant;
 
-use crate::world::World;
+use crate::world::{World, ada};
 
 async fn run_with_timeout(
     driver: &Driver,
@@ -33,18 +34,62 @@ async fn waiting_for_another_tasks_read_ends_with_the_operation() {
     assert!(patient.await.unwrap().unwrap_err().is_not_found(), "the other task is not affected");
 }
 
+/// The operation that needs the metadata first is cancelled. The read goes on, and the next
+/// operation has its result.
 #[tokio::test(start_paused = true)]
-async fn a_task_that_reads_metadata_may_be_cancelled() {
+async fn an_operation_that_waits_for_metadata_may_be_cancelled() {
     let world = World::new().await;
-    world.fault(r#"{"operation":"container","count":1,"delayMs":20000}"#).await;
+    world.fault(r#"{"operation":"container","count":1,"delayMs":5000}"#).await;
+    let before = world.requests("container").await;
     let (driver, read) = (world.driver.clone(), world.read("1"));
     let cancelled =
         tokio::spawn(async move { run_with_timeout(&driver, &read, Duration::from_secs(60)).await });
     tokio::time::sleep(Duration::from_millis(100)).await;
     cancelled.abort();
+    tokio::time::sleep(Duration::from_secs(5)).await;
     let error =
         run_with_timeout(&world.driver, &world.read("1"), Duration::from_millis(300)).await.unwrap_err();
     assert!(error.is_not_found(), "{error:?}");
+    assert_eq!(world.requests("container").await - before, 1);
+}
+
+/// Each of the two metadata requests takes longer than an operation may take.
+#[tokio::test(start_paused = true)]
+async fn operations_with_short_timeouts_learn_a_container_together() {
+    let world = World::new().await;
+    world.run(&world.write(Verb::Upsert, "1", "a")).await.unwrap();
+    let driver = world.other_driver(DriverOptions::default()).await;
+    world.fault(r#"{"operation":"container","delayMs":150}"#).await;
+    world.fault(r#"{"operation":"read_ranges","delayMs":150}"#).await;
+    let orders = driver.container("shop", "orders");
+    let read = Operation::new(Verb::Read, Target::item(&orders, "1"), ada(), Bytes::new());
+    let mut timeouts = 0;
+    while let Err(error) = run_with_timeout(&driver, &read, Duration::from_millis(100)).await {
+        assert!(error.is_timeout(), "{error:?}");
+        timeouts += 1;
+        assert!(timeouts < 10, "the container is never learnt");
+    }
+    // One page of ranges and one answer that there are no more, while the container is read.
+    assert_eq!(timeouts, 3);
+}
+
+/// The runtime that reads the metadata for several operations shuts down. An operation on
+/// another runtime starts the read again.
+#[test]
+fn a_read_of_metadata_is_started_again_when_its_runtime_is_gone() {
+    let runtime =
+        || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (main, other) = (runtime(), runtime());
+    let world = main.block_on(World::new());
+    main.block_on(world.fault(r#"{"operation":"container","count":1,"delayMs":60000}"#));
+    let timeout = Duration::from_millis(50);
+    let error = other.block_on(run_with_timeout(&world.driver, &world.read("1"), timeout)).unwrap_err();
+    assert!(error.is_timeout(), "{error:?}");
+    other.shutdown_background();
+    let timeout = Duration::from_secs(30);
+    let error = main.block_on(run_with_timeout(&world.driver, &world.read("1"), timeout)).unwrap_err();
+    assert!(error.is_not_found(), "{error:?}");
+    drop(main.enter());
 }
 
 #[tokio::test(start_paused = true)]
