@@ -28,6 +28,7 @@ pub use change::{Change, ChangeKind, ChangeMetadata};
 pub use options::ChangeFeedOptions;
 pub use stream::ChangePages;
 
+use crate::deadline;
 use crate::handle::{ContainerHandle, is_status_gone};
 use crate::page_stream::PageFeed;
 use crate::response::Receipt;
@@ -160,6 +161,11 @@ impl<T: DeserializeOwned> ChangeFeed<T> {
     /// If the calls just before this one failed or their futures were dropped, `None` means
     /// only that all changes up to the first of those calls were returned.
     pub async fn next_page(&mut self) -> Result<Option<ChangePage<T>>, Error> {
+        let deadline = deadline::from_now(self.options.page_timeout);
+        deadline::within(deadline, "the read of the change feed", self.request_page()).await
+    }
+
+    async fn request_page(&mut self) -> Result<Option<ChangePage<T>>, Error> {
         self.ensure_cursors().await?;
         let mut refreshes = 0;
         while self.drained_cursors < self.cursors.len() {

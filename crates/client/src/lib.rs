@@ -64,6 +64,7 @@ mod change_feed;
 mod client;
 mod container;
 mod database;
+mod deadline;
 mod etag;
 mod feed;
 mod feed_range;

@@ -22,12 +22,14 @@ mod streams;
 use std::marker::PhantomData;
 
 use serde::de::DeserializeOwned;
+use tokio::time::Instant;
 
 pub use page::Page;
 pub use statement::Query;
 pub use streams::{Pages, Rows};
 
 use crate::Error;
+use crate::deadline;
 use crate::handle::ContainerHandle;
 use crate::page_stream::PageFeed;
 use direct::Direct;
@@ -53,6 +55,8 @@ pub struct QueryFeed<T> {
     container: ContainerHandle,
     query: Query,
     execution: Execution,
+    /// When the whole query must end; `None` before the first page, and without a limit.
+    deadline: Option<Instant>,
     rows: PhantomData<fn() -> T>,
 }
 
@@ -69,7 +73,13 @@ enum Execution {
 
 impl<T> QueryFeed<T> {
     pub(crate) fn new(container: &ContainerHandle, query: Query) -> Self {
-        QueryFeed { container: container.clone(), query, execution: Execution::Unsent, rows: PhantomData }
+        QueryFeed {
+            container: container.clone(),
+            query,
+            execution: Execution::Unsent,
+            deadline: None,
+            rows: PhantomData,
+        }
     }
 
     /// A stream of pages.
@@ -90,6 +100,13 @@ impl<T: DeserializeOwned> QueryFeed<T> {
     /// then lost; otherwise the next call requests the page again. Dropping the future of
     /// a call loses no rows.
     pub async fn next_page(&mut self) -> Result<Option<Page<T>>, Error> {
+        if self.deadline.is_none() {
+            self.deadline = deadline::from_now(self.query.total_timeout);
+        }
+        deadline::within(self.deadline, "the query", self.request_page()).await
+    }
+
+    async fn request_page(&mut self) -> Result<Option<Page<T>>, Error> {
         let QueryFeed { container, query, execution, .. } = self;
         loop {
             match execution {

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::metadata::{self, Container, ContainerMetadata};
 use crate::observer::{EndedOperation, Observer};
 use crate::operation::Operation;
-use crate::options::{DriverOptions, Environment, OperationOptions};
+use crate::options::{DriverOptions, Environment, OperationClass, OperationOptions};
 use crate::pipeline::{Call, run};
 use crate::region::Region;
 use crate::response::Response;
@@ -56,7 +56,7 @@ impl Driver {
         let options = options.resolved(&environment)?;
         let core = Core::new(endpoint, credential, transport.into(), options, &environment)?;
         let deadline = Instant::now() + core.option_layers().metadata_settings().timeout;
-        core.account_reader().read(&*core, core.topology(), None, deadline).await?;
+        core.account_reader().read_at_opening(&*core, core.topology(), deadline).await?;
         core.account_reader().warn_of_unknown_regions(core.topology());
         let background = Arc::new(background::start(&core));
         Ok(Driver { core, _background: background, observer: None })
@@ -81,7 +81,7 @@ impl Driver {
         operation: &Operation,
         options: &OperationOptions,
     ) -> Result<Response, Error> {
-        let settings = self.core.option_layers().settings_for(options, operation.is_data_plane())?;
+        let settings = self.core.option_layers().settings_for(options, class_of(operation))?;
         let deadline = Instant::now() + settings.timeout;
         let call = Call { operation, settings: &settings, deadline, route_to: None };
         let result = run(&self.core, call).await;
@@ -123,6 +123,14 @@ impl Driver {
 
     fn metadata_deadline(&self) -> Instant {
         Instant::now() + self.core.option_layers().metadata_settings().timeout
+    }
+}
+
+fn class_of(operation: &Operation) -> OperationClass {
+    match (operation.is_data_plane(), operation.verb.is_read()) {
+        (true, _) => OperationClass::Document,
+        (false, true) => OperationClass::MetadataRead,
+        (false, false) => OperationClass::MetadataWrite,
     }
 }
 

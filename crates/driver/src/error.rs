@@ -67,6 +67,11 @@ impl Error {
         Error::new(ErrorKind::Credential, message.into())
     }
 
+    /// An error of kind [`ErrorKind::Timeout`].
+    pub fn timeout(message: impl Into<String>) -> Self {
+        Error::new(ErrorKind::Timeout, message.into())
+    }
+
     pub(crate) fn new(kind: ErrorKind, message: String) -> Self {
         Error(Box::new(Inner {
             kind,

@@ -21,7 +21,7 @@ use crate::region::Region;
 
 pub use driver::{CircuitBreakerOptions, DriverOptions, TopologyOptions};
 pub use environment::Environment;
-pub(crate) use settings::{OptionLayers, Settings};
+pub(crate) use settings::{OperationClass, OptionLayers, Settings};
 
 /// Options of one operation, or defaults for all operations of a driver. A field that
 /// is `None` takes its value from the next layer: the driver, then the environment,
@@ -42,7 +42,8 @@ pub struct OperationOptions {
     /// The time for the whole operation, retries included (default 65 s; metadata
     /// 160 s).
     pub timeout: Option<Duration>,
-    /// The time for one request (default 6 s; metadata 65 s).
+    /// The time for one request (default 6 s; creates, replaces and deletes of metadata
+    /// 65 s).
     pub attempt_timeout: Option<Duration>,
     /// Regions that this operation must not use. There are three exceptions. A write goes
     /// to the only write region even if that region is excluded. If all regions are
@@ -74,6 +75,37 @@ impl OperationOptions {
     /// Whether nothing is set, so that the driver's settings apply unchanged.
     pub fn is_default(&self) -> bool {
         *self == OperationOptions::default()
+    }
+
+    /// These options, with the values of `other` for options that are not set here.
+    pub fn or(self, other: OperationOptions) -> Self {
+        // All fields are named, so that a new field cannot be forgotten.
+        let OperationOptions {
+            timeout,
+            attempt_timeout,
+            excluded_regions,
+            hedging,
+            read_consistency,
+            session_token,
+            failovers_max,
+            session_retries_max,
+            throttle_retries_max,
+            throttle_wait_max,
+            content_on_write,
+        } = other;
+        OperationOptions {
+            timeout: self.timeout.or(timeout),
+            attempt_timeout: self.attempt_timeout.or(attempt_timeout),
+            excluded_regions: self.excluded_regions.or(excluded_regions),
+            hedging: self.hedging.or(hedging),
+            read_consistency: self.read_consistency.or(read_consistency),
+            session_token: self.session_token.or(session_token),
+            failovers_max: self.failovers_max.or(failovers_max),
+            session_retries_max: self.session_retries_max.or(session_retries_max),
+            throttle_retries_max: self.throttle_retries_max.or(throttle_retries_max),
+            throttle_wait_max: self.throttle_wait_max.or(throttle_wait_max),
+            content_on_write: self.content_on_write.or(content_on_write),
+        }
     }
 
     /// Sets the time for the whole operation, retries included.

@@ -69,7 +69,39 @@ pub(crate) fn charge(headers: &HeaderMap) -> Option<f64> {
     headers.get(&headers::REQUEST_CHARGE)?.to_str().ok()?.parse().ok()
 }
 
-/// The wait that an answer asks for: `x-ms-retry-after-ms`.
+/// The wait that an answer asks for: `x-ms-retry-after-ms`, or else `Retry-After` in seconds,
+/// which proxies and load balancers send. A `Retry-After` that is a date is ignored.
 pub(crate) fn retry_after(map: &HeaderMap) -> Option<Duration> {
-    map.get(&headers::RETRY_AFTER_MS)?.to_str().ok()?.parse().ok().map(Duration::from_millis)
+    let number = |name: &HeaderName| map.get(name)?.to_str().ok()?.trim().parse().ok();
+    let milliseconds = number(&headers::RETRY_AFTER_MS).map(Duration::from_millis);
+    milliseconds.or_else(|| number(&headers::RETRY_AFTER).map(Duration::from_secs))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(milliseconds: Option<&'static str>, seconds: Option<&'static str>, expected: Option<Duration>) {
+        let mut map = HeaderMap::new();
+        for (name, value) in [(headers::RETRY_AFTER_MS, milliseconds), (headers::RETRY_AFTER, seconds)] {
+            value.into_iter().for_each(|value| {
+                map.insert(name.clone(), HeaderValue::from_static(value));
+            });
+        }
+        assert_eq!(retry_after(&map), expected);
+    }
+
+    #[test]
+    fn a_wait_in_seconds_counts_when_there_is_none_in_milliseconds() {
+        check(None, None, None);
+        check(Some("120"), None, Some(Duration::from_millis(120)));
+        check(None, Some("2"), Some(Duration::from_secs(2)));
+        check(Some("120"), Some("2"), Some(Duration::from_millis(120)));
+        check(Some("soon"), Some(" 2"), Some(Duration::from_secs(2)));
+        check(None, Some("Wed, 21 Oct 2026 07:28:00 GMT"), None);
+        check(None, Some("-1"), None);
+    }
 }

@@ -1,6 +1,6 @@
 //! Options of a change feed: where it begins and which part it reads.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use perihelion_driver::OperationOptions;
 use perihelion_model::partition_key::PartitionKey;
@@ -24,6 +24,9 @@ pub struct ChangeFeedOptions {
     /// About how many changes a page has; the changes of one batch are always on
     /// one page. With `None` the service decides.
     pub max_items: Option<u32>,
+    /// The time for one call of [`ChangeFeed::next_page`](crate::ChangeFeed::next_page);
+    /// `None` for no limit.
+    pub page_timeout: Option<Duration>,
     /// Timeouts, regions, consistency.
     pub operation: OperationOptions,
 }
@@ -66,6 +69,7 @@ impl ChangeFeedOptions {
             start,
             part: Part::whole(),
             max_items: None,
+            page_timeout: None,
             operation: OperationOptions::default(),
         }
     }
@@ -86,6 +90,16 @@ impl ChangeFeedOptions {
     /// Sets about how many changes a page has.
     pub fn with_max_items(mut self, max_items: u32) -> Self {
         self.max_items = Some(max_items);
+        self
+    }
+
+    /// Sets the time for one call of
+    /// [`ChangeFeed::next_page`](crate::ChangeFeed::next_page), which may have to ask each
+    /// physical partition (default: no limit). When the time is up, the call fails with
+    /// [`Error::is_timeout`](crate::Error::is_timeout), and the next call continues at the
+    /// same position. [`OperationOptions::timeout`] is the time for one request.
+    pub fn with_page_timeout(mut self, timeout: Duration) -> Self {
+        self.page_timeout = Some(timeout);
         self
     }
 

@@ -30,6 +30,10 @@ pub struct ClientBuilder {
     endpoint: Option<Result<Endpoint, Error>>,
     credential: Option<Credential>,
     transport: Option<AnyTransport>,
+    /// `None` unless `with_preferred_regions` was called.
+    preferred_regions: Option<Vec<Region>>,
+    /// Certificates in PEM format, from `with_ca_pem`.
+    authorities: Vec<Vec<u8>>,
     http: HttpOptions,
     options: DriverOptions,
 }
@@ -54,29 +58,32 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the regions in order of preference. Without them the account's own
-    /// order is used.
+    /// Sets the regions in order of preference. They have precedence over regions in
+    /// [`with_options`](ClientBuilder::with_options). Without regions the account's own order
+    /// is used.
     pub fn with_preferred_regions<R: Into<Region>>(mut self, regions: impl IntoIterator<Item = R>) -> Self {
-        self.options = self.options.with_preferred_regions(regions);
+        self.preferred_regions = Some(regions.into_iter().map(Into::into).collect());
         self
     }
 
     /// Sets the defaults of all operations, and the options of circuit breakers and
-    /// of the account's regions. Replaces regions that were set before.
+    /// of the account's regions. What other methods of the builder set stays, whether they
+    /// are called before or after this one.
     pub fn with_options(mut self, options: DriverOptions) -> Self {
         self.options = options;
         self
     }
 
     /// Trusts these certificate authorities besides the system's, for example the
-    /// authority of an emulator. The text is in PEM format.
+    /// authority of an emulator. The text is in PEM format. May be called repeatedly.
     pub fn with_ca_pem(mut self, pem: impl AsRef<[u8]>) -> Self {
-        self.http = self.http.with_ca_pem(pem);
+        self.authorities.push(pem.as_ref().to_vec());
         self
     }
 
-    /// Sets the timeouts and limits of HTTP connections. Replaces certificate
-    /// authorities that were set before.
+    /// Sets the timeouts and limits of HTTP connections. Certificate authorities that
+    /// [`with_ca_pem`](ClientBuilder::with_ca_pem) adds stay, whether it is called before or
+    /// after this method.
     pub fn with_http(mut self, options: HttpOptions) -> Self {
         self.http = options;
         self
@@ -90,9 +97,23 @@ impl ClientBuilder {
         self
     }
 
+    /// The HTTP options with the certificate authorities of `with_ca_pem`.
+    fn http_options(&self) -> HttpOptions {
+        self.authorities.iter().fold(self.http.clone(), |http, pem| http.with_ca_pem(pem))
+    }
+
+    /// The driver's options with the regions of `with_preferred_regions`.
+    fn driver_options(&self) -> DriverOptions {
+        match &self.preferred_regions {
+            Some(regions) => self.options.clone().with_preferred_regions(regions.iter().cloned()),
+            None => self.options.clone(),
+        }
+    }
+
     /// Connects: reads the account and its regions.
     pub async fn connect(self) -> Result<Client, Error> {
-        let ClientBuilder { connection_string, endpoint, credential, transport, mut http, options } = self;
+        let (mut http, options) = (self.http_options(), self.driver_options());
+        let ClientBuilder { connection_string, endpoint, credential, transport, .. } = self;
         let connection_string = connection_string.transpose()?;
         let endpoint = match (endpoint.transpose()?, &connection_string) {
             (Some(endpoint), _) => endpoint,
@@ -153,6 +174,32 @@ mod tests {
         let endpoint = Client::builder().with_endpoint("http://emulator.invalid:8081/");
         let secret = refusal(endpoint.with_credential(Credential::key("c2VjcmV0").unwrap())).await;
         assert!(secret.contains("without TLS"), "{secret}");
+    }
+
+    #[test]
+    fn settings_do_not_discard_each_other() {
+        let seconds = std::time::Duration::from_secs;
+        let options = || DriverOptions::default().with_user_agent("shop");
+        let http = || HttpOptions::default().with_connect_timeout(seconds(7));
+        let general_last = Client::builder()
+            .with_preferred_regions(["West US"])
+            .with_ca_pem("one")
+            .with_ca_pem("two")
+            .with_options(options())
+            .with_http(http());
+        let general_first = Client::builder()
+            .with_options(options())
+            .with_http(http())
+            .with_preferred_regions(["West US"])
+            .with_ca_pem("one")
+            .with_ca_pem("two");
+        for builder in [general_last, general_first] {
+            assert_eq!(builder.driver_options(), options().with_preferred_regions(["West US"]));
+            let http = builder.http_options();
+            assert_eq!((http.connect_timeout, &http.ca_pem[..]), (seconds(7), b"one\ntwo\n".as_slice()));
+        }
+        let regions = options().with_preferred_regions(["East US"]);
+        assert_eq!(Client::builder().with_options(regions.clone()).driver_options(), regions);
     }
 
     #[tokio::test]

@@ -83,10 +83,10 @@ impl ItemOptions {
         self
     }
 
-    /// Sets timeouts, regions, hedging and consistency. Replaces all such options that
-    /// were set before, for example by [`with_timeout`](ItemOptions::with_timeout).
+    /// Sets timeouts, regions, hedging and consistency. An option that `options` does not set
+    /// keeps its value, for example that of [`with_timeout`](ItemOptions::with_timeout).
     pub fn with_operation(mut self, options: OperationOptions) -> Self {
-        self.operation = options;
+        self.operation = options.or(self.operation);
         self
     }
 

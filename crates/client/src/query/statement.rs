@@ -1,6 +1,7 @@
 //! A query as the caller writes it: statement, parameters, scope and limits.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use perihelion_driver::OperationOptions;
@@ -33,6 +34,7 @@ pub struct Query {
     /// [`Query::without_plan`].
     pub(super) is_unplanned: bool,
     pub(super) continuation: Option<String>,
+    pub(super) total_timeout: Option<Duration>,
     pub(super) operation: OperationOptions,
 }
 
@@ -69,6 +71,7 @@ impl Query {
             parallel_max: None,
             is_unplanned: false,
             continuation: None,
+            total_timeout: None,
             operation: OperationOptions::default(),
         }
     }
@@ -138,6 +141,15 @@ impl Query {
     /// of that page.
     pub fn with_continuation(mut self, token: impl Into<String>) -> Self {
         self.continuation = Some(token.into());
+        self
+    }
+
+    /// Sets the time for the whole query, from the request for the first page to the last
+    /// page (default: no limit). When the time is up, the call for the next page fails with
+    /// [`Error::is_timeout`]. The time in which the caller does not wait for a page counts,
+    /// too. [`OperationOptions::timeout`] is the time for one request.
+    pub fn with_total_timeout(mut self, timeout: Duration) -> Self {
+        self.total_timeout = Some(timeout);
         self
     }
 

@@ -8,6 +8,7 @@
 mod account;
 mod certificates;
 mod change_feeds;
+mod deadlines;
 mod examples;
 mod futures;
 mod lost_creates;

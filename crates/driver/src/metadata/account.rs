@@ -17,6 +17,15 @@ use crate::routing::topology::Topology;
 /// region is asked, and how long a probe may take.
 const ACCOUNT_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The waits before the account is read again when a driver opens. They are enough for a
+/// gateway that restarts, or for a name server that does not answer for a moment.
+const OPENING_WAITS: [Duration; 3] =
+    [Duration::from_millis(250), Duration::from_millis(500), Duration::from_secs(1)];
+
+/// When a driver has been opening for this long, the account is not read again: regions that
+/// hang have taken their time already.
+const OPENING_RETRIES_WITHIN: Duration = Duration::from_secs(10);
+
 /// Reads the account document and publishes its regions in the topology.
 #[derive(Debug)]
 pub(crate) struct AccountReader {
@@ -57,6 +66,31 @@ impl AccountReader {
             }
         }
         Err(first_error.unwrap_or_else(|| Error::answer("the account has no endpoint")))
+    }
+
+    /// Reads the account when a driver opens. If no location answers with success, all of
+    /// them are asked again after a short wait, unless they refuse the request.
+    pub(crate) async fn read_at_opening(
+        &self,
+        requests: &impl MetadataRequests,
+        topology: &Topology,
+        deadline: Instant,
+    ) -> Result<(), Error> {
+        let last_retry_at = deadline.min(Instant::now() + OPENING_RETRIES_WITHIN);
+        for wait in OPENING_WAITS {
+            match self.read(requests, topology, None, deadline).await {
+                Err(error) if error.is_transient() && Instant::now() + wait < last_retry_at => {
+                    tracing::info!(
+                        error = error.message(),
+                        ?wait,
+                        "the account could not be read; trying again"
+                    );
+                    tokio::time::sleep(wait).await;
+                }
+                outcome => return outcome,
+            }
+        }
+        self.read(requests, topology, None, deadline).await
     }
 
     /// Reads the account again, unless the last refresh ended less than the refresh pause

@@ -26,7 +26,18 @@ pub(crate) struct Settings {
     pub(crate) content_on_write: bool,
 }
 
-/// Defaults that differ between documents and metadata.
+/// The classes of operations. Each class has defaults of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OperationClass {
+    /// Operations on documents.
+    Document,
+    /// Reads of the account, of databases, containers, ranges and throughput.
+    MetadataRead,
+    /// Creates, replaces and deletes of databases, containers and throughput.
+    MetadataWrite,
+}
+
+/// Defaults that differ between the classes of operations.
 struct Defaults {
     timeout: Duration,
     attempt_timeout: Duration,
@@ -45,15 +56,21 @@ const DATA_DEFAULTS: Defaults = Defaults {
     throttle_wait_max: Duration::from_secs(270),
 };
 
-/// Defaults for metadata. The service may take most of a minute to create a
+/// Defaults for writes of metadata. The service may take most of a minute to create a
 /// container, so a request has 65 s. The whole operation has time for two requests
 /// and for throttling.
-const METADATA_DEFAULTS: Defaults = Defaults {
+const METADATA_WRITE_DEFAULTS: Defaults = Defaults {
     timeout: Duration::from_secs(160),
     attempt_timeout: Duration::from_secs(65),
     throttle_retries_max: 9,
     throttle_wait_max: Duration::from_secs(30),
 };
+
+/// Defaults for reads of metadata. They are as short as reads of documents, and operations
+/// on documents wait for them, so a request has 6 s: a region that hangs must not take all
+/// the time of the operation.
+const METADATA_READ_DEFAULTS: Defaults =
+    Defaults { attempt_timeout: DATA_DEFAULTS.attempt_timeout, ..METADATA_WRITE_DEFAULTS };
 
 /// Retries after a region was unavailable; the same number as in Microsoft's driver.
 const FAILOVERS_MAX: u32 = 3;
@@ -64,8 +81,9 @@ const FAILOVERS_MAX: u32 = 3;
 pub(crate) struct OptionLayers {
     environment: OperationOptions,
     driver: OperationOptions,
-    data: Arc<Settings>,
-    metadata: Arc<Settings>,
+    documents: Arc<Settings>,
+    metadata_reads: Arc<Settings>,
+    metadata_writes: Arc<Settings>,
 }
 
 impl OptionLayers {
@@ -75,17 +93,20 @@ impl OptionLayers {
         check::operation_options(&environment)?;
         check::operation_options(driver)?;
         let nothing = OperationOptions::default();
+        let settings = |class| Arc::new(resolve(&environment, driver, &nothing, class));
         Ok(OptionLayers {
-            data: Arc::new(resolve(&environment, driver, &nothing, true)),
-            metadata: Arc::new(resolve(&environment, driver, &nothing, false)),
+            documents: settings(OperationClass::Document),
+            metadata_reads: settings(OperationClass::MetadataRead),
+            metadata_writes: settings(OperationClass::MetadataWrite),
             driver: driver.clone(),
             environment,
         })
     }
 
-    /// The settings of the metadata requests that the driver makes for itself.
+    /// The settings of the metadata requests that the driver makes for itself. All of them
+    /// are reads.
     pub(crate) fn metadata_settings(&self) -> &Settings {
-        &self.metadata
+        &self.metadata_reads
     }
 
     /// The settings of one operation. Allocates only if the operation has options of its
@@ -93,13 +114,17 @@ impl OptionLayers {
     pub(crate) fn settings_for(
         &self,
         operation: &OperationOptions,
-        is_data_plane: bool,
+        class: OperationClass,
     ) -> Result<Arc<Settings>, Error> {
         if operation.is_default() {
-            return Ok(Arc::clone(if is_data_plane { &self.data } else { &self.metadata }));
+            return Ok(Arc::clone(match class {
+                OperationClass::Document => &self.documents,
+                OperationClass::MetadataRead => &self.metadata_reads,
+                OperationClass::MetadataWrite => &self.metadata_writes,
+            }));
         }
         check::operation_options(operation)?;
-        Ok(Arc::new(resolve(&self.environment, &self.driver, operation, is_data_plane)))
+        Ok(Arc::new(resolve(&self.environment, &self.driver, operation, class)))
     }
 }
 
@@ -109,7 +134,7 @@ pub(crate) fn resolve(
     environment: &OperationOptions,
     driver: &OperationOptions,
     operation: &OperationOptions,
-    is_data_plane: bool,
+    class: OperationClass,
 ) -> Settings {
     fn nearest<T: Clone>(layers: [&Option<T>; 3]) -> Option<T> {
         layers.into_iter().flatten().next().cloned()
@@ -119,7 +144,11 @@ pub(crate) fn resolve(
             nearest([&operation.$field, &driver.$field, &environment.$field])
         };
     }
-    let default = if is_data_plane { DATA_DEFAULTS } else { METADATA_DEFAULTS };
+    let default = match class {
+        OperationClass::Document => DATA_DEFAULTS,
+        OperationClass::MetadataRead => METADATA_READ_DEFAULTS,
+        OperationClass::MetadataWrite => METADATA_WRITE_DEFAULTS,
+    };
     Settings {
         timeout: nearest!(timeout).unwrap_or(default.timeout).min(check::TIME_MAX),
         attempt_timeout: nearest!(attempt_timeout).unwrap_or(default.attempt_timeout).min(check::TIME_MAX),

@@ -4,13 +4,16 @@ use crate::options::Environment;
 
 const SECOND: Duration = Duration::from_secs(1);
 
+const CLASSES: [OperationClass; 3] =
+    [OperationClass::Document, OperationClass::MetadataRead, OperationClass::MetadataWrite];
+
 fn nothing() -> OperationOptions {
     OperationOptions::default()
 }
 
 #[test]
 fn defaults_differ_between_documents_and_metadata() {
-    let data = settings::resolve(&nothing(), &nothing(), &nothing(), true);
+    let data = settings::resolve(&nothing(), &nothing(), &nothing(), OperationClass::Document);
     let expected = Settings {
         timeout: 65 * SECOND,
         attempt_timeout: 6 * SECOND,
@@ -25,7 +28,7 @@ fn defaults_differ_between_documents_and_metadata() {
         content_on_write: true,
     };
     assert_eq!(data, expected);
-    let metadata = settings::resolve(&nothing(), &nothing(), &nothing(), false);
+    let metadata = settings::resolve(&nothing(), &nothing(), &nothing(), OperationClass::MetadataWrite);
     let expected = Settings {
         timeout: 160 * SECOND,
         attempt_timeout: 65 * SECOND,
@@ -34,6 +37,8 @@ fn defaults_differ_between_documents_and_metadata() {
         ..expected
     };
     assert_eq!(metadata, expected);
+    let metadata_read = settings::resolve(&nothing(), &nothing(), &nothing(), OperationClass::MetadataRead);
+    assert_eq!(metadata_read, Settings { attempt_timeout: 6 * SECOND, ..expected });
 }
 
 /// The name of an option, how to set the option to the value that stands for a number, and
@@ -96,9 +101,9 @@ fn the_nearest_layer_wins_for_every_option() {
     for (name, set, get) in CASES {
         let (environment, driver, operation) = (set(nothing(), 1), set(nothing(), 2), set(nothing(), 3));
         assert!(!operation.is_default(), "{name}");
-        for is_data_plane in [true, false] {
+        for class in CLASSES {
             let number_of = |environment, driver, operation| {
-                get(&settings::resolve(environment, driver, operation, is_data_plane))
+                get(&settings::resolve(environment, driver, operation, class))
             };
             let expected = |number: u32| if name == "content_on_write" && number != 2 { 0 } else { number };
             assert_eq!(number_of(&environment, &none, &none), expected(1), "{name}");
@@ -110,16 +115,30 @@ fn the_nearest_layer_wins_for_every_option() {
 }
 
 #[test]
+fn options_are_combined_field_by_field() {
+    let none = nothing();
+    for (name, set, get) in CASES {
+        let (weak, strong) = (set(nothing(), 1), set(nothing(), 2));
+        let number_of = |options: OperationOptions| {
+            get(&settings::resolve(&none, &none, &options, OperationClass::Document))
+        };
+        assert_eq!(number_of(strong.clone().or(weak.clone())), number_of(strong.clone()), "{name}");
+        assert_eq!(number_of(nothing().or(strong.clone())), number_of(strong.clone()), "{name}");
+        assert_eq!(number_of(strong.clone().or(nothing())), number_of(strong), "{name}");
+    }
+}
+
+#[test]
 fn operations_without_options_share_one_settings() {
     let driver = nothing().with_failovers_max(1);
     let layers = OptionLayers::new(&Environment::default(), &driver).unwrap();
-    let first = layers.settings_for(&nothing(), true).unwrap();
-    assert!(Arc::ptr_eq(&first, &layers.settings_for(&nothing(), true).unwrap()));
-    assert!(!Arc::ptr_eq(&first, &layers.settings_for(&nothing(), false).unwrap()));
+    let first = layers.settings_for(&nothing(), OperationClass::Document).unwrap();
+    assert!(Arc::ptr_eq(&first, &layers.settings_for(&nothing(), OperationClass::Document).unwrap()));
+    assert!(!Arc::ptr_eq(&first, &layers.settings_for(&nothing(), OperationClass::MetadataWrite).unwrap()));
     assert_eq!(first.failovers_max, 1);
-    let own = layers.settings_for(&nothing().with_timeout(SECOND), true).unwrap();
+    let own = layers.settings_for(&nothing().with_timeout(SECOND), OperationClass::Document).unwrap();
     assert_eq!((own.timeout, own.failovers_max), (SECOND, 1));
-    assert!(layers.settings_for(&nothing().with_timeout(Duration::ZERO), true).is_err());
+    assert!(layers.settings_for(&nothing().with_timeout(Duration::ZERO), OperationClass::Document).is_err());
 }
 
 #[test]
@@ -129,7 +148,7 @@ fn hedging_bounds_are_clamped_to_the_allowed_ones() {
         [(0, 10_000, 50, 4000), (100, 200, 100, 200), (1, 20, 50, 50), (5000, 6000, 4000, 4000)]
     {
         let options = nothing().with_hedging(Hedging::Dynamic { min: millis(min), max: millis(max) });
-        let settings = settings::resolve(&nothing(), &nothing(), &options, true);
+        let settings = settings::resolve(&nothing(), &nothing(), &options, OperationClass::Document);
         let expected = Hedging::Dynamic { min: millis(expected_min), max: millis(expected_max) };
         assert_eq!(settings.hedging, expected);
     }
@@ -143,7 +162,7 @@ fn the_longest_duration_is_cut_to_a_time_that_clocks_can_hold() {
         .with_throttle_wait_max(Duration::MAX)
         .with_hedging(Hedging::Fixed(Duration::MAX));
     let layers = OptionLayers::new(&Environment::default(), &options).unwrap();
-    let settings = layers.settings_for(&nothing(), true).unwrap();
+    let settings = layers.settings_for(&nothing(), OperationClass::Document).unwrap();
     let Hedging::Fixed(threshold) = settings.hedging else { panic!("{:?}", settings.hedging) };
     for time in [settings.timeout, settings.attempt_timeout, settings.throttle_wait_max, threshold] {
         assert!(std::time::Instant::now().checked_add(time).is_some(), "{time:?}");

@@ -1,12 +1,13 @@
 //! Reading the account, for the first time and later: when the account's own address does
 //! not answer, when a region hangs, and when the caller is cancelled.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use perihelion_driver::operation::Verb;
 use perihelion_driver::options::TopologyOptions;
 use perihelion_driver::transport::AnyTransport;
-use perihelion_driver::{Credential, Driver, DriverOptions, ErrorKind, OperationOptions};
+use perihelion_driver::{Credential, Driver, DriverOptions, Error, ErrorKind, OperationOptions};
 use perihelion_server::EmbeddedOptions;
 use perihelion_testkit::regions::{NORTH, WEST, three_regions};
 use perihelion_testkit::{TestServer, faults};
@@ -95,6 +96,46 @@ async fn a_cancelled_refresh_does_not_count_as_done() {
     assert!(cancelled.await.unwrap_err().is_cancelled());
     world.run(&world.write(Verb::Upsert, "1", "c")).await.unwrap();
     assert_eq!(world.requests("read_account").await - reads_before, 2);
+}
+
+/// A transport whose first requests fail, as those to a gateway that restarts do.
+struct FailsAtFirst {
+    server: TestServer,
+    failures_left: AtomicU32,
+    failure: fn() -> Result<Response, Failure>,
+}
+
+impl Transport for FailsAtFirst {
+    async fn send(&self, request: Request) -> Result<Response, Failure> {
+        let take = |left: u32| left.checked_sub(1);
+        match self.failures_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
+            Ok(_) => (self.failure)(),
+            Err(_) => self.server.embedded().transport().send_boxed(request).await,
+        }
+    }
+}
+
+async fn open_after(failures: u32, failure: fn() -> Result<Response, Failure>) -> Result<Driver, Error> {
+    let server = TestServer::in_process(EmbeddedOptions::default()).await;
+    let endpoint = server.endpoint();
+    let transport = FailsAtFirst { server, failures_left: AtomicU32::new(failures), failure };
+    let transport = AnyTransport::foreign(transport);
+    Driver::open(endpoint, Credential::emulator(), transport, DriverOptions::default()).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_account_is_read_again_when_a_driver_opens() {
+    for failure in [|| Err(faults::unreachable()), || Ok(faults::refusal(503, 0, None))] {
+        open_after(3, failure).await.unwrap();
+        open_after(4, failure).await.unwrap_err();
+    }
+    let before = Instant::now();
+    let refused = open_after(1, || Ok(faults::refusal(403, 0, None))).await.unwrap_err();
+    assert_eq!(
+        (refused.status().unwrap().code, before.elapsed()),
+        (403, Duration::ZERO),
+        "a refusal is final"
+    );
 }
 
 /// A transport that never answers, not even with a failure at the deadline.

@@ -92,6 +92,19 @@ fn a_read_of_metadata_is_started_again_when_its_runtime_is_gone() {
     drop(main.enter());
 }
 
+/// The first request to a region is never answered. The driver has no other region.
+#[tokio::test(start_paused = true)]
+async fn a_hung_read_of_metadata_does_not_take_all_the_time_of_an_operation() {
+    for operation in ["container", "read_ranges"] {
+        let world = World::new().await;
+        world.fault(&format!(r#"{{"operation":"{operation}","count":1,"delayMs":60000}}"#)).await;
+        let before = Instant::now();
+        let error = world.run(&world.read("1")).await.unwrap_err();
+        assert!(error.is_not_found(), "{error:?}");
+        assert!(before.elapsed() < Duration::from_secs(10), "{operation}: {:?}", before.elapsed());
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn waiting_tasks_share_one_failure() {
     let world = World::new().await;
