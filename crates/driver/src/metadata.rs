@@ -33,6 +33,7 @@ use crate::routing::account::Location;
 pub(crate) use account::{AccountReader, probe};
 pub use container::{Container, ContainerMetadata};
 pub(crate) use refresh::{load, refresh, try_refresh};
+pub(crate) use sessions::TokenTooLong;
 
 /// A request for metadata. It is boxed, so that the future of an operation that needs
 /// no such request stays small.

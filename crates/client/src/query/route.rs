@@ -3,8 +3,8 @@
 //!
 //! The service alone answers a query of one whole partition key, even if only the filter
 //! names the key. The service alone also answers a query over the whole container that
-//! needs no merging, unless the caller asks for parallel requests or for no plan. The
-//! client merges all other queries, and every query of a range or of a key prefix.
+//! needs no merging, unless the container has very many ranges or the caller asks for
+//! parallel requests or for no plan. The client merges all other queries, and every query of a range or of a key prefix.
 //!
 //! The parser of `perihelion-query` tells whether a query needs merging, and finds a
 //! filter that allows only one partition key. A statement over the whole container
@@ -30,6 +30,10 @@ use super::statement::{Query, QueryScope};
 use crate::handle::ContainerHandle;
 use crate::{Error, FeedRange};
 
+/// The most ranges of a container that the service queries alone. Its one request has the
+/// session token of all ranges, which is at most 12 KB long: 48 bytes for each range.
+const DIRECT_RANGES_MAX: usize = 256;
+
 /// The beginning of the continuation tokens of a merge. The service's tokens never
 /// begin with it.
 const MERGE_TOKEN_PREFIX: &str = "{\"perihelion\":";
@@ -48,6 +52,12 @@ pub(super) async fn decide(container: &ContainerHandle, query: &Query) -> Result
         QueryScope::Everywhere => match parsed.as_ref().and_then(|parsed| parsed.only_key(&metadata)) {
             Some(key) => return direct_execution(query, Scope::Key(KeyScope::new(key))),
             None if query.is_unplanned || is_merged(query, parsed.as_ref()) => FeedRange::whole(),
+            None if query.continuation.is_none()
+                && parsed.is_some()
+                && metadata.ranges.iter().count() > DIRECT_RANGES_MAX =>
+            {
+                FeedRange::whole()
+            }
             None => return direct_execution(query, Scope::Everywhere),
         },
     };

@@ -23,9 +23,16 @@ use crate::routing::ranges::{Range, RangeMap};
 const RANGES_MAX: usize = 4096;
 
 /// The longest session token of several ranges, in bytes. HTTP servers commonly refuse
-/// more than 16 KB of headers. Ranges that do not fit are left out, so a request to all
-/// ranges reads them without session consistency.
+/// more than 16 KB of headers. A token of some ranges only would be a read without session
+/// consistency of the others, so a longer token is an error.
 const COMPOUND_BYTES_MAX: usize = 12 * 1024;
+
+/// The session token of several ranges is longer than [`COMPOUND_BYTES_MAX`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TokenTooLong {
+    /// The length of the token that the request needs.
+    pub(crate) bytes: usize,
+}
 
 /// Session progress of one container.
 #[derive(Debug, Default)]
@@ -65,33 +72,31 @@ impl Sessions {
         self.map.load().find(&range.id).map(|known| known.header.clone())
     }
 
-    /// The token to send with a request to all ranges; `None` when no progress is known.
-    pub(crate) fn header_for_all_ranges(&self) -> Option<HeaderValue> {
+    /// The token to send with a request to `range`, while a session token has named ranges
+    /// that are not in `ranges`. Any of these ranges may have replaced `range`, so the token
+    /// covers them, too.
+    pub(crate) fn header_for_with_unknown(
+        &self,
+        range: &Range,
+        ranges: &RangeMap,
+    ) -> Result<Option<HeaderValue>, TokenTooLong> {
+        // The range takes over the progress of its parents.
+        let _ = self.header_for(range);
         let map = self.map.load();
-        if let [only] = map.ranges.as_slice() {
-            return Some(only.header.clone());
-        }
-        let mut text = Vec::new();
-        for known in &map.ranges {
-            let token = known.header.as_bytes();
-            if text.len() + 1 + token.len() > COMPOUND_BYTES_MAX {
-                break;
-            }
-            if !text.is_empty() {
-                text.push(b',');
-            }
-            text.extend_from_slice(token);
-        }
-        if text.is_empty() { None } else { HeaderValue::from_maybe_shared(Bytes::from(text)).ok() }
+        compound(
+            map.ranges.iter().filter(|known| *known.range == *range.id || is_outside(&known.range, ranges)),
+        )
+    }
+
+    /// The token to send with a request to all ranges; `None` when no progress is known.
+    pub(crate) fn header_for_all_ranges(&self) -> Result<Option<HeaderValue>, TokenTooLong> {
+        compound(self.map.load().ranges.iter())
     }
 
     /// Whether the sessions contain a range that is not in `ranges` and was not
     /// replaced by one of `ranges`.
     pub(crate) fn has_range_outside(&self, ranges: &RangeMap) -> bool {
-        let is_ancestor =
-            |id: &str| ranges.iter().any(|range| range.parents.iter().any(|parent| **parent == *id));
-        let map = self.map.load();
-        map.ranges.iter().any(|known| ranges.get(&known.range).is_none() && !is_ancestor(&known.range))
+        self.map.load().ranges.iter().any(|known| is_outside(&known.range, ranges))
     }
 
     /// The progress of a range.
@@ -105,6 +110,33 @@ impl Sessions {
     pub(crate) fn clear(&self) {
         self.map.store(Arc::default());
     }
+}
+
+/// The session token of several ranges; `None` when there are none.
+fn compound<'a>(
+    ranges: impl Iterator<Item = &'a Arc<RangeProgress>> + Clone,
+) -> Result<Option<HeaderValue>, TokenTooLong> {
+    let mut others = ranges.clone();
+    if let (Some(only), None) = (others.next(), others.next()) {
+        return Ok(Some(only.header.clone()));
+    }
+    let mut text = Vec::new();
+    for known in ranges {
+        if !text.is_empty() {
+            text.push(b',');
+        }
+        text.extend_from_slice(known.header.as_bytes());
+    }
+    if text.len() > COMPOUND_BYTES_MAX {
+        return Err(TokenTooLong { bytes: text.len() });
+    }
+    Ok(if text.is_empty() { None } else { HeaderValue::from_maybe_shared(Bytes::from(text)).ok() })
+}
+
+/// Whether a range is not in `ranges`, and was not replaced by one of `ranges`.
+fn is_outside(id: &str, ranges: &RangeMap) -> bool {
+    let is_ancestor = || ranges.iter().any(|range| range.parents.iter().any(|parent| **parent == *id));
+    ranges.get(id).is_none() && !is_ancestor()
 }
 
 /// The progress of all ranges, sorted by range id.

@@ -11,7 +11,7 @@ use super::build::HeaderInputs;
 use super::state::{State, find_range};
 use crate::core::Core;
 use crate::error::Error;
-use crate::metadata::{self, Container, ContainerMetadata};
+use crate::metadata::{self, Container, ContainerMetadata, TokenTooLong};
 use crate::operation::{Operation, ResourceKind, Verb};
 use crate::options::{ReadConsistency, Settings};
 use crate::routing::account::{Account, Consistency};
@@ -67,7 +67,9 @@ pub(super) async fn prepare<'a>(core: &Core, call: Call<'a>, state: &State) -> R
     // with busy writers.
     let session_token = match &state.requested_session {
         Some(requested) if requested.is_for(metadata.as_deref(), session_range) => requested.token.clone(),
-        Some(_) | None => choose_session_token(call, &snapshot, metadata.as_deref(), session_range),
+        Some(_) | None => {
+            choose_session_token(call, &snapshot, metadata.as_deref(), range, has_unknown_range)?
+        }
     };
     let session_range = session_range.map(|range| Arc::clone(&range.id));
     let header_inputs = HeaderInputs {
@@ -149,19 +151,21 @@ fn next_region(account: &Account, operation: &Operation, state: &State) -> Optio
 /// The session token of the request; `None` when the request has none. Only operations on
 /// documents have a session token, except query plans. A token in the options is always
 /// sent. Otherwise only operations with session consistency send the driver's own token:
-/// all reads, and writes where all regions take writes.
+/// all reads, and writes where all regions take writes. `has_unknown_range` says that a
+/// session token has named a range that the metadata does not contain.
 fn choose_session_token(
     call: Call<'_>,
     snapshot: &Snapshot,
     metadata: Option<&ContainerMetadata>,
     range: Option<&Range>,
-) -> Option<HeaderValue> {
+    has_unknown_range: bool,
+) -> Result<Option<HeaderValue>, Error> {
     let operation = call.operation;
     if !operation.is_data_plane() || operation.verb == Verb::QueryPlan {
-        return None;
+        return Ok(None);
     }
     if let Some(token) = &call.settings.session_token {
-        return HeaderValue::from_str(token).ok();
+        return Ok(HeaderValue::from_str(token).ok());
     }
     let wants_session = match call.settings.read_consistency {
         ReadConsistency::Account => snapshot.account.consistency == Consistency::Session,
@@ -169,11 +173,19 @@ fn choose_session_token(
         ReadConsistency::Eventual | ReadConsistency::LatestCommitted | ReadConsistency::GlobalStrong => false,
     };
     if !wants_session || !(operation.verb.is_read() || snapshot.account.is_multi_write) {
-        return None;
+        return Ok(None);
     }
-    let sessions = &metadata?.sessions;
-    match range {
-        Some(range) => sessions.header_for(range),
+    let Some(ContainerMetadata { sessions, ranges, .. }) = metadata else { return Ok(None) };
+    let token = match range {
+        Some(range) if !has_unknown_range => Ok(sessions.header_for(range)),
+        Some(range) => sessions.header_for_with_unknown(range, ranges),
         None => sessions.header_for_all_ranges(),
-    }
+    };
+    token.map_err(|TokenTooLong { bytes }| {
+        Error::input(format!(
+            "the session token of all {} ranges has {bytes} bytes, too many for one request: send one \
+             request per range, or read with eventual consistency",
+            ranges.iter().count()
+        ))
+    })
 }
