@@ -19,7 +19,7 @@ use serde::Serialize;
 pub(crate) use execute::execute;
 pub use results::{BatchResult, BatchResults};
 
-use crate::items::witness;
+use crate::items::{Repeat, witness};
 use crate::patch::Patch;
 use crate::response::encode_error;
 use crate::{Error, Etag};
@@ -63,6 +63,7 @@ pub struct Batch {
     /// nothing more.
     is_idempotent: bool,
     witness: Option<Witness>,
+    repeat: Repeat,
     options: OperationOptions,
 }
 
@@ -117,6 +118,7 @@ impl Batch {
             is_guarded: false,
             is_idempotent: true,
             witness: None,
+            repeat: Repeat::default(),
             options: OperationOptions::default(),
         }
     }
@@ -191,6 +193,14 @@ impl Batch {
         value: impl Into<serde_json::Value>,
     ) -> Self {
         self.witness = Some(witness(id, pointer, value));
+        self
+    }
+
+    /// Sets whether the batch is sent again when its response was lost: see [`Repeat`]. By
+    /// default a batch with a create or an etag is sent again, and so is a batch that changes
+    /// nothing when it is applied twice.
+    pub fn with_repeat(mut self, repeat: Repeat) -> Self {
+        self.repeat = repeat;
         self
     }
 

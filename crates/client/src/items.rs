@@ -6,6 +6,7 @@
 //! which the driver does not parse, so [`patch`] tells the driver.
 
 mod options;
+mod repeat;
 
 use bytes::Bytes;
 use perihelion_driver::Response;
@@ -16,6 +17,7 @@ use serde::de::DeserializeOwned;
 
 pub use options::ItemOptions;
 pub(crate) use options::witness;
+pub use repeat::Repeat;
 
 use crate::handle::ContainerHandle;
 use crate::patch::Patch;

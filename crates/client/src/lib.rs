@@ -89,7 +89,7 @@ pub use container::Container;
 pub use database::Database;
 pub use etag::Etag;
 pub use feed_range::FeedRange;
-pub use items::ItemOptions;
+pub use items::{ItemOptions, Repeat};
 pub use key_space::KeySpace;
 pub use patch::{Amount, Patch};
 pub use perihelion_driver::credential::{self, Credential};

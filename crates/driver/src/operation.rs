@@ -165,9 +165,11 @@ pub enum Idempotency {
     /// values.
     Idempotent,
     /// The operation may be sent again, because the service checks a condition (the
-    /// id must be new, the etag must match) and applies at most one of two attempts:
+    /// id must be new, the etag must match) and refuses the second of two attempts:
     /// creates and writes with `If-Match`. When the second attempt is refused (409,
-    /// 412, 404), the first attempt may be the reason.
+    /// 412, 404), the first attempt may be the reason. There is one exception: a created
+    /// document that another client has deleted meanwhile is created again, unless the
+    /// operation has a [`Witness`] that the deletion leaves.
     Conditional,
     /// The operation must not be sent again, because the service may apply both
     /// attempts: increments, and batches without a condition.

@@ -21,12 +21,13 @@ pub(crate) async fn execute(container: &ContainerHandle, batch: Batch) -> Result
         return Err(Error::input("a batch needs at least one operation"));
     }
     let idempotency = batch.idempotency();
-    let Batch { key, mut body, operations, witness, options, .. } = batch;
+    let Batch { key, mut body, operations, witness, repeat, options, .. } = batch;
     body.push(b']');
     let scope = Scope::Key(KeyScope::new(key));
-    let mut operation =
+    let mut operation = repeat.apply(
         Operation::new(Verb::Batch, Target::items(container.driver_container()), scope, Bytes::from(body))
-            .with_idempotency(idempotency);
+            .with_idempotency(idempotency),
+    );
     if let Some(witness) = witness {
         operation = operation.with_witness(witness);
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use perihelion_driver::OperationOptions;
 use perihelion_driver::operation::{Operation, Witness};
 
+use super::repeat::Repeat;
 use crate::Etag;
 
 /// Options of one operation on a document.
@@ -26,6 +27,8 @@ pub struct ItemOptions {
     pub if_match: Option<Etag>,
     /// A value that only this write stores: see [`ItemOptions::with_witness`].
     pub witness: Option<Witness>,
+    /// Whether a write is sent again when its response was lost.
+    pub repeat: Repeat,
     /// Timeouts, regions, hedging, consistency.
     pub operation: OperationOptions,
 }
@@ -45,10 +48,11 @@ impl ItemOptions {
     /// Sets how the client finds out whether this write was applied when its
     /// response is lost. A write that was applied leaves `value` at `pointer` (RFC 6901)
     /// in the document `id` of the same partition. No other write may store this value
-    /// there, so use a random token, for example. Later writes must keep the value.
+    /// there, so use a random token, for example. Later writes must keep the value, and must
+    /// not delete the document.
     ///
-    /// Before the client fails with
-    /// [`Error::is_ambiguous`](crate::Error::is_ambiguous), it reads the document `id`.
+    /// The client reads the document `id` before it sends a create or a write with an etag
+    /// again, and before it fails with [`Error::is_ambiguous`](crate::Error::is_ambiguous).
     /// If the document has the value, the write has succeeded, and the result is the
     /// response to this read.
     pub fn with_witness(
@@ -58,6 +62,18 @@ impl ItemOptions {
         value: impl Into<serde_json::Value>,
     ) -> Self {
         self.witness = Some(witness(id, pointer, value));
+        self
+    }
+
+    /// Sets whether a write is sent again when its response was lost.
+    ///
+    /// ```
+    /// # use perihelion_client::{ItemOptions, Repeat};
+    /// // A consumer deletes this message, so the client must not create it twice.
+    /// let message = ItemOptions::new().with_repeat(Repeat::Never);
+    /// ```
+    pub fn with_repeat(mut self, repeat: Repeat) -> Self {
+        self.repeat = repeat;
         self
     }
 
@@ -90,7 +106,7 @@ impl ItemOptions {
         self
     }
 
-    /// Adds the etag and the witness to an operation.
+    /// Adds the etag, the choice of repeats and the witness to an operation.
     pub(crate) fn apply(&self, mut operation: Operation) -> Operation {
         if let Some(etag) = &self.if_match {
             operation = operation.with_if_match(etag.header());
@@ -98,7 +114,7 @@ impl ItemOptions {
         if let Some(witness) = &self.witness {
             operation = operation.with_witness(witness.clone());
         }
-        operation
+        self.repeat.apply(operation)
     }
 }
 

@@ -15,5 +15,6 @@ mod lost_creates;
 mod lost_responses;
 mod missing_containers;
 mod queries;
+mod repeated_writes;
 mod scenarios;
 mod world;

@@ -63,6 +63,28 @@ pub(super) async fn resolve_ambiguity(
     }
 }
 
+/// Looks for the witness of a write before the write is sent again. If the witness is found,
+/// the answer to this read becomes the answer to the write. `None` if the witness is absent,
+/// or if the read shows nothing: then the write is sent again, and its condition is the only
+/// thing that keeps it from being applied twice. The look takes no longer than one attempt
+/// may take.
+pub(super) async fn look_for_witness(core: &Core, call: Call<'_>, state: &mut State) -> Option<Response> {
+    let witness = call.operation.witness.as_ref()?;
+    let deadline = call.deadline.min(Instant::now() + call.settings.attempt_timeout);
+    match read_back(core, Call { deadline, ..call }, witness).await {
+        Evidence::Applied(response) => {
+            state.diagnostics.resolution = Some(Resolution::Witnessed);
+            Some(response)
+        }
+        Evidence::Absent(inner) | Evidence::Inconclusive(inner) => {
+            let mut own = std::mem::take(&mut state.diagnostics);
+            own.elapsed = state.started_at.elapsed();
+            state.diagnostics = append_attempts(own, inner);
+            None
+        }
+    }
+}
+
 /// The error when a retry is not made, because it cannot succeed or would come after
 /// the deadline.
 pub(super) fn give_up(result: AttemptResult, state: &State, budgets: Budgets) -> Error {
@@ -92,7 +114,7 @@ pub(super) fn error_of(result: AttemptResult, state: &State) -> Error {
 }
 
 /// Appends the attempts of an operation's last step (`inner`) to the operation's own
-/// attempts (`own`). The last step is the read of a witness, or the failed read of the
+/// attempts (`own`). The last step is a read of the witness, or the failed read of the
 /// container's metadata.
 pub(super) fn append_attempts(mut own: Diagnostics, inner: Diagnostics) -> Diagnostics {
     let inner_started_after = own.elapsed.saturating_sub(inner.elapsed);

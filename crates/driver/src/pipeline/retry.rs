@@ -20,5 +20,5 @@ pub(super) mod throttle;
 mod verdict;
 
 pub(super) use effects::{Effect, Effects};
-pub(super) use evaluate::{evaluate, may_have_applied};
+pub(super) use evaluate::{evaluate, looks_before_retry, may_have_applied};
 pub(super) use verdict::{Budgets, Ending, Limits, OperationProfile, Regions, Verdict};

@@ -8,13 +8,14 @@ use tokio::time::Instant;
 use super::apply::{self, EvaluatedAttempt};
 use super::attempt::{AttemptResult, Leg, status_of};
 use super::finish::{
-    append_attempts, complete, complete_as_gone, error_of, give_up, keep_ambiguity, resolve_ambiguity,
+    append_attempts, complete, complete_as_gone, error_of, give_up, keep_ambiguity, look_for_witness,
+    resolve_ambiguity,
 };
 use super::judge::judge;
 use super::prepare::{Call, Prepared, prepare};
-use super::retry::{Effects, Verdict};
+use super::retry::{Effects, Verdict, looks_before_retry};
 use super::send::send;
-use super::state::{RequestedSession, State};
+use super::state::{RequestedSession, State, profile_of};
 use crate::core::Core;
 use crate::error::Error;
 use crate::operation::Scope;
@@ -83,6 +84,11 @@ async fn run_attempts(core: &Core, call: Call<'_>, state: &mut State) -> Result<
                 (state.route_to, state.context, state.budgets) = (Some(route_to), context, budgets);
                 if !after.is_zero() {
                     tokio::time::sleep(after).await;
+                }
+                if looks_before_retry(profile_of(call.operation), &state.budgets)
+                    && let Some(response) = look_for_witness(core, call, state).await
+                {
+                    return Ok(response);
                 }
             }
         }

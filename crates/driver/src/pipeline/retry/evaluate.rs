@@ -77,6 +77,17 @@ pub(crate) fn evaluate(
     (evaluation.verdict(rule.action), rule.effects)
 }
 
+/// Whether the witness of a write is read before the write is sent again. This is so for a
+/// conditional write of which an attempt may have been applied. The condition does not
+/// always keep the service from applying the write twice: the id of a created document is
+/// free again when the document was deleted meanwhile.
+pub(crate) fn looks_before_retry(profile: OperationProfile, budgets: &Budgets) -> bool {
+    match profile.idempotency {
+        Idempotency::Conditional => profile.has_witness && budgets.is_ambiguous,
+        Idempotency::Idempotent | Idempotency::NotIdempotent => false,
+    }
+}
+
 /// Whether a write whose attempt ended in this way was applied, or may have been.
 pub(crate) fn may_have_applied(profile: OperationProfile, ending: Ending<'_>, regions: Regions) -> bool {
     rules::rule_for(finding_for(ending), profile, regions).may_have_applied
