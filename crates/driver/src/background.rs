@@ -2,11 +2,17 @@
 //! endpoints and removes stale circuit breakers. While the task sleeps, it has only a
 //! weak reference to the driver's core. The task is aborted when the last clone of the
 //! driver is dropped.
+//!
+//! The task runs on the runtime of the operation that started it. That runtime may shut down
+//! before the driver is dropped, or nobody may run it any more. So every operation checks
+//! that the task is still at work, and starts it again on its own runtime if it is not.
 
-use std::sync::{Arc, Weak};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use tokio::task::JoinHandle;
+use arc_swap::ArcSwapOption;
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::core::Core;
@@ -16,47 +22,134 @@ use crate::routing::account::Location;
 /// While an endpoint is unavailable, the task checks this often whether a probe is due.
 const PROBE_PAUSE: Duration = Duration::from_millis(500);
 
-/// The handle of the task. Dropping the handle aborts the task, and the tasks that read
+/// When the task has not begun its next round this long after the round was due, nobody runs
+/// its runtime, and the task is started again. A busy runtime is late by much less.
+const LATE_AFTER: Duration = Duration::from_secs(30);
+
+/// The background task of a driver. Dropping it aborts the task, and the tasks that read
 /// metadata.
 pub(crate) struct Background {
-    task: JoinHandle<()>,
     core: Weak<Core>,
+    /// The task; `None` before it was started.
+    task: ArcSwapOption<AbortHandle>,
+    /// Held while the task is started, so that only one task is.
+    starting: Mutex<()>,
+    schedule: Arc<Schedule>,
+}
+
+/// When the work of the task was done, and when its next round is due. A task that is started
+/// again continues the schedule of the task before.
+struct Schedule {
+    /// The times below count from here.
+    began_at: Instant,
+    /// When the task must have begun its next round, in milliseconds.
+    round_due_ms: AtomicU64,
+    done: Mutex<Done>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Done {
+    refreshed_at: Instant,
+    breakers_cleaned_at: Instant,
+}
+
+impl Background {
+    /// The background task of a driver whose account was just read. The task is not started
+    /// yet.
+    pub(crate) fn new(core: &Arc<Core>) -> Self {
+        let now = Instant::now();
+        Background {
+            core: Arc::downgrade(core),
+            task: ArcSwapOption::empty(),
+            starting: Mutex::default(),
+            schedule: Arc::new(Schedule {
+                began_at: now,
+                round_due_ms: AtomicU64::new(0),
+                done: Mutex::new(Done { refreshed_at: now, breakers_cleaned_at: now }),
+            }),
+        }
+    }
+
+    /// Starts the task on the current runtime, unless it is at work. This takes no lock and
+    /// allocates nothing while the task is at work.
+    pub(crate) fn ensure_running(&self, now: Instant) {
+        if !self.is_at_work(now) {
+            self.start(now);
+        }
+    }
+
+    fn is_at_work(&self, now: Instant) -> bool {
+        let task = self.task.load();
+        task.as_ref().is_some_and(|task| !task.is_finished()) && !self.schedule.is_late(now)
+    }
+
+    #[cold]
+    fn start(&self, now: Instant) {
+        let _starting = self.starting.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_at_work(now) {
+            return;
+        }
+        self.schedule.next_round_at(now);
+        let task = tokio::spawn(run(Weak::clone(&self.core), Arc::clone(&self.schedule)));
+        if let Some(stuck) = self.task.swap(Some(Arc::new(task.abort_handle()))) {
+            stuck.abort();
+        }
+    }
 }
 
 impl Drop for Background {
     fn drop(&mut self) {
-        self.task.abort();
+        if let Some(task) = self.task.load_full() {
+            task.abort();
+        }
         if let Some(core) = self.core.upgrade() {
             core.shared_tasks().abort_all();
         }
     }
 }
 
-/// Starts the task on the current runtime.
-pub(crate) fn start(core: &Arc<Core>) -> Background {
-    Background { task: tokio::spawn(run(Arc::downgrade(core))), core: Arc::downgrade(core) }
+impl Schedule {
+    /// Sets when the next round is due.
+    fn next_round_at(&self, due_at: Instant) {
+        self.round_due_ms.store(self.milliseconds_at(due_at), Ordering::Relaxed);
+    }
+
+    fn is_late(&self, now: Instant) -> bool {
+        let due = Duration::from_millis(self.round_due_ms.load(Ordering::Relaxed));
+        now.saturating_duration_since(self.began_at) > due + LATE_AFTER
+    }
+
+    fn milliseconds_at(&self, time: Instant) -> u64 {
+        u64::try_from(time.saturating_duration_since(self.began_at).as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn done(&self) -> MutexGuard<'_, Done> {
+        self.done.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-async fn run(weak: Weak<Core>) {
-    let mut refreshed_at = Instant::now();
-    let mut breakers_cleaned_at = Instant::now();
+async fn run(weak: Weak<Core>, schedule: Arc<Schedule>) {
     loop {
         let Some(core) = weak.upgrade() else { return };
         let topology = core.topology();
         let now = Instant::now();
-        if now.duration_since(refreshed_at) >= topology.options().refresh_interval {
-            refreshed_at = now;
-            let deadline = now + core.option_layers().metadata_settings().timeout;
-            core.account_reader().refresh(&*core, topology, None, deadline).await;
+        let timeout = core.option_layers().metadata_settings().timeout;
+        // The refresh and the probes of this round take at most this long.
+        schedule.next_round_at(now + timeout.saturating_mul(2));
+        let done = *schedule.done();
+        if now.duration_since(done.refreshed_at) >= topology.options().refresh_interval {
+            schedule.done().refreshed_at = now;
+            core.account_reader().refresh(&*core, topology, None, now + timeout).await;
         }
-        if now.duration_since(breakers_cleaned_at) >= topology.breaker_options().cleanup_interval {
-            breakers_cleaned_at = now;
+        if now.duration_since(done.breakers_cleaned_at) >= topology.breaker_options().cleanup_interval {
+            schedule.done().breakers_cleaned_at = now;
             topology.update_breakers(|breakers| breakers.remove_stale(now));
         }
         probe_unavailable(&core).await;
-        let next_due = (refreshed_at + topology.options().refresh_interval)
-            .min(breakers_cleaned_at + topology.breaker_options().cleanup_interval);
-        wait(core, next_due).await;
+        let done = *schedule.done();
+        let next_due = (done.refreshed_at + topology.options().refresh_interval)
+            .min(done.breakers_cleaned_at + topology.breaker_options().cleanup_interval);
+        wait(core, next_due, &schedule).await;
     }
 }
 
@@ -86,10 +179,11 @@ async fn probe_unavailable(core: &Core) {
 /// Sleeps until `next_due`, or until an endpoint is marked unavailable. If an endpoint is
 /// unavailable already, the sleep is at most [`PROBE_PAUSE`]. The core is released
 /// meanwhile.
-async fn wait(core: Arc<Core>, next_due: Instant) {
+async fn wait(core: Arc<Core>, next_due: Instant, schedule: &Schedule) {
     let topology = core.topology();
     let has_unavailable_endpoint = topology.snapshot().account.has_unavailable_endpoint();
     let until = if has_unavailable_endpoint { next_due.min(Instant::now() + PROBE_PAUSE) } else { next_due };
+    schedule.next_round_at(until);
     let marked_unavailable = Arc::clone(&topology.marked_unavailable);
     drop(core);
     tokio::select! {

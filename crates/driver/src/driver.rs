@@ -6,7 +6,7 @@ use std::sync::Arc;
 use perihelion_wire::transport::Endpoint;
 use tokio::time::Instant;
 
-use crate::background::{self, Background};
+use crate::background::Background;
 use crate::core::Core;
 use crate::credential::Credential;
 use crate::error::Error;
@@ -20,11 +20,12 @@ use crate::response::Response;
 use crate::transport::AnyTransport;
 
 /// The driver of one account. Cheap to clone. The background task is aborted when the
-/// last clone is dropped.
+/// last clone is dropped. A driver may be used on several tokio runtimes, and may outlive
+/// the runtime that it was opened on.
 #[derive(Clone)]
 pub struct Driver {
     core: Arc<Core>,
-    _background: Arc<Background>,
+    background: Arc<Background>,
     observer: Option<Arc<dyn Observer>>,
 }
 
@@ -58,8 +59,9 @@ impl Driver {
         let deadline = Instant::now() + core.option_layers().metadata_settings().timeout;
         core.account_reader().read_at_opening(&*core, core.topology(), deadline).await?;
         core.account_reader().warn_of_unknown_regions(core.topology());
-        let background = Arc::new(background::start(&core));
-        Ok(Driver { core, _background: background, observer: None })
+        let background = Arc::new(Background::new(&core));
+        background.ensure_running(Instant::now());
+        Ok(Driver { core, background, observer: None })
     }
 
     /// A new driver that shares connections and metadata with this driver. The new driver
@@ -82,7 +84,9 @@ impl Driver {
         options: &OperationOptions,
     ) -> Result<Response, Error> {
         let settings = self.core.option_layers().settings_for(options, class_of(operation))?;
-        let deadline = Instant::now() + settings.timeout;
+        let now = Instant::now();
+        self.background.ensure_running(now);
+        let deadline = now + settings.timeout;
         let call = Call { operation, settings: &settings, deadline, route_to: None };
         let result = run(&self.core, call).await;
         self.core.telemetry().record(operation, &result);

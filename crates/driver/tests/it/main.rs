@@ -10,6 +10,7 @@ mod hedging;
 mod multi_region;
 mod pipeline;
 mod region_health;
+mod runtimes;
 mod telemetry;
 mod transport;
 mod transport_deadlines;
