@@ -11,6 +11,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -104,12 +105,35 @@ pub struct Failure {
     pub sent: Sent,
     /// What failed and where; never a header or a body.
     pub message: Arc<str>,
+    /// The incident that made this request fail together with others; `None` when only this
+    /// request failed.
+    pub incident: Option<Incident>,
+}
+
+/// An incident: the end of a connection, or of several connections to one endpoint at about
+/// the same time. Every request on those connections fails, but for the health of the
+/// service this is one failure. Failures with equal incidents are to be counted once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Incident(u64);
+
+impl Incident {
+    /// An incident that differs from all others of this process.
+    pub fn next() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Incident(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
 }
 
 impl Failure {
     /// A failure of this kind.
     pub fn new(kind: FailureKind, sent: Sent, message: impl Into<Arc<str>>) -> Self {
-        Failure { kind, sent, message: message.into() }
+        Failure { kind, sent, message: message.into(), incident: None }
+    }
+
+    /// The failure as a part of an incident.
+    pub fn with_incident(mut self, incident: Incident) -> Self {
+        self.incident = Some(incident);
+        self
     }
 }
 

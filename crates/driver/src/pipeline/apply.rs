@@ -4,8 +4,10 @@
 
 use std::sync::Arc;
 
+use perihelion_wire::transport::Incident;
 use tokio::time::Instant;
 
+use super::attempt::AttemptResult;
 use super::retry::{Effect, Effects};
 use super::state::State;
 use crate::core::Core;
@@ -22,6 +24,13 @@ pub(super) struct EvaluatedAttempt<'a> {
     pub(super) route: &'a Route,
     pub(super) partition: Option<&'a Partition>,
     pub(super) metadata: Option<&'a Arc<ContainerMetadata>>,
+    /// The incident that made the attempt fail together with others.
+    pub(super) incident: Option<Incident>,
+}
+
+/// The incident that made an attempt fail together with others, if there was one.
+pub(super) fn incident_of(result: &AttemptResult) -> Option<Incident> {
+    result.as_ref().err().and_then(|failure| failure.incident)
 }
 
 /// What an operation uses a region for: reads or writes.
@@ -70,11 +79,13 @@ pub(super) fn apply_health_updates(
         match effect {
             Effect::EndpointFailed { needs_confirmation: true }
             | Effect::PartitionFailed { needs_confirmation: true } => {
-                state.unconfirmed_effects.push((effect, evaluated.route.clone()));
+                state.unconfirmed_effects.push((effect, evaluated.route.clone(), evaluated.incident));
             }
             Effect::EndpointFailed { needs_confirmation: false }
             | Effect::PartitionFailed { needs_confirmation: false }
-            | Effect::PartitionSucceeded => update_health(core, effect, evaluated.route, evaluated),
+            | Effect::PartitionSucceeded => {
+                update_health(core, effect, evaluated.route, evaluated.incident, evaluated);
+            }
             Effect::RefreshAccount | Effect::RefreshRanges | Effect::DiscardMetadata => {}
         }
     }
@@ -84,16 +95,22 @@ pub(super) fn apply_health_updates(
 /// failure, which shows that the regions that failed are at fault, and not the request.
 /// Effects on the region that has answered now are dropped.
 pub(super) fn confirm(core: &Core, evaluated: &EvaluatedAttempt<'_>, state: &mut State) {
-    for (effect, route) in std::mem::take(&mut state.unconfirmed_effects) {
+    for (effect, route, incident) in std::mem::take(&mut state.unconfirmed_effects) {
         if route.location.region != evaluated.route.location.region {
-            update_health(core, effect, &route, evaluated);
+            update_health(core, effect, &route, incident, evaluated);
         }
     }
 }
 
 /// Marks the endpoint of the route as failed, or reports a failure or a success to
-/// the circuit breaker of the partition.
-fn update_health(core: &Core, effect: Effect, route: &Route, evaluated: &EvaluatedAttempt<'_>) {
+/// the circuit breaker of the partition. `incident` is that of the attempt on this route.
+fn update_health(
+    core: &Core,
+    effect: Effect,
+    route: &Route,
+    incident: Option<Incident>,
+    evaluated: &EvaluatedAttempt<'_>,
+) {
     let (now, usage, topology) = (Instant::now(), usage_of(evaluated.operation), core.topology());
     let region = &route.location.region;
     let key = evaluated.partition.map(|partition| BreakerKey { partition, region, usage });
@@ -101,7 +118,7 @@ fn update_health(core: &Core, effect: Effect, route: &Route, evaluated: &Evaluat
         (Effect::EndpointFailed { .. }, _) => topology.endpoint_failed(&route.location.endpoint, usage, now),
         (Effect::PartitionFailed { .. }, Some(key)) => {
             let sample = random::sample();
-            topology.update_breakers(|breakers| breakers.failed(key, now, sample));
+            topology.update_breakers(|breakers| breakers.failed_in(key, incident, now, sample));
         }
         (Effect::PartitionSucceeded, Some(key)) => {
             topology.update_breakers(|breakers| breakers.succeeded(key));

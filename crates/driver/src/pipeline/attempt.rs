@@ -208,7 +208,7 @@ fn attempt_record(
             answer.headers().get(&headers::ACTIVITY_ID).cloned(),
         ),
         Err(failure) => {
-            let Failure { kind, sent, message } = failure.clone();
+            let Failure { kind, sent, message, .. } = failure.clone();
             // The service may have logged the request under the id that we sent.
             (Outcome::Failed { kind, sent, message }, None, Some(activity_id.header()))
         }

@@ -55,6 +55,7 @@ async fn run_attempts(core: &Core, call: Call<'_>, state: &mut State) -> Result<
             route: &prepared.route,
             partition: prepared.partition.as_ref(),
             metadata: prepared.metadata.as_ref(),
+            incident: apply::incident_of(&result),
         };
         state.diagnostics.record(record);
         apply::apply(core, effects, &evaluated, state).await;

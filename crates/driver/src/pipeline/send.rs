@@ -124,6 +124,7 @@ fn record_loser(core: &Core, prepared: &Prepared<'_>, route: &Route, loser: Lose
     let ending = ending_of(operation, &state.budgets, &leg.result);
     state.budgets.is_ambiguous |=
         !operation.verb.is_read() && may_have_applied(profile_of(operation), ending, regions_of(prepared));
+    let incident = apply::incident_of(&leg.result);
     state.diagnostics.record(leg.record);
     state.tried_regions.push(route.location.region.clone());
     if !leg.is_cut_short {
@@ -131,7 +132,7 @@ fn record_loser(core: &Core, prepared: &Prepared<'_>, route: &Route, loser: Lose
         apply::apply_health_updates(
             core,
             effects,
-            &EvaluatedAttempt { operation, route, partition, metadata },
+            &EvaluatedAttempt { operation, route, partition, metadata, incident },
             state,
         );
     }

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use http::HeaderValue;
+use perihelion_wire::transport::Incident;
 use tokio::time::Instant;
 
 use crate::diagnostics::{Context, Diagnostics};
@@ -38,7 +39,7 @@ pub(super) struct State {
     pub(super) requested_session: Option<RequestedSession>,
     /// Effects that are applied when another region has answered this operation, each
     /// with the route of its attempt.
-    pub(super) unconfirmed_effects: Vec<(Effect, Route)>,
+    pub(super) unconfirmed_effects: Vec<(Effect, Route, Option<Incident>)>,
     pub(super) diagnostics: Diagnostics,
 }
 

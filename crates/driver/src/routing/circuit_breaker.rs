@@ -18,6 +18,7 @@ mod breaker;
 use std::sync::Arc;
 use std::time::Duration;
 
+use perihelion_wire::transport::Incident;
 use tokio::time::Instant;
 
 use self::breaker::{Breaker, OpenState, UsageState};
@@ -87,13 +88,32 @@ impl Breakers {
     }
 
     /// A request failed, and the partition may be at fault. `sample` (0 to 1)
-    /// spreads the probes of partitions that failed at the same time.
-    pub(crate) fn failed(&self, key: BreakerKey<'_>, now: Instant, sample: f64) -> Option<Breakers> {
+    /// spreads the probes of partitions that failed at the same time. All failures of one
+    /// incident, such as the end of a connection with many requests, count once.
+    pub(crate) fn failed_in(
+        &self,
+        key: BreakerKey<'_>,
+        incident: Option<Incident>,
+        now: Instant,
+        sample: f64,
+    ) -> Option<Breakers> {
+        if incident.is_some() && self.state(key).last_incident == incident {
+            return None;
+        }
         let failures_max = match key.usage {
             Usage::Read => self.options.read_failures,
             Usage::Write => self.options.write_failures,
         };
-        self.count_event(key, now, sample, |state| increment(&mut state.failures) >= failures_max)
+        self.count_event(key, now, sample, |state| {
+            state.last_incident = incident.or(state.last_incident);
+            increment(&mut state.failures) >= failures_max
+        })
+    }
+
+    /// A request failed alone.
+    #[cfg(test)]
+    pub(crate) fn failed(&self, key: BreakerKey<'_>, now: Instant, sample: f64) -> Option<Breakers> {
+        self.failed_in(key, None, now, sample)
     }
 
     /// This region lost a hedge: another region was asked later, and its leg won. `sample`

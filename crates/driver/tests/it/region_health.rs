@@ -6,8 +6,12 @@ use std::time::Duration;
 use perihelion_driver::OperationOptions;
 use perihelion_driver::operation::Verb;
 use perihelion_driver::options::Hedging;
+use perihelion_driver::transport::AnyTransport;
 use perihelion_server::EmbeddedOptions;
 use perihelion_testkit::regions::{self, EAST, NORTH, WEST};
+use perihelion_wire::transport::{Failure, FailureKind, Incident, Request, Response, Sent, Transport};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use crate::multi_region::prefers_east;
 use crate::world::World;
@@ -78,4 +82,58 @@ async fn a_region_that_does_not_answer_is_avoided() {
         assert_eq!(region_of_a_read(&world).await, EAST);
     }
     assert_eq!(region_of_a_read(&world).await, WEST);
+}
+
+/// A transport whose requests to one region all fail as parts of one incident, while the
+/// switch is on.
+struct FailingRegion {
+    inner: AnyTransport,
+    host_label: &'static str,
+    incident: watch::Receiver<Option<Incident>>,
+}
+
+impl Transport for FailingRegion {
+    async fn send(&self, request: Request) -> Result<Response, Failure> {
+        let incident = *self.incident.borrow();
+        match incident {
+            Some(incident) if request.endpoint.host().contains(self.host_label) => {
+                let failure = Failure::new(FailureKind::Closed, Sent::Unknown, "the connection ended");
+                Err(failure.with_incident(incident))
+            }
+            Some(_) | None => self.inner.send(request).await,
+        }
+    }
+}
+
+/// A connection with eight reads of one partition ends. For the circuit breaker this is one
+/// failure, so the region stays in use. A second connection that ends opens the breaker.
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_connection_is_one_failure_for_the_circuit_breaker() {
+    let world = three_regions().await;
+    let (switch, incident) = watch::channel(None);
+    let transport = FailingRegion { inner: world.transport(), host_label: "east-us", incident };
+    let client = world.driver_over(AnyTransport::foreign(transport), prefers_east()).await;
+    let first_region = async || {
+        let response = client.execute(&world.read("1"), &unhedged()).await.unwrap();
+        response.diagnostics.attempts().next().unwrap().region.to_string()
+    };
+    let end_a_connection = async || {
+        switch.send_replace(Some(Incident::next()));
+        let reads: JoinSet<_> = (0..8)
+            .map(|_| {
+                let (client, operation) = (client.clone(), world.read("1"));
+                async move { client.execute(&operation, &unhedged()).await.unwrap() }
+            })
+            .collect();
+        for response in reads.join_all().await {
+            assert_eq!(response.diagnostics.attempts().last().unwrap().region.name(), WEST);
+        }
+        switch.send_replace(None);
+    };
+    assert_eq!(first_region().await, EAST);
+    end_a_connection().await;
+    assert_eq!(first_region().await, EAST, "one failure, and then a success");
+    end_a_connection().await;
+    end_a_connection().await;
+    assert_eq!(first_region().await, WEST, "two failures in a row");
 }

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use perihelion_wire::transport::Incident;
 use tokio::time::Instant;
 
 use super::{Gate, Partition};
@@ -32,6 +33,8 @@ pub(super) struct Breaker {
 pub(super) struct UsageState {
     /// Failures since the last success, counted while the breaker is closed.
     pub(super) failures: u32,
+    /// The incident that was counted last among the failures.
+    pub(super) last_incident: Option<Incident>,
     /// Hedges that another region won, since this region last won a hedge or
     /// succeeded.
     pub(super) hedge_losses: u32,

@@ -297,3 +297,23 @@ fn a_full_snapshot_drops_the_oldest_closed_breaker() {
     assert!(first().is_in(&next));
     assert!(next.breakers.is_sorted_by_key(|breaker| breaker.partition.clone()));
 }
+
+#[test]
+fn the_failures_of_one_incident_count_once() {
+    let now = Instant::now();
+    let (incident, later) = (Incident::next(), Incident::next());
+    let one = breakers().failed_in(first().key(Read), Some(incident), now, 0.0).unwrap();
+    assert!(one.failed_in(first().key(Read), Some(incident), now, 0.0).is_none());
+    assert_eq!(one.gate(first().key(Read), now), Gate::Closed);
+    // Another partition, and writes, count the incident too.
+    assert!(one.failed_in(second().key(Read), Some(incident), now, 0.0).is_some());
+    assert!(one.failed_in(first().key(Usage::Write), Some(incident), now, 0.0).is_some());
+    // A second incident in a row opens the breaker, as does a failure of another kind.
+    let opened = one.failed_in(first().key(Read), Some(later), now, 0.0).unwrap();
+    assert_eq!(opened.gate(first().key(Read), now), Gate::Open);
+    let opened = one.failed(first().key(Read), now, 0.0).unwrap();
+    assert_eq!(opened.gate(first().key(Read), now), Gate::Open);
+    // After a success, counting begins anew.
+    let again = one.succeeded(first().key(Read)).unwrap();
+    assert!(again.failed_in(first().key(Read), Some(incident), now, 0.0).is_some());
+}
