@@ -5,23 +5,37 @@
 //! that embeds the database uses the server's in-process transport; both are
 //! [`AnyTransport::Foreign`].
 //!
-//! - `http`: the default transport; keeps deadlines and chooses a connection
-//! - `connections`: the connections to one endpoint
+//! - `http`: the default transport; sends a request, again if that is safe
+//! - `connections`, `waiters`, `growth`: the connections to one endpoint, the requests that
+//!   wait for them, and how many there are
+//! - `shard`, `slots`, `vitals`: one HTTP/2 connection, its streams and its vital signs
+//! - `supervise`, `health`, `starvation`, `incidents`: whether a connection is healthy, and
+//!   what its end means
 //! - `connect`, `dial`, `tls`: open a connection
-//! - `http1`, `http2`: send requests on a connection
+//! - `flight`, `http1`, `http2`: carry out requests on a connection
 
 mod body;
 mod connect;
 mod connections;
 mod dial;
+mod flight;
+mod growth;
+mod health;
 mod http;
 mod http1;
 mod http2;
+mod incidents;
 mod limits;
 mod options;
 mod progress;
+mod shard;
+mod slots;
+mod starvation;
+mod supervise;
 mod task;
 mod tls;
+mod vitals;
+mod waiters;
 
 use std::fmt;
 use std::sync::Arc;

@@ -5,13 +5,18 @@
 //! HTTP/1.1. All this happens within the connect timeout, and no part of a request
 //! is sent.
 
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
 use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Sent};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time;
 
+use super::connections::Open;
 use super::dial::dial;
 use super::http1::Http1Connection;
-use super::http2::{Http2Connection, Http2Support};
+use super::http2::{self, Http2Support, NewHttp2};
 use super::options::HttpOptions;
 use super::tls::{BadHttpOptions, NegotiatedProtocol, Tls};
 
@@ -23,7 +28,7 @@ pub(super) struct Connector {
 
 /// A new connection.
 pub(super) enum NewConnection {
-    Http2(Http2Connection),
+    Http2(NewHttp2),
     Http1(Http1Connection),
 }
 
@@ -37,6 +42,7 @@ pub(super) enum KnownProtocol {
 
 impl Connector {
     pub(super) fn new(options: HttpOptions) -> Result<Self, BadHttpOptions> {
+        options.check()?;
         let tls = Tls::new(&options)?;
         Ok(Connector { options, tls })
     }
@@ -83,25 +89,44 @@ impl Connector {
         if endpoint.is_tls() {
             let (stream, negotiated) = self.tls.connect(endpoint, tcp).await?;
             return match negotiated {
-                NegotiatedProtocol::Http2 => {
-                    Http2Connection::open(stream, &self.options, Http2Support::Negotiated)
-                        .await
-                        .map(NewConnection::Http2)
-                        .map_err(|error| handshake_failure(endpoint, &error))
-                }
+                NegotiatedProtocol::Http2 => http2::open(stream, Http2Support::Negotiated)
+                    .await
+                    .map(NewConnection::Http2)
+                    .map_err(|error| handshake_failure(endpoint, &error)),
                 NegotiatedProtocol::Http1 => open_http1(endpoint, stream).await,
             };
         }
         if known == KnownProtocol::Http1 {
             return open_http1(endpoint, tcp).await;
         }
-        match Http2Connection::open(tcp, &self.options, Http2Support::Assumed).await {
+        match http2::open(tcp, Http2Support::Assumed).await {
             Ok(connection) => Ok(NewConnection::Http2(connection)),
             Err(error) => {
                 tracing::debug!(%endpoint, %error, "the peer does not speak HTTP/2, trying HTTP/1.1");
                 open_http1(endpoint, dial(endpoint).await?).await
             }
         }
+    }
+}
+
+/// Opens connections to one endpoint.
+pub(super) struct EndpointOpener {
+    connector: Arc<Connector>,
+    endpoint: Endpoint,
+}
+
+impl EndpointOpener {
+    pub(super) fn new(connector: Arc<Connector>, endpoint: Endpoint) -> Self {
+        EndpointOpener { connector, endpoint }
+    }
+}
+
+impl Open for EndpointOpener {
+    fn open(
+        &self,
+        known: KnownProtocol,
+    ) -> Pin<Box<dyn Future<Output = Result<NewConnection, Failure>> + Send + '_>> {
+        Box::pin(self.connector.open(&self.endpoint, known))
     }
 }
 

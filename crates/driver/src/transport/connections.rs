@@ -1,73 +1,99 @@
-//! The connections to one endpoint: one HTTP/2 connection or a pool of HTTP/1.1
-//! connections, and the attempt to connect that is in progress.
+//! The connections to one endpoint: a pool of HTTP/2 connections (*shards*), or a pool of
+//! HTTP/1.1 connections.
 //!
-//! A request uses the HTTP/2 connection without a lock. If there is no connection, the
-//! request waits for the attempt to connect that is in progress, or starts one. The
-//! attempt is a task of its own, so it continues when a request that waits for it is
-//! cancelled. Once the endpoint is known to speak only HTTP/1.1, a request opens a
-//! connection itself if the pool has no idle one.
+//! A request takes a stream of the fullest shard that has room, without a lock. If there is
+//! none, it waits in a queue. Shards are opened by background tasks, before they are needed
+//! if possible (`growth`). Each shard checks its own health (`supervise`), and leaves the
+//! pool when it ends, is unhealthy or is not needed.
 //!
-//! What always holds: at most one attempt to connect runs as a task at a time; an HTTP/2
-//! connection that takes no more requests is retired by the first request that notices,
-//! and is not used again.
+//! What always holds: while a request waits, a shard is being opened, or a stream is in use
+//! whose end serves the queue, or the wait ends at the request's deadline; a request never
+//! overtakes another one that waits, except one that comes at the same moment; a shard that
+//! has left the pool does not come back.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+mod openings;
+mod queue;
 
-use arc_swap::ArcSwapOption;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
 use http::HeaderValue;
 use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Sent};
-use tokio::sync::watch;
+use tokio::time::Instant;
 
-use super::connect::{Connector, KnownProtocol, NewConnection};
+use super::connect::{KnownProtocol, NewConnection};
+use super::growth::{self, Candidate, Load, ShardLimits};
+use super::health::{self, FAILURES_MAX, HealthLimits, Reason, Signs, Verdict};
 use super::http1::{Http1Lease, Http1Pool};
-use super::http2::Http2Connection;
+use super::http2::NewHttp2;
+use super::incidents::Incidents;
+use super::limits::{GROWTH_PAUSE, RESERVE_TRIES_MAX};
+use super::options::HttpOptions;
 use super::progress::Progress;
+use super::shard::{Reservation, Shard, ShardCore};
+use super::starvation::Starvation;
 use super::task::AbortOnDrop;
+use super::waiters::{Grant, Waiters};
+
+/// Opens connections to one endpoint.
+pub(super) trait Open: Send + Sync {
+    fn open(
+        &self,
+        known: KnownProtocol,
+    ) -> Pin<Box<dyn Future<Output = Result<NewConnection, Failure>> + Send + '_>>;
+}
 
 /// The connections to one endpoint.
 pub(super) struct Connections {
     pub(super) endpoint: Endpoint,
     /// The `host` header of HTTP/1.1.
     pub(super) host: HeaderValue,
-    connector: Arc<Connector>,
-    /// Set when an HTTP/2 connection was opened, and cleared by [`Connections::retire`].
-    http2: ArcSwapOption<Http2Connection>,
-    http1: Arc<Http1Pool>,
+    opener: Arc<dyn Open>,
+    limits: ShardLimits,
+    health_limits: HealthLimits,
+    ping_interval: Option<Duration>,
+    /// The shards that take requests, and suspect ones, in the order in which they were
+    /// opened. The list is replaced whole, while `changing` is locked.
+    shards: ArcSwap<Vec<Arc<Shard>>>,
+    changing: Mutex<Changing>,
+    /// The length of the queue. Written while `changing` is locked.
+    waiting: AtomicUsize,
+    /// The shards that are being opened. Increased while `changing` is locked.
+    opening: AtomicUsize,
+    /// The tasks that open shards. They end when the connections are dropped.
+    opening_tasks: Mutex<Vec<AbortOnDrop>>,
+    http1: Http1Pool,
     /// Whether the last connection that was opened is HTTP/1.1, and no attempt to open
     /// another connection has failed since.
     is_http1: AtomicBool,
-    /// The attempt to connect that is in progress, or whose outcome no request has
-    /// published yet.
-    connecting: Mutex<Option<Connecting>>,
+    pub(super) incidents: Incidents,
+    pub(super) starvation: Starvation,
 }
 
-/// The connection that an attempt to connect has opened.
-#[derive(Clone)]
-enum OpenedConnection {
-    Http2(Arc<Http2Connection>),
-    /// The connection is in the pool.
-    Http1,
-}
-
-/// The outcome of an attempt to connect; `None` while it is in progress.
-type ConnectOutcome = Option<Result<OpenedConnection, Failure>>;
-
-/// One attempt to connect, shared by all requests that wait for it.
-struct Connecting {
-    outcome: watch::Receiver<ConnectOutcome>,
-    _task: AbortOnDrop,
+/// The part that is changed under a lock.
+struct Changing {
+    waiters: Waiters,
+    /// Until when no shard is opened ahead of need, because one could not be opened.
+    growth_paused_until: Option<Instant>,
+    last_number: u64,
 }
 
 /// A connection for one request.
 pub(super) enum Lease<'a> {
-    Http2(Arc<Http2Connection>),
+    Http2(Reservation),
     Http1(Http1Lease<'a>),
 }
 
 impl Connections {
-    pub(super) fn new(endpoint: Endpoint, connector: Arc<Connector>) -> Result<Self, Failure> {
-        connector.check_allowed(&endpoint)?;
+    pub(super) fn new(
+        endpoint: Endpoint,
+        opener: Arc<dyn Open>,
+        options: &HttpOptions,
+    ) -> Result<Self, Failure> {
         let host = HeaderValue::from_str(endpoint.authority().as_str()).map_err(|_| {
             Failure::new(
                 FailureKind::Connect,
@@ -75,148 +101,205 @@ impl Connections {
                 format!("{endpoint}: the host name cannot be sent in a header"),
             )
         })?;
-        let http1 = Arc::new(Http1Pool::new(connector.options().http1_connections_max));
+        let shards_max = options.connections_max.max(1);
         Ok(Connections {
             endpoint,
             host,
-            connector,
-            http2: ArcSwapOption::empty(),
-            http1,
+            opener,
+            limits: ShardLimits {
+                shards_min: options.connections_min.clamp(1, shards_max),
+                shards_max,
+                streams_max: u32::try_from(options.streams_per_connection_max.max(1)).unwrap_or(u32::MAX),
+            },
+            health_limits: HealthLimits {
+                ping_timeout: options.ping_timeout,
+                read_hang_limit: options.read_hang_limit,
+                idle_timeout: options.idle_timeout,
+            },
+            ping_interval: options.ping_interval,
+            shards: ArcSwap::from_pointee(Vec::new()),
+            changing: Mutex::new(Changing {
+                waiters: Waiters::default(),
+                growth_paused_until: None,
+                last_number: 0,
+            }),
+            waiting: AtomicUsize::new(0),
+            opening: AtomicUsize::new(0),
+            opening_tasks: Mutex::default(),
+            http1: Http1Pool::new(options.http1_connections_max),
             is_http1: AtomicBool::new(false),
-            connecting: Mutex::new(None),
+            incidents: Incidents::default(),
+            starvation: Starvation::new(Instant::now(), options.read_hang_limit),
         })
     }
 
-    /// The HTTP/2 connection, if there is one.
-    pub(super) fn http2(&self) -> Option<Arc<Http2Connection>> {
-        self.http2.load_full()
+    /// A stream for a request, if there is one and no other request waits.
+    pub(super) fn reserve(self: &Arc<Self>) -> Option<Reservation> {
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            return None;
+        }
+        let (reservation, load) = self.reserve_any()?;
+        self.grow_ahead(load);
+        Some(reservation)
     }
 
-    /// A connection for one request when there is no HTTP/2 connection.
-    pub(super) async fn lease(&self, progress: &mut Progress) -> Result<Lease<'_>, Failure> {
+    /// A stream or an HTTP/1.1 connection for a request. Waits until there is one.
+    pub(super) async fn lease(self: &Arc<Self>, progress: &mut Progress) -> Result<Lease<'_>, Failure> {
         *progress = Progress::Connecting;
         if !self.is_http1.load(Ordering::Relaxed) {
-            match self.wait_for_connect().await? {
-                OpenedConnection::Http2(connection) => return Ok(Lease::Http2(connection)),
-                OpenedConnection::Http1 => {}
+            match self.wait_in_queue().await {
+                Grant::Stream(reservation) => return Ok(Lease::Http2(reservation)),
+                Grant::Http1 => {}
+                Grant::Failed(failure) => return Err(failure),
             }
         }
         self.take_idle_or_open(progress).await
     }
 
-    /// Removes a connection that takes no more requests. The next request opens another
-    /// connection.
-    pub(super) fn retire(&self, connection: &Arc<Http2Connection>) {
-        let current = self.http2.load();
-        if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, connection)) {
-            self.http2.compare_and_swap(&*current, None);
+    /// Whether there is an HTTP/2 connection.
+    pub(super) fn has_shards(&self) -> bool {
+        !self.shards.load().is_empty()
+    }
+
+    pub(super) fn health_limits(&self) -> HealthLimits {
+        self.health_limits
+    }
+
+    pub(super) fn ping_interval(&self) -> Option<Duration> {
+        self.ping_interval
+    }
+
+    pub(super) fn streams_max(&self) -> u32 {
+        self.limits.streams_max
+    }
+
+    /// Judges the health of a shard, compared with the other shards.
+    pub(super) fn judge(&self, core: &ShardCore, now: Instant) -> Verdict {
+        let shards = self.shards.load();
+        let peers: Vec<Signs> = shards
+            .iter()
+            .filter(|shard| shard.core.number != core.number)
+            .map(|shard| shard.core.signs(now))
+            .collect();
+        health::judge(&core.signs(now), &peers, self.health_limits, self.starvation.is_starved(now))
+    }
+
+    /// Takes a shard out of use. Its requests continue.
+    pub(super) fn retire(self: &Arc<Self>, core: &ShardCore, reason: Reason) {
+        if !core.slots.close() {
+            return;
+        }
+        tracing::debug!(endpoint = %self.endpoint, number = core.number, ?reason, "an HTTP/2 connection is retired");
+        let changing = self.lock();
+        self.remove_shard(core.number);
+        if reason == Reason::AllFailing && self.opening.load(Ordering::SeqCst) == 0 {
+            // The new shard shows whether the connections are at fault or the endpoint.
+            self.open_shards(changing, 1);
+        } else {
+            self.grow(changing);
+        }
+    }
+
+    /// Takes an idle shard out of use, unless it is needed.
+    pub(super) fn retire_if_spare(self: &Arc<Self>, core: &ShardCore) {
+        let _changing = self.lock();
+        if growth::is_spare(self.load(), core.slots.view().limit, self.limits) && core.slots.close_if_idle() {
+            self.remove_shard(core.number);
+        }
+    }
+
+    /// The connection of a shard has ended. It is replaced if requests wait. A server that
+    /// ends new connections at once gets no more of them ahead of need for a while.
+    pub(super) fn ended(self: &Arc<Self>, core: &ShardCore) {
+        let mut changing = self.lock();
+        self.remove_shard(core.number);
+        if !core.vitals.has_answered() {
+            changing.growth_paused_until = Some(Instant::now() + GROWTH_PAUSE);
+        }
+        if changing.waiters.len() > 0 {
+            self.grow(changing);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Changing> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn load(&self) -> Load {
+        Load::of(self.shards.load().iter().map(|shard| shard.core.slots.view()))
+    }
+
+    /// A stream of the shard that is the best choice, and the load of all shards with it.
+    fn reserve_any(self: &Arc<Self>) -> Option<(Reservation, Load)> {
+        let shards = self.shards.load();
+        for _ in 0..RESERVE_TRIES_MAX {
+            let candidates = shards.iter().map(|shard| Candidate {
+                slots: shard.core.slots.view(),
+                is_failing: shard.core.vitals.failures() >= FAILURES_MAX,
+            });
+            let (chosen, mut load) = growth::choose(candidates);
+            if let Some(reservation) = Reservation::new(&shards[chosen?], self) {
+                load.in_use += 1;
+                return Some((reservation, load));
+            }
+        }
+        None
+    }
+
+    /// Adds a new shard and serves the queue.
+    fn add_shard(self: &Arc<Self>, new: NewHttp2) {
+        let mut changing = self.lock();
+        changing.last_number += 1;
+        let owner = Arc::downgrade(self);
+        let shard = Shard::start(changing.last_number, new, self.limits.streams_max, &owner);
+        let mut shards = Vec::clone(&self.shards.load());
+        shards.push(Arc::new(shard));
+        self.shards.store(Arc::new(shards));
+        self.is_http1.store(false, Ordering::Relaxed);
+        changing.growth_paused_until = None;
+        drop(changing);
+        self.serve_waiters();
+    }
+
+    /// Removes a shard from the list. `changing` is locked.
+    fn remove_shard(&self, number: u64) {
+        let shards = self.shards.load();
+        if shards.iter().any(|shard| shard.core.number == number) {
+            let rest = shards.iter().filter(|shard| shard.core.number != number).map(Arc::clone).collect();
+            self.shards.store(Arc::new(rest));
         }
     }
 
     /// A connection to an endpoint whose last connection was HTTP/1.1: an idle connection of
     /// the pool, or a new one. If TLS now negotiates HTTP/2, all further requests use the new
     /// connection.
-    async fn take_idle_or_open(&self, progress: &mut Progress) -> Result<Lease<'_>, Failure> {
+    async fn take_idle_or_open(self: &Arc<Self>, progress: &mut Progress) -> Result<Lease<'_>, Failure> {
         *progress = Progress::Queued;
         let permit = self.http1.acquire_permit().await;
         *progress = Progress::Connecting;
         if let Some(connection) = permit.take_idle().await {
             return Ok(Lease::Http1(permit.lease(connection)));
         }
-        let opened = self.connector.open(&self.endpoint, KnownProtocol::Http1).await.inspect_err(|_| {
+        let opened = self.opener.open(KnownProtocol::Http1).await.inspect_err(|_| {
             // The next server at this address may speak HTTP/2.
             self.is_http1.store(false, Ordering::Relaxed);
         })?;
         match opened {
             NewConnection::Http1(connection) => Ok(Lease::Http1(permit.lease(connection))),
-            NewConnection::Http2(connection) => {
-                let connection = Arc::new(connection);
-                self.http2.store(Some(Arc::clone(&connection)));
-                self.is_http1.store(false, Ordering::Relaxed);
-                Ok(Lease::Http2(connection))
+            NewConnection::Http2(new) => {
+                self.add_shard(new);
+                match self.wait_in_queue().await {
+                    Grant::Stream(reservation) => Ok(Lease::Http2(reservation)),
+                    Grant::Failed(failure) => Err(failure),
+                    Grant::Http1 => {
+                        let text = format!("{}: the server changes its protocol", self.endpoint);
+                        Err(Failure::new(FailureKind::Connect, Sent::No, text))
+                    }
+                }
             }
-        }
-    }
-
-    /// Waits for the attempt to connect that is in progress, or starts one and waits for
-    /// it.
-    async fn wait_for_connect(&self) -> Result<OpenedConnection, Failure> {
-        let mut outcome = match self.connection_or_attempt() {
-            Ok(opened) => return Ok(opened),
-            Err(outcome) => outcome,
-        };
-        let opened = match outcome.wait_for(Option::is_some).await {
-            Ok(opened) => opened.clone(),
-            // The runtime that ran the attempt was shut down.
-            Err(_) => None,
-        };
-        let opened = opened.unwrap_or_else(|| {
-            let text = format!("{}: connecting was interrupted", self.endpoint);
-            Err(Failure::new(FailureKind::Connect, Sent::No, text))
-        });
-        self.publish_outcome(&outcome, &opened);
-        opened
-    }
-
-    /// The HTTP/2 connection if there is one, or else (`Err`) the attempt to connect to
-    /// wait for.
-    fn connection_or_attempt(&self) -> Result<OpenedConnection, watch::Receiver<ConnectOutcome>> {
-        let mut connecting = self.connecting.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(connection) = self.http2.load_full() {
-            return Ok(OpenedConnection::Http2(connection));
-        }
-        // An attempt that no request waits for is used too, unless it has failed or its
-        // runtime was shut down.
-        if let Some(current) = connecting.as_ref() {
-            let has_failed = matches!(&*current.outcome.borrow(), Some(Err(_)));
-            let is_lost = current.outcome.has_changed().is_err() && current.outcome.borrow().is_none();
-            if !has_failed && !is_lost {
-                return Err(current.outcome.clone());
-            }
-        }
-        let (sender, outcome) = watch::channel(None);
-        let task =
-            connect(Arc::clone(&self.connector), self.endpoint.clone(), Arc::clone(&self.http1), sender);
-        *connecting = Some(Connecting { outcome: outcome.clone(), _task: AbortOnDrop::spawn(task) });
-        Err(outcome)
-    }
-
-    /// Publishes the outcome of an attempt to connect. All waiting requests call this
-    /// function. The first call publishes the outcome, the other calls do nothing.
-    fn publish_outcome(
-        &self,
-        outcome: &watch::Receiver<ConnectOutcome>,
-        opened: &Result<OpenedConnection, Failure>,
-    ) {
-        let mut connecting = self.connecting.lock().unwrap_or_else(PoisonError::into_inner);
-        if !connecting.as_ref().is_some_and(|current| current.outcome.same_channel(outcome)) {
-            return;
-        }
-        *connecting = None;
-        match opened {
-            Ok(OpenedConnection::Http2(connection)) => {
-                self.is_http1.store(false, Ordering::Relaxed);
-                self.http2.store(Some(Arc::clone(connection)));
-            }
-            Ok(OpenedConnection::Http1) => self.is_http1.store(true, Ordering::Relaxed),
-            Err(_) => {}
         }
     }
 }
 
-/// The task of one attempt to connect.
-async fn connect(
-    connector: Arc<Connector>,
-    endpoint: Endpoint,
-    pool: Arc<Http1Pool>,
-    outcome: watch::Sender<ConnectOutcome>,
-) {
-    let opened = connector.open(&endpoint, KnownProtocol::Unknown).await.map(|connection| match connection {
-        NewConnection::Http2(connection) => OpenedConnection::Http2(Arc::new(connection)),
-        NewConnection::Http1(connection) => {
-            pool.add_idle(connection);
-            OpenedConnection::Http1
-        }
-    });
-    outcome.send_replace(Some(opened));
-}
+#[cfg(test)]
+mod tests;

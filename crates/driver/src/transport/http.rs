@@ -1,10 +1,14 @@
 //! The default transport: HTTP over its own connections.
 //!
-//! The transport keeps one HTTP/2 connection per endpoint, or a pool of HTTP/1.1
-//! connections where the endpoint does not speak HTTP/2. What always holds: a request has
-//! an answer or a failure by its deadline; a failure says [`Sent::No`] only if the request
-//! was not sent, or the server declared that it did not process the request; connections
-//! and their tasks end when the transport is dropped.
+//! The transport keeps a pool of HTTP/2 connections per endpoint, or a pool of HTTP/1.1
+//! connections where the endpoint does not speak HTTP/2. A request whose connection ended is
+//! sent again on another connection if it was certainly not sent, or if it is a read.
+//!
+//! What always holds: a request has an answer or a failure by its deadline; a failure says
+//! [`Sent::No`] only if the request was not sent, or the server declared that it did not
+//! process the request; a request holds a stream or a connection no longer than until its
+//! answer has arrived, even if its future is not polled; connections and their tasks end
+//! when the transport is dropped.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,13 +18,15 @@ use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Uri};
 use http_body_util::Full;
+use perihelion_wire::headers;
 use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Request, Response, Sent, Transport};
 use tokio::time::{self, Instant};
 
-use super::connect::Connector;
+use super::connect::{Connector, EndpointOpener};
 use super::connections::{Connections, Lease};
+use super::flight::Flight;
 use super::http1::{Http1Delivery, Http1Lease};
-use super::limits::{CONNECTIONS_TRIED_MAX, ENDPOINTS_MAX};
+use super::limits::{CONNECTIONS_TRIED_MAX, ENDPOINTS_MAX, READ_RESENDS_MAX};
 use super::options::HttpOptions;
 use super::progress::Progress;
 use super::tls::BadHttpOptions;
@@ -36,17 +42,19 @@ pub struct HttpTransport {
     adding_endpoint: Mutex<()>,
 }
 
-/// The parts of a request that are sent.
-struct RequestParts {
-    method: Method,
-    target: PathAndQuery,
-    headers: HeaderMap,
-    body: Bytes,
+/// The parts of a request that are sent. They are kept until the answer arrives, because a
+/// request may be sent again on another connection.
+#[derive(Clone)]
+pub(super) struct RequestParts {
+    pub(super) method: Method,
+    pub(super) target: PathAndQuery,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
 }
 
 impl HttpTransport {
     /// A transport without connections. The result is an error when the options have a CA
-    /// that is not a certificate.
+    /// that is not a certificate, or a time in which no connection can answer.
     pub fn new(options: HttpOptions) -> Result<Self, BadHttpOptions> {
         Ok(HttpTransport {
             connector: Arc::new(Connector::new(options)?),
@@ -70,49 +78,132 @@ impl HttpTransport {
                 format!("{endpoint}: there are connections to {ENDPOINTS_MAX} other endpoints already");
             return Err(Failure::new(FailureKind::Connect, Sent::No, text));
         }
-        let connections = Arc::new(Connections::new(endpoint.clone(), Arc::clone(&self.connector))?);
+        self.connector.check_allowed(endpoint)?;
+        let opener = EndpointOpener::new(Arc::clone(&self.connector), endpoint.clone());
+        let connections = Connections::new(endpoint.clone(), Arc::new(opener), self.connector.options())?;
+        let connections = Arc::new(connections);
         let mut grown = Vec::clone(&endpoints);
         grown.push(Arc::clone(&connections));
         self.endpoints.store(Arc::new(grown));
         Ok(connections)
     }
+}
 
-    /// Sends the request on the first connection that takes it. Once a connection has
-    /// taken the request, the request is not sent again here: the caller decides about
-    /// retries.
-    async fn send_on_connection(
-        &self,
-        endpoint: &Endpoint,
-        mut parts: RequestParts,
-        progress: &mut Progress,
-    ) -> Result<Response, Failure> {
-        let connections = self.connections(endpoint)?;
-        for _ in 0..CONNECTIONS_TRIED_MAX {
-            let connection = match connections.http2() {
-                Some(connection) => connection,
-                // Boxed, so that the future of the usual case stays small.
-                None => match Box::pin(connections.lease(progress)).await? {
-                    Lease::Http2(connection) => connection,
-                    Lease::Http1(lease) => {
-                        match Box::pin(send_http1(&connections, lease, parts, progress)).await? {
-                            Delivery::Answered(response) => return Ok(response),
-                            Delivery::NotTaken(returned) => parts = returned,
-                        }
-                        continue;
-                    }
-                },
-            };
-            *progress = Progress::Queued;
-            let Some(ready) = connection.ready().await else {
-                connections.retire(&connection);
-                continue;
-            };
-            let RequestParts { method, target, headers, body } = parts;
-            let request = build_request(endpoint.uri(target), method, headers, ());
-            return ready.send(endpoint, request, body, progress).await;
+/// Sends a request, and sends it again on another connection where that is safe.
+pub(super) async fn send_with_resends(
+    connections: &Arc<Connections>,
+    parts: RequestParts,
+    deadline: Instant,
+) -> Result<Response, Failure> {
+    let mut resends = Resends::default();
+    loop {
+        match start(connections, &parts, deadline).await {
+            Ok(response) => return Ok(response),
+            Err(failure) if resends.allow(&parts, &failure) => {
+                tracing::debug!(%failure, "a request is sent again on another connection");
+            }
+            Err(failure) => return Err(failure),
         }
-        let text = format!("{endpoint}: {CONNECTIONS_TRIED_MAX} connections in a row were closing");
-        Err(Failure::new(FailureKind::Closed, Sent::No, text))
+    }
+}
+
+/// How often a request was sent again.
+#[derive(Default)]
+struct Resends {
+    unsent: u32,
+    lost: u32,
+}
+
+impl Resends {
+    /// Whether to send the request again after this failure. A request that was certainly
+    /// not sent goes to another connection. A read whose connection ended does, too. A write
+    /// whose answer was lost does not: the caller knows whether it may be repeated, and has
+    /// to know that it was.
+    fn allow(&mut self, parts: &RequestParts, failure: &Failure) -> bool {
+        let is_closed = failure.kind == FailureKind::Closed;
+        match failure.sent {
+            Sent::No => {
+                self.unsent += 1;
+                is_closed && self.unsent < CONNECTIONS_TRIED_MAX
+            }
+            Sent::Yes | Sent::Unknown => {
+                self.lost += 1;
+                is_closed && failure.incident.is_some() && parts.is_read() && self.lost <= READ_RESENDS_MAX
+            }
+        }
+    }
+}
+
+/// Starts the flight of a request. If a stream is free, the request is handed to its
+/// connection at once, before this function returns.
+fn start(connections: &Arc<Connections>, parts: &RequestParts, deadline: Instant) -> Flight {
+    if let Some(reservation) = connections.reserve() {
+        let request = parts.http2_request(&connections.endpoint);
+        if let Ok(exchange) = reservation.begin(request, parts.body.clone()) {
+            return Flight::start(exchange.finish(deadline));
+        }
+    }
+    Flight::start(send_when_connected(Arc::clone(connections), parts.clone(), deadline))
+}
+
+/// Waits for a connection and sends the request on it.
+async fn send_when_connected(
+    connections: Arc<Connections>,
+    parts: RequestParts,
+    deadline: Instant,
+) -> Result<Response, Failure> {
+    let mut progress = Progress::Connecting;
+    let sending = send_on_lease(&connections, parts, deadline, &mut progress);
+    match time::timeout_at(deadline, sending).await {
+        Ok(done) => done,
+        Err(_) => {
+            // With a connection, the request was waiting for one of its streams.
+            if progress == Progress::Connecting && connections.has_shards() {
+                progress = Progress::Queued;
+            }
+            Err(progress.timeout_failure(&connections.endpoint))
+        }
+    }
+}
+
+/// Sends the request on the first connection that takes it.
+async fn send_on_lease(
+    connections: &Arc<Connections>,
+    mut parts: RequestParts,
+    deadline: Instant,
+    progress: &mut Progress,
+) -> Result<Response, Failure> {
+    for _ in 0..CONNECTIONS_TRIED_MAX {
+        match connections.lease(progress).await? {
+            Lease::Http2(reservation) => {
+                let request = parts.http2_request(&connections.endpoint);
+                if let Ok(exchange) = reservation.begin(request, parts.body.clone()) {
+                    *progress = Progress::Accepted;
+                    return exchange.finish(deadline).await;
+                }
+            }
+            Lease::Http1(lease) => match send_http1(connections, lease, parts, progress).await? {
+                Delivery::Answered(response) => return Ok(response),
+                Delivery::NotTaken(returned) => parts = returned,
+            },
+        }
+    }
+    let endpoint = &connections.endpoint;
+    let text = format!("{endpoint}: {CONNECTIONS_TRIED_MAX} connections in a row were closing");
+    Err(Failure::new(FailureKind::Closed, Sent::No, text))
+}
+
+impl RequestParts {
+    fn http2_request(&self, endpoint: &Endpoint) -> http::Request<()> {
+        build_request(endpoint.uri(self.target.clone()), self.method.clone(), self.headers.clone(), ())
+    }
+
+    /// Whether the request only reads. A query is a POST with a header that says so.
+    fn is_read(&self) -> bool {
+        self.method == Method::GET
+            || self.method == Method::HEAD
+            || self.headers.contains_key(headers::IS_QUERY)
+            || self.headers.contains_key(headers::IS_QUERY_PLAN_REQUEST)
     }
 }
 
@@ -131,7 +222,13 @@ async fn send_http1(
 ) -> Result<Delivery, Failure> {
     let RequestParts { method, target, headers, body } = parts;
     let request = build_request(Uri::from(target), method, headers, Full::new(body.clone()));
-    match lease.send(&connections.endpoint, &connections.host, request, progress).await? {
+    let sent = lease.send(&connections.endpoint, &connections.host, request, progress).await;
+    let delivery = sent.map_err(|failure| match failure.kind {
+        // The connections of a server that ends are one incident, as over HTTP/2.
+        FailureKind::Closed => failure.with_incident(connections.incidents.at(Instant::now())),
+        FailureKind::Connect | FailureKind::Tls | FailureKind::Protocol | FailureKind::Timeout => failure,
+    })?;
+    match delivery {
         Http1Delivery::Answered(response) => Ok(Delivery::Answered(response)),
         Http1Delivery::NotTaken(request) => {
             let (head, _) = request.into_parts();
@@ -156,18 +253,13 @@ fn find(endpoints: &[Arc<Connections>], endpoint: &Endpoint) -> Option<Arc<Conne
 impl Transport for HttpTransport {
     async fn send(&self, request: Request) -> Result<Response, Failure> {
         let Request { endpoint, method, target, headers, body, deadline } = request;
-        let mut progress = Progress::Connecting;
         let deadline = Instant::from_std(deadline);
         if deadline <= Instant::now() {
             // Not `Connecting`: the endpoint is not at fault.
             return Err(Progress::Queued.timeout_failure(&endpoint));
         }
-        let parts = RequestParts { method, target, headers, body };
-        let sending = self.send_on_connection(&endpoint, parts, &mut progress);
-        match time::timeout_at(deadline, sending).await {
-            Ok(done) => done,
-            Err(_) => Err(progress.timeout_failure(&endpoint)),
-        }
+        let connections = self.connections(&endpoint)?;
+        send_with_resends(&connections, RequestParts { method, target, headers, body }, deadline).await
     }
 }
 

@@ -1,59 +1,45 @@
-//! One HTTP/2 connection: the task that drives it, and the requests on it.
+//! HTTP/2: the handshake of a connection, and the exchange of one request and its answer.
 //!
-//! This module uses `h2` directly instead of hyper's client, for two reasons. First,
-//! retries depend on whether a request was sent, and `h2` reports this exactly: a request
-//! whose stream ends with the peer's GOAWAY was not processed. hyper reports the same error
-//! for any connection that began to close. Second, with `h2` a request needs no task, no
-//! channel and no copy of its body: its future waits on its own stream.
+//! This module uses `h2` directly instead of hyper's client, because retries depend on
+//! whether a request was sent, and `h2` reports this exactly: a request whose stream ends
+//! with the peer's GOAWAY was not processed. hyper reports the same error for any connection
+//! that began to close.
 //!
-//! What always holds: dropping a request's future resets its stream and does not
-//! affect the connection; dropping the connection ends its task; once the peer has said how
-//! many streams it allows, no streams beyond that number are opened. A request that waits
-//! for a stream has not been sent.
+//! What always holds: dropping an exchange resets its stream and does not affect the
+//! connection; once the peer has said how many streams it allows, no streams beyond that
+//! number are opened. A request that waits for a stream has not been sent.
 
-use std::future::{pending, poll_fn};
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
-use h2::client::{Connection, SendRequest};
-use h2::{Ping, PingPong, Reason, RecvStream};
+use h2::client::{Connection, ResponseFuture, SendRequest};
+use h2::{Ping, PingPong, Reason, RecvStream, SendStream};
 use http::header::CONTENT_LENGTH;
 use http::{HeaderMap, HeaderValue, Method};
 use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Response, Sent};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time;
+use tokio::time::{Instant, timeout_at};
 
 use super::body::BodyCollector;
+use super::health;
 use super::limits::{
-    CONNECTION_WINDOW_BYTES, HEADER_BYTES_MAX, RESETS_REMEMBERED_FOR, RESETS_REMEMBERED_MAX,
-    STREAM_WINDOW_BYTES, STREAMS_AT_FIRST, STREAMS_MAX,
+    CONNECTION_WINDOW_BYTES, HEADER_BYTES_MAX, PATIENCE, RESETS_REMEMBERED_FOR, RESETS_REMEMBERED_MAX,
+    STREAM_WINDOW_BYTES, STREAMS_AT_FIRST,
 };
-use super::options::HttpOptions;
 use super::progress::Progress;
-use super::task::AbortOnDrop;
+use super::shard::{Reservation, takes_requests};
+use super::vitals::{Listening, Vitals};
 
-/// A connection that requests share.
-pub(super) struct Http2Connection {
-    sender: SendRequest<Bytes>,
-    /// One permit for each stream that may be open. Closed when the connection ends.
-    streams: Arc<Semaphore>,
-    _task: AbortOnDrop,
-}
-
-/// When to ping the peer, and how long to wait for its pong.
-#[derive(Debug, Clone, Copy)]
-struct PingTimes {
-    /// The time from a pong to the next ping; `None` for one ping only.
-    interval: Option<Duration>,
-    timeout: Duration,
-}
-
-/// The permission to open one stream on a connection, for one request.
-pub(super) struct ReadyStream<'a> {
-    sender: SendRequest<Bytes>,
-    _stream: SemaphorePermit<'a>,
+/// A new connection. It makes progress only while `driver` is polled.
+pub(super) struct NewHttp2 {
+    pub(super) sender: SendRequest<Bytes>,
+    pub(super) pings: PingPong,
+    pub(super) driver: Pin<Box<dyn Future<Output = Result<(), h2::Error>> + Send>>,
+    pub(super) vitals: Arc<Vitals>,
+    /// Whether the peer has said how many streams it allows.
+    pub(super) is_limit_known: bool,
 }
 
 /// How the driver knows that the peer speaks HTTP/2.
@@ -66,93 +52,132 @@ pub(super) enum Http2Support {
     Assumed,
 }
 
-impl Http2Connection {
-    /// Makes the HTTP/2 handshake and starts the task that drives the connection.
-    /// With [`Http2Support::Assumed`], the result is an error when the peer answers in
-    /// another protocol.
-    pub(super) async fn open<T>(
-        io: T,
-        options: &HttpOptions,
-        support: Http2Support,
-    ) -> Result<Self, h2::Error>
-    where
-        T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    {
-        let (sender, mut connection) = h2::client::Builder::new()
-            .initial_window_size(STREAM_WINDOW_BYTES)
-            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-            .max_header_list_size(HEADER_BYTES_MAX)
-            .initial_max_send_streams(STREAMS_AT_FIRST)
-            .max_concurrent_reset_streams(RESETS_REMEMBERED_MAX)
-            .reset_stream_duration(RESETS_REMEMBERED_FOR)
-            // This limit protects servers. In a client it would count late answers to
-            // streams that were reset, and close a connection that works.
-            .max_local_error_reset_streams(None)
-            .enable_push(false)
-            .handshake::<_, Bytes>(io)
-            .await?;
-        let mut pings = connection.ping_pong().expect("nothing else has taken it");
-        let mut granted = STREAMS_AT_FIRST;
-        if support == Http2Support::Assumed {
-            wait_for_pong(&mut connection, &mut pings).await?;
-            granted = sender.current_max_send_streams().clamp(1, STREAMS_MAX);
+/// Makes the HTTP/2 handshake. With [`Http2Support::Assumed`], the result is an error when
+/// the peer answers in another protocol.
+pub(super) async fn open<T>(io: T, support: Http2Support) -> Result<NewHttp2, h2::Error>
+where
+    T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let vitals = Arc::new(Vitals::new(Instant::now()));
+    let (sender, mut connection) = h2::client::Builder::new()
+        .initial_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_header_list_size(HEADER_BYTES_MAX)
+        .initial_max_send_streams(STREAMS_AT_FIRST)
+        .max_concurrent_reset_streams(RESETS_REMEMBERED_MAX)
+        .reset_stream_duration(RESETS_REMEMBERED_FOR)
+        // This limit protects servers. In a client it would count late answers to
+        // streams that were reset, and close a connection that works.
+        .max_local_error_reset_streams(None)
+        .enable_push(false)
+        .handshake::<_, Bytes>(Listening::new(io, Arc::clone(&vitals)))
+        .await?;
+    let mut pings = connection.ping_pong().expect("nothing else has taken it");
+    let is_limit_known = support == Http2Support::Assumed;
+    if is_limit_known {
+        wait_for_pong(&mut connection, &mut pings).await?;
+    }
+    Ok(NewHttp2 { sender, pings, driver: Box::pin(connection), vitals, is_limit_known })
+}
+
+/// A request that was handed to a connection and waits for its answer. Dropping it resets
+/// its stream.
+pub(super) struct Exchange {
+    answer: ResponseFuture,
+    /// Kept until the end, because the body may not have been sent completely.
+    _request_body: SendStream<Bytes>,
+    began_at: Instant,
+    reservation: Reservation,
+}
+
+/// Why a request was not handed to a connection. Nothing was sent.
+pub(super) struct NotTaken;
+
+impl Reservation {
+    /// Hands a request to the connection. This does not wait.
+    pub(super) fn begin(self, mut request: http::Request<()>, body: Bytes) -> Result<Exchange, NotTaken> {
+        let mut sender = self.sender();
+        if !takes_requests(&mut sender) {
+            self.owner.retire(&self.shard.core, health::Reason::GoingAway);
+            return Err(NotTaken);
         }
-        let streams = Arc::new(Semaphore::new(granted));
-        let times = PingTimes { interval: options.ping_interval, timeout: options.ping_timeout };
-        let permits = StreamPermits { sender: sender.clone(), streams: Arc::clone(&streams), granted };
-        let pinging = keep_alive(pings, times, permits);
-        let task = AbortOnDrop::spawn(drive(connection, pinging, CloseOnDrop(Arc::clone(&streams))));
-        Ok(Http2Connection { sender, streams, _task: task })
-    }
-
-    /// Waits until one more stream may be opened. `None` when the connection takes no
-    /// more requests; then nothing was sent.
-    pub(super) async fn ready(&self) -> Option<ReadyStream<'_>> {
-        let stream = self.streams.acquire().await.ok()?;
-        let mut sender = self.sender.clone();
-        poll_fn(|cx| sender.poll_ready(cx)).await.ok()?;
-        Some(ReadyStream { sender, _stream: stream })
-    }
-}
-
-/// Closes the semaphore when the connection ends, so that requests that wait
-/// for a stream go to another connection.
-struct CloseOnDrop(Arc<Semaphore>);
-
-impl Drop for CloseOnDrop {
-    fn drop(&mut self) {
-        self.0.close();
-    }
-}
-
-impl ReadyStream<'_> {
-    /// Sends one request and reads its answer.
-    pub(super) async fn send(
-        mut self,
-        endpoint: &Endpoint,
-        mut request: http::Request<()>,
-        body: Bytes,
-        progress: &mut Progress,
-    ) -> Result<Response, Failure> {
         *request.version_mut() = http::Version::HTTP_2;
         set_content_length(&request.method().clone(), request.headers_mut(), body.len());
-        let (answer, mut stream) = self.sender.send_request(request, body.is_empty()).map_err(|error| {
-            Failure::new(
-                FailureKind::Closed,
-                Sent::No,
-                format!("{endpoint}: the request was not taken: {error}"),
-            )
-        })?;
-        *progress = Progress::Accepted;
+        let Ok((answer, mut stream)) = sender.send_request(request, body.is_empty()) else {
+            return Err(NotTaken);
+        };
         if !body.is_empty() {
             // `h2` stores the body until the peer's windows allow sending it. If the
-            // stream was reset already, waiting for the answer below fails.
+            // stream was reset already, waiting for the answer fails.
             let _ = stream.send_data(body, true);
         }
-        let (head, body) = answer.await.map_err(|error| no_answer_failure(endpoint, &error))?.into_parts();
+        let began_at = Instant::now();
+        Ok(Exchange { answer, _request_body: stream, began_at, reservation: self })
+    }
+}
+
+impl Exchange {
+    /// Waits for the whole answer, at most until the deadline.
+    pub(super) async fn finish(mut self, deadline: Instant) -> Result<Response, Failure> {
+        let mut progress = Progress::Accepted;
+        match timeout_at(deadline, self.read_answer(&mut progress)).await {
+            Ok(done) => done,
+            Err(_) => Err(self.timeout_failure(progress)),
+        }
+    }
+
+    async fn read_answer(&mut self, progress: &mut Progress) -> Result<Response, Failure> {
+        let answer = match (&mut self.answer).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                let failure = no_answer_failure(self.endpoint(), &error);
+                return Err(self.lost(failure, &error));
+            }
+        };
         *progress = Progress::Answering;
-        let body = read_body(endpoint, &head.headers, body).await?;
-        Ok(Response::from_parts(head, body))
+        self.reservation.shard.core.vitals.answered(Instant::now());
+        let (head, mut stream) = answer.into_parts();
+        let mut body =
+            BodyCollector::new(&head.headers).map_err(|too_long| too_long.failure(self.endpoint()))?;
+        loop {
+            match next_part(&mut stream).await {
+                Ok(Some(part)) => body.push(part).map_err(|too_long| too_long.failure(self.endpoint()))?,
+                Ok(None) => return Ok(Response::from_parts(head, body.finish())),
+                Err(error) => return Err(self.lost(broken_body_failure(self.endpoint(), &error), &error)),
+            }
+        }
+    }
+
+    fn endpoint(&self) -> &Endpoint {
+        &self.reservation.owner.endpoint
+    }
+
+    /// Records a failure. If the whole connection ended, the failure is part of that
+    /// incident. If the stream failed alone, the failure counts against the connection.
+    fn lost(&self, failure: Failure, error: &h2::Error) -> Failure {
+        let core = &self.reservation.shard.core;
+        if is_connection_error(error) {
+            return failure.with_incident(core.incident(&self.reservation.owner));
+        }
+        if failure.sent != Sent::No {
+            core.vitals.failed();
+        }
+        failure
+    }
+
+    /// The failure of a request whose deadline has passed. If nothing at all arrived on the
+    /// connection since the request was sent, the connection is at fault, and with it all
+    /// its other requests.
+    fn timeout_failure(&self, progress: Progress) -> Failure {
+        let core = &self.reservation.shard.core;
+        if progress == Progress::Accepted && self.began_at.elapsed() >= PATIENCE {
+            core.vitals.failed();
+        }
+        let failure = progress.timeout_failure(self.endpoint());
+        if core.vitals.heard_since(self.began_at) {
+            return failure;
+        }
+        failure.with_incident(core.incident(&self.reservation.owner))
     }
 }
 
@@ -165,23 +190,15 @@ fn set_content_length(method: &Method, headers: &mut HeaderMap, length: usize) {
     }
 }
 
-async fn read_body(
-    endpoint: &Endpoint,
-    headers: &HeaderMap,
-    mut stream: RecvStream,
-) -> Result<Bytes, Failure> {
-    let mut body = BodyCollector::new(headers).map_err(|error| error.failure(endpoint))?;
-    loop {
-        match next_part(&mut stream).await {
-            Ok(Some(part)) => body.push(part).map_err(|error| error.failure(endpoint))?,
-            Ok(None) => return Ok(body.finish()),
-            Err(error) => {
-                let kind = if error.is_library() { FailureKind::Protocol } else { FailureKind::Closed };
-                let text = format!("{endpoint}: the answer's body broke off: {error}");
-                return Err(Failure::new(kind, Sent::Yes, text));
-            }
-        }
-    }
+/// The failure of a request whose answer broke off.
+fn broken_body_failure(endpoint: &Endpoint, error: &h2::Error) -> Failure {
+    let kind = if error.is_library() { FailureKind::Protocol } else { FailureKind::Closed };
+    Failure::new(kind, Sent::Yes, format!("{endpoint}: the answer's body broke off: {error}"))
+}
+
+/// Whether the error ended the whole connection, and not only one stream.
+fn is_connection_error(error: &h2::Error) -> bool {
+    error.is_io() || (error.is_library() && error.is_go_away())
 }
 
 /// The next part of the body. Its flow-control capacity is released at once, because
@@ -230,60 +247,5 @@ where
         biased;
         ended = connection => Err(ended.err().unwrap_or_else(|| Reason::NO_ERROR.into())),
         pong = pings.ping(Ping::opaque()) => pong.map(|_| ()),
-    }
-}
-
-/// The connection's task. The task ends when the connection ends, or when a ping is not
-/// answered. Then dropping `_streams` closes the semaphore.
-async fn drive<T>(connection: Connection<T, Bytes>, pinging: impl Future<Output = ()>, _streams: CloseOnDrop)
-where
-    T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-{
-    tokio::select! {
-        // The connection is polled first, so that a pong that has arrived is seen.
-        biased;
-        ended = connection => tracing::debug!(?ended, "an HTTP/2 connection ended"),
-        () = pinging => tracing::debug!("an HTTP/2 connection was closed: a ping was not answered"),
-    }
-}
-
-/// Sends pings until one is not answered. The first ping is sent at once. Its pong comes
-/// after the peer's settings, which say how many streams the peer allows. Without an
-/// interval there is only the first ping.
-async fn keep_alive(mut pings: PingPong, times: PingTimes, mut permits: StreamPermits) {
-    loop {
-        match time::timeout(times.timeout, pings.ping(Ping::opaque())).await {
-            Ok(Ok(_)) => permits.adjust(),
-            // The connection is ending, and its own future reports that.
-            Ok(Err(_)) => return pending().await,
-            Err(_) => return,
-        }
-        match times.interval {
-            Some(interval) => time::sleep(interval).await,
-            None => return pending().await,
-        }
-    }
-}
-
-/// The number of streams that may be open: as many as the peer allows, up to
-/// [`STREAMS_MAX`].
-struct StreamPermits {
-    sender: SendRequest<Bytes>,
-    streams: Arc<Semaphore>,
-    /// The number of permits of `streams`, free or in use.
-    granted: usize,
-}
-
-impl StreamPermits {
-    /// Adjusts the permits of the semaphore to the number that the peer allows now.
-    /// Permits in use cannot be removed; the next pong, if there is one, adjusts again.
-    fn adjust(&mut self) {
-        let allowed = self.sender.current_max_send_streams().clamp(1, STREAMS_MAX);
-        if allowed >= self.granted {
-            self.streams.add_permits(allowed - self.granted);
-            self.granted = allowed;
-        } else {
-            self.granted -= self.streams.forget_permits(self.granted - allowed);
-        }
     }
 }

@@ -16,15 +16,9 @@ pub(super) const STREAM_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
 /// The flow-control window of a connection: several pages at the same time.
 pub(super) const CONNECTION_WINDOW_BYTES: u32 = 16 * 1024 * 1024;
 
-/// The number of streams before the peer has said how many it allows. The service
-/// allows 20, and a refused stream costs a round trip.
+/// The most streams before the peer has said how many it allows. The service allows 20,
+/// and a refused stream costs a round trip.
 pub(super) const STREAMS_AT_FIRST: usize = 20;
-
-/// The most streams on one connection, even if the peer allows more. With more
-/// streams, the connection's task is the bottleneck. Further requests wait for a stream
-/// before `h2` gets them. Such a request has certainly not been sent. Of a request that
-/// waits inside `h2`, it is not known whether it was sent.
-pub(super) const STREAMS_MAX: usize = 1000;
 
 /// The number of reset streams that are remembered, so that their late frames are
 /// ignored. A late frame of a stream that is no longer remembered is answered with a
@@ -34,6 +28,29 @@ pub(super) const RESETS_REMEMBERED_MAX: usize = 4096;
 /// How long a reset stream is remembered: longer than a server usually takes to answer, so
 /// that most late answers are ignored.
 pub(super) const RESETS_REMEMBERED_FOR: Duration = Duration::from_secs(30);
+
+/// A new HTTP/2 connection is opened when the streams in use are more than this part of all
+/// streams, so that it is open before it is needed.
+pub(super) const FILL_BEFORE_GROWTH: (usize, usize) = (3, 4);
+
+/// The most connections to one endpoint that are being opened at a time. A burst of requests
+/// gets its connections within a few round trips, and the server is not flooded.
+pub(super) const OPENINGS_AT_ONCE_MAX: usize = 8;
+
+/// After a connection could not be opened, no other is opened ahead of need for this time.
+pub(super) const GROWTH_PAUSE: Duration = Duration::from_secs(1);
+
+/// How often a request tries to get a stream while other threads take the streams that it
+/// chooses. Then it waits in the queue.
+pub(super) const RESERVE_TRIES_MAX: usize = 16;
+
+/// A request that ran into its deadline counts as a failure of its connection only if it had
+/// at least this much time.
+pub(super) const PATIENCE: Duration = Duration::from_millis(500);
+
+/// How often a read whose connection ended is sent again on another connection. If that
+/// connection ends as well, the caller decides.
+pub(super) const READ_RESENDS_MAX: u32 = 1;
 
 /// The number of connections that are tried for one request. The first connection may be
 /// closing, and the second connection is new. While a server restarts, a new connection

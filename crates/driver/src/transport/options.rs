@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::tls::BadHttpOptions;
+
 /// The default connect timeout, the same as in Microsoft's driver. When a region takes
 /// longer, another region is the better choice.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -11,6 +13,30 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// noticed within three seconds.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The default number of streams on one HTTP/2 connection: the number that the service
+/// allows.
+const STREAMS_PER_CONNECTION_MAX: usize = 20;
+
+/// The default number of HTTP/2 connections that stay open without requests.
+const CONNECTIONS_MIN: usize = 1;
+
+/// HTTP/2 connections for each core, and the bounds of their number. How many requests are
+/// in flight depends on how long the service takes, and hardly on the number of cores. So
+/// even a small machine may have 32 connections, for 640 requests at a time.
+const CONNECTIONS_PER_CORE: usize = 8;
+const CONNECTIONS_MAX_AT_LEAST: usize = 32;
+const CONNECTIONS_MAX_AT_MOST: usize = 256;
+
+/// The default time after which an HTTP/2 connection without requests is closed.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The default time without a byte from the peer after which a connection with requests is
+/// given up. A lost packet is sent again several times within this time.
+const READ_HANG_LIMIT: Duration = Duration::from_secs(2);
+
+/// The shortest time in which a peer has to answer a ping.
+const ANSWER_TIME_MIN: Duration = Duration::from_millis(50);
 
 /// The default number of HTTP/1.1 connections to one endpoint. Each connection carries one
 /// request at a time.
@@ -27,8 +53,28 @@ pub struct HttpOptions {
     /// `None`, a connection is pinged only once, when it was opened.
     pub ping_interval: Option<Duration>,
     /// How long to wait for the answer to a ping before the connection is closed
-    /// (default 2 s).
+    /// (default 2 s). A connection on which anything else arrives meanwhile is kept.
     pub ping_timeout: Duration,
+    /// The most streams, and so requests at a time, on one HTTP/2 connection (default 20,
+    /// the number that the service allows; 0 counts as 1). A peer that allows fewer gets
+    /// fewer.
+    pub streams_per_connection_max: usize,
+    /// How many HTTP/2 connections to an endpoint stay open without requests (default 1; 0
+    /// counts as 1). They are opened after the first request. A connection that the peer
+    /// closes is replaced when a request needs it.
+    pub connections_min: usize,
+    /// The most HTTP/2 connections to one endpoint. The default is 8 for each core, at
+    /// least 32 and at most 256 (0 counts as 1). With 20 streams each, 32 connections carry
+    /// 640 requests at a time; further requests wait, at most until their deadline.
+    pub connections_max: usize,
+    /// How long an HTTP/2 connection beyond `connections_min` stays open without requests
+    /// (default 60 s).
+    pub idle_timeout: Duration,
+    /// How long requests wait on an HTTP/2 connection from which nothing arrives, not even
+    /// the answer to a ping, before the connection is closed (default 2 s). Its reads are
+    /// then sent on another connection. Other requests fail, and it is not known whether
+    /// they were sent. A slow answer does not count as silence.
+    pub read_hang_limit: Duration,
     /// The most connections to an endpoint that only speaks HTTP/1.1 (default 64; 0 counts
     /// as 1).
     pub http1_connections_max: usize,
@@ -47,12 +93,23 @@ impl Default for HttpOptions {
             connect_timeout: CONNECT_TIMEOUT,
             ping_interval: Some(PING_INTERVAL),
             ping_timeout: PING_TIMEOUT,
+            streams_per_connection_max: STREAMS_PER_CONNECTION_MAX,
+            connections_min: CONNECTIONS_MIN,
+            connections_max: default_connections_max(),
+            idle_timeout: IDLE_TIMEOUT,
+            read_hang_limit: READ_HANG_LIMIT,
             http1_connections_max: HTTP1_CONNECTIONS_MAX,
             allow_cleartext: false,
             ca_pem: Vec::new(),
             accept_unknown_loopback_certificates: false,
         }
     }
+}
+
+/// The default number of HTTP/2 connections to one endpoint.
+fn default_connections_max() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    (CONNECTIONS_PER_CORE * cores).clamp(CONNECTIONS_MAX_AT_LEAST, CONNECTIONS_MAX_AT_MOST)
 }
 
 impl HttpOptions {
@@ -71,6 +128,37 @@ impl HttpOptions {
     /// Sets how long to wait for the answer to a ping.
     pub fn with_ping_timeout(mut self, timeout: Duration) -> Self {
         self.ping_timeout = timeout;
+        self
+    }
+
+    /// Sets the number of streams on one HTTP/2 connection; at least one.
+    pub fn with_streams_per_connection_max(mut self, streams: usize) -> Self {
+        self.streams_per_connection_max = streams.max(1);
+        self
+    }
+
+    /// Sets how many HTTP/2 connections to an endpoint stay open without requests; at least
+    /// one.
+    pub fn with_connections_min(mut self, connections: usize) -> Self {
+        self.connections_min = connections.max(1);
+        self
+    }
+
+    /// Sets the most HTTP/2 connections to one endpoint; at least one.
+    pub fn with_connections_max(mut self, connections: usize) -> Self {
+        self.connections_max = connections.max(1);
+        self
+    }
+
+    /// Sets how long an HTTP/2 connection beyond the minimum stays open without requests.
+    pub fn with_idle_timeout(mut self, timeout: Duration) -> Self {
+        self.idle_timeout = timeout;
+        self
+    }
+
+    /// Sets how long requests wait on an HTTP/2 connection from which nothing arrives.
+    pub fn with_read_hang_limit(mut self, limit: Duration) -> Self {
+        self.read_hang_limit = limit;
         self
     }
 
@@ -104,16 +192,57 @@ impl HttpOptions {
     }
 }
 
+impl HttpOptions {
+    /// Refuses times in which a connection that works cannot answer.
+    pub(super) fn check(&self) -> Result<(), BadHttpOptions> {
+        if self.read_hang_limit < ANSWER_TIME_MIN || self.ping_timeout < ANSWER_TIME_MIN {
+            return Err(BadHttpOptions::new(
+                "read_hang_limit and ping_timeout must be at least 50 ms: \
+                 connections that work would be closed; 2 s suit most networks",
+            ));
+        }
+        Ok(())
+    }
+}
+
 impl fmt::Debug for HttpOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpOptions")
             .field("connect_timeout", &self.connect_timeout)
             .field("ping_interval", &self.ping_interval)
             .field("ping_timeout", &self.ping_timeout)
+            .field("streams_per_connection_max", &self.streams_per_connection_max)
+            .field("connections_min", &self.connections_min)
+            .field("connections_max", &self.connections_max)
+            .field("idle_timeout", &self.idle_timeout)
+            .field("read_hang_limit", &self.read_hang_limit)
             .field("http1_connections_max", &self.http1_connections_max)
             .field("allow_cleartext", &self.allow_cleartext)
             .field("ca_pem_bytes", &self.ca_pem.len())
             .field("accept_unknown_loopback_certificates", &self.accept_unknown_loopback_certificates)
             .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_in_which_no_peer_can_answer_are_refused() {
+        assert_eq!(HttpOptions::default().check(), Ok(()));
+        for options in [
+            HttpOptions::default().with_read_hang_limit(Duration::ZERO),
+            HttpOptions::default().with_ping_timeout(Duration::from_millis(49)),
+        ] {
+            assert!(options.check().unwrap_err().to_string().contains("at least 50 ms"));
+        }
+    }
+
+    #[test]
+    fn the_default_number_of_connections_is_within_its_bounds() {
+        let connections = HttpOptions::default().connections_max;
+        assert!((32..=256).contains(&connections), "{connections}");
+        assert_eq!(HttpOptions::default().with_connections_max(0).connections_max, 1);
     }
 }

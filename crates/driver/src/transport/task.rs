@@ -19,6 +19,17 @@ impl AbortOnDrop {
     }
 }
 
+impl AbortOnDrop {
+    /// Aborts a task that was started already.
+    pub(super) fn new(task: &JoinHandle<()>) -> Self {
+        AbortOnDrop(task.abort_handle())
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        self.0.is_finished()
+    }
+}
+
 impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();

@@ -46,6 +46,12 @@ impl fmt::Display for BadHttpOptions {
 
 impl std::error::Error for BadHttpOptions {}
 
+impl BadHttpOptions {
+    pub(super) fn new(text: &'static str) -> Self {
+        BadHttpOptions(text)
+    }
+}
+
 /// The TLS configurations of one transport.
 pub(super) struct Tls {
     provider: Arc<CryptoProvider>,

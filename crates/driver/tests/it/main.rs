@@ -17,4 +17,5 @@ mod transport_deadlines;
 mod transport_failures;
 mod transport_limits;
 mod transport_peers;
+mod transport_shards;
 mod world;

@@ -96,7 +96,7 @@ async fn http1_requests_at_once_use_no_more_connections_than_allowed() {
 }
 
 #[tokio::test]
-async fn sixty_four_first_requests_share_one_connection() {
+async fn sixty_four_first_requests_use_no_more_connections_than_they_need() {
     for scheme in ["https", "http"] {
         // The peer answers no request before all requests have arrived.
         let all_arrived = Arc::new(Barrier::new(64));
@@ -123,16 +123,17 @@ async fn sixty_four_first_requests_share_one_connection() {
         {
             assert_eq!(answer.unwrap().body().as_ref(), vec![number as u8; 10]);
         }
-        assert_eq!(peer.connections(), 1);
+        // Four connections have 80 streams, of which 64 are more than three quarters.
+        assert!((4..=5).contains(&peer.connections()), "{}", peer.connections());
     }
 }
 
 #[tokio::test]
 async fn no_more_streams_are_opened_than_the_peer_allows() {
-    let (open, highest) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let highest = Arc::new(AtomicUsize::new(0));
     let highest_seen = Arc::clone(&highest);
     let peer = Peer::start("https", move |_, stream| {
-        let (open, highest) = (Arc::clone(&open), Arc::clone(&highest));
+        let (open, highest) = (Arc::new(AtomicUsize::new(0)), Arc::clone(&highest));
         async move {
             let answer = move |exchange| {
                 let (open, highest) = (Arc::clone(&open), Arc::clone(&highest));
@@ -152,7 +153,7 @@ async fn no_more_streams_are_opened_than_the_peer_allows() {
         assert_eq!(answer.unwrap().status().as_u16(), 200);
     }
     assert!((1..=20).contains(&highest_seen.load(Ordering::SeqCst)));
-    assert_eq!(peer.connections(), 1);
+    assert!(peer.connections() <= 14, "{} connections", peer.connections());
 }
 
 #[tokio::test]

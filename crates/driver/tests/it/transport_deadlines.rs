@@ -103,13 +103,15 @@ async fn a_request_that_waits_for_a_stream_until_its_deadline_was_not_sent() {
     })
     .await;
     for peer in [http2, http1] {
-        let transport =
-            Arc::new(HttpTransport::new(options_trusting_peers().with_http1_connections_max(1)).unwrap());
+        let options = options_trusting_peers().with_connections_max(1).with_http1_connections_max(1);
+        let transport = Arc::new(HttpTransport::new(options).unwrap());
         // The first request takes the only stream or connection, and keeps it.
         let first = tokio::spawn({
             let (transport, request) = (Arc::clone(&transport), peer.get());
             async move { transport.send(request).await }
         });
+        // The first request begins before the second.
+        tokio::task::yield_now().await;
         // The second request may wait for the connection to open. At its deadline the
         // connection is open, and the transport knows the peer's limit. So the third request
         // waits only for a stream.

@@ -98,7 +98,7 @@ async fn a_connection_that_ends_within_the_body_says_that_the_request_arrived() 
 }
 
 #[tokio::test]
-async fn a_request_beyond_goaway_was_not_sent_and_the_next_one_goes_to_a_fresh_connection() {
+async fn a_request_beyond_goaway_was_not_sent_and_goes_to_another_connection() {
     let peer = Peer::start("http", |number, stream| async move {
         let mut frames = Frames::handshake(stream).await;
         let stream = frames.next_request().await.unwrap();
@@ -109,17 +109,49 @@ async fn a_request_beyond_goaway_was_not_sent_and_the_next_one_goes_to_a_fresh_c
         frames.drain().await;
     })
     .await;
-    check_second_succeeds(&peer, 2).await;
+    assert_eq!(transport().send(peer.post("body")).await.unwrap().status().as_u16(), 200);
+    assert_eq!(peer.connections(), 2);
 }
 
-/// Checks that the first request was not sent, that the second one is answered, and that
-/// the peer has then accepted this many connections.
-async fn check_second_succeeds(peer: &Peer, connections: usize) {
-    let transport = transport();
-    let failure = transport.send(peer.post("body")).await.unwrap_err();
+#[tokio::test]
+async fn a_request_that_no_connection_takes_fails_as_unsent() {
+    let peer = Peer::start("http", |_, stream| async move {
+        let mut frames = Frames::handshake(stream).await;
+        frames.next_request().await.unwrap();
+        frames.go_away(0).await;
+        frames.drain().await;
+    })
+    .await;
+    let failure = transport().send(peer.post("body")).await.unwrap_err();
     check(&failure, FailureKind::Closed, Sent::No);
-    assert_eq!(transport.send(peer.post("body")).await.unwrap().status().as_u16(), 200);
-    assert_eq!(peer.connections(), connections);
+    assert_eq!(peer.connections(), 3);
+}
+
+#[tokio::test]
+async fn a_read_is_sent_again_when_its_connection_ends_and_a_write_is_not() {
+    let peer = || {
+        Peer::start("http", |number, stream| async move {
+            let mut frames = Frames::handshake(stream).await;
+            let stream = frames.next_request().await.unwrap();
+            if number > 1 {
+                frames.answer_ok(stream).await;
+                frames.drain().await;
+            }
+        })
+    };
+    let peers = [peer().await, peer().await, peer().await];
+    let query = {
+        let mut request = peers[1].post("{}");
+        request.headers.insert("x-ms-documentdb-isquery", http::HeaderValue::from_static("True"));
+        request
+    };
+    for request in [peers[0].get(), query] {
+        assert_eq!(transport().send(request).await.unwrap().status().as_u16(), 200);
+    }
+    let failure = transport().send(peers[2].post("body")).await.unwrap_err();
+    check(&failure, FailureKind::Closed, Sent::Unknown);
+    assert!(failure.incident.is_some(), "the connection ended with all its requests");
+    assert_eq!(peers.map(|peer| peer.connections()), [2, 2, 1]);
 }
 
 #[tokio::test]
@@ -155,7 +187,7 @@ async fn a_request_before_goaway_is_answered_and_the_next_one_goes_to_a_fresh_co
 }
 
 #[tokio::test]
-async fn a_refused_stream_was_not_sent_and_its_connection_goes_on() {
+async fn a_refused_stream_was_not_sent_and_is_sent_again() {
     let peer = Peer::start("http", |_, stream| async {
         let mut frames = Frames::handshake(stream).await;
         let refused = frames.next_request().await.unwrap();
@@ -166,7 +198,8 @@ async fn a_refused_stream_was_not_sent_and_its_connection_goes_on() {
         frames.drain().await;
     })
     .await;
-    check_second_succeeds(&peer, 1).await;
+    assert_eq!(transport().send(peer.post("body")).await.unwrap().status().as_u16(), 200);
+    assert_eq!(peer.connections(), 1, "the connection goes on");
 }
 
 #[tokio::test]

@@ -1,0 +1,106 @@
+//! Opens the shards of an endpoint in background tasks.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, PoisonError, Weak};
+
+use perihelion_wire::transport::{Failure, FailureKind, Sent};
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+use super::{Changing, Connections, Open};
+use crate::transport::connect::{KnownProtocol, NewConnection};
+use crate::transport::growth::{self, Load};
+use crate::transport::limits::GROWTH_PAUSE;
+use crate::transport::task::AbortOnDrop;
+use crate::transport::waiters::Grant;
+
+impl Connections {
+    /// Opens shards ahead of need. Does nothing while another thread changes the pool, so
+    /// that requests do not wait for each other.
+    pub(super) fn grow_ahead(self: &Arc<Self>, load: Load) {
+        let opening = self.opening.load(Ordering::SeqCst);
+        if growth::openings_wanted(load, 0, opening, self.limits) > 0
+            && let Ok(changing) = self.changing.try_lock()
+        {
+            self.grow(changing);
+        }
+    }
+
+    /// Opens as many shards as the load and the queue want. A shard that ended is not
+    /// replaced before a request needs it.
+    pub(super) fn grow(self: &Arc<Self>, changing: MutexGuard<'_, Changing>) {
+        let (load, waiting) = (self.load(), changing.waiters.len());
+        if load.shards == 0 && waiting == 0 {
+            return;
+        }
+        let is_paused = changing.growth_paused_until.is_some_and(|until| Instant::now() < until);
+        if load.usable > 0 && is_paused {
+            return;
+        }
+        let opening = self.opening.load(Ordering::SeqCst);
+        self.open_shards(changing, growth::openings_wanted(load, waiting, opening, self.limits));
+    }
+
+    /// Starts tasks that open shards. The lock ends before, because a runtime that shuts
+    /// down drops a new task at once, and the task's report then locks again.
+    pub(super) fn open_shards(self: &Arc<Self>, changing: MutexGuard<'_, Changing>, count: usize) {
+        // Without a runtime, no shard can be opened.
+        let Ok(runtime) = Handle::try_current() else { return };
+        self.opening.fetch_add(count, Ordering::SeqCst);
+        drop(changing);
+        for _ in 0..count {
+            let report = OpeningReport { owner: Arc::downgrade(self), outcome: None };
+            let task = runtime.spawn(open_shard(Arc::clone(&self.opener), report));
+            let mut tasks = self.opening_tasks.lock().unwrap_or_else(PoisonError::into_inner);
+            tasks.retain(|task: &AbortOnDrop| !task.is_finished());
+            tasks.push(AbortOnDrop::new(&task));
+        }
+    }
+
+    /// A task that opened a connection has ended.
+    fn opened(self: &Arc<Self>, outcome: Result<NewConnection, Failure>) {
+        self.opening.fetch_sub(1, Ordering::SeqCst);
+        match outcome {
+            Ok(NewConnection::Http2(new)) => self.add_shard(new),
+            Ok(NewConnection::Http1(connection)) => {
+                self.http1.add_idle(connection);
+                // With HTTP/2 shards at hand, one answer in HTTP/1.1 changes nothing.
+                if !self.has_shards() {
+                    self.is_http1.store(true, Ordering::Relaxed);
+                    self.end_waits(|| Grant::Http1);
+                }
+            }
+            Err(failure) => {
+                tracing::debug!(endpoint = %self.endpoint, %failure, "an HTTP/2 connection was not opened");
+                self.lock().growth_paused_until = Some(Instant::now() + GROWTH_PAUSE);
+                if !self.has_shards() && self.opening.load(Ordering::SeqCst) == 0 {
+                    self.end_waits(|| Grant::Failed(failure.clone()));
+                }
+            }
+        }
+        self.grow(self.lock());
+    }
+}
+
+/// Reports the outcome of a task that opens a shard. If the task is dropped before its end,
+/// because its runtime was shut down, the outcome is a failure.
+struct OpeningReport {
+    owner: Weak<Connections>,
+    outcome: Option<Result<NewConnection, Failure>>,
+}
+
+impl Drop for OpeningReport {
+    fn drop(&mut self) {
+        let Some(owner) = self.owner.upgrade() else { return };
+        let outcome = self.outcome.take().unwrap_or_else(|| {
+            let text = format!("{}: connecting was interrupted", owner.endpoint);
+            Err(Failure::new(FailureKind::Connect, Sent::No, text))
+        });
+        owner.opened(outcome);
+    }
+}
+
+/// The task that opens a shard. The host name is resolved each time.
+async fn open_shard(opener: Arc<dyn Open>, mut report: OpeningReport) {
+    report.outcome = Some(opener.open(KnownProtocol::Unknown).await);
+}

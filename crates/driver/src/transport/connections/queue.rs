@@ -1,0 +1,84 @@
+//! The queue of an endpoint: requests that wait for a stream or a connection.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use perihelion_wire::transport::{Failure, FailureKind, Sent};
+
+use super::{Changing, Connections};
+use crate::transport::waiters::{Grant, Ticket};
+
+impl Connections {
+    /// A stream was given back.
+    pub(in crate::transport) fn stream_released(self: &Arc<Self>) {
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            self.serve_waiters();
+        }
+    }
+
+    /// Gives streams to waiting requests, as long as there are both.
+    pub(in crate::transport) fn serve_waiters(self: &Arc<Self>) {
+        // A stream for a request that is gone. It is given back after the lock, because
+        // giving it back may lock again.
+        let mut unused = None;
+        let mut changing = self.lock();
+        while changing.waiters.len() > 0 {
+            let Some(reservation) = unused.take().or_else(|| Some(self.reserve_any()?.0)) else { break };
+            if let Err(Grant::Stream(returned)) = changing.waiters.grant_first(Grant::Stream(reservation)) {
+                unused = Some(returned);
+            }
+            self.count_waiting(&changing);
+        }
+        drop(changing);
+    }
+
+    /// Gives every waiting request a grant that is not a stream.
+    pub(super) fn end_waits(&self, grant: impl Fn() -> Grant) {
+        let mut changing = self.lock();
+        for (_, sender) in changing.waiters.take_all() {
+            // The request may be gone.
+            let _ = sender.send(grant());
+        }
+        self.count_waiting(&changing);
+    }
+
+    /// Waits in the queue.
+    pub(super) async fn wait_in_queue(self: &Arc<Self>) -> Grant {
+        let (_place, granted) = {
+            let mut changing = self.lock();
+            let is_first = changing.waiters.len() == 0;
+            let (ticket, granted) = changing.waiters.push();
+            self.count_waiting(&changing);
+            let place = QueuePlace { owner: self, ticket };
+            // A stream that was given back before the count was visible serves no queue.
+            if is_first && let Some((reservation, _)) = self.reserve_any() {
+                drop(changing);
+                return Grant::Stream(reservation);
+            }
+            self.grow(changing);
+            (place, granted)
+        };
+        granted.await.unwrap_or_else(|_| {
+            let text = format!("{}: connecting was interrupted", self.endpoint);
+            Grant::Failed(Failure::new(FailureKind::Connect, Sent::No, text))
+        })
+    }
+
+    fn count_waiting(&self, changing: &Changing) {
+        self.waiting.store(changing.waiters.len(), Ordering::SeqCst);
+    }
+}
+
+/// The place of a request in the queue. Dropping it leaves the queue.
+struct QueuePlace<'a> {
+    owner: &'a Connections,
+    ticket: Ticket,
+}
+
+impl Drop for QueuePlace<'_> {
+    fn drop(&mut self) {
+        let mut changing = self.owner.lock();
+        changing.waiters.remove(self.ticket);
+        self.owner.count_waiting(&changing);
+    }
+}

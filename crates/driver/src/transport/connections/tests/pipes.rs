@@ -1,0 +1,201 @@
+//! An endpoint whose connections are pipes in memory, with an HTTP/2 server at the other end
+//! that behaves as the test says.
+
+use std::collections::BTreeSet;
+use std::future::{Future, pending};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::server::SendResponse;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, Method};
+use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Response, Sent};
+use tokio::io::DuplexStream;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{self, Instant};
+
+use super::super::{Connections, Open};
+use crate::transport::connect::{KnownProtocol, NewConnection};
+use crate::transport::http::{RequestParts, send_with_resends};
+use crate::transport::http2::{self, Http2Support};
+use crate::transport::options::HttpOptions;
+
+/// What the server does with a request.
+pub(super) enum Answer {
+    After(Duration),
+    /// Resets the stream, without saying that the request was not processed.
+    Reset,
+    Never,
+}
+
+/// The pool and the servers at the other end of its pipes.
+pub(super) struct World {
+    connections: Arc<Connections>,
+    servers: Arc<Servers>,
+}
+
+struct Servers {
+    streams_max: u32,
+    answer: Box<dyn Fn(u64) -> Answer + Send + Sync>,
+    opened: AtomicUsize,
+    peak_per_connection: AtomicUsize,
+    frozen: watch::Sender<BTreeSet<u64>>,
+    going_away: watch::Sender<BTreeSet<u64>>,
+}
+
+/// The default options, with up to 32 connections on any machine.
+pub(super) fn options() -> HttpOptions {
+    HttpOptions::default().with_connections_max(32)
+}
+
+impl World {
+    /// Servers that allow `streams_max` streams. `answer` has the number of the connection.
+    pub(super) fn new(
+        options: HttpOptions,
+        streams_max: u32,
+        answer: impl Fn(u64) -> Answer + Send + Sync + 'static,
+    ) -> Self {
+        let servers = Arc::new(Servers {
+            streams_max,
+            answer: Box::new(answer),
+            opened: AtomicUsize::new(0),
+            peak_per_connection: AtomicUsize::new(0),
+            frozen: watch::Sender::default(),
+            going_away: watch::Sender::default(),
+        });
+        let endpoint = Endpoint::parse("http://pipe:1").unwrap();
+        let opener = Arc::new(Pipes(Arc::clone(&servers)));
+        World { connections: Arc::new(Connections::new(endpoint, opener, &options).unwrap()), servers }
+    }
+
+    pub(super) fn send(&self, method: Method) -> impl Future<Output = Result<Response, Failure>> + use<> {
+        self.send_until(method, Instant::now() + Duration::from_secs(60))
+    }
+
+    pub(super) fn send_until(
+        &self,
+        method: Method,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<Response, Failure>> + use<> {
+        let connections = Arc::clone(&self.connections);
+        let target = PathAndQuery::from_static("/");
+        let parts = RequestParts { method, target, headers: HeaderMap::new(), body: Bytes::new() };
+        async move { send_with_resends(&connections, parts, deadline).await }
+    }
+
+    /// Sends requests at the same time.
+    pub(super) fn send_many(&self, count: usize, method: Method) -> JoinSet<Result<Response, Failure>> {
+        (0..count).map(|_| self.send(method.clone())).collect()
+    }
+
+    /// From now on, this connection carries no byte in either direction.
+    pub(super) fn freeze(&self, number: u64) {
+        self.servers.frozen.send_modify(|frozen| {
+            frozen.insert(number);
+        });
+    }
+
+    /// The server takes no more requests on this connection.
+    pub(super) fn send_goaway(&self, number: u64) {
+        self.servers.going_away.send_modify(|going_away| {
+            going_away.insert(number);
+        });
+    }
+
+    /// How many connections were ever opened.
+    pub(super) fn opened(&self) -> usize {
+        self.servers.opened.load(Ordering::SeqCst)
+    }
+
+    /// The most requests that a server had on one connection.
+    pub(super) fn peak_per_connection(&self) -> usize {
+        self.servers.peak_per_connection.load(Ordering::SeqCst)
+    }
+
+    /// The numbers of the connections in the pool.
+    pub(super) fn shards(&self) -> Vec<u64> {
+        self.connections.shards.load().iter().map(|shard| shard.core.number).collect()
+    }
+
+    pub(super) fn in_use(&self) -> usize {
+        self.connections.load().in_use
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.connections.waiting.load(Ordering::SeqCst)
+    }
+}
+
+struct Pipes(Arc<Servers>);
+
+impl Open for Pipes {
+    fn open(
+        &self,
+        _known: KnownProtocol,
+    ) -> Pin<Box<dyn Future<Output = Result<NewConnection, Failure>> + Send + '_>> {
+        Box::pin(async {
+            let number = self.0.opened.fetch_add(1, Ordering::SeqCst) as u64 + 1;
+            let (client, server) = tokio::io::duplex(1 << 20);
+            tokio::spawn(serve(server, number, Arc::clone(&self.0)));
+            let opened = http2::open(client, Http2Support::Assumed).await;
+            opened
+                .map(NewConnection::Http2)
+                .map_err(|error| Failure::new(FailureKind::Connect, Sent::No, error.to_string()))
+        })
+    }
+}
+
+async fn serve(pipe: DuplexStream, number: u64, servers: Arc<Servers>) {
+    let (mut frozen, mut going_away) = (servers.frozen.subscribe(), servers.going_away.subscribe());
+    let mut builder = h2::server::Builder::new();
+    let Ok(mut connection) =
+        builder.max_concurrent_streams(servers.streams_max).handshake::<_, Bytes>(pipe).await
+    else {
+        return;
+    };
+    let mut answering = JoinSet::new();
+    let mut has_said_goaway = false;
+    loop {
+        tokio::select! {
+            biased;
+            () = wait_for_number(&mut frozen, number) => return pending().await,
+            () = wait_for_number(&mut going_away, number), if !has_said_goaway => {
+                connection.graceful_shutdown();
+                has_said_goaway = true;
+            }
+            Some(_) = answering.join_next() => {}
+            accepted = connection.accept() => match accepted {
+                Some(Ok((_, respond))) => {
+                    answering.spawn(answer((servers.answer)(number), respond));
+                    servers.peak_per_connection.fetch_max(answering.len(), Ordering::SeqCst);
+                }
+                Some(Err(_)) | None => return,
+            },
+        }
+    }
+}
+
+/// Waits until the set contains the number.
+async fn wait_for_number(set: &mut watch::Receiver<BTreeSet<u64>>, number: u64) {
+    // The world that owns the sender lives as long as the test.
+    let _ = set.wait_for(|numbers| numbers.contains(&number)).await;
+}
+
+async fn answer(answer: Answer, mut respond: SendResponse<Bytes>) {
+    match answer {
+        Answer::After(delay) => {
+            time::sleep(delay).await;
+            // The client may have reset the stream.
+            let _ = respond.send_response(http::Response::new(()), true);
+        }
+        Answer::Reset => respond.send_reset(h2::Reason::INTERNAL_ERROR),
+        Answer::Never => {
+            // Ends when the client resets the stream.
+            let _ = std::future::poll_fn(|cx| respond.poll_reset(cx)).await;
+        }
+    }
+}

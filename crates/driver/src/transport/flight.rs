@@ -1,0 +1,50 @@
+//! A request in a task of its own.
+//!
+//! Callers may keep a request without polling it: an unordered stream of requests with a
+//! slow consumer does. If such a request read its answer itself, it would hold its stream
+//! and the connection's flow-control window until it is polled again, and would not notice
+//! its deadline. So a task reads the answer and gives the stream back, whether or not the
+//! caller polls.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use perihelion_wire::transport::{Failure, FailureKind, Response, Sent};
+use tokio::task::JoinHandle;
+
+/// A request that a task carries out. Dropping the flight cancels the request.
+pub(super) struct Flight(JoinHandle<Result<Response, Failure>>);
+
+impl Flight {
+    /// Starts the task on the current runtime.
+    pub(super) fn start<F>(exchange: F) -> Self
+    where
+        F: Future<Output = Result<Response, Failure>> + Send + 'static,
+    {
+        Flight(tokio::spawn(exchange))
+    }
+}
+
+impl Future for Flight {
+    type Output = Result<Response, Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match ready!(Pin::new(&mut self.0).poll(cx)) {
+            Ok(done) => Poll::Ready(done),
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => {
+                    let text = "the runtime that carried out the request was shut down";
+                    Poll::Ready(Err(Failure::new(FailureKind::Closed, Sent::Unknown, text)))
+                }
+            },
+        }
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

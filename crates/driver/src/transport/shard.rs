@@ -1,0 +1,117 @@
+//! A shard: one HTTP/2 connection of an endpoint, with its streams and its vital signs.
+//!
+//! What always holds: a request holds a [`Reservation`] as long as its stream is open, and
+//! the reservation gives the stream back when it is dropped; when the last `Arc` of a shard
+//! is dropped, its connection is closed.
+
+use std::sync::{Arc, OnceLock, Weak};
+use std::task::{Context, Waker};
+
+use bytes::Bytes;
+use h2::client::SendRequest;
+use perihelion_wire::transport::Incident;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::connections::Connections;
+use super::health::Signs;
+use super::http2::NewHttp2;
+use super::limits::STREAMS_AT_FIRST;
+use super::slots::Slots;
+use super::supervise::supervise;
+use super::task::AbortOnDrop;
+use super::vitals::Vitals;
+
+/// One HTTP/2 connection that requests share.
+pub(super) struct Shard {
+    pub(super) core: Arc<ShardCore>,
+    sender: SendRequest<Bytes>,
+    _task: AbortOnDrop,
+}
+
+/// The part of a shard that its own task uses, too.
+pub(super) struct ShardCore {
+    /// The connections of an endpoint are numbered in the order in which they were opened.
+    pub(super) number: u64,
+    pub(super) slots: Slots,
+    pub(super) vitals: Arc<Vitals>,
+    /// Set when the connection has ended, or is taken to have ended.
+    incident: OnceLock<Incident>,
+    /// Asks for a ping.
+    pub(super) ping_wanted: Notify,
+}
+
+impl Shard {
+    /// Starts the task that drives and supervises the connection.
+    pub(super) fn start(number: u64, new: NewHttp2, streams_max: u32, owner: &Weak<Connections>) -> Self {
+        let streams = if new.is_limit_known {
+            streams_allowed(&new.sender, streams_max)
+        } else {
+            streams_max.min(STREAMS_AT_FIRST as u32)
+        };
+        let core = Arc::new(ShardCore {
+            number,
+            slots: Slots::new(streams),
+            vitals: Arc::clone(&new.vitals),
+            incident: OnceLock::new(),
+            ping_wanted: Notify::new(),
+        });
+        let sender = new.sender.clone();
+        let task = AbortOnDrop::spawn(supervise(new, Arc::clone(&core), Weak::clone(owner)));
+        Shard { core, sender, _task: task }
+    }
+}
+
+impl ShardCore {
+    pub(super) fn signs(&self, now: Instant) -> Signs {
+        Signs::read(self.number, self.slots.view(), &self.vitals, now)
+    }
+
+    /// The incident by which this connection ended. The first caller gives the incident.
+    pub(super) fn incident(&self, owner: &Connections) -> Incident {
+        *self.incident.get_or_init(|| owner.incidents.at(Instant::now()))
+    }
+}
+
+/// The number of streams that the peer allows now, at most `streams_max`.
+pub(super) fn streams_allowed(sender: &SendRequest<Bytes>, streams_max: u32) -> u32 {
+    u32::try_from(sender.current_max_send_streams()).unwrap_or(u32::MAX).min(streams_max)
+}
+
+/// Whether the connection takes requests: it has not ended, and the peer has not sent
+/// GOAWAY.
+pub(super) fn takes_requests(sender: &mut SendRequest<Bytes>) -> bool {
+    // Only a sender that has sent a request itself may have to wait.
+    !matches!(sender.poll_ready(&mut Context::from_waker(Waker::noop())), std::task::Poll::Ready(Err(_)))
+}
+
+/// One stream of a shard, for one request.
+pub(super) struct Reservation {
+    pub(super) shard: Arc<Shard>,
+    pub(super) owner: Arc<Connections>,
+}
+
+impl Reservation {
+    /// Reserves a stream; `None` when the shard has no room.
+    pub(super) fn new(shard: &Arc<Shard>, owner: &Arc<Connections>) -> Option<Self> {
+        let core = &shard.core;
+        if core.slots.reserve()? == 0 {
+            core.vitals.begin_busy(Instant::now());
+        }
+        Some(Reservation { shard: Arc::clone(shard), owner: Arc::clone(owner) })
+    }
+
+    pub(super) fn sender(&self) -> SendRequest<Bytes> {
+        self.shard.sender.clone()
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let core = &self.shard.core;
+        if core.slots.release() == 0 {
+            core.vitals.begin_idle(Instant::now());
+        }
+        self.owner.stream_released();
+    }
+}

@@ -1,0 +1,189 @@
+//! The vital signs of one HTTP/2 connection: when something arrived last, since when a ping
+//! waits for its pong, when a request was answered last, and how many requests failed since.
+//! [`Listening`] is the connection's socket, and notes when bytes arrive.
+//!
+//! The requests and the connection's task write these signs without a lock. `health` judges
+//! them.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
+
+/// The vital signs of one connection. A moment is stored as nanoseconds since `opened_at`.
+#[derive(Debug)]
+pub(super) struct Vitals {
+    opened_at: Instant,
+    /// When bytes arrived last.
+    heard: AtomicU64,
+    /// When a request began while there was no other.
+    busy_since: AtomicU64,
+    /// When the last request ended and left none.
+    idle_since: AtomicU64,
+    /// When the ping was sent that has no pong yet; [`NO_PING`] when there is none.
+    pinged: AtomicU64,
+    /// When a request was answered last, or when the connection was opened.
+    answered: AtomicU64,
+    /// The requests that failed since the last answer.
+    failures: AtomicU32,
+}
+
+const NO_PING: u64 = u64::MAX;
+
+impl Vitals {
+    pub(super) fn new(now: Instant) -> Self {
+        Vitals {
+            opened_at: now,
+            heard: AtomicU64::new(0),
+            busy_since: AtomicU64::new(0),
+            idle_since: AtomicU64::new(0),
+            pinged: AtomicU64::new(NO_PING),
+            answered: AtomicU64::new(0),
+            failures: AtomicU32::new(0),
+        }
+    }
+
+    /// Bytes arrived.
+    pub(super) fn hear(&self, now: Instant) {
+        self.heard.store(self.nanos(now), Ordering::Relaxed);
+    }
+
+    /// The first request begins.
+    pub(super) fn begin_busy(&self, now: Instant) {
+        self.busy_since.store(self.nanos(now), Ordering::Relaxed);
+    }
+
+    /// The last request has ended.
+    pub(super) fn begin_idle(&self, now: Instant) {
+        self.idle_since.store(self.nanos(now), Ordering::Relaxed);
+    }
+
+    pub(super) fn ping_sent(&self, now: Instant) {
+        self.pinged.store(self.nanos(now), Ordering::Relaxed);
+    }
+
+    pub(super) fn ping_answered(&self) {
+        self.pinged.store(NO_PING, Ordering::Relaxed);
+    }
+
+    /// A request was answered, with any status.
+    pub(super) fn answered(&self, now: Instant) {
+        self.answered.store(self.nanos(now), Ordering::Relaxed);
+        self.failures.store(0, Ordering::Relaxed);
+    }
+
+    /// A request failed, and this connection may be at fault.
+    pub(super) fn failed(&self) {
+        self.failures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The requests that failed since the last answer.
+    pub(super) fn failures(&self) -> u32 {
+        self.failures.load(Ordering::Relaxed)
+    }
+
+    /// Whether bytes have arrived since this moment.
+    pub(super) fn heard_since(&self, moment: Instant) -> bool {
+        self.heard.load(Ordering::Relaxed) > self.nanos(moment)
+    }
+
+    /// The time since bytes arrived last.
+    pub(super) fn unheard_for(&self, now: Instant) -> Duration {
+        self.since(self.heard.load(Ordering::Relaxed), now)
+    }
+
+    /// The time without any bytes while requests were waiting. Only meaningful while
+    /// requests are in flight.
+    pub(super) fn hung_for(&self, now: Instant) -> Duration {
+        let from = self.heard.load(Ordering::Relaxed).max(self.busy_since.load(Ordering::Relaxed));
+        self.since(from, now)
+    }
+
+    /// The time since the last request ended. Only meaningful while no request is in flight.
+    pub(super) fn idle_for(&self, now: Instant) -> Duration {
+        self.since(self.idle_since.load(Ordering::Relaxed), now)
+    }
+
+    /// How long a ping has been waiting for its pong; `None` when no ping waits.
+    pub(super) fn ping_waiting_for(&self, now: Instant) -> Option<Duration> {
+        let pinged = self.pinged.load(Ordering::Relaxed);
+        (pinged != NO_PING).then(|| self.since(pinged, now))
+    }
+
+    /// The time since a request was answered last, or since the connection was opened.
+    pub(super) fn unanswered_for(&self, now: Instant) -> Duration {
+        self.since(self.answered.load(Ordering::Relaxed), now)
+    }
+
+    /// Whether a request was ever answered.
+    pub(super) fn has_answered(&self) -> bool {
+        self.answered.load(Ordering::Relaxed) > 0
+    }
+
+    fn nanos(&self, moment: Instant) -> u64 {
+        let since = moment.saturating_duration_since(self.opened_at).as_nanos();
+        u64::try_from(since).unwrap_or(NO_PING - 1)
+    }
+
+    fn since(&self, nanos: u64, now: Instant) -> Duration {
+        Duration::from_nanos(self.nanos(now).saturating_sub(nanos))
+    }
+}
+
+/// A socket that notes when bytes arrive.
+pub(super) struct Listening<T> {
+    io: T,
+    vitals: Arc<Vitals>,
+}
+
+impl<T> Listening<T> {
+    pub(super) fn new(io: T, vitals: Arc<Vitals>) -> Self {
+        Listening { io, vitals }
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Listening<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.io).poll_read(cx, buffer);
+        if buffer.filled().len() > before {
+            self.vitals.hear(Instant::now());
+        }
+        polled
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Listening<T> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write_vectored(cx, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+}
