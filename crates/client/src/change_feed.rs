@@ -54,6 +54,14 @@ pub(crate) enum Mode {
 
 /// The changes of a container, page by page.
 ///
+/// In an account with one write region, the pages may come from any region. Where every
+/// region takes writes, each region has its own order of changes. The first page of a
+/// partition then comes from any region, and the further pages only from that region. While
+/// the region is down, [`ChangeFeed::next_page`] fails, and later continues at the same
+/// position. To read on in another region, start a new feed there with
+/// [`ChangeFeedOptions::from_time`], from a time before the outage. Some changes then come
+/// again, and none is skipped.
+///
 /// ```no_run
 /// # use perihelion_client::{ChangeFeedOptions, Container, Error};
 /// # use std::time::Duration;
@@ -136,7 +144,7 @@ impl<T> ChangeFeed<T> {
         match (&self.options.start, self.cursors.is_empty()) {
             (Start::Token(token), true) => token.clone(),
             (Start::At(position), true) => {
-                let cursor = Cursor { part: self.options.part.clone(), position: position.clone() };
+                let cursor = Cursor::at_start(self.options.part.clone(), position.clone());
                 Token::new(self.mode, None, vec![cursor]).to_text()
             }
             (_, false) => {
@@ -175,12 +183,12 @@ impl<T: DeserializeOwned> ChangeFeed<T> {
                 continue;
             }
             match self.fetch(&metadata).await {
-                Ok(FetchedChanges { items, etag, .. }) if items.is_empty() => {
-                    self.advance(etag);
+                Ok(FetchedChanges { items, etag, region, .. }) if items.is_empty() => {
+                    self.advance(etag, region);
                     self.drained_cursors += 1;
                 }
-                Ok(FetchedChanges { items, etag, receipt }) => {
-                    let range = self.advance(etag);
+                Ok(FetchedChanges { items, etag, region, receipt }) => {
+                    let range = self.advance(etag, region);
                     self.drained_cursors = 0;
                     return Ok(Some(ChangePage { items, range, receipt }));
                 }
@@ -213,7 +221,7 @@ impl<T: DeserializeOwned> ChangeFeed<T> {
         let cursors = match &self.options.start {
             Start::At(position) => {
                 options::check_start(self.mode, position)?;
-                vec![Cursor { part: self.options.part.clone(), position: position.clone() }]
+                vec![Cursor::at_start(self.options.part.clone(), position.clone())]
             }
             Start::Token(text) => Token::parse(text)?.cursors(self.mode, &metadata.rid)?,
         };
@@ -252,9 +260,9 @@ impl<T: DeserializeOwned> ChangeFeed<T> {
 
     /// Moves the first cursor to the end of its page and puts it last in the list.
     /// Returns the range of the cursor.
-    fn advance(&mut self, etag: String) -> Option<FeedRange> {
+    fn advance(&mut self, etag: String, region: Option<String>) -> Option<FeedRange> {
         let first = self.cursors.front_mut()?;
-        first.position = cursor::Position::After(etag);
+        (first.position, first.region) = (cursor::Position::After(etag), region);
         let range = first.part.range().map(FeedRange::of);
         self.cursors.rotate_left(1);
         range

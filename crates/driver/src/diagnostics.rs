@@ -36,6 +36,8 @@ pub struct Diagnostics {
     omitted: u32,
     omitted_charge: f64,
     pub(crate) elapsed: Duration,
+    /// The region of the answer that the operation ended with; `None` without an answer.
+    pub(crate) answering_region: Option<Region>,
     /// How the driver found out that an ambiguous write was applied; `None` in all other
     /// cases.
     pub(crate) resolution: Option<Resolution>,
@@ -167,6 +169,12 @@ impl Diagnostics {
     /// cases.
     pub fn resolution(&self) -> Option<Resolution> {
         self.resolution
+    }
+
+    /// The region of the answer that the operation ended with; `None` when it ended without an
+    /// answer.
+    pub fn answering_region(&self) -> Option<&Region> {
+        self.answering_region.as_ref()
     }
 
     /// The regions that were asked, each once, in the order they were first asked.

@@ -14,6 +14,8 @@ use http::{HeaderMap, HeaderValue, Method};
 use perihelion_model::partition_key::{EffectiveRange, PartitionKey};
 use perihelion_wire::headers;
 
+use crate::region::Region;
+
 pub use target::{Link, Target};
 
 /// One operation.
@@ -34,6 +36,10 @@ pub struct Operation {
     pub idempotency: Idempotency,
     /// The value that shows whether a write whose answer was lost was applied.
     pub witness: Option<Witness>,
+    /// The region that gave the continuation of a change feed
+    /// ([`Response::region`](crate::Response::region)). Where every region takes writes, the
+    /// continuation is valid only in that region. The operation then goes to no other region.
+    pub continuation_region: Option<Region>,
 }
 
 /// What an operation does.
@@ -208,7 +214,16 @@ impl Operation {
             | Verb::ReadFeed
             | Verb::ChangeFeed => Idempotency::Idempotent,
         };
-        Operation { verb, target, scope, headers: HeaderMap::new(), body, idempotency, witness: None }
+        Operation {
+            verb,
+            target,
+            scope,
+            headers: HeaderMap::new(),
+            body,
+            idempotency,
+            witness: None,
+            continuation_region: None,
+        }
     }
 
     /// Makes the operation conditional: the resource must have this etag. The service
@@ -236,6 +251,12 @@ impl Operation {
     /// Sets the witness that shows whether a lost write was applied.
     pub fn with_witness(mut self, witness: Witness) -> Self {
         self.witness = Some(witness);
+        self
+    }
+
+    /// Sets the region that gave the continuation of a change feed.
+    pub fn with_continuation_region(mut self, region: Region) -> Self {
+        self.continuation_region = Some(region);
         self
     }
 

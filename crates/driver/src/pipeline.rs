@@ -10,6 +10,7 @@
 mod apply;
 mod attempt;
 mod build;
+mod continuation;
 mod finish;
 mod hedge;
 mod judge;

@@ -9,6 +9,7 @@ use perihelion_wire::headers;
 use perihelion_wire::status::Status;
 
 use crate::diagnostics::Diagnostics;
+use crate::region::Region;
 
 /// The service's answer to an operation: 2xx, or 304 when a resource or a feed has not
 /// changed. 207 is the answer to a batch that was refused; its body says why.
@@ -51,6 +52,11 @@ impl Response {
     /// The continuation token of the next page; `None` on the last page.
     pub fn continuation(&self) -> Option<&str> {
         self.header(&headers::CONTINUATION)
+    }
+
+    /// The region that answered. It is `global` for the account's own endpoint.
+    pub fn region(&self) -> Option<&Region> {
+        self.diagnostics.answering_region()
     }
 
     /// The service's id of this request, to quote in a support case.

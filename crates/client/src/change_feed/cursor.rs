@@ -10,6 +10,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub(crate) struct Cursor {
     pub(crate) part: Part,
     pub(crate) position: Position,
+    /// The region that gave the position. `None` for the start of a feed, and in tokens of
+    /// releases that did not store it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) region: Option<String>,
 }
 
 /// A part of a container.
@@ -58,6 +62,11 @@ impl Part {
 }
 
 impl Cursor {
+    /// A cursor at the start of a feed, before its first page.
+    pub(crate) fn at_start(part: Part, position: Position) -> Self {
+        Cursor { part, position, region: None }
+    }
+
     /// Divides the cursor into one cursor for each of the ranges that its part overlaps.
     /// All of them have the position of this cursor. A cursor of a partition key is not
     /// divided.
@@ -71,6 +80,7 @@ impl Cursor {
                     max: wanted.max.clone().min(range.max.clone()),
                 })),
                 position: self.position.clone(),
+                region: self.region.clone(),
             })
             .collect()
     }

@@ -2,9 +2,8 @@
 
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
-use perihelion_driver::ContainerMetadata;
-use perihelion_driver::Response;
 use perihelion_driver::operation::{Operation, Target, Verb};
+use perihelion_driver::{ContainerMetadata, Region, Response};
 use perihelion_wire::{date, headers};
 use serde::de::DeserializeOwned;
 
@@ -25,10 +24,11 @@ const FULL_FIDELITY: HeaderValue = HeaderValue::from_static("Full-Fidelity Feed"
 const WIRE_FORMAT: HeaderValue = HeaderValue::from_static("2021-09-15");
 
 /// The changes in a response, and the etag from which the next request continues.
-/// `items` is empty when there is no new change.
+/// `items` is empty when there is no new change. `region` is the region that answered.
 pub(super) struct FetchedChanges<T> {
     pub(super) items: Vec<T>,
     pub(super) etag: String,
+    pub(super) region: Option<String>,
     pub(super) receipt: Receipt,
 }
 
@@ -53,6 +53,9 @@ pub(super) async fn fetch<T: DeserializeOwned>(
         operation = operation.with_header(headers::MAX_ITEM_COUNT, size.into());
     }
     operation = with_position(operation, &cursor.position)?;
+    if let Some(region) = &cursor.region {
+        operation = operation.with_continuation_region(Region::new(region));
+    }
     let response = container.execute(&operation, &options.operation).await?;
     read(response)
 }
@@ -75,11 +78,12 @@ fn with_position(operation: Operation, position: &Position) -> Result<Operation,
 fn read<T: DeserializeOwned>(response: Response) -> Result<FetchedChanges<T>, Error> {
     let etag = response.etag().map(str::to_owned);
     let etag = etag.ok_or_else(|| Error::answer("a page of the change feed has no etag"))?;
+    let region = response.region().map(|region| region.name().to_owned());
     let (receipt, body) = Receipt::split(response);
     if receipt.status().code == StatusCode::NOT_MODIFIED.as_u16() {
-        return Ok(FetchedChanges { items: Vec::new(), etag, receipt });
+        return Ok(FetchedChanges { items: Vec::new(), etag, region, receipt });
     }
     let page: feed::Page<T> = decode(&body, &"a page of the change feed")
         .map_err(|error| error.with_diagnostics(receipt.diagnostics().clone()))?;
-    Ok(FetchedChanges { items: page.items, etag, receipt })
+    Ok(FetchedChanges { items: page.items, etag, region, receipt })
 }

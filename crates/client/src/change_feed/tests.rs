@@ -9,10 +9,14 @@ use super::*;
 fn cursors() -> Vec<Cursor> {
     let part = |text: &str| serde_json::from_str::<Part>(text).unwrap();
     vec![
-        Cursor { part: part(r#"{"range":["","1F"]}"#), position: Position::After("\"12\"".to_owned()) },
-        Cursor { part: part(r#"{"range":["1F","FF"]}"#), position: Position::Beginning },
-        Cursor { part: Part::Key(KeyText(("eu", 7).into())), position: Position::Since(5) },
-        Cursor { part: Part::whole(), position: Position::Now },
+        Cursor {
+            part: part(r#"{"range":["","1F"]}"#),
+            position: Position::After("\"12\"".to_owned()),
+            region: Some("East US".to_owned()),
+        },
+        Cursor::at_start(part(r#"{"range":["1F","FF"]}"#), Position::Beginning),
+        Cursor::at_start(Part::Key(KeyText(("eu", 7).into())), Position::Since(5)),
+        Cursor::at_start(Part::whole(), Position::Now),
     ]
 }
 
@@ -22,6 +26,14 @@ fn a_token_is_parsed_back() {
     assert!(text.starts_with(r#"{"version":1,"mode":"latest","container":"rid=","cursors":["#), "{text}");
     let read = Token::parse(&text).unwrap();
     assert_eq!(read.cursors(Mode::Latest, "rid=").unwrap(), cursors());
+}
+
+/// A token of a release that did not store regions.
+#[test]
+fn a_token_without_regions_is_read() {
+    let text = r#"{"version":1,"mode":"latest","cursors":[{"part":{"range":["","FF"]},"position":{"after":"\"7\""}}]}"#;
+    let cursors = Token::parse(text).unwrap().cursors(Mode::Latest, "rid=").unwrap();
+    assert_eq!(cursors, [Cursor::at_start(Part::whole(), Position::After("\"7\"".to_owned()))]);
 }
 
 #[test]
@@ -74,7 +86,8 @@ fn a_feed_of_all_versions_cannot_start_at_the_beginning() {
 #[test]
 fn a_cursor_is_divided_along_the_partitions() {
     let range = |min: &str, max: &str| serde_json::from_value::<Part>(json!({"range": [min, max]})).unwrap();
-    let cursor = Cursor { part: range("05", "FF"), position: Position::After("\"3\"".to_owned()) };
+    let region = Some("East US".to_owned());
+    let cursor = Cursor { part: range("05", "FF"), position: Position::After("\"3\"".to_owned()), region };
     let ranges: Vec<_> = [range("", "05"), range("05", "10"), range("10", "FF")]
         .iter()
         .map(|part| part.range().unwrap().clone())
@@ -82,7 +95,9 @@ fn a_cursor_is_divided_along_the_partitions() {
     let pieces = cursor.divide(ranges.iter());
     let parts: Vec<&Part> = pieces.iter().map(|piece| &piece.part).collect();
     assert_eq!(parts, [&range("05", "10"), &range("10", "FF")]);
-    assert!(pieces.iter().all(|piece| piece.position == cursor.position));
+    assert!(
+        pieces.iter().all(|piece| (&piece.position, &piece.region) == (&cursor.position, &cursor.region))
+    );
     let within = Cursor { part: range("06", "07"), ..cursor };
     assert_eq!(within.divide(ranges.iter()), std::slice::from_ref(&within));
 }

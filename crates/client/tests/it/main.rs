@@ -7,6 +7,7 @@
 
 mod account;
 mod certificates;
+mod change_feed_regions;
 mod change_feeds;
 mod deadlines;
 mod examples;

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::apply::usage_of;
 use super::build::HeaderInputs;
+use super::continuation;
 use super::state::{State, find_range};
 use crate::core::Core;
 use crate::error::Error;
@@ -60,6 +61,7 @@ pub(super) async fn prepare<'a>(core: &Core, call: Call<'a>, state: &State) -> R
         range: Arc::clone(&range.id),
     });
     let (snapshot, route) = pick_route(core, call, partition.as_ref(), state);
+    continuation::check(operation, &snapshot.account, &call.settings.excluded_regions)?;
     let session_range = range.filter(|_| !has_unknown_range);
     // A retry sends the same session token as the attempt before, unless the metadata
     // was read again. The token does not cover writes that other operations have made
@@ -134,6 +136,7 @@ pub(super) fn route_request<'a>(
         breakers: &snapshot.breakers,
         partition,
         excluded_regions: &call.settings.excluded_regions,
+        only_region: continuation::only_region(call.operation, &snapshot.account),
         tried_regions: &state.tried_regions,
         route_to: next_region(&snapshot.account, call.operation, state),
         last_region: state.last_region.as_ref(),

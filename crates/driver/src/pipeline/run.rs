@@ -31,6 +31,10 @@ pub(crate) async fn run(core: &Core, call: Call<'_>) -> Result<Response, Error> 
     diagnostics.elapsed = started_at.elapsed();
     match result {
         Ok(response) => {
+            // After a read of the witness, its answer is the answer of the operation.
+            if let Some(region) = &response.diagnostics.answering_region {
+                diagnostics.answering_region = Some(region.clone());
+            }
             Ok(Response { diagnostics: append_attempts(diagnostics, response.diagnostics), ..response })
         }
         Err(error) => {
@@ -58,6 +62,7 @@ async fn run_attempts(core: &Core, call: Call<'_>, state: &mut State) -> Result<
             incident: apply::incident_of(&result),
         };
         state.diagnostics.record(record);
+        state.diagnostics.answering_region = result.is_ok().then(|| prepared.route.location.region.clone());
         apply::apply(core, effects, &evaluated, state).await;
         if !matches!(verdict, Verdict::Retry { .. }) && result.is_ok() && !effects.blames_region() {
             apply::confirm(core, &evaluated, state);

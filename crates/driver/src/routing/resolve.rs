@@ -47,6 +47,8 @@ pub(crate) struct RouteRequest<'a> {
     /// The operation's partition, when there is exactly one.
     pub(crate) partition: Option<&'a Partition>,
     pub(crate) excluded_regions: &'a [Region],
+    /// The only region that may answer; `None` when any region may.
+    pub(crate) only_region: Option<&'a Region>,
     /// Regions of earlier attempts of this operation.
     pub(crate) tried_regions: &'a [Region],
     /// The region that the last verdict asks for; `None` for most first attempts, which
@@ -111,7 +113,10 @@ impl<'a> RouteRequest<'a> {
         let excluded = if self.ignores_exclusions() { &[] } else { self.excluded_regions };
         let further =
             rest.iter().filter(|location| first.iter().all(|other| other.region != location.region));
-        first.iter().chain(further).filter(move |location| !excluded.contains(&location.region))
+        let only_region = self.only_region;
+        first.iter().chain(further).filter(move |location| {
+            !excluded.contains(&location.region) && only_region.is_none_or(|only| *only == location.region)
+        })
     }
 
     fn is_looking_for_write_region(&self) -> bool {

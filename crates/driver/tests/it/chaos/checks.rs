@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::fault_transport::{Exchange, Seen};
 use super::ledger::{RECOVERED, Record, Reported};
+use super::workers::NEXT_PAGE;
 
 /// The history of a run that has ended.
 pub(super) struct History {
@@ -220,7 +221,10 @@ fn nothing_fails_that_is_retried(history: &History, problems: &mut Vec<String>) 
         // An idempotent write is never ambiguous, except a "scratch upsert", whose container
         // may be deleted.
         let may_be_ambiguous = !matches!(record.kind, "upsert" | "replace" | "set" | "delete");
-        if !(is_of_the_data || (reported.is_ambiguous() && may_be_ambiguous)) {
+        // Where all regions take writes, a feed continues only in one region, and fails while
+        // that region is down.
+        let has_one_region = history.is_multi_write && record.kind == NEXT_PAGE;
+        if !(is_of_the_data || (reported.is_ambiguous() && may_be_ambiguous) || has_one_region) {
             problems.push(history.describe(record));
         }
     }

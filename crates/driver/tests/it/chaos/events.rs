@@ -66,7 +66,7 @@ const REFUSALS: [(u16, u32, u64); 11] = [
     (403, 3, 0),
 ];
 
-const DOCUMENT_OPERATIONS: [&str; 9] = [
+const DOCUMENT_OPERATIONS: [&str; 10] = [
     "any",
     "create_item",
     "upsert_item",
@@ -76,6 +76,7 @@ const DOCUMENT_OPERATIONS: [&str; 9] = [
     "delete_item",
     "batch",
     "query",
+    "change_feed",
 ];
 const METADATA_OPERATIONS: [&str; 3] = ["read_account", "read_ranges", "container"];
 

@@ -6,8 +6,11 @@
 //! compete. The writers of a document count up, so that a reader knows which value it
 //! must at least see.
 
+mod feed_reader;
 mod readers;
 mod writers;
+
+pub(super) use feed_reader::NEXT_PAGE;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -47,18 +47,6 @@ impl Worker {
         }
     }
 
-    pub(super) async fn change_feed(mut self) {
-        while !self.is_stopped() {
-            let floors = self.choose_partition();
-            let target = Target::items(&self.orders);
-            let feed = Operation::new(Verb::ChangeFeed, target, customer(self.partition), Bytes::new())
-                .with_header(headers::MAX_ITEM_COUNT, HeaderValue::from_static("-1"));
-            let result = self.run(self.plan("change feed", "*", 0, feed)).await;
-            self.check_page(&floors, &result);
-            self.pause().await;
-        }
-    }
-
     /// Writes and reads in a container that is sometimes deleted and recreated. While the
     /// container is the same, a read must see what was written.
     pub(super) async fn use_scratch_container(mut self) {
@@ -111,7 +99,7 @@ impl Worker {
     }
 
     /// Picks a partition, and returns its documents with their floors.
-    fn choose_partition(&mut self) -> Vec<(String, u64)> {
+    pub(super) fn choose_partition(&mut self) -> Vec<(String, u64)> {
         self.partition = PARTITIONS[self.rng.usize(..PARTITIONS.len())];
         let prefix = format!("{}/", self.partition);
         let own = |(name, floor): (String, u64)| name.strip_prefix(&prefix).map(|id| (id.to_owned(), floor));
@@ -134,7 +122,7 @@ impl Worker {
     }
 
     /// Reports a problem if the document is below its floor, and raises the floor.
-    fn check_value(&self, id: &str, floor: u64, document: &Value, response: &Response) {
+    pub(super) fn check_value(&self, id: &str, floor: u64, document: &Value, response: &Response) {
         let (name, n) = (self.name(id), document["n"].as_u64().unwrap_or_default());
         // Where all regions take writes, two swaps can succeed in different regions, and one
         // of them is undone later.
