@@ -52,6 +52,11 @@ pub struct OperationOptions {
     pub excluded_regions: Option<Vec<Region>>,
     /// Whether and when a second region is asked as well (default dynamic).
     pub hedging: Option<Hedging>,
+    /// Whether writes are hedged too, where every region takes writes (default no). It applies
+    /// to upserts, replaces, deletes and patches that may be repeated. A first leg that
+    /// arrives late is applied as one more write, and can overwrite a newer write that was
+    /// acknowledged.
+    pub hedged_writes: Option<bool>,
     /// The consistency of reads (default: the account's).
     pub read_consistency: Option<ReadConsistency>,
     /// A session token of another client, used instead of the driver's own.
@@ -85,6 +90,7 @@ impl OperationOptions {
             attempt_timeout,
             excluded_regions,
             hedging,
+            hedged_writes,
             read_consistency,
             session_token,
             failovers_max,
@@ -98,6 +104,7 @@ impl OperationOptions {
             attempt_timeout: self.attempt_timeout.or(attempt_timeout),
             excluded_regions: self.excluded_regions.or(excluded_regions),
             hedging: self.hedging.or(hedging),
+            hedged_writes: self.hedged_writes.or(hedged_writes),
             read_consistency: self.read_consistency.or(read_consistency),
             session_token: self.session_token.or(session_token),
             failovers_max: self.failovers_max.or(failovers_max),
@@ -130,6 +137,15 @@ impl OperationOptions {
     /// Sets whether and when a second region is asked as well.
     pub fn with_hedging(mut self, hedging: Hedging) -> Self {
         self.hedging = Some(hedging);
+        self
+    }
+
+    /// Sets whether writes are hedged too, where every region takes writes. A first leg that
+    /// arrives late can overwrite a newer write that was acknowledged. So allow this only for
+    /// documents that are not written again within seconds, or whose writes all carry the same
+    /// value.
+    pub fn with_hedged_writes(mut self, is_allowed: bool) -> Self {
+        self.hedged_writes = Some(is_allowed);
         self
     }
 

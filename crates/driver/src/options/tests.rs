@@ -19,6 +19,7 @@ fn defaults_differ_between_documents_and_metadata() {
         attempt_timeout: 6 * SECOND,
         excluded_regions: Vec::new(),
         hedging: Hedging::Dynamic { min: Duration::from_millis(50), max: Duration::from_millis(4000) },
+        hedged_writes: false,
         read_consistency: ReadConsistency::Account,
         session_token: None,
         failovers_max: 3,
@@ -45,7 +46,7 @@ fn defaults_differ_between_documents_and_metadata() {
 /// how to read that number from the settings.
 type Case = (&'static str, fn(OperationOptions, u32) -> OperationOptions, fn(&Settings) -> u32);
 
-const CASES: [Case; 11] = [
+const CASES: [Case; 12] = [
     ("timeout", |o, n| o.with_timeout(n * SECOND), |s| s.timeout.as_secs() as u32),
     ("attempt_timeout", |o, n| o.with_attempt_timeout(n * SECOND), |s| s.attempt_timeout.as_secs() as u32),
     (
@@ -90,8 +91,9 @@ const CASES: [Case; 11] = [
         |o, n| o.with_throttle_wait_max(n * SECOND),
         |s| s.throttle_wait_max.as_secs() as u32,
     ),
-    // This option has only two values: the driver sets it to false, the other layers to
-    // true.
+    // The last two options have only two values: the driver sets a value that differs from
+    // the value of the other layers.
+    ("hedged_writes", |o, n| o.with_hedged_writes(n == 2), |s| if s.hedged_writes { 2 } else { 0 }),
     ("content_on_write", |o, n| o.with_content_on_write(n != 2), |s| if s.content_on_write { 0 } else { 2 }),
 ];
 
@@ -105,7 +107,8 @@ fn the_nearest_layer_wins_for_every_option() {
             let number_of = |environment, driver, operation| {
                 get(&settings::resolve(environment, driver, operation, class))
             };
-            let expected = |number: u32| if name == "content_on_write" && number != 2 { 0 } else { number };
+            let has_two_values = matches!(name, "hedged_writes" | "content_on_write");
+            let expected = |number: u32| if has_two_values && number != 2 { 0 } else { number };
             assert_eq!(number_of(&environment, &none, &none), expected(1), "{name}");
             assert_eq!(number_of(&environment, &driver, &none), expected(2), "{name}");
             assert_eq!(number_of(&environment, &driver, &operation), expected(3), "{name}");

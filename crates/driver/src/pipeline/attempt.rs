@@ -120,7 +120,8 @@ fn record_latency(inputs: &AttemptInputs<'_>, result: &AttemptResult, sent_at: I
         response.status().is_success()
             || matches!(response.status(), StatusCode::NOT_FOUND | StatusCode::NOT_MODIFIED)
     });
-    if is_measured && hedge::is_eligible(inputs.operation, inputs.header_inputs.is_multi_write) {
+    let AttemptInputs { operation, settings, header_inputs, .. } = inputs;
+    if is_measured && hedge::is_eligible(operation, settings, header_inputs.is_multi_write) {
         inputs.location.latency.record(sent_at, sent_at.elapsed());
     }
 }

@@ -17,6 +17,7 @@ use crate::core::Core;
 use crate::diagnostics::{Attempt, Context};
 use crate::error::Error;
 use crate::operation::{Idempotency, Operation, ResourceKind, Scope, Verb};
+use crate::options::Settings;
 
 /// The result of a race of two legs.
 pub(crate) struct Race {
@@ -47,14 +48,14 @@ pub(crate) enum Winner {
 
 /// Whether an operation may be hedged. These operations may: reads, queries and change feeds
 /// of documents, except queries of all partitions; reads of one container and of its ranges;
-/// and, where every region takes writes, idempotent upserts, replaces, deletes and patches of
-/// documents.
-pub(crate) fn is_eligible(operation: &Operation, is_multi_write: bool) -> bool {
+/// and, where every region takes writes and the options allow it, idempotent upserts,
+/// replaces, deletes and patches of documents.
+pub(crate) fn is_eligible(operation: &Operation, settings: &Settings, is_multi_write: bool) -> bool {
     match (operation.target.kind, operation.verb) {
         (ResourceKind::Item, Verb::Read | Verb::ChangeFeed) => true,
         (ResourceKind::Item, Verb::Query) => !matches!(operation.scope, Scope::Everywhere),
         (ResourceKind::Item, Verb::Upsert | Verb::Replace | Verb::Delete | Verb::Patch) => {
-            is_multi_write && operation.idempotency == Idempotency::Idempotent
+            is_multi_write && settings.hedged_writes && operation.idempotency == Idempotency::Idempotent
         }
         (ResourceKind::Item, Verb::Create | Verb::Batch | Verb::QueryPlan | Verb::ReadFeed) => false,
         (ResourceKind::Container, Verb::Read) | (ResourceKind::Range, Verb::ReadFeed) => true,

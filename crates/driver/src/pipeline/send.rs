@@ -57,7 +57,7 @@ fn plan_hedge(prepared: &Prepared<'_>, state: &State) -> Option<(Route, Instant)
         || prepared.route.candidates < 2
         || account.is_hedging_disabled
         || call.settings.hedging == Hedging::Off
-        || !hedge::is_eligible(call.operation, account.is_multi_write)
+        || !hedge::is_eligible(call.operation, call.settings, account.is_multi_write)
     {
         return None;
     }

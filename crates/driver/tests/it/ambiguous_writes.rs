@@ -76,7 +76,8 @@ async fn a_hedged_delete_is_not_refused_because_its_other_leg_succeeded() {
         format!(r#"{{"operation":"delete_item","region":"{EAST}","count":1,"delayMs":50,"drop":"after"}}"#);
     world.fault(&rule).await;
     world.fault(r#"{"operation":"delete_item","delayMs":100}"#).await;
-    let options = OperationOptions::default().with_hedging(Hedging::Fixed(Duration::from_millis(20)));
+    let threshold = Hedging::Fixed(Duration::from_millis(20));
+    let options = OperationOptions::default().with_hedging(threshold).with_hedged_writes(true);
     let deleted = world.driver.execute(&world.delete("1"), &options).await.unwrap();
     assert_eq!(deleted.diagnostics.resolution(), Some(Resolution::AlreadyGone));
     let absent = world.driver.execute(&world.delete("1"), &options).await.unwrap_err();

@@ -146,6 +146,26 @@ async fn hedging_can_be_turned_off_and_fixed_per_operation() {
     assert!(count == 1 && elapsed < Duration::from_millis(150), "{count} {elapsed:?}");
 }
 
+/// Options that hedge reads and writes after 20 ms.
+fn hedges_writes() -> OperationOptions {
+    let threshold = Hedging::Fixed(Duration::from_millis(20));
+    OperationOptions::default().with_hedging(threshold).with_hedged_writes(true)
+}
+
+/// The defect: the first leg of a hedged upsert arrived late, and overwrote the next write,
+/// which was acknowledged before.
+#[tokio::test(start_paused = true)]
+async fn a_write_is_not_hedged_unless_the_caller_allows_it() {
+    let world = three_regions(true, without_breaker()).await;
+    world.fault(&format!(r#"{{"operation":"upsert_item","region":"{EAST}","delayMs":300}}"#)).await;
+    let hedged = OperationOptions::default().with_hedging(Hedging::Fixed(Duration::from_millis(20)));
+    let upsert = world.write(Verb::Upsert, "1", "a");
+    let response = world.driver.execute(&upsert, &hedged).await.unwrap();
+    assert_eq!(hedge_count(&response), 0, "{}", response.diagnostics);
+    let response = world.driver.execute(&upsert, &hedges_writes()).await.unwrap();
+    assert_eq!(hedge_count(&response), 1, "{}", response.diagnostics);
+}
+
 /// The primary leg of a replace is slow, and the alternate leg goes to a region that does
 /// not have the document yet. There was a defect: the caller got the 404 of the alternate
 /// leg, although the primary leg replaced the document.
@@ -161,7 +181,7 @@ async fn a_hedged_write_is_not_refused_by_a_region_that_is_behind() {
         format!(r#"{{"operation":"replace_item","region":"{EAST}","count":1,"delayMs":300{more}}}"#)
     };
     world.fault(&rule("")).await;
-    let options = OperationOptions::default().with_hedging(Hedging::Fixed(Duration::from_millis(20)));
+    let options = hedges_writes();
     let replace = world.write(Verb::Replace, "1", "b");
     let response = world.driver.execute(&replace, &options).await.unwrap();
     assert_eq!(hedge_count(&response), 1, "{}", response.diagnostics);
@@ -178,10 +198,9 @@ async fn writes_are_hedged_only_where_every_region_takes_them() {
         let world = three_regions(is_multi_write, without_breaker()).await;
         let slow = if is_multi_write { EAST } else { WEST };
         world.fault(&format!(r#"{{"operation":"upsert_item","region":"{slow}","delayMs":300}}"#)).await;
-        let options = OperationOptions::default().with_hedging(Hedging::Fixed(Duration::from_millis(20)));
         let body = Bytes::from_static(br#"{"id":"1","customer":"ada","n":2}"#);
         let upsert = Operation::new(Verb::Upsert, Target::items(&world.orders), ada(), body);
-        let response = world.driver.execute(&upsert, &options).await.unwrap();
+        let response = world.driver.execute(&upsert, &hedges_writes()).await.unwrap();
         let diagnostics = &response.diagnostics;
         assert_eq!(hedge_count(&response), expected, "multi-write {is_multi_write}: {diagnostics}");
     }

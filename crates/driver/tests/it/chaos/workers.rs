@@ -134,7 +134,7 @@ impl Worker {
             end: None,
         });
         let operation = operation.with_header(OPERATION_HEADER, HeaderValue::from(id));
-        let options = OperationOptions::default().with_timeout(timeout);
+        let options = OperationOptions::default().with_timeout(timeout).with_hedged_writes(self.rng.bool());
         let result = self.driver.execute(&operation, &options).await;
         let diagnostics = match &result {
             Ok(response) => response.diagnostics.clone(),
