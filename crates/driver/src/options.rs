@@ -47,8 +47,8 @@ pub struct OperationOptions {
     pub attempt_timeout: Option<Duration>,
     /// Regions that this operation must not use. There are three exceptions. A write goes
     /// to the only write region even if that region is excluded. If all regions are
-    /// excluded, other operations go to the account's own endpoint. The driver's read of a
-    /// witness ignores exclusions.
+    /// excluded, other operations go to the account's own endpoint. In an account with one
+    /// write region, the driver's read of a witness ignores exclusions.
     pub excluded_regions: Option<Vec<Region>>,
     /// Whether and when a second region is asked as well (default dynamic).
     pub hedging: Option<Hedging>,

@@ -2,11 +2,12 @@
 //! [`Witness`]: a value that only this write can have left behind.
 //!
 //! The witness is read in the write region, even if the operation's options exclude
-//! that region; other regions are asked when the write region is unavailable. The read
-//! has the operation's consistency, or the account's if the operation reads with
-//! eventual consistency. If any region has the witness, the write was applied. A read
-//! that does not find the witness counts as proof only in a region that takes writes:
-//! other regions may be behind.
+//! that region; other regions are asked when the write region is unavailable. Where every
+//! region takes writes, the regions that the options exclude are not asked: the write was
+//! not allowed to go there, so they may not have it yet. The read has the operation's
+//! consistency, or the account's if the operation reads with eventual consistency. If any
+//! region has the witness, the write was applied. A read that does not find the witness
+//! counts as proof only in a region that takes writes: other regions may be behind.
 
 use super::prepare::Call;
 use super::run::run;
@@ -35,8 +36,12 @@ pub(super) async fn read_back(core: &Core, call: Call<'_>, witness: &Witness) ->
     };
     let target = Target::item(container, &witness.id);
     let read = Operation::new(Verb::Read, target, call.operation.scope.clone(), bytes::Bytes::new());
+    let excluded_regions = match core.topology().snapshot().account.is_multi_write {
+        true => call.settings.excluded_regions.clone(),
+        false => Vec::new(),
+    };
     let settings = Settings {
-        excluded_regions: Vec::new(),
+        excluded_regions,
         session_token: None,
         read_consistency: match call.settings.read_consistency {
             ReadConsistency::Eventual => ReadConsistency::Account,
