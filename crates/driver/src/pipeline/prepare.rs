@@ -78,7 +78,7 @@ pub(super) async fn prepare<'a>(core: &Core, call: Call<'a>, state: &State) -> R
         container_rid: metadata.as_ref().map(|metadata| metadata.rid_header.clone()),
         session_token,
         is_multi_write: snapshot.account.is_multi_write,
-        is_write_region_only: state.route_to == Some(RouteTo::WriteRegion) && operation.verb.is_read(),
+        is_write_region_only: is_write_region_only(operation, &snapshot.account, &route, state),
     };
     Ok(Prepared { call, metadata, partition, session_range, snapshot, route, header_inputs })
 }
@@ -142,6 +142,16 @@ pub(super) fn route_request<'a>(
         last_region: state.last_region.as_ref(),
         now: Instant::now(),
     }
+}
+
+/// Whether the request says that only the write region may answer. Another region refuses
+/// such a request. So the request says this only if it goes to the write region, and not if
+/// the write region was wanted but is excluded or down. Where every region takes writes, no
+/// request says this.
+fn is_write_region_only(operation: &Operation, account: &Account, route: &Route, state: &State) -> bool {
+    state.route_to == Some(RouteTo::WriteRegion)
+        && operation.verb.is_read()
+        && account.only_write_region() == Some(&route.location.region)
 }
 
 /// The region that the last verdict asks for. There is one exception: when the account has

@@ -143,16 +143,17 @@ impl<'a> RouteRequest<'a> {
         self.candidates().chain(known).find(|location| location.region == *last)
     }
 
-    /// The first write region that is not excluded and is available. Once all regions that
-    /// the operation may use were tried, an unavailable write region is used too, because
-    /// no other region has all writes.
+    /// The first write region that is not excluded, is available and has no open breaker.
+    /// If there is none, the order of preference decides: a write region that is down is then
+    /// asked once, after the other regions. A first attempt ignores the breaker. It reads a
+    /// witness, and only a write region proves that a write was not applied.
     fn write_location(&self) -> Option<&'a Arc<Location>> {
         let (account, excluded) = (self.account, self.excluded_regions);
-        let mut allowed =
-            account.write_locations.iter().filter(|location| !excluded.contains(&location.region));
-        let reachable = allowed.clone().find(|location| self.is_available(location));
-        reachable
-            .or_else(|| allowed.next().filter(|_| self.candidates().all(|location| self.is_tried(location))))
+        account.write_locations.iter().find(|location| {
+            !excluded.contains(&location.region)
+                && self.is_available(location)
+                && (self.last_region.is_none() || self.gate(location) != Gate::Open)
+        })
     }
 
     fn rank(&self, index: usize, location: &Arc<Location>) -> Rank {

@@ -20,3 +20,4 @@ mod transport_limits;
 mod transport_peers;
 mod transport_shards;
 mod world;
+mod write_region_reads;

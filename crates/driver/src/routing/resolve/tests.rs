@@ -189,12 +189,16 @@ fn a_verdict_can_ask_for_the_same_region_or_the_write_region() {
     check(write_region.clone(), "A/3+C");
     check(RouteCase { tried: "A", ..write_region.clone() }, "A/3+B");
     check(RouteCase { multi_write: true, ..write_region.clone() }, "A/3+C");
-    // If the write region is excluded or unavailable, the next region is used.
+    // If the write region is excluded or is known to fail, the next region is used.
     check(RouteCase { excluded: "A", ..write_region.clone() }, "C/2");
     check(RouteCase { unavailable: "A", ..write_region.clone() }, "C/3");
-    // Once all other regions were tried, the write region is tried again, though it is
-    // unavailable: no other region has all writes.
-    check(RouteCase { unavailable: "A", tried: "ACB", ..write_region }, "A/3");
+    check(RouteCase { open: "A", ..write_region.clone() }, "C/3");
+    check(RouteCase { open: "A", tried: "", ..write_region.clone() }, "A/3+B");
+    // Once the other regions were tried, a write region that is known to fail is tried, too.
+    // Then the other regions may have caught up.
+    check(RouteCase { unavailable: "A", tried: "BC", ..write_region.clone() }, "A/3");
+    check(RouteCase { unavailable: "A", tried: "BCA", ..write_region.clone() }, "B/3");
+    check(RouteCase { unavailable: "A", tried: "ACB", ..write_region }, "C/3");
 }
 
 #[test]

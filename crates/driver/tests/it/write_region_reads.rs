@@ -1,0 +1,45 @@
+//! Reads that need the writes of their session, when the region that has all writes cannot
+//! be asked: another region may have them.
+
+use perihelion_driver::operation::Verb;
+use perihelion_driver::{OperationOptions, Region};
+use perihelion_server::EmbeddedOptions;
+use perihelion_testkit::regions::{self, EAST, NORTH, WEST};
+
+use crate::multi_region::prefers_east;
+use crate::world::{World, document};
+
+/// Writes go to West, reads to East. East does not have the document `1` yet; North has it.
+async fn east_is_behind() -> World {
+    let server = EmbeddedOptions::default().with_regions(regions::three_regions());
+    let world = World::with(server, prefers_east()).await;
+    world.run(&world.write(Verb::Create, "0", "a")).await.unwrap();
+    world.wait_for_replication().await;
+    world.manage_region("replication/cut", EAST).await;
+    world.run(&world.write(Verb::Create, "1", "a")).await.unwrap();
+    let north_only = OperationOptions::default().with_excluded_regions([WEST, EAST]);
+    world.driver.execute(&world.read("1"), &north_only).await.expect("North has the document");
+    world
+}
+
+/// The defect: North was asked to answer only if it is the write region, and refused (403/3).
+#[tokio::test(start_paused = true)]
+async fn a_read_with_the_write_region_excluded_finds_the_region_with_its_session() {
+    let world = east_is_behind().await;
+    let options = OperationOptions::default().with_excluded_regions([WEST]);
+    let read = world.driver.execute(&world.read("1"), &options).await.unwrap();
+    assert_eq!(document(&read)["stamp"], "a");
+    assert_eq!(read.diagnostics.regions(), [EAST, NORTH].map(Region::new).iter().collect::<Vec<_>>());
+}
+
+/// The breaker of the write region is open, so the read does not spend its failovers there.
+#[tokio::test(start_paused = true)]
+async fn a_read_with_the_write_region_down_finds_the_region_with_its_session() {
+    let world = east_is_behind().await;
+    world.fault(&format!(r#"{{"operation":"read_item","region":"{WEST}","status":503}}"#)).await;
+    let west_only = OperationOptions::default().with_excluded_regions([EAST, NORTH]);
+    world.driver.execute(&world.read("0"), &west_only).await.unwrap_err();
+    let read = world.driver.execute(&world.read("1"), &OperationOptions::default()).await.unwrap();
+    assert_eq!(document(&read)["stamp"], "a");
+    assert_eq!(read.diagnostics.regions(), [EAST, NORTH].map(Region::new).iter().collect::<Vec<_>>());
+}
