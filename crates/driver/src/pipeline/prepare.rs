@@ -132,6 +132,7 @@ pub(super) fn route_request<'a>(
 ) -> RouteRequest<'a> {
     RouteRequest {
         usage: usage_of(call.operation),
+        is_data_plane: call.operation.is_data_plane(),
         account: &snapshot.account,
         breakers: &snapshot.breakers,
         partition,
@@ -151,13 +152,16 @@ pub(super) fn route_request<'a>(
 fn is_write_region_only(operation: &Operation, account: &Account, route: &Route, state: &State) -> bool {
     state.route_to == Some(RouteTo::WriteRegion)
         && operation.verb.is_read()
-        && account.only_write_region() == Some(&route.location.region)
+        && account
+            .only_write_location(operation.is_data_plane())
+            .is_some_and(|only| only.region == route.location.region)
 }
 
 /// The region that the last verdict asks for. There is one exception: when the account has
 /// a new write region since the last attempt, a write goes to the new write region.
 fn next_region(account: &Account, operation: &Operation, state: &State) -> Option<RouteTo> {
-    let has_moved = state.write_region.as_ref().zip(account.only_write_region()).is_some_and(|(a, b)| a != b);
+    let only = account.only_write_location(operation.is_data_plane());
+    let has_moved = state.write_region.as_ref().zip(only).is_some_and(|(last, only)| *last != only.region);
     if has_moved && !operation.verb.is_read() { Some(RouteTo::WriteRegion) } else { state.route_to }
 }
 

@@ -81,7 +81,8 @@ async fn run_attempts(core: &Core, call: Call<'_>, state: &mut State) -> Result<
                 }
                 state.tried_regions.push(prepared.route.location.region.clone());
                 state.last_region = Some(prepared.route.location.region.clone());
-                state.write_region = prepared.snapshot.account.only_write_region().cloned();
+                let only = prepared.snapshot.account.only_write_location(call.operation.is_data_plane());
+                state.write_region = only.map(|location| location.region.clone());
                 state.requested_session = Some(RequestedSession {
                     metadata: prepared.metadata,
                     range: prepared.session_range,

@@ -32,8 +32,9 @@ pub(super) struct State {
     pub(super) tried_regions: Vec<Region>,
     /// The region of the last attempt; `None` before the first retry.
     pub(super) last_region: Option<Region>,
-    /// The account's write region when the last attempt was made; `None` before
-    /// the first retry, and where all regions take writes.
+    /// The only region that took this write when the last attempt was made: the write region,
+    /// or the hub for metadata. `None` before the first retry, and for writes of documents
+    /// where all regions take them.
     pub(super) write_region: Option<Region>,
     /// The session token that the last attempt sent; `None` before the first retry.
     pub(super) requested_session: Option<RequestedSession>,

@@ -50,7 +50,11 @@ pub(crate) struct Account {
     /// Otherwise the first location is the write region. If the account document names no
     /// location for writes, the configured location is the only one.
     pub(crate) write_locations: Vec<Arc<Location>>,
-    /// Whether every region takes writes.
+    /// The hub: the region that the account document lists first for writes. It alone takes
+    /// writes of metadata, such as new containers, even where every region takes writes of
+    /// documents.
+    pub(crate) hub: Arc<Location>,
+    /// Whether every region takes writes of documents.
     pub(crate) is_multi_write: bool,
     /// The default consistency of reads.
     pub(crate) consistency: Consistency,
@@ -99,6 +103,7 @@ impl Account {
             generation: 0,
             read_locations: vec![Arc::clone(&configured)],
             write_locations: vec![Arc::clone(&configured)],
+            hub: Arc::clone(&configured),
             is_multi_write: false,
             consistency: Consistency::Session,
             configured_location: configured,
@@ -127,6 +132,7 @@ impl Account {
         }
         let mut writable = parse_locations(document.writable_locations, previous);
         use_configured_loopback(&mut readable, &mut writable, previous);
+        let hub = Arc::clone(writable.first().unwrap_or(&previous.configured_location));
         let read_locations = sorted_by_preference(readable, preferred);
         let mut write_locations =
             if is_multi_write { sorted_by_preference(writable, preferred) } else { writable };
@@ -163,6 +169,7 @@ impl Account {
             is_hedging_disabled: document.disable_cross_regional_hedging.unwrap_or(false),
             read_locations,
             write_locations,
+            hub,
         })
     }
 
@@ -236,9 +243,14 @@ impl Account {
         !self.unavailable.iter().any(|avoided| avoided.usage == usage && avoided.endpoint == *endpoint)
     }
 
-    /// The write region; `None` where all regions take writes.
-    pub(crate) fn only_write_region(&self) -> Option<&Region> {
-        self.write_locations.first().filter(|_| !self.is_multi_write).map(|location| &location.region)
+    /// The only location that takes a write: the write region, or the hub for metadata.
+    /// `None` for writes of documents where all regions take them.
+    pub(crate) fn only_write_location(&self, is_data_plane: bool) -> Option<&Arc<Location>> {
+        match (self.is_multi_write, is_data_plane) {
+            (false, _) => self.write_locations.first(),
+            (true, false) => Some(&self.hub),
+            (true, true) => None,
+        }
     }
 
     /// Whether any endpoint is avoided.

@@ -42,6 +42,8 @@ pub(crate) struct Route {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RouteRequest<'a> {
     pub(crate) usage: Usage,
+    /// Whether the operation is on documents, and not on metadata.
+    pub(crate) is_data_plane: bool,
     pub(crate) account: &'a Account,
     pub(crate) breakers: &'a Breakers,
     /// The operation's partition, when there is exactly one.
@@ -106,9 +108,9 @@ impl<'a> RouteRequest<'a> {
             // The only write region may have moved before the account document says
             // so. Then the other regions are asked one after the other.
             Usage::Write if self.is_looking_for_write_region() => {
-                (&account.write_locations, &account.read_locations)
+                (self.write_locations(), &account.read_locations)
             }
-            Usage::Write => (&account.write_locations, &[]),
+            Usage::Write => (self.write_locations(), &[]),
         };
         let excluded = if self.ignores_exclusions() { &[] } else { self.excluded_regions };
         let further =
@@ -119,17 +121,28 @@ impl<'a> RouteRequest<'a> {
         })
     }
 
+    /// The locations that take the operation, if it is a write.
+    fn write_locations(&self) -> &'a [Arc<Location>] {
+        match self.account.only_write_location(self.is_data_plane) {
+            Some(only) if self.account.is_multi_write => std::slice::from_ref(only),
+            Some(_) | None => &self.account.write_locations,
+        }
+    }
+
+    /// Whether only one location takes the operation, if it is a write.
+    fn has_one_writer(&self) -> bool {
+        self.account.only_write_location(self.is_data_plane).is_some()
+    }
+
     fn is_looking_for_write_region(&self) -> bool {
-        !self.account.is_multi_write && self.route_to == Some(RouteTo::Next)
+        self.has_one_writer() && self.route_to == Some(RouteTo::Next)
     }
 
     /// Whether exclusions are ignored. They are for a write when the only write region is
     /// excluded, because no other region could take the write.
     fn ignores_exclusions(&self) -> bool {
         let is_excluded = |location: &Arc<Location>| self.excluded_regions.contains(&location.region);
-        self.usage == Usage::Write
-            && !self.account.is_multi_write
-            && self.account.write_locations.iter().all(is_excluded)
+        self.usage == Usage::Write && self.has_one_writer() && self.write_locations().iter().all(is_excluded)
     }
 
     /// The location of the last attempt, if the account still has that region.
@@ -148,8 +161,8 @@ impl<'a> RouteRequest<'a> {
     /// asked once, after the other regions. A first attempt ignores the breaker. It reads a
     /// witness, and only a write region proves that a write was not applied.
     fn write_location(&self) -> Option<&'a Arc<Location>> {
-        let (account, excluded) = (self.account, self.excluded_regions);
-        account.write_locations.iter().find(|location| {
+        let excluded = self.excluded_regions;
+        self.write_locations().iter().find(|location| {
             !excluded.contains(&location.region)
                 && self.is_available(location)
                 && (self.last_region.is_none() || self.gate(location) != Gate::Open)

@@ -17,9 +17,10 @@
 //! | a request that was sent and has no answer | goes to the next region; a write only if it may be repeated | 3 failovers |
 //! | anything else | ends, and the caller gets the answer | |
 //!
-//! In an account with one write region, a write has only that region to go to. After a
-//! 403/3 or 403/1008 the write tries the other regions too, because the write region may
-//! have moved.
+//! In an account with one write region, a write has only that region to go to. A write of
+//! metadata has only the hub to go to, even where every region takes writes of documents.
+//! After a 403/3 or 403/1008 the write tries the other regions too, because the write region
+//! or the hub may have moved.
 //!
 //! To add a rule, name the status in `perihelion_wire::status` and edit this
 //! file. No match here has a wildcard arm, so the compiler reports every place that
@@ -268,6 +269,8 @@ const OWNER_GONE_POLICY: RetryPolicy = RetryPolicy { retries_max: 1, ..REROUTE_P
 /// would help no operation.
 pub(super) fn rule_for(finding: Finding, profile: OperationProfile, regions: Regions) -> Rule {
     let is_single_region_write = !profile.verb.is_read() && !regions.is_multi_write;
+    // Only the hub takes writes of metadata.
+    let is_hub_write = !profile.verb.is_read() && regions.is_multi_write && !profile.is_data_plane;
     match finding {
         Finding::Done => Rule {
             may_have_applied: true,
@@ -313,7 +316,7 @@ pub(super) fn rule_for(finding: Finding, profile: OperationProfile, regions: Reg
                 Effects::refresh_account_and(Effect::PartitionFailed { needs_confirmation: true }),
             )
         }
-        Finding::ServiceUnavailable | Finding::AnswerLost if is_single_region_write => {
+        Finding::ServiceUnavailable | Finding::AnswerLost if is_single_region_write || is_hub_write => {
             Rule::ambiguous(Action::FailOver, Effects::one(Effect::RefreshAccount))
         }
         Finding::ServiceUnavailable | Finding::AnswerLost => {
@@ -325,6 +328,10 @@ pub(super) fn rule_for(finding: Finding, profile: OperationProfile, regions: Reg
         Finding::Unreachable if is_single_region_write => Rule::new(
             Action::FailOver,
             Effects::refresh_account_and(Effect::EndpointFailed { needs_confirmation: true }),
+        ),
+        Finding::Unreachable if is_hub_write => Rule::new(
+            Action::FailOver,
+            Effects::refresh_account_and(Effect::EndpointFailed { needs_confirmation: false }),
         ),
         Finding::Unreachable => {
             Rule::new(Action::FailOver, Effects::one(Effect::EndpointFailed { needs_confirmation: false }))

@@ -21,6 +21,8 @@ struct RouteCase {
     multi_write: bool,
     /// Whether the operation is a write.
     write: bool,
+    /// Whether the operation is on metadata, and not on documents.
+    metadata: bool,
     excluded: &'static str,
     unavailable: &'static str,
     /// The regions in which the breaker of the partition is open.
@@ -90,6 +92,7 @@ impl RouteCase {
         let (excluded, tried) = (regions(self.excluded), regions(self.tried));
         let request = RouteRequest {
             usage: self.usage(),
+            is_data_plane: !self.metadata,
             account: &account,
             breakers: &breakers,
             partition: Some(&partition("rid")),
@@ -215,6 +218,21 @@ fn writes_go_to_a_write_region() {
 }
 
 #[test]
+fn writes_of_metadata_go_to_the_hub() {
+    let write = RouteCase { write: true, metadata: true, multi_write: true, ..three_regions() };
+    check(write.clone(), "A/1");
+    check(RouteCase { unavailable: "A", open: "A", ..write.clone() }, "A/1");
+    check(RouteCase { excluded: "A", ..write.clone() }, "A/1");
+    // The hub may have moved.
+    let next = |tried| RouteCase { tried, route_to: Some(Next), ..write.clone() };
+    check(next("A"), "B/3+C");
+    check(next("AB"), "C/3");
+    check(RouteCase { excluded: "B", ..next("A") }, "C/2");
+    check(RouteCase { tried: "B", route_to: Some(WriteRegion), ..write.clone() }, "A/1");
+    check(RouteCase { multi_write: false, ..write }, "A/1");
+}
+
+#[test]
 fn writes_look_for_a_write_region_that_has_moved() {
     let next = |tried| RouteCase { write: true, tried, route_to: Some(Next), ..three_regions() };
     check(next("A"), "B/3+C");
@@ -234,6 +252,7 @@ fn without_a_partition_breakers_do_not_count() {
     let (account, breakers) = (account("ABC", false), case.breakers(now));
     let request = RouteRequest {
         usage: Read,
+        is_data_plane: true,
         account: &account,
         breakers: &breakers,
         partition: None,
@@ -260,6 +279,7 @@ fn before_the_account_was_read_everything_goes_to_the_configured_endpoint() {
         for route_to in [None, Some(Same), Some(Next), Some(WriteRegion)] {
             let request = RouteRequest {
                 usage,
+                is_data_plane: true,
                 account: &account,
                 breakers: &breakers,
                 partition: None,

@@ -182,14 +182,14 @@ const EFFECTS: &str = "
     404/1003@metadata                                       | -          -            -          | -         -          -
     449/0 449/1 449/5352                                    | -          -            -          | -         -          -
     410/0 410/1 410/1001 410/1009 410/9999 429/3092         | partition  partition?   partition  | -         -          -
-    503/0 503/1 503/3092 503/20001                          | partition  account+partition? partition | -  account    -
+    503/0 503/1 503/3092 503/20001                          | partition  account+partition? partition | -  account    account
     408/0 408/1                                             | partition? partition?   partition? | -         -          -
     500/0 500/1 500/5411 501/0 502/0 504/0 505/0 511/0 599/0| partition? partition?   partition? | -         -          -
-    no-connect no-tls                                       | endpoint   account+endpoint? endpoint | endpoint account+endpoint? endpoint
+    no-connect no-tls                                       | endpoint   account+endpoint? endpoint | endpoint account+endpoint? account+endpoint
     no-closed no-protocol no-timeout                        | -          -            -          | -         -          -
-    yes-connect yes-tls yes-closed yes-protocol yes-timeout | partition  account+partition? partition | -  account    -
-    unknown-connect unknown-tls unknown-closed              | partition  account+partition? partition | -  account    -
-    unknown-protocol unknown-timeout                        | partition  account+partition? partition | -  account    -
+    yes-connect yes-tls yes-closed yes-protocol yes-timeout | partition  account+partition? partition | -  account    account
+    unknown-connect unknown-tls unknown-closed              | partition  account+partition? partition | -  account    account
+    unknown-protocol unknown-timeout                        | partition  account+partition? partition | -  account    account
 ";
 
 /// The rows of a table by each word of the first column.
