@@ -137,9 +137,13 @@ async fn run(weak: Weak<Core>, schedule: Arc<Schedule>) {
         // The refresh and the probes of this round take at most this long.
         schedule.next_round_at(now + timeout.saturating_mul(2));
         let done = *schedule.done();
-        if now.duration_since(done.refreshed_at) >= topology.options().refresh_interval {
-            schedule.done().refreshed_at = now;
-            core.account_reader().refresh(&*core, topology, None, now + timeout).await;
+        let is_due = now.duration_since(done.refreshed_at) >= topology.options().refresh_interval;
+        let suspect = topology.take_wanted_refresh();
+        if is_due || suspect.is_some() {
+            if is_due {
+                schedule.done().refreshed_at = now;
+            }
+            core.account_reader().refresh(&*core, topology, suspect.as_ref(), now + timeout).await;
         }
         if now.duration_since(done.breakers_cleaned_at) >= topology.breaker_options().cleanup_interval {
             schedule.done().breakers_cleaned_at = now;
@@ -176,18 +180,18 @@ async fn probe_unavailable(core: &Core) {
     }
 }
 
-/// Sleeps until `next_due`, or until an endpoint is marked unavailable. If an endpoint is
-/// unavailable already, the sleep is at most [`PROBE_PAUSE`]. The core is released
-/// meanwhile.
+/// Sleeps until `next_due`, or until an endpoint is marked unavailable or an operation asks
+/// for a refresh. If an endpoint is unavailable already, the sleep is at most
+/// [`PROBE_PAUSE`]. The core is released meanwhile.
 async fn wait(core: Arc<Core>, next_due: Instant, schedule: &Schedule) {
     let topology = core.topology();
     let has_unavailable_endpoint = topology.snapshot().account.has_unavailable_endpoint();
     let until = if has_unavailable_endpoint { next_due.min(Instant::now() + PROBE_PAUSE) } else { next_due };
     schedule.next_round_at(until);
-    let marked_unavailable = Arc::clone(&topology.marked_unavailable);
+    let wake_background = Arc::clone(&topology.wake_background);
     drop(core);
     tokio::select! {
         () = tokio::time::sleep_until(until) => {}
-        () = marked_unavailable.notified() => {}
+        () = wake_background.notified() => {}
     }
 }

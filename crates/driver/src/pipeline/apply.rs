@@ -40,10 +40,14 @@ pub(super) fn usage_of(operation: &Operation) -> Usage {
 
 /// Applies the effects of one attempt: first those on health, then those that may need
 /// a request. Effects that need confirmation are only stored in the operation's state.
+///
+/// If the operation has its result (`is_last`), it waits for no request. The account is then
+/// read in the background. The ranges are read by the next operation that needs them.
 pub(super) async fn apply(
     core: &Core,
     effects: Effects,
     evaluated: &EvaluatedAttempt<'_>,
+    is_last: bool,
     state: &mut State,
 ) {
     apply_health_updates(core, effects, evaluated, state);
@@ -52,10 +56,14 @@ pub(super) async fn apply(
             state.diagnostics.record_effect(effect.name());
         }
         match effect {
+            Effect::RefreshAccount if is_last => {
+                core.topology().want_refresh(&evaluated.route.location.endpoint);
+            }
             Effect::RefreshAccount => {
                 let suspect = Some(&evaluated.route.location.endpoint);
                 core.account_reader().refresh(core, core.topology(), suspect, state.deadline).await;
             }
+            Effect::RefreshRanges if is_last => {}
             Effect::RefreshRanges => refresh_ranges(core, evaluated, state.deadline).await,
             Effect::DiscardMetadata => discard_metadata(evaluated),
             Effect::EndpointFailed { .. } | Effect::PartitionFailed { .. } | Effect::PartitionSucceeded => {}

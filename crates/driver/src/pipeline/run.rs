@@ -63,7 +63,7 @@ async fn run_attempts(core: &Core, call: Call<'_>, state: &mut State) -> Result<
         };
         state.diagnostics.record(record);
         state.diagnostics.answering_region = result.is_ok().then(|| prepared.route.location.region.clone());
-        apply::apply(core, effects, &evaluated, state).await;
+        apply::apply(core, effects, &evaluated, is_last(&verdict, call.deadline), state).await;
         if !matches!(verdict, Verdict::Retry { .. }) && result.is_ok() && !effects.blames_region() {
             apply::confirm(core, &evaluated, state);
         }
@@ -99,6 +99,16 @@ async fn run_attempts(core: &Core, call: Call<'_>, state: &mut State) -> Result<
                 }
             }
         }
+    }
+}
+
+/// Whether no further request follows from a verdict: the operation has its result, or its
+/// retry would come after the deadline.
+fn is_last(verdict: &Verdict, deadline: Instant) -> bool {
+    match verdict {
+        Verdict::Retry { after, .. } => Instant::now() + *after >= deadline,
+        Verdict::ReadBack { .. } => false,
+        Verdict::Complete | Verdict::CompleteAsGone | Verdict::Abort | Verdict::AbortAmbiguous => true,
     }
 }
 

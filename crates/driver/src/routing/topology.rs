@@ -3,7 +3,7 @@
 //! changes a snapshot is a read-copy-update with a pure function of `account` or
 //! `circuit_breaker`.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 use perihelion_wire::transport::Endpoint;
@@ -28,9 +28,12 @@ pub(crate) struct Topology {
     breakers: ArcSwap<Breakers>,
     options: TopologyOptions,
     breaker_options: CircuitBreakerOptions,
+    /// The endpoint whose failure asks for a refresh of the account in the background; `None`
+    /// when no refresh is asked for.
+    wanted_refresh: Mutex<Option<Endpoint>>,
     /// Wakes the background task when an endpoint was marked unavailable, so that the
-    /// task will probe the endpoint.
-    pub(crate) marked_unavailable: Arc<Notify>,
+    /// task will probe the endpoint, and when a refresh of the account is asked for.
+    pub(crate) wake_background: Arc<Notify>,
 }
 
 impl Topology {
@@ -44,7 +47,8 @@ impl Topology {
             breakers: ArcSwap::from_pointee(Breakers::new(breaker_options.clone())),
             options,
             breaker_options,
-            marked_unavailable: Arc::default(),
+            wanted_refresh: Mutex::default(),
+            wake_background: Arc::default(),
         }
     }
 
@@ -74,12 +78,23 @@ impl Topology {
         failure.map_or(Ok(()), Err)
     }
 
+    /// Asks the background task to refresh the account, because `suspect` has failed.
+    pub(crate) fn want_refresh(&self, suspect: &Endpoint) {
+        *self.wanted_refresh.lock().unwrap_or_else(PoisonError::into_inner) = Some(suspect.clone());
+        self.wake_background.notify_one();
+    }
+
+    /// The endpoint whose failure asks for a refresh. The request is taken.
+    pub(crate) fn take_wanted_refresh(&self) -> Option<Endpoint> {
+        self.wanted_refresh.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
     /// Marks an endpoint that has failed: it is avoided for `usage` until a probe has
     /// succeeded.
     pub(crate) fn endpoint_failed(&self, endpoint: &Endpoint, usage: Usage, now: Instant) {
         let period = self.options.unavailable_for;
         self.account.rcu(|account| account.mark_unavailable(endpoint, usage, now, period));
-        self.marked_unavailable.notify_one();
+        self.wake_background.notify_one();
     }
 
     /// Records that a probe has failed: for each usage for which the endpoint is

@@ -167,3 +167,23 @@ async fn the_future_of_an_operation_is_small() {
     let size = std::mem::size_of_val(&world.driver.execute(&read, &options));
     assert!(size <= 7 * 1024, "{size} bytes");
 }
+
+/// A write whose result is final does not wait for the account, which takes 3 s to read. The
+/// account is read in the background.
+#[tokio::test(start_paused = true)]
+async fn a_final_result_does_not_wait_for_the_account() {
+    let world = World::with(EmbeddedOptions::default().with_regions(three_regions()), prefers_east()).await;
+    world.run(&world.write(Verb::Create, "1", "a")).await.unwrap();
+    world.fault(r#"{"operation":"upsert_item","status":503}"#).await;
+    world.fault(r#"{"operation":"read_account","delayMs":3000}"#).await;
+    let (before, reads_before) = (Instant::now(), world.requests("read_account").await);
+    let options = OperationOptions::default().with_failovers_max(0);
+    let upsert = world.write(Verb::Upsert, "1", "b");
+    let error = world.driver.execute(&upsert, &options).await.unwrap_err();
+    assert!(error.is_ambiguous(), "{error:?}");
+    assert!(before.elapsed() < Duration::from_millis(100), "waited for {:?}", before.elapsed());
+    let effects = &error.diagnostics().attempts().next().unwrap().effects;
+    assert!(effects.contains(&"refresh_account"), "{effects:?}");
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert_eq!(world.requests("read_account").await, reads_before + 1, "the account is read once");
+}
