@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::metadata::{AccountReader, Container};
 use crate::options::{DriverOptions, Environment, OptionLayers};
 use crate::routing::account::Account;
+use crate::routing::hedge_budget::HedgeBudget;
 use crate::routing::topology::Topology;
 use crate::shared_tasks::SharedTasks;
 use crate::telemetry::Telemetry;
@@ -27,7 +28,8 @@ const CONTAINERS_MAX: usize = 10_000;
 
 /// The state that all operations of a driver share.
 pub(crate) struct Core {
-    transport: AnyTransport,
+    transport: Arc<AnyTransport>,
+    hedge_budget: HedgeBudget,
     credential: Credential,
     topology: Topology,
     option_layers: OptionLayers,
@@ -59,7 +61,8 @@ impl Core {
             .map_err(|_| Error::input(format!("the user agent {agent:?} is not printable ASCII")))?;
         let option_layers = OptionLayers::new(environment, &options.operation)?;
         Ok(Arc::new_cyclic(|itself| Core {
-            transport,
+            transport: Arc::new(transport),
+            hedge_budget: HedgeBudget::new(options.hedges_max),
             credential,
             option_layers,
             telemetry: Telemetry::new(&endpoint),
@@ -89,8 +92,13 @@ impl Core {
         container
     }
 
-    pub(crate) fn transport(&self) -> &AnyTransport {
+    pub(crate) fn transport(&self) -> &Arc<AnyTransport> {
         &self.transport
+    }
+
+    /// The budget of concurrent hedges.
+    pub(crate) fn hedge_budget(&self) -> &HedgeBudget {
+        &self.hedge_budget
     }
 
     pub(crate) fn credential(&self) -> &Credential {

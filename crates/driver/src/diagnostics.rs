@@ -7,6 +7,7 @@
 //! `Serialize`. Attempts contain no secrets, so neither form contains any.
 
 mod json;
+mod late_charge;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -19,6 +20,7 @@ use perihelion_wire::status::Status;
 use perihelion_wire::transport::{Endpoint, FailureKind, Sent};
 
 pub(crate) use json::failure_name;
+pub(crate) use late_charge::LateCharge;
 
 use crate::region::Region;
 
@@ -35,6 +37,9 @@ pub struct Diagnostics {
     /// The number of attempts that are not recorded.
     omitted: u32,
     omitted_charge: f64,
+    /// The charge of an abandoned leg whose request continues in the background. Only the first
+    /// attempt of an operation is hedged, so there is at most one such leg.
+    pub(crate) late_charge: Option<LateCharge>,
     pub(crate) elapsed: Duration,
     /// The region of the answer that the operation ended with; `None` without an answer.
     pub(crate) answering_region: Option<Region>,
@@ -158,11 +163,15 @@ impl Diagnostics {
         self.elapsed
     }
 
-    /// Request units of all attempts, as far as the service stated them.
+    /// Request units of all attempts, as far as the service stated them. The losing leg of a
+    /// hedged read is still awaited in the background. Its charge is included once it was
+    /// answered, so a later call may return more. The metric `perihelion.driver.late_charge`
+    /// has every such charge.
     pub fn charge(&self) -> f64 {
         // `sum` of no charges would be -0.
         let charges = self.attempts().filter_map(|attempt| attempt.charge);
-        charges.fold(self.omitted_charge, |sum, charge| sum + charge)
+        let late = self.late_charge.iter().filter_map(LateCharge::get);
+        charges.chain(late).fold(self.omitted_charge, |sum, charge| sum + charge)
     }
 
     /// How the driver found out that an ambiguous write was applied; `None` in all other

@@ -16,6 +16,7 @@ mod hedge;
 mod judge;
 mod metadata_requests;
 mod prepare;
+mod progress;
 mod read_back;
 mod retry;
 mod run;

@@ -7,6 +7,7 @@
 //! | `db.client.response.returned_rows` | histogram (queries and feeds) | rows |
 //! | `azure.cosmosdb.client.operation.request_charge` | histogram | request units |
 //! | `azure.cosmosdb.client.active_instance.count` | gauge | drivers |
+//! | `perihelion.driver.late_charge` | histogram (losing legs of hedges, answered after their operation's end) | request units |
 //! | `perihelion.driver.attempts`, `.hedges`, `.failovers`, `.throttles` | counters | |
 //!
 //! There is one event per operation, with the target `perihelion_driver`. The level of
@@ -33,7 +34,7 @@ mod tests;
 use std::borrow::Cow;
 use std::time::Duration;
 
-use metrics::{Gauge, Label, Unit};
+use metrics::{Gauge, Histogram, Label, Unit};
 use perihelion_wire::headers;
 use perihelion_wire::status::Status;
 use perihelion_wire::transport::Endpoint;
@@ -51,6 +52,7 @@ const DURATION: &str = "db.client.operation.duration";
 const RETURNED_ROWS: &str = "db.client.response.returned_rows";
 const REQUEST_CHARGE: &str = "azure.cosmosdb.client.operation.request_charge";
 const ACTIVE_INSTANCES: &str = "azure.cosmosdb.client.active_instance.count";
+const LATE_CHARGE: &str = "perihelion.driver.late_charge";
 const ATTEMPTS: &str = "perihelion.driver.attempts";
 const HEDGES: &str = "perihelion.driver.hedges";
 const FAILOVERS: &str = "perihelion.driver.failovers";
@@ -62,6 +64,7 @@ pub(crate) struct Telemetry {
     host: String,
     port: u16,
     instances: Gauge,
+    late_charge: Histogram,
     series: SeriesCache,
 }
 
@@ -92,9 +95,15 @@ impl Telemetry {
         let (host, port) = (account.host().to_owned(), account.port());
         let labels =
             vec![Label::new("server.address", host.clone()), Label::new("server.port", port.to_string())];
-        let instances = metrics::gauge!(ACTIVE_INSTANCES, labels);
+        let instances = metrics::gauge!(ACTIVE_INSTANCES, labels.clone());
+        let late_charge = metrics::histogram!(LATE_CHARGE, labels);
         instances.increment(1);
-        Telemetry { series: SeriesCache::new(&host, port), host, port, instances }
+        Telemetry { series: SeriesCache::new(&host, port), host, port, instances, late_charge }
+    }
+
+    /// The metric for charges that become known after the end of their operation.
+    pub(crate) fn late_charge(&self) -> Histogram {
+        self.late_charge.clone()
     }
 
     /// Reports one operation, once, after its end.
@@ -252,6 +261,11 @@ fn describe_metrics() {
     metrics::describe_histogram!(DURATION, Unit::Seconds, "Duration of database client operations");
     metrics::describe_histogram!(RETURNED_ROWS, Unit::Count, "Rows that one page of an answer holds");
     metrics::describe_histogram!(REQUEST_CHARGE, Unit::Count, "Request units that an operation consumed");
+    metrics::describe_histogram!(
+        LATE_CHARGE,
+        Unit::Count,
+        "Request units of losing legs that were answered after the end of their operation"
+    );
     metrics::describe_gauge!(ACTIVE_INSTANCES, Unit::Count, "Drivers that are connected to an account");
     metrics::describe_counter!(ATTEMPTS, Unit::Count, "Requests that operations made, hedges included");
     metrics::describe_counter!(

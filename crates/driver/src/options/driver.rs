@@ -16,6 +16,9 @@ pub struct DriverOptions {
     pub preferred_regions: Vec<Region>,
     /// Defaults for the driver's operations.
     pub operation: OperationOptions,
+    /// The most hedges that the driver has under way at once (default 64). Further requests are
+    /// not hedged. 0 turns hedging off.
+    pub hedges_max: Option<u32>,
     /// Options of the circuit breakers.
     pub circuit_breaker: CircuitBreakerOptions,
     /// How the account's regions are kept up to date.
@@ -74,6 +77,12 @@ impl DriverOptions {
     /// Sets defaults for all operations.
     pub fn with_operation(mut self, options: OperationOptions) -> Self {
         self.operation = options;
+        self
+    }
+
+    /// Sets the most hedges that the driver has under way at once.
+    pub fn with_hedges_max(mut self, count: u32) -> Self {
+        self.hedges_max = Some(count);
         self
     }
 

@@ -8,11 +8,13 @@ use http::{HeaderMap, StatusCode};
 use perihelion_wire::headers;
 use perihelion_wire::status::Status;
 use perihelion_wire::transport::{Failure, FailureKind, Request, Response, Sent, Transport};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 use super::build::{self, HeaderInputs};
 use super::hedge;
+use super::progress::{Progress, Throttles, sum};
 use super::retry::throttle::{self, ThrottleBudget, ThrottleVerdict};
 use crate::core::Core;
 use crate::diagnostics::{Attempt, Context, Outcome};
@@ -35,6 +37,7 @@ pub(crate) struct AttemptInputs<'a> {
     pub(crate) operation_started_at: Instant,
     /// The deadline of the whole operation.
     pub(crate) deadline: Instant,
+    pub(crate) progress: &'a Progress,
 }
 
 /// An answer of any status, or the failure to get one.
@@ -62,7 +65,6 @@ pub(crate) async fn attempt(core: &Core, inputs: AttemptInputs<'_>) -> Result<Le
     let mut budget = throttle_budget(&inputs);
     // Whether a request was sent again, because its access token was refused.
     let mut is_token_changed = false;
-    let mut throttles = Throttles::default();
     let (result, is_cut_short, activity_id) = loop {
         let activity_id = random::activity_id();
         let headers = signed_headers(core, &inputs, activity_id).await?;
@@ -81,35 +83,19 @@ pub(crate) async fn attempt(core: &Core, inputs: AttemptInputs<'_>) -> Result<Le
             let is_cut_short = result.is_err() && allowed < SHORT_ATTEMPT && sent_at.elapsed() >= allowed;
             break (result, is_cut_short, activity_id);
         };
-        throttles.count += 1;
+        inputs.progress.count_throttle();
         let time_left = inputs.deadline.saturating_duration_since(Instant::now());
         match throttle::judge(budget, retry_after, random::sample(), time_left) {
             ThrottleVerdict::GiveUp(_) => break (result, false, activity_id),
             ThrottleVerdict::RetryAfter { wait, budget: remaining } => {
                 budget = remaining;
-                throttles.add_charge(&result);
+                inputs.progress.add_charge(&result);
                 tokio::time::sleep(wait).await;
             }
         }
     };
-    let record = attempt_record(&inputs, started_at, &result, throttles, activity_id);
+    let record = attempt_record(&inputs, started_at, &result, inputs.progress.throttles(), activity_id);
     Ok(Leg { result, record, is_cut_short })
-}
-
-/// The throttled answers of one attempt.
-#[derive(Debug, Clone, Copy, Default)]
-struct Throttles {
-    count: u32,
-    /// The request units of the throttled answers after which the request was sent
-    /// again.
-    charge: Option<f64>,
-}
-
-impl Throttles {
-    fn add_charge(&mut self, result: &AttemptResult) {
-        let charge = result.as_ref().ok().and_then(|answer| response::charge(answer.headers()));
-        self.charge = sum(self.charge, charge);
-    }
 }
 
 /// Records the latency of the region, which decides when to hedge. Only operations
@@ -121,8 +107,9 @@ fn record_latency(inputs: &AttemptInputs<'_>, result: &AttemptResult, sent_at: I
             || matches!(response.status(), StatusCode::NOT_FOUND | StatusCode::NOT_MODIFIED)
     });
     let AttemptInputs { operation, settings, header_inputs, .. } = inputs;
-    if is_measured && hedge::is_eligible(operation, settings, header_inputs.is_multi_write) {
-        inputs.location.latency.record(sent_at, sent_at.elapsed());
+    let kind = hedge::hedged_kind(operation, settings, header_inputs.is_multi_write);
+    if let Some(kind) = kind.filter(|_| is_measured) {
+        inputs.location.latency.of(kind).record(sent_at, sent_at.elapsed());
     }
 }
 
@@ -174,7 +161,11 @@ async fn send(
         body: inputs.operation.body.clone(),
         deadline: deadline.into_std(),
     };
-    core.transport().send(request).await
+    if !inputs.progress.is_kept() {
+        return core.transport().send(request).await;
+    }
+    let transport = Arc::clone(core.transport());
+    inputs.progress.keep(Box::pin(async move { transport.send(request).await })).await
 }
 
 fn is_unauthorized(result: &AttemptResult) -> bool {
@@ -228,14 +219,10 @@ fn attempt_record(
     }
 }
 
-/// The sum of the charges that are known; `None` when neither is known.
-fn sum(one: Option<f64>, other: Option<f64>) -> Option<f64> {
-    one.into_iter().chain(other).reduce(|one, other| one + other)
-}
-
 impl AttemptInputs<'_> {
-    /// The record of an attempt that was cancelled because the other leg won.
+    /// The record of an attempt that was abandoned because the other leg won.
     pub(crate) fn abandoned_record(&self, started_at: Instant) -> Attempt {
+        let throttles = self.progress.throttles();
         Attempt {
             context: self.context,
             region: self.location.region.clone(),
@@ -243,9 +230,9 @@ impl AttemptInputs<'_> {
             started_after: started_at.duration_since(self.operation_started_at),
             elapsed: started_at.elapsed(),
             outcome: Outcome::Abandoned,
-            charge: None,
+            charge: throttles.charge,
             activity_id: None,
-            throttled: 0,
+            throttled: throttles.count,
             effects: Vec::new(),
         }
     }

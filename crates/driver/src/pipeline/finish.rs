@@ -117,6 +117,7 @@ pub(super) fn error_of(result: AttemptResult, state: &State) -> Error {
 /// attempts (`own`). The last step is a read of the witness, or the failed read of the
 /// container's metadata.
 pub(super) fn append_attempts(mut own: Diagnostics, inner: Diagnostics) -> Diagnostics {
+    own.late_charge = own.late_charge.or_else(|| inner.late_charge.clone());
     let inner_started_after = own.elapsed.saturating_sub(inner.elapsed);
     for attempt in inner.into_attempts() {
         own.record(Attempt { started_after: inner_started_after + attempt.started_after, ..attempt });

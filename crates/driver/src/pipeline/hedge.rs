@@ -5,19 +5,24 @@
 //! refused write is not final, because the other leg may have been applied, and may be
 //! the reason for the refusal. A read of metadata that the alternate region refuses is
 //! not final, because the metadata may not have been replicated to that region yet. When
-//! a leg is final, the other leg is dropped, which cancels it. If the other leg has
-//! answered by then, its charge is reported.
+//! a leg is final, the other leg is abandoned. An abandoned read is still awaited in the
+//! background for its charge.
 
 use std::pin::pin;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::attempt::{AttemptInputs, Leg, attempt};
+use super::progress::{Progress, RequestUnderWay};
 use crate::core::Core;
-use crate::diagnostics::{Attempt, Context};
+use crate::diagnostics::{Attempt, Context, LateCharge};
 use crate::error::Error;
 use crate::operation::{Idempotency, Operation, ResourceKind, Scope, Verb};
 use crate::options::Settings;
+use crate::response;
+use crate::routing::hedge_budget::HedgePermit;
+use crate::routing::latency::LatencyKind;
 
 /// The result of a race of two legs.
 pub(crate) struct Race {
@@ -27,14 +32,18 @@ pub(crate) struct Race {
     /// The other leg; `None` when there was none, or when it failed because of its
     /// credential and so has no record.
     pub(crate) loser: Option<Loser>,
+    /// Whether the service throttled the primary leg. Then the primary region is not slow, and
+    /// has not lost the race.
+    pub(crate) is_primary_throttled: bool,
 }
 
 /// The leg that does not count.
 pub(crate) enum Loser {
     /// The leg has ended as well.
     Ended(Leg),
-    /// The leg was cancelled. This is its record for the diagnostics.
-    Cancelled(Attempt),
+    /// The leg was abandoned. It has a record for the diagnostics. If its request continues in
+    /// the background, its charge will come.
+    Abandoned(Attempt, Option<LateCharge>),
 }
 
 /// Which leg counts.
@@ -46,19 +55,30 @@ pub(crate) enum Winner {
     Alternate,
 }
 
-/// Whether an operation may be hedged. These operations may: reads, queries and change feeds
-/// of documents, except queries of all partitions; reads of one container and of its ranges;
-/// and, where every region takes writes and the options allow it, idempotent upserts,
-/// replaces, deletes and patches of documents.
-pub(crate) fn is_eligible(operation: &Operation, settings: &Settings, is_multi_write: bool) -> bool {
+/// The kind of an operation that may be hedged; `None` for other operations. These operations
+/// may be hedged: reads, queries and change feeds of documents, except queries of all
+/// partitions; reads of one container and of its ranges; and, where every region takes writes
+/// and the options allow it, idempotent upserts, replaces, deletes and patches of documents.
+pub(crate) fn hedged_kind(
+    operation: &Operation,
+    settings: &Settings,
+    is_multi_write: bool,
+) -> Option<LatencyKind> {
     match (operation.target.kind, operation.verb) {
-        (ResourceKind::Item, Verb::Read | Verb::ChangeFeed) => true,
-        (ResourceKind::Item, Verb::Query) => !matches!(operation.scope, Scope::Everywhere),
-        (ResourceKind::Item, Verb::Upsert | Verb::Replace | Verb::Delete | Verb::Patch) => {
-            is_multi_write && settings.hedged_writes && operation.idempotency == Idempotency::Idempotent
+        (ResourceKind::Item, Verb::Read) => Some(LatencyKind::PointRead),
+        (ResourceKind::Item, Verb::ChangeFeed) => Some(LatencyKind::ChangeFeed),
+        (ResourceKind::Item, Verb::Query) => {
+            (!matches!(operation.scope, Scope::Everywhere)).then_some(LatencyKind::Query)
         }
-        (ResourceKind::Item, Verb::Create | Verb::Batch | Verb::QueryPlan | Verb::ReadFeed) => false,
-        (ResourceKind::Container, Verb::Read) | (ResourceKind::Range, Verb::ReadFeed) => true,
+        (ResourceKind::Item, Verb::Upsert | Verb::Replace | Verb::Delete | Verb::Patch) => {
+            let is_allowed =
+                is_multi_write && settings.hedged_writes && operation.idempotency == Idempotency::Idempotent;
+            is_allowed.then_some(LatencyKind::Write)
+        }
+        (ResourceKind::Item, Verb::Create | Verb::Batch | Verb::QueryPlan | Verb::ReadFeed) => None,
+        (ResourceKind::Container, Verb::Read) | (ResourceKind::Range, Verb::ReadFeed) => {
+            Some(LatencyKind::Metadata)
+        }
         (
             ResourceKind::Account
             | ResourceKind::Database
@@ -66,12 +86,12 @@ pub(crate) fn is_eligible(operation: &Operation, settings: &Settings, is_multi_w
             | ResourceKind::Range
             | ResourceKind::Offer,
             _,
-        ) => false,
+        ) => None,
     }
 }
 
-/// Runs the primary leg, and from `threshold_at` on also the alternate leg. `is_final`
-/// tells whether a leg that has ended ends the race.
+/// Runs the primary leg, and from `threshold_at` on also the alternate leg, if the budget of
+/// concurrent hedges allows it. `is_final` tells whether a leg that has ended ends the race.
 pub(crate) async fn race(
     core: &Core,
     primary: AttemptInputs<'_>,
@@ -79,39 +99,59 @@ pub(crate) async fn race(
     threshold_at: Instant,
     is_final: impl Fn(&Leg, Winner) -> bool,
 ) -> Result<Race, Error> {
+    let (primary_progress, alternate_progress) = (Progress::kept(), Progress::kept());
+    let primary = AttemptInputs { progress: &primary_progress, ..primary };
     let primary_started_at = Instant::now();
     let mut primary_attempt = pin!(attempt(core, primary));
     tokio::select! {
         biased;
-        leg = &mut primary_attempt => return Ok(Race { leg: leg?, winner: Winner::Unhedged, loser: None }),
+        leg = &mut primary_attempt => return Race::unhedged(leg),
         () = tokio::time::sleep_until(threshold_at) => {}
     }
-    let alternate = AttemptInputs { context: Context::Hedge, ..alternate };
+    let Some(permit) = core.hedge_budget().try_acquire() else {
+        return Race::unhedged(primary_attempt.await);
+    };
+    let alternate = AttemptInputs { context: Context::Hedge, progress: &alternate_progress, ..alternate };
     let alternate_started_at = Instant::now();
     // This future is boxed, so that the usual case, without an alternate leg, stays small.
     let mut alternate_attempt = Box::pin(attempt(core, alternate));
-    tokio::select! {
+    let (leg, winner, loser) = tokio::select! {
         biased;
         leg = &mut primary_attempt => match leg {
             Ok(leg) if is_final(&leg, Winner::Primary) => {
-                let loser = cancel(alternate_attempt, || {
-                    record_cancelled_alternate(&alternate, alternate_started_at, &leg)
-                })
-                .await;
-                Ok(Race { leg, winner: Winner::Primary, loser: Some(loser) })
+                let loser = cancel(alternate_attempt).await;
+                if loser.is_none() {
+                    record_unknown_latency(&alternate, alternate_started_at, leg.record.elapsed);
+                }
+                let loser = abandon(core, loser, &alternate, alternate_started_at, permit);
+                (leg, Winner::Primary, Some(loser))
             }
-            early => choose_leg(early, alternate_attempt.await, Winner::Alternate, is_final),
+            early => choose_leg(early, alternate_attempt.await, Winner::Alternate, is_final)?,
         },
         leg = &mut alternate_attempt => match leg {
             Ok(leg) if is_final(&leg, Winner::Alternate) => {
-                let loser =
-                    cancel(primary_attempt, || record_cancelled_primary(&primary, primary_started_at)).await;
-                Ok(Race { leg, winner: Winner::Alternate, loser: Some(loser) })
+                let loser = cancel(primary_attempt).await;
+                if loser.is_none() && !primary_progress.is_throttled() {
+                    record_unknown_latency(&primary, primary_started_at, primary_started_at.elapsed());
+                }
+                let loser = abandon(core, loser, &primary, primary_started_at, permit);
+                (leg, Winner::Alternate, Some(loser))
             }
-            early => choose_leg(early, primary_attempt.await, Winner::Primary, is_final),
+            early => choose_leg(early, primary_attempt.await, Winner::Primary, is_final)?,
         },
+    };
+    Ok(Race { leg, winner, loser, is_primary_throttled: primary_progress.is_throttled() })
+}
+
+impl Race {
+    /// The race when there was no alternate leg.
+    fn unhedged(leg: Result<Leg, Error>) -> Result<Race, Error> {
+        Ok(Race { leg: leg?, winner: Winner::Unhedged, loser: None, is_primary_throttled: false })
     }
 }
+
+/// The leg that counts, which one it is, and the other leg.
+type Choice = (Leg, Winner, Option<Loser>);
 
 /// Chooses the leg that counts when the leg that ended first (`early`) was not final.
 /// The other leg (`late`) counts, unless it is the alternate leg and is not final
@@ -122,47 +162,78 @@ fn choose_leg(
     late: Result<Leg, Error>,
     late_leg: Winner,
     is_final: impl Fn(&Leg, Winner) -> bool,
-) -> Result<Race, Error> {
+) -> Result<Choice, Error> {
     let early_leg = if late_leg == Winner::Primary { Winner::Alternate } else { Winner::Primary };
     match (early, late) {
         // Neither leg is final. The primary leg counts, because the alternate region may
         // be behind.
         (Ok(early), Ok(late)) if late_leg == Winner::Alternate && !is_final(&late, late_leg) => {
-            Ok(Race { leg: early, winner: early_leg, loser: Some(Loser::Ended(late)) })
+            Ok((early, early_leg, Some(Loser::Ended(late))))
         }
-        (Ok(early), Ok(late)) => Ok(Race { leg: late, winner: late_leg, loser: Some(Loser::Ended(early)) }),
-        (Err(_), Ok(late)) => Ok(Race { leg: late, winner: late_leg, loser: None }),
-        (Ok(early), Err(_)) => Ok(Race { leg: early, winner: early_leg, loser: None }),
+        (Ok(early), Ok(late)) => Ok((late, late_leg, Some(Loser::Ended(early)))),
+        (Err(_), Ok(late)) => Ok((late, late_leg, None)),
+        (Ok(early), Err(_)) => Ok((early, early_leg, None)),
         (Err(error), Err(_)) => Err(error),
     }
 }
 
-/// Cancels the loser. If the loser has ended by now, its leg is returned. Otherwise the
-/// record that `abandoned` makes is returned.
-async fn cancel(
-    loser: impl Future<Output = Result<Leg, Error>>,
-    abandoned: impl FnOnce() -> Attempt,
-) -> Loser {
+/// Ends the loser's attempt. Returns its leg if the attempt has ended by now. The request that
+/// is under way stays in the attempt's [`Progress`].
+async fn cancel(loser: impl Future<Output = Result<Leg, Error>>) -> Option<Leg> {
     let mut loser = pin!(loser);
     tokio::select! {
         biased;
-        leg = &mut loser => leg.map_or_else(|_| Loser::Cancelled(abandoned()), Loser::Ended),
-        () = std::future::ready(()) => Loser::Cancelled(abandoned()),
+        leg = &mut loser => leg.ok(),
+        () = std::future::ready(()) => None,
     }
 }
 
-/// Makes the record of an alternate leg that was cancelled. The latency of the alternate
-/// region is not known, so the latency of the primary leg is recorded for that region. As
-/// long as hedges lose, the threshold rises in this way, until no more hedges are sent.
-fn record_cancelled_alternate(alternate: &AttemptInputs<'_>, started_at: Instant, primary: &Leg) -> Attempt {
-    alternate.location.latency.record(started_at, primary.record.elapsed);
-    alternate.abandoned_record(started_at)
+/// What becomes of the loser. If it has ended, its leg counts as the loser. Otherwise its
+/// record says that it was abandoned. The request of an abandoned read continues in the
+/// background, so that its charge is reported, and keeps its permit of the hedge budget until
+/// then. The request of an abandoned write is dropped: a write that was not sent yet must not
+/// be sent later.
+fn abandon(
+    core: &Core,
+    ended: Option<Leg>,
+    inputs: &AttemptInputs<'_>,
+    started_at: Instant,
+    permit: HedgePermit,
+) -> Loser {
+    if let Some(leg) = ended {
+        return Loser::Ended(leg);
+    }
+    let request = inputs.progress.take_request().filter(|_| inputs.operation.verb.is_read());
+    let late_charge = request.map(|request| {
+        let late_charge = LateCharge::default();
+        tokio::spawn(report_charge(request, late_charge.clone(), core.telemetry().late_charge(), permit));
+        late_charge
+    });
+    Loser::Abandoned(inputs.abandoned_record(started_at), late_charge)
 }
 
-/// Makes the record of a primary leg that was cancelled. The time until it was cancelled is
-/// recorded as the latency of its region. Otherwise only fast answers of the region would
-/// be recorded.
-fn record_cancelled_primary(primary: &AttemptInputs<'_>, started_at: Instant) -> Attempt {
-    primary.location.latency.record(started_at, started_at.elapsed());
-    primary.abandoned_record(started_at)
+/// Waits for the answer to an abandoned request, and reports its charge. The request has a
+/// deadline, so this ends.
+async fn report_charge(
+    request: RequestUnderWay,
+    late_charge: LateCharge,
+    metric: metrics::Histogram,
+    _permit: HedgePermit,
+) {
+    let answer = request.await;
+    if let Some(charge) = answer.ok().and_then(|answer| response::charge(answer.headers())) {
+        late_charge.set(charge);
+        metric.record(charge);
+    }
+}
+
+/// Records a latency for a leg that was abandoned, because its real latency is not known. For
+/// the alternate leg it is the latency of the primary leg: as long as hedges lose, the
+/// threshold rises in this way, until no more hedges are sent. For the primary leg it is the
+/// time until it was abandoned: otherwise only fast answers of its region would be recorded.
+fn record_unknown_latency(inputs: &AttemptInputs<'_>, started_at: Instant, latency: Duration) {
+    let AttemptInputs { operation, settings, header_inputs, .. } = inputs;
+    if let Some(kind) = hedged_kind(operation, settings, header_inputs.is_multi_write) {
+        inputs.location.latency.of(kind).record(started_at, latency);
+    }
 }

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::attempt::{AttemptInputs, Leg, attempt, status_of};
 use super::build::HeaderInputs;
 use super::prepare::Call;
+use super::progress::Progress;
 use super::run::run;
 use crate::core::Core;
 use crate::diagnostics::{Context, Diagnostics};
@@ -83,6 +84,7 @@ async fn read_account(core: &Core, location: &Location, deadline: Instant) -> Re
         context: Context::Initial,
         operation_started_at: Instant::now(),
         deadline,
+        progress: &Progress::default(),
     };
     let Leg { result, record, .. } = attempt(core, inputs).await?;
     let error = match result {

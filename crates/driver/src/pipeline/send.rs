@@ -8,6 +8,7 @@ use super::attempt::{AttemptInputs, Leg, attempt};
 use super::hedge::{self, Loser, Race, Winner};
 use super::judge::{ending_of, judge, regions_of};
 use super::prepare::{Prepared, route_request};
+use super::progress::Progress;
 use super::retry::{Verdict, may_have_applied};
 use super::state::{State, profile_of};
 use crate::core::Core;
@@ -22,6 +23,7 @@ use crate::routing::resolve::{Route, alternate};
 /// that counts.
 pub(super) async fn send(core: &Core, prepared: &mut Prepared<'_>, state: &mut State) -> Result<Leg, Error> {
     let call = prepared.call;
+    let progress = Progress::default();
     let primary = AttemptInputs {
         operation: call.operation,
         settings: call.settings,
@@ -30,14 +32,18 @@ pub(super) async fn send(core: &Core, prepared: &mut Prepared<'_>, state: &mut S
         context: state.context,
         operation_started_at: state.started_at,
         deadline: state.deadline,
+        progress: &progress,
     };
     let Some((alternate_route, threshold_at)) = plan_hedge(prepared, state) else {
         return attempt(core, primary).await;
     };
     let alternate = AttemptInputs { location: &alternate_route.location, ..primary };
     let is_final = |leg: &Leg, winner| is_final(prepared, state, leg, winner);
-    let Race { leg, winner, loser } = hedge::race(core, primary, alternate, threshold_at, is_final).await?;
-    record_race(core, prepared, winner);
+    let race = hedge::race(core, primary, alternate, threshold_at, is_final).await?;
+    let Race { leg, winner, loser, is_primary_throttled } = race;
+    if !is_primary_throttled {
+        record_race(core, prepared, winner);
+    }
     let losing_route = match winner {
         Winner::Alternate => std::mem::replace(&mut prepared.route, alternate_route),
         Winner::Unhedged | Winner::Primary => alternate_route,
@@ -57,17 +63,17 @@ fn plan_hedge(prepared: &Prepared<'_>, state: &State) -> Option<(Route, Instant)
         || prepared.route.candidates < 2
         || account.is_hedging_disabled
         || call.settings.hedging == Hedging::Off
-        || !hedge::is_eligible(call.operation, call.settings, account.is_multi_write)
     {
         return None;
     }
+    let kind = hedge::hedged_kind(call.operation, call.settings, account.is_multi_write)?;
     let request = route_request(&prepared.snapshot, call, prepared.partition.as_ref(), state);
     let (other, now) = (alternate(&request, &prepared.route)?, request.now);
     let threshold = match call.settings.hedging {
         Hedging::Off => return None,
         Hedging::Fixed(threshold) => threshold,
         Hedging::Dynamic { min, max } => {
-            latency::threshold(&[&prepared.route.location, &other.location], min, max, now)
+            latency::threshold(&[&prepared.route.location, &other.location], kind, min, max, now)
         }
     };
     Some((other, now + threshold))
@@ -93,7 +99,8 @@ fn is_final(prepared: &Prepared<'_>, state: &State, leg: &Leg, winner: Winner) -
     }
 }
 
-/// Reports to the breaker of the primary region whether that region won.
+/// Reports to the breaker of the primary region whether that region won. A throttled leg is
+/// not reported: the partition has no throughput left, but the region is not slow.
 fn record_race(core: &Core, prepared: &Prepared<'_>, winner: Winner) {
     let Some(partition) = &prepared.partition else { return };
     let usage = usage_of(prepared.call.operation);
@@ -114,8 +121,9 @@ fn record_loser(core: &Core, prepared: &Prepared<'_>, route: &Route, loser: Lose
     let operation = prepared.call.operation;
     let leg = match loser {
         Loser::Ended(leg) => leg,
-        Loser::Cancelled(record) => {
+        Loser::Abandoned(record, late_charge) => {
             state.diagnostics.record(record);
+            state.diagnostics.late_charge = late_charge;
             state.budgets.is_ambiguous |= !operation.verb.is_read();
             return;
         }

@@ -18,7 +18,7 @@ use perihelion_wire::transport::Endpoint;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::latency::LatencyWindow;
+use super::latency::LatencyWindows;
 use crate::region::Region;
 
 /// The most regions of one account; further ones are ignored. The service has fewer than
@@ -35,7 +35,7 @@ const CONFIGURED_ENDPOINT_REGION: &str = "global";
 pub(crate) struct Location {
     pub(crate) region: Region,
     pub(crate) endpoint: Endpoint,
-    pub(crate) latency: Arc<LatencyWindow>,
+    pub(crate) latency: LatencyWindows,
 }
 
 /// The account at one moment.
@@ -276,7 +276,7 @@ impl Account {
 
 impl Location {
     pub(crate) fn new(region: Region, endpoint: Endpoint) -> Self {
-        Location { region, endpoint, latency: Arc::new(LatencyWindow::new()) }
+        Location { region, endpoint, latency: LatencyWindows::default() }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Latencies of recent requests to a region, and the hedging threshold that
-//! follows from them.
+//! follows from them. Each kind of operation has a window of its own: a query takes longer
+//! than a point read, so the latencies of reads say nothing about queries.
 //!
 //! A [`LatencyWindow`] is a histogram with logarithmic buckets, divided into
 //! slices of time that are reused. Recording is two atomic additions, without a
@@ -78,7 +79,35 @@ const THRESHOLD_FLOOR: Duration = Duration::from_millis(50);
 /// The longest threshold. Longer thresholds that were measured or set are lowered to it.
 const THRESHOLD_CEILING: Duration = Duration::from_millis(4000);
 
-/// Recent latencies of one region.
+/// A kind of operation whose latencies are measured together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LatencyKind {
+    /// Reads of one document.
+    PointRead,
+    Query,
+    ChangeFeed,
+    /// Writes of documents.
+    Write,
+    /// Reads of a container and of its ranges.
+    Metadata,
+}
+
+/// The number of kinds.
+const KINDS: usize = LatencyKind::Metadata as usize + 1;
+
+/// Recent latencies of one region, in one window for each kind of operation. A window has
+/// several kilobytes, so it is allocated when the first operation of its kind was answered.
+#[derive(Debug, Default)]
+pub(crate) struct LatencyWindows([OnceLock<Box<LatencyWindow>>; KINDS]);
+
+impl LatencyWindows {
+    /// The window of a kind.
+    pub(crate) fn of(&self, kind: LatencyKind) -> &LatencyWindow {
+        self.0[kind as usize].get_or_init(|| Box::new(LatencyWindow::new()))
+    }
+}
+
+/// Recent latencies of one kind of operation in one region.
 #[derive(Debug)]
 pub(crate) struct LatencyWindow {
     /// When slice 0 begins: at the first request.
@@ -92,19 +121,22 @@ pub(crate) struct LatencyWindow {
 }
 
 /// How long to wait for the first region before the second region is asked as well: the
-/// P99 of the fastest of `locations`, kept within `min` and `max` and within 50 to 4000 ms.
+/// P99 of this kind of operation in the fastest of `locations`, kept within `min` and `max` and within 50 to 4000 ms.
 /// If only one of several locations was measured, [`RISE_UNCONFIRMED_MAX`] limits the
 /// threshold.
 pub(crate) fn threshold(
     locations: &[&Arc<Location>],
+    kind: LatencyKind,
     min: Duration,
     max: Duration,
     now: Instant,
 ) -> Duration {
-    let is_measured = |location: &&&Arc<Location>| location.latency.p99(now).is_some();
+    let is_measured = |location: &&&Arc<Location>| location.latency.of(kind).p99(now).is_some();
     let is_only_measured = locations.len() > 1 && locations.iter().filter(is_measured).count() == 1;
-    let fastest =
-        locations.iter().filter_map(|location| location.latency.threshold(is_only_measured, now)).min();
+    let fastest = locations
+        .iter()
+        .filter_map(|location| location.latency.of(kind).threshold(is_only_measured, now))
+        .min();
     let floor = min.clamp(THRESHOLD_FLOOR, THRESHOLD_CEILING);
     let ceiling = max.clamp(floor, THRESHOLD_CEILING);
     fastest.unwrap_or(THRESHOLD_UNKNOWN).clamp(floor, ceiling)

@@ -8,6 +8,7 @@ mod chaos_cases;
 mod container_metadata;
 mod credentials;
 mod hedging;
+mod hedging_costs;
 mod metadata_writes;
 mod multi_region;
 mod pipeline;

@@ -3,11 +3,17 @@ use perihelion_wire::transport::Endpoint;
 use super::*;
 use crate::region::Region;
 
+const KIND: LatencyKind = LatencyKind::PointRead;
 const MIN: Duration = Duration::ZERO;
 const MAX: Duration = Duration::from_secs(60);
 
 fn millis(count: u64) -> Duration {
     Duration::from_millis(count)
+}
+
+/// The threshold of point reads.
+fn threshold(locations: &[&Arc<Location>], min: Duration, max: Duration, now: Instant) -> Duration {
+    super::threshold(locations, KIND, min, max, now)
 }
 
 fn location(region: &str) -> Arc<Location> {
@@ -19,7 +25,9 @@ fn location(region: &str) -> Arc<Location> {
 fn traffic(locations: &[(&Arc<Location>, u64)], from: Instant, span: Duration) -> Instant {
     let mut now = from;
     while now < from + span {
-        locations.iter().for_each(|(location, latency)| location.latency.record(now, millis(*latency)));
+        locations
+            .iter()
+            .for_each(|(location, latency)| location.latency.of(KIND).record(now, millis(*latency)));
         now += millis(10);
     }
     now
@@ -94,15 +102,15 @@ fn a_slice_holds_nothing_of_its_earlier_use() {
 fn under_load_only_the_last_seconds_count() {
     let (location, start) = (location("West US"), Instant::now());
     let now = traffic(&[(&location, 300)], start, Duration::from_secs(20));
-    assert!(location.latency.p99(now).unwrap() >= millis(300));
+    assert!(location.latency.of(KIND).p99(now).unwrap() >= millis(300));
     let now = traffic(&[(&location, 5)], now, SLICE_LENGTH + Duration::from_secs(3));
     assert!(
-        location.latency.p99(now).unwrap() < millis(6),
+        location.latency.of(KIND).p99(now).unwrap() < millis(6),
         "slow samples count for little more than a slice"
     );
     let now = traffic(&[(&location, 300)], now, millis(100));
     assert!(
-        location.latency.p99(now + PERCENTILE_CACHED_FOR).unwrap() >= millis(300),
+        location.latency.of(KIND).p99(now + PERCENTILE_CACHED_FOR).unwrap() >= millis(300),
         "a slow region is noticed at once"
     );
 }
@@ -171,7 +179,7 @@ fn the_threshold_stays_within_all_bounds() {
     ] {
         let location = location("West US");
         latency.into_iter().for_each(|latency| {
-            (0..SAMPLES_MIN).for_each(|_| location.latency.record(now, millis(latency)));
+            (0..SAMPLES_MIN).for_each(|_| location.latency.of(KIND).record(now, millis(latency)));
         });
         let found = threshold(&[&location], millis(min), millis(max), now);
         let error = found.as_secs_f64() / millis(expected).as_secs_f64();
@@ -200,4 +208,17 @@ fn threads_may_record_while_slices_are_reused() {
     // Half a minute of four threads at 200 per second, minus what was lost while slices
     // were reused.
     assert!((4 * 200 * 20..=4 * 200 * 30).contains(&counted), "{counted}");
+}
+
+#[test]
+fn each_kind_of_operation_has_a_threshold_of_its_own() {
+    let (west, now) = (location("West US"), Instant::now());
+    for _ in 0..100 {
+        west.latency.of(LatencyKind::PointRead).record(now, millis(60));
+        west.latency.of(LatencyKind::Query).record(now, millis(800));
+    }
+    let of = |kind| super::threshold(&[&west], kind, MIN, MAX, now);
+    assert!(of(LatencyKind::PointRead) < millis(70), "{:?}", of(LatencyKind::PointRead));
+    assert!(of(LatencyKind::Query) > millis(790), "{:?}", of(LatencyKind::Query));
+    assert_eq!(of(LatencyKind::ChangeFeed), THRESHOLD_UNKNOWN);
 }
