@@ -17,6 +17,7 @@ use perihelion_model::partition_key::PartitionKey;
 use serde::Serialize;
 
 pub(crate) use execute::execute;
+pub(crate) use results::parse;
 pub use results::{BatchResult, BatchResults};
 
 use crate::items::{Repeat, witness};
@@ -77,7 +78,7 @@ struct OperationName {
 
 /// The kind of an operation. The request body has these names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-enum OperationKind {
+pub(crate) enum OperationKind {
     Create,
     Upsert,
     Replace,
@@ -298,7 +299,7 @@ impl Batch {
 }
 
 impl OperationKind {
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             OperationKind::Create => "create",
             OperationKind::Upsert => "upsert",

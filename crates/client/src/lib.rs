@@ -36,7 +36,8 @@
 //!   [`patch`](Container::patch), each with a `_with` variant that takes
 //!   [`ItemOptions`].
 //! - Several items: [`Container::read_many`], [`Container::batch`] (all operations
-//!   or none), [`Container::query`], [`Container::read_all`].
+//!   or none), [`Container::bulk`] (any number of operations, each with its own result),
+//!   [`Container::query`], [`Container::read_all`].
 //! - Changes: [`Container::change_feed`] and [`Container::all_changes`].
 //! - Cost: the results of operations on items, of queries and of change feeds have
 //!   their request charge. All errors, and all these results except [`ManyItems`], have
@@ -60,6 +61,7 @@
 #![warn(missing_docs)]
 
 mod batch;
+mod bulk;
 mod change_feed;
 mod client;
 mod container;
@@ -81,6 +83,7 @@ mod response;
 mod throughput;
 
 pub use batch::{Batch, BatchResult, BatchResults};
+pub use bulk::{Bulk, BulkError, BulkOperation, BulkOptions, BulkResult, BulkTotals};
 pub use change_feed::{
     Change, ChangeFeed, ChangeFeedOptions, ChangeKind, ChangeMetadata, ChangePage, ChangePages,
 };

@@ -58,7 +58,7 @@ impl<'a> IntoIterator for &'a BatchResults {
     }
 }
 
-/// The result of one operation of a batch.
+/// The result of one operation of a batch or of a bulk.
 #[derive(Debug, Clone)]
 pub struct BatchResult {
     status: Status,
@@ -68,6 +68,11 @@ pub struct BatchResult {
 }
 
 impl BatchResult {
+    /// The result of an operation that the service answered in another way.
+    pub(crate) fn without_document(status: Status, charge: f64) -> Self {
+        BatchResult { status, charge, etag: None, body: Bytes::new() }
+    }
+
     /// 200, 201 for a new document, 204 for a deletion.
     pub fn status(&self) -> Status {
         self.status
@@ -113,7 +118,7 @@ struct WireResult<'a> {
     resource_body: Option<&'a RawValue>,
 }
 
-pub(super) fn parse(body: &Bytes) -> Result<Vec<BatchResult>, Error> {
+pub(crate) fn parse(body: &Bytes) -> Result<Vec<BatchResult>, Error> {
     let list: Vec<WireResult<'_>> = serde_json::from_slice(body)
         .map_err(|error| Error::answer(format!("the response to a batch cannot be parsed: {error}")))?;
     Ok(list.into_iter().map(|result| BatchResult::new(result, body)).collect())

@@ -36,6 +36,7 @@ async fn futures_are_small_and_can_move_between_threads() {
     check("patch", container.patch("k", "1", &patch));
     check("delete", container.delete("k", "1"));
     check("batch", container.batch(Batch::new("k")));
+    check("bulk", container.bulk([]).next());
     check("read_many", container.read_many::<Value>([("k", "1")]));
     check("query", container.query::<Value>("SELECT * FROM c").collect());
     let mut feed = container.change_feed::<Value>(ChangeFeedOptions::from_now());

@@ -42,6 +42,7 @@ macro_rules! scenarios {
 
 scenarios! {
     batches
+    bulk
     change_feeds
     conditions
     items

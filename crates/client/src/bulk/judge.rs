@@ -1,0 +1,186 @@
+//! Judges the end of one operation of a bulk: a pure function from the status of the
+//! operation, or the error of its request, to a verdict.
+//!
+//! What always holds: an operation that may have been applied is never reported as a plain
+//! failure, and is sent again only if it may be repeated. A read is never ambiguous.
+
+use perihelion_driver::{Error, ErrorKind, Status};
+use perihelion_wire::status;
+
+use super::operation::BulkOperation;
+use crate::handle::is_status_gone;
+
+/// The sub-status of a 413 for operations whose results did not fit into the response.
+/// The service has not carried them out.
+const RESPONSE_TOO_LARGE: u32 = 3402;
+
+/// What to do with an operation after an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The operation was applied, or has read its document.
+    Applied,
+    /// A repeated delete found no document: an earlier attempt has deleted it.
+    AlreadyGone,
+    /// The operation ends with an error.
+    Ended {
+        /// Whether the operation may have been applied.
+        is_ambiguous: bool,
+    },
+    /// The operation is sent again.
+    Again(Again),
+}
+
+/// Why an operation is sent again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Again {
+    /// The service throttled it.
+    Throttled,
+    /// Its physical partition was split, merged or moved.
+    Moved,
+    /// The service did not carry it out, and would do so now.
+    NotTried,
+    /// Its answer was lost, and it may be repeated.
+    Lost,
+    /// The service refused the whole request because of one of its operations. Fewer
+    /// operations share the next request.
+    InSmallerRequest,
+}
+
+/// Judges the result of one operation. `may_have_applied` says whether an earlier attempt
+/// may have been applied.
+pub(super) fn judge_result(operation: &BulkOperation, may_have_applied: bool, result: Status) -> Verdict {
+    match result {
+        Status { code: 200..=299, .. } | status::NOT_MODIFIED | Status { code: 304, .. } => Verdict::Applied,
+        status::NOT_FOUND | Status { code: 404, .. } if may_have_applied && operation.is_plain_delete() => {
+            Verdict::AlreadyGone
+        }
+        status::GONE | Status { code: 410, .. } => Verdict::Again(Again::Moved),
+        Status { code: 413, sub: RESPONSE_TOO_LARGE } => Verdict::Again(Again::NotTried),
+        status::FAILED_DEPENDENCY | Status { code: 424, .. } => Verdict::Again(Again::NotTried),
+        status::TOO_MANY_REQUESTS | Status { code: 429, .. } => Verdict::Again(Again::Throttled),
+        status::RETRY_WITH | Status { code: 449, .. } => Verdict::Again(Again::NotTried),
+        // The service failed, or answers what it never answers.
+        status::REQUEST_TIMEOUT | Status { code: 408, .. } => lost(operation),
+        Status { code: 0..=199 | 500..=u16::MAX, .. } => lost(operation),
+        Status { code: 300..=499, .. } => ended(operation, may_have_applied),
+    }
+}
+
+/// Judges an operation whose whole request failed. `operations` is the number of operations
+/// of that request.
+pub(super) fn judge_failure(
+    operation: &BulkOperation,
+    may_have_applied: bool,
+    operations: usize,
+    error: &Error,
+) -> Verdict {
+    // After an answer that cannot be understood, the operation may have been applied.
+    if error.is_ambiguous() || error.kind() == ErrorKind::Answer {
+        return lost(operation);
+    }
+    if is_status_gone(error) {
+        return Verdict::Again(Again::Moved);
+    }
+    if error.is_throttled() {
+        return Verdict::Again(Again::Throttled);
+    }
+    let is_of_request = error.status().is_some_and(|status| {
+        status.code == status::BAD_REQUEST.code || status.code == status::TOO_LARGE.code
+    });
+    if is_of_request && operations > 1 {
+        return Verdict::Again(Again::InSmallerRequest);
+    }
+    ended(operation, may_have_applied)
+}
+
+/// The verdict on an operation that may have been applied by this attempt.
+pub(super) fn lost(operation: &BulkOperation) -> Verdict {
+    if operation.may_be_repeated() { Verdict::Again(Again::Lost) } else { ended(operation, true) }
+}
+
+/// The verdict on an operation that is not sent again.
+pub(super) fn ended(operation: &BulkOperation, may_have_applied: bool) -> Verdict {
+    Verdict::Ended { is_ambiguous: may_have_applied && !operation.is_read() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Etag, Patch};
+    use serde_json::json;
+
+    fn check(operation: &BulkOperation, may_have_applied: bool, code: u16, expected: Verdict) {
+        let verdict = judge_result(operation, may_have_applied, Status::from(code));
+        assert_eq!(verdict, expected, "{} {code}, applied before: {may_have_applied}", operation.name());
+    }
+
+    #[test]
+    fn a_lost_operation_is_repeated_only_if_it_may_be() {
+        let document = json!({"id": "a"});
+        let etag = Etag::parse("\"1\"").unwrap();
+        let upsert = BulkOperation::upsert("k", &document).unwrap();
+        let create = BulkOperation::create("k", &document).unwrap();
+        let guarded = upsert.clone().with_if_match(&etag);
+        let increment = BulkOperation::patch("k", "a", &Patch::new().increment("/n", 1).unwrap()).unwrap();
+        let set = BulkOperation::patch("k", "a", &Patch::new().set("/n", 1).unwrap()).unwrap();
+        let read = BulkOperation::read("k", "a").unwrap();
+        let delete = BulkOperation::delete("k", "a").unwrap();
+        for code in [408, 500, 503, 0, 999] {
+            for repeated in [&upsert, &set, &read, &delete, &create.clone().repeat_if_lost()] {
+                check(repeated, false, code, Verdict::Again(Again::Lost));
+            }
+            for once in [&create, &guarded, &increment] {
+                check(once, false, code, Verdict::Ended { is_ambiguous: true });
+            }
+        }
+    }
+
+    #[test]
+    fn a_refusal_after_a_lost_answer_is_ambiguous_except_for_reads_and_deletes() {
+        let create = BulkOperation::create("k", &json!({"id": "a"})).unwrap();
+        let replace = BulkOperation::replace("k", "a", &json!({"id": "a"})).unwrap();
+        let read = BulkOperation::read("k", "a").unwrap();
+        let delete = BulkOperation::delete("k", "a").unwrap();
+        let guarded = delete.clone().with_if_match(&Etag::parse("\"1\"").unwrap());
+        check(&create, false, 409, Verdict::Ended { is_ambiguous: false });
+        check(&create, true, 409, Verdict::Ended { is_ambiguous: true });
+        check(&replace, true, 404, Verdict::Ended { is_ambiguous: true });
+        check(&read, true, 404, Verdict::Ended { is_ambiguous: false });
+        check(&delete, false, 404, Verdict::Ended { is_ambiguous: false });
+        check(&delete, true, 404, Verdict::AlreadyGone);
+        check(&guarded, true, 404, Verdict::Ended { is_ambiguous: true });
+    }
+
+    #[test]
+    fn operations_that_were_not_tried_are_sent_again() {
+        let create = BulkOperation::create("k", &json!({"id": "a"})).unwrap();
+        check(&create, false, 429, Verdict::Again(Again::Throttled));
+        check(&create, false, 410, Verdict::Again(Again::Moved));
+        check(&create, false, 424, Verdict::Again(Again::NotTried));
+        check(&create, false, 449, Verdict::Again(Again::NotTried));
+        check(&create, false, 413, Verdict::Ended { is_ambiguous: false });
+        let cut = judge_result(&create, false, Status::new(413, RESPONSE_TOO_LARGE));
+        assert_eq!(cut, Verdict::Again(Again::NotTried));
+    }
+
+    #[test]
+    fn a_request_that_is_refused_whole_is_divided() {
+        let create = BulkOperation::create("k", &json!({"id": "a"})).unwrap();
+        let refused = |code: u16| {
+            let response = perihelion_driver::Response {
+                status: Status::from(code),
+                headers: http::HeaderMap::new(),
+                body: bytes::Bytes::new(),
+                diagnostics: perihelion_driver::diagnostics::Diagnostics::default(),
+            };
+            Error::batch_refused(0, Status::from(code), String::new(), response)
+        };
+        let bad = refused(400);
+        assert_eq!(judge_failure(&create, false, 2, &bad), Verdict::Again(Again::InSmallerRequest));
+        assert_eq!(judge_failure(&create, false, 1, &bad), Verdict::Ended { is_ambiguous: false });
+        assert_eq!(judge_failure(&create, true, 1, &bad), Verdict::Ended { is_ambiguous: true });
+        assert_eq!(judge_failure(&create, false, 2, &refused(403)), Verdict::Ended { is_ambiguous: false });
+        assert_eq!(judge_failure(&create, false, 2, &refused(429)), Verdict::Again(Again::Throttled));
+        assert_eq!(judge_failure(&create, false, 2, &refused(410)), Verdict::Again(Again::Moved));
+    }
+}

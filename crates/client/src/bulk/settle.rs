@@ -1,0 +1,214 @@
+//! Settles a request of a bulk that has ended: each of its operations has a result then, or
+//! is sent again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use perihelion_driver::Status;
+use perihelion_wire::status;
+use tokio::time::Instant;
+
+use super::congestion::Signal;
+use super::judge::{self, Again, Verdict};
+use super::partition::QueuedOperation;
+use super::request::{Answer, Flight};
+use super::result::{BulkError, BulkResult};
+use super::{Bulk, Routing};
+use crate::{BatchResult, Error};
+
+/// How often an operation is sent again for a reason other than throttling. The .NET SDK has
+/// the same limit for partitions that moved.
+const FAILURES_MAX: u32 = 10;
+
+/// Operations of one request that are sent again.
+#[derive(Default)]
+struct SentAgain {
+    /// To the same partition.
+    to_partition: Vec<QueuedOperation>,
+    /// To the partitions that replaced this one.
+    moved: Vec<QueuedOperation>,
+    is_throttled: bool,
+    has_failed: bool,
+}
+
+impl Bulk<'_> {
+    /// Settles a request.
+    pub(super) fn settle(&mut self, flight: Flight, answer: Result<Answer, Error>, now: Instant) {
+        let Flight { range_id, operations, metadata, permit } = flight;
+        self.totals.requests += 1;
+        let mut again = SentAgain::default();
+        let retry_after = match answer {
+            Ok(Answer { results, charge, retry_after }) => {
+                self.totals.charge += charge;
+                for (queued, result) in operations.into_iter().zip(results) {
+                    self.settle_result(queued, result, &mut again, now);
+                }
+                retry_after
+            }
+            Err(error) => {
+                self.totals.charge += error.diagnostics().charge();
+                self.settle_failure(operations, &error, &mut again, now);
+                error.retry_after()
+            }
+        };
+        self.totals.throttled_requests += u64::from(again.is_throttled);
+        let signal = signal(&again, retry_after);
+        let is_range_gone =
+            matches!(&self.routing, Routing::Known(known) if known.ranges.get(&range_id).is_none());
+        let index = self.partition_indexes.get(&range_id).copied();
+        if let Some(partition) = index.and_then(|index| self.partitions.get_mut(index)) {
+            partition.in_flight = partition.in_flight.saturating_sub(1);
+            partition.congestion.record(permit, signal, now);
+            if !is_range_gone {
+                partition.push_front(std::mem::take(&mut again.to_partition));
+            }
+        }
+        self.unrouted.extend(again.to_partition);
+        if !again.moved.is_empty() {
+            self.unrouted.extend(again.moved);
+            self.refresh_routing(&metadata);
+        }
+    }
+
+    fn settle_result(
+        &mut self,
+        mut queued: QueuedOperation,
+        result: BatchResult,
+        again: &mut SentAgain,
+        now: Instant,
+    ) {
+        queued.charge += result.charge();
+        let status = result.status();
+        match judge::judge_result(&queued.operation, queued.may_have_applied, status) {
+            Verdict::Applied => self.end(queued.index, queued.charge, queued.retries, Ok(result)),
+            Verdict::AlreadyGone => {
+                let gone = BatchResult::without_document(status::NO_CONTENT, result.charge());
+                self.end(queued.index, queued.charge, queued.retries, Ok(gone));
+            }
+            Verdict::Ended { is_ambiguous } => self.end_refused(queued, status, is_ambiguous),
+            Verdict::Again(reason) => {
+                if let Some(queued) = self.send_again(queued, reason, 1, again, now) {
+                    let is_ambiguous = queued.may_have_applied && !queued.operation.is_read();
+                    self.end_refused(queued, status, is_ambiguous);
+                }
+            }
+        }
+    }
+
+    fn settle_failure(
+        &mut self,
+        operations: Vec<QueuedOperation>,
+        error: &Error,
+        again: &mut SentAgain,
+        now: Instant,
+    ) {
+        let count = operations.len();
+        for mut queued in operations {
+            match judge::judge_failure(&queued.operation, queued.may_have_applied, count, error) {
+                Verdict::Again(reason) => {
+                    if let Some(queued) = self.send_again(queued, reason, count, again, now) {
+                        self.end_failed(queued, error);
+                    }
+                }
+                Verdict::Ended { is_ambiguous } => {
+                    queued.may_have_applied |= is_ambiguous;
+                    self.end_failed(queued, error);
+                }
+                // A failed request applies nothing that is known to be applied.
+                Verdict::Applied | Verdict::AlreadyGone => self.end_failed(queued, error),
+            }
+        }
+    }
+
+    /// Notes that an operation is sent again. Returns the operation if it was sent often
+    /// enough. `count` is the number of operations of the request that has ended.
+    fn send_again(
+        &self,
+        mut queued: QueuedOperation,
+        reason: Again,
+        count: usize,
+        again: &mut SentAgain,
+        now: Instant,
+    ) -> Option<QueuedOperation> {
+        queued.may_have_applied |= reason == Again::Lost && !queued.operation.is_read();
+        again.is_throttled |= reason == Again::Throttled;
+        match reason {
+            Again::Throttled => {
+                let since = *queued.throttled_at.get_or_insert(now);
+                if now.duration_since(since) >= self.options.throttle_wait_max {
+                    return Some(queued);
+                }
+            }
+            // The number of operations halves each time, so this ends.
+            Again::InSmallerRequest => queued.companions_max = count / 2,
+            Again::Moved | Again::NotTried | Again::Lost => {
+                queued.failures += 1;
+                // A partition that moved is found at once in most cases. If not, the next
+                // attempt waits.
+                again.has_failed |= reason != Again::Moved || queued.failures > 1;
+                if queued.failures > FAILURES_MAX {
+                    return Some(queued);
+                }
+            }
+        }
+        queued.retries += 1;
+        match reason {
+            Again::Moved => again.moved.push(queued),
+            Again::Throttled | Again::NotTried | Again::Lost | Again::InSmallerRequest => {
+                again.to_partition.push(queued);
+            }
+        }
+        None
+    }
+
+    /// Reads the ranges again, unless they were read since `stale`.
+    fn refresh_routing(&mut self, stale: &Arc<perihelion_driver::ContainerMetadata>) {
+        let is_current = matches!(&self.routing, Routing::Known(current) if Arc::ptr_eq(current, stale));
+        if is_current {
+            let (container, stale) = (self.container.clone(), Arc::clone(stale));
+            let reading = Box::pin(async move { container.refresh_metadata(&stale).await });
+            self.routing = Routing::Reading(reading);
+        }
+    }
+
+    /// Ends the operations that cannot be routed because the metadata cannot be read.
+    pub(super) fn fail_unrouted(&mut self, error: &Error) {
+        for queued in std::mem::take(&mut self.unrouted) {
+            self.end_failed(queued, error);
+        }
+    }
+
+    fn end_refused(&mut self, queued: QueuedOperation, status: Status, is_ambiguous: bool) {
+        let error = BulkError::refused(queued.operation.name(), status, is_ambiguous);
+        self.end(queued.index, queued.charge, queued.retries, Err(error));
+    }
+
+    /// Ends an operation because of an error that concerns more than this operation. The
+    /// operation is ambiguous if an attempt may have been applied.
+    pub(super) fn end_failed(&mut self, queued: QueuedOperation, error: &Error) {
+        let is_ambiguous = queued.may_have_applied && !queued.operation.is_read();
+        let failed = BulkError::failed(queued.operation.name(), error, is_ambiguous);
+        self.end(queued.index, queued.charge, queued.retries, Err(failed));
+    }
+
+    pub(super) fn end(
+        &mut self,
+        index: u64,
+        charge: f64,
+        retries: u32,
+        outcome: Result<BatchResult, BulkError>,
+    ) {
+        self.totals.operations += 1;
+        self.totals.failed_operations += u64::from(outcome.is_err());
+        self.window.close(BulkResult { index, outcome, charge, retries });
+    }
+}
+
+/// What the congestion control learns from a request.
+fn signal(again: &SentAgain, retry_after: Option<Duration>) -> Signal {
+    match (again.is_throttled, again.has_failed) {
+        (true, _) => Signal::Throttled { retry_after },
+        (false, true) => Signal::Failed,
+        (false, false) => Signal::Clean,
+    }
+}
