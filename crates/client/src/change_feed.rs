@@ -154,6 +154,23 @@ impl<T> ChangeFeed<T> {
         }
     }
 
+    /// The parts of the container that the feed reads, each with the token of its own
+    /// position. Empty before the first request, and when the feed reads one partition key.
+    pub(crate) fn parts(&self) -> Vec<(FeedRange, String)> {
+        let parts = self.cursors.iter().filter_map(|cursor| Some((cursor.part.range()?, cursor)));
+        parts
+            .map(|(range, cursor)| {
+                let token = Token::new(self.mode, self.container_id.as_deref(), vec![cursor.clone()]);
+                (FeedRange::of(range), token.to_text())
+            })
+            .collect()
+    }
+
+    /// How many parts of the container the feed reads. Zero before the first request.
+    pub(crate) fn part_count(&self) -> usize {
+        self.cursors.len()
+    }
+
     /// The pages up to now, as a stream.
     pub fn pages(self) -> ChangePages<T> {
         ChangePages::new(self)

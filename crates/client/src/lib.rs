@@ -38,7 +38,8 @@
 //! - Several items: [`Container::read_many`], [`Container::batch`] (all operations
 //!   or none), [`Container::bulk`] (any number of operations, each with its own result),
 //!   [`Container::query`], [`Container::read_all`].
-//! - Changes: [`Container::change_feed`] and [`Container::all_changes`].
+//! - Changes: [`Container::change_feed`] and [`Container::all_changes`]. A
+//!   [`ChangeFeedProcessor`] shares the changes among processes and remembers positions.
 //! - Cost: the results of operations on items, of queries and of change feeds have
 //!   their request charge. All errors, and all these results except [`ManyItems`], have
 //!   their [`diagnostics`]. [`Container::throughput`] reads the provisioned throughput.
@@ -76,6 +77,7 @@ mod key_space;
 mod manage;
 mod page_stream;
 mod patch;
+mod processor;
 mod properties;
 mod query;
 mod read_many;
@@ -106,6 +108,10 @@ pub use perihelion_driver::{
 };
 pub use perihelion_model::partition_key::{KeyValue, PartitionKey};
 pub use perihelion_wire::transport::{Endpoint, Transport};
+pub use processor::{
+    ChangeFeedProcessor, ChangeHandler, Changes, HandlerError, HandlerFn, PoisonDocument, ProcessorEvent,
+    ProcessorOptions, RangeLag, ReleaseReason, handler_fn,
+};
 pub use properties::{
     CompositePath, ContainerProperties, DatabaseProperties, IndexPath, IndexingMode, IndexingPolicy,
     PartitionKeyPaths, SortOrder, TimeToLive, UniqueKey, UniqueKeyPolicy,

@@ -87,6 +87,11 @@ impl ChangeFeedOptions {
         self
     }
 
+    /// Whether the feed starts at its first request.
+    pub(crate) fn starts_now(&self) -> bool {
+        matches!(self.start, Start::At(Position::Now))
+    }
+
     /// Sets about how many changes a page has.
     pub fn with_max_items(mut self, max_items: u32) -> Self {
         self.max_items = Some(max_items);

@@ -7,10 +7,11 @@ use perihelion_server::{EMULATOR_KEY, ServerOptions};
 use perihelion_testkit::{TestServer, examples};
 
 /// The examples, each with a part of its output.
-const EXAMPLES: [(&str, &str); 11] = [
+const EXAMPLES: [(&str, &str); 12] = [
     ("batch", "operation Some(1): 409"),
     ("bulk", "the delete `no such order` of a bulk was not applied: 404"),
     ("change_feed", "Delete of Some(\"later\")"),
+    ("change_feed_processor", "-FF: 0 changes behind"),
     ("embedded", "run 2: 2 visits"),
     ("entra_id", "requested a token for https://account.perihelion.internal/.default"),
     ("items", "after deletion: None"),

@@ -1,6 +1,6 @@
 //! The client's integration tests. The scenarios run unchanged on the engine in
 //! this process, on our server over TLS, and, with `--ignored`, on the live account in
-//! `PERIHELION_LIVE_CONNECTION_STRING`. `examples` runs the programs in `examples/`.
+//! `PERIHELION_LIVE_CONNECTION_STRING`. `examples` and `processes` run the programs in `examples/`.
 //! `certificates` uses a server over TLS. The other tests use the engine in this
 //! process, most of them with faults or counters. All tests are in one binary, because
 //! linking a binary takes long.
@@ -16,6 +16,8 @@ mod futures;
 mod lost_creates;
 mod lost_responses;
 mod missing_containers;
+mod processes;
+mod processors;
 mod queries;
 mod repeated_writes;
 mod scenarios;

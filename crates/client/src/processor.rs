@@ -1,0 +1,225 @@
+//! The change feed processor: reads the change feed of a container in parallel, shared among
+//! any number of processes, and remembers how far each range was processed.
+//!
+//! The state is in lease documents in another container, one for each range. An instance of a
+//! processor owns some leases, and has a task for each. Instances do not talk to each other:
+//! they see who owns which lease, take leases that are free or expired, and ask the busiest
+//! instance for a lease when shares are uneven.
+//!
+//! - `lease`, `lease_store`, `lease_keeper`: the documents, their requests, and a lease that
+//!   this instance owns
+//! - `balance`: who takes which lease (pure)
+//! - `supervisor`, `worker`, `page`: an instance, one of its leases, one page of changes
+//! - `handler`: what the application implements
+//! - `lag`: how far a processor is behind
+
+mod balance;
+mod handler;
+mod lag;
+mod lease;
+mod lease_keeper;
+mod lease_store;
+mod options;
+mod page;
+mod supervisor;
+mod worker;
+
+use std::sync::Arc;
+
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
+
+pub use handler::{
+    ChangeHandler, Changes, HandlerError, HandlerFn, PoisonDocument, ProcessorEvent, ReleaseReason,
+    handler_fn,
+};
+pub use lag::RangeLag;
+pub use options::ProcessorOptions;
+
+use crate::change_feed::{ChangeFeed, Mode};
+use crate::{ChangeFeedOptions, Container, Error, FeedRange};
+use lease_store::LeaseStore;
+
+/// An instance of a change feed processor. All instances with the same name and the same
+/// container of leases share the changes of a container.
+///
+/// ```no_run
+/// # use perihelion_client::{ChangeFeedProcessor, Changes, Container, Error, ProcessorOptions, handler_fn};
+/// # #[derive(Debug, serde::Deserialize)] struct Order { id: String }
+/// # async fn example(orders: Container, leases: Container) -> Result<(), Error> {
+/// let handler = handler_fn(|changes: Changes<Order>| async move {
+///     for order in &changes.items {
+///         println!("{} was created or replaced", order.id);
+///     }
+///     Ok(())
+/// });
+/// let options = ProcessorOptions::new().from_beginning();
+/// let processor = ChangeFeedProcessor::start(&orders, &leases, "billing", handler, options).await?;
+/// // ... until the program ends:
+/// processor.stop().await;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Every change is processed at least once. Within a logical partition changes come in the
+/// order in which they were made. The container of leases needs the partition key `/id` or
+/// `/partitionKey`.
+///
+/// Dropping the processor ends it at once: the futures of its handler are dropped, and its
+/// leases are free when they have expired. [`ChangeFeedProcessor::stop`] releases them.
+#[derive(Debug)]
+pub struct ChangeFeedProcessor {
+    stop: watch::Sender<StopStage>,
+    instance: String,
+    /// `None` after [`ChangeFeedProcessor::stop`].
+    supervisor: Option<JoinHandle<()>>,
+}
+
+/// How far a processor has come in its stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum StopStage {
+    Running,
+    /// Pages that are being processed are completed. No further page is read.
+    Stopping,
+    /// Pages that are being processed are given up.
+    Aborting,
+}
+
+/// What the tasks of an instance share.
+struct Shared<H> {
+    container: Container,
+    store: Arc<LeaseStore>,
+    handler: H,
+    options: ProcessorOptions,
+    parallel: Semaphore,
+    stop: watch::Sender<StopStage>,
+}
+
+impl<H> Shared<H> {
+    fn mode(&self) -> Mode {
+        mode_of(&self.options)
+    }
+}
+
+impl ChangeFeedProcessor {
+    /// Starts an instance of the processor `name` for the changes of `container`. If the
+    /// processor has no leases yet, they are created, one for each physical partition. Fails
+    /// when the leases cannot be used, and not because of later failures: these are told to
+    /// [`ChangeHandler::on_event`].
+    pub async fn start<H: ChangeHandler>(
+        container: &Container,
+        leases: &Container,
+        name: &str,
+        handler: H,
+        options: ProcessorOptions,
+    ) -> Result<ChangeFeedProcessor, Error> {
+        check(&options)?;
+        let store = LeaseStore::open(container.handle(), leases, name, options.instance.clone()).await?;
+        let store = Arc::new(store);
+        create_leases(container, &store, &options).await?;
+        let (stop, _) = watch::channel(StopStage::Running);
+        let instance = store.instance.clone();
+        let shared = Arc::new(Shared {
+            container: container.clone(),
+            store,
+            handler,
+            parallel: Semaphore::new(options.parallel_max.clamp(1, Semaphore::MAX_PERMITS)),
+            options,
+            stop: stop.clone(),
+        });
+        let supervisor = Some(tokio::spawn(supervisor::supervise(shared)));
+        Ok(ChangeFeedProcessor { stop, instance, supervisor })
+    }
+
+    /// The name of this instance.
+    pub fn instance(&self) -> &str {
+        &self.instance
+    }
+
+    /// Stops the instance: completes the pages that are being processed, within
+    /// [`stop_grace`](ProcessorOptions::stop_grace), and releases its leases, so that other
+    /// instances can take them at once.
+    pub async fn stop(mut self) {
+        self.stop.send_replace(StopStage::Stopping);
+        if let Some(supervisor) = &mut self.supervisor {
+            // A panic of the handler ends its worker, not the supervisor.
+            let _ = supervisor.await;
+        }
+        self.supervisor = None;
+    }
+
+    /// Estimates how far the processor `name` is behind, for each range. Any process can ask;
+    /// it needs no instance. `options` say whether the processor has all versions.
+    pub async fn lag(
+        container: &Container,
+        leases: &Container,
+        name: &str,
+        options: &ProcessorOptions,
+    ) -> Result<Vec<RangeLag>, Error> {
+        let store = LeaseStore::open(container.handle(), leases, name, None).await?;
+        lag::estimate(container, &store, mode_of(options)).await
+    }
+}
+
+impl Drop for ChangeFeedProcessor {
+    fn drop(&mut self) {
+        if let Some(supervisor) = &self.supervisor {
+            supervisor.abort();
+        }
+    }
+}
+
+fn mode_of(options: &ProcessorOptions) -> Mode {
+    if options.has_all_versions { Mode::All } else { Mode::Latest }
+}
+
+fn check(options: &ProcessorOptions) -> Result<(), Error> {
+    if options.lease_duration < options.renew_interval * 2 {
+        return Err(Error::input(format!(
+            "a lease of {:?} that is renewed every {:?} may expire between two renewals: \
+             let it last at least twice as long",
+            options.lease_duration, options.renew_interval
+        )));
+    }
+    if options.acquire_interval.is_zero()
+        || options.poll_interval.is_zero()
+        || options.renew_interval.is_zero()
+    {
+        return Err(Error::input("the intervals of a change feed processor must be longer than zero"));
+    }
+    Ok(())
+}
+
+/// Creates the leases of a processor, unless that was done before. Several instances may do
+/// so at the same time: each lease is created once.
+async fn create_leases(
+    container: &Container,
+    store: &LeaseStore,
+    options: &ProcessorOptions,
+) -> Result<(), Error> {
+    if store.has_marker().await? {
+        return Ok(());
+    }
+    for range in container.feed_ranges().await? {
+        let token = first_token(container, &range, options).await?;
+        store.create_if_missing(&range, token, None).await?;
+    }
+    store.create_marker().await
+}
+
+/// The position where the processing of a range begins. A start at "now" is fixed here, so
+/// that no change is missed before an instance takes the lease.
+async fn first_token(
+    container: &Container,
+    range: &FeedRange,
+    options: &ProcessorOptions,
+) -> Result<String, Error> {
+    let start: ChangeFeedOptions = options.start.clone().in_range(range.clone());
+    let is_now = start.starts_now();
+    let mut feed = ChangeFeed::<serde::de::IgnoredAny>::new(container.handle(), mode_of(options), start);
+    if is_now {
+        // A feed that starts now has no changes at its first request.
+        feed.next_page().await?;
+    }
+    Ok(feed.token())
+}

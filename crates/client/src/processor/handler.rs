@@ -1,0 +1,150 @@
+//! What an application gives to a change feed processor: the handler of changes, and what the
+//! handler is told.
+
+use std::future::Future;
+use std::marker::PhantomData;
+
+use serde::de::DeserializeOwned;
+
+use crate::{Error, FeedRange};
+
+/// An error of a handler: any error.
+pub type HandlerError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Processes the changes of a container. One handler serves all ranges of an instance, so
+/// several calls may run at the same time; the changes of one range come one page after the
+/// other.
+///
+/// [`handler_fn`] makes a handler of a closure.
+pub trait ChangeHandler: Send + Sync + 'static {
+    /// The type of a change: a document, or a [`Change`](crate::Change) when the processor has
+    /// [all versions](crate::ProcessorOptions::with_all_versions).
+    type Item: DeserializeOwned + Send + 'static;
+
+    /// Processes a page of changes. When it returns `Ok`, the position after the page is
+    /// stored. A page may come again, in this instance or another: after a crash, and when a
+    /// lease was lost. The future is dropped when the lease is lost while it runs.
+    fn handle(&self, changes: Changes<Self::Item>) -> impl Future<Output = Result<(), HandlerError>> + Send;
+
+    /// Takes a document that cannot be processed: [`handle`](ChangeHandler::handle) has failed
+    /// for it alone as often as the options say, or it cannot be parsed. With `Ok` the
+    /// document counts as processed. With an error the whole page is processed again later,
+    /// and the range does not go on.
+    ///
+    /// Without an implementation this is an error: no document is skipped unless the
+    /// application says so.
+    fn poison(&self, poison: PoisonDocument) -> impl Future<Output = Result<(), HandlerError>> + Send {
+        async move { Err(poison.error) }
+    }
+
+    /// Is told what the processor does, for logs and metrics.
+    fn on_event(&self, _event: ProcessorEvent) {}
+}
+
+/// A page of changes.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Changes<T> {
+    /// The changes, oldest first.
+    pub items: Vec<T>,
+    /// The part of the container that the changes come from.
+    pub range: FeedRange,
+    /// How often these changes were given to the handler in a row, from one.
+    pub attempt: u32,
+}
+
+/// A document that cannot be processed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct PoisonDocument {
+    /// The document, or the change with all versions, as JSON text.
+    pub document: String,
+    /// The part of the container that the document comes from.
+    pub range: FeedRange,
+    /// The last error of the handler, or of the parser.
+    pub error: HandlerError,
+    /// How often the handler has failed for this document alone; 0 when it cannot be parsed.
+    pub attempts: u32,
+}
+
+/// What a processor does.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ProcessorEvent {
+    /// This instance processes the changes of a range from now on.
+    Acquired {
+        /// The range.
+        range: FeedRange,
+    },
+    /// This instance no longer processes the changes of a range.
+    Released {
+        /// The range.
+        range: FeedRange,
+        /// Why.
+        reason: ReleaseReason,
+    },
+    /// The handler has failed; the changes are given to it again.
+    HandlerFailed {
+        /// The range of the changes.
+        range: FeedRange,
+        /// The error of the handler.
+        error: HandlerError,
+    },
+    /// A request has failed; it is made again later.
+    RequestFailed {
+        /// The range that is affected; `None` when the leases could not be listed.
+        range: Option<FeedRange>,
+        /// The error.
+        error: Error,
+    },
+}
+
+/// Why an instance no longer processes a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReleaseReason {
+    /// The processor was stopped.
+    Stopped,
+    /// Another instance has asked for the range, and got it.
+    HandedOver,
+    /// The range was split; its parts have leases of their own.
+    Split,
+    /// Another instance has taken the lease, it was deleted, or it could not be renewed in
+    /// time.
+    Lost,
+}
+
+/// Makes a [`ChangeHandler`] of a closure.
+pub fn handler_fn<T, F, R>(function: F) -> HandlerFn<T, F>
+where
+    T: DeserializeOwned + Send + 'static,
+    F: Fn(Changes<T>) -> R + Send + Sync + 'static,
+    R: Future<Output = Result<(), HandlerError>> + Send,
+{
+    HandlerFn { function, items: PhantomData }
+}
+
+/// A closure as a [`ChangeHandler`]. See [`handler_fn`].
+pub struct HandlerFn<T, F> {
+    function: F,
+    items: PhantomData<fn() -> T>,
+}
+
+impl<T, F, R> ChangeHandler for HandlerFn<T, F>
+where
+    T: DeserializeOwned + Send + 'static,
+    F: Fn(Changes<T>) -> R + Send + Sync + 'static,
+    R: Future<Output = Result<(), HandlerError>> + Send,
+{
+    type Item = T;
+
+    fn handle(&self, changes: Changes<T>) -> impl Future<Output = Result<(), HandlerError>> + Send {
+        (self.function)(changes)
+    }
+}
+
+impl<T, F> std::fmt::Debug for HandlerFn<T, F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("HandlerFn")
+    }
+}

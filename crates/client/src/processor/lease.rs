@@ -1,0 +1,81 @@
+//! `Lease`: the document that says which process reads a part of a container, and how far
+//! the part was processed.
+
+use perihelion_model::partition_key::PartitionKey;
+use serde::{Deserialize, Serialize};
+
+use crate::{Etag, FeedRange};
+
+/// A lease document.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Lease {
+    pub(super) id: String,
+    /// The name of the processor. The key of the document where the container of leases is
+    /// partitioned by this member.
+    pub(super) partition_key: String,
+    /// The part of the container, as the text of a [`FeedRange`].
+    pub(super) range: String,
+    /// The instance that reads the part; `None` when no instance does.
+    #[serde(default)]
+    pub(super) owner: Option<String>,
+    /// The instance that asks the owner to hand the lease over.
+    #[serde(default)]
+    pub(super) wanted_by: Option<String>,
+    /// The position after the last page that was processed: a change feed token.
+    pub(super) token: String,
+    /// A value that only the last write of the owner has stored. While it does not change, the
+    /// owner has not renewed the lease.
+    pub(super) nonce: String,
+    #[serde(rename = "_etag", default, skip_serializing)]
+    pub(super) etag: Option<Etag>,
+}
+
+/// How lease documents are named and partitioned.
+#[derive(Debug, Clone)]
+pub(super) struct LeaseNames {
+    pub(super) processor: String,
+    /// The beginning of the ids of all leases: the processor and the `_rid` of the container
+    /// whose changes are processed. A container that is created again gets new leases.
+    pub(super) prefix: String,
+    pub(super) key_kind: KeyKind,
+}
+
+/// The partition key of the container of leases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum KeyKind {
+    /// `/id`
+    Id,
+    /// `/partitionKey`
+    Processor,
+}
+
+impl LeaseNames {
+    pub(super) fn new(processor: &str, container_rid: &str, key_kind: KeyKind) -> Self {
+        // An id must not have a slash, and a `_rid` in base64 may.
+        let rid = container_rid.replace('/', "-");
+        LeaseNames { processor: processor.to_owned(), prefix: format!("{processor}.{rid}."), key_kind }
+    }
+
+    pub(super) fn lease_id(&self, range: &FeedRange) -> String {
+        format!("{}lease.{range}", self.prefix)
+    }
+
+    /// The beginning of the ids of all leases.
+    pub(super) fn lease_prefix(&self) -> String {
+        format!("{}lease.", self.prefix)
+    }
+
+    /// The id of the document that says that all leases were created.
+    pub(super) fn marker_id(&self) -> String {
+        format!("{}info", self.prefix)
+    }
+
+    /// The partition key of a document of this processor.
+    pub(super) fn key_of(&self, id: &str) -> PartitionKey {
+        match self.key_kind {
+            KeyKind::Id => id.into(),
+            KeyKind::Processor => self.processor.as_str().into(),
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! `LeaseStore`: reads and writes the lease documents of one processor. Every write of an
+//! existing lease has an etag as its condition, so of two writers one wins.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::{Value, json};
+
+use super::lease::{KeyKind, Lease, LeaseNames};
+use crate::handle::ContainerHandle;
+use crate::{Container, Error, FeedRange, ItemOptions, Query};
+
+/// The leases of one processor, for one instance.
+pub(super) struct LeaseStore {
+    leases: Container,
+    pub(super) names: LeaseNames,
+    /// The name of this instance.
+    pub(super) instance: String,
+    writes: AtomicU64,
+    random: RandomState,
+}
+
+/// The end of a conditional write.
+#[derive(Debug)]
+pub(super) enum LeaseWrite {
+    /// The lease as it is now.
+    Written(Box<Lease>),
+    /// Another writer was faster.
+    Conflict,
+    /// The lease was deleted.
+    Gone,
+}
+
+impl LeaseStore {
+    /// Opens the leases of a processor. Fails when the container of leases has another
+    /// partition key than `/id` or `/partitionKey`.
+    pub(super) async fn open(
+        container: &ContainerHandle,
+        leases: &Container,
+        processor: &str,
+        instance: Option<String>,
+    ) -> Result<Self, Error> {
+        if processor.is_empty() || processor.contains(['/', '\\', '?', '#']) {
+            return Err(Error::input(format!(
+                "{processor:?} cannot be the name of a change feed processor: use a name without / \\ ? and #"
+            )));
+        }
+        let rid = container.metadata().await?.rid.clone();
+        let metadata = leases.handle().metadata().await?;
+        let paths: Vec<&str> = metadata.partition_key.paths.iter().map(|path| path.text.as_str()).collect();
+        let key_kind = match paths.as_slice() {
+            ["/id"] => KeyKind::Id,
+            ["/partitionKey"] => KeyKind::Processor,
+            other => {
+                return Err(Error::input(format!(
+                    "container `{}` cannot hold leases: its partition key is {other:?}. \
+                     Use a container with the partition key /id or /partitionKey",
+                    leases.name()
+                )));
+            }
+        };
+        let random = RandomState::new();
+        let instance =
+            instance.unwrap_or_else(|| format!("instance-{:016x}", random.build_hasher().finish()));
+        let names = LeaseNames::new(processor, &rid, key_kind);
+        Ok(LeaseStore { leases: leases.clone(), names, instance, writes: AtomicU64::new(0), random })
+    }
+
+    /// All leases of the processor.
+    pub(super) async fn list(&self) -> Result<Vec<Lease>, Error> {
+        let query = Query::new("SELECT * FROM c WHERE STARTSWITH(c.id, @prefix)")
+            .with_parameter("@prefix", self.names.lease_prefix());
+        let query = match self.names.key_kind {
+            KeyKind::Id => query,
+            KeyKind::Processor => query.in_partition(self.names.processor.as_str()),
+        };
+        self.leases.query::<Lease>(query).collect().await
+    }
+
+    pub(super) async fn read(&self, id: &str) -> Result<Option<Lease>, Error> {
+        Ok(self.leases.find::<Lease>(self.names.key_of(id), id).await?.map(crate::Item::into_value))
+    }
+
+    /// Creates the lease of a range, unless it exists.
+    pub(super) async fn create_if_missing(
+        &self,
+        range: &FeedRange,
+        token: String,
+        owner: Option<&str>,
+    ) -> Result<(), Error> {
+        let lease = Lease {
+            id: self.names.lease_id(range),
+            partition_key: self.names.processor.clone(),
+            range: range.to_string(),
+            owner: owner.map(str::to_owned),
+            wanted_by: None,
+            token,
+            nonce: self.nonce(),
+            etag: None,
+        };
+        self.create(&lease.id, &serde_json::to_value(&lease).map_err(unwritable)?).await
+    }
+
+    /// Whether all leases were created once.
+    pub(super) async fn has_marker(&self) -> Result<bool, Error> {
+        let id = self.names.marker_id();
+        Ok(self.leases.find::<Value>(self.names.key_of(&id), &id).await?.is_some())
+    }
+
+    /// Notes that all leases were created.
+    pub(super) async fn create_marker(&self) -> Result<(), Error> {
+        let id = self.names.marker_id();
+        self.create(&id, &json!({"id": id, "partitionKey": self.names.processor})).await
+    }
+
+    /// Replaces a lease as its owner, if it still has the etag with which it was read.
+    pub(super) async fn replace(&self, lease: &Lease) -> Result<LeaseWrite, Error> {
+        let next = Lease { nonce: self.nonce(), ..lease.clone() };
+        let options = ItemOptions::new().with_witness(&next.id, "/nonce", next.nonce.as_str());
+        self.replace_with(next, options).await
+    }
+
+    /// Asks the owner of a lease to hand it over to this instance. The nonce stays, because
+    /// other instances see by the nonce whether the owner is alive.
+    pub(super) async fn ask_for(&self, lease: &Lease) -> Result<LeaseWrite, Error> {
+        let next = Lease { wanted_by: Some(self.instance.clone()), ..lease.clone() };
+        self.replace_with(next, ItemOptions::new()).await
+    }
+
+    async fn replace_with(&self, next: Lease, options: ItemOptions) -> Result<LeaseWrite, Error> {
+        let Some(etag) = &next.etag else { return Ok(LeaseWrite::Conflict) };
+        let options = options.with_if_match(etag);
+        let key = self.names.key_of(&next.id);
+        match self.leases.replace_with(key, &next.id, &next, &options).await {
+            Ok(written) => {
+                let etag = written.etag()?.clone();
+                Ok(LeaseWrite::Written(Box::new(Lease { etag: Some(etag), ..next })))
+            }
+            Err(error) => conflict_or(error),
+        }
+    }
+
+    /// Deletes a lease, if it still has the etag with which it was read.
+    pub(super) async fn delete(&self, lease: &Lease) -> Result<LeaseWrite, Error> {
+        let Some(etag) = &lease.etag else { return Ok(LeaseWrite::Conflict) };
+        let options = ItemOptions::new().with_if_match(etag);
+        match self.leases.delete_with(self.names.key_of(&lease.id), &lease.id, &options).await {
+            Ok(_) => Ok(LeaseWrite::Gone),
+            Err(error) => conflict_or(error),
+        }
+    }
+
+    /// Creates a document. One that exists is left as it is. So is one whose creation is
+    /// ambiguous because the first attempt was applied.
+    async fn create(&self, id: &str, document: &Value) -> Result<(), Error> {
+        match self.leases.create(self.names.key_of(id), document).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.is_conflict() => Ok(()),
+            Err(error) if error.is_ambiguous() => {
+                let found = self.leases.find::<Value>(self.names.key_of(id), id).await?;
+                if found.is_some() { Ok(()) } else { Err(error) }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A value that no other write of a lease stores.
+    fn nonce(&self) -> String {
+        let write = self.writes.fetch_add(1, Ordering::Relaxed);
+        format!("{:016x}-{write}", self.random.hash_one(&self.instance))
+    }
+}
+
+/// The end of a conditional write that was refused; other errors stay errors.
+fn conflict_or(error: Error) -> Result<LeaseWrite, Error> {
+    if error.is_precondition_failed() {
+        return Ok(LeaseWrite::Conflict);
+    }
+    if error.is_not_found() {
+        return Ok(LeaseWrite::Gone);
+    }
+    // The lease must be read again to find out.
+    if error.is_ambiguous() { Ok(LeaseWrite::Conflict) } else { Err(error) }
+}
+
+#[cold]
+fn unwritable(error: serde_json::Error) -> Error {
+    Error::input(format!("a lease cannot be written as JSON: {error}"))
+}

@@ -1,0 +1,154 @@
+//! The supervisor of a processor: looks at the leases at an interval, starts a worker for
+//! each lease that this instance takes, and asks other instances for leases.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::{Id, JoinSet};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::balance::{LeaseView, Step, plan};
+use super::handler::{ChangeHandler, ProcessorEvent};
+use super::lease::Lease;
+use super::{Shared, StopStage, worker};
+use crate::Error;
+
+/// How long workers have to release their leases when the time to stop is over.
+const RELEASE_GRACE: Duration = Duration::from_secs(5);
+
+/// The workers of an instance, and what it has seen of the leases.
+struct Supervisor<H> {
+    shared: Arc<Shared<H>>,
+    workers: JoinSet<bool>,
+    /// The lease of each worker.
+    running: HashMap<Id, String>,
+    observed: HashMap<String, Observation>,
+}
+
+/// When a write of a lease's owner was first seen.
+struct Observation {
+    nonce: String,
+    first_seen: Instant,
+}
+
+/// Runs a processor until it is stopped, and then releases its leases.
+pub(super) async fn supervise<H: ChangeHandler>(shared: Arc<Shared<H>>) {
+    let mut stop = shared.stop.subscribe();
+    let mut supervisor =
+        Supervisor { shared, workers: JoinSet::new(), running: HashMap::new(), observed: HashMap::new() };
+    while *stop.borrow() == StopStage::Running {
+        if let Err(error) = supervisor.look_at_leases().await {
+            supervisor.shared.handler.on_event(ProcessorEvent::RequestFailed { range: None, error });
+        }
+        supervisor.wait(&mut stop).await;
+    }
+    supervisor.release_all().await;
+}
+
+impl<H: ChangeHandler> Supervisor<H> {
+    /// Lists the leases, and takes or asks for what is this instance's share.
+    async fn look_at_leases(&mut self) -> Result<(), Error> {
+        let leases = self.shared.store.list().await?;
+        let now = Instant::now();
+        self.observe(&leases, now);
+        let views: Vec<LeaseView<'_>> = leases.iter().map(|lease| self.view(lease, now)).collect();
+        let steps = plan(&views, &self.shared.store.instance, self.shared.options.leases_max);
+        let find = |id: &str| leases.iter().find(|lease| lease.id == id);
+        for step in steps {
+            match step {
+                Step::Take(id) => {
+                    if let Some(lease) = find(&id) {
+                        self.start_worker(lease.clone());
+                    }
+                }
+                Step::Ask(id) => {
+                    if let Some(lease) = find(&id) {
+                        // When the owner has written meanwhile, the next round asks again.
+                        self.shared.store.ask_for(lease).await?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn start_worker(&mut self, lease: Lease) {
+        let (shared, id) = (Arc::clone(&self.shared), lease.id.clone());
+        let task = self.workers.spawn(async move { worker::run(&shared, lease).await });
+        self.running.insert(task.id(), id);
+    }
+
+    /// Notes when each write of an owner was first seen.
+    fn observe(&mut self, leases: &[Lease], now: Instant) {
+        self.observed.retain(|id, _| leases.iter().any(|lease| lease.id == *id));
+        for lease in leases {
+            let is_known = self.observed.get(&lease.id).is_some_and(|seen| seen.nonce == lease.nonce);
+            if !is_known {
+                let observation = Observation { nonce: lease.nonce.clone(), first_seen: now };
+                self.observed.insert(lease.id.clone(), observation);
+            }
+        }
+    }
+
+    fn view<'l>(&self, lease: &'l Lease, now: Instant) -> LeaseView<'l> {
+        let seen = self.observed.get(&lease.id);
+        let is_running = self.running.values().any(|id| *id == lease.id);
+        LeaseView {
+            id: &lease.id,
+            owner: lease.owner.as_deref(),
+            wanted_by: lease.wanted_by.as_deref(),
+            is_expired: !is_running
+                && seen.is_some_and(|seen| {
+                    now.duration_since(seen.first_seen) > self.shared.options.lease_duration
+                }),
+            is_running,
+        }
+    }
+
+    /// Waits for the next look at the leases: until the interval is over, a split has made new
+    /// leases, or the processor stops.
+    async fn wait(&mut self, stop: &mut watch::Receiver<StopStage>) {
+        let end = Instant::now() + self.shared.options.acquire_interval;
+        loop {
+            let stopping = async { drop(stop.wait_for(|stage| *stage != StopStage::Running).await) };
+            tokio::select! {
+                () = stopping => return,
+                () = tokio::time::sleep_until(end) => return,
+                Some(joined) = self.workers.join_next_with_id() => {
+                    if self.end_worker(joined) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Notes that a worker has ended. Returns whether there are new leases. A worker whose
+    /// handler has panicked leaves its lease; this instance takes it again in the next round.
+    fn end_worker(&mut self, joined: Result<(Id, bool), tokio::task::JoinError>) -> bool {
+        let (id, has_new_leases) = match joined {
+            Ok(ended) => ended,
+            Err(failure) => (failure.id(), false),
+        };
+        self.running.remove(&id);
+        has_new_leases
+    }
+
+    /// Waits until all workers have released their leases. Workers whose handler takes too
+    /// long give up their page.
+    async fn release_all(&mut self) {
+        let grace = self.shared.options.stop_grace;
+        let all_ended = async { while self.workers.join_next().await.is_some() {} };
+        if timeout(grace, all_ended).await.is_ok() {
+            return;
+        }
+        self.shared.stop.send_replace(StopStage::Aborting);
+        let all_ended = async { while self.workers.join_next().await.is_some() {} };
+        tokio::select! {
+            () = all_ended => {}
+            () = sleep(RELEASE_GRACE) => self.workers.abort_all(),
+        }
+    }
+}

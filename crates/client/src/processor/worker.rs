@@ -1,0 +1,191 @@
+//! The worker of one lease: reads the changes of its range, gives them to the handler, and
+//! stores the position. It runs until the processor stops, or the lease goes elsewhere.
+
+use std::future::{Future, pending};
+use std::pin::pin;
+
+use serde_json::value::RawValue;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::handler::{ChangeHandler, ProcessorEvent, ReleaseReason};
+use super::lease::Lease;
+use super::lease_keeper::{LeaseKeeper, LeaseLost};
+use super::page::process_page;
+use super::{Shared, StopStage};
+use crate::change_feed::{ChangeFeed, ChangePage};
+use crate::{ChangeFeedOptions, Error, FeedRange};
+
+type Feed = ChangeFeed<Box<RawValue>>;
+
+/// What a worker does between two waits.
+enum Wake<T> {
+    /// The future has ended.
+    Ended(T),
+    /// The processor stops.
+    Stop,
+}
+
+/// One lease and its feed.
+struct Worker<'a, H> {
+    shared: &'a Shared<H>,
+    range: FeedRange,
+    keeper: LeaseKeeper,
+    feed: Feed,
+    stop: watch::Receiver<StopStage>,
+}
+
+/// Processes the changes of a lease to its end. Returns whether the leases should be looked
+/// at again at once.
+pub(super) async fn run<H: ChangeHandler>(shared: &Shared<H>, lease: Lease) -> bool {
+    let Ok(range) = lease.range.parse::<FeedRange>() else {
+        let error = Error::answer(format!("lease `{}` has no valid range: delete it", lease.id));
+        shared.handler.on_event(ProcessorEvent::RequestFailed { range: None, error });
+        return false;
+    };
+    let keeper = match LeaseKeeper::take(&shared.store, lease, &shared.options).await {
+        Ok(Some(keeper)) => keeper,
+        Ok(None) => return false,
+        Err(error) => {
+            shared.handler.on_event(ProcessorEvent::RequestFailed { range: Some(range), error });
+            return false;
+        }
+    };
+    shared.handler.on_event(ProcessorEvent::Acquired { range: range.clone() });
+    let options =
+        ChangeFeedOptions::resume(&keeper.lease.token).with_max_items(shared.options.page_items_max);
+    let feed = Feed::new(shared.container.handle(), shared.mode(), options);
+    let mut worker = Worker { shared, range: range.clone(), keeper, feed, stop: shared.stop.subscribe() };
+    let reason = worker.process().await.unwrap_or(ReleaseReason::Lost);
+    shared.handler.on_event(ProcessorEvent::Released { range, reason });
+    reason == ReleaseReason::Split
+}
+
+impl<H: ChangeHandler> Worker<'_, H> {
+    async fn process(&mut self) -> Result<ReleaseReason, LeaseLost> {
+        loop {
+            if *self.stop.borrow() != StopStage::Running {
+                self.keeper.give_up().await?;
+                return Ok(ReleaseReason::Stopped);
+            }
+            if self.keeper.wanted_by().is_some() {
+                self.keeper.give_up().await?;
+                return Ok(ReleaseReason::HandedOver);
+            }
+            let page = kept(&mut self.keeper, &mut self.stop, StopStage::Stopping, self.feed.next_page());
+            match page.await? {
+                Wake::Stop => continue,
+                Wake::Ended(Ok(Some(page))) => {
+                    // The feed is already behind the page. A page that was not processed ends
+                    // the worker, before the position of the feed is stored anywhere.
+                    if !self.process_page(page).await? {
+                        continue;
+                    }
+                }
+                Wake::Ended(Ok(None)) => self.wait_for_changes().await?,
+                Wake::Ended(Err(error)) => self.report(error).await?,
+            }
+            if self.feed.part_count() > 1 && self.split().await? {
+                return Ok(ReleaseReason::Split);
+            }
+        }
+    }
+
+    /// Gives a page to the handler until it is processed, and stores the position after it.
+    /// Returns `false` when the processor stops before the page is processed.
+    async fn process_page(&mut self, page: ChangePage<Box<RawValue>>) -> Result<bool, LeaseLost> {
+        let shared = self.shared;
+        let range = page.range().unwrap_or(&self.range).clone();
+        loop {
+            let processing = async {
+                // The semaphore is never closed.
+                let _permit = shared.parallel.acquire().await;
+                process_page(&shared.handler, &shared.options, &range, &page.items).await
+            };
+            match kept(&mut self.keeper, &mut self.stop, StopStage::Aborting, processing).await? {
+                Wake::Stop => return Ok(false),
+                Wake::Ended(Ok(())) => break,
+                Wake::Ended(Err(error)) => {
+                    let range = range.clone();
+                    shared.handler.on_event(ProcessorEvent::HandlerFailed { range, error });
+                    let wait = sleep(shared.options.retry_wait);
+                    let waited = kept(&mut self.keeper, &mut self.stop, StopStage::Stopping, wait).await?;
+                    if matches!(waited, Wake::Stop) {
+                        return Ok(false);
+                    }
+                }
+            }
+        }
+        // After a split, the leases of the parts store the position.
+        if self.feed.part_count() <= 1 {
+            self.keeper.checkpoint(&self.feed.token()).await?;
+        }
+        Ok(true)
+    }
+
+    async fn wait_for_changes(&mut self) -> Result<(), LeaseLost> {
+        if self.feed.part_count() > 1 {
+            return Ok(());
+        }
+        let wait = sleep(self.shared.options.poll_interval);
+        kept(&mut self.keeper, &mut self.stop, StopStage::Stopping, wait).await.map(drop)
+    }
+
+    /// Tells of a failed request, and waits before the next one.
+    async fn report(&mut self, error: Error) -> Result<(), LeaseLost> {
+        let range = Some(self.range.clone());
+        self.shared.handler.on_event(ProcessorEvent::RequestFailed { range, error });
+        let wait = sleep(self.shared.options.retry_wait);
+        kept(&mut self.keeper, &mut self.stop, StopStage::Stopping, wait).await.map(drop)
+    }
+
+    /// Replaces the lease by one lease for each part of the range. A crash in between leaves
+    /// the old lease and some new ones: changes then come twice, and the next owner of the
+    /// old lease completes the split. Returns whether the split is complete.
+    async fn split(&mut self) -> Result<bool, LeaseLost> {
+        let store = &self.shared.store;
+        let parts = self.feed.parts();
+        let creating = async {
+            for (range, token) in parts {
+                store.create_if_missing(&range, token, Some(&store.instance)).await?;
+            }
+            Ok(())
+        };
+        let created: Result<(), Error> =
+            match kept(&mut self.keeper, &mut self.stop, StopStage::Aborting, creating).await? {
+                Wake::Ended(created) => created,
+                Wake::Stop => return Ok(false),
+            };
+        let deleted = match created {
+            Ok(()) => self.keeper.delete().await,
+            Err(error) => Err(error),
+        };
+        match deleted {
+            Ok(()) => Ok(true),
+            Err(error) => self.report(error).await.map(|()| false),
+        }
+    }
+}
+
+/// Runs a future while the lease is renewed. Ends early when the lease is lost, or the
+/// processor has reached this stage of its stop.
+async fn kept<F: Future>(
+    keeper: &mut LeaseKeeper,
+    stop: &mut watch::Receiver<StopStage>,
+    stage: StopStage,
+    future: F,
+) -> Result<Wake<F::Output>, LeaseLost> {
+    let future = pin!(future);
+    let stopping = async {
+        // When the sender is gone, the supervisor is gone too, and this task is cancelled.
+        if stop.wait_for(|reached| *reached >= stage).await.is_err() {
+            pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        ended = future => Ok(Wake::Ended(ended)),
+        lost = keeper.renew_until_lost() => Err(lost),
+        () = stopping => Ok(Wake::Stop),
+    }
+}

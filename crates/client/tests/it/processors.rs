@@ -1,0 +1,405 @@
+//! Change feed processors: several instances that share a container, crashes, splits, poison
+//! documents. Most tests run in virtual time, so that leases expire at once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use perihelion_client::{
+    ChangeFeedProcessor, ChangeHandler, Changes, Container, ContainerProperties, HandlerError,
+    PoisonDocument, ProcessorEvent, ProcessorOptions, RangeLag,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::world::World;
+
+const PARTITION_KEY: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
+const LIMIT: Duration = Duration::from_secs(600);
+const LEASE_DURATION: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Deserialize)]
+struct Document {
+    n: u32,
+}
+
+/// Checks a condition every second until it holds.
+async fn wait_until(what: &str, limit: Duration, mut condition: impl AsyncFnMut() -> bool) {
+    let deadline = tokio::time::Instant::now() + limit;
+    while !condition().await {
+        assert!(tokio::time::Instant::now() < deadline, "not within {limit:?}: {what}");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+/// What a handler has been given. All instances of a test share one.
+#[derive(Default)]
+struct Record {
+    /// How often each document was processed.
+    processed: BTreeMap<u32, u32>,
+    poison: Vec<(String, u32)>,
+    acquired: u32,
+    failures: Vec<String>,
+}
+
+/// Records what it is given. Fails for the documents in `fails_for`.
+#[derive(Clone, Default)]
+struct Recorder {
+    record: Arc<Mutex<Record>>,
+    fails_for: BTreeSet<u32>,
+    /// Whether a call never ends.
+    hangs: bool,
+}
+
+impl ChangeHandler for Recorder {
+    type Item = Document;
+
+    async fn handle(&self, changes: Changes<Document>) -> Result<(), HandlerError> {
+        if self.hangs {
+            std::future::pending::<()>().await;
+        }
+        if let Some(bad) = changes.items.iter().find(|document| self.fails_for.contains(&document.n)) {
+            return Err(format!("{} cannot be processed", bad.n).into());
+        }
+        let mut record = self.record.lock().unwrap();
+        for document in changes.items {
+            *record.processed.entry(document.n).or_default() += 1;
+        }
+        Ok(())
+    }
+
+    async fn poison(&self, poison: PoisonDocument) -> Result<(), HandlerError> {
+        let document: Value = serde_json::from_str(&poison.document)?;
+        let id = document["id"].as_str().unwrap_or_default().to_owned();
+        self.record.lock().unwrap().poison.push((id, poison.attempts));
+        Ok(())
+    }
+
+    fn on_event(&self, event: ProcessorEvent) {
+        let mut record = self.record.lock().unwrap();
+        match event {
+            ProcessorEvent::Acquired { .. } => record.acquired += 1,
+            ProcessorEvent::HandlerFailed { error, .. } => record.failures.push(error.to_string()),
+            ProcessorEvent::RequestFailed { error, .. } => record.failures.push(error.to_string()),
+            _ => {}
+        }
+    }
+}
+
+impl Recorder {
+    fn processed(&self) -> BTreeMap<u32, u32> {
+        self.record.lock().unwrap().processed.clone()
+    }
+
+    async fn wait_for(&self, count: usize) {
+        wait_until("all changes are processed", LIMIT, async || self.processed().len() >= count).await;
+    }
+}
+
+/// A container with changes, and a container of leases.
+struct Shop {
+    world: World,
+    orders: Container,
+    leases: Container,
+}
+
+impl Shop {
+    async fn new(partitions: u32) -> Shop {
+        let world = World::new(partitions).await;
+        let orders = world.container("orders", PARTITION_KEY).await;
+        let leases = world.container("leases", r#"{"paths":["/id"],"kind":"Hash","version":2}"#).await;
+        Shop { world, orders, leases }
+    }
+
+    async fn write(&self, numbers: std::ops::Range<u32>) {
+        write(&self.orders, numbers).await;
+    }
+
+    async fn start(&self, name: &str, handler: &Recorder) -> ChangeFeedProcessor {
+        self.start_with(handler, options().with_instance(name)).await
+    }
+
+    async fn start_with(&self, handler: &Recorder, options: ProcessorOptions) -> ChangeFeedProcessor {
+        let started =
+            ChangeFeedProcessor::start(&self.orders, &self.leases, "test", handler.clone(), options);
+        started.await.unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    async fn lags(&self) -> Vec<RangeLag> {
+        ChangeFeedProcessor::lag(&self.orders, &self.leases, "test", &options()).await.unwrap()
+    }
+
+    /// How many leases each instance owns; the empty name for leases without an owner.
+    async fn shares(&self) -> BTreeMap<String, usize> {
+        let mut shares = BTreeMap::new();
+        for lag in self.lags().await {
+            *shares.entry(lag.owner.unwrap_or_default()).or_default() += 1;
+        }
+        shares
+    }
+
+    async fn wait_for_shares(&self, expected: &[(&str, usize)]) {
+        let expected: BTreeMap<String, usize> =
+            expected.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
+        wait_until(&format!("{expected:?}"), LIMIT, async || self.shares().await == expected).await;
+    }
+}
+
+fn options() -> ProcessorOptions {
+    ProcessorOptions::new().from_beginning().with_page_items_max(10)
+}
+
+async fn write(container: &Container, numbers: std::ops::Range<u32>) {
+    for n in numbers {
+        let key = format!("key-{}", n % 32);
+        container.create(key.as_str(), &json!({"id": n.to_string(), "pk": key, "n": n})).await.unwrap();
+    }
+}
+
+fn check_each_once(recorder: &Recorder, count: u32) {
+    let expected: BTreeMap<u32, u32> = (0..count).map(|n| (n, 1)).collect();
+    assert_eq!(recorder.processed(), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_instances_share_the_ranges_and_process_each_change_once() {
+    let shop = Shop::new(4).await;
+    let recorder = Recorder::default();
+    shop.write(0..100).await;
+    let first = shop.start("first", &recorder).await;
+    shop.wait_for_shares(&[("first", 4)]).await;
+    recorder.wait_for(100).await;
+    let second = shop.start("second", &recorder).await;
+    shop.wait_for_shares(&[("first", 2), ("second", 2)]).await;
+    shop.write(100..200).await;
+    recorder.wait_for(200).await;
+    check_each_once(&recorder, 200);
+    first.stop().await;
+    second.stop().await;
+    shop.wait_for_shares(&[("", 4)]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_leases_of_a_killed_instance_are_taken_when_they_have_expired() {
+    let shop = Shop::new(3).await;
+    let (hanging, recorder) = (Recorder { hangs: true, ..Recorder::default() }, Recorder::default());
+    shop.write(0..60).await;
+    let killed = shop.start("killed", &hanging).await;
+    shop.wait_for_shares(&[("killed", 3)]).await;
+    // The handler of the first instance has the pages and does not end. Its leases are
+    // renewed meanwhile, so the other instance gets none of them.
+    let other = shop.start("other", &recorder).await;
+    tokio::time::sleep(LEASE_DURATION * 3).await;
+    assert!(shop.shares().await["killed"] >= 2, "leases of a living instance were taken as expired");
+    drop(killed);
+    let killed_at = tokio::time::Instant::now();
+    shop.wait_for_shares(&[("other", 3)]).await;
+    let seconds = killed_at.elapsed().as_secs();
+    assert!((40..=120).contains(&seconds), "the leases were taken after {seconds} s");
+    recorder.wait_for(60).await;
+    check_each_once(&recorder, 60);
+    other.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stopped_instance_releases_its_leases_and_another_continues() {
+    let shop = Shop::new(2).await;
+    let recorder = Recorder::default();
+    shop.write(0..40).await;
+    let first = shop.start("first", &recorder).await;
+    recorder.wait_for(40).await;
+    first.stop().await;
+    assert_eq!(shop.shares().await, BTreeMap::from([(String::new(), 2)]));
+    shop.write(40..60).await;
+    assert_eq!(recorder.processed().len(), 40, "a stopped instance has processed changes");
+    let started_at = tokio::time::Instant::now();
+    let second = shop.start("second", &recorder).await;
+    recorder.wait_for(60).await;
+    assert!(started_at.elapsed() < LEASE_DURATION / 2, "{:?}", started_at.elapsed());
+    check_each_once(&recorder, 60);
+    second.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_does_not_wait_forever_for_a_handler() {
+    let shop = Shop::new(1).await;
+    let hanging = Recorder { hangs: true, ..Recorder::default() };
+    shop.write(0..5).await;
+    let processor = shop.start("hanging", &hanging).await;
+    shop.wait_for_shares(&[("hanging", 1)]).await;
+    let stopped_at = tokio::time::Instant::now();
+    processor.stop().await;
+    let seconds = stopped_at.elapsed().as_secs();
+    assert!((30..=31).contains(&seconds), "{seconds} s");
+    assert_eq!(shop.shares().await, BTreeMap::from([(String::new(), 1)]));
+    let lag: u64 = shop.lags().await.iter().map(|lag| lag.changes).sum();
+    assert_eq!(lag, 5, "the position after a page that was not processed was stored");
+}
+
+#[tokio::test(start_paused = true)]
+async fn splits_during_processing_make_new_leases_and_lose_no_change() {
+    let shop = Shop::new(2).await;
+    let recorder = Recorder::default();
+    let first = shop.start("first", &recorder).await;
+    let second = shop.start("second", &recorder).await;
+    shop.wait_for_shares(&[("first", 1), ("second", 1)]).await;
+    let writer = tokio::spawn({
+        let orders = shop.orders.clone();
+        async move {
+            for start in (0..300).step_by(10) {
+                write(&orders, start..start + 10).await;
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        }
+    });
+    for range in ["0", "1", "2"] {
+        tokio::time::sleep(Duration::from_secs(7)).await;
+        shop.world.split("orders", range).await;
+    }
+    writer.await.unwrap();
+    recorder.wait_for(300).await;
+    check_each_once(&recorder, 300);
+    wait_until("each partition has a lease", LIMIT, async || shop.lags().await.len() == 5).await;
+    let ranges: Vec<_> = shop.lags().await.into_iter().map(|lag| lag.range).collect();
+    assert_eq!(ranges, shop.orders.feed_ranges().await.unwrap());
+    wait_until("the shares are even", LIMIT, async || {
+        let shares = shop.shares().await;
+        shares.get("first").is_some_and(|count| (2..=3).contains(count)) && shares.len() == 2
+    })
+    .await;
+    shop.write(300..340).await;
+    recorder.wait_for(340).await;
+    check_each_once(&recorder, 340);
+    first.stop().await;
+    second.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_poison_document_is_handed_over_after_its_attempts_and_the_others_are_processed() {
+    let shop = Shop::new(1).await;
+    let recorder = Recorder { fails_for: BTreeSet::from([7]), ..Recorder::default() };
+    shop.write(0..20).await;
+    shop.orders.create("k", &json!({"id": "no number", "pk": "k", "n": "x"})).await.unwrap();
+    shop.write(20..30).await;
+    let options = options().with_attempts(4, Duration::from_secs(1));
+    let processor = shop.start_with(&recorder, options).await;
+    recorder.wait_for(29).await;
+    wait_until("two poison documents", LIMIT, async || recorder.record.lock().unwrap().poison.len() == 2)
+        .await;
+    let mut expected: BTreeMap<u32, u32> = (0..30).map(|n| (n, 1)).collect();
+    expected.remove(&7);
+    assert_eq!(recorder.processed(), expected);
+    let mut poison = std::mem::take(&mut recorder.record.lock().unwrap().poison);
+    poison.sort();
+    assert_eq!(poison, [("7".to_owned(), 4), ("no number".to_owned(), 0)]);
+    wait_until("the position is stored", LIMIT, async || shop.lags().await[0].changes == 0).await;
+    processor.stop().await;
+}
+
+/// Without a callback for poison documents.
+struct Refuses {
+    record: Arc<Mutex<Record>>,
+}
+
+impl ChangeHandler for Refuses {
+    type Item = Document;
+
+    async fn handle(&self, _changes: Changes<Document>) -> Result<(), HandlerError> {
+        self.record.lock().unwrap().acquired += 1;
+        Err("never".into())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_poison_callback_no_document_is_skipped() {
+    let shop = Shop::new(1).await;
+    shop.write(0..1).await;
+    let record = Arc::new(Mutex::new(Record::default()));
+    let handler = Refuses { record: Arc::clone(&record) };
+    let started = ChangeFeedProcessor::start(&shop.orders, &shop.leases, "test", handler, options()).await;
+    wait_until("many attempts", LIMIT, async || record.lock().unwrap().acquired > 20).await;
+    assert_eq!(shop.lags().await[0].changes, 1);
+    started.unwrap().stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lag_is_the_number_of_changes_that_are_not_processed() {
+    let shop = Shop::new(2).await;
+    let recorder = Recorder::default();
+    let first = shop.start("first", &recorder).await;
+    first.stop().await;
+    shop.write(0..50).await;
+    let lags = shop.lags().await;
+    assert_eq!((lags.len(), lags.iter().map(|lag| lag.changes).sum::<u64>()), (2, 50), "{lags:?}");
+    let second = shop.start("second", &recorder).await;
+    recorder.wait_for(50).await;
+    wait_until("no lag", LIMIT, async || shop.lags().await.iter().all(|lag| lag.changes == 0)).await;
+    second.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_processor_that_starts_now_sees_later_changes_only() {
+    let shop = Shop::new(2).await;
+    shop.write(0..10).await;
+    let recorder = Recorder::default();
+    let first = shop.start_with(&recorder, ProcessorOptions::new()).await;
+    first.stop().await;
+    // The position was fixed when the processor was started for the first time.
+    shop.write(10..20).await;
+    let second = shop.start_with(&recorder, ProcessorOptions::new()).await;
+    recorder.wait_for(10).await;
+    assert_eq!(recorder.processed(), (10..20).map(|n| (n, 1)).collect());
+    second.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_answers_to_lease_writes_do_not_lose_leases_or_changes() {
+    let shop = Shop::new(2).await;
+    let recorder = Recorder::default();
+    shop.write(0..30).await;
+    for operation in ["replace_item", "create_item", "query"] {
+        let rule = format!(r#"{{"operation":"{operation}","container":"leases","count":4,"drop":"after"}}"#);
+        shop.world.fault(&rule).await;
+    }
+    let processor = shop.start("first", &recorder).await;
+    recorder.wait_for(30).await;
+    check_each_once(&recorder, 30);
+    assert_eq!(recorder.record.lock().unwrap().acquired, 2, "a lease was lost");
+    processor.stop().await;
+    shop.wait_for_shares(&[("", 2)]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn leases_may_be_partitioned_by_processor() {
+    let shop = Shop::new(2).await;
+    let database = shop.world.client.database("shop");
+    let leases = ContainerProperties::new("by-processor", "/partitionKey");
+    let leases = database.create_container(&leases).await.unwrap();
+    let shop = Shop { leases, ..shop };
+    let recorder = Recorder::default();
+    shop.write(0..20).await;
+    let processor = shop.start("first", &recorder).await;
+    recorder.wait_for(20).await;
+    shop.wait_for_shares(&[("first", 2)]).await;
+    processor.stop().await;
+}
+
+#[tokio::test]
+async fn options_and_containers_that_cannot_work_are_refused() {
+    let shop = Shop::new(1).await;
+    let start = |leases: &Container, name: &'static str, options: ProcessorOptions| {
+        let (orders, leases) = (shop.orders.clone(), leases.clone());
+        async move {
+            let started =
+                ChangeFeedProcessor::start(&orders, &leases, name, Recorder::default(), options).await;
+            started.map(drop).unwrap_err().message().to_owned()
+        }
+    };
+    let message = start(&shop.orders, "test", options()).await;
+    assert!(message.contains("/id or /partitionKey"), "{message}");
+    let message = start(&shop.leases, "a/b", options()).await;
+    assert!(message.contains("without /"), "{message}");
+    let second = Duration::from_secs(1);
+    let message = start(&shop.leases, "test", options().with_lease_times(second, second, second)).await;
+    assert!(message.contains("twice as long"), "{message}");
+}
