@@ -87,8 +87,9 @@ pub struct Bulk<'a> {
 enum Routing {
     /// Nothing yet.
     Unknown,
-    /// The metadata is being read, for the first time or again.
-    Reading(MetadataFuture),
+    /// The metadata is being read, for the first time or again. The second value is what was
+    /// known before. It is used until the read ends, and after a read that failed.
+    Reading(MetadataFuture, Option<Arc<ContainerMetadata>>),
     Known(Arc<ContainerMetadata>),
 }
 
@@ -148,7 +149,8 @@ impl<'a> Bulk<'a> {
             let mut has_progress = self.read_input(context);
             has_progress |= self.receive(context, now);
             has_progress |= self.route(context);
-            if has_progress || self.is_send_due {
+            let is_sending = has_progress || self.is_send_due;
+            if is_sending {
                 self.is_send_due = false;
                 let flights_before = self.flights.len();
                 self.send(now);
@@ -163,7 +165,8 @@ impl<'a> Bulk<'a> {
             }
             // The next round begins when something happens, such as the end of a pause.
             self.is_send_due = true;
-            if !has_progress && !self.poll_timer(context, now) {
+            // A pause may have ended since the last round that could send.
+            if is_sending && !has_progress && !self.poll_timer(context, now) {
                 return Poll::Pending;
             }
         }
@@ -231,15 +234,17 @@ impl<'a> Bulk<'a> {
                 Routing::Unknown if self.unrouted.is_empty() => return has_progress,
                 Routing::Unknown => {
                     let container = self.container.clone();
-                    self.routing = Routing::Reading(Box::pin(async move { container.metadata().await }));
+                    self.routing =
+                        Routing::Reading(Box::pin(async move { container.metadata().await }), None);
                 }
-                Routing::Reading(reading) => {
+                Routing::Reading(reading, stale) => {
                     let Poll::Ready(outcome) = reading.as_mut().poll(context) else { return has_progress };
                     has_progress = true;
                     match outcome {
                         Ok(metadata) => self.replace_metadata(metadata),
                         Err(error) => {
-                            self.routing = Routing::Unknown;
+                            // The operations of other partitions go on.
+                            self.routing = stale.take().map_or(Routing::Unknown, Routing::Known);
                             self.fail_unrouted(&error);
                         }
                     }
@@ -298,7 +303,7 @@ impl<'a> Bulk<'a> {
 
     /// Sends requests as far as the limits allow.
     fn send(&mut self, now: Instant) {
-        let Routing::Known(metadata) = &self.routing else { return };
+        let (Routing::Known(metadata) | Routing::Reading(_, Some(metadata))) = &self.routing else { return };
         let metadata = Arc::clone(metadata);
         if self.window.result_bytes() >= self.options.bytes_in_memory_max {
             return self.send_first(&metadata, now);

@@ -25,6 +25,7 @@ mod supervisor;
 mod worker;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
@@ -169,11 +170,26 @@ impl Drop for ChangeFeedProcessor {
     }
 }
 
+/// The longest time that the options may say.
+const TIME_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
+
 fn mode_of(options: &ProcessorOptions) -> Mode {
     if options.has_all_versions { Mode::All } else { Mode::Latest }
 }
 
 fn check(options: &ProcessorOptions) -> Result<(), Error> {
+    options.start.check_start_of_processor(mode_of(options))?;
+    let times = [
+        options.lease_duration,
+        options.renew_interval,
+        options.acquire_interval,
+        options.poll_interval,
+        options.retry_wait,
+        options.stop_grace,
+    ];
+    if times.into_iter().any(|time| time > TIME_MAX) {
+        return Err(Error::input("the times of a change feed processor are at most a year"));
+    }
     if options.lease_duration < options.renew_interval * 2 {
         return Err(Error::input(format!(
             "a lease of {:?} that is renewed every {:?} may expire between two renewals: \
@@ -184,6 +200,7 @@ fn check(options: &ProcessorOptions) -> Result<(), Error> {
     if options.acquire_interval.is_zero()
         || options.poll_interval.is_zero()
         || options.renew_interval.is_zero()
+        || options.retry_wait.is_zero()
     {
         return Err(Error::input("the intervals of a change feed processor must be longer than zero"));
     }

@@ -51,9 +51,8 @@ pub(super) enum Again {
 pub(super) fn judge_result(operation: &BulkOperation, may_have_applied: bool, result: Status) -> Verdict {
     match result {
         Status { code: 200..=299, .. } | status::NOT_MODIFIED | Status { code: 304, .. } => Verdict::Applied,
-        status::NOT_FOUND | Status { code: 404, .. } if may_have_applied && operation.is_plain_delete() => {
-            Verdict::AlreadyGone
-        }
+        // With another sub-status a 404 says nothing about the document.
+        status::NOT_FOUND if may_have_applied && operation.is_plain_delete() => Verdict::AlreadyGone,
         status::GONE | Status { code: 410, .. } => Verdict::Again(Again::Moved),
         Status { code: 413, sub: RESPONSE_TOO_LARGE } => Verdict::Again(Again::NotTried),
         status::FAILED_DEPENDENCY | Status { code: 424, .. } => Verdict::Again(Again::NotTried),

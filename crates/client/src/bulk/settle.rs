@@ -165,9 +165,9 @@ impl Bulk<'_> {
     fn refresh_routing(&mut self, stale: &Arc<perihelion_driver::ContainerMetadata>) {
         let is_current = matches!(&self.routing, Routing::Known(current) if Arc::ptr_eq(current, stale));
         if is_current {
-            let (container, stale) = (self.container.clone(), Arc::clone(stale));
+            let (container, stale, kept) = (self.container.clone(), Arc::clone(stale), Arc::clone(stale));
             let reading = Box::pin(async move { container.refresh_metadata(&stale).await });
-            self.routing = Routing::Reading(reading);
+            self.routing = Routing::Reading(reading, Some(kept));
         }
     }
 

@@ -117,6 +117,20 @@ impl ChangeFeedOptions {
 
 /// Checks the start of a feed. A feed of [`Mode::All`] cannot start at the beginning or at
 /// a time, because the service keeps old versions and deleted documents only for a while.
+impl ChangeFeedOptions {
+    /// Checks that a change feed processor can start here: it divides the feed among leases,
+    /// and the token of another feed cannot be divided.
+    pub(crate) fn check_start_of_processor(&self, mode: Mode) -> Result<(), Error> {
+        match &self.start {
+            Start::At(position) => check_start(mode, position),
+            Start::Token(_) => Err(Error::input(
+                "a change feed processor cannot start at the token of another feed: start from a time before \
+                 the token, and expect some changes again",
+            )),
+        }
+    }
+}
+
 pub(super) fn check_start(mode: Mode, position: &Position) -> Result<(), Error> {
     match (mode, position) {
         (Mode::All, Position::Beginning | Position::Since(_)) => {

@@ -2,6 +2,7 @@
 
 use perihelion_model::session_token;
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::lease_store::LeaseStore;
 use crate::change_feed::{ChangeFeed, ChangePage, Mode};
@@ -20,19 +21,14 @@ pub struct RangeLag {
     pub changes: u64,
 }
 
-/// The log sequence number of a change: of a document, or of a change with all versions.
+/// The log sequence number of a change: of a document, or of a change with all versions. A
+/// document may have any value as its member `metadata`.
 #[derive(Debug, Deserialize)]
 struct ChangePosition {
     #[serde(rename = "_lsn", default)]
     lsn: Option<u64>,
     #[serde(default)]
-    metadata: Option<VersionMetadata>,
-}
-
-#[derive(Debug, Deserialize)]
-struct VersionMetadata {
-    #[serde(default)]
-    lsn: Option<u64>,
+    metadata: Value,
 }
 
 /// The lag of every range, read with one or a few small requests per lease.
@@ -67,7 +63,7 @@ pub(super) async fn estimate(
 /// response. At least one, because the page has a change.
 fn changes_of(page: &ChangePage<ChangePosition>) -> u64 {
     let first = page.items.first();
-    let first_lsn = first.and_then(|change| change.lsn.or_else(|| change.metadata.as_ref()?.lsn));
+    let first_lsn = first.and_then(|change| change.lsn.or_else(|| change.metadata["lsn"].as_u64()));
     let tokens = page.receipt().session_token().and_then(session_token::parse);
     let last_lsn = tokens.iter().flatten().map(|token| token.progress.lsn).max();
     match (first_lsn, last_lsn) {

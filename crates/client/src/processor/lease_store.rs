@@ -66,7 +66,7 @@ impl LeaseStore {
         Ok(LeaseStore { leases: leases.clone(), names, instance, writes: AtomicU64::new(0), random })
     }
 
-    /// All leases of the processor.
+    /// All leases of the processor. Other documents with such ids are left out.
     pub(super) async fn list(&self) -> Result<Vec<Lease>, Error> {
         let query = Query::new("SELECT * FROM c WHERE STARTSWITH(c.id, @prefix)")
             .with_parameter("@prefix", self.names.lease_prefix());
@@ -74,7 +74,9 @@ impl LeaseStore {
             KeyKind::Id => query,
             KeyKind::Processor => query.in_partition(self.names.processor.as_str()),
         };
-        self.leases.query::<Lease>(query).collect().await
+        let documents: Vec<serde_json::Value> = self.leases.query(query).collect().await?;
+        // A document that is not a lease must not block the others.
+        Ok(documents.into_iter().filter_map(|document| serde_json::from_value(document).ok()).collect())
     }
 
     pub(super) async fn read(&self, id: &str) -> Result<Option<Lease>, Error> {

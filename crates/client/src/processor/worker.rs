@@ -85,14 +85,19 @@ impl<H: ChangeHandler> Worker<'_, H> {
                 Wake::Ended(Ok(None)) => self.wait_for_changes().await?,
                 Wake::Ended(Err(error)) => self.report(error).await?,
             }
-            if self.feed.part_count() > 1 && self.split().await? {
-                return Ok(ReleaseReason::Split);
+            // The leases of some parts may exist already, and have owners soon. So no page is
+            // read before the split is complete.
+            while self.feed.part_count() > 1 && *self.stop.borrow() == StopStage::Running {
+                if self.split().await? {
+                    return Ok(ReleaseReason::Split);
+                }
             }
         }
     }
 
     /// Gives a page to the handler until it is processed, and stores the position after it.
-    /// Returns `false` when the processor stops before the page is processed.
+    /// Returns `false` when the processor stops before the page is processed, or when the page
+    /// fails and another instance wants the lease.
     async fn process_page(&mut self, page: ChangePage<Box<RawValue>>) -> Result<bool, LeaseLost> {
         let shared = self.shared;
         let range = page.range().unwrap_or(&self.range).clone();
@@ -110,7 +115,8 @@ impl<H: ChangeHandler> Worker<'_, H> {
                     shared.handler.on_event(ProcessorEvent::HandlerFailed { range, error });
                     let wait = sleep(shared.options.retry_wait);
                     let waited = kept(&mut self.keeper, &mut self.stop, StopStage::Stopping, wait).await?;
-                    if matches!(waited, Wake::Stop) {
+                    // Another instance may be able to process the page.
+                    if matches!(waited, Wake::Stop) || self.keeper.wanted_by().is_some() {
                         return Ok(false);
                     }
                 }

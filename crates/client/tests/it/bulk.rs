@@ -125,6 +125,49 @@ async fn a_split_regroups_the_operations() {
     assert!(retries > 0, "no operation met a partition that was split");
 }
 
+/// A partition was split, and the ranges cannot be read. The operations that met the split fail.
+/// Those of the other partition are applied, and the bulk ends.
+#[tokio::test(start_paused = true)]
+async fn a_bulk_ends_when_the_ranges_cannot_be_read_again() {
+    let world = World::new(2).await;
+    let container = world.container("c", PARTITION_KEY).await;
+    check_all_applied(&collect(container.bulk((0..100).map(create))).await);
+    world.split("c", "0").await;
+    world.fault(r#"{"operation":"read_ranges","status":503}"#).await;
+    world.fault(r#"{"operation":"container","status":503}"#).await;
+    let bulk = container.bulk((100..1100).map(create));
+    let results = tokio::time::timeout(Duration::from_secs(3600), collect(bulk)).await;
+    let results = results.expect("every operation has a result");
+    assert_eq!(results.len(), 1000);
+    let applied = results.iter().filter(|result| result.is_success()).count();
+    assert!((100..1000).contains(&applied), "{applied}: only one of two partitions was split");
+}
+
+/// The pause after a throttled request ends while the caller handles results.
+#[tokio::test(start_paused = true)]
+async fn a_slow_caller_does_not_miss_the_end_of_a_pause() {
+    let world = World::new(1).await;
+    let container = world.container("c", PARTITION_KEY).await;
+    check_all_applied(&collect(container.bulk((0..3).map(create))).await);
+    let options = BulkOptions::new().with_requests_per_partition_max(1);
+    let mut bulk = container.bulk_with((100..500).map(create), options);
+    let mut taken = 0;
+    let finished = async {
+        while let Some(result) = bulk.next().await {
+            assert!(result.is_success(), "{:?}", result.error());
+            if taken % 50 == 0 {
+                let throttled =
+                    r#"{"operation":"batch","count":1,"status":429,"subStatus":3200,"retryAfterMs":10}"#;
+                world.fault(throttled).await;
+            }
+            taken += 1;
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(3600), finished).await.expect("the bulk ends");
+    assert_eq!(taken, 400);
+}
+
 #[tokio::test]
 async fn lost_answers_are_repeated_or_reported_as_ambiguous() {
     let world = World::new(1).await;

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use perihelion_client::{
-    ChangeFeedProcessor, ChangeHandler, Changes, Container, ContainerProperties, HandlerError,
-    PoisonDocument, ProcessorEvent, ProcessorOptions, RangeLag,
+    ChangeFeedOptions, ChangeFeedProcessor, ChangeHandler, Changes, Container, ContainerProperties,
+    HandlerError, PoisonDocument, ProcessorEvent, ProcessorOptions, RangeLag,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -323,6 +323,14 @@ async fn without_a_poison_callback_no_document_is_skipped() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_lag_of_documents_with_their_own_metadata_is_estimated() {
+    let shop = Shop::new(1).await;
+    shop.start("first", &Recorder::default()).await.stop().await;
+    shop.orders.create("a", &json!({"id": "1", "pk": "a", "n": 1, "metadata": "x"})).await.unwrap();
+    assert_eq!(shop.lags().await[0].changes, 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_lag_is_the_number_of_changes_that_are_not_processed() {
     let shop = Shop::new(2).await;
     let recorder = Recorder::default();
@@ -335,6 +343,59 @@ async fn the_lag_is_the_number_of_changes_that_are_not_processed() {
     recorder.wait_for(50).await;
     wait_until("no lag", LIMIT, async || shop.lags().await.iter().all(|lag| lag.changes == 0)).await;
     second.stop().await;
+}
+
+/// Each lease has a token of its own, so the token of another feed cannot be the start.
+#[tokio::test(start_paused = true)]
+async fn a_processor_does_not_start_at_a_token_or_before_all_versions() {
+    let shop = Shop::new(2).await;
+    let mut feed = shop.orders.change_feed::<Value>(ChangeFeedOptions::from_beginning());
+    feed.next_page().await.unwrap();
+    let refused = async |options: ProcessorOptions| {
+        let started =
+            ChangeFeedProcessor::start(&shop.orders, &shop.leases, "orders", Recorder::default(), options);
+        started.await.expect_err("a refusal").to_string()
+    };
+    let mut at_token = options();
+    at_token.start = ChangeFeedOptions::resume(feed.token());
+    assert!(refused(at_token).await.contains("a time before the token"));
+    let mut all_versions = options();
+    all_versions.has_all_versions = true;
+    assert!(refused(all_versions).await.contains("all versions"));
+    let mut endless = options();
+    endless.lease_duration = Duration::MAX;
+    assert!(refused(endless).await.contains("at most a year"));
+}
+
+/// The handler of one instance fails for ever. The other instance gets its share all the same.
+#[tokio::test(start_paused = true)]
+async fn an_instance_that_fails_hands_its_leases_over() {
+    let shop = Shop::new(4).await;
+    shop.write(0..200).await;
+    let sick = Refuses { record: Arc::default() };
+    let named = options().with_instance("first");
+    let _first = ChangeFeedProcessor::start(&shop.orders, &shop.leases, "test", sick, named).await.unwrap();
+    shop.wait_for_shares(&[("first", 4)]).await;
+    let _second = shop.start("second", &Recorder::default()).await;
+    shop.wait_for_shares(&[("first", 2), ("second", 2)]).await;
+}
+
+/// A document with the id of a lease that is not a lease.
+#[tokio::test(start_paused = true)]
+async fn a_document_that_is_not_a_lease_blocks_no_lease() {
+    let shop = Shop::new(2).await;
+    let recorder = Recorder::default();
+    shop.write(0..10).await;
+    let first = shop.start("first", &recorder).await;
+    recorder.wait_for(10).await;
+    first.stop().await;
+    let leases: Vec<Value> =
+        shop.leases.query("SELECT * FROM c WHERE IS_DEFINED(c.token)").collect().await.unwrap();
+    let id = format!("{}-foreign", leases[0]["id"].as_str().unwrap());
+    shop.leases.create(id.as_str(), &json!({"id": id})).await.unwrap();
+    let _second = shop.start("second", &recorder).await;
+    shop.write(10..20).await;
+    recorder.wait_for(20).await;
 }
 
 #[tokio::test(start_paused = true)]
