@@ -123,7 +123,7 @@ pub(crate) async fn race(
                 if loser.is_none() {
                     record_unknown_latency(&alternate, alternate_started_at, leg.record.elapsed);
                 }
-                let loser = abandon(core, loser, &alternate, alternate_started_at, permit);
+                let loser = abandon(core, loser, &alternate, alternate_started_at, Some(permit));
                 (leg, Winner::Primary, Some(loser))
             }
             early => choose_leg(early, alternate_attempt.await, Winner::Alternate, is_final)?,
@@ -134,6 +134,9 @@ pub(crate) async fn race(
                 if loser.is_none() && !primary_progress.is_throttled() {
                     record_unknown_latency(&primary, primary_started_at, primary_started_at.elapsed());
                 }
+                // The alternate leg has ended, and with it the hedge.
+                drop(permit);
+                let permit = core.hedge_budget().try_acquire_loser();
                 let loser = abandon(core, loser, &primary, primary_started_at, permit);
                 (leg, Winner::Alternate, Some(loser))
             }
@@ -190,21 +193,21 @@ async fn cancel(loser: impl Future<Output = Result<Leg, Error>>) -> Option<Leg> 
 
 /// What becomes of the loser. If it has ended, its leg counts as the loser. Otherwise its
 /// record says that it was abandoned. The request of an abandoned read continues in the
-/// background, so that its charge is reported, and keeps its permit of the hedge budget until
-/// then. The request of an abandoned write is dropped: a write that was not sent yet must not
-/// be sent later.
+/// background with its `permit`, so that its charge is reported; without one it is dropped.
+/// The request of an abandoned write is dropped: a write that was not sent yet must not be sent
+/// later.
 fn abandon(
     core: &Core,
     ended: Option<Leg>,
     inputs: &AttemptInputs<'_>,
     started_at: Instant,
-    permit: HedgePermit,
+    permit: Option<HedgePermit>,
 ) -> Loser {
     if let Some(leg) = ended {
         return Loser::Ended(leg);
     }
     let request = inputs.progress.take_request().filter(|_| inputs.operation.verb.is_read());
-    let late_charge = request.map(|request| {
+    let late_charge = request.zip(permit).map(|(request, permit)| {
         let late_charge = LateCharge::default();
         tokio::spawn(report_charge(request, late_charge.clone(), core.telemetry().late_charge(), permit));
         late_charge

@@ -11,9 +11,15 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// answers a hedge in 50 ms to take 1,280 hedges per second.
 const HEDGES_MAX: u32 = 64;
 
+/// The most first legs that have lost and are awaited for their charge. Others are cancelled.
+const LOSERS_MAX: usize = 256;
+
 /// The budget of one driver.
 #[derive(Debug)]
-pub(crate) struct HedgeBudget(Arc<Semaphore>);
+pub(crate) struct HedgeBudget {
+    hedges: Arc<Semaphore>,
+    losers: Arc<Semaphore>,
+}
 
 /// The permission for one hedge. It is given back when it is dropped.
 #[derive(Debug)]
@@ -22,11 +28,20 @@ pub(crate) struct HedgePermit(#[expect(dead_code, reason = "dropped")] OwnedSema
 impl HedgeBudget {
     /// A budget of `hedges_max` concurrent hedges; `None` stands for the default.
     pub(crate) fn new(hedges_max: Option<u32>) -> Self {
-        HedgeBudget(Arc::new(Semaphore::new(hedges_max.unwrap_or(HEDGES_MAX) as usize)))
+        HedgeBudget {
+            hedges: Arc::new(Semaphore::new(hedges_max.unwrap_or(HEDGES_MAX) as usize)),
+            losers: Arc::new(Semaphore::new(LOSERS_MAX)),
+        }
     }
 
     /// A permit; `None` if the budget is spent.
     pub(crate) fn try_acquire(&self) -> Option<HedgePermit> {
-        Arc::clone(&self.0).try_acquire_owned().ok().map(HedgePermit)
+        Arc::clone(&self.hedges).try_acquire_owned().ok().map(HedgePermit)
+    }
+
+    /// A permit to await a first leg that has lost, for its charge. It counts apart: a region
+    /// that hangs keeps such legs for seconds, and must not keep hedges from others.
+    pub(crate) fn try_acquire_loser(&self) -> Option<HedgePermit> {
+        Arc::clone(&self.losers).try_acquire_owned().ok().map(HedgePermit)
     }
 }

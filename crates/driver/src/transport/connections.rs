@@ -31,7 +31,7 @@ use super::health::{self, FAILURES_MAX, HealthLimits, Reason, Signs, Verdict};
 use super::http1::{Http1Lease, Http1Pool};
 use super::http2::NewHttp2;
 use super::incidents::Incidents;
-use super::limits::{GROWTH_PAUSE, RESERVE_TRIES_MAX};
+use super::limits::{GROWTH_PAUSE, PING_PAUSE_MIN, RESERVE_TRIES_MAX, TIME_MAX};
 use super::options::HttpOptions;
 use super::progress::Progress;
 use super::shard::{Reservation, Shard, ShardCore};
@@ -112,11 +112,11 @@ impl Connections {
                 streams_max: u32::try_from(options.streams_per_connection_max.max(1)).unwrap_or(u32::MAX),
             },
             health_limits: HealthLimits {
-                ping_timeout: options.ping_timeout,
-                read_hang_limit: options.read_hang_limit,
-                idle_timeout: options.idle_timeout,
+                ping_timeout: options.ping_timeout.min(TIME_MAX),
+                read_hang_limit: options.read_hang_limit.min(TIME_MAX),
+                idle_timeout: options.idle_timeout.min(TIME_MAX),
             },
-            ping_interval: options.ping_interval,
+            ping_interval: options.ping_interval.map(|interval| interval.clamp(PING_PAUSE_MIN, TIME_MAX)),
             shards: ArcSwap::from_pointee(Vec::new()),
             changing: Mutex::new(Changing {
                 waiters: Waiters::default(),
@@ -129,7 +129,7 @@ impl Connections {
             http1: Http1Pool::new(options.http1_connections_max),
             is_http1: AtomicBool::new(false),
             incidents: Incidents::default(),
-            starvation: Starvation::new(Instant::now(), options.read_hang_limit),
+            starvation: Starvation::new(Instant::now(), options.read_hang_limit.min(TIME_MAX)),
         })
     }
 
@@ -194,7 +194,7 @@ impl Connections {
         self.remove_shard(core.number);
         if reason == Reason::AllFailing && self.opening.load(Ordering::SeqCst) == 0 {
             // The new shard shows whether the connections are at fault or the endpoint.
-            self.open_shards(changing, 1);
+            self.open_shards(changing, 1, None);
         } else {
             self.grow(changing);
         }
@@ -256,7 +256,6 @@ impl Connections {
         shards.push(Arc::new(shard));
         self.shards.store(Arc::new(shards));
         self.is_http1.store(false, Ordering::Relaxed);
-        changing.growth_paused_until = None;
         drop(changing);
         self.serve_waiters();
     }

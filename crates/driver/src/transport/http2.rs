@@ -159,9 +159,8 @@ impl Exchange {
         if is_connection_error(error) {
             return failure.with_incident(core.incident(&self.reservation.owner));
         }
-        if failure.sent != Sent::No {
-            core.vitals.failed();
-        }
+        // A refused stream counts too: a connection that refuses every one is of no use.
+        core.vitals.failed();
         failure
     }
 

@@ -73,3 +73,9 @@ pub(super) const TCP_KEEPALIVE_AFTER: Duration = Duration::from_secs(30);
 
 /// The time between two checks by the kernel.
 pub(super) const TCP_KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Longer times of the options count as this long: a year.
+pub(super) const TIME_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// The shortest pause between a pong and the next ping.
+pub(super) const PING_PAUSE_MIN: Duration = Duration::from_millis(50);

@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const LIMIT_SHIFT: u32 = 32;
 const IN_USE_MASK: u64 = (1 << LIMIT_SHIFT) - 1;
 const LIMIT_MASK: u64 = ((1 << 30) - 1) << LIMIT_SHIFT;
+/// The greatest limit that fits.
+const LIMIT_MAX: u32 = (1 << 30) - 1;
 /// The connection is silent, and gets no requests until something arrives.
 const SUSPECT: u64 = 1 << 62;
 /// The connection takes no more requests.
@@ -103,7 +105,7 @@ impl Slots {
 /// At least one stream is allowed, because h2 sends a request that the peer does not allow
 /// yet as soon as it may.
 fn limit_bits(limit: u32) -> u64 {
-    (u64::from(limit.max(1)) << LIMIT_SHIFT) & LIMIT_MASK
+    u64::from(limit.clamp(1, LIMIT_MAX)) << LIMIT_SHIFT
 }
 
 #[cfg(test)]

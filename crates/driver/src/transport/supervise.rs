@@ -82,7 +82,9 @@ fn check(
     now: Instant,
 ) -> Option<Reason> {
     let verdict = owner.judge(core, now);
-    if core.slots.set_suspect(verdict == Verdict::Suspect) {
+    // A connection that is taken out of use keeps its mark, so that it gets no waiting requests.
+    let stays = matches!(verdict, Verdict::Keep | Verdict::Suspect | Verdict::Retire(Reason::Idle));
+    if stays && core.slots.set_suspect(verdict == Verdict::Suspect) {
         tracing::debug!(number = core.number, ?verdict, "an HTTP/2 connection is silent, or no longer");
         owner.serve_waiters();
     }

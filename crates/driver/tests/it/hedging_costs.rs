@@ -60,6 +60,7 @@ async fn fast_point_reads_do_not_make_slow_queries_be_hedged() {
 async fn concurrent_hedges_have_a_budget() {
     let world = with_an_order(prefers_east().with_hedges_max(2)).await;
     world.fault(&format!(r#"{{"operation":"read_item","region":"{EAST}","delayMs":300}}"#)).await;
+    world.fault(&format!(r#"{{"operation":"read_item","region":"{WEST}","delayMs":100}}"#)).await;
     let reads: Vec<_> = (0..10)
         .map(|_| {
             let (driver, read) = (world.driver.clone(), world.read("1"));
@@ -71,9 +72,20 @@ async fn concurrent_hedges_have_a_budget() {
         hedges += read.await.unwrap();
     }
     assert_eq!(hedges, 2);
-    // The permits come back when the losing legs are answered.
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    // The permits come back when the alternate legs are answered.
     assert_eq!(hedge_count(&read(&world, &hedged()).await), 1);
+}
+
+/// A region that hangs keeps its lost legs for seconds. They must not spend the budget.
+#[tokio::test(start_paused = true)]
+async fn lost_first_legs_do_not_spend_the_budget() {
+    let world = with_an_order(prefers_east().with_hedges_max(2)).await;
+    world.fault(&format!(r#"{{"operation":"read_item","region":"{EAST}","delayMs":30000}}"#)).await;
+    for number in 0..10 {
+        let response = read(&world, &hedged()).await;
+        let elapsed = response.diagnostics.elapsed();
+        assert!(elapsed < Duration::from_secs(1), "read {number} took {elapsed:?}");
+    }
 }
 
 /// A throttled region is not slow. The defect: after five throttled reads, its breaker opened,

@@ -37,28 +37,38 @@ impl Connections {
         if load.usable > 0 && is_paused {
             return;
         }
+        // If all shards are silent, new ones are opened in spite of the pause, but not before its
+        // end.
+        let not_before = changing.growth_paused_until.filter(|_| is_paused && load.shards > 0);
         let opening = self.opening.load(Ordering::SeqCst);
-        self.open_shards(changing, growth::openings_wanted(load, waiting, opening, self.limits));
+        let count = growth::openings_wanted(load, waiting, opening, self.limits);
+        self.open_shards(changing, count, not_before);
     }
 
-    /// Starts tasks that open shards. The lock ends before, because a runtime that shuts
+    /// Starts tasks that open shards, each after `not_before`. The lock ends before, because a runtime that shuts
     /// down drops a new task at once, and the task's report then locks again.
-    pub(super) fn open_shards(self: &Arc<Self>, changing: MutexGuard<'_, Changing>, count: usize) {
+    pub(super) fn open_shards(
+        self: &Arc<Self>,
+        changing: MutexGuard<'_, Changing>,
+        count: usize,
+        not_before: Option<Instant>,
+    ) {
         // Without a runtime, no shard can be opened.
         let Ok(runtime) = Handle::try_current() else { return };
         self.opening.fetch_add(count, Ordering::SeqCst);
         drop(changing);
         for _ in 0..count {
             let report = OpeningReport { owner: Arc::downgrade(self), outcome: None };
-            let task = runtime.spawn(open_shard(Arc::clone(&self.opener), report));
+            let task = runtime.spawn(open_shard(Arc::clone(&self.opener), report, not_before));
             let mut tasks = self.opening_tasks.lock().unwrap_or_else(PoisonError::into_inner);
             tasks.retain(|task: &AbortOnDrop| !task.is_finished());
             tasks.push(AbortOnDrop::new(&task));
         }
     }
 
-    /// A task that opened a connection has ended.
-    fn opened(self: &Arc<Self>, outcome: Result<NewConnection, Failure>) {
+    /// A task that opened a connection has ended. A task that was dropped (`is_interrupted`)
+    /// starts no further task: its runtime is shut down, and would drop that task too.
+    fn opened(self: &Arc<Self>, outcome: Result<NewConnection, Failure>, is_interrupted: bool) {
         self.opening.fetch_sub(1, Ordering::SeqCst);
         match outcome {
             Ok(NewConnection::Http2(new)) => self.add_shard(new),
@@ -78,7 +88,9 @@ impl Connections {
                 }
             }
         }
-        self.grow(self.lock());
+        if !is_interrupted {
+            self.grow(self.lock());
+        }
     }
 }
 
@@ -92,15 +104,19 @@ struct OpeningReport {
 impl Drop for OpeningReport {
     fn drop(&mut self) {
         let Some(owner) = self.owner.upgrade() else { return };
+        let is_interrupted = self.outcome.is_none();
         let outcome = self.outcome.take().unwrap_or_else(|| {
             let text = format!("{}: connecting was interrupted", owner.endpoint);
             Err(Failure::new(FailureKind::Connect, Sent::No, text))
         });
-        owner.opened(outcome);
+        owner.opened(outcome, is_interrupted);
     }
 }
 
 /// The task that opens a shard. The host name is resolved each time.
-async fn open_shard(opener: Arc<dyn Open>, mut report: OpeningReport) {
+async fn open_shard(opener: Arc<dyn Open>, mut report: OpeningReport, not_before: Option<Instant>) {
+    if let Some(not_before) = not_before {
+        tokio::time::sleep_until(not_before).await;
+    }
     report.outcome = Some(opener.open(KnownProtocol::Unknown).await);
 }
