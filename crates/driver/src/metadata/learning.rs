@@ -35,7 +35,8 @@ struct LearningState {
 pub(super) enum Share {
     /// A task is under way.
     UnderWay(ShareReceiver),
-    /// There is no task. The caller must start one, which sends its result to all shares.
+    /// No task reads the metadata yet. The caller must start one, which sends its result to all
+    /// shares.
     Started(ShareReceiver, ShareSender),
 }
 

@@ -240,7 +240,8 @@ fn activity(instance: &str, session: Option<&str>) -> WorkItem {
     }
 }
 
-fn start(instance: &str) -> WorkItem {
+/// The start of an instance.
+pub(super) fn start(instance: &str) -> WorkItem {
     WorkItem::StartOrchestration {
         instance: instance.to_owned(),
         orchestration: "Order".to_owned(),

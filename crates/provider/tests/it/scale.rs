@@ -13,6 +13,8 @@ use perihelion_server::EmbeddedOptions;
 use perihelion_testkit::TestServer;
 use perihelion_testkit::provider::{Account, AccountKind, ShortPolls};
 
+use crate::polling::start;
+
 /// The time limit of a workflow. Work that goes from process to process is abandoned with
 /// growing delays, so some workflows take a minute.
 const WORKFLOW_TIMEOUT: Duration = Duration::from_secs(150);
@@ -185,20 +187,6 @@ async fn a_slow_partition_delays_no_work_of_the_others() {
 async fn workflows_outlast_a_failover_and_a_replaced_key() {
     let outages = [(403, 3, "batch"), (403, 1008, "batch"), (404, 1002, "read_item"), (401, 0, "batch")];
     futures_util::future::join_all(outages.map(outlast)).await;
-}
-
-/// The start of an instance.
-fn start(instance: &str) -> WorkItem {
-    WorkItem::StartOrchestration {
-        instance: instance.to_owned(),
-        orchestration: "Order".to_owned(),
-        input: String::new(),
-        version: None,
-        parent_instance: None,
-        parent_id: None,
-        parent_execution_id: None,
-        execution_id: 1,
-    }
 }
 
 /// What a commit of a turn says about the execution.

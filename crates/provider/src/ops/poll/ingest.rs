@@ -43,7 +43,8 @@ pub(super) struct FoundWork {
     /// When the poll began.
     now: Stamp,
     room: Room,
-    /// Whether this process asks others for help with instances for which there is no room.
+    /// Whether this process asks others for help with instances that the poll leaves because
+    /// the hints have no room for them.
     may_share_instances: bool,
     /// Whether this process polls a whole partition until the others poll their slices of it.
     is_dividing: bool,

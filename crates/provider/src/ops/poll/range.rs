@@ -26,9 +26,10 @@ use crate::sync::lock;
 /// A poll may always add this many instances and activities to the hints, if these are empty.
 const ROOM_MIN: usize = 16;
 
-/// When polls leave instances for this long because there is no room, the process asks others
-/// for help. Room follows the work that is taken, so after a sudden rise of the load a few polls
-/// are enough; and in a shared slice every turn needs a durable lock.
+/// When all polls of this time have left instances because the hints had no room, the process
+/// asks others for help. Not sooner: the room grows with the work that is taken, so after a
+/// sudden rise of the load it is large enough within a few polls. And in a slice that others help
+/// with, every turn needs a durable lock.
 const HELP_AFTER: Duration = Duration::from_millis(800);
 
 /// Up to this many pieces of work in the hints are counted.
