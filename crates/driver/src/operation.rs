@@ -269,19 +269,19 @@ impl Operation {
 impl KeyScope {
     /// The scope of a key. Makes the header of the key.
     pub fn new(key: PartitionKey) -> Self {
-        let text = perihelion_model::json::to_text(&key.to_json(), perihelion_model::json::Style::Point);
-        let header =
-            HeaderValue::from_str(&escape_non_ascii(&text)).expect("control characters are escaped by JSON");
+        // The text becomes the header without a copy, and clones of the header share it.
+        let header = HeaderValue::from_maybe_shared(Bytes::from(escape_non_ascii(key.to_header())))
+            .expect("control characters are escaped by JSON");
         KeyScope { key, header }
     }
 }
 
 /// Writes characters that are not printable ASCII as `\uXXXX`, because headers are
 /// ASCII. The JSON value stays the same.
-fn escape_non_ascii(text: &str) -> std::borrow::Cow<'_, str> {
+fn escape_non_ascii(text: String) -> String {
     use std::fmt::Write;
     if text.bytes().all(|byte| (0x20..0x7F).contains(&byte)) {
-        return text.into();
+        return text;
     }
     let mut escaped = String::with_capacity(text.len() + 16);
     for letter in text.chars() {
@@ -294,7 +294,7 @@ fn escape_non_ascii(text: &str) -> std::borrow::Cow<'_, str> {
             }
         }
     }
-    escaped.into()
+    escaped
 }
 
 #[cfg(test)]

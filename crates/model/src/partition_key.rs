@@ -8,7 +8,7 @@ mod effective;
 pub use effective::{EffectiveKey, EffectiveRange};
 use effective::{effective_v1, effective_v2};
 
-use crate::json::{self, Number, Object, Value};
+use crate::json::{self, Number, Object, Style, Value};
 
 /// A hierarchical key has at most three levels.
 pub const LEVELS_MAX: usize = 3;
@@ -189,6 +189,25 @@ impl PartitionKey {
     /// The header form of this key as a JSON value.
     pub fn to_json(&self) -> Value {
         Value::Array(self.values.iter().map(KeyValue::to_json).collect())
+    }
+
+    /// The header form of this key as text.
+    pub fn to_header(&self) -> String {
+        // Room for the quotes, the comma and short values that are not strings.
+        let length = |value: &KeyValue| 8 + if let KeyValue::String(text) = value { text.len() } else { 0 };
+        let mut out = String::with_capacity(2 + self.values.iter().map(length).sum::<usize>());
+        out.push('[');
+        for (index, value) in self.values.iter().enumerate() {
+            if index > 0 {
+                out.push(',');
+            }
+            match value {
+                KeyValue::String(text) => json::print_string(&mut out, text),
+                other => json::print_into(&mut out, &other.to_json(), Style::Point),
+            }
+        }
+        out.push(']');
+        out
     }
 
     /// A hash of sixteen bytes per level, the same for both versions of the service's

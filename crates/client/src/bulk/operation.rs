@@ -184,7 +184,7 @@ impl BulkOperation {
         if id.is_some_and(str::is_empty) {
             return Err(Error::input("the id of a document is empty"));
         }
-        let key_text = json::to_text(&key.to_json(), Style::Point);
+        let key_text = key.to_header();
         let wire =
             WireOperation { operation_type: kind, partition_key: &key_text, id, resource_body: document };
         let mut body = serde_json::to_vec(&wire).map_err(|error| encode_error::<B>(&error))?;

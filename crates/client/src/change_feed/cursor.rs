@@ -121,7 +121,7 @@ impl<'de> Deserialize<'de> for RangeText {
 
 impl Serialize for KeyText {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let text = perihelion_model::json::to_text(&self.0.to_json(), perihelion_model::json::Style::Point);
+        let text = self.0.to_header();
         serializer.serialize_str(&text)
     }
 }

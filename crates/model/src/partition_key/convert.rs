@@ -124,7 +124,9 @@ mod tests {
     use crate::json::{Style, to_text};
 
     fn check(key: impl Into<PartitionKey>, header: &str) {
-        assert_eq!(to_text(&key.into().to_json(), Style::Point), header);
+        let key = key.into();
+        assert_eq!(to_text(&key.to_json(), Style::Point), header);
+        assert_eq!(key.to_header(), header);
     }
 
     #[test]
