@@ -61,6 +61,12 @@ pub(crate) struct ServeArgs {
     #[arg(env = "PERIHELION_THROUGHPUT", hide_env_values = true)]
     pub(crate) throughput: Option<u32>,
 
+    /// Most concurrent requests on one HTTP/2 connection. The real service allows
+    /// about 20 [default: 100]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(env = "PERIHELION_STREAMS_PER_CONNECTION", hide_env_values = true)]
+    pub(crate) streams_per_connection: Option<u32>,
+
     /// Master key in base64 [default: the emulators' well-known key]. Other users
     /// of this machine can read a command line: prefer the variable or a file
     #[arg(long, value_name = "KEY", env = "PERIHELION_KEY", hide_env_values = true)]

@@ -85,10 +85,18 @@ impl Settings {
             public_endpoint: typed.public_endpoint,
             open_account: typed.open_account,
             health_port: typed.health_port,
-            limits: Limits::default(),
+            limits: limits(typed.streams_per_connection),
         };
         Ok(Settings { mode, options, log, show_key: typed.show_key })
     }
+}
+
+/// The limits of the listeners, with the number of concurrent requests on an HTTP/2 connection
+/// that was typed.
+fn limits(streams_per_connection: Option<u32>) -> Limits {
+    let mut limits = Limits::default();
+    limits.streams = streams_per_connection.unwrap_or(limits.streams);
+    limits
 }
 
 fn parse_regions(typed: Option<&str>) -> Result<RegionNames, Failure> {

@@ -2,7 +2,7 @@
 
 use crate::program::{run, text};
 
-const SERVE_OPTIONS: [&str; 19] = [
+const SERVE_OPTIONS: [&str; 20] = [
     "--port",
     "--host",
     "--data",
@@ -12,6 +12,7 @@ const SERVE_OPTIONS: [&str; 19] = [
     "--replication-delay",
     "--strict-gateway",
     "--throughput",
+    "--streams-per-connection",
     "--key",
     "--key-file",
     "--show-key",

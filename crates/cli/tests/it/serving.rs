@@ -1,6 +1,7 @@
 //! Tests of `dev` and `server` as running programs: the banner, HTTP and TLS,
 //! signals, addresses, and the options of Microsoft's emulator image.
 
+use std::io::{Read, Write};
 use std::net::TcpListener;
 
 use perihelion_testkit::ScratchDirectory;
@@ -45,6 +46,26 @@ fn every_region_has_an_address_in_the_banner_and_answers_there() {
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
     let output =
         command(&scratch, &["dev", "--replication-delay", "soon"]).output().expect("the binary runs");
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+}
+
+#[test]
+fn the_stream_limit_is_announced_to_http2_clients() {
+    let scratch = ScratchDirectory::new();
+    let arguments = ["dev", "--port", "0", "--streams-per-connection", "20"];
+    let server = RunningServer::start(&mut command(&scratch, &arguments));
+    let mut stream = server.connect();
+    // The client preface of HTTP/2 and an empty SETTINGS frame.
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").expect("a preface");
+    let mut head = [0; 9];
+    stream.read_exact(&mut head).expect("a frame");
+    assert_eq!(head[3], 4, "the first frame is SETTINGS: {head:?}");
+    let mut settings = vec![0; usize::from(head[2])];
+    stream.read_exact(&mut settings).expect("the settings");
+    // MAX_CONCURRENT_STREAMS is setting 3.
+    assert!(settings.chunks(6).any(|setting| setting == [0, 3, 0, 0, 0, 20]), "{settings:?}");
+    let output =
+        command(&scratch, &["dev", "--streams-per-connection", "0"]).output().expect("the binary runs");
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
 }
 
