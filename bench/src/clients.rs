@@ -3,6 +3,7 @@
 //! Each client is a separate program (`bench/clients/`), so that dependencies, build cost and
 //! binary size can be compared, too.
 
+mod bulk;
 mod costs;
 mod counts;
 mod programs;
@@ -19,6 +20,9 @@ use crate::setup;
 use crate::targets::{Launcher, Server, Target, certificate_authority, server_program};
 use programs::{Built, Program};
 use report::Report;
+
+/// The arguments of the server: as many streams on a connection as the service allows.
+const SERVER_ARGUMENTS: &[&str] = &["--streams-per-connection", "20"];
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -38,11 +42,14 @@ pub struct Options {
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Program::ALL)]
     clients: Vec<Program>,
     /// Concurrent operations.
-    #[arg(long, value_delimiter = ',', default_values_t = [1, 16, 64])]
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 64, 512])]
     concurrency: Vec<u64>,
     /// Worker threads of every client's runtime.
     #[arg(long, default_value_t = 2)]
     workers: usize,
+    /// Skip the bulk.
+    #[arg(long)]
+    skip_bulk: bool,
     /// Our server's program; built from this checkout in release mode when not given.
     #[arg(long)]
     binary: Option<PathBuf>,
@@ -60,6 +67,8 @@ struct Plan {
     /// The durations of the warm-up and of the measurement, as a client program takes them.
     warm_up: String,
     measured: String,
+    /// The number of documents that a bulk creates.
+    bulk_documents: u64,
     /// The number of reads in the shorter of the two runs under callgrind.
     instruction_reads: u64,
 }
@@ -77,6 +86,7 @@ impl Plan {
             repeats: options.repeats.unwrap_or(if is_quick { 3 } else { 5 }),
             warm_up: if is_quick { "300ms" } else { "700ms" }.into(),
             measured: if is_quick { "1000ms" } else { "3000ms" }.into(),
+            bulk_documents: if is_quick { 20_000 } else { 100_000 },
             instruction_reads: if is_quick { 300 } else { 1_000 },
         }
     }
@@ -98,6 +108,9 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     let environment = start_server(&options, &scratch).await?;
     let mut report = Report::new(plan);
     report.rows = rounds::run(&environment, &report.plan, &built).await?;
+    if !options.skip_bulk {
+        report.bulk = bulk::run(&environment, &report.plan, &built).await?;
+    }
     report.allocations = counts::count_allocations(&environment, &report.plan, &built).await?;
     if !options.skip_instructions {
         report.instructions = counts::count_instructions(&environment, &report.plan, &built).await?;
@@ -113,7 +126,8 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
 async fn start_server(options: &Options, scratch: &Path) -> anyhow::Result<Environment> {
     let binary = server_program(options.binary.as_deref()).await?;
     let ours = Some(binary.clone());
-    let launcher = Launcher { scratch: scratch.to_owned(), vercel: None, ours, has_management: false };
+    let launcher =
+        Launcher { scratch: scratch.to_owned(), vercel: None, ours, ours_arguments: SERVER_ARGUMENTS };
     let server = launcher.start(Target::Memory).await?;
     setup::create_database(&server).await?;
     let ca = certificate_authority(&binary, None).await?;

@@ -98,5 +98,5 @@ async fn prepare(options: &Options, plan: &Plan) -> anyhow::Result<Launcher> {
         true => Some(server_program(options.binary.as_deref()).await?),
         false => None,
     };
-    Ok(Launcher { scratch, vercel, ours, has_management: false })
+    Ok(Launcher { scratch, vercel, ours, ours_arguments: &[] })
 }

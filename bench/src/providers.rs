@@ -86,6 +86,6 @@ async fn prepare(options: &Options, plan: &Plan) -> anyhow::Result<Environment> 
         false => None,
     };
     let postgres = if is_needed(&[Needs::Postgres]) { Some(Postgres::start().await?) } else { None };
-    let launcher = Launcher { scratch, vercel: None, ours, has_management: true };
+    let launcher = Launcher { scratch, vercel: None, ours, ours_arguments: &["--management"] };
     Ok(Environment { launcher, postgres, programs, workers: plan.workers })
 }

@@ -43,8 +43,8 @@ pub struct Launcher {
     pub vercel: Option<Vercel>,
     /// The program of our server.
     pub ours: Option<PathBuf>,
-    /// Whether our server serves its management interface.
-    pub has_management: bool,
+    /// More arguments for our server.
+    pub ours_arguments: &'static [&'static str],
 }
 
 impl Launcher {
@@ -56,8 +56,8 @@ impl Launcher {
             Target::Durable => ours::command(self.binary()?, port, Some(&self.empty_data_directory()?)),
             Target::Memory => ours::command(self.binary()?, port, None),
         };
-        if self.has_management && target != Target::Vercel {
-            command.arg("--management");
+        if target != Target::Vercel {
+            command.args(self.ours_arguments);
         }
         let log = self.scratch.join(format!("{}-{port}.log", target.name()));
         Server::start(command, port, &log).await.with_context(|| format!("target {}", target.name()))

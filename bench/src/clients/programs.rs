@@ -118,6 +118,7 @@ impl Run<'_> {
         let operation = match self.operation {
             Operation::Read => "read",
             Operation::Create => "create",
+            Operation::Bulk => "bulk",
         };
         let endpoint = format!("https://127.0.0.1:{}/", environment.server.address.port());
         command.arg(operation).args(["--endpoint", &endpoint, "--database", DATABASE]);

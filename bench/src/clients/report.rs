@@ -10,6 +10,7 @@ use perihelion_bench_client::Operation;
 use serde_json::{Value, json};
 
 use super::Plan;
+use super::bulk::Bulk;
 use super::costs::Cost;
 use super::counts::AllocationTable;
 use super::programs::Program;
@@ -18,18 +19,25 @@ use crate::goal::{Bound, Goal};
 use crate::statistics::{median, spread};
 
 /// The goal for our point reads per second divided by the SDK's, at [`GOAL_CONCURRENCY`].
-const GOAL_THROUGHPUT: f64 = 2.0;
-const GOAL_CONCURRENCY: u64 = 64;
+const GOAL_THROUGHPUT: f64 = 2.4;
+const GOAL_CONCURRENCY: [u64; 2] = [64, 512];
 /// The goal for our instructions per point read divided by the SDK's.
-const GOAL_INSTRUCTIONS: f64 = 0.35;
+const GOAL_INSTRUCTIONS: f64 = 0.27;
 /// The goal for our allocations per point read.
-const GOAL_ALLOCATIONS: f64 = 100.0;
-/// The goal for our p99 of a point read divided by the SDK's, one read at a time.
+const GOAL_ALLOCATIONS: f64 = 45.0;
+/// The goal for our p99 of a point read divided by the SDK's, at [`GOAL_P99_CONCURRENCY`].
 const GOAL_P99: f64 = 1.0;
+const GOAL_P99_CONCURRENCY: [u64; 3] = [1, 64, 512];
+/// The goal for the documents per second of a bulk divided by those of single creates.
+const GOAL_BULK: f64 = 2.5;
+/// The goal for our CPU time per document of a bulk divided by that of single creates.
+const GOAL_BULK_CPU: f64 = 0.25;
 
 pub struct Report {
     pub plan: Plan,
     pub rows: Vec<Row>,
+    /// `None` if it was not measured.
+    pub bulk: Option<Bulk>,
     pub allocations: AllocationTable,
     pub instructions: BTreeMap<Program, f64>,
     pub costs: BTreeMap<Program, Cost>,
@@ -40,6 +48,7 @@ impl Report {
         Self {
             plan,
             rows: Vec::new(),
+            bulk: None,
             allocations: BTreeMap::new(),
             instructions: BTreeMap::new(),
             costs: BTreeMap::new(),
@@ -111,39 +120,69 @@ impl Report {
         self.plan.clients.iter().map(|program| (*program, of(*program))).collect()
     }
 
-    fn goals(&self) -> [Goal; 4] {
-        let ratio = |concurrency, of: fn(&Cell) -> &Vec<f64>| {
-            let row = self.row(Operation::Read, concurrency)?;
-            Some(median(&ratios(row, Program::Sdk, of)?))
-        };
-        let instructions = self
-            .instructions
-            .get(&Program::Ours)
-            .zip(self.instructions.get(&Program::Sdk))
-            .map(|(ours, theirs)| ours / theirs);
-        let allocations = self.allocations.get(&("point read", Program::Ours)).map(|counts| counts.count);
-        [
-            Goal {
-                name: "point reads per second, 64 at once, ours / sdk".into(),
-                value: ratio(GOAL_CONCURRENCY, |cell| &cell.rates),
+    fn goals(&self) -> Vec<Goal> {
+        let mut goals = Vec::new();
+        for concurrency in GOAL_CONCURRENCY {
+            goals.push(Goal {
+                name: format!("point reads per second, {concurrency} at once, ours / sdk"),
+                value: self.read_ratio(concurrency, |cell| &cell.rates),
                 bound: Bound::AtLeast(GOAL_THROUGHPUT),
-            },
-            Goal {
-                name: "instructions per point read, ours / sdk".into(),
-                value: instructions,
-                bound: Bound::AtMost(GOAL_INSTRUCTIONS),
-            },
-            Goal {
-                name: "allocations per point read, ours".into(),
-                value: allocations,
-                bound: Bound::AtMost(GOAL_ALLOCATIONS),
-            },
-            Goal {
-                name: "p99 of a point read, one at a time, ours / sdk".into(),
-                value: ratio(1, |cell| &cell.p99_ms),
+            });
+        }
+        for concurrency in GOAL_P99_CONCURRENCY {
+            goals.push(Goal {
+                name: format!("p99 of a point read, {concurrency} at once, ours / sdk"),
+                value: self.read_ratio(concurrency, |cell| &cell.p99_ms),
                 bound: Bound::AtMost(GOAL_P99),
-            },
-        ]
+            });
+        }
+        let instructions = self.instructions.get(&Program::Ours).zip(self.instructions.get(&Program::Sdk));
+        goals.push(Goal {
+            name: "instructions per point read, ours / sdk".into(),
+            value: instructions.map(|(ours, theirs)| ours / theirs),
+            bound: Bound::AtMost(GOAL_INSTRUCTIONS),
+        });
+        goals.push(Goal {
+            name: "allocations per point read, ours".into(),
+            value: self.allocations.get(&("point read", Program::Ours)).map(|counts| counts.count),
+            bound: Bound::AtMost(GOAL_ALLOCATIONS),
+        });
+        goals.push(Goal {
+            name: "documents per second, bulk / single creates, 64 at once".into(),
+            value: self.bulk.as_ref().map(|bulk| median(&bulk.ratios(|cell| &cell.rates))),
+            bound: Bound::AtLeast(GOAL_BULK),
+        });
+        goals.push(Goal {
+            name: "CPU of the client per document, bulk / single creates".into(),
+            value: self.bulk.as_ref().map(|bulk| median(&bulk.ratios(|cell| &cell.cpu_us))),
+            bound: Bound::AtMost(GOAL_BULK_CPU),
+        });
+        goals
+    }
+
+    /// A figure of our point reads divided by the SDK's.
+    fn read_ratio(&self, concurrency: u64, of: fn(&Cell) -> &Vec<f64>) -> Option<f64> {
+        let row = self.row(Operation::Read, concurrency)?;
+        Some(median(&ratios(row, Program::Sdk, of)?))
+    }
+
+    fn write_bulk(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(bulk) = &self.bulk else { return Ok(()) };
+        writeln!(
+            f,
+            "\n{} documents, our client: per second, CPU us of the client per document",
+            self.plan.bulk_documents
+        )?;
+        for (name, cell) in [("single creates, 64 at once", &bulk.creates), ("bulk", &bulk.bulk)] {
+            writeln!(f, "{name:<28} {:>8.0} {:>6.1}", median(&cell.rates), median(&cell.cpu_us))?;
+        }
+        let rates = spread(&bulk.ratios(|cell| &cell.rates));
+        writeln!(
+            f,
+            "{:<28} {rates:>8} {:>6.2}x",
+            "bulk / single creates",
+            median(&bulk.ratios(|cell| &cell.cpu_us))
+        )
     }
 
     pub fn json(&self) -> Value {
@@ -160,6 +199,7 @@ impl Report {
             "workers": self.plan.workers,
             "clients": clients,
             "workloads": rows,
+            "bulk": self.bulk.as_ref().map(Bulk::json),
         })
     }
 
@@ -184,6 +224,7 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.write_timed(f)?;
+        self.write_bulk(f)?;
         self.write_counted(f)?;
         writeln!(f, "\ngoals")?;
         self.goals().iter().try_for_each(|goal| writeln!(f, "  {goal}"))

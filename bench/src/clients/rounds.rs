@@ -38,6 +38,7 @@ impl Row {
         match self.operation {
             Operation::Read => "point read",
             Operation::Create => "create",
+            Operation::Bulk => "bulk",
         }
     }
 }
@@ -86,7 +87,7 @@ pub async fn run(
     Ok(rows)
 }
 
-async fn measure(
+pub async fn measure(
     environment: &Environment,
     run: &Run<'_>,
     built: &Built,

@@ -11,6 +11,8 @@ use crate::Problem;
 pub enum Operation {
     Read,
     Create,
+    /// Creates many documents in one bulk.
+    Bulk,
 }
 
 /// How long a phase of a run lasts: a duration (`1500ms`), or a total number of operations
@@ -48,7 +50,8 @@ impl Arguments {
         let operation = match words.next().as_deref() {
             Some("read") => Operation::Read,
             Some("create") => Operation::Create,
-            _ => return Err("the first word is read or create".into()),
+            Some("bulk") => Operation::Bulk,
+            _ => return Err("the first word is read, create or bulk".into()),
         };
         let mut pairs: Vec<Pair> = Vec::new();
         while let Some(name) = words.next() {
@@ -117,7 +120,7 @@ mod tests {
     #[test]
     fn a_missing_unknown_or_wrong_option_is_refused() {
         let refused = |typed: &str| parse(typed).expect_err("a refusal");
-        assert_eq!(refused("delete"), "the first word is read or create");
+        assert_eq!(refused("delete"), "the first word is read, create or bulk");
         assert_eq!(refused(&GOOD.replace("--run 7", "")), "--run is missing");
         assert_eq!(refused(&format!("{GOOD} --fast yes")), "there is no option --fast");
         assert_eq!(refused(&GOOD.replace("1500ms", "soon")), "--measured cannot be soon");

@@ -21,6 +21,8 @@ const OPERATIONS_LIMIT: Duration = Duration::from_secs(600);
 /// The figures of one closed loop.
 pub(crate) struct Sample {
     pub(crate) elapsed: Duration,
+    pub(crate) operations: u64,
+    /// Empty for a bulk, which does not answer operation by operation.
     pub(crate) latencies: Histogram,
 }
 
@@ -28,7 +30,7 @@ pub(crate) struct Sample {
 pub(crate) struct Names {
     /// The partition key and the id of each document for point reads.
     readable: Vec<(String, String)>,
-    write_keys: Vec<String>,
+    pub(crate) write_keys: Vec<String>,
 }
 
 impl Names {
@@ -102,6 +104,7 @@ impl<C: Client> LoopClient<C> {
                 }
                 Ok(())
             }
+            Operation::Bulk => Err("a bulk is not one operation of the loop".into()),
             Operation::Create => {
                 let pk = &names.write_keys[self.next_random() % names.write_keys.len()];
                 let id = self.next_id();
@@ -123,7 +126,7 @@ impl<C: Client> LoopClient<C> {
     }
 }
 
-fn new_document<'a>(id: &'a str, pk: &'a str, payload: &'a str) -> NewDocument<'a> {
+pub(crate) fn new_document<'a>(id: &'a str, pk: &'a str, payload: &'a str) -> NewDocument<'a> {
     NewDocument { id, pk, kind: "worker", visible_at: 1_760_000_000, attempt: 0, payload }
 }
 
@@ -152,5 +155,5 @@ pub(crate) async fn drive<C: Client>(
     })
     .await
     .map_err(|_| "operations are still unanswered")??;
-    Ok(Sample { elapsed: started.elapsed(), latencies })
+    Ok(Sample { elapsed: started.elapsed(), operations: latencies.count(), latencies })
 }

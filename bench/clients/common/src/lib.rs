@@ -9,6 +9,7 @@
 
 mod allocations;
 mod arguments;
+mod bulk;
 mod cpu;
 mod documents;
 mod drive;
@@ -20,6 +21,7 @@ use std::future::Future;
 use std::process::ExitCode;
 
 pub use arguments::{Arguments, Operation, Span};
+pub use bulk::BulkDocument;
 pub use cpu::{children_cpu, cpu_of};
 pub use documents::{
     DOCUMENT_BYTES, Document, NewDocument, PADDING, READ_KEYS, READABLE_DOCUMENTS, readable_id,
@@ -43,6 +45,15 @@ pub const CA_VARIABLE: &str = "SSL_CERT_FILE";
 pub trait Client: Clone + Send + 'static {
     fn read(&mut self, key: &str, id: &str) -> impl Future<Output = Result<Document, Problem>> + Send;
     fn create(&mut self, document: &NewDocument<'_>) -> impl Future<Output = Result<(), Problem>> + Send;
+
+    /// Creates all these documents in one bulk. A library that has no bulk fails.
+    fn bulk<'a>(
+        &mut self,
+        documents: impl Iterator<Item = BulkDocument<'a>> + Send + 'a,
+    ) -> impl Future<Output = Result<(), Problem>> + Send {
+        drop(documents);
+        async { Err("this library has no bulk".into()) }
+    }
 }
 
 /// The `main` of a client program: connects, measures, and prints the figures.

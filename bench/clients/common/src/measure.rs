@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::allocations::{self, Allocations};
+use crate::bulk::Loader;
 use crate::drive::{LoopClient, Names, Sample, drive};
-use crate::{Arguments, Client, Problem, cpu_of};
+use crate::{Arguments, Client, Operation, Problem, cpu_of};
 
 /// The figures of one measurement.
 pub(crate) struct Figures {
@@ -19,27 +21,51 @@ pub(crate) struct Figures {
 
 pub(crate) async fn measure<C: Client>(client: C, arguments: &Arguments) -> Result<Figures, Problem> {
     let names = Arc::new(Names::new());
+    if arguments.operation == Operation::Bulk {
+        let mut loader = Loader::new(client, &names, arguments.run)?;
+        loader.load(arguments.warm_up).await?;
+        let meter = Meter::start()?;
+        return meter.stop(loader.load(arguments.measured).await?);
+    }
     let mut clients = (0..arguments.concurrency)
         .map(|number| {
             LoopClient::new(client.clone(), arguments.operation, Arc::clone(&names), arguments.run, number)
         })
         .collect::<Result<Vec<_>, _>>()?;
     drive(&mut clients, arguments.warm_up).await?;
-    let (cpu_before, allocations_before) = (cpu_of("self")?, allocations::so_far());
-    let sample = drive(&mut clients, arguments.measured).await?;
-    let (allocations_after, cpu_after) = (allocations::so_far(), cpu_of("self")?);
-    let operations = sample.latencies.count() as f64;
-    if operations == 0.0 {
-        return Err("no operation was answered within the time".into());
+    let meter = Meter::start()?;
+    meter.stop(drive(&mut clients, arguments.measured).await?)
+}
+
+/// What this process has used before the measurement.
+struct Meter {
+    cpu: Duration,
+    allocations: Option<Allocations>,
+}
+
+impl Meter {
+    fn start() -> Result<Self, Problem> {
+        Ok(Self { cpu: cpu_of("self")?, allocations: allocations::so_far() })
     }
-    let per_operation = |(before, after): (Allocations, Allocations)| {
-        ((after.count - before.count) as f64 / operations, (after.bytes - before.bytes) as f64 / operations)
-    };
-    Ok(Figures {
-        sample,
-        cpu_us: (cpu_after - cpu_before).as_secs_f64() * 1e6 / operations,
-        allocations: allocations_before.zip(allocations_after).map(per_operation),
-    })
+
+    fn stop(self, sample: Sample) -> Result<Figures, Problem> {
+        let (allocations_after, cpu_after) = (allocations::so_far(), cpu_of("self")?);
+        if sample.operations == 0 {
+            return Err("no operation was answered within the time".into());
+        }
+        let operations = sample.operations as f64;
+        let per_operation = |(before, after): (Allocations, Allocations)| {
+            (
+                (after.count - before.count) as f64 / operations,
+                (after.bytes - before.bytes) as f64 / operations,
+            )
+        };
+        Ok(Figures {
+            sample,
+            cpu_us: (cpu_after - self.cpu).as_secs_f64() * 1e6 / operations,
+            allocations: self.allocations.zip(allocations_after).map(per_operation),
+        })
+    }
 }
 
 /// Prints the figures as one line of JSON.
@@ -48,8 +74,8 @@ impl fmt::Display for Figures {
         let latencies = &self.sample.latencies;
         let (allocations, bytes) = self.allocations.unzip();
         let line = serde_json::json!({
-            "operations": latencies.count(),
-            "perSecond": latencies.count() as f64 / self.sample.elapsed.as_secs_f64(),
+            "operations": self.sample.operations,
+            "perSecond": self.sample.operations as f64 / self.sample.elapsed.as_secs_f64(),
             "p50Ms": latencies.quantile_ms(0.5),
             "p99Ms": latencies.quantile_ms(0.99),
             "maxMs": latencies.quantile_ms(1.0),

@@ -5,8 +5,8 @@
 
 use std::process::ExitCode;
 
-use perihelion_bench_client::{Arguments, Document, KEY, NewDocument, Problem};
-use perihelion_client::{Client, Container, Credential, ItemOptions};
+use perihelion_bench_client::{Arguments, BulkDocument, Document, KEY, NewDocument, Problem};
+use perihelion_client::{BulkOperation, Client, Container, Credential, ItemOptions};
 
 fn main() -> ExitCode {
     perihelion_bench_client::main(connect)
@@ -32,6 +32,21 @@ impl perihelion_bench_client::Client for Ours {
 
     async fn create(&mut self, document: &NewDocument<'_>) -> Result<(), Problem> {
         self.container.create_with(document.pk, document, &self.write_options).await?;
+        Ok(())
+    }
+
+    async fn bulk<'a>(
+        &mut self,
+        documents: impl Iterator<Item = BulkDocument<'a>> + Send + 'a,
+    ) -> Result<(), Problem> {
+        let operations = documents.map(|document| {
+            let document = document.document();
+            BulkOperation::create(document.pk, &document)
+        });
+        let mut bulk = self.container.bulk(operations);
+        while let Some(result) = bulk.next().await {
+            result.into_outcome()?;
+        }
         Ok(())
     }
 }
