@@ -26,7 +26,7 @@ use crate::keys::{self, RangeId};
 use crate::maintenance::{self, Backlog};
 use crate::query::{self, QueryPage, QueryRequest};
 use crate::refusal::Refusal;
-use crate::replication::Replication;
+use crate::replication::{Replication, WriteGate};
 use crate::state::ContainerState;
 use crate::storage::{Store, StoreError};
 use crate::throttle::Throttle;
@@ -125,8 +125,9 @@ impl Engine {
         operation: ItemOperation,
         precondition: Precondition,
     ) -> Result<ItemOutcome, Refusal> {
-        self.write_documents(container, move |transaction, container| {
+        self.write_documents(container, move |transaction, container, gate| {
             let target = Target::resolve(container, key)?;
+            gate.check_range(container, target.range.id)?;
             let position = transaction.state(container.number())?.position(target.range.id);
             let mut stamps = WriteStamps::default();
             documents::perform_item(transaction, &target, operation, &precondition, &mut stamps)
@@ -137,7 +138,10 @@ impl Engine {
 
     /// Performs a batch.
     pub async fn batch(&self, container: &Arc<Container>, batch: Batch) -> Result<BatchOutcome, Refusal> {
-        self.write_documents(container, move |transaction, container| {
+        self.write_documents(container, move |transaction, container, gate| {
+            if gate.has_exceptions() {
+                gate.check_range(container, batch.range(container)?)?;
+            }
             documents::perform_batch(transaction, container, batch)
         })
         .await
@@ -150,26 +154,29 @@ impl Engine {
         container: &Arc<Container>,
         key: PartitionKey,
     ) -> Result<u64, Refusal> {
-        self.write_documents(container, move |transaction, container| {
-            documents::delete_partition(transaction, &Target::resolve(container, key)?)
+        self.write_documents(container, move |transaction, container, gate| {
+            let target = Target::resolve(container, key)?;
+            gate.check_range(container, target.range.id)?;
+            documents::delete_partition(transaction, &target)
         })
         .await
     }
 
     /// Runs a job that writes documents. The job gets the container as it is when the
-    /// job runs. The write is refused when this region does not accept writes, when its
-    /// outbox is full, or when the container was deleted.
+    /// job runs, and asks the gate whether this region accepts writes of the job's range. The
+    /// write is refused when this region accepts no writes, when its outbox is full, or when
+    /// the container was deleted.
     async fn write_documents<T: Send + 'static>(
         &self,
         container: &Arc<Container>,
-        job: impl FnOnce(&mut Transaction<'_>, &Arc<Container>) -> Result<T, Refusal> + Send + 'static,
+        job: impl FnOnce(&mut Transaction<'_>, &Arc<Container>, &WriteGate) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Refusal> {
         let (container, gate) = (Arc::clone(container), self.store.write_gate());
         self.store
             .write(move |transaction| {
                 gate.check()?;
                 let container = transaction.current(&container)?;
-                job(transaction, &container)
+                job(transaction, &container, &gate)
             })
             .await
     }

@@ -20,7 +20,7 @@ use perihelion_model::partition_key::PartitionKey;
 use crate::storage::{Direction, KeyRange, StoreError, View};
 
 /// A container's number. An account never uses a number for a second container.
-pub(crate) type ContainerNumber = u32;
+pub type ContainerNumber = u32;
 /// A physical partition's id within its container.
 pub type RangeId = u32;
 /// A segment: where the documents of a physical partition are stored. A partition

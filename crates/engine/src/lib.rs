@@ -57,10 +57,10 @@ pub use documents::{
 };
 pub use engine::{Engine, EngineOptions};
 pub use index::{Column, IndexScope, IndexShape};
-pub use keys::RangeId;
+pub use keys::{ContainerNumber, RangeId};
 pub use query::{QueryPage, QueryRequest, QueryScope};
 pub use refusal::{Layer, Refusal};
 pub use region::{REGIONS_MAX, RegionId, Replica};
-pub use replication::{OutboxEntry, Role};
+pub use replication::{OutboxEntry, RangeKey, Role};
 pub use state::{ContainerState, Position, RangeState};
 pub use throttle::Bucket;

@@ -19,8 +19,8 @@ mod change;
 mod outbox;
 mod tombstones;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use tokio::sync::watch;
 
@@ -28,7 +28,8 @@ pub(crate) use self::change::{Change, ChangeOperation, Version};
 pub use self::outbox::OutboxEntry;
 pub(crate) use self::outbox::{append as append_to_outbox, read as read_outbox, trim as trim_outbox};
 pub(crate) use self::tombstones::{DocumentKey, Tombstones, expired_tombstones, remove_expired_tombstones};
-use crate::keys;
+use crate::catalog::Container;
+use crate::keys::{self, ContainerNumber, RangeId};
 use crate::refusal::Refusal;
 use crate::region::Replica;
 use crate::storage::{StoreError, View};
@@ -38,7 +39,7 @@ use crate::storage::{StoreError, View};
 pub(crate) const OUTBOX_MAX: u64 = 1_000_000;
 
 /// What a region does besides applying the writes of other regions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Role {
     /// Whether the region accepts writes from clients. Otherwise they are refused
     /// with `WRITE_FORBIDDEN`.
@@ -46,14 +47,46 @@ pub struct Role {
     /// Whether the region removes expired documents. One region does so for all regions. That
     /// region must accept writes, because removing a document is a write.
     pub removes_expired: bool,
+    /// Ranges for which the region does the opposite. A region that accepts writes refuses
+    /// those of these ranges, and does not remove their expired documents. Any other region
+    /// accepts writes of these ranges, and removes their expired documents. After a split,
+    /// the children of a range count as the range.
+    pub exceptions: Vec<RangeKey>,
+}
+
+/// A physical partition of the account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RangeKey {
+    /// The container's number.
+    pub container: ContainerNumber,
+    /// The range within the container.
+    pub range: RangeId,
+}
+
+impl RangeKey {
+    /// Whether a range of a container is this range or was split from it.
+    pub fn covers(&self, container: &Container, range: RangeId) -> bool {
+        self.container == container.number()
+            && container.range(range).is_some_and(|range| range.descends_from(self.range))
+    }
+}
+
+impl Role {
+    /// A region that takes no writes.
+    pub const READ_ONLY: Role =
+        Role { accepts_writes: false, removes_expired: false, exceptions: Vec::new() };
+
+    /// Whether the region accepts writes of a range.
+    fn takes(&self, container: &Container, range: RangeId) -> bool {
+        self.accepts_writes != self.exceptions.iter().any(|exception| exception.covers(container, range))
+    }
 }
 
 /// The role and the outbox positions of an engine that is one of several
 /// regions.
 pub(crate) struct Replication {
     pub(crate) replica: Replica,
-    accepts_writes: AtomicBool,
-    removes_expired: AtomicBool,
+    role: RwLock<Arc<Role>>,
     /// The number of the last durable outbox entry.
     pub(crate) outbox_end: watch::Sender<u64>,
     /// Counts the commits that applied entries of other regions.
@@ -72,8 +105,11 @@ impl Replication {
         let trimmed_up_to = outbox::first_sequence(view)?.map_or(outbox_end, |first| first - 1);
         Ok(Replication {
             replica,
-            accepts_writes: AtomicBool::new(true),
-            removes_expired: AtomicBool::new(true),
+            role: RwLock::new(Arc::new(Role {
+                accepts_writes: true,
+                removes_expired: true,
+                exceptions: Vec::new(),
+            })),
             outbox_end: watch::Sender::new(outbox_end),
             applied_commits: watch::Sender::new(0),
             trimmed_up_to: AtomicU64::new(trimmed_up_to),
@@ -82,12 +118,17 @@ impl Replication {
     }
 
     pub(crate) fn set_role(&self, role: Role) {
-        self.accepts_writes.store(role.accepts_writes, Ordering::SeqCst);
-        self.removes_expired.store(role.removes_expired, Ordering::SeqCst);
+        *self.role.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(role);
     }
 
+    fn role(&self) -> Arc<Role> {
+        Arc::clone(&self.role.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether the region removes expired documents of some range.
     pub(crate) fn removes_expired(&self) -> bool {
-        self.removes_expired.load(Ordering::SeqCst)
+        let role = self.role();
+        role.removes_expired || (!role.accepts_writes && !role.exceptions.is_empty())
     }
 
     /// Records that the outbox entries up to `last` have been removed.
@@ -95,9 +136,10 @@ impl Replication {
         self.trimmed_up_to.fetch_max(last, Ordering::SeqCst);
     }
 
-    /// Refuses a write if the region does not accept writes or if its outbox is full.
+    /// Refuses a write if the region accepts writes of no range or if its outbox is full.
     fn check_write(&self) -> Result<(), Refusal> {
-        if !self.accepts_writes.load(Ordering::SeqCst) {
+        let role = self.role();
+        if !role.accepts_writes && role.exceptions.is_empty() {
             return Err(Refusal::write_forbidden());
         }
         let outbox_end = *self.outbox_end.borrow();
@@ -122,5 +164,20 @@ impl WriteGate {
 
     pub(crate) fn check(&self) -> Result<(), Refusal> {
         self.0.as_ref().map_or(Ok(()), |replication| replication.check_write())
+    }
+
+    /// Whether the region accepts the writes of some ranges and not of others.
+    pub(crate) fn has_exceptions(&self) -> bool {
+        self.0.as_ref().is_some_and(|replication| !replication.role().exceptions.is_empty())
+    }
+
+    /// Refuses a write of a range whose writes the region does not accept.
+    pub(crate) fn check_range(&self, container: &Container, range: RangeId) -> Result<(), Refusal> {
+        if self.takes(container, range) { Ok(()) } else { Err(Refusal::write_forbidden()) }
+    }
+
+    /// Whether the region accepts writes of a range.
+    pub(crate) fn takes(&self, container: &Container, range: RangeId) -> bool {
+        self.0.as_ref().is_none_or(|replication| replication.role().takes(container, range))
     }
 }

@@ -9,10 +9,12 @@
 
 mod regions;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
-use perihelion_engine::Refusal;
+use perihelion_engine::{Catalog, Container, RangeId, Refusal};
 use perihelion_model::json::{self, Object, Style, Value, object};
 use perihelion_wire::status;
 use perihelion_wire::transport::is_loopback;
@@ -23,7 +25,7 @@ use crate::routes::RegionService;
 pub(crate) const PREFIX: &str = "/_perihelion/";
 
 /// The message for an unknown path.
-const UNKNOWN_PATH: &str = "This is not a management path. The paths are GET/DELETE counters, GET/POST/DELETE faults, GET regions, and POST split, pause, resume, maintain, reset, regions/offline, regions/online, regions/write, replication/delay, replication/cut, replication/heal, replication/wait.";
+const UNKNOWN_PATH: &str = "This is not a management path. The paths are GET/DELETE counters, GET/POST/DELETE faults, GET regions, and POST split, pause, resume, maintain, reset, regions/offline, regions/online, regions/write, regions/partition-failover, replication/delay, replication/cut, replication/heal, replication/wait.";
 
 /// Answers the paths that need no signature: health, and the paths of the emulator
 /// image that test containers fetch. `None` for any other path.
@@ -128,14 +130,20 @@ async fn answer(
 }
 
 async fn split(service: &RegionService, body: &Object) -> Result<Value, Refusal> {
+    let (container, range) = named_range(&service.engine.catalog(), body)?;
+    let children = service.account.regions.split(&container, range).await?;
+    Ok(object([("children", Value::Array(children.iter().map(|id| id.to_string().into()).collect()))]))
+}
+
+/// The range that the body names by `database`, `container` and `range`. Without `range` it is
+/// the first range of the container.
+fn named_range(catalog: &Catalog, body: &Object) -> Result<(Arc<Container>, RangeId), Refusal> {
     let text = |name: &str| {
         body.get(name)
             .and_then(Value::as_str)
             .ok_or_else(|| Refusal::gateway(status::BAD_REQUEST, format!("'{name}' is missing.")))
     };
-    let container = service
-        .engine
-        .catalog()
+    let container = catalog
         .container(text("database")?, text("container")?)
         .cloned()
         .ok_or_else(Refusal::no_such_resource)?;
@@ -149,8 +157,7 @@ async fn split(service: &RegionService, body: &Object) -> Result<Value, Refusal>
             .and_then(|id| u32::try_from(id).ok())
             .ok_or_else(|| Refusal::gateway(status::BAD_REQUEST, "'range' is not a range id."))?,
     };
-    let children = service.account.regions.split(&container, range).await?;
-    Ok(object([("children", Value::Array(children.iter().map(|id| id.to_string().into()).collect()))]))
+    Ok((container, range))
 }
 
 /// Deletes every database, runs maintenance, clears counters and faults, and ends a

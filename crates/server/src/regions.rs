@@ -15,6 +15,7 @@
 mod delay_queue;
 mod layout;
 mod names;
+mod range_writers;
 mod replicator;
 mod report;
 mod topology;
@@ -64,7 +65,8 @@ pub(crate) struct Regions {
     /// Held for reading while replicated writes are applied, for writing while
     /// the catalog changes.
     catalog_lock: RwLock<()>,
-    /// Held while the write region changes, so that one change runs at a time.
+    /// Held while the write region of the account or of a range changes, so that one change
+    /// runs at a time.
     write_region_lock: tokio::sync::Mutex<()>,
 }
 
@@ -105,7 +107,10 @@ impl Regions {
         let write_region =
             engines[CATALOG_REGION].named_value(WRITE_REGION_VALUE_NAME).map_err(StartError::refused)?;
         let write_region = write_region.and_then(|name| names.find(&name)).unwrap_or(CATALOG_REGION);
-        let topology = Topology::new(names.len(), write_region, is_multi_write, delay);
+        let mut topology = Topology::new(names.len(), write_region, is_multi_write, delay);
+        if !is_multi_write && engines.len() > 1 {
+            topology.range_writers = range_writers::load(&engines[CATALOG_REGION], &names, write_region)?;
+        }
         let mut links = Vec::new();
         for from in 0..engines.len() {
             let mut row = Vec::new();
@@ -181,6 +186,11 @@ impl Regions {
     /// Sets how long writes of other regions take to reach a region.
     pub(crate) fn set_delay(&self, region: usize, delay: Duration) {
         self.update_topology(|topology| topology.regions[region].delay = delay);
+    }
+
+    /// Sets whether the account document tells clients that ranges fail over one by one.
+    pub(crate) fn set_partition_failover(&self, is_on: bool) {
+        self.update_topology(|topology| topology.has_partition_failover = is_on);
     }
 
     /// Returns when a region has no outage.
@@ -315,7 +325,11 @@ impl Regions {
 }
 
 fn role(topology: &Topology, region: usize) -> Role {
-    Role { accepts_writes: topology.may_write(region), removes_expired: topology.write_region == region }
+    Role {
+        accepts_writes: topology.may_write(region),
+        removes_expired: topology.write_region == region,
+        exceptions: topology.exceptions_of(region),
+    }
 }
 
 /// Runs a region's maintenance every [`MAINTENANCE_PAUSE`], or earlier when the engine has

@@ -38,7 +38,7 @@ use crate::faults::FaultRules;
 use crate::net::{Hangup, Scheme};
 use crate::operation::Operation;
 use crate::pause::Pause;
-use crate::regions::Regions;
+use crate::regions::{Regions, Topology};
 
 /// Serves the requests of one region.
 pub(crate) struct RegionService {
@@ -219,16 +219,40 @@ impl RegionService {
     /// region refuses writes itself.
     fn check_region(&self, call: &Call) -> Result<(), Refusal> {
         let topology = self.account.regions.topology();
-        if topology.write_region == self.region || call.resource == Resource::Account {
+        if call.resource == Resource::Account {
+            return Ok(());
+        }
+        let wants_write_region = call.flag(&headers::HUB_REGION_PROCESSING_ONLY);
+        if wants_write_region && !topology.range_writers.is_empty() {
+            return self.check_writer(call, &topology);
+        }
+        if topology.write_region == self.region {
             return Ok(());
         }
         let is_unexpected_write = topology.is_multi_write
             && Operation::of(call).writes_documents()
             && !call.flag(&headers::ALLOW_TENTATIVE_WRITES);
-        if is_unexpected_write || call.flag(&headers::HUB_REGION_PROCESSING_ONLY) {
+        if is_unexpected_write || wants_write_region {
             return Err(Refusal::write_forbidden());
         }
         Ok(())
+    }
+
+    /// Refuses a request unless this region takes the writes of all ranges that the request is
+    /// addressed to. A request that is addressed to no range belongs to the write region.
+    fn check_writer(&self, call: &Call, topology: &Topology) -> Result<(), Refusal> {
+        let catalog = self.engine.catalog();
+        let container =
+            call.resource.container().and_then(|(database, name)| catalog.container(database, name));
+        let is_elsewhere = match container {
+            Some(container) => {
+                let ranges = addressed_ranges::current(container, call, Operation::of(call));
+                ranges.iter().any(|range| topology.writer_of(container, *range) != self.region)
+                    || (ranges.is_empty() && topology.write_region != self.region)
+            }
+            None => topology.write_region != self.region,
+        };
+        if is_elsewhere { Err(Refusal::write_forbidden()) } else { Ok(()) }
     }
 
     /// The name of the database and the container of a request. Refuses a request whose

@@ -69,6 +69,16 @@ pub struct BatchOutcome {
     pub usage: Usage,
 }
 
+impl Batch {
+    /// The physical partition of the batch.
+    pub(crate) fn range(&self, container: &Arc<Container>) -> Result<RangeId, Refusal> {
+        Ok(match &self.scope {
+            BatchScope::Partition(key) => Target::resolve(container, key.clone())?.range.id,
+            BatchScope::Range(range) => *range,
+        })
+    }
+}
+
 impl BatchOutcome {
     /// Whether any operation failed.
     pub fn has_failed(&self) -> bool {
@@ -89,10 +99,7 @@ pub(crate) fn perform(
 ) -> Result<BatchOutcome, Refusal> {
     let state = transaction.state(container.number())?;
     let usage = Usage::of(&state);
-    let range = match &batch.scope {
-        BatchScope::Partition(key) => Target::resolve(container, key.clone())?.range.id,
-        BatchScope::Range(range) => *range,
-    };
+    let range = batch.range(container)?;
     let results = if batch.is_atomic {
         perform_atomic(transaction, container, batch)?
     } else {

@@ -9,31 +9,34 @@ use super::{ENTRIES_PER_JOB_MAX, first_container};
 use crate::documents::{StoredDocument, Target, expire_item};
 use crate::keys::{self, OwnedKeyRange};
 use crate::refusal::Refusal;
+use crate::replication::WriteGate;
 use crate::transaction::Transaction;
 use crate::writer::StoreHandle;
 
-/// Removes all expired documents.
+/// Removes all expired documents of the ranges whose writes this region accepts.
 pub(super) async fn remove_expired(store: &StoreHandle) -> Result<(), Refusal> {
+    let (mut from, to) = keys::expiry_bounds(store.clock().seconds());
     loop {
-        let (from, to) = keys::expiry_bounds(store.clock().seconds());
         let expiry_keys =
             OwnedKeyRange::between(&from, &to).first_keys(&*store.view()?, ENTRIES_PER_JOB_MAX)?;
-        if expiry_keys.is_empty() {
-            return Ok(());
-        }
+        // The keys of other ranges stay, so the next round begins after the last key.
+        let Some(last) = expiry_keys.last() else { return Ok(()) };
+        from = [last.as_slice(), &[0]].concat();
         let gate = store.write_gate();
         store
             .write(move |transaction| {
                 gate.check()?;
-                expiry_keys.into_iter().try_for_each(|key| expire(transaction, key))
+                expiry_keys.into_iter().try_for_each(|key| expire(transaction, &gate, key))
             })
             .await?;
     }
 }
 
 /// Removes a key of the expiry list, and its document if the document is expired. The
-/// document may have been changed or removed since the key was read.
-fn expire(transaction: &mut Transaction<'_>, key: Vec<u8>) -> Result<(), Refusal> {
+/// document may have been changed or removed since the key was read. If another region
+/// accepts the writes of the document's range, nothing changes: that region removes the
+/// document.
+fn expire(transaction: &mut Transaction<'_>, gate: &WriteGate, key: Vec<u8>) -> Result<(), Refusal> {
     if let Some((_, number, segment, rid)) = keys::parse_expiry(&key)
         && let Some(container) = transaction.catalog.container_by_number(number).cloned()
         && let Some(record) = transaction.get(&keys::document(number, segment, rid))?
@@ -43,6 +46,9 @@ fn expire(transaction: &mut Transaction<'_>, key: Vec<u8>) -> Result<(), Refusal
         && let Some(id) = value.get("id").and_then(Value::as_str)
     {
         let target = Target::resolve(&container, partition_key)?;
+        if !gate.takes(&container, target.range.id) {
+            return Ok(());
+        }
         expire_item(transaction, &target, id)?;
     }
     transaction.remove(key);

@@ -10,8 +10,8 @@ use std::time::Duration;
 use perihelion_engine::storage::MemoryStore;
 use perihelion_engine::{
     ApiVersion, Batch, BatchOperation, BatchScope, Clock, Container, Engine, EngineOptions, FeedMode,
-    FeedRequest, FeedStart, ItemOperation, NewBody, ParsedDefinition, Precondition, RegionId, Replica, Role,
-    Target,
+    FeedRequest, FeedStart, ItemOperation, NewBody, ParsedDefinition, Precondition, RangeKey, RegionId,
+    Replica, Role, Target,
 };
 use perihelion_model::json::Value;
 use perihelion_model::partition_key::PartitionKey;
@@ -252,13 +252,67 @@ async fn an_entry_waits_for_the_writes_its_region_had_seen() {
 #[tokio::test]
 async fn a_region_that_refuses_writes_still_applies_other_regions_writes() {
     let regions = Regions::new(2, DEFINITION).await;
-    regions.engines[1].set_role(Role { accepts_writes: false, removes_expired: false }).await.unwrap();
+    regions.engines[1].set_role(Role::READ_ONLY).await.unwrap();
     assert_eq!(regions.upsert(1, "a", "1", 1).await, Err(403));
     regions.upsert(0, "a", "1", 1).await.unwrap();
     regions.replicate_all().await;
     assert!(regions.read(1, "a", "1").is_some());
-    regions.engines[1].set_role(Role { accepts_writes: true, removes_expired: true }).await.unwrap();
+    regions.engines[1]
+        .set_role(Role { accepts_writes: true, removes_expired: true, exceptions: Vec::new() })
+        .await
+        .unwrap();
     assert!(regions.upsert(1, "a", "1", 2).await.is_ok());
+}
+
+/// The writes of one range are accepted in region 1 and those of all other ranges in region
+/// 0. A range that was split from it is accepted in region 1, too. Expired documents of the
+/// range are removed by region 1.
+#[tokio::test]
+async fn the_writes_of_one_range_can_be_accepted_in_another_region() {
+    let regions = Regions::new(2, DEFINITION).await;
+    let split = async |range| {
+        let children = regions.engines[0].split(&regions.container(0), range).await.unwrap();
+        regions.copy_catalog().await;
+        children
+    };
+    let [_, moved] = split(0).await;
+    let range_of = |name: &str| Target::resolve(&regions.container(0), key(name)).unwrap().range.id;
+    let names: Vec<String> = (0..20).map(|number| format!("k{number}")).collect();
+    let name_in = |is_moved| names.iter().find(|name| (range_of(name) == moved) == is_moved).unwrap();
+    let (here, there) = (name_in(false), name_in(true));
+    let exceptions = vec![RangeKey { container: regions.container(0).number(), range: moved }];
+    let first = Role { accepts_writes: true, removes_expired: true, exceptions: exceptions.clone() };
+    regions.engines[0].set_role(first).await.unwrap();
+    regions.engines[1].set_role(Role { exceptions, ..Role::READ_ONLY }).await.unwrap();
+    let check = async || {
+        assert!(regions.upsert(0, here, "1", 1).await.is_ok());
+        assert_eq!(regions.upsert(1, here, "1", 1).await, Err(403));
+        assert_eq!(regions.upsert(0, there, "1", 1).await, Err(403));
+        assert!(regions.upsert(1, there, "1", 1).await.is_ok());
+    };
+    check().await;
+    split(moved).await;
+    check().await;
+    regions.replicate_all().await;
+    regions.assert_same_documents("a moved range");
+    for (region, name) in [(0, here), (1, there)] {
+        let body = object(&format!(r#"{{"id":"2","pk":"{name}","ttl":5}}"#));
+        let body = NewBody::new(body, &regions.container(0)).unwrap();
+        regions.write(region, name, ItemOperation::Upsert { body }).await.unwrap();
+    }
+    regions.replicate_all().await;
+    regions.seconds.fetch_add(10, Ordering::SeqCst);
+    let pending = |region: usize| {
+        let state = regions.engines[region].state(&regions.container(region)).unwrap();
+        state.ranges.iter().map(|range| range.documents).sum::<i64>()
+    };
+    assert_eq!([pending(0), pending(1)], [4, 4]);
+    regions.engines[0].maintain().await.unwrap();
+    assert_eq!([pending(0), pending(1)], [3, 4], "region 0 leaves the moved range alone");
+    regions.engines[1].maintain().await.unwrap();
+    assert_eq!([pending(0), pending(1)], [3, 3]);
+    regions.replicate_all().await;
+    assert_eq!([pending(0), pending(1)], [2, 2]);
 }
 
 #[tokio::test]
@@ -381,7 +435,7 @@ async fn writes_of_a_range_that_was_split_count_as_applied_in_both_children() {
 #[tokio::test]
 async fn one_region_removes_expired_documents_for_all() {
     let regions = Regions::new(2, DEFINITION).await;
-    regions.engines[1].set_role(Role { accepts_writes: false, removes_expired: false }).await.unwrap();
+    regions.engines[1].set_role(Role::READ_ONLY).await.unwrap();
     let body = NewBody::new(object(r#"{"id":"1","pk":"a","ttl":5}"#), &regions.container(0)).unwrap();
     regions.write(0, "a", ItemOperation::Create { body }).await.unwrap();
     regions.replicate_all().await;

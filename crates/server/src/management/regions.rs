@@ -9,7 +9,7 @@ use perihelion_engine::Refusal;
 use perihelion_model::json::{Object, Value};
 use perihelion_wire::status;
 
-use super::done;
+use super::{done, named_range};
 use crate::regions::{CATCH_UP_TIMEOUT, Outage, Regions};
 
 /// The longest replication delay, in milliseconds.
@@ -30,10 +30,8 @@ pub(super) async fn answer(
         (&Method::POST, "regions/online") => {
             named_region(regions, body).map(|region| regions.set_outage(region, None))
         }
-        (&Method::POST, "regions/write") => match (named_region(regions, body), timeout(body)) {
-            (Ok(region), Ok(timeout)) => regions.change_write_region(region, timeout).await,
-            (Err(refusal), _) | (_, Err(refusal)) => Err(refusal),
-        },
+        (&Method::POST, "regions/write") => change_write_region(regions, body).await,
+        (&Method::POST, "regions/partition-failover") => set_partition_failover(regions, body),
         (&Method::POST, "replication/delay") => set_delay(regions, body),
         (&Method::POST, "replication/cut") => {
             named_region(regions, body).map(|region| regions.set_cut(region, true))
@@ -47,6 +45,23 @@ pub(super) async fn answer(
         _ => return None,
     };
     Some(outcome.map(|()| if *method == Method::GET { regions.report() } else { done() }))
+}
+
+/// Changes the write region of the account, or of one range if the body names a range.
+async fn change_write_region(regions: &Arc<Regions>, body: &Object) -> Result<(), Refusal> {
+    let (region, timeout) = (named_region(regions, body)?, timeout(body)?);
+    if !["database", "container", "range"].iter().any(|name| body.contains(name)) {
+        return regions.change_write_region(region, timeout).await;
+    }
+    let (container, range) = named_range(&regions.engine(region).catalog(), body)?;
+    regions.move_range(&container, range, region, timeout).await
+}
+
+fn set_partition_failover(regions: &Regions, body: &Object) -> Result<(), Refusal> {
+    let bad = || Refusal::gateway(status::BAD_REQUEST, "'enabled' must be true or false.");
+    let Some(Value::Bool(is_on)) = body.get("enabled") else { return Err(bad()) };
+    regions.set_partition_failover(*is_on);
+    Ok(())
 }
 
 fn begin_outage(regions: &Regions, body: &Object) -> Result<(), Refusal> {

@@ -2,7 +2,7 @@
 
 use perihelion_model::json::{Value, object};
 
-use super::Regions;
+use super::{CATALOG_REGION, Regions};
 
 impl Regions {
     pub(crate) fn report(&self) -> Value {
@@ -31,9 +31,20 @@ impl Regions {
                 ("lagMs", lag_ms.into()),
             ])
         });
+        let catalog = self.engines[CATALOG_REGION].catalog();
+        let moved = topology.range_writers.iter().filter_map(|writer| {
+            let container = catalog.container_by_number(writer.range.container)?;
+            Some(object([
+                ("container", container.name.as_str().into()),
+                ("range", writer.range.range.to_string().into()),
+                ("writeRegion", self.names.name(writer.region).into()),
+            ]))
+        });
         object([
             ("writeRegion", self.names.name(topology.write_region).into()),
             ("multiWrite", topology.is_multi_write.into()),
+            ("partitionFailover", topology.has_partition_failover.into()),
+            ("movedRanges", Value::Array(moved.collect())),
             ("regions", Value::Array(regions.collect())),
             ("replication", Value::Array(links.collect())),
         ])

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use perihelion_engine::{Container, RangeId, RangeKey};
+
 /// How a region treats requests during an outage. Health and management requests are
 /// served as usual.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,9 +40,21 @@ pub(crate) struct Topology {
     pub(crate) write_region: usize,
     pub(crate) is_multi_write: bool,
     pub(super) regions: Vec<RegionTopology>,
-    /// The region that is about to become the write region, while it catches up.
-    /// Writes of other regions reach it without delay. Always `None` with multi-write.
+    /// The ranges whose writes another region than the write region takes. No two of them
+    /// overlap. Always empty with multi-write.
+    pub(crate) range_writers: Vec<RangeWriter>,
+    /// Whether the account document tells clients that ranges fail over one by one.
+    pub(crate) has_partition_failover: bool,
+    /// The region that is about to become the write region, of the account or of a range,
+    /// while it catches up. Writes of other regions reach it without delay. Always `None` with multi-write.
     pub(super) catching_up: Option<usize>,
+}
+
+/// A range whose writes are taken by another region than the write region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RangeWriter {
+    pub(crate) range: RangeKey,
+    pub(crate) region: usize,
 }
 
 /// The state of one region.
@@ -56,7 +70,14 @@ pub(super) struct RegionTopology {
 impl Topology {
     pub(crate) fn new(regions: usize, write_region: usize, is_multi_write: bool, delay: Duration) -> Self {
         let region = RegionTopology { outage: None, is_cut: false, delay };
-        Topology { write_region, is_multi_write, regions: vec![region; regions], catching_up: None }
+        Topology {
+            write_region,
+            is_multi_write,
+            regions: vec![region; regions],
+            range_writers: Vec::new(),
+            has_partition_failover: false,
+            catching_up: None,
+        }
     }
 
     pub(crate) fn outage(&self, region: usize) -> Option<Outage> {
@@ -73,6 +94,20 @@ impl Topology {
 
     pub(crate) fn may_write(&self, region: usize) -> bool {
         self.is_multi_write || region == self.write_region
+    }
+
+    /// The region that takes the writes of a range. With multi-write all regions take them,
+    /// and this is the write region.
+    pub(crate) fn writer_of(&self, container: &Container, range: RangeId) -> usize {
+        let moved = self.range_writers.iter().find(|writer| writer.range.covers(container, range));
+        moved.map_or(self.write_region, |writer| writer.region)
+    }
+
+    /// The ranges for which a region does the opposite of what it does for all others: the
+    /// write region refuses their writes, and another region takes them.
+    pub(super) fn exceptions_of(&self, region: usize) -> Vec<RangeKey> {
+        let is_exception = |writer: &&RangeWriter| region == self.write_region || writer.region == region;
+        self.range_writers.iter().filter(is_exception).map(|writer| writer.range).collect()
     }
 
     /// The regions as the account document lists them: the write region first.

@@ -1,6 +1,7 @@
 //! Changes the write region. First the old write region stops taking writes. Then the
 //! new write region catches up with all other regions. Only then does it take writes. So no
-//! acknowledged write is lost, and no two regions take writes at the same time.
+//! acknowledged write is lost, and no two regions take writes at the same time. Ranges whose
+//! writes another region took (`range_writers`) move to the new write region, too.
 //!
 //! With multi-write all regions take writes all the time, so nothing stops and the
 //! new write region need not catch up.
@@ -11,14 +12,11 @@ use std::time::Duration;
 use perihelion_engine::{Refusal, Role};
 use perihelion_wire::status;
 
-use super::{CATALOG_REGION, Regions, WRITE_REGION_VALUE_NAME, role};
+use super::{CATALOG_REGION, Regions, WRITE_REGION_VALUE_NAME};
 
 /// The default timeout of management requests that wait until the new write region, or
 /// every region, has caught up.
 pub(crate) const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The role of a region that neither takes writes nor removes expired documents.
-const READ_ONLY: Role = Role { accepts_writes: false, removes_expired: false };
 
 impl Regions {
     /// Changes the write region. If the new write region does not catch up within
@@ -48,27 +46,44 @@ impl Regions {
             return Err(self.cannot_move(to, "it is offline; bring it online first"));
         }
         if !topology.is_multi_write {
-            self.engines[from].set_role(READ_ONLY).await?;
-            self.update_topology(|topology| topology.catching_up = Some(to));
-            let caught_up = self.wait_until_caught_up(to, timeout).await;
-            self.update_topology(|topology| topology.catching_up = None);
-            if let Err(refusal) = caught_up {
-                self.engines[from].set_role(role(&topology, from)).await?;
+            for engine in &self.engines {
+                engine.set_role(Role::READ_ONLY).await?;
+            }
+            if let Err(refusal) = self.catch_up(to, timeout).await {
+                self.assign_roles().await?;
                 return Err(refusal);
             }
         }
-        if let Err(refusal) =
-            self.engines[CATALOG_REGION].set_named_value(WRITE_REGION_VALUE_NAME, self.names.name(to)).await
-        {
-            self.engines[from].set_role(role(&topology, from)).await?;
+        if let Err(refusal) = self.store_write_region(to, &topology).await {
+            self.assign_roles().await?;
             return Err(refusal);
         }
-        self.update_topology(|topology| topology.write_region = to);
+        self.update_topology(|topology| {
+            topology.write_region = to;
+            topology.range_writers.clear();
+        });
         self.assign_roles().await
     }
 
-    /// Returns when a region has applied all writes of all other regions. The other
-    /// regions must not take new writes meanwhile. Fails when a link with writes that
+    /// Stores the new write region. The ranges whose writes another region took are
+    /// forgotten first.
+    async fn store_write_region(&self, to: usize, topology: &super::Topology) -> Result<(), Refusal> {
+        if !topology.range_writers.is_empty() {
+            self.store_range_writers(&[]).await?;
+        }
+        self.engines[CATALOG_REGION].set_named_value(WRITE_REGION_VALUE_NAME, self.names.name(to)).await
+    }
+
+    /// Brings all writes of the other regions to a region, without the delay.
+    pub(super) async fn catch_up(&self, to: usize, timeout: Duration) -> Result<(), Refusal> {
+        self.update_topology(|topology| topology.catching_up = Some(to));
+        let caught_up = self.wait_until_caught_up(to, timeout).await;
+        self.update_topology(|topology| topology.catching_up = None);
+        caught_up
+    }
+
+    /// Returns when a region has applied all writes that the other regions had made before.
+    /// Fails when a link with writes that
     /// are not applied is cut, and at the timeout.
     async fn wait_until_caught_up(&self, to: usize, timeout: Duration) -> Result<(), Refusal> {
         let deadline = tokio::time::Instant::now() + timeout;
@@ -100,7 +115,7 @@ impl Regions {
         self.engines[region].watch_outbox_end().map_or(0, |last_entry| *last_entry.borrow())
     }
 
-    fn cannot_move(&self, to: usize, why: &str) -> Refusal {
+    pub(super) fn cannot_move(&self, to: usize, why: &str) -> Refusal {
         Refusal::gateway(
             status::CONFLICT,
             format!("The write region cannot move to {}: {why}.", self.names.name(to)),

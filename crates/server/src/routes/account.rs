@@ -45,7 +45,7 @@ fn document(service: &RegionService, call: &Call) -> Value {
         ("enableMultipleWriteLocations", topology.is_multi_write.into()),
         ("continuousBackupEnabled", false.into()),
         ("enableNRegionSynchronousCommit", false.into()),
-        ("enablePerPartitionFailoverBehavior", false.into()),
+        ("enablePerPartitionFailoverBehavior", topology.has_partition_failover.into()),
         ("userReplicationPolicy", {
             let [min, max] = replication.clone();
             object([("asyncReplication", false.into()), min, max])

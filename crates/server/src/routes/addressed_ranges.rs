@@ -1,12 +1,12 @@
 //! The ranges (physical partitions) that a request is addressed to, for fault rules of
-//! one range.
+//! one range and for ranges whose writes another region takes.
 //!
 //! The headers say it: a partition key, the id of a range, or effective keys. A partition
 //! key decides over the other two, and the id of a range over effective keys. A query or a
 //! feed without any of these headers reads all ranges. Operations that the gateway answers
 //! by itself, such as query plans and the list of ranges, are addressed to no range.
 
-use perihelion_engine::{Catalog, Container, RangeId, Refusal};
+use perihelion_engine::{Catalog, Container, PartitionRange, RangeId, Refusal};
 use perihelion_model::partition_key::EffectiveRange;
 
 use crate::call::Call;
@@ -19,9 +19,19 @@ use crate::operation::Operation;
 pub(super) fn with_ancestors(catalog: &Catalog, call: &Call, operation: Operation) -> Vec<RangeId> {
     let container = call.resource.container().and_then(|(database, name)| catalog.container(database, name));
     let Some(container) = container else { return Vec::new() };
+    let ranges = addressed(container, call, operation);
+    ranges.into_iter().flat_map(|range| range.parents.iter().copied().chain([range.id])).collect()
+}
+
+/// The ids of the ranges that the request is addressed to, without those that they were split
+/// from.
+pub(super) fn current(container: &Container, call: &Call, operation: Operation) -> Vec<RangeId> {
+    addressed(container, call, operation).into_iter().map(|range| range.id).collect()
+}
+
+fn addressed<'a>(container: &'a Container, call: &Call, operation: Operation) -> Vec<&'a PartitionRange> {
     let Ok(Some(keys)) = addressed_keys(call, operation, container) else { return Vec::new() };
-    let ranges = container.ranges.iter().filter(|range| range.keys.overlaps(&keys));
-    ranges.flat_map(|range| range.parents.iter().copied().chain([range.id])).collect()
+    container.ranges.iter().filter(|range| range.keys.overlaps(&keys)).collect()
 }
 
 /// The effective keys that the request is about; `None` when no range serves it.

@@ -3,6 +3,7 @@
 
 mod in_process;
 mod outages;
+mod range_writers;
 mod replication;
 mod restarts;
 mod write_region;

@@ -1,0 +1,147 @@
+//! Moves the writes of one range (a physical partition) to another region, as the service
+//! does when a partition of an account with one write region fails over. First the old region
+//! stops taking writes of the range. Then the new region catches up. Only then does it take
+//! writes of the range. So no acknowledged write is lost, and no two regions take writes of
+//! one range at the same time. All other ranges are written as before.
+//!
+//! The moves are stored with the data, as a text: a line for each range, with the
+//! container's number, the range and the name of the region.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use perihelion_engine::{Container, Engine, RangeId, RangeKey, Refusal};
+use perihelion_wire::status;
+
+use super::topology::RangeWriter;
+use super::{CATALOG_REGION, RegionNames, Regions, role};
+use crate::error::StartError;
+
+/// The name under which the store of the catalog region holds the moves.
+const RANGE_WRITERS_VALUE_NAME: &str = "range-writers";
+
+/// The most ranges whose writes another region takes. Every write compares its range with
+/// them.
+const RANGE_WRITERS_MAX: usize = 1000;
+
+/// The moves that the store of the catalog region holds. Lines that cannot be read, and those
+/// of the write region itself, are left out.
+pub(super) fn load(
+    engine: &Engine,
+    names: &RegionNames,
+    write_region: usize,
+) -> Result<Vec<RangeWriter>, StartError> {
+    let text = engine.named_value(RANGE_WRITERS_VALUE_NAME).map_err(StartError::refused)?;
+    let parse = |line: &str| {
+        let mut parts = line.splitn(3, ' ');
+        let range = RangeKey { container: parts.next()?.parse().ok()?, range: parts.next()?.parse().ok()? };
+        let region = names.find(parts.next()?)?;
+        (region != write_region).then_some(RangeWriter { range, region })
+    };
+    Ok(text.unwrap_or_default().lines().filter_map(parse).collect())
+}
+
+impl Regions {
+    /// Moves the writes of a range to a region. If that region does not catch up within
+    /// `timeout`, or the move cannot be stored, the old region takes the writes again. The
+    /// move runs to its end even if the caller is dropped.
+    pub(crate) async fn move_range(
+        self: &Arc<Self>,
+        container: &Arc<Container>,
+        range: RangeId,
+        to: usize,
+        timeout: Duration,
+    ) -> Result<(), Refusal> {
+        let (regions, container) = (Arc::clone(self), Arc::clone(container));
+        let change = tokio::spawn(async move {
+            let _guard = regions.write_region_lock.lock().await;
+            regions.move_range_exclusively(&container, range, to, timeout).await
+        });
+        change.await.unwrap_or_else(|_| Err(Refusal::stopping()))
+    }
+
+    /// Moves the writes of a range. The caller holds the lock `write_region_lock`.
+    async fn move_range_exclusively(
+        &self,
+        container: &Container,
+        range: RangeId,
+        to: usize,
+        timeout: Duration,
+    ) -> Result<(), Refusal> {
+        let topology = self.topology();
+        if topology.is_multi_write {
+            let text = "Every region takes writes in this account, so a range cannot be moved.";
+            return Err(Refusal::gateway(status::CONFLICT, text));
+        }
+        if container.range(range).is_none() {
+            let text = format!("The container {} has no range {range}; list its pkranges.", container.name);
+            return Err(Refusal::gateway(status::BAD_REQUEST, text));
+        }
+        let from = topology.writer_of(container, range);
+        if from == to {
+            return Ok(());
+        }
+        if topology.outage(to).is_some() {
+            return Err(self.cannot_move(to, "it is offline; bring it online first"));
+        }
+        let others = self.other_range_writers(container, range);
+        if others.len() >= RANGE_WRITERS_MAX {
+            let text = format!("{RANGE_WRITERS_MAX} ranges were moved already; move the write region.");
+            return Err(Refusal::gateway(status::CONFLICT, text));
+        }
+        let key = RangeKey { container: container.number(), range };
+        let mut stopped = role(&topology, from);
+        match from == topology.write_region {
+            true => stopped.exceptions.push(key),
+            false => {
+                let kept = others.iter().filter(|writer| writer.region == from);
+                stopped.exceptions = kept.map(|writer| writer.range).collect();
+            }
+        }
+        self.engines[from].set_role(stopped).await?;
+        let is_moved = to != topology.write_region;
+        let moved = is_moved.then_some(RangeWriter { range: key, region: to });
+        let next: Vec<RangeWriter> = others.into_iter().chain(moved).collect();
+        let outcome = match self.catch_up(to, timeout).await {
+            Ok(()) => self.store_range_writers(&next).await,
+            Err(refusal) => Err(refusal),
+        };
+        if outcome.is_ok() {
+            self.update_topology(|topology| topology.range_writers = next);
+        }
+        // After a failure this gives the old region its role back.
+        self.assign_roles().await?;
+        outcome
+    }
+
+    /// The moves of all ranges except this one. The move of a range that this range was split
+    /// from becomes moves of its other children. Moves in deleted containers are left out.
+    fn other_range_writers(&self, container: &Container, range: RangeId) -> Vec<RangeWriter> {
+        let (topology, catalog) = (self.topology(), self.engines[CATALOG_REGION].catalog());
+        let mut others = Vec::new();
+        for writer in &topology.range_writers {
+            if !writer.range.covers(container, range) {
+                let exists = catalog.container_by_number(writer.range.container).is_some();
+                others.extend(exists.then_some(*writer));
+                continue;
+            }
+            let siblings = container.ranges.iter().map(|other| other.id).filter(|other| *other != range);
+            let siblings = siblings.filter(|other| writer.range.covers(container, *other));
+            others.extend(siblings.map(|sibling| RangeWriter {
+                range: RangeKey { range: sibling, ..writer.range },
+                region: writer.region,
+            }));
+        }
+        others
+    }
+
+    pub(super) async fn store_range_writers(&self, writers: &[RangeWriter]) -> Result<(), Refusal> {
+        let mut text = String::new();
+        for RangeWriter { range, region } in writers {
+            // Writing to a string never fails.
+            let _ = writeln!(text, "{} {} {}", range.container, range.range, self.names.name(*region));
+        }
+        self.engines[CATALOG_REGION].set_named_value(RANGE_WRITERS_VALUE_NAME, &text).await
+    }
+}
