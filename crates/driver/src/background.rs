@@ -148,6 +148,7 @@ async fn run(weak: Weak<Core>, schedule: Arc<Schedule>) {
         if now.duration_since(done.breakers_cleaned_at) >= topology.breaker_options().cleanup_interval {
             schedule.done().breakers_cleaned_at = now;
             topology.update_breakers(|breakers| breakers.remove_stale(now));
+            topology.remove_stale_writers(now);
         }
         probe_unavailable(&core).await;
         let done = *schedule.done();

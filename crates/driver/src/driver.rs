@@ -41,6 +41,9 @@ pub struct AccountView {
     pub write_regions: Vec<Region>,
     /// Whether every region takes writes.
     pub is_multi_write: bool,
+    /// Whether partitions fail over to other regions one by one, as the account document says.
+    /// Only in accounts with one write region.
+    pub has_partition_failover: bool,
 }
 
 impl Driver {
@@ -122,6 +125,7 @@ impl Driver {
             read_regions: account.read_locations.iter().map(|location| location.region.clone()).collect(),
             write_regions: account.write_locations.iter().map(|location| location.region.clone()).collect(),
             is_multi_write: account.is_multi_write,
+            has_partition_failover: account.has_partition_failover,
         }
     }
 

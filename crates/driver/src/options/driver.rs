@@ -65,6 +65,13 @@ pub struct TopologyOptions {
     /// How long a region whose endpoint failed is avoided before it is probed (default
     /// 60 s).
     pub unavailable_for: Duration,
+    /// Whether the driver follows the partitions of an account that fail over one by one
+    /// (default yes). Only accounts with one write region have such partitions, if their
+    /// account document says so.
+    pub partition_failover: bool,
+    /// After this time, one write of a partition that has failed over asks the account's write
+    /// region again (default 300 s).
+    pub failback_after: Duration,
 }
 
 impl DriverOptions {
@@ -134,6 +141,7 @@ impl DriverOptions {
             &mut self.topology.refresh_interval,
             &mut self.topology.refresh_pause,
             &mut self.topology.unavailable_for,
+            &mut self.topology.failback_after,
         ] {
             *time = (*time).min(check::TIME_MAX);
         }
@@ -204,6 +212,19 @@ impl TopologyOptions {
         self.unavailable_for = time;
         self
     }
+
+    /// Sets whether the driver follows partitions that fail over one by one.
+    pub fn with_partition_failover(mut self, enabled: bool) -> Self {
+        self.partition_failover = enabled;
+        self
+    }
+
+    /// Sets the time after which one write of a partition that has failed over asks the
+    /// account's write region again.
+    pub fn with_failback_after(mut self, time: Duration) -> Self {
+        self.failback_after = time;
+        self
+    }
 }
 
 impl Default for CircuitBreakerOptions {
@@ -226,6 +247,8 @@ impl Default for TopologyOptions {
             refresh_interval: Duration::from_secs(300),
             refresh_pause: Duration::from_secs(5),
             unavailable_for: Duration::from_secs(60),
+            partition_failover: true,
+            failback_after: Duration::from_secs(300),
         }
     }
 }

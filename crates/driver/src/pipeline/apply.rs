@@ -66,7 +66,10 @@ pub(super) async fn apply(
             Effect::RefreshRanges if is_last => {}
             Effect::RefreshRanges => refresh_ranges(core, evaluated, state.deadline).await,
             Effect::DiscardMetadata => discard_metadata(evaluated),
-            Effect::EndpointFailed { .. } | Effect::PartitionFailed { .. } | Effect::PartitionSucceeded => {}
+            Effect::EndpointFailed { .. }
+            | Effect::PartitionFailed { .. }
+            | Effect::PartitionSucceeded
+            | Effect::WriteRegionFound => {}
         }
     }
 }
@@ -91,7 +94,8 @@ pub(super) fn apply_health_updates(
             }
             Effect::EndpointFailed { needs_confirmation: false }
             | Effect::PartitionFailed { needs_confirmation: false }
-            | Effect::PartitionSucceeded => {
+            | Effect::PartitionSucceeded
+            | Effect::WriteRegionFound => {
                 update_health(core, effect, evaluated.route, evaluated.incident, evaluated);
             }
             Effect::RefreshAccount | Effect::RefreshRanges | Effect::DiscardMetadata => {}
@@ -110,8 +114,8 @@ pub(super) fn confirm(core: &Core, evaluated: &EvaluatedAttempt<'_>, state: &mut
     }
 }
 
-/// Marks the endpoint of the route as failed, or reports a failure or a success to
-/// the circuit breaker of the partition. `incident` is that of the attempt on this route.
+/// Marks the endpoint of the route as failed, reports a failure or a success to the circuit
+/// breaker of the partition, or remembers where the partition is written. `incident` is that of the attempt on this route.
 fn update_health(
     core: &Core,
     effect: Effect,
@@ -131,7 +135,8 @@ fn update_health(
         (Effect::PartitionSucceeded, Some(key)) => {
             topology.update_breakers(|breakers| breakers.succeeded(key));
         }
-        (Effect::PartitionFailed { .. } | Effect::PartitionSucceeded, None) => {}
+        (Effect::WriteRegionFound, Some(key)) => topology.write_region_found(key.partition, region, now),
+        (Effect::PartitionFailed { .. } | Effect::PartitionSucceeded | Effect::WriteRegionFound, None) => {}
         (Effect::RefreshAccount | Effect::RefreshRanges | Effect::DiscardMetadata, _) => {}
     }
 }

@@ -4,8 +4,8 @@
 use perihelion_wire::status::{self, Status};
 
 use super::attempt::{AttemptResult, status_of};
-use super::prepare::Prepared;
-use super::retry::{Budgets, Effects, Ending, Limits, Regions, Verdict, evaluate};
+use super::prepare::{Prepared, follows_partition};
+use super::retry::{Budgets, Effects, Ending, Limits, Regions, Verdict, Writer, evaluate};
 use super::state::profile_of;
 use crate::operation::{Operation, Verb};
 use crate::response::retry_after;
@@ -101,5 +101,18 @@ pub(super) fn regions_of(prepared: &Prepared<'_>) -> Regions {
         candidates: prepared.route.candidates.max(1),
         is_multi_write: prepared.snapshot.account.is_multi_write,
         has_breaker,
+        writer: writer_of(prepared),
     }
+}
+
+/// What is known about the attempt's region, as the writer of the operation's partition.
+fn writer_of(prepared: &Prepared<'_>) -> Writer {
+    let (snapshot, operation) = (&prepared.snapshot, prepared.call.operation);
+    let partition = prepared.partition.as_ref();
+    if operation.verb.is_read() || !follows_partition(snapshot, operation, partition) {
+        return Writer::OfAccount;
+    }
+    let write_region = snapshot.account.write_locations.first().map(|location| &location.region);
+    let known = snapshot.moved_to(partition).or(write_region);
+    if known == Some(&prepared.route.location.region) { Writer::Known } else { Writer::New }
 }

@@ -13,7 +13,7 @@ use super::state::{State, find_range};
 use crate::core::Core;
 use crate::error::Error;
 use crate::metadata::{self, Container, ContainerMetadata, TokenTooLong};
-use crate::operation::{Operation, ResourceKind, Verb};
+use crate::operation::{Idempotency, Operation, ResourceKind, Verb};
 use crate::options::{ReadConsistency, Settings};
 use crate::routing::account::{Account, Consistency};
 use crate::routing::circuit_breaker::{BreakerKey, Partition};
@@ -78,7 +78,7 @@ pub(super) async fn prepare<'a>(core: &Core, call: Call<'a>, state: &State) -> R
         container_rid: metadata.as_ref().map(|metadata| metadata.rid_header.clone()),
         session_token,
         is_multi_write: snapshot.account.is_multi_write,
-        is_write_region_only: is_write_region_only(operation, &snapshot.account, &route, state),
+        is_write_region_only: is_write_region_only(operation, &snapshot, partition.as_ref(), &route, state),
     };
     Ok(Prepared { call, metadata, partition, session_range, snapshot, route, header_inputs })
 }
@@ -112,7 +112,11 @@ fn pick_route(
     state: &State,
 ) -> (Snapshot, Route) {
     let snapshot = core.topology().snapshot();
-    let route = resolve(&route_request(&snapshot, call, partition, state));
+    let mut request = route_request(&snapshot, call, partition, state);
+    if is_failback(core, call, &snapshot, partition, state) {
+        request.moved_to = None;
+    }
+    let route = resolve(&request);
     let Some(partition) = partition.filter(|_| route.is_probe) else { return (snapshot, route) };
     let key = BreakerKey { partition, region: &route.location.region, usage: usage_of(call.operation) };
     if core.topology().claim_probe(key, Instant::now()) {
@@ -121,6 +125,40 @@ fn pick_route(
     let snapshot = core.topology().snapshot();
     let route = resolve(&route_request(&snapshot, call, Some(partition), state));
     (snapshot, route)
+}
+
+/// Whether this attempt asks the account's write region, though the partition has moved to
+/// another region. One write does so from time to time. It must be a write that may be
+/// repeated, because the partition may still fail in the write region.
+fn is_failback(
+    core: &Core,
+    call: Call<'_>,
+    snapshot: &Snapshot,
+    partition: Option<&Partition>,
+    state: &State,
+) -> bool {
+    let Some(partition) = partition.filter(|_| snapshot.has_partition_failover) else { return false };
+    let (operation, now) = (call.operation, Instant::now());
+    let is_first = state.last_region.is_none() && state.route_to.is_none();
+    let may_be_repeated = match operation.idempotency {
+        Idempotency::Idempotent | Idempotency::Conditional => true,
+        Idempotency::NotIdempotent => false,
+    };
+    is_first
+        && !operation.verb.is_read()
+        && may_be_repeated
+        && snapshot.writers.is_failback_due(partition, now)
+        && core.topology().claim_failback(partition, now)
+}
+
+/// Whether the writes of the operation's partition may have moved without the account's other
+/// partitions.
+pub(super) fn follows_partition(
+    snapshot: &Snapshot,
+    operation: &Operation,
+    partition: Option<&Partition>,
+) -> bool {
+    snapshot.has_partition_failover && operation.is_data_plane() && partition.is_some()
 }
 
 /// The inputs of routing for the next attempt.
@@ -136,6 +174,8 @@ pub(super) fn route_request<'a>(
         account: &snapshot.account,
         breakers: &snapshot.breakers,
         partition,
+        has_partition_failover: follows_partition(snapshot, call.operation, partition),
+        moved_to: snapshot.moved_to(partition),
         excluded_regions: &call.settings.excluded_regions,
         only_region: continuation::only_region(call.operation, &snapshot.account),
         tried_regions: &state.tried_regions,
@@ -148,13 +188,20 @@ pub(super) fn route_request<'a>(
 /// Whether the request says that only the write region may answer. Another region refuses
 /// such a request. So the request says this only if it goes to the write region, and not if
 /// the write region was wanted but is excluded or down. Where every region takes writes, no
-/// request says this.
-fn is_write_region_only(operation: &Operation, account: &Account, route: &Route, state: &State) -> bool {
+/// request says this. The write region of a partition that has moved is the region that it
+/// has moved to.
+fn is_write_region_only(
+    operation: &Operation,
+    snapshot: &Snapshot,
+    partition: Option<&Partition>,
+    route: &Route,
+    state: &State,
+) -> bool {
+    let only = snapshot.account.only_write_location(operation.is_data_plane());
+    let only = only.map(|only| snapshot.moved_to(partition).unwrap_or(&only.region));
     state.route_to == Some(RouteTo::WriteRegion)
         && operation.verb.is_read()
-        && account
-            .only_write_location(operation.is_data_plane())
-            .is_some_and(|only| only.region == route.location.region)
+        && only == Some(&route.location.region)
 }
 
 /// The region that the last verdict asks for. There is one exception: when the account has

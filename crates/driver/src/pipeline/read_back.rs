@@ -11,10 +11,12 @@
 
 use super::prepare::Call;
 use super::run::run;
+use super::state::partition_of;
 use crate::core::Core;
 use crate::diagnostics::Diagnostics;
 use crate::operation::{Operation, Target, Verb, Witness};
 use crate::options::{ReadConsistency, Settings};
+use crate::region::Region;
 use crate::response::Response;
 use crate::routing::resolve::RouteTo;
 
@@ -52,9 +54,9 @@ pub(super) async fn read_back(core: &Core, call: Call<'_>, witness: &Witness) ->
     let call = Call { operation: &read, settings: &settings, route_to: Some(RouteTo::WriteRegion), ..call };
     match Box::pin(run(core, call)).await {
         Ok(response) if shows_witness(&response, witness) => Evidence::Applied(response),
-        Ok(response) => witness_not_found(core, response.diagnostics),
+        Ok(response) => witness_not_found(core, &read, response.diagnostics),
         Err(error) if error.is_not_found() && !error.is_container_not_found() => {
-            witness_not_found(core, error.diagnostics().clone())
+            witness_not_found(core, &read, error.diagnostics().clone())
         }
         Err(error) => Evidence::Inconclusive(error.diagnostics().clone()),
     }
@@ -66,12 +68,14 @@ fn shows_witness(response: &Response, witness: &Witness) -> bool {
 }
 
 /// The evidence when the witness was not found. The witness counts as absent only if
-/// the region that answered takes writes.
-fn witness_not_found(core: &Core, diagnostics: Diagnostics) -> Evidence {
-    let write_locations = &core.topology().snapshot().account.write_locations;
-    let takes_writes = diagnostics
-        .attempts()
-        .last()
-        .is_some_and(|answered| write_locations.iter().any(|location| location.region == answered.region));
+/// the region that answered takes writes of the partition.
+fn witness_not_found(core: &Core, read: &Operation, diagnostics: Diagnostics) -> Evidence {
+    let snapshot = core.topology().snapshot();
+    let moved_to = snapshot.moved_to(partition_of(read).as_ref());
+    let is_written_in = |region: &Region| match moved_to {
+        Some(moved_to) => moved_to == region,
+        None => snapshot.account.write_locations.iter().any(|location| location.region == *region),
+    };
+    let takes_writes = diagnostics.attempts().last().is_some_and(|answered| is_written_in(&answered.region));
     if takes_writes { Evidence::Absent(diagnostics) } else { Evidence::Inconclusive(diagnostics) }
 }

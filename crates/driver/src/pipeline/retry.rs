@@ -21,4 +21,4 @@ mod verdict;
 
 pub(super) use effects::{Effect, Effects};
 pub(super) use evaluate::{evaluate, looks_before_retry, may_have_applied};
-pub(super) use verdict::{Budgets, Ending, Limits, OperationProfile, Regions, Verdict};
+pub(super) use verdict::{Budgets, Ending, Limits, OperationProfile, Regions, Verdict, Writer};

@@ -12,6 +12,7 @@ use crate::diagnostics::{Context, Diagnostics};
 use crate::metadata::ContainerMetadata;
 use crate::operation::{Operation, Scope};
 use crate::region::Region;
+use crate::routing::circuit_breaker::Partition;
 use crate::routing::ranges::Range;
 use crate::routing::resolve::{Route, RouteTo};
 
@@ -96,6 +97,14 @@ pub(super) fn profile_of(operation: &Operation) -> OperationProfile {
         has_witness: operation.witness.is_some(),
         is_data_plane: operation.is_data_plane(),
     }
+}
+
+/// The physical partition that an operation on documents goes to, by the metadata that is
+/// known now.
+pub(super) fn partition_of(operation: &Operation) -> Option<Partition> {
+    let metadata = operation.target.container.as_ref()?.metadata()?;
+    let range = find_range(&operation.scope, &metadata)?;
+    Some(Partition { container: Arc::clone(&metadata.rid), range: Arc::clone(&range.id) })
 }
 
 /// The physical partition that an operation goes to; `None` when there may be several, or

@@ -65,6 +65,9 @@ pub(crate) struct Account {
     pub(crate) configured_location: Arc<Location>,
     /// Whether the service asks clients not to hedge.
     pub(crate) is_hedging_disabled: bool,
+    /// Whether the service moves the writes of single partitions to other regions when they
+    /// fail in the write region. Always false with `is_multi_write`.
+    pub(crate) has_partition_failover: bool,
     unavailable: Vec<UnavailableEndpoint>,
 }
 
@@ -108,6 +111,7 @@ impl Account {
             consistency: Consistency::Session,
             configured_location: configured,
             is_hedging_disabled: false,
+            has_partition_failover: false,
             unavailable: Vec::new(),
         }
     }
@@ -167,6 +171,8 @@ impl Account {
             consistency: parse_consistency(document.user_consistency_policy),
             configured_location: Arc::clone(&previous.configured_location),
             is_hedging_disabled: document.disable_cross_regional_hedging.unwrap_or(false),
+            has_partition_failover: document.enable_per_partition_failover_behavior.unwrap_or(false)
+                && !is_multi_write,
             read_locations,
             write_locations,
             hub,
@@ -289,6 +295,7 @@ struct AccountDocument {
     enable_multiple_write_locations: Option<bool>,
     user_consistency_policy: Option<ConsistencyPolicy>,
     disable_cross_regional_hedging: Option<bool>,
+    enable_per_partition_failover_behavior: Option<bool>,
 }
 
 #[derive(Deserialize)]

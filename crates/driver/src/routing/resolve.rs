@@ -48,6 +48,11 @@ pub(crate) struct RouteRequest<'a> {
     pub(crate) breakers: &'a Breakers,
     /// The operation's partition, when there is exactly one.
     pub(crate) partition: Option<&'a Partition>,
+    /// Whether the writes of a partition may move to another region, one partition at a time.
+    /// Only for operations on documents, in accounts with one write region.
+    pub(crate) has_partition_failover: bool,
+    /// The region to which the writes of the partition have moved; `None` if they have not.
+    pub(crate) moved_to: Option<&'a Region>,
     pub(crate) excluded_regions: &'a [Region],
     /// The only region that may answer; `None` when any region may.
     pub(crate) only_region: Option<&'a Region>,
@@ -100,25 +105,54 @@ pub(crate) fn alternate(request: &RouteRequest<'_>, primary: &Route) -> Option<R
 type Rank = (bool, bool, bool, usize);
 
 impl<'a> RouteRequest<'a> {
-    /// The regions to choose from, in order of preference.
+    /// The regions to choose from, in order of preference. The region to which the partition
+    /// has moved comes first for its writes. For its reads, that region and the account's
+    /// write region change places: the write region may be behind.
     fn candidates(&self) -> impl Iterator<Item = &'a Arc<Location>> + use<'a> {
         let account = self.account;
         let (first, rest): (&[Arc<Location>], &[Arc<Location>]) = match self.usage {
             Usage::Read => (&account.read_locations, &[]),
             // The only write region may have moved before the account document says
-            // so. Then the other regions are asked one after the other.
-            Usage::Write if self.is_looking_for_write_region() => {
+            // so, or the partition alone may have moved. Then the other regions are asked one
+            // after the other.
+            Usage::Write if self.is_looking_for_write_region() || self.has_partition_failover => {
                 (self.write_locations(), &account.read_locations)
             }
             Usage::Write => (self.write_locations(), &[]),
         };
-        let excluded = if self.ignores_exclusions() { &[] } else { self.excluded_regions };
         let further =
             rest.iter().filter(|location| first.iter().all(|other| other.region != location.region));
+        let (usage, moved) = (self.usage, self.moved());
+        let lead = moved.filter(|_| usage == Usage::Write).map(|(_, to)| to);
+        let others = first.iter().chain(further);
+        let others = others.filter(move |location| lead.is_none_or(|lead| lead.region != location.region));
+        let ordered = lead.into_iter().chain(others).map(move |location| match moved {
+            Some((from, to)) if usage == Usage::Read && location.region == from.region => to,
+            Some((from, to)) if usage == Usage::Read && location.region == to.region => from,
+            Some(_) | None => location,
+        });
+        let excluded = if self.ignores_exclusions() { &[] } else { self.excluded_regions };
+        // The account's write region, and the region that a partition has moved to, cannot be
+        // excluded: no other region takes the write.
+        let required = first.first().filter(|_| usage == Usage::Write && self.has_partition_failover);
+        let is_required = move |location: &Location| {
+            let is =
+                |other: Option<&Arc<Location>>| other.is_some_and(|other| other.region == location.region);
+            is(required) || is(lead)
+        };
         let only_region = self.only_region;
-        first.iter().chain(further).filter(move |location| {
-            !excluded.contains(&location.region) && only_region.is_none_or(|only| *only == location.region)
+        ordered.filter(move |location| {
+            (!excluded.contains(&location.region) || is_required(location))
+                && only_region.is_none_or(|only| *only == location.region)
         })
+    }
+
+    /// The account's write region and the region to which the partition has moved.
+    fn moved(&self) -> Option<(&'a Arc<Location>, &'a Arc<Location>)> {
+        let (account, to) = (self.account, self.moved_to?);
+        let from = account.write_locations.first()?;
+        let to = account.read_locations.iter().find(|location| location.region == *to)?;
+        (from.region != to.region).then_some((from, to))
     }
 
     /// The locations that take the operation, if it is a write.
@@ -139,10 +173,14 @@ impl<'a> RouteRequest<'a> {
     }
 
     /// Whether exclusions are ignored. They are for a write when the only write region is
-    /// excluded, because no other region could take the write.
+    /// excluded, because no other region could take the write. Where partitions fail over one
+    /// by one, only that region is exempt (`candidates`).
     fn ignores_exclusions(&self) -> bool {
         let is_excluded = |location: &Arc<Location>| self.excluded_regions.contains(&location.region);
-        self.usage == Usage::Write && self.has_one_writer() && self.write_locations().iter().all(is_excluded)
+        self.usage == Usage::Write
+            && self.has_one_writer()
+            && !self.has_partition_failover
+            && self.write_locations().iter().all(is_excluded)
     }
 
     /// The location of the last attempt, if the account still has that region.
@@ -156,13 +194,15 @@ impl<'a> RouteRequest<'a> {
         self.candidates().chain(known).find(|location| location.region == *last)
     }
 
-    /// The first write region that is not excluded, is available and has no open breaker.
+    /// The first write region that is not excluded, is available and has no open breaker. If
+    /// the partition has moved, its own region comes first.
     /// If there is none, the order of preference decides: a write region that is down is then
     /// asked once, after the other regions. A first attempt ignores the breaker. It reads a
     /// witness, and only a write region proves that a write was not applied.
     fn write_location(&self) -> Option<&'a Arc<Location>> {
         let excluded = self.excluded_regions;
-        self.write_locations().iter().find(|location| {
+        let lead = self.moved().map(|(_, to)| to);
+        lead.into_iter().chain(self.write_locations()).find(|location| {
             !excluded.contains(&location.region)
                 && self.is_available(location)
                 && (self.last_region.is_none() || self.gate(location) != Gate::Open)

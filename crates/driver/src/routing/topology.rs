@@ -1,7 +1,7 @@
-//! The topology: the shared state of routing. It holds two snapshots, the account and the
-//! circuit breakers, which are replaced whole and read without a lock. Every method that
-//! changes a snapshot is a read-copy-update with a pure function of `account` or
-//! `circuit_breaker`.
+//! The topology: the shared state of routing. It holds three snapshots, the account, the
+//! circuit breakers and the partitions that have failed over, which are replaced whole and
+//! read without a lock. Every method that changes a snapshot is a read-copy-update with a
+//! pure function of `account`, `circuit_breaker` or `partition_failover`.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,14 +11,29 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::account::{Account, Usage};
-use super::circuit_breaker::{BreakerKey, Breakers};
+use super::circuit_breaker::{BreakerKey, Breakers, Partition};
+use super::partition_failover::PartitionWriters;
 use crate::options::{CircuitBreakerOptions, TopologyOptions};
+use crate::region::Region;
 
 /// The topology as one attempt sees it.
 #[derive(Debug, Clone)]
 pub(crate) struct Snapshot {
     pub(crate) account: Arc<Account>,
     pub(crate) breakers: Arc<Breakers>,
+    pub(crate) writers: Arc<PartitionWriters>,
+    /// Whether the partitions of the account fail over one by one, and the driver follows
+    /// them.
+    pub(crate) has_partition_failover: bool,
+}
+
+impl Snapshot {
+    /// The region to which the writes of a partition have moved; `None` if they go to the
+    /// account's write region.
+    pub(crate) fn moved_to(&self, partition: Option<&Partition>) -> Option<&Region> {
+        let partition = partition.filter(|_| self.has_partition_failover)?;
+        self.writers.region_of(partition, &self.account.write_locations.first()?.region)
+    }
 }
 
 /// The current snapshots.
@@ -26,6 +41,7 @@ pub(crate) struct Snapshot {
 pub(crate) struct Topology {
     account: ArcSwap<Account>,
     breakers: ArcSwap<Breakers>,
+    writers: ArcSwap<PartitionWriters>,
     options: TopologyOptions,
     breaker_options: CircuitBreakerOptions,
     /// The endpoint whose failure asks for a refresh of the account in the background; `None`
@@ -45,6 +61,7 @@ impl Topology {
         Topology {
             account: ArcSwap::from_pointee(account),
             breakers: ArcSwap::from_pointee(Breakers::new(breaker_options.clone())),
+            writers: ArcSwap::default(),
             options,
             breaker_options,
             wanted_refresh: Mutex::default(),
@@ -53,7 +70,13 @@ impl Topology {
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
-        Snapshot { account: self.account.load_full(), breakers: self.breakers.load_full() }
+        let account = self.account.load_full();
+        Snapshot {
+            has_partition_failover: account.has_partition_failover && self.options.partition_failover,
+            breakers: self.breakers.load_full(),
+            writers: self.writers.load_full(),
+            account,
+        }
     }
 
     pub(crate) fn options(&self) -> &TopologyOptions {
@@ -124,6 +147,36 @@ impl Topology {
             claimed.map_or_else(|| Arc::clone(breakers), Arc::new)
         });
         is_claimed
+    }
+
+    /// Records that a region has taken a write of a partition.
+    pub(crate) fn write_region_found(&self, partition: &Partition, region: &Region, now: Instant) {
+        let (account, period) = (self.account.load_full(), self.options.failback_after);
+        let Some(write_location) = account.write_locations.first() else { return };
+        self.update_writers(|writers| writers.found(partition, region, &write_location.region, now, period));
+    }
+
+    /// Claims the write that asks the account's write region whether it takes the writes of a
+    /// partition again. Returns whether the caller may ask.
+    pub(crate) fn claim_failback(&self, partition: &Partition, now: Instant) -> bool {
+        let mut is_claimed = false;
+        self.update_writers(|writers| {
+            let claimed = writers.claim_failback(partition, now, self.options.failback_after);
+            is_claimed = claimed.is_some();
+            claimed
+        });
+        is_claimed
+    }
+
+    /// Forgets partitions that have failed over and get no writes any more.
+    pub(crate) fn remove_stale_writers(&self, now: Instant) {
+        let (account, period) = (self.account.load_full(), self.options.failback_after);
+        let Some(write_location) = account.write_locations.first() else { return };
+        self.update_writers(|writers| writers.remove_stale(&write_location.region, now, period));
+    }
+
+    fn update_writers(&self, mut change: impl FnMut(&PartitionWriters) -> Option<PartitionWriters>) {
+        self.writers.rcu(|writers| change(writers).map_or_else(|| Arc::clone(writers), Arc::new));
     }
 
     /// Replaces the breakers by those that `change` returns. When `change` returns `None`,

@@ -27,7 +27,7 @@ use perihelion_testkit::regions::REGIONS;
 use self::checks::History;
 use self::events::{Events, Mode};
 use self::ledger::{AFTERMATH, Ledger, RECOVERED, STOP};
-use self::setup::{PARTITIONS, Setup};
+use self::setup::{PARTITIONS, Setup, Writers};
 
 /// The most faults of each class that one operation of a gentle run gets.
 const FAULTS_PER_OPERATION_MAX: u32 = 1;
@@ -52,7 +52,7 @@ const PROBLEMS_SHOWN_MAX: usize = 6;
 struct RunParameters {
     seed: u64,
     mode: Mode,
-    is_multi_write: bool,
+    writers: Writers,
 }
 
 /// Executes one run, and returns its history and the problems that were found.
@@ -60,7 +60,7 @@ async fn execute_run(parameters: RunParameters) -> (History, Vec<String>) {
     fastrand::seed(parameters.seed);
     let mut rng = fastrand::Rng::with_seed(parameters.seed);
     let is_gentle = parameters.mode == Mode::Gentle;
-    let setup = Setup::new(parameters.is_multi_write, is_gentle.then_some(FAULTS_PER_OPERATION_MAX)).await;
+    let setup = Setup::new(parameters.writers, is_gentle.then_some(FAULTS_PER_OPERATION_MAX)).await;
     let ledger = Arc::new(Ledger::default());
     let mut workers = workers::start(&setup, &ledger, &mut rng, !is_gentle);
     let mut events = Events {
@@ -153,20 +153,20 @@ fn seeds(usual: Range<u64>) -> Range<u64> {
 }
 
 /// Executes one run per seed, and fails if any of them has a problem.
-fn check_seeds(mode: Mode, is_multi_write: bool, usual: Range<u64>) {
+fn check_seeds(mode: Mode, writers: Writers, usual: Range<u64>) {
     let (mut failed_seeds, mut operations) = (Vec::new(), 0);
     for seed in seeds(usual) {
-        let (history, problems) = run(RunParameters { seed, mode, is_multi_write });
+        let (history, problems) = run(RunParameters { seed, mode, writers });
         operations += history.records.len();
         if !problems.is_empty() {
-            eprintln!("seed {seed} ({mode:?}, multi-write {is_multi_write}):\n  {}\n", problems.join("\n  "));
+            eprintln!("seed {seed} ({mode:?}, {writers:?}):\n  {}\n", problems.join("\n  "));
             failed_seeds.push(seed);
         }
     }
     println!("{operations} operations");
     assert!(
         failed_seeds.is_empty(),
-        "{mode:?}, multi-write {is_multi_write}: {} seeds fail: {failed_seeds:?}",
+        "{mode:?}, {writers:?}: {} seeds fail: {failed_seeds:?}",
         failed_seeds.len()
     );
 }
@@ -176,28 +176,38 @@ const USUAL_SEEDS: Range<u64> = 0..30;
 
 #[test]
 fn gentle_faults_with_one_write_region_fail_no_operation() {
-    check_seeds(Mode::Gentle, false, USUAL_SEEDS);
+    check_seeds(Mode::Gentle, Writers::OneRegion, USUAL_SEEDS);
 }
 
 #[test]
 fn gentle_faults_with_many_write_regions_fail_no_operation() {
-    check_seeds(Mode::Gentle, true, USUAL_SEEDS);
+    check_seeds(Mode::Gentle, Writers::AllRegions, USUAL_SEEDS);
+}
+
+#[test]
+fn gentle_faults_while_partitions_move_one_by_one_fail_no_operation() {
+    check_seeds(Mode::Gentle, Writers::OneRegionPerPartition, USUAL_SEEDS);
+}
+
+#[test]
+fn long_outages_while_partitions_move_one_by_one_break_no_guarantee() {
+    check_seeds(Mode::Rough, Writers::OneRegionPerPartition, USUAL_SEEDS);
 }
 
 #[test]
 fn long_outages_with_one_write_region_break_no_guarantee() {
-    check_seeds(Mode::Rough, false, USUAL_SEEDS);
+    check_seeds(Mode::Rough, Writers::OneRegion, USUAL_SEEDS);
 }
 
 #[test]
 fn long_outages_with_many_write_regions_break_no_guarantee() {
-    check_seeds(Mode::Rough, true, USUAL_SEEDS);
+    check_seeds(Mode::Rough, Writers::AllRegions, USUAL_SEEDS);
 }
 
 #[test]
 fn a_seed_replays_the_same_run() {
-    for (mode, is_multi_write) in [(Mode::Gentle, false), (Mode::Rough, true)] {
-        let parameters = RunParameters { seed: 1, mode, is_multi_write };
+    for (mode, writers) in [(Mode::Gentle, Writers::OneRegion), (Mode::Rough, Writers::AllRegions)] {
+        let parameters = RunParameters { seed: 1, mode, writers };
         let (first, second) = (checks::digest(&run(parameters).0), checks::digest(&run(parameters).0));
         assert!(first.lines().count() > 200, "a run is more than {} operations", first.lines().count());
         let difference = first.lines().zip(second.lines()).position(|(first, second)| first != second);

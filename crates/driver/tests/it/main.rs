@@ -11,6 +11,7 @@ mod hedging;
 mod hedging_costs;
 mod metadata_writes;
 mod multi_region;
+mod partition_failover;
 mod pipeline;
 mod region_health;
 mod runtimes;

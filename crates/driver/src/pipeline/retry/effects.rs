@@ -4,7 +4,7 @@
 //! An [`Effect`] names no endpoint and no partition. "This endpoint" and "this
 //! partition" are those of the attempt that was evaluated, which `apply` knows.
 
-use super::verdict::{OperationProfile, Regions};
+use super::verdict::{OperationProfile, Regions, Writer};
 
 /// A change to state that all operations share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub(crate) enum Effect {
     PartitionFailed { needs_confirmation: bool },
     /// Record that this partition works in this region.
     PartitionSucceeded,
+    /// Remember that this region takes the writes of this partition.
+    WriteRegionFound,
     /// Read the container's ranges again.
     RefreshRanges,
     /// Discard the container's metadata, because the container was recreated or deleted.
@@ -29,13 +31,14 @@ pub(crate) enum Effect {
 }
 
 impl Effect {
-    /// Whether the effect changes the health of the endpoint or of the partition. Such
-    /// an effect needs no request.
+    /// Whether the effect changes the health of the endpoint or of the partition, or where the
+    /// partition is written. Such an effect needs no request.
     pub(crate) fn is_health_update(self) -> bool {
         match self {
-            Effect::EndpointFailed { .. } | Effect::PartitionFailed { .. } | Effect::PartitionSucceeded => {
-                true
-            }
+            Effect::EndpointFailed { .. }
+            | Effect::PartitionFailed { .. }
+            | Effect::PartitionSucceeded
+            | Effect::WriteRegionFound => true,
             Effect::RefreshAccount | Effect::RefreshRanges | Effect::DiscardMetadata => false,
         }
     }
@@ -47,6 +50,7 @@ impl Effect {
             Effect::EndpointFailed { .. } => "endpoint_failed",
             Effect::PartitionFailed { .. } => "partition_failed",
             Effect::PartitionSucceeded => "partition_succeeded",
+            Effect::WriteRegionFound => "write_region_found",
             Effect::RefreshRanges => "refresh_ranges",
             Effect::DiscardMetadata => "forget_container",
         }
@@ -75,9 +79,15 @@ impl Effects {
     }
 
     /// The effects when the partition itself has answered. If the partition has a breaker,
-    /// the breaker resets its counters and closes.
+    /// the breaker resets its counters and closes. If the answer is to a write, and the
+    /// partition was known to be written elsewhere, this region is remembered.
     pub(super) const fn partition_answered(regions: Regions) -> Self {
-        if regions.has_breaker { Effects::one(Effect::PartitionSucceeded) } else { Effects::NONE }
+        let success = if regions.has_breaker { Some(Effect::PartitionSucceeded) } else { None };
+        let found = match regions.writer {
+            Writer::New => Some(Effect::WriteRegionFound),
+            Writer::Known | Writer::OfAccount => None,
+        };
+        Effects([success, found])
     }
 
     /// The effects when the partition has failed. Operations on metadata have no partition.
@@ -94,7 +104,10 @@ impl Effects {
     pub(crate) fn blames_region(self) -> bool {
         self.into_iter().any(|effect| match effect {
             Effect::RefreshAccount | Effect::EndpointFailed { .. } | Effect::PartitionFailed { .. } => true,
-            Effect::PartitionSucceeded | Effect::RefreshRanges | Effect::DiscardMetadata => false,
+            Effect::PartitionSucceeded
+            | Effect::WriteRegionFound
+            | Effect::RefreshRanges
+            | Effect::DiscardMetadata => false,
         })
     }
 }

@@ -20,7 +20,9 @@
 //! In an account with one write region, a write has only that region to go to. A write of
 //! metadata has only the hub to go to, even where every region takes writes of documents.
 //! After a 403/3 or 403/1008 the write tries the other regions too, because the write region
-//! or the hub may have moved.
+//! or the hub may have moved. Where partitions fail over one by one, a write of documents may
+//! go to every region: after a failure to the next one, and after a 403/3 to all of them
+//! without a wait.
 //!
 //! To add a rule, name the status in `perihelion_wire::status` and edit this
 //! file. No match here has a wildcard arm, so the compiler reports every place that
@@ -33,7 +35,7 @@ use perihelion_wire::transport::{Failure, FailureKind, Sent};
 
 use super::backoff::Backoff;
 use super::effects::{Effect, Effects};
-use super::verdict::{OperationProfile, Regions};
+use super::verdict::{OperationProfile, Regions, Writer};
 use crate::diagnostics::Context;
 use crate::routing::resolve::RouteTo;
 
@@ -242,6 +244,13 @@ const FORBIDDEN_POLICY: RetryPolicy = RetryPolicy {
     context: Context::Failover,
 };
 
+/// Retries while the writes of one partition move to another region. Every region is asked
+/// once without a wait, because only the region that takes the writes can say so. Then the
+/// regions are asked again, as by [`FORBIDDEN_POLICY`].
+fn forbidden_policy_for_partition(regions: Regions) -> RetryPolicy {
+    RetryPolicy { immediate_retries: regions.candidates.saturating_sub(1).max(1), ..FORBIDDEN_POLICY }
+}
+
 /// Retries while a split, a merge or a move completes. The first retry does not
 /// wait: in most cases the change is complete and only this client's ranges were
 /// old. Eight retries take about 7 s, longer than the last phase of a split.
@@ -281,6 +290,11 @@ pub(super) fn rule_for(finding: Finding, profile: OperationProfile, regions: Reg
         Finding::RefusedByState => Rule::new(Action::EndRefused, Effects::partition_answered(regions)),
         Finding::Refused | Finding::Throttled => Rule::new(Action::End, Effects::NONE),
         Finding::UnexpectedStatus => Rule::ambiguous(Action::End, Effects::NONE),
+        // The partition may have moved alone, so the endpoint is still good for others.
+        Finding::WriteForbidden if regions.writer != Writer::OfAccount => Rule::new(
+            Action::Retry(forbidden_policy_for_partition(regions)),
+            Effects::one(Effect::RefreshAccount),
+        ),
         // The region works; it only does not take writes.
         Finding::WriteForbidden if is_single_region_write => Rule::new(
             Action::Retry(FORBIDDEN_POLICY),

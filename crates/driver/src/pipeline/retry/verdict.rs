@@ -46,6 +46,21 @@ pub(crate) struct Regions {
     /// Whether a circuit breaker has counted failures or lost hedges of the partition and
     /// region just tried.
     pub(crate) has_breaker: bool,
+    /// What is known about the region just tried, as the writer of the partition.
+    pub(crate) writer: Writer,
+}
+
+/// Whether the region just tried takes the writes of the operation's partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Writer {
+    /// Partitions do not fail over one by one: all partitions are written where the account
+    /// says. Also for reads and for operations on metadata.
+    #[default]
+    OfAccount,
+    /// The partition is known to be written in this region.
+    Known,
+    /// The partition is known to be written in another region.
+    New,
 }
 
 /// The limits of an operation's retries that options set.

@@ -32,6 +32,10 @@ struct RouteCase {
     /// The regions of earlier attempts, the last one at the end.
     tried: &'static str,
     route_to: Option<RouteTo>,
+    /// Whether partitions fail over one by one.
+    partition_failover: bool,
+    /// The region that the partition has moved to; empty if it has not moved.
+    moved_to: &'static str,
 }
 
 /// Regions by their letters.
@@ -90,12 +94,15 @@ impl RouteCase {
         let now = Instant::now() + Duration::from_secs(60);
         let (account, breakers) = (self.account(all_available, now), self.breakers(now));
         let (excluded, tried) = (regions(self.excluded), regions(self.tried));
+        let moved_to = regions(self.moved_to);
         let request = RouteRequest {
             usage: self.usage(),
             is_data_plane: !self.metadata,
             account: &account,
             breakers: &breakers,
             partition: Some(&partition("rid")),
+            has_partition_failover: self.partition_failover,
+            moved_to: moved_to.first(),
             excluded_regions: &excluded,
             only_region: None,
             tried_regions: &tried,
@@ -245,6 +252,45 @@ fn writes_look_for_a_write_region_that_has_moved() {
     check(RouteCase { regions: "A", ..next("A") }, "A/1");
 }
 
+/// The write region is A. Where partitions fail over one by one, a write may go to every
+/// region, and the region that the partition has moved to comes first. That region and the
+/// write region cannot be excluded.
+#[test]
+fn a_write_follows_its_partition() {
+    let write = |moved_to, tried| RouteCase {
+        partition_failover: true,
+        write: true,
+        moved_to,
+        tried,
+        route_to: (!tried.is_empty()).then_some(Next),
+        ..three_regions()
+    };
+    check(write("", ""), "A/3+B");
+    check(write("", "A"), "B/3+C");
+    check(write("", "AB"), "C/3");
+    check(write("C", ""), "C/3+A");
+    check(write("C", "C"), "A/3+B");
+    check(write("A", ""), "A/3+B");
+    check(RouteCase { unavailable: "A", ..write("", "") }, "B/3+C");
+    check(RouteCase { excluded: "AB", ..write("", "") }, "A/2+C");
+    check(RouteCase { excluded: "ABC", ..write("C", "") }, "C/2+A");
+    check(RouteCase { excluded: "B", ..write("C", "C") }, "A/2");
+    check(RouteCase { route_to: Some(WriteRegion), ..write("C", "A") }, "C/3+B");
+}
+
+/// A read that would go to the write region goes to the region that the partition has moved
+/// to. A read of another region stays there.
+#[test]
+fn a_read_follows_its_partition_away_from_the_write_region() {
+    let read = |moved_to| RouteCase { partition_failover: true, moved_to, ..three_regions() };
+    check(read(""), "A/3+B");
+    check(read("C"), "C/3+B");
+    check(RouteCase { excluded: "C", ..read("C") }, "B/2+A");
+    check(RouteCase { excluded: "A", ..read("C") }, "C/2+B");
+    check(RouteCase { tried: "B", route_to: Some(WriteRegion), ..read("C") }, "C/3+A");
+    check(RouteCase { excluded: "C", tried: "B", route_to: Some(WriteRegion), ..read("C") }, "A/2");
+}
+
 #[test]
 fn without_a_partition_breakers_do_not_count() {
     let now = Instant::now() + Duration::from_secs(60);
@@ -256,6 +302,8 @@ fn without_a_partition_breakers_do_not_count() {
         account: &account,
         breakers: &breakers,
         partition: None,
+        has_partition_failover: false,
+        moved_to: None,
         excluded_regions: &[],
         only_region: None,
         tried_regions: &[],
@@ -283,6 +331,8 @@ fn before_the_account_was_read_everything_goes_to_the_configured_endpoint() {
                 account: &account,
                 breakers: &breakers,
                 partition: None,
+                has_partition_failover: false,
+                moved_to: None,
                 excluded_regions: &[],
                 only_region: None,
                 tried_regions: if route_to.is_some() { &tried } else { &[] },

@@ -107,6 +107,7 @@ impl Events<'_> {
                 0..=4 => self.add_document_fault(),
                 5 => self.add_metadata_fault(),
                 6 | 7 => self.take_offline().await,
+                8 if self.setup.has_partition_failover => self.move_range().await,
                 8 => self.move_write_region().await,
                 9 => self.disturb_replication().await,
                 10 => self.split().await,
@@ -191,7 +192,8 @@ impl Events<'_> {
 
     async fn take_offline(&mut self) {
         let region = self.rng.usize(..REGIONS.len());
-        let is_only_writer = region == self.write_region && !self.setup.is_multi_write;
+        let is_only_writer =
+            (region == self.write_region && !self.setup.is_multi_write) || self.setup.has_partition_failover;
         if is_only_writer && self.is_gentle() {
             if self.last_write_outage.is_some_and(|last| last.elapsed() < GENTLE_WRITE_OUTAGE_GAP) {
                 return;
@@ -238,6 +240,17 @@ impl Events<'_> {
         if is_behind {
             self.delay_to(REGIONS[to], GENTLE_DELAY_MS_MAX).await;
         }
+    }
+
+    /// Moves the writes of one range to another region.
+    async fn move_range(&mut self) {
+        let region = REGIONS[self.rng.usize(..REGIONS.len())];
+        let range = &self.ranges[self.rng.usize(..self.ranges.len())];
+        let body =
+            format!(r#"{{"database":"shop","container":"orders","range":"{range}","region":"{region}"}}"#);
+        let event = format!("range {range} to {region}");
+        let (status, _) = self.setup.manage("regions/write", &body).await;
+        self.log_event(format!("{event}: {status}"));
     }
 
     async fn disturb_replication(&mut self) {

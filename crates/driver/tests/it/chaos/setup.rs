@@ -25,6 +25,16 @@ pub(super) const PARTITIONS: [&str; 8] = ["p0", "p1", "p2", "p3", "p4", "p5", "p
 /// The time at which the virtual wall clock begins, since 1970.
 const CLOCK_START: Duration = Duration::from_secs(1_700_000_000);
 
+/// Which regions take writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Writers {
+    /// One region takes all writes.
+    OneRegion,
+    /// One region takes the writes of a partition. Partitions move one by one.
+    OneRegionPerPartition,
+    AllRegions,
+}
+
 pub(super) struct Setup {
     server: TestServer,
     pub(super) fault_transport: FaultTransport,
@@ -34,12 +44,16 @@ pub(super) struct Setup {
     /// A driver without faults, to create documents and to inspect the service.
     pub(super) inspector: Driver,
     pub(super) is_multi_write: bool,
+    /// Whether partitions fail over one by one.
+    pub(super) has_partition_failover: bool,
 }
 
 impl Setup {
     /// `faults_per_operation_max` limits the faults of each class that one operation gets;
     /// `None` means no limit.
-    pub(super) async fn new(is_multi_write: bool, faults_per_operation_max: Option<u32>) -> Setup {
+    pub(super) async fn new(writers: Writers, faults_per_operation_max: Option<u32>) -> Setup {
+        let is_multi_write = writers == Writers::AllRegions;
+        let has_partition_failover = writers == Writers::OneRegionPerPartition;
         let begun = Instant::now();
         let server = TestServer::in_process(
             EmbeddedOptions::default()
@@ -49,11 +63,22 @@ impl Setup {
                 .with_clock(Clock::from_fn(move || CLOCK_START + begun.elapsed())),
         )
         .await;
+        let failover = format!(r#"{{"enabled":{has_partition_failover}}}"#);
+        server.manage(Method::POST, "regions/partition-failover", &failover).await;
         let fault_transport = FaultTransport::new(server.embedded().transport(), faults_per_operation_max);
         let inspector = server.driver(options()).await;
         let driver = server.driver_over(AnyTransport::foreign(fault_transport.clone()), options()).await;
         let (orders, scratch) = (driver.container("shop", "orders"), driver.container("shop", "scratch"));
-        let setup = Setup { server, fault_transport, driver, orders, scratch, inspector, is_multi_write };
+        let setup = Setup {
+            server,
+            fault_transport,
+            driver,
+            orders,
+            scratch,
+            inspector,
+            is_multi_write,
+            has_partition_failover,
+        };
         driver::create_database(&setup.inspector, "shop").await;
         setup.create_container("orders").await;
         setup.create_container("scratch").await;

@@ -17,7 +17,7 @@ use super::evaluate;
 use crate::operation::{Idempotency, Verb};
 use crate::pipeline::retry::effects::Effect;
 use crate::pipeline::retry::rules::Budget;
-use crate::pipeline::retry::verdict::{Budgets, Ending, Limits, OperationProfile, Regions, Verdict};
+use crate::pipeline::retry::verdict::{Budgets, Ending, Limits, OperationProfile, Regions, Verdict, Writer};
 
 /// The default limits.
 const LIMITS: Limits = Limits { failovers_max: 3, session_retries_max: None };
@@ -59,7 +59,7 @@ fn profile(kind: &str, has_witness: bool) -> OperationProfile {
 }
 
 fn regions(candidates: u32, is_multi_write: bool) -> Regions {
-    Regions { candidates, is_multi_write, has_breaker: false }
+    Regions { candidates, is_multi_write, has_breaker: false, writer: Writer::OfAccount }
 }
 
 /// An ending as the tables write it: status and sub-status (`503/0`), or whether the

@@ -280,3 +280,31 @@ fn the_limits_of_the_options_are_kept() {
     assert_eq!((after, budgets.spent(Budget::Failover).retries), (Duration::from_secs(4), u32::MAX));
     assert_eq!(verdict("read", endless, budgets), Verdict::Abort);
 }
+
+/// Where partitions fail over one by one, a write that a region refuses with 403/3 asks every
+/// other region without a wait, and no endpoint is avoided: other partitions are still
+/// written there. The region that takes the write is remembered if it is another than before.
+#[test]
+fn a_refused_write_of_a_partition_asks_every_region_at_once() {
+    let at = |writer| Regions { writer, ..regions(3, false) };
+    let refused = EndingText::read("403/3");
+    let judge = |regions, budgets| {
+        evaluate(profile("conditional", false), refused.ending(), regions, LIMITS, budgets, MIDDLE)
+    };
+    let mut budgets = Budgets::default();
+    for (attempt, writer) in [Writer::Known, Writer::New, Writer::New].into_iter().enumerate() {
+        let (verdict, effects) = judge(at(writer), budgets);
+        let Verdict::Retry { after, budgets: spent, .. } = verdict else { panic!("{verdict:?}") };
+        assert_eq!(after.is_zero(), attempt < 2, "attempt {attempt} is followed by a wait of {after:?}");
+        assert_eq!(effects.into_iter().collect::<Vec<_>>(), [Effect::RefreshAccount]);
+        budgets = spent;
+    }
+    let done = EndingText::read("201/0");
+    for (writer, expected) in
+        [(Writer::OfAccount, vec![]), (Writer::Known, vec![]), (Writer::New, vec![Effect::WriteRegionFound])]
+    {
+        let (verdict, effects) =
+            evaluate(profile("conditional", false), done.ending(), at(writer), LIMITS, budgets, MIDDLE);
+        assert_eq!((verdict, effects.into_iter().collect::<Vec<_>>()), (Verdict::Complete, expected));
+    }
+}

@@ -67,7 +67,12 @@ fn for_all(
                     [(false, false), (false, true), (true, false), (true, true)]
                 {
                     let profile = profile(kind, has_witness);
-                    let regions = Regions { candidates, is_multi_write, has_breaker: has_witness };
+                    let regions = Regions {
+                        candidates,
+                        is_multi_write,
+                        has_breaker: has_witness,
+                        writer: Writer::OfAccount,
+                    };
                     let budgets = Budgets::default().with_ambiguity(is_ambiguous);
                     let (verdict, effects) =
                         evaluate(profile, ending_text.ending(), regions, LIMITS, budgets, MIDDLE);
@@ -225,8 +230,12 @@ fn no_answer_makes_the_evaluation_panic() {
         for budget in Budget::ALL {
             budgets = budgets.with_spent(*budget, edge(&mut random), time(&mut random));
         }
-        let regions =
-            Regions { candidates: edge(&mut random), is_multi_write: random.bool(), has_breaker: true };
+        let regions = Regions {
+            candidates: edge(&mut random),
+            is_multi_write: random.bool(),
+            has_breaker: true,
+            writer: Writer::OfAccount,
+        };
         let limits = Limits {
             failovers_max: edge(&mut random),
             session_retries_max: random.bool().then(|| edge(&mut random)),

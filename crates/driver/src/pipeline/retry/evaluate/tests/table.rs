@@ -301,7 +301,8 @@ fn other_inputs(plane: &str) -> Vec<(Regions, bool, bool)> {
             for is_multi_write in [false, true] {
                 for has_breaker in [false, true] {
                     for has_witness in [false, true] {
-                        let regions = Regions { candidates, is_multi_write, has_breaker };
+                        let regions =
+                            Regions { candidates, is_multi_write, has_breaker, writer: Writer::OfAccount };
                         all.push((regions, is_data_plane, has_witness));
                     }
                 }

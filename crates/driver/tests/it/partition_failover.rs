@@ -1,0 +1,240 @@
+//! Partitions of an account with one write region that fail over one by one: the driver finds
+//! the region that takes the writes of each partition, remembers it, and comes back.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Method;
+use perihelion_driver::operation::{Idempotency, Target, Verb, Witness};
+use perihelion_driver::options::TopologyOptions;
+use perihelion_driver::{Driver, DriverOptions, Error, Operation, OperationOptions, Response};
+use perihelion_server::EmbeddedOptions;
+use perihelion_testkit::regions::{EAST, NORTH, WEST, three_regions};
+use tokio::time::Instant;
+
+use crate::world::{World, customer, document};
+
+/// Three regions, a container with two ranges, and a driver that read the account after
+/// partition failover was switched on.
+struct Failover {
+    world: World,
+    driver: Driver,
+    /// A customer of range 0 and one of range 1.
+    customers: [String; 2],
+}
+
+impl Failover {
+    async fn new() -> Failover {
+        Failover::with(DriverOptions::default()).await
+    }
+
+    async fn with(options: DriverOptions) -> Failover {
+        let server = EmbeddedOptions::default().with_regions(three_regions()).with_partitions(2);
+        let world = World::with(server, DriverOptions::default()).await;
+        world.manage(Method::POST, "regions/partition-failover", r#"{"enabled":true}"#).await;
+        let driver = world.other_driver(options).await;
+        let mut failover = Failover { world, driver, customers: [String::new(), String::new()] };
+        for number in 0..40 {
+            let name = format!("c{number}");
+            let response = failover.write(&name).await;
+            let range = response.headers.get("x-ms-documentdb-partitionkeyrangeid").unwrap();
+            let range: usize = range.to_str().unwrap().parse().unwrap();
+            failover.customers[range] = name;
+        }
+        failover.world.wait_for_replication().await;
+        failover
+    }
+
+    fn upsert(&self, customer_name: &str) -> Operation {
+        let body = format!(r#"{{"id":"1","customer":"{customer_name}"}}"#);
+        let orders = self.driver.container("shop", "orders");
+        Operation::new(Verb::Upsert, Target::items(&orders), customer(customer_name), Bytes::from(body))
+    }
+
+    fn read(&self, customer_name: &str) -> Operation {
+        let orders = self.driver.container("shop", "orders");
+        Operation::new(Verb::Read, Target::item(&orders, "1"), customer(customer_name), Bytes::new())
+    }
+
+    async fn run(&self, operation: &Operation) -> Result<Response, Error> {
+        self.driver.execute(operation, &OperationOptions::default()).await
+    }
+
+    async fn write(&self, customer_name: &str) -> Response {
+        self.run(&self.upsert(customer_name)).await.unwrap()
+    }
+
+    /// The regions that a write of this customer goes to, one after the other.
+    async fn path_of_a_write(&self, customer_name: &str) -> Vec<String> {
+        regions_of(&self.write(customer_name).await)
+    }
+
+    async fn path_of_a_read(&self, customer_name: &str) -> Vec<String> {
+        regions_of(&self.run(&self.read(customer_name)).await.unwrap())
+    }
+
+    /// Moves the writes of range 1 to a region.
+    async fn move_range(&self, region: &str) {
+        let body = format!(r#"{{"database":"shop","container":"orders","range":"1","region":"{region}"}}"#);
+        self.world.manage(Method::POST, "regions/write", &body).await;
+    }
+
+    /// Makes range 1 fail in the write region.
+    async fn fail_in_west(&self, how: &str) {
+        self.world.fault(&format!(r#"{{"container":"orders","range":"1","region":"{WEST}",{how}}}"#)).await;
+    }
+}
+
+fn regions_of(response: &Response) -> Vec<String> {
+    response.diagnostics.attempts().map(|attempt| attempt.region.to_string()).collect()
+}
+
+fn witness(id: &str) -> Witness {
+    Witness { id: id.to_owned(), pointer: "/stamp".to_owned(), value: "mine".into() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_partition_that_has_moved_is_found_and_the_others_stay() {
+    let failover = Failover::new().await;
+    let [stays, moves] = &failover.customers;
+    assert!(failover.driver.account().has_partition_failover);
+    failover.move_range(NORTH).await;
+    let started_at = Instant::now();
+    assert_eq!(failover.path_of_a_write(moves).await, [WEST, EAST, NORTH]);
+    assert!(started_at.elapsed() < Duration::from_millis(500), "no wait until every region was asked");
+    assert_eq!(failover.path_of_a_write(moves).await, [NORTH], "the region is remembered");
+    assert_eq!(failover.path_of_a_write(stays).await, [WEST]);
+    // Reads follow the partition away from the write region.
+    assert_eq!(failover.path_of_a_read(moves).await, [NORTH]);
+    assert_eq!(failover.path_of_a_read(stays).await, [WEST]);
+    let creation = document(&failover.run(&failover.read(moves)).await.unwrap());
+    assert_eq!(creation["customer"], moves.as_str());
+}
+
+/// The option switches partition failover off: every write of the partition then asks the
+/// write region first.
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_does_not_follow_partitions_asks_the_write_region_every_time() {
+    let topology = TopologyOptions::default().with_partition_failover(false);
+    let failover = Failover::with(DriverOptions::default().with_topology(topology)).await;
+    let [stays, moves] = &failover.customers;
+    failover.move_range(EAST).await;
+    assert_eq!(failover.path_of_a_write(moves).await, [WEST, EAST]);
+    assert_eq!(failover.path_of_a_write(moves).await, [WEST, EAST], "nothing is remembered");
+    assert_eq!(failover.path_of_a_write(stays).await, [WEST]);
+}
+
+/// The partition does not answer, is out of resources, is unavailable or is gone in the write
+/// region, and the service has moved it.
+#[tokio::test(start_paused = true)]
+async fn a_partition_that_fails_in_the_write_region_is_written_elsewhere() {
+    for (how, lasts) in [
+        (r#""delayMs":30000"#, Duration::from_secs(6)),
+        (r#""status":429,"subStatus":3092"#, Duration::ZERO),
+        (r#""status":503"#, Duration::ZERO),
+        (r#""status":410"#, Duration::ZERO),
+    ] {
+        let failover = Failover::new().await;
+        let [stays, moves] = &failover.customers;
+        failover.move_range(EAST).await;
+        failover.fail_in_west(how).await;
+        let started_at = Instant::now();
+        assert_eq!(failover.path_of_a_write(moves).await, [WEST, EAST], "{how}");
+        let elapsed = started_at.elapsed();
+        assert!(elapsed >= lasts && elapsed < lasts + Duration::from_millis(500), "{how}: {elapsed:?}");
+        assert_eq!(failover.path_of_a_write(moves).await, [EAST], "{how}");
+        assert_eq!(failover.path_of_a_read(moves).await, [EAST], "{how}");
+        assert_eq!(failover.path_of_a_write(stays).await, [WEST], "{how}");
+    }
+}
+
+/// The partition fails in the write region, but the service has not moved it: the other
+/// regions refuse the write, and the driver comes back to the write region.
+#[tokio::test(start_paused = true)]
+async fn a_partition_that_has_not_moved_is_written_in_the_write_region_again() {
+    let failover = Failover::new().await;
+    let [_, moves] = &failover.customers;
+    failover.fail_in_west(r#""status":503,"count":1"#).await;
+    assert_eq!(failover.path_of_a_write(moves).await, [WEST, EAST, NORTH, WEST]);
+    assert_eq!(failover.path_of_a_write(moves).await, [WEST]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_partition_comes_back_to_the_write_region() {
+    let failover = Failover::new().await;
+    let [_, moves] = &failover.customers;
+    failover.move_range(EAST).await;
+    assert_eq!(failover.path_of_a_write(moves).await, [WEST, EAST]);
+    // A write that may be repeated asks the write region again, once in five minutes. A write
+    // that may not be repeated does not ask: the partition may still fail there.
+    tokio::time::advance(Duration::from_secs(301)).await;
+    let unrepeatable = failover.upsert(moves).with_idempotency(Idempotency::NotIdempotent);
+    assert_eq!(regions_of(&failover.run(&unrepeatable).await.unwrap()), [EAST]);
+    assert_eq!(failover.path_of_a_write(moves).await, [WEST, EAST]);
+    assert_eq!(failover.path_of_a_write(moves).await, [EAST]);
+    // When the service moves the partition back, the region that had it refuses its writes.
+    failover.move_range(WEST).await;
+    assert_eq!(failover.path_of_a_write(moves).await, [EAST, WEST]);
+    assert_eq!(failover.path_of_a_write(moves).await, [WEST]);
+    assert_eq!(failover.path_of_a_read(moves).await, [WEST]);
+}
+
+/// The write region of the whole account moves while a partition is elsewhere. What was
+/// remembered about the partition is out of date.
+#[tokio::test(start_paused = true)]
+async fn a_move_of_the_whole_account_makes_the_moves_of_partitions_out_of_date() {
+    let failover = Failover::new().await;
+    let [stays, moves] = &failover.customers;
+    failover.move_range(EAST).await;
+    failover.write(moves).await;
+    failover.world.manage_region("regions/write", NORTH).await;
+    tokio::time::advance(Duration::from_secs(301)).await;
+    assert_eq!(failover.write(stays).await.diagnostics.attempts().last().unwrap().region.name(), NORTH);
+    failover.write(moves).await;
+    assert_eq!(failover.path_of_a_write(stays).await, [NORTH]);
+    assert_eq!(failover.path_of_a_write(moves).await, [NORTH]);
+}
+
+/// The answer to a create is lost in the write region, after the create was applied. The other
+/// regions refuse the repeat with 403/3. The witness shows that the create was applied.
+#[tokio::test(start_paused = true)]
+async fn a_lost_create_of_a_partition_is_found_by_its_witness() {
+    let failover = Failover::new().await;
+    let [_, moves] = &failover.customers;
+    let orders = failover.driver.container("shop", "orders");
+    let body = format!(r#"{{"id":"new","customer":"{moves}","stamp":"mine"}}"#);
+    let create = Operation::new(Verb::Create, Target::items(&orders), customer(moves), Bytes::from(body))
+        .with_witness(witness("new"));
+    failover.fail_in_west(r#""operation":"create_item","drop":"after","count":1"#).await;
+    let response = failover.run(&create).await.unwrap();
+    assert_eq!(document(&response)["stamp"], "mine");
+    assert!(response.diagnostics.resolution().is_some(), "{:?}", response.diagnostics);
+    // The same when the partition moves right after the create was applied.
+    let body = format!(r#"{{"id":"second","customer":"{moves}","stamp":"mine"}}"#);
+    let create = Operation::new(Verb::Create, Target::items(&orders), customer(moves), Bytes::from(body))
+        .with_witness(witness("second"));
+    failover.fail_in_west(r#""operation":"create_item","delayMs":1000,"drop":"after","count":1"#).await;
+    let moving = async {
+        tokio::time::sleep(Duration::from_millis(1000)).await;
+        failover.move_range(EAST).await;
+    };
+    let (response, ()) = tokio::join!(failover.run(&create), moving);
+    assert_eq!(document(&response.unwrap())["stamp"], "mine");
+}
+
+/// The account document switches the behaviour off again. The driver learns it when it reads
+/// the account.
+#[tokio::test(start_paused = true)]
+async fn the_account_document_switches_partition_failover_off() {
+    let failover = Failover::new().await;
+    failover.world.manage(Method::POST, "regions/partition-failover", r#"{"enabled":false}"#).await;
+    tokio::time::advance(Duration::from_secs(301)).await;
+    let [_, moves] = &failover.customers;
+    let mut has_learnt = false;
+    for _ in 0..100 {
+        failover.write(moves).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        has_learnt |= !failover.driver.account().has_partition_failover;
+    }
+    assert!(has_learnt);
+}
