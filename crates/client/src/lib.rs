@@ -102,9 +102,10 @@ pub use perihelion_driver::diagnostics;
 pub use perihelion_driver::observer;
 pub use perihelion_driver::operation::Witness;
 pub use perihelion_driver::options;
+pub use perihelion_driver::options::Priority;
 pub use perihelion_driver::transport::HttpOptions;
 pub use perihelion_driver::{
-    AccountView, Driver, DriverOptions, Error, ErrorKind, OperationOptions, Region, Status,
+    AccountView, Driver, DriverOptions, DriverRuntime, Error, ErrorKind, OperationOptions, Region, Status,
 };
 pub use perihelion_model::partition_key::{KeyValue, PartitionKey};
 pub use perihelion_wire::transport::{Endpoint, Transport};

@@ -11,7 +11,7 @@ use crate::clock::DateHeader;
 use crate::credential::{Credential, scope_of};
 use crate::error::Error;
 use crate::metadata::{AccountReader, Container};
-use crate::options::{DriverOptions, Environment, OptionLayers};
+use crate::options::{DriverOptions, OptionLayers};
 use crate::routing::account::Account;
 use crate::routing::hedge_budget::HedgeBudget;
 use crate::routing::topology::Topology;
@@ -45,13 +45,12 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// A core that has not read the account yet.
+    /// A core that has not read the account yet. The options are resolved.
     pub(crate) fn new(
         endpoint: Endpoint,
         credential: Credential,
-        transport: AnyTransport,
+        transport: Arc<AnyTransport>,
         options: DriverOptions,
-        environment: &Environment,
     ) -> Result<Arc<Self>, Error> {
         let agent = options
             .user_agent
@@ -59,16 +58,17 @@ impl Core {
             .map_or(USER_AGENT.to_owned(), |suffix| format!("{USER_AGENT} {suffix}"));
         let user_agent = HeaderValue::from_str(&agent)
             .map_err(|_| Error::input(format!("the user agent {agent:?} is not printable ASCII")))?;
-        let option_layers = OptionLayers::new(environment, &options.operation)?;
+        let option_layers = OptionLayers::new(&options.operation)?;
+        let account_reader = AccountReader::new(&options);
         Ok(Arc::new_cyclic(|itself| Core {
-            transport: Arc::new(transport),
+            transport,
             hedge_budget: HedgeBudget::new(options.hedges_max),
             credential,
             option_layers,
             telemetry: Telemetry::new(&endpoint),
             token_scope: scope_of(&endpoint, options.token_scope.as_deref()),
             topology: Topology::new(Account::bootstrap(endpoint), options.topology, options.circuit_breaker),
-            account_reader: AccountReader::new(options.preferred_regions),
+            account_reader,
             containers: Mutex::default(),
             date: DateHeader::new(),
             user_agent,

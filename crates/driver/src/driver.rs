@@ -1,4 +1,7 @@
-//! The driver: connects to an account and runs operations on it.
+//! The driver: connects to an account and runs operations on it. A [`DriverRuntime`] holds what
+//! the drivers of several accounts share.
+
+mod runtime;
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,11 +16,13 @@ use crate::error::Error;
 use crate::metadata::{self, Container, ContainerMetadata};
 use crate::observer::{EndedOperation, Observer};
 use crate::operation::Operation;
-use crate::options::{DriverOptions, Environment, OperationClass, OperationOptions};
+use crate::options::{DriverOptions, OperationClass, OperationOptions};
 use crate::pipeline::{Call, run};
 use crate::region::Region;
 use crate::response::Response;
 use crate::transport::AnyTransport;
+
+pub use runtime::DriverRuntime;
 
 /// The driver of one account. Cheap to clone. The background task is aborted when the
 /// last clone is dropped. A driver may be used on several tokio runtimes, and may outlive
@@ -49,16 +54,25 @@ pub struct AccountView {
 impl Driver {
     /// Connects to an account, reads its regions, and starts the background task on the
     /// current tokio runtime. Environment variables are read for options that are not
-    /// set (see [`Environment`]).
+    /// set (see [`Environment`](crate::options::Environment)).
     pub async fn open(
         endpoint: Endpoint,
         credential: Credential,
         transport: impl Into<AnyTransport>,
         options: DriverOptions,
     ) -> Result<Driver, Error> {
-        let environment = Environment::of_process()?;
-        let options = options.resolved(&environment)?;
-        let core = Core::new(endpoint, credential, transport.into(), options, &environment)?;
+        let runtime = DriverRuntime::over(transport, DriverOptions::default())?;
+        runtime.open(endpoint, credential, options).await
+    }
+
+    /// Connects to an account with options that are resolved.
+    async fn open_resolved(
+        endpoint: Endpoint,
+        credential: Credential,
+        transport: Arc<AnyTransport>,
+        options: DriverOptions,
+    ) -> Result<Driver, Error> {
+        let core = Core::new(endpoint, credential, transport, options)?;
         let deadline = Instant::now() + core.option_layers().metadata_settings().timeout;
         core.account_reader().read_at_opening(&*core, core.topology(), deadline).await?;
         core.account_reader().warn_of_unknown_regions(core.topology());

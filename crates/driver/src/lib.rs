@@ -13,6 +13,7 @@
 //! - `metadata`: the account, containers and their sessions
 //! - `routing`: regions, partition key ranges, circuit breakers, latencies
 //! - [`transport`]: HTTP/1.1 and HTTP/2 connections
+//! - `variable`: environment variables
 //! - `telemetry`: metrics and events of the operations that callers run
 //! - [`operation`], [`options`], [`credential`], [`diagnostics`], [`observer`]: the
 //!   types that callers use
@@ -40,10 +41,11 @@ mod routing;
 mod shared_tasks;
 mod telemetry;
 pub mod transport;
+mod variable;
 
 pub use connection_string::ConnectionString;
 pub use credential::Credential;
-pub use driver::{AccountView, Driver};
+pub use driver::{AccountView, Driver, DriverRuntime};
 pub use error::{Error, ErrorKind};
 pub use metadata::{Container, ContainerMetadata};
 pub use operation::Operation;

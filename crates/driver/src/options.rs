@@ -1,15 +1,17 @@
 //! Options: plain structs that users set. The options of a driver are resolved once, the
 //! options of an operation once per operation.
 //!
-//! There are [`OperationOptions`] in three layers: the environment, the driver and the
-//! operation. A value of the operation wins over the driver's value, and the driver's
-//! value over the environment's. `Settings` is the result, with a value for every field.
+//! There are [`OperationOptions`] in four layers: the environment, the runtime, the driver and
+//! the operation. A value of the operation wins over the driver's value, the driver's over the
+//! runtime's ([`DriverRuntime`](crate::DriverRuntime)), and the runtime's over the
+//! environment's. `Settings` is the result, with a value for every field.
 //! Operations without options of their own share one `Settings` for documents and one
 //! for metadata.
 
 mod check;
 mod driver;
 mod environment;
+mod headers;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -17,15 +19,17 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::error::Error;
 use crate::region::Region;
 
 pub use driver::{CircuitBreakerOptions, DriverOptions, TopologyOptions};
 pub use environment::Environment;
+pub use headers::{CustomHeaders, Priority};
 pub(crate) use settings::{OperationClass, OptionLayers, Settings};
 
 /// Options of one operation, or defaults for all operations of a driver. A field that
-/// is `None` takes its value from the next layer: the driver, then the environment,
-/// then the default.
+/// is `None` takes its value from the next layer: the driver, then the runtime, then the
+/// environment, then the default.
 ///
 /// ```
 /// use std::time::Duration;
@@ -74,6 +78,20 @@ pub struct OperationOptions {
     pub throttle_wait_max: Option<Duration>,
     /// Whether the answer to a write contains the document (default yes).
     pub content_on_write: Option<bool>,
+    /// The priority of operations on documents (default: the service's, which is high).
+    pub priority: Option<Priority>,
+    /// The throughput bucket of operations on documents, 1 to 5 (default: none). The service
+    /// limits the share of the container's throughput that a bucket may use.
+    pub throughput_bucket: Option<u8>,
+    /// How old an answer from the cache of a dedicated gateway may be (default: the service's,
+    /// 5 min). It counts for reads and queries through a dedicated gateway, and is sent in
+    /// whole milliseconds.
+    pub dedicated_gateway_staleness_max: Option<Duration>,
+    /// Whether reads and queries go past the cache of a dedicated gateway (default no).
+    pub dedicated_gateway_bypass: Option<bool>,
+    /// Headers of the caller's own. The headers of all layers are sent. If several layers have
+    /// a header of the same name, the nearest one counts.
+    pub headers: CustomHeaders,
 }
 
 impl OperationOptions {
@@ -98,6 +116,11 @@ impl OperationOptions {
             throttle_retries_max,
             throttle_wait_max,
             content_on_write,
+            priority,
+            throughput_bucket,
+            dedicated_gateway_staleness_max,
+            dedicated_gateway_bypass,
+            headers,
         } = other;
         OperationOptions {
             timeout: self.timeout.or(timeout),
@@ -112,6 +135,13 @@ impl OperationOptions {
             throttle_retries_max: self.throttle_retries_max.or(throttle_retries_max),
             throttle_wait_max: self.throttle_wait_max.or(throttle_wait_max),
             content_on_write: self.content_on_write.or(content_on_write),
+            priority: self.priority.or(priority),
+            throughput_bucket: self.throughput_bucket.or(throughput_bucket),
+            dedicated_gateway_staleness_max: self
+                .dedicated_gateway_staleness_max
+                .or(dedicated_gateway_staleness_max),
+            dedicated_gateway_bypass: self.dedicated_gateway_bypass.or(dedicated_gateway_bypass),
+            headers: self.headers.or(&headers),
         }
     }
 
@@ -190,6 +220,45 @@ impl OperationOptions {
     pub fn with_content_on_write(mut self, is_wanted: bool) -> Self {
         self.content_on_write = Some(is_wanted);
         self
+    }
+
+    /// Sets the priority of operations on documents.
+    pub fn with_priority(mut self, priority: Priority) -> Self {
+        self.priority = Some(priority);
+        self
+    }
+
+    /// Sets the throughput bucket of operations on documents, 1 to 5.
+    pub fn with_throughput_bucket(mut self, bucket: u8) -> Self {
+        self.throughput_bucket = Some(bucket);
+        self
+    }
+
+    /// Sets how old an answer from the cache of a dedicated gateway may be.
+    pub fn with_dedicated_gateway_staleness_max(mut self, staleness: Duration) -> Self {
+        self.dedicated_gateway_staleness_max = Some(staleness);
+        self
+    }
+
+    /// Sets whether reads and queries go past the cache of a dedicated gateway.
+    pub fn with_dedicated_gateway_bypass(mut self, is_bypassed: bool) -> Self {
+        self.dedicated_gateway_bypass = Some(is_bypassed);
+        self
+    }
+
+    /// Adds a header of the caller's own to every request. In the options of a driver, this
+    /// includes the requests for metadata that the driver makes itself. Headers that the driver
+    /// sets, such as `authorization`, are refused.
+    ///
+    /// ```
+    /// # use perihelion_driver::OperationOptions;
+    /// let options = OperationOptions::default().with_header("x-team", "orders")?;
+    /// assert!(OperationOptions::default().with_header("x-ms-date", "today").is_err());
+    /// # Ok::<(), perihelion_driver::Error>(())
+    /// ```
+    pub fn with_header(mut self, name: &str, value: &str) -> Result<Self, Error> {
+        self.headers.set(name, value)?;
+        Ok(self)
     }
 }
 

@@ -1,8 +1,12 @@
 //! Region names. The service writes `West US`. Users may write `westus` for the same
 //! region.
 
+mod proximity;
+
 use std::fmt;
 use std::sync::Arc;
+
+pub(crate) use proximity::{is_known, regions_by_distance};
 
 /// A region's name. Case and spaces do not matter when names are compared.
 #[derive(Clone)]

@@ -4,7 +4,7 @@
 use perihelion_driver::ConnectionString;
 use perihelion_driver::credential::Credential;
 use perihelion_driver::transport::{AnyTransport, HttpOptions, HttpTransport};
-use perihelion_driver::{Driver, DriverOptions, Region};
+use perihelion_driver::{Driver, DriverOptions, DriverRuntime, Region};
 use perihelion_wire::transport::{Endpoint, Transport};
 
 use super::Client;
@@ -30,11 +30,15 @@ pub struct ClientBuilder {
     endpoint: Option<Result<Endpoint, Error>>,
     credential: Option<Credential>,
     transport: Option<AnyTransport>,
+    runtime: Option<DriverRuntime>,
     /// `None` unless `with_preferred_regions` was called.
     preferred_regions: Option<Vec<Region>>,
+    /// `None` unless `with_application_region` was called.
+    application_region: Option<Region>,
     /// Certificates in PEM format, from `with_ca_pem`.
     authorities: Vec<Vec<u8>>,
-    http: HttpOptions,
+    /// `None` unless `with_http` was called.
+    http: Option<HttpOptions>,
     options: DriverOptions,
 }
 
@@ -66,6 +70,13 @@ impl ClientBuilder {
         self
     }
 
+    /// Sets the region of Azure in which this program runs. The account's regions are used in
+    /// the order of their distance from it. It cannot be combined with preferred regions.
+    pub fn with_application_region(mut self, region: impl Into<Region>) -> Self {
+        self.application_region = Some(region.into());
+        self
+    }
+
     /// Sets the defaults of all operations, and the options of circuit breakers and
     /// of the account's regions. What other methods of the builder set stays, whether they
     /// are called before or after this one.
@@ -85,13 +96,31 @@ impl ClientBuilder {
     /// [`with_ca_pem`](ClientBuilder::with_ca_pem) adds stay, whether it is called before or
     /// after this method.
     pub fn with_http(mut self, options: HttpOptions) -> Self {
-        self.http = options;
+        self.http = Some(options);
+        self
+    }
+
+    /// Uses the connections and the defaults of this runtime, which the clients of several
+    /// accounts can share. Options of the connections, such as certificates, are those of the
+    /// runtime: [`with_http`](ClientBuilder::with_http), [`with_ca_pem`](ClientBuilder::with_ca_pem)
+    /// and [`with_transport`](ClientBuilder::with_transport) cannot be combined with it.
+    ///
+    /// ```no_run
+    /// # use perihelion_client::{Client, DriverOptions, DriverRuntime, Error, HttpOptions};
+    /// # async fn example(orders: &str, stock: &str) -> Result<(), Error> {
+    /// let runtime = DriverRuntime::new(HttpOptions::default(), DriverOptions::default())?;
+    /// let orders = Client::builder().with_connection_string(orders).with_runtime(&runtime).connect().await?;
+    /// let stock = Client::builder().with_connection_string(stock).with_runtime(&runtime).connect().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn with_runtime(mut self, runtime: &DriverRuntime) -> Self {
+        self.runtime = Some(runtime.clone());
         self
     }
 
     /// Sends requests through this transport instead of the client's own HTTP
-    /// connections: to a database in this process, through a proxy, or to a
-    /// simulated service.
+    /// connections: to a database in this process, or to a simulated service.
     pub fn with_transport(mut self, transport: impl Transport + 'static) -> Self {
         self.transport = Some(AnyTransport::foreign(transport));
         self
@@ -99,21 +128,41 @@ impl ClientBuilder {
 
     /// The HTTP options with the certificate authorities of `with_ca_pem`.
     fn http_options(&self) -> HttpOptions {
-        self.authorities.iter().fold(self.http.clone(), |http, pem| http.with_ca_pem(pem))
+        let http = self.http.clone().unwrap_or_default();
+        self.authorities.iter().fold(http, |http, pem| http.with_ca_pem(pem))
     }
 
-    /// The driver's options with the regions of `with_preferred_regions`.
+    /// The driver's options with the regions of `with_preferred_regions` and
+    /// `with_application_region`.
     fn driver_options(&self) -> DriverOptions {
-        match &self.preferred_regions {
-            Some(regions) => self.options.clone().with_preferred_regions(regions.iter().cloned()),
-            None => self.options.clone(),
+        let mut options = self.options.clone();
+        if let Some(regions) = &self.preferred_regions {
+            options = options.with_preferred_regions(regions.iter().cloned());
+        }
+        if let Some(region) = &self.application_region {
+            options = options.with_application_region(region.clone());
+        }
+        options
+    }
+
+    /// Refuses settings that contradict the runtime.
+    fn check_runtime(&self) -> Result<(), Error> {
+        let has_own_connections =
+            self.http.is_some() || !self.authorities.is_empty() || self.transport.is_some();
+        match self.runtime.is_some() && has_own_connections {
+            true => Err(Error::input(
+                "the client has a runtime, whose connections it uses: set HTTP options, certificate authorities \
+                 and the transport in DriverRuntime::new, and leave them out here",
+            )),
+            false => Ok(()),
         }
     }
 
     /// Connects: reads the account and its regions.
     pub async fn connect(self) -> Result<Client, Error> {
+        self.check_runtime()?;
         let (mut http, options) = (self.http_options(), self.driver_options());
-        let ClientBuilder { connection_string, endpoint, credential, transport, .. } = self;
+        let ClientBuilder { connection_string, endpoint, credential, transport, runtime, .. } = self;
         let connection_string = connection_string.transpose()?;
         let endpoint = match (endpoint.transpose()?, &connection_string) {
             (Some(endpoint), _) => endpoint,
@@ -140,6 +189,9 @@ impl ClientBuilder {
                 ));
             }
         };
+        if let Some(runtime) = runtime {
+            return runtime.open(endpoint, credential, options).await.map(Client::from_driver);
+        }
         if accepts_any_certificate {
             http = http.with_accept_unknown_loopback_certificates(true);
         }
@@ -198,8 +250,27 @@ mod tests {
             let http = builder.http_options();
             assert_eq!((http.connect_timeout, &http.ca_pem[..]), (seconds(7), b"one\ntwo\n".as_slice()));
         }
+        let nearest = Client::builder().with_application_region("West US").with_options(options());
+        assert_eq!(nearest.driver_options(), options().with_application_region("West US"));
         let regions = options().with_preferred_regions(["East US"]);
         assert_eq!(Client::builder().with_options(regions.clone()).driver_options(), regions);
+    }
+
+    #[tokio::test]
+    async fn connections_are_set_in_the_runtime_or_in_the_client() {
+        let runtime = DriverRuntime::new(HttpOptions::default(), DriverOptions::default()).unwrap();
+        let builder = || {
+            Client::builder()
+                .with_endpoint("https://localhost:1/")
+                .with_credential(Credential::emulator())
+                .with_runtime(&runtime)
+        };
+        for builder in [builder().with_http(HttpOptions::default()), builder().with_ca_pem("x")] {
+            assert!(refusal(builder).await.contains("DriverRuntime::new"));
+        }
+        // This error shows that the client has tried to connect: nothing listens at the port.
+        let connecting = refusal(builder()).await;
+        assert!(connecting.contains("no connection"), "{connecting}");
     }
 
     #[tokio::test]

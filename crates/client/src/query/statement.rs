@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use perihelion_driver::OperationOptions;
+use perihelion_driver::options::Priority;
 use perihelion_model::partition_key::PartitionKey;
 use serde::Serialize;
 
@@ -153,9 +154,42 @@ impl Query {
         self
     }
 
-    /// Sets timeouts, regions, hedging and consistency of each request of the query.
+    /// Sets the priority of the query: under load, the service throttles requests of low priority
+    /// first.
+    pub fn with_priority(mut self, priority: Priority) -> Self {
+        self.operation.priority = Some(priority);
+        self
+    }
+
+    /// Sets the throughput bucket of the query, 1 to 5.
+    pub fn with_throughput_bucket(mut self, bucket: u8) -> Self {
+        self.operation.throughput_bucket = Some(bucket);
+        self
+    }
+
+    /// Sets how old the answer to a read may be that a dedicated gateway has in its cache.
+    pub fn with_dedicated_gateway_staleness_max(mut self, staleness: Duration) -> Self {
+        self.operation.dedicated_gateway_staleness_max = Some(staleness);
+        self
+    }
+
+    /// Sets whether a read goes past the cache of a dedicated gateway.
+    pub fn with_dedicated_gateway_bypass(mut self, is_bypassed: bool) -> Self {
+        self.operation.dedicated_gateway_bypass = Some(is_bypassed);
+        self
+    }
+
+    /// Adds a header of the caller's own. Headers that the client sets itself are refused.
+    pub fn with_header(mut self, name: &str, value: &str) -> Result<Self, Error> {
+        self.operation = self.operation.with_header(name, value)?;
+        Ok(self)
+    }
+
+    /// Sets timeouts, regions, hedging and consistency of each request of the query. An option
+    /// that `options` does not set keeps its value, for example that of
+    /// [`with_priority`](Query::with_priority).
     pub fn with_operation(mut self, options: OperationOptions) -> Self {
-        self.operation = options;
+        self.operation = options.or(self.operation);
         self
     }
 

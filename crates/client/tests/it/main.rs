@@ -20,5 +20,6 @@ mod processes;
 mod processors;
 mod queries;
 mod repeated_writes;
+mod request_options;
 mod scenarios;
 mod world;

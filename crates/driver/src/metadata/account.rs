@@ -9,7 +9,8 @@ use tokio::time::Instant;
 
 use super::MetadataRequests;
 use crate::error::Error;
-use crate::region::Region;
+use crate::options::DriverOptions;
+use crate::region::{self, Region};
 use crate::routing::account::{Account, Location};
 use crate::routing::topology::Topology;
 
@@ -26,10 +27,21 @@ const OPENING_WAITS: [Duration; 3] =
 /// hang have taken their time already.
 const OPENING_RETRIES_WITHIN: Duration = Duration::from_secs(10);
 
+/// How many of the regions next to the application are asked, by their usual host names, when a
+/// driver is opened while the account's own endpoint is down.
+const NEAREST_GUESSED_MAX: usize = 5;
+
 /// Reads the account document and publishes its regions in the topology.
 #[derive(Debug)]
 pub(crate) struct AccountReader {
-    preferred_regions: Vec<Region>,
+    /// Regions in order of preference. If the application's region is known, these are all
+    /// known regions, the nearest first.
+    region_order: Vec<Region>,
+    /// Whether `region_order` is the order by distance, and not the caller's list.
+    is_by_distance: bool,
+    backup_endpoints: Vec<Endpoint>,
+    /// Whether requests go to the endpoints of the account's regions.
+    is_discovery_on: bool,
     /// When the last refresh ended, even if it failed; `None` before the first refresh.
     /// Opening the driver reads the account too, but does not count as a refresh. The task
     /// that refreshes the account holds the lock.
@@ -37,8 +49,24 @@ pub(crate) struct AccountReader {
 }
 
 impl AccountReader {
-    pub(crate) fn new(preferred_regions: Vec<Region>) -> Self {
-        AccountReader { preferred_regions, last_refresh_at: tokio::sync::Mutex::default() }
+    /// The reader for options that were checked.
+    pub(crate) fn new(options: &DriverOptions) -> Self {
+        let by_distance = options.application_region.as_ref().and_then(region::regions_by_distance);
+        AccountReader {
+            is_by_distance: by_distance.is_some(),
+            region_order: by_distance.unwrap_or_else(|| options.preferred_regions.clone()),
+            backup_endpoints: options.backup_endpoints.clone(),
+            is_discovery_on: options.endpoint_discovery.unwrap_or(true),
+            last_refresh_at: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// The regions to ask by their usual host names before the account's regions are known.
+    fn guessed_regions(&self) -> &[Region] {
+        match self.is_by_distance {
+            true => &self.region_order[..self.region_order.len().min(NEAREST_GUESSED_MAX)],
+            false => &self.region_order,
+        }
     }
 
     /// Reads the account from the first location that answers with success. Unavailable
@@ -52,7 +80,7 @@ impl AccountReader {
     ) -> Result<(), Error> {
         let account = topology.snapshot().account;
         let mut first_error = None;
-        for location in account.locations_to_ask(&self.preferred_regions, suspect) {
+        for location in account.locations_to_ask(self.guessed_regions(), &self.backup_endpoints, suspect) {
             let deadline = deadline.min(Instant::now() + ACCOUNT_ATTEMPT_TIMEOUT);
             match requests.read_account(&location, deadline).await {
                 Ok(body) => return self.publish(topology, &body),
@@ -131,7 +159,8 @@ impl AccountReader {
         let account = topology.snapshot().account;
         let is_unknown =
             |region: &&Region| account.read_locations.iter().all(|location| location.region != **region);
-        for region in self.preferred_regions.iter().filter(is_unknown) {
+        let preferred = self.region_order.iter().filter(|_| !self.is_by_distance);
+        for region in preferred.filter(is_unknown) {
             let has: Vec<&str> =
                 account.read_locations.iter().map(|location| location.region.name()).collect();
             tracing::warn!(%region, ?has, "the account does not have this preferred region");
@@ -141,8 +170,11 @@ impl AccountReader {
     /// Parses the account document and publishes the account in the topology.
     fn publish(&self, topology: &Topology, body: &Bytes) -> Result<(), Error> {
         topology
-            .update_account(|previous| Account::from_properties(body, &self.preferred_regions, previous))
-            .map_err(|reason| {
+            .update_account(|previous| {
+                let account = Account::from_properties(body, &self.region_order, previous)?;
+                Ok(if self.is_discovery_on { account } else { account.limited_to_configured() })
+            })
+            .map_err(|reason: String| {
                 let why = "the account document cannot be used; is this the endpoint of a Cosmos account?";
                 Error::answer(format!("{why} {reason}"))
             })

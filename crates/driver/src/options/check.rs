@@ -7,12 +7,18 @@ use http::HeaderValue;
 
 use super::{DriverOptions, Hedging, OperationOptions};
 use crate::error::Error;
-use crate::region::Region;
+use crate::region::{self, Region};
 
 /// The longest time that an option can have: a year. Longer times, such as
 /// `Duration::MAX` for "no limit", are cut to it, because adding them to an instant
 /// would overflow.
 pub(super) const TIME_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// The throughput buckets that a container can have.
+const THROUGHPUT_BUCKETS: std::ops::RangeInclusive<u8> = 1..=5;
+
+/// The most backup endpoints. Each of them may take seconds to fail when a driver opens.
+const BACKUP_ENDPOINTS_MAX: usize = 16;
 
 /// Refuses an operation's options if they cannot be used.
 pub(super) fn operation_options(options: &OperationOptions) -> Result<(), Error> {
@@ -41,6 +47,11 @@ pub(super) fn operation_options(options: &OperationOptions) -> Result<(), Error>
         && (token.is_empty() || HeaderValue::from_str(token).is_err())
     {
         return refuse("session_token is not a session token: pass on what Response::session_token gave");
+    }
+    if let Some(bucket) = options.throughput_bucket
+        && !THROUGHPUT_BUCKETS.contains(&bucket)
+    {
+        return refuse(format!("throughput_bucket is {bucket}: the service has the buckets 1 to 5"));
     }
     check_region_names("excluded_regions", options.excluded_regions.as_deref().unwrap_or_default())
 }
@@ -77,8 +88,37 @@ pub(super) fn driver_options(options: &DriverOptions) -> Result<(), Error> {
     if options.token_scope.as_ref().is_some_and(|scope| scope.trim().is_empty()) {
         return refuse("token_scope is empty: write one such as https://cosmos.azure.com/.default");
     }
-    check_region_names("preferred_regions", &options.preferred_regions)?;
+    check_regions(options)?;
     operation_options(&options.operation)
+}
+
+/// Refuses choices of regions that contradict each other.
+fn check_regions(options: &DriverOptions) -> Result<(), Error> {
+    check_region_names("preferred_regions", &options.preferred_regions)?;
+    if let Some(region) = &options.application_region {
+        if !options.preferred_regions.is_empty() {
+            return refuse("application_region and preferred_regions are both set: write one of them");
+        }
+        if !region::is_known(region) {
+            return refuse(format!(
+                "application_region is {region:?}, whose place is not known: write a region of Azure such as \
+                 \"West Europe\", or list preferred_regions"
+            ));
+        }
+    }
+    let chooses_regions = !options.preferred_regions.is_empty()
+        || options.application_region.is_some()
+        || !options.backup_endpoints.is_empty();
+    if options.endpoint_discovery == Some(false) && chooses_regions {
+        return refuse(
+            "endpoint_discovery is off, so all requests go to the account's own endpoint: leave out \
+             preferred_regions, application_region and backup_endpoints",
+        );
+    }
+    if options.backup_endpoints.len() > BACKUP_ENDPOINTS_MAX {
+        return refuse(format!("there are more than {BACKUP_ENDPOINTS_MAX} backup_endpoints: list fewer"));
+    }
+    Ok(())
 }
 
 fn check_region_names(name: &str, regions: &[Region]) -> Result<(), Error> {

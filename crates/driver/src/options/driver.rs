@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use perihelion_wire::transport::Endpoint;
+
 use super::{OperationOptions, check};
 use crate::error::Error;
 use crate::options::Environment;
@@ -14,6 +16,17 @@ pub struct DriverOptions {
     /// Regions in order of preference. The account's other regions follow in the account's
     /// own order. An account with one write region uses it for writes in any case.
     pub preferred_regions: Vec<Region>,
+    /// The region of Azure in which the application runs, instead of `preferred_regions`. The
+    /// account's regions are then used in the order of their distance from it.
+    pub application_region: Option<Region>,
+    /// Whether requests go to the endpoints of the account's regions (default yes). With `false`,
+    /// all requests go to the account's own endpoint: no failover, no hedging and no choice of a
+    /// region.
+    pub endpoint_discovery: Option<bool>,
+    /// Other addresses of the account, such as those of private endpoints in other regions. They
+    /// are asked for the account's regions when the account's own endpoint and the regions that
+    /// are known do not answer. At most 16.
+    pub backup_endpoints: Vec<Endpoint>,
     /// Defaults for the driver's operations.
     pub operation: OperationOptions,
     /// The most hedges that the driver has under way at once (default 64). Further requests are
@@ -81,6 +94,29 @@ impl DriverOptions {
         self
     }
 
+    /// Sets the region of Azure in which the application runs.
+    ///
+    /// ```
+    /// # use perihelion_driver::DriverOptions;
+    /// let options = DriverOptions::default().with_application_region("West Europe");
+    /// ```
+    pub fn with_application_region(mut self, region: impl Into<Region>) -> Self {
+        self.application_region = Some(region.into());
+        self
+    }
+
+    /// Sets whether requests go to the endpoints of the account's regions.
+    pub fn with_endpoint_discovery(mut self, is_on: bool) -> Self {
+        self.endpoint_discovery = Some(is_on);
+        self
+    }
+
+    /// Sets other addresses of the account, at which its regions can be read.
+    pub fn with_backup_endpoints(mut self, endpoints: impl IntoIterator<Item = Endpoint>) -> Self {
+        self.backup_endpoints = endpoints.into_iter().collect();
+        self
+    }
+
     /// Sets defaults for all operations.
     pub fn with_operation(mut self, options: OperationOptions) -> Self {
         self.operation = options;
@@ -117,39 +153,82 @@ impl DriverOptions {
         self
     }
 
-    /// The options as the driver uses them. The environment variables for circuit breakers
-    /// and for unavailable endpoints replace values that are at their default, bad values
-    /// are refused, and the times of circuit breakers and topology are cut to
+    /// These options, with the values of `defaults` for options that are not set here. An option
+    /// of the circuit breakers or of the topology counts as not set if it has its default value.
+    /// The choice of regions is one option: if it is made here, that of `defaults` does not
+    /// count. Backup endpoints belong to one account and are not taken over.
+    pub(crate) fn or(self, defaults: &DriverOptions) -> Self {
+        let chooses_regions = !self.preferred_regions.is_empty()
+            || self.application_region.is_some()
+            || self.endpoint_discovery.is_some();
+        let regions = if chooses_regions { &self } else { defaults };
+        // All fields are named, so that a new field cannot be forgotten.
+        DriverOptions {
+            preferred_regions: regions.preferred_regions.clone(),
+            application_region: regions.application_region.clone(),
+            endpoint_discovery: regions.endpoint_discovery,
+            backup_endpoints: self.backup_endpoints,
+            operation: self.operation.or(defaults.operation.clone()),
+            hedges_max: self.hedges_max.or(defaults.hedges_max),
+            circuit_breaker: self.circuit_breaker.or(&defaults.circuit_breaker),
+            topology: self.topology.or(&defaults.topology),
+            user_agent: self.user_agent.or_else(|| defaults.user_agent.clone()),
+            token_scope: self.token_scope.or_else(|| defaults.token_scope.clone()),
+        }
+    }
+
+    /// The options as the driver uses them. The environment sets options that are not set, bad
+    /// values are refused, and the times of circuit breakers and topology are cut to
     /// [`check::TIME_MAX`].
-    pub(crate) fn resolved(mut self, environment: &Environment) -> Result<Self, Error> {
-        let topology_default = TopologyOptions::default();
-        if let Some(enabled) = environment.circuit_breaker_enabled
-            && self.circuit_breaker.enabled == CircuitBreakerOptions::default().enabled
-        {
-            self.circuit_breaker.enabled = enabled;
-        }
-        if let Some(unavailable_for) = environment.unavailable_for
-            && self.topology.unavailable_for == topology_default.unavailable_for
-        {
-            self.topology.unavailable_for = unavailable_for;
-        }
+    pub(crate) fn resolved(self, environment: &Environment) -> Result<Self, Error> {
+        // The options of code are checked before they are mixed with the environment's.
         check::driver_options(&self)?;
+        let mut options = self.or(&environment.driver);
+        check::driver_options(&options)?;
         for time in [
-            &mut self.circuit_breaker.counter_reset,
-            &mut self.circuit_breaker.probe_after,
-            &mut self.circuit_breaker.cleanup_interval,
-            &mut self.topology.refresh_interval,
-            &mut self.topology.refresh_pause,
-            &mut self.topology.unavailable_for,
-            &mut self.topology.failback_after,
+            &mut options.circuit_breaker.counter_reset,
+            &mut options.circuit_breaker.probe_after,
+            &mut options.circuit_breaker.cleanup_interval,
+            &mut options.topology.refresh_interval,
+            &mut options.topology.refresh_pause,
+            &mut options.topology.unavailable_for,
+            &mut options.topology.failback_after,
         ] {
             *time = (*time).min(check::TIME_MAX);
         }
-        Ok(self)
+        Ok(options)
     }
 }
 
+/// `own`, or `other` if `own` has its default value.
+fn or_other<T: PartialEq>(own: T, default: T, other: T) -> T {
+    if own == default { other } else { own }
+}
+
 impl CircuitBreakerOptions {
+    /// These options, with the values of `other` for options that have their default value.
+    fn or(self, other: &Self) -> Self {
+        let default = CircuitBreakerOptions::default();
+        let CircuitBreakerOptions {
+            enabled,
+            read_failures,
+            write_failures,
+            hedge_losses,
+            counter_reset,
+            probe_after,
+            cleanup_interval,
+        } = self;
+        CircuitBreakerOptions {
+            enabled: or_other(enabled, default.enabled, other.enabled),
+            read_failures: or_other(read_failures, default.read_failures, other.read_failures),
+            write_failures: or_other(write_failures, default.write_failures, other.write_failures),
+            hedge_losses: or_other(hedge_losses, default.hedge_losses, other.hedge_losses),
+            counter_reset: or_other(counter_reset, default.counter_reset, other.counter_reset),
+            probe_after: or_other(probe_after, default.probe_after, other.probe_after),
+            cleanup_interval: or_other(cleanup_interval, default.cleanup_interval, other.cleanup_interval),
+        }
+    }
+
     /// Sets whether circuit breakers are on.
     pub fn with_enabled(mut self, enabled: bool) -> Self {
         self.enabled = enabled;
@@ -195,6 +274,29 @@ impl CircuitBreakerOptions {
 }
 
 impl TopologyOptions {
+    /// These options, with the values of `other` for options that have their default value.
+    fn or(self, other: &Self) -> Self {
+        let default = TopologyOptions::default();
+        let TopologyOptions {
+            refresh_interval,
+            refresh_pause,
+            unavailable_for,
+            partition_failover,
+            failback_after,
+        } = self;
+        TopologyOptions {
+            refresh_interval: or_other(refresh_interval, default.refresh_interval, other.refresh_interval),
+            refresh_pause: or_other(refresh_pause, default.refresh_pause, other.refresh_pause),
+            unavailable_for: or_other(unavailable_for, default.unavailable_for, other.unavailable_for),
+            partition_failover: or_other(
+                partition_failover,
+                default.partition_failover,
+                other.partition_failover,
+            ),
+            failback_after: or_other(failback_after, default.failback_after, other.failback_after),
+        }
+    }
+
     /// Sets the time between background refreshes of the account.
     pub fn with_refresh_interval(mut self, interval: Duration) -> Self {
         self.refresh_interval = interval;

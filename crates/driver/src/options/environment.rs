@@ -11,122 +11,122 @@
 //! | `AZURE_COSMOS_READ_CONSISTENCY_STRATEGY` | [`OperationOptions::read_consistency`] | `Default`, `Eventual`, `Session`, `LatestCommitted`, `GlobalStrong` |
 //! | `AZURE_COSMOS_CONTENT_RESPONSE_ON_WRITE` | [`OperationOptions::content_on_write`] | `true`, `false` |
 //! | `AZURE_COSMOS_PPCB_ENABLED` | [`CircuitBreakerOptions::enabled`] | `true`, `false` |
+//! | `AZURE_COSMOS_PPCB_READ_FAILURE_THRESHOLD` | [`CircuitBreakerOptions::read_failures`] | 1 to 1000 |
+//! | `AZURE_COSMOS_PPCB_WRITE_FAILURE_THRESHOLD` | [`CircuitBreakerOptions::write_failures`] | 1 to 1000 |
+//! | `AZURE_COSMOS_PPCB_CONSECUTIVE_HEDGE_WIN_THRESHOLD` | [`CircuitBreakerOptions::hedge_losses`] | 1 to 1000 |
+//! | `AZURE_COSMOS_PPCB_COUNTER_RESET_WINDOW_MS` | [`CircuitBreakerOptions::counter_reset`] | milliseconds above 0 |
+//! | `AZURE_COSMOS_PPCB_PARTITION_UNAVAILABILITY_DURATION_MS` | [`CircuitBreakerOptions::probe_after`] | milliseconds above 0 |
+//! | `AZURE_COSMOS_PPCB_FAILBACK_SWEEP_INTERVAL_MS` | [`CircuitBreakerOptions::cleanup_interval`] | milliseconds above 0 |
 //! | `AZURE_COSMOS_ENDPOINT_UNAVAILABLE_TTL_MS` | [`TopologyOptions::unavailable_for`] | milliseconds above 0 |
+//! | `AZURE_COSMOS_APPLICATION_REGION` | [`DriverOptions::application_region`] | a region of Azure |
 //!
 //! Case does not matter in a value, `1` and `0` mean `true` and `false`, and an empty
 //! variable counts as not set. `AZURE_COSMOS_HEDGING_ENABLED=false` wins over a
-//! threshold. Options in code win over the environment; the last two variables apply
-//! when code left the option at its default. A value that cannot be parsed is an error
-//! that names the variable, so that a mistake is noticed.
+//! threshold. Options in code win over the environment. The variables of circuit breakers and
+//! of unavailable endpoints apply when code left the option at its default. The region applies
+//! when code chooses no regions. A value that cannot be parsed is an error that names the
+//! variable, so that a mistake is noticed.
 //!
-//! [`CircuitBreakerOptions::enabled`]: crate::options::CircuitBreakerOptions::enabled
-//! [`TopologyOptions::unavailable_for`]: crate::options::TopologyOptions::unavailable_for
+//! The options of connections have variables, too: see
+//! [`HttpOptions`](crate::transport::HttpOptions).
 
 #[cfg(test)]
 mod tests;
 
-use std::time::Duration;
-
-use super::{Hedging, OperationOptions, ReadConsistency};
+use super::{
+    CircuitBreakerOptions, DriverOptions, Hedging, OperationOptions, ReadConsistency, TopologyOptions,
+};
 use crate::error::Error;
+use crate::region::{self, Region};
+use crate::variable::{self, Variable};
 
-/// How many characters of a value an error repeats at most.
-const VALUE_SHOWN_CHARS_MAX: usize = 64;
+/// Breakers that open after more failures than this protect nothing.
+const FAILURES_MAX: usize = 1000;
 
 /// The options that environment variables set.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Environment {
-    /// Defaults for operations of all drivers.
-    pub operation: OperationOptions,
-    /// Whether circuit breakers are on.
-    pub circuit_breaker_enabled: Option<bool>,
-    /// How long a region whose endpoint failed is avoided before it is probed.
-    pub unavailable_for: Option<Duration>,
+    /// Defaults for all drivers and their operations.
+    pub driver: DriverOptions,
 }
 
 impl Environment {
     /// Reads the environment of this process.
     pub fn of_process() -> Result<Self, Error> {
-        Environment::read(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
+        Environment::read(variable::of_process)
     }
 
     /// Reads an environment in which `lookup` returns the value of a variable.
     pub fn read(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, Error> {
         let get = |name: &'static str| Variable::new(name, lookup(name));
-        let is_hedging_enabled = get("AZURE_COSMOS_HEDGING_ENABLED").boolean()?;
-        let hedging_threshold = get("AZURE_COSMOS_HEDGING_THRESHOLD_MS").milliseconds()?;
-        let operation = OperationOptions {
-            hedging: match (is_hedging_enabled, hedging_threshold) {
-                (Some(false), _) => Some(Hedging::Off),
-                (_, Some(threshold)) => Some(Hedging::Fixed(threshold)),
-                (Some(true), None) => Some(Hedging::dynamic()),
-                (None, None) => None,
-            },
-            failovers_max: get("AZURE_COSMOS_MAX_FAILOVER_RETRY_COUNT").count()?,
-            session_retries_max: get("AZURE_COSMOS_MAX_SESSION_RETRY_COUNT").count()?,
-            throttle_retries_max: get("AZURE_COSMOS_MAX_THROTTLE_RETRY_COUNT").count()?,
-            read_consistency: get("AZURE_COSMOS_READ_CONSISTENCY_STRATEGY").consistency()?,
-            content_on_write: get("AZURE_COSMOS_CONTENT_RESPONSE_ON_WRITE").boolean()?,
-            ..OperationOptions::default()
+        let read = || {
+            let unavailable_for = get("AZURE_COSMOS_ENDPOINT_UNAVAILABLE_TTL_MS").milliseconds()?;
+            let topology = TopologyOptions::default();
+            Ok(DriverOptions {
+                operation: operation_options(get)?,
+                circuit_breaker: circuit_breaker_options(get)?,
+                topology: unavailable_for
+                    .map_or(topology.clone(), |time| topology.with_unavailable_for(time)),
+                application_region: application_region(get("AZURE_COSMOS_APPLICATION_REGION"))?,
+                ..DriverOptions::default()
+            })
         };
-        Ok(Environment {
-            operation,
-            circuit_breaker_enabled: get("AZURE_COSMOS_PPCB_ENABLED").boolean()?,
-            unavailable_for: get("AZURE_COSMOS_ENDPOINT_UNAVAILABLE_TTL_MS").milliseconds()?,
-        })
+        read().map(|driver| Environment { driver }).map_err(|text: String| Error::input(text))
     }
 }
 
-/// One variable.
-struct Variable {
-    name: &'static str,
-    /// `None` when the variable is not set, or empty.
-    value: Option<String>,
+fn operation_options(get: impl Fn(&'static str) -> Variable) -> Result<OperationOptions, String> {
+    let is_hedging_enabled = get("AZURE_COSMOS_HEDGING_ENABLED").boolean()?;
+    let hedging_threshold = get("AZURE_COSMOS_HEDGING_THRESHOLD_MS").milliseconds()?;
+    Ok(OperationOptions {
+        hedging: match (is_hedging_enabled, hedging_threshold) {
+            (Some(false), _) => Some(Hedging::Off),
+            (_, Some(threshold)) => Some(Hedging::Fixed(threshold)),
+            (Some(true), None) => Some(Hedging::dynamic()),
+            (None, None) => None,
+        },
+        failovers_max: get("AZURE_COSMOS_MAX_FAILOVER_RETRY_COUNT").count()?,
+        session_retries_max: get("AZURE_COSMOS_MAX_SESSION_RETRY_COUNT").count()?,
+        throttle_retries_max: get("AZURE_COSMOS_MAX_THROTTLE_RETRY_COUNT").count()?,
+        read_consistency: read_consistency(get("AZURE_COSMOS_READ_CONSISTENCY_STRATEGY"))?,
+        content_on_write: get("AZURE_COSMOS_CONTENT_RESPONSE_ON_WRITE").boolean()?,
+        ..OperationOptions::default()
+    })
 }
 
-impl Variable {
-    fn new(name: &'static str, value: Option<String>) -> Self {
-        let value = value.map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
-        Variable { name, value }
-    }
+fn circuit_breaker_options(get: impl Fn(&'static str) -> Variable) -> Result<CircuitBreakerOptions, String> {
+    let failures = |name: &'static str, default: u32| {
+        let number = get(name).number(1..=FAILURES_MAX)?;
+        Ok::<u32, String>(number.and_then(|number| u32::try_from(number).ok()).unwrap_or(default))
+    };
+    let time = |name: &'static str, default| Ok::<_, String>(get(name).milliseconds()?.unwrap_or(default));
+    let default = CircuitBreakerOptions::default();
+    Ok(CircuitBreakerOptions {
+        enabled: get("AZURE_COSMOS_PPCB_ENABLED").boolean()?.unwrap_or(default.enabled),
+        read_failures: failures("AZURE_COSMOS_PPCB_READ_FAILURE_THRESHOLD", default.read_failures)?,
+        write_failures: failures("AZURE_COSMOS_PPCB_WRITE_FAILURE_THRESHOLD", default.write_failures)?,
+        hedge_losses: failures("AZURE_COSMOS_PPCB_CONSECUTIVE_HEDGE_WIN_THRESHOLD", default.hedge_losses)?,
+        counter_reset: time("AZURE_COSMOS_PPCB_COUNTER_RESET_WINDOW_MS", default.counter_reset)?,
+        probe_after: time("AZURE_COSMOS_PPCB_PARTITION_UNAVAILABILITY_DURATION_MS", default.probe_after)?,
+        cleanup_interval: time("AZURE_COSMOS_PPCB_FAILBACK_SWEEP_INTERVAL_MS", default.cleanup_interval)?,
+    })
+}
 
-    fn boolean(self) -> Result<Option<bool>, Error> {
-        self.parse("write true or false", |value| match value.to_ascii_lowercase().as_str() {
-            "true" | "1" => Some(true),
-            "false" | "0" => Some(false),
-            _ => None,
-        })
-    }
+fn application_region(variable: Variable) -> Result<Option<Region>, String> {
+    variable.parse("write a region of Azure such as West Europe", |value| {
+        Some(Region::new(value)).filter(region::is_known)
+    })
+}
 
-    fn count(self) -> Result<Option<u32>, Error> {
-        self.parse("write a whole number, 0 or more", |value| value.parse().ok())
-    }
-
-    fn milliseconds(self) -> Result<Option<Duration>, Error> {
-        self.parse("write milliseconds as a whole number above 0", |value| {
-            value.parse().ok().filter(|number| *number > 0).map(Duration::from_millis)
-        })
-    }
-
-    fn consistency(self) -> Result<Option<ReadConsistency>, Error> {
-        let advice = "write Default, Eventual, Session, LatestCommitted or GlobalStrong";
-        self.parse(advice, |value| match value.to_ascii_lowercase().as_str() {
-            "default" => Some(ReadConsistency::Account),
-            "eventual" => Some(ReadConsistency::Eventual),
-            "session" => Some(ReadConsistency::Session),
-            "latestcommitted" => Some(ReadConsistency::LatestCommitted),
-            "globalstrong" => Some(ReadConsistency::GlobalStrong),
-            _ => None,
-        })
-    }
-
-    /// Parses the value with `read`. When `read` returns `None`, the error ends with `advice`.
-    fn parse<T>(self, advice: &str, read: impl Fn(&str) -> Option<T>) -> Result<Option<T>, Error> {
-        let Some(value) = self.value else { return Ok(None) };
-        read(&value).map(Some).ok_or_else(|| {
-            let shown: String = value.chars().take(VALUE_SHOWN_CHARS_MAX).collect();
-            Error::input(format!("the environment variable {} is {shown:?}: {advice}", self.name))
-        })
-    }
+fn read_consistency(variable: Variable) -> Result<Option<ReadConsistency>, String> {
+    let advice = "write Default, Eventual, Session, LatestCommitted or GlobalStrong";
+    variable.parse(advice, |value| match value.to_ascii_lowercase().as_str() {
+        "default" => Some(ReadConsistency::Account),
+        "eventual" => Some(ReadConsistency::Eventual),
+        "session" => Some(ReadConsistency::Session),
+        "latestcommitted" => Some(ReadConsistency::LatestCommitted),
+        "globalstrong" => Some(ReadConsistency::GlobalStrong),
+        _ => None,
+    })
 }

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Hedging, OperationOptions, ReadConsistency, check};
+use super::{CustomHeaders, Hedging, OperationOptions, Priority, ReadConsistency, check};
 use crate::error::Error;
-use crate::options::Environment;
 use crate::region::Region;
 
 /// A value for every option.
@@ -25,6 +24,11 @@ pub(crate) struct Settings {
     pub(crate) throttle_retries_max: u32,
     pub(crate) throttle_wait_max: Duration,
     pub(crate) content_on_write: bool,
+    pub(crate) priority: Option<Priority>,
+    pub(crate) throughput_bucket: Option<u8>,
+    pub(crate) dedicated_gateway_staleness_max: Option<Duration>,
+    pub(crate) dedicated_gateway_bypass: bool,
+    pub(crate) headers: CustomHeaders,
 }
 
 /// The classes of operations. Each class has defaults of its own.
@@ -80,7 +84,6 @@ const FAILOVERS_MAX: u32 = 3;
 /// operations without options of their own.
 #[derive(Debug)]
 pub(crate) struct OptionLayers {
-    environment: OperationOptions,
     driver: OperationOptions,
     documents: Arc<Settings>,
     metadata_reads: Arc<Settings>,
@@ -88,19 +91,17 @@ pub(crate) struct OptionLayers {
 }
 
 impl OptionLayers {
-    /// Checks and combines the layers of one driver.
-    pub(crate) fn new(environment: &Environment, driver: &OperationOptions) -> Result<Self, Error> {
-        let environment = environment.operation.clone();
-        check::operation_options(&environment)?;
+    /// Checks the options of one driver, which include those of its runtime and of the
+    /// environment.
+    pub(crate) fn new(driver: &OperationOptions) -> Result<Self, Error> {
         check::operation_options(driver)?;
         let nothing = OperationOptions::default();
-        let settings = |class| Arc::new(resolve(&environment, driver, &nothing, class));
+        let settings = |class| Arc::new(resolve(driver, &nothing, class));
         Ok(OptionLayers {
             documents: settings(OperationClass::Document),
             metadata_reads: settings(OperationClass::MetadataRead),
             metadata_writes: settings(OperationClass::MetadataWrite),
             driver: driver.clone(),
-            environment,
         })
     }
 
@@ -125,24 +126,20 @@ impl OptionLayers {
             }));
         }
         check::operation_options(operation)?;
-        Ok(Arc::new(resolve(&self.environment, &self.driver, operation, class)))
+        Ok(Arc::new(resolve(&self.driver, operation, class)))
     }
 }
 
-/// Combines the layers: a field has the value of the operation, else of the driver,
-/// else of the environment, else the default.
+/// Combines the layers: a field has the value of the operation, else of the driver, else
+/// the default.
 pub(crate) fn resolve(
-    environment: &OperationOptions,
     driver: &OperationOptions,
     operation: &OperationOptions,
     class: OperationClass,
 ) -> Settings {
-    fn nearest<T: Clone>(layers: [&Option<T>; 3]) -> Option<T> {
-        layers.into_iter().flatten().next().cloned()
-    }
     macro_rules! nearest {
         ($field:ident) => {
-            nearest([&operation.$field, &driver.$field, &environment.$field])
+            operation.$field.as_ref().or(driver.$field.as_ref()).cloned()
         };
     }
     let default = match class {
@@ -165,6 +162,12 @@ pub(crate) fn resolve(
             .unwrap_or(default.throttle_wait_max)
             .min(check::TIME_MAX),
         content_on_write: nearest!(content_on_write).unwrap_or(true),
+        priority: nearest!(priority),
+        throughput_bucket: nearest!(throughput_bucket),
+        dedicated_gateway_staleness_max: nearest!(dedicated_gateway_staleness_max)
+            .map(|time| time.min(check::TIME_MAX)),
+        dedicated_gateway_bypass: nearest!(dedicated_gateway_bypass).unwrap_or(false),
+        headers: operation.headers.clone().or(&driver.headers),
     }
 }
 

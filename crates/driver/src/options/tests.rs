@@ -1,3 +1,5 @@
+use perihelion_wire::transport::Endpoint;
+
 use super::*;
 use crate::error::ErrorKind;
 use crate::options::Environment;
@@ -13,7 +15,7 @@ fn nothing() -> OperationOptions {
 
 #[test]
 fn defaults_differ_between_documents_and_metadata() {
-    let data = settings::resolve(&nothing(), &nothing(), &nothing(), OperationClass::Document);
+    let data = settings::resolve(&nothing(), &nothing(), OperationClass::Document);
     let expected = Settings {
         timeout: 65 * SECOND,
         attempt_timeout: 6 * SECOND,
@@ -27,9 +29,14 @@ fn defaults_differ_between_documents_and_metadata() {
         throttle_retries_max: 18,
         throttle_wait_max: 270 * SECOND,
         content_on_write: true,
+        priority: None,
+        throughput_bucket: None,
+        dedicated_gateway_staleness_max: None,
+        dedicated_gateway_bypass: false,
+        headers: CustomHeaders::default(),
     };
     assert_eq!(data, expected);
-    let metadata = settings::resolve(&nothing(), &nothing(), &nothing(), OperationClass::MetadataWrite);
+    let metadata = settings::resolve(&nothing(), &nothing(), OperationClass::MetadataWrite);
     let expected = Settings {
         timeout: 160 * SECOND,
         attempt_timeout: 65 * SECOND,
@@ -38,7 +45,7 @@ fn defaults_differ_between_documents_and_metadata() {
         ..expected
     };
     assert_eq!(metadata, expected);
-    let metadata_read = settings::resolve(&nothing(), &nothing(), &nothing(), OperationClass::MetadataRead);
+    let metadata_read = settings::resolve(&nothing(), &nothing(), OperationClass::MetadataRead);
     assert_eq!(metadata_read, Settings { attempt_timeout: 6 * SECOND, ..expected });
 }
 
@@ -46,7 +53,7 @@ fn defaults_differ_between_documents_and_metadata() {
 /// how to read that number from the settings.
 type Case = (&'static str, fn(OperationOptions, u32) -> OperationOptions, fn(&Settings) -> u32);
 
-const CASES: [Case; 12] = [
+const CASES: [Case; 17] = [
     ("timeout", |o, n| o.with_timeout(n * SECOND), |s| s.timeout.as_secs() as u32),
     ("attempt_timeout", |o, n| o.with_attempt_timeout(n * SECOND), |s| s.attempt_timeout.as_secs() as u32),
     (
@@ -91,8 +98,39 @@ const CASES: [Case; 12] = [
         |o, n| o.with_throttle_wait_max(n * SECOND),
         |s| s.throttle_wait_max.as_secs() as u32,
     ),
-    // The last two options have only two values: the driver sets a value that differs from
+    (
+        "throughput_bucket",
+        |o, n| o.with_throughput_bucket(n as u8),
+        |s| s.throughput_bucket.map_or(0, u32::from),
+    ),
+    (
+        "dedicated_gateway_staleness_max",
+        |o, n| o.with_dedicated_gateway_staleness_max(n * SECOND),
+        |s| s.dedicated_gateway_staleness_max.map_or(0, |time| time.as_secs() as u32),
+    ),
+    (
+        "headers",
+        |o, n| o.with_header("x-number", &n.to_string()).unwrap(),
+        |s| {
+            let mut map = http::HeaderMap::new();
+            s.headers.insert_into(&mut map);
+            map.get("x-number").map_or(0, |value| value.to_str().unwrap().parse().unwrap())
+        },
+    ),
+    // The last four options have only two values: the driver sets a value that differs from
     // the value of the other layers.
+    (
+        "priority",
+        |o, n| o.with_priority(if n == 2 { Priority::Low } else { Priority::High }),
+        |s| if s.priority == Some(Priority::Low) { 2 } else { 0 },
+    ),
+    (
+        "dedicated_gateway_bypass",
+        |o, n| o.with_dedicated_gateway_bypass(n == 2),
+        |s| {
+            if s.dedicated_gateway_bypass { 2 } else { 0 }
+        },
+    ),
     ("hedged_writes", |o, n| o.with_hedged_writes(n == 2), |s| if s.hedged_writes { 2 } else { 0 }),
     ("content_on_write", |o, n| o.with_content_on_write(n != 2), |s| if s.content_on_write { 0 } else { 2 }),
 ];
@@ -104,10 +142,13 @@ fn the_nearest_layer_wins_for_every_option() {
         let (environment, driver, operation) = (set(nothing(), 1), set(nothing(), 2), set(nothing(), 3));
         assert!(!operation.is_default(), "{name}");
         for class in CLASSES {
-            let number_of = |environment, driver, operation| {
-                get(&settings::resolve(environment, driver, operation, class))
+            let number_of = |environment: &OperationOptions, driver: &OperationOptions, operation| {
+                get(&settings::resolve(&driver.clone().or(environment.clone()), operation, class))
             };
-            let has_two_values = matches!(name, "hedged_writes" | "content_on_write");
+            let has_two_values = matches!(
+                name,
+                "hedged_writes" | "content_on_write" | "priority" | "dedicated_gateway_bypass"
+            );
             let expected = |number: u32| if has_two_values && number != 2 { 0 } else { number };
             assert_eq!(number_of(&environment, &none, &none), expected(1), "{name}");
             assert_eq!(number_of(&environment, &driver, &none), expected(2), "{name}");
@@ -122,9 +163,8 @@ fn options_are_combined_field_by_field() {
     let none = nothing();
     for (name, set, get) in CASES {
         let (weak, strong) = (set(nothing(), 1), set(nothing(), 2));
-        let number_of = |options: OperationOptions| {
-            get(&settings::resolve(&none, &none, &options, OperationClass::Document))
-        };
+        let number_of =
+            |options: OperationOptions| get(&settings::resolve(&none, &options, OperationClass::Document));
         assert_eq!(number_of(strong.clone().or(weak.clone())), number_of(strong.clone()), "{name}");
         assert_eq!(number_of(nothing().or(strong.clone())), number_of(strong.clone()), "{name}");
         assert_eq!(number_of(strong.clone().or(nothing())), number_of(strong), "{name}");
@@ -134,7 +174,7 @@ fn options_are_combined_field_by_field() {
 #[test]
 fn operations_without_options_share_one_settings() {
     let driver = nothing().with_failovers_max(1);
-    let layers = OptionLayers::new(&Environment::default(), &driver).unwrap();
+    let layers = OptionLayers::new(&driver).unwrap();
     let first = layers.settings_for(&nothing(), OperationClass::Document).unwrap();
     assert!(Arc::ptr_eq(&first, &layers.settings_for(&nothing(), OperationClass::Document).unwrap()));
     assert!(!Arc::ptr_eq(&first, &layers.settings_for(&nothing(), OperationClass::MetadataWrite).unwrap()));
@@ -151,7 +191,7 @@ fn hedging_bounds_are_clamped_to_the_allowed_ones() {
         [(0, 10_000, 50, 4000), (100, 200, 100, 200), (1, 20, 50, 50), (5000, 6000, 4000, 4000)]
     {
         let options = nothing().with_hedging(Hedging::Dynamic { min: millis(min), max: millis(max) });
-        let settings = settings::resolve(&nothing(), &nothing(), &options, OperationClass::Document);
+        let settings = settings::resolve(&nothing(), &options, OperationClass::Document);
         let expected = Hedging::Dynamic { min: millis(expected_min), max: millis(expected_max) };
         assert_eq!(settings.hedging, expected);
     }
@@ -164,7 +204,7 @@ fn the_longest_duration_is_cut_to_a_time_that_clocks_can_hold() {
         .with_attempt_timeout(Duration::MAX)
         .with_throttle_wait_max(Duration::MAX)
         .with_hedging(Hedging::Fixed(Duration::MAX));
-    let layers = OptionLayers::new(&Environment::default(), &options).unwrap();
+    let layers = OptionLayers::new(&options).unwrap();
     let settings = layers.settings_for(&nothing(), OperationClass::Document).unwrap();
     let Hedging::Fixed(threshold) = settings.hedging else { panic!("{:?}", settings.hedging) };
     for time in [settings.timeout, settings.attempt_timeout, settings.throttle_wait_max, threshold] {
@@ -174,6 +214,10 @@ fn the_longest_duration_is_cut_to_a_time_that_clocks_can_hold() {
     let driver = DriverOptions::default().with_topology(topology);
     let driver = driver.resolved(&Environment::default()).unwrap();
     assert_eq!(driver.topology.refresh_interval, check::TIME_MAX);
+}
+
+fn backup() -> Endpoint {
+    Endpoint::parse("https://backup.example").unwrap()
 }
 
 #[test]
@@ -193,8 +237,24 @@ fn bad_options_are_refused_with_advice() {
         ),
         (operation(nothing().with_session_token("")), "session_token is not a session token"),
         (operation(nothing().with_session_token("0:\n")), "session_token is not a session token"),
+        (operation(nothing().with_throughput_bucket(0)), "throughput_bucket is 0: the service has"),
+        (operation(nothing().with_throughput_bucket(6)), "the buckets 1 to 5"),
         (operation(nothing().with_excluded_regions([" "])), "excluded_regions holds an empty name"),
         (DriverOptions::default().with_preferred_regions([""]), "preferred_regions holds an empty name"),
+        (DriverOptions::default().with_application_region("Mars"), "write a region of Azure such as"),
+        (
+            DriverOptions::default().with_application_region("West US").with_preferred_regions(["East US"]),
+            "application_region and preferred_regions are both set",
+        ),
+        (
+            DriverOptions::default().with_endpoint_discovery(false).with_preferred_regions(["East US"]),
+            "endpoint_discovery is off",
+        ),
+        (
+            DriverOptions::default().with_endpoint_discovery(false).with_backup_endpoints([backup()]),
+            "leave out preferred_regions",
+        ),
+        (DriverOptions::default().with_backup_endpoints(vec![backup(); 17]), "more than 16 backup_endpoints"),
         (DriverOptions::default().with_user_agent("a\r\nb"), "printable ASCII"),
         (DriverOptions::default().with_token_scope(""), "token_scope is empty"),
         (breaker(breakers().with_read_failures(0)), "circuit_breaker.read_failures is 0: write 1 or more"),
@@ -229,4 +289,84 @@ fn the_environment_sets_options_that_code_left_at_their_default() {
     let topology = TopologyOptions::default().with_unavailable_for(2 * SECOND);
     let resolved = DriverOptions::default().with_topology(topology).resolved(&environment).unwrap();
     assert_eq!(resolved.topology.unavailable_for, 2 * SECOND);
+}
+
+/// The name of an option, how to set it to the value that stands for a number, and how to read
+/// that number.
+type DriverCase = (&'static str, fn(DriverOptions, u32) -> DriverOptions, fn(&DriverOptions) -> u32);
+
+const DRIVER_CASES: [DriverCase; 9] = [
+    (
+        "operation",
+        |o, n| o.with_operation(nothing().with_failovers_max(n)),
+        |o| o.operation.failovers_max.unwrap_or(0),
+    ),
+    ("hedges_max", |o, n| o.with_hedges_max(n), |o| o.hedges_max.unwrap_or(0)),
+    (
+        "user_agent",
+        |o, n| o.with_user_agent("x".repeat(n as usize)),
+        |o| o.user_agent.as_ref().map_or(0, |agent| agent.len() as u32),
+    ),
+    (
+        "token_scope",
+        |o, n| o.with_token_scope("x".repeat(n as usize)),
+        |o| o.token_scope.as_ref().map_or(0, |scope| scope.len() as u32),
+    ),
+    (
+        "circuit_breaker.write_failures",
+        |o, n| o.with_circuit_breaker(CircuitBreakerOptions::default().with_write_failures(n)),
+        |o| o.circuit_breaker.write_failures,
+    ),
+    (
+        "circuit_breaker.probe_after",
+        |o, n| o.with_circuit_breaker(CircuitBreakerOptions::default().with_probe_after(n * SECOND)),
+        |o| o.circuit_breaker.probe_after.as_secs() as u32,
+    ),
+    (
+        "topology.refresh_pause",
+        |o, n| o.with_topology(TopologyOptions::default().with_refresh_pause(n * SECOND)),
+        |o| o.topology.refresh_pause.as_secs() as u32,
+    ),
+    (
+        "topology.unavailable_for",
+        |o, n| o.with_topology(TopologyOptions::default().with_unavailable_for(n * SECOND)),
+        |o| o.topology.unavailable_for.as_secs() as u32,
+    ),
+    (
+        "preferred_regions",
+        |o, n| o.with_preferred_regions(vec!["West US"; n as usize]),
+        |o| o.preferred_regions.len() as u32,
+    ),
+];
+
+#[test]
+fn the_drivers_options_win_over_the_runtimes_and_those_over_the_environments() {
+    for (name, set, get) in DRIVER_CASES {
+        let options = |number| set(DriverOptions::default(), number);
+        let environment = Environment { driver: options(1) };
+        let resolved = |options: DriverOptions| get(&options.resolved(&environment).unwrap());
+        let none = DriverOptions::default;
+        assert_eq!(resolved(none().or(&none())), 1, "{name}");
+        assert_eq!(resolved(none().or(&options(2))), 2, "{name}");
+        assert_eq!(resolved(options(3).or(&options(2))), 3, "{name}");
+        assert_eq!(resolved(options(3).or(&none())), 3, "{name}");
+    }
+}
+
+#[test]
+fn the_choice_of_regions_is_taken_from_one_layer() {
+    let nearest = DriverOptions::default().with_application_region("West US");
+    let listed = DriverOptions::default().with_preferred_regions(["East US"]);
+    let own_endpoint = DriverOptions::default().with_endpoint_discovery(false);
+    let environment = Environment { driver: nearest.clone() };
+    for options in [&listed, &own_endpoint] {
+        let resolved = options.clone().resolved(&environment).unwrap();
+        assert_eq!(resolved.application_region, None);
+        assert_eq!(resolved.preferred_regions, options.preferred_regions);
+        assert_eq!(resolved.endpoint_discovery, options.endpoint_discovery);
+    }
+    let resolved = DriverOptions::default().or(&listed).resolved(&environment).unwrap();
+    assert_eq!((resolved.preferred_regions.len(), resolved.application_region), (1, None));
+    let resolved = DriverOptions::default().resolved(&environment).unwrap();
+    assert_eq!(resolved.application_region, nearest.application_region);
 }

@@ -54,7 +54,9 @@ pub(crate) fn headers(
     if operation.is_data_plane() {
         map.insert(headers::NO_RETRY_ON_449, TRUE);
         insert_document_headers(&mut map, operation, header_inputs, settings);
+        insert_chosen_headers(&mut map, operation, settings);
     }
+    settings.headers.insert_into(&mut map);
     for (name, value) in &operation.headers {
         map.insert(name.clone(), value.clone());
     }
@@ -142,6 +144,26 @@ fn insert_document_headers(
     }
     if header_inputs.is_multi_write {
         map.insert(headers::ALLOW_TENTATIVE_WRITES, TRUE);
+    }
+}
+
+/// Inserts the headers of options that choose how the service treats the request.
+fn insert_chosen_headers(map: &mut HeaderMap, operation: &Operation, settings: &Settings) {
+    if let Some(priority) = settings.priority {
+        map.insert(headers::PRIORITY_LEVEL, priority.header());
+    }
+    if let Some(bucket) = settings.throughput_bucket {
+        map.insert(headers::THROUGHPUT_BUCKET, u16::from(bucket).into());
+    }
+    if !operation.verb.is_read() {
+        return;
+    }
+    if let Some(staleness) = settings.dedicated_gateway_staleness_max {
+        let milliseconds = u64::try_from(staleness.as_millis()).unwrap_or(u64::MAX);
+        map.insert(headers::DEDICATED_GATEWAY_MAX_AGE, milliseconds.into());
+    }
+    if settings.dedicated_gateway_bypass {
+        map.insert(headers::DEDICATED_GATEWAY_BYPASS_CACHE, TRUE);
     }
 }
 

@@ -179,23 +179,38 @@ impl Account {
         })
     }
 
+    /// The account when all requests go to the configured endpoint. Whether every region takes
+    /// writes stays known, because writes then need a header. Partitions that fail over are not
+    /// followed, because there is no other endpoint.
+    pub(crate) fn limited_to_configured(mut self) -> Account {
+        let configured = &self.configured_location;
+        self.read_locations = vec![Arc::clone(configured)];
+        self.write_locations = vec![Arc::clone(configured)];
+        self.hub = Arc::clone(configured);
+        self.has_partition_failover = false;
+        self.unavailable.retain(|avoided| avoided.endpoint == configured.endpoint);
+        self
+    }
+
     /// The locations from which to read the account document, in this order, each
     /// endpoint once: the configured endpoint, then those of the regions. Endpoints that
     /// are unavailable for reads and the endpoint `suspect` come last. The configured
     /// endpoint leads to the write region, so it also comes last if the endpoint of a
     /// write region is suspect.
     ///
-    /// Before the account was read, its regions are not known. Then the preferred
-    /// regions are asked by the host names that the service gives to regions.
+    /// Before the account was read, its regions are not known. Then the regions `guessed`
+    /// are asked by the host names that the service gives to regions. The endpoints `backups`
+    /// are asked after the regions that are known.
     pub(crate) fn locations_to_ask(
         &self,
-        preferred: &[Region],
+        guessed: &[Region],
+        backups: &[Endpoint],
         suspect: Option<&Endpoint>,
     ) -> Vec<Arc<Location>> {
         let is_configured_suspect =
             self.write_locations.iter().any(|location| Some(&location.endpoint) == suspect);
         let mut asked: Vec<Arc<Location>> = Vec::new();
-        let guesses = preferred.iter().filter(|_| self.generation == 0).take(REGIONS_MAX);
+        let guesses = guessed.iter().filter(|_| self.generation == 0).take(REGIONS_MAX);
         let guesses = guesses.filter_map(|region| {
             let endpoint = regional_endpoint(&self.configured_location.endpoint, region)?;
             Some(Arc::new(Location::new(region.clone(), endpoint)))
@@ -204,7 +219,10 @@ impl Account {
             .chain(&self.read_locations)
             .chain(&self.write_locations)
             .cloned();
-        for location in known.chain(guesses) {
+        let backups = backups.iter().map(|endpoint| {
+            Arc::new(Location::new(Region::new(CONFIGURED_ENDPOINT_REGION), endpoint.clone()))
+        });
+        for location in known.chain(backups).chain(guesses) {
             if asked.iter().all(|earlier| earlier.endpoint != location.endpoint) {
                 asked.push(location);
             }

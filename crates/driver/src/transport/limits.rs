@@ -58,7 +58,8 @@ pub(super) const READ_RESENDS_MAX: u32 = 1;
 pub(super) const CONNECTIONS_TRIED_MAX: u32 = 3;
 
 /// The most endpoints that a transport has connections to. An account has one endpoint
-/// per region, and the service has fewer than a hundred regions.
+/// per region, and the service has fewer than a hundred regions. The accounts of a driver
+/// runtime share the transport, so this is also the most of all their regions together.
 pub(super) const ENDPOINTS_MAX: usize = 256;
 
 /// The most addresses that are tried for one host name.

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use super::*;
 
 fn read(variables: &[(&str, &str)]) -> Result<Environment, Error> {
@@ -11,7 +13,11 @@ fn check(variables: &[(&str, &str)], expected: Environment) {
 }
 
 fn operation(options: OperationOptions) -> Environment {
-    Environment { operation: options, ..Environment::default() }
+    driver(DriverOptions::default().with_operation(options))
+}
+
+fn driver(options: DriverOptions) -> Environment {
+    Environment { driver: options }
 }
 
 #[test]
@@ -49,13 +55,44 @@ fn each_variable_sets_its_option() {
             operation(options().with_read_consistency(consistency)),
         );
     }
+}
+
+#[test]
+fn variables_of_the_driver_set_breakers_topology_and_region() {
+    let (millis, breakers) = (Duration::from_millis, CircuitBreakerOptions::default);
+    let breaker = |options| driver(DriverOptions::default().with_circuit_breaker(options));
+    check(&[("AZURE_COSMOS_PPCB_ENABLED", "false")], breaker(breakers().with_enabled(false)));
+    check(&[("AZURE_COSMOS_PPCB_READ_FAILURE_THRESHOLD", "10")], breaker(breakers().with_read_failures(10)));
     check(
-        &[("AZURE_COSMOS_PPCB_ENABLED", "false"), ("AZURE_COSMOS_ENDPOINT_UNAVAILABLE_TTL_MS", "1500")],
-        Environment {
-            circuit_breaker_enabled: Some(false),
-            unavailable_for: Some(Duration::from_millis(1500)),
-            ..Environment::default()
-        },
+        &[("AZURE_COSMOS_PPCB_WRITE_FAILURE_THRESHOLD", "11")],
+        breaker(breakers().with_write_failures(11)),
+    );
+    check(
+        &[("AZURE_COSMOS_PPCB_CONSECUTIVE_HEDGE_WIN_THRESHOLD", "12")],
+        breaker(breakers().with_hedge_losses(12)),
+    );
+    check(
+        &[("AZURE_COSMOS_PPCB_COUNTER_RESET_WINDOW_MS", "13")],
+        breaker(breakers().with_counter_reset(millis(13))),
+    );
+    check(
+        &[("AZURE_COSMOS_PPCB_PARTITION_UNAVAILABILITY_DURATION_MS", "14")],
+        breaker(breakers().with_probe_after(millis(14))),
+    );
+    check(
+        &[("AZURE_COSMOS_PPCB_FAILBACK_SWEEP_INTERVAL_MS", "15")],
+        breaker(breakers().with_cleanup_interval(millis(15))),
+    );
+    check(
+        &[("AZURE_COSMOS_ENDPOINT_UNAVAILABLE_TTL_MS", "1500")],
+        driver(
+            DriverOptions::default()
+                .with_topology(TopologyOptions::default().with_unavailable_for(millis(1500))),
+        ),
+    );
+    check(
+        &[("AZURE_COSMOS_APPLICATION_REGION", "westeurope")],
+        driver(DriverOptions::default().with_application_region("West Europe")),
     );
 }
 
@@ -72,6 +109,10 @@ fn a_bad_value_names_variable_value_and_remedy() {
         ("AZURE_COSMOS_CONTENT_RESPONSE_ON_WRITE", "yes", "true or false"),
         ("AZURE_COSMOS_PPCB_ENABLED", "on", "true or false"),
         ("AZURE_COSMOS_ENDPOINT_UNAVAILABLE_TTL_MS", "\u{FFFD}", "milliseconds"),
+        ("AZURE_COSMOS_PPCB_READ_FAILURE_THRESHOLD", "0", "from 1 to 1000"),
+        ("AZURE_COSMOS_PPCB_WRITE_FAILURE_THRESHOLD", "1001", "from 1 to 1000"),
+        ("AZURE_COSMOS_PPCB_COUNTER_RESET_WINDOW_MS", "0", "above 0"),
+        ("AZURE_COSMOS_APPLICATION_REGION", "Mars", "a region of Azure"),
     ] {
         let error = read(&[(name, value)]).unwrap_err();
         assert_eq!(error.kind(), crate::ErrorKind::Input);

@@ -248,7 +248,7 @@ fn suspect_and_unavailable_endpoints_are_asked_last() {
     let account = read(&document(&THREE_REGIONS, &["West US"], false), &["East US"], &bootstrap());
     let ask = |account: &Account, suspect: Option<&str>| {
         let suspect = suspect.map(endpoint);
-        hosts(&account.locations_to_ask(&[Region::new("East US")], suspect.as_ref())).join(" ")
+        hosts(&account.locations_to_ask(&[Region::new("East US")], &[], suspect.as_ref())).join(" ")
     };
     assert_eq!(ask(&account, None), "a a-eastus a-westus a-northeurope");
     assert_eq!(ask(&account, Some("https://a-eastus.example:443/")), "a a-westus a-northeurope a-eastus");
@@ -263,7 +263,7 @@ fn suspect_and_unavailable_endpoints_are_asked_last() {
 fn before_the_account_is_read_preferred_regions_are_asked_at_their_usual_host_names() {
     let preferred = [Region::new("West US 2"), Region::new("northeurope")];
     let ask = |configured: &str| {
-        let asked = Account::bootstrap(endpoint(configured)).locations_to_ask(&preferred, None);
+        let asked = Account::bootstrap(endpoint(configured)).locations_to_ask(&preferred, &[], None);
         asked.iter().map(|location| location.endpoint.to_string()).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(
@@ -274,4 +274,30 @@ fn before_the_account_is_read_preferred_regions_are_asked_at_their_usual_host_na
     for own in ["http://localhost:8081", "https://127.0.0.1:8081", "https://cosmos.example:443"] {
         assert_eq!(ask(own), own, "only hosts of the service have regional host names");
     }
+}
+
+#[test]
+fn backup_endpoints_are_asked_after_the_known_regions_and_before_guesses() {
+    let backups = ["https://backup.example", "https://shop.documents.azure.com"].map(endpoint);
+    let guessed = [Region::new("West US")];
+    let account = Account::bootstrap(endpoint("https://shop.documents.azure.com"));
+    let asked = account.locations_to_ask(&guessed, &backups, None);
+    assert_eq!(hosts(&asked), ["shop", "backup", "shop-westus"], "each endpoint once");
+    let account = read(&document(&THREE_REGIONS[..1], &THREE_REGIONS[..1], false), &[], &bootstrap());
+    assert_eq!(hosts(&account.locations_to_ask(&guessed, &backups[..1], None)), ["a", "a-westus", "backup"]);
+}
+
+#[test]
+fn without_discovery_only_the_configured_endpoint_is_used() {
+    let now = Instant::now();
+    let account = read(&document(&THREE_REGIONS, &THREE_REGIONS, true), &[], &bootstrap());
+    let account = account
+        .mark_unavailable(&endpoint("https://a-westus.example:443/"), Usage::Read, now, PERIOD)
+        .limited_to_configured();
+    for locations in [&account.read_locations, &account.write_locations] {
+        assert!(locations.len() == 1 && Arc::ptr_eq(&locations[0], &account.configured_location));
+    }
+    assert!(Arc::ptr_eq(&account.hub, &account.configured_location));
+    assert!(account.is_multi_write && !account.has_unavailable_endpoint());
+    assert_eq!(hosts(&account.locations_to_ask(&[], &[], None)), ["a"]);
 }
