@@ -103,7 +103,7 @@ pub use perihelion_driver::observer;
 pub use perihelion_driver::operation::Witness;
 pub use perihelion_driver::options;
 pub use perihelion_driver::options::Priority;
-pub use perihelion_driver::transport::HttpOptions;
+pub use perihelion_driver::transport::{ClientCertificate, HttpOptions, Proxy, ProxyChoice};
 pub use perihelion_driver::{
     AccountView, Driver, DriverOptions, DriverRuntime, Error, ErrorKind, OperationOptions, Region, Status,
 };

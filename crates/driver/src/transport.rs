@@ -11,13 +11,16 @@
 //! - `shard`, `slots`, `vitals`: one HTTP/2 connection, its streams and its vital signs
 //! - `supervise`, `health`, `starvation`, `incidents`: whether a connection is healthy, and
 //!   what its end means
-//! - `connect`, `dial`, `tls`: open a connection
+//! - `connect`, `dial`, `proxy`, `tls`, `client_certificate`: open a connection
+//! - `options`, `environment`: the options of the default transport
 //! - `flight`, `http1`, `http2`: carry out requests on a connection
 
 mod body;
+mod client_certificate;
 mod connect;
 mod connections;
 mod dial;
+mod environment;
 mod flight;
 mod growth;
 mod health;
@@ -28,6 +31,7 @@ mod incidents;
 mod limits;
 mod options;
 mod progress;
+mod proxy;
 mod shard;
 mod slots;
 mod starvation;
@@ -43,9 +47,14 @@ use std::sync::Arc;
 use perihelion_wire::transport::{DynTransport, Failure, FailureKind, Request, Response, Sent, Transport};
 use tokio::time::{Instant, timeout_at};
 
+/// The TLS library, for [`HttpOptions::with_crypto_provider`] and
+/// [`HttpOptions::with_tls_config`].
+pub use rustls;
+
+pub use self::client_certificate::ClientCertificate;
 pub use self::http::HttpTransport;
-pub use self::options::HttpOptions;
-pub use self::tls::BadHttpOptions;
+pub use self::options::{BadHttpOptions, HttpOptions};
+pub use self::proxy::{Proxy, ProxyChoice};
 
 /// The transport of a driver.
 #[non_exhaustive]

@@ -52,6 +52,21 @@ impl Variable {
         })
     }
 
+    /// A time in milliseconds of at least `min`.
+    pub(crate) fn milliseconds_from(self, min: u64) -> Result<Option<Duration>, String> {
+        let advice = format!("write milliseconds as a whole number, {min} or more");
+        self.parse(&advice, |value| {
+            value.parse().ok().filter(|number| *number >= min).map(Duration::from_millis)
+        })
+    }
+
+    /// A time above 0 in seconds.
+    pub(crate) fn seconds(self) -> Result<Option<Duration>, String> {
+        self.parse("write seconds as a whole number above 0", |value| {
+            value.parse().ok().filter(|number| *number > 0).map(Duration::from_secs)
+        })
+    }
+
     /// Parses the value with `read`. When `read` returns `None`, the error ends with `advice`.
     pub(crate) fn parse<T>(
         self,

@@ -3,7 +3,7 @@
 //! With TLS, ALPN negotiates the protocol. Without TLS, the driver begins in HTTP/2.
 //! If the peer does not answer in HTTP/2, the driver opens another connection for
 //! HTTP/1.1. All this happens within the connect timeout, and no part of a request
-//! is sent.
+//! is sent. Through a proxy, all this happens inside a tunnel.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,19 +11,23 @@ use std::sync::Arc;
 
 use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Sent};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 use tokio::time;
 
 use super::connections::Open;
 use super::dial::dial;
 use super::http1::Http1Connection;
 use super::http2::{self, Http2Support, NewHttp2};
-use super::options::HttpOptions;
-use super::tls::{BadHttpOptions, NegotiatedProtocol, Tls};
+use super::options::{BadHttpOptions, HttpOptions};
+use super::proxy::{Proxies, open_tunnel};
+use super::tls::{NegotiatedProtocol, Tls};
+use crate::variable;
 
 /// Opens connections.
 pub(super) struct Connector {
     options: HttpOptions,
     tls: Tls,
+    proxies: Proxies,
 }
 
 /// A new connection.
@@ -42,18 +46,23 @@ pub(super) enum KnownProtocol {
 
 impl Connector {
     pub(super) fn new(options: HttpOptions) -> Result<Self, BadHttpOptions> {
+        let options = options.or_environment(variable::of_process)?;
         options.check()?;
-        let tls = Tls::new(&options)?;
-        Ok(Connector { options, tls })
+        let (tls, proxies) = (Tls::new(&options)?, Proxies::of(&options.proxy)?);
+        Ok(Connector { options, tls, proxies })
     }
 
     pub(super) fn options(&self) -> &HttpOptions {
         &self.options
     }
 
-    /// Refuses an endpoint without TLS on another machine, unless the options allow it.
+    /// Refuses an endpoint without TLS on another machine, or behind a proxy on another machine,
+    /// unless the options allow it.
     pub(super) fn check_allowed(&self, endpoint: &Endpoint) -> Result<(), Failure> {
-        if endpoint.is_tls() || endpoint.is_loopback() || self.options.allow_cleartext {
+        let is_behind_remote_proxy =
+            self.proxies.proxy_to(endpoint).is_some_and(|proxy| !proxy.is_loopback());
+        let stays_here = endpoint.is_loopback() && !is_behind_remote_proxy;
+        if endpoint.is_tls() || stays_here || self.options.allow_cleartext {
             return Ok(());
         }
         let text = format!(
@@ -85,7 +94,7 @@ impl Connector {
         endpoint: &Endpoint,
         known: KnownProtocol,
     ) -> Result<NewConnection, Failure> {
-        let tcp = dial(endpoint).await?;
+        let tcp = self.dial(endpoint).await?;
         if endpoint.is_tls() {
             let (stream, negotiated) = self.tls.connect(endpoint, tcp).await?;
             return match negotiated {
@@ -103,8 +112,16 @@ impl Connector {
             Ok(connection) => Ok(NewConnection::Http2(connection)),
             Err(error) => {
                 tracing::debug!(%endpoint, %error, "the peer does not speak HTTP/2, trying HTTP/1.1");
-                open_http1(endpoint, dial(endpoint).await?).await
+                open_http1(endpoint, self.dial(endpoint).await?).await
             }
+        }
+    }
+
+    /// Opens a TCP connection to the endpoint, or a tunnel through its proxy.
+    async fn dial(&self, endpoint: &Endpoint) -> Result<TcpStream, Failure> {
+        match self.proxies.proxy_to(endpoint) {
+            Some(proxy) => open_tunnel(proxy, endpoint).await,
+            None => dial(endpoint.host(), endpoint.port(), endpoint).await,
         }
     }
 }

@@ -2,26 +2,28 @@
 //! address is tried a short time after the address before it (RFC 8305), or at once when
 //! an address has failed. The first connection wins.
 
+use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
 
-use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Sent};
+use perihelion_wire::transport::{Failure, FailureKind, Sent};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time;
 
 use super::limits::{ADDRESS_STAGGER, ADDRESSES_MAX, TCP_KEEPALIVE_AFTER, TCP_KEEPALIVE_INTERVAL};
 
-/// Opens a TCP connection to the endpoint. Dropping the future ends all attempts.
-pub(super) async fn dial(endpoint: &Endpoint) -> Result<TcpStream, Failure> {
+/// Opens a TCP connection to a host. Errors begin with `peer`. Dropping the future ends all
+/// attempts.
+pub(super) async fn dial(host: &str, port: u16, peer: &(dyn Display + Sync)) -> Result<TcpStream, Failure> {
     let failure = |text: String| Failure::new(FailureKind::Connect, Sent::No, text);
-    let addresses = tokio::net::lookup_host((endpoint.host(), endpoint.port()))
+    let addresses = tokio::net::lookup_host((host, port))
         .await
-        .map_err(|error| failure(format!("{endpoint}: the name could not be resolved: {error}")))?;
+        .map_err(|error| failure(format!("{peer}: the name could not be resolved: {error}")))?;
     let addresses: Vec<SocketAddr> = addresses.take(ADDRESSES_MAX).collect();
     let stream = connect_first(&addresses)
         .await
-        .map_err(|error| failure(format!("{endpoint}: no connection: {error}")))?;
+        .map_err(|error| failure(format!("{peer}: no connection: {error}")))?;
     set_socket_options(&stream);
     Ok(stream)
 }

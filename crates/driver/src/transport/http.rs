@@ -27,9 +27,8 @@ use super::connections::{Connections, Lease};
 use super::flight::Flight;
 use super::http1::{Http1Delivery, Http1Lease};
 use super::limits::{CONNECTIONS_TRIED_MAX, ENDPOINTS_MAX, READ_RESENDS_MAX};
-use super::options::HttpOptions;
+use super::options::{BadHttpOptions, HttpOptions};
 use super::progress::Progress;
-use super::tls::BadHttpOptions;
 
 /// Sends requests over HTTP/2 and HTTP/1.1. The transport can be created without a
 /// runtime. A connection belongs to the runtime of the request that opened it, and is
@@ -53,8 +52,9 @@ pub(super) struct RequestParts {
 }
 
 impl HttpTransport {
-    /// A transport without connections. The result is an error when the options have a CA
-    /// that is not a certificate, or a time in which no connection can answer.
+    /// A transport without connections. The environment of the process is read for options at
+    /// their default. The result is an error when an option or a variable cannot be used, such as
+    /// a CA that is not a certificate, or a time in which no connection can answer.
     pub fn new(options: HttpOptions) -> Result<Self, BadHttpOptions> {
         Ok(HttpTransport {
             connector: Arc::new(Connector::new(options)?),

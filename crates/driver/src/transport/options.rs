@@ -1,9 +1,15 @@
 //! Options of the HTTP transport.
 
+use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::tls::BadHttpOptions;
+use rustls::ClientConfig;
+use rustls::crypto::CryptoProvider;
+
+use super::client_certificate::ClientCertificate;
+use super::proxy::ProxyChoice;
 
 /// The default connect timeout, the same as in Microsoft's driver. When a region takes
 /// longer, another region is the better choice.
@@ -42,7 +48,9 @@ const ANSWER_TIME_MIN: Duration = Duration::from_millis(50);
 /// request at a time.
 const HTTP1_CONNECTIONS_MAX: usize = 64;
 
-/// Options of [`HttpTransport`](super::HttpTransport).
+/// Options of [`HttpTransport`](super::HttpTransport). Environment variables set options that
+/// code left at their default: the head of `transport/environment.rs` and docs/driver.md list
+/// them.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct HttpOptions {
@@ -85,7 +93,33 @@ pub struct HttpOptions {
     /// Whether any certificate of a server on this machine is accepted
     /// (default no). Other hosts are verified regardless.
     pub accept_unknown_loopback_certificates: bool,
+    /// Whether connections go through a proxy (default: as the environment says).
+    pub proxy: ProxyChoice,
+    /// The certificate by which servers recognise this client (default: none).
+    pub client_certificate: Option<ClientCertificate>,
+    /// The cryptography of TLS (default: aws-lc-rs).
+    pub crypto_provider: Option<Arc<CryptoProvider>>,
+    /// The whole configuration of TLS, instead of the driver's own (default: none).
+    pub tls_config: Option<Arc<ClientConfig>>,
 }
+
+/// The error for options that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadHttpOptions(Cow<'static, str>);
+
+impl BadHttpOptions {
+    pub(super) fn new(text: impl Into<Cow<'static, str>>) -> Self {
+        BadHttpOptions(text.into())
+    }
+}
+
+impl fmt::Display for BadHttpOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadHttpOptions {}
 
 impl Default for HttpOptions {
     fn default() -> Self {
@@ -102,6 +136,10 @@ impl Default for HttpOptions {
             allow_cleartext: false,
             ca_pem: Vec::new(),
             accept_unknown_loopback_certificates: false,
+            proxy: ProxyChoice::Environment,
+            client_certificate: None,
+            crypto_provider: None,
+            tls_config: None,
         }
     }
 }
@@ -190,6 +228,44 @@ impl HttpOptions {
         self.accept_unknown_loopback_certificates = accept;
         self
     }
+
+    /// Sets whether connections go through a proxy, and through which one. Without TLS, a
+    /// request to this machine goes only to a proxy on this machine.
+    pub fn with_proxy(mut self, proxy: impl Into<ProxyChoice>) -> Self {
+        self.proxy = proxy.into();
+        self
+    }
+
+    /// Sets the certificate by which servers recognise this client.
+    pub fn with_client_certificate(mut self, certificate: ClientCertificate) -> Self {
+        self.client_certificate = Some(certificate);
+        self
+    }
+
+    /// Sets the cryptography of TLS, for example that of `ring` or one that is certified for
+    /// FIPS. The certificates that are trusted stay the same.
+    ///
+    /// ```
+    /// use perihelion_driver::transport::{HttpOptions, rustls};
+    ///
+    /// let provider = rustls::crypto::aws_lc_rs::default_provider();
+    /// let options = HttpOptions::default().with_crypto_provider(provider);
+    /// ```
+    pub fn with_crypto_provider(mut self, provider: impl Into<Arc<CryptoProvider>>) -> Self {
+        self.crypto_provider = Some(provider.into());
+        self
+    }
+
+    /// Sets the whole configuration of TLS: trusted authorities, client certificates and
+    /// cryptography are those of `config`, for every endpoint. A configuration without ALPN
+    /// protocols gets HTTP/2 and HTTP/1.1. It cannot be combined with
+    /// [`with_ca_pem`](HttpOptions::with_ca_pem),
+    /// [`with_client_certificate`](HttpOptions::with_client_certificate) and
+    /// [`with_crypto_provider`](HttpOptions::with_crypto_provider).
+    pub fn with_tls_config(mut self, config: impl Into<Arc<ClientConfig>>) -> Self {
+        self.tls_config = Some(config.into());
+        self
+    }
 }
 
 impl HttpOptions {
@@ -199,6 +275,15 @@ impl HttpOptions {
             return Err(BadHttpOptions::new(
                 "read_hang_limit and ping_timeout must be at least 50 ms: \
                  connections that work would be closed; 2 s suit most networks",
+            ));
+        }
+        let has_own_tls = self.ca_pem.iter().any(|byte| !byte.is_ascii_whitespace())
+            || self.client_certificate.is_some()
+            || self.crypto_provider.is_some();
+        if self.tls_config.is_some() && has_own_tls {
+            return Err(BadHttpOptions::new(
+                "tls_config replaces the driver's TLS: set authorities, client certificates and cryptography \
+                 in that configuration, not in the other options",
             ));
         }
         Ok(())
@@ -220,6 +305,10 @@ impl fmt::Debug for HttpOptions {
             .field("allow_cleartext", &self.allow_cleartext)
             .field("ca_pem_bytes", &self.ca_pem.len())
             .field("accept_unknown_loopback_certificates", &self.accept_unknown_loopback_certificates)
+            .field("proxy", &self.proxy)
+            .field("client_certificate", &self.client_certificate)
+            .field("has_crypto_provider", &self.crypto_provider.is_some())
+            .field("has_tls_config", &self.tls_config.is_some())
             .finish()
     }
 }

@@ -1,17 +1,18 @@
 //! TLS: the handshake, and which certificates are trusted.
 //!
-//! There are two configurations, each made on first use. The verifying configuration
+//! A caller's own configuration is used for every endpoint. Otherwise there are two
+//! configurations, each made on first use. The verifying configuration
 //! trusts the system's roots and the authorities of the options. The accepting
 //! configuration accepts any certificate. It is used only for an endpoint on this
 //! machine, and only when the options allow it. The choice is made while connecting, by
 //! the endpoint's host name and by the address that was connected to. So the certificate
 //! of a remote host is always verified, even if its name looks local.
 
-use std::fmt;
 use std::io;
 use std::sync::{Arc, OnceLock};
 
 use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Sent};
+use rustls::client::ResolvesClientCert;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms};
 use rustls::pki_types::pem::PemObject;
@@ -22,7 +23,7 @@ use tokio::sync::OnceCell;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::options::HttpOptions;
+use super::options::{BadHttpOptions, HttpOptions};
 
 /// The protocols to offer, the preferred one first.
 const ALPN: [&[u8]; 2] = [b"h2", b"http/1.1"];
@@ -34,30 +35,16 @@ pub(super) enum NegotiatedProtocol {
     Http1,
 }
 
-/// The error for options that cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BadHttpOptions(&'static str);
-
-impl fmt::Display for BadHttpOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
-    }
-}
-
-impl std::error::Error for BadHttpOptions {}
-
-impl BadHttpOptions {
-    pub(super) fn new(text: &'static str) -> Self {
-        BadHttpOptions(text)
-    }
-}
-
 /// The TLS configurations of one transport.
 pub(super) struct Tls {
     provider: Arc<CryptoProvider>,
     /// The authorities that the options name, besides the system's.
     own_roots: Vec<CertificateDer<'static>>,
     accepts_unknown_loopback: bool,
+    /// The client certificate.
+    identity: Option<Arc<dyn ResolvesClientCert>>,
+    /// The caller's configuration, which is used instead of the two below.
+    callers: Option<Arc<ClientConfig>>,
     /// The configuration that verifies certificates.
     verifying: OnceCell<Arc<ClientConfig>>,
     /// The configuration that accepts any certificate.
@@ -68,11 +55,11 @@ impl Tls {
     pub(super) fn new(options: &HttpOptions) -> Result<Self, BadHttpOptions> {
         let own_roots =
             CertificateDer::pem_slice_iter(&options.ca_pem).collect::<Result<Vec<_>, _>>().map_err(|_| {
-                BadHttpOptions("the CA is not PEM: it should hold -----BEGIN CERTIFICATE----- blocks")
+                BadHttpOptions::new("the CA is not PEM: it should hold -----BEGIN CERTIFICATE----- blocks")
             })?;
         let has_text = options.ca_pem.iter().any(|byte| !byte.is_ascii_whitespace());
         if has_text && own_roots.is_empty() {
-            return Err(BadHttpOptions(
+            return Err(BadHttpOptions::new(
                 "the CA holds no certificate: it should be PEM with -----BEGIN CERTIFICATE-----",
             ));
         }
@@ -82,11 +69,22 @@ impl Tls {
         for root in &own_roots {
             checked
                 .add(root.clone())
-                .map_err(|_| BadHttpOptions("a certificate of the CA cannot serve as a trust anchor"))?;
+                .map_err(|_| BadHttpOptions::new("a certificate of the CA cannot serve as a trust anchor"))?;
         }
+        let provider = match &options.crypto_provider {
+            Some(provider) => Arc::clone(provider),
+            None => Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
+        };
+        config_builder(&provider).map_err(|error| {
+            BadHttpOptions::new(format!("the crypto_provider cannot be used for TLS 1.2 and 1.3: {error}"))
+        })?;
+        let certificate = options.client_certificate.as_ref();
+        let identity = certificate.map(|certificate| certificate.resolver(&provider)).transpose()?;
         Ok(Tls {
-            provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
+            provider,
             own_roots,
+            identity,
+            callers: options.tls_config.as_ref().map(with_default_alpn),
             accepts_unknown_loopback: options.accept_unknown_loopback_certificates,
             verifying: OnceCell::new(),
             accepting: OnceLock::new(),
@@ -116,6 +114,9 @@ impl Tls {
     /// The configuration for an endpoint; `is_local` says whether the endpoint is on this
     /// machine.
     async fn config(&self, is_local: bool) -> Result<Arc<ClientConfig>, String> {
+        if let Some(config) = &self.callers {
+            return Ok(Arc::clone(config));
+        }
         if self.accepts_unknown_loopback && is_local {
             return Ok(Arc::clone(self.accepting.get_or_init(|| self.accepting_config())));
         }
@@ -142,20 +143,42 @@ impl Tls {
                     .to_owned(),
             );
         }
-        let builder = self.builder().with_root_certificates(roots);
-        Ok(with_alpn(builder.with_no_client_auth()))
+        Ok(self.finish(self.builder().with_root_certificates(roots)))
     }
 
     fn accepting_config(&self) -> Arc<ClientConfig> {
         let verifier = AcceptAny { algorithms: self.provider.signature_verification_algorithms };
         let builder = self.builder().dangerous().with_custom_certificate_verifier(Arc::new(verifier));
-        with_alpn(builder.with_no_client_auth())
+        self.finish(builder)
+    }
+
+    /// The configuration with the client certificate, if there is one, and the protocols.
+    fn finish(
+        &self,
+        builder: rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert>,
+    ) -> Arc<ClientConfig> {
+        with_alpn(match &self.identity {
+            Some(identity) => builder.with_client_cert_resolver(Arc::clone(identity)),
+            None => builder.with_no_client_auth(),
+        })
     }
 
     fn builder(&self) -> rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier> {
-        ClientConfig::builder_with_provider(Arc::clone(&self.provider))
-            .with_safe_default_protocol_versions()
-            .expect("the provider speaks TLS 1.2 and 1.3")
+        config_builder(&self.provider).expect("`new` has made one with this provider")
+    }
+}
+
+fn config_builder(
+    provider: &Arc<CryptoProvider>,
+) -> Result<rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier>, rustls::Error> {
+    ClientConfig::builder_with_provider(Arc::clone(provider)).with_safe_default_protocol_versions()
+}
+
+/// The caller's configuration, with our protocols if it names none.
+fn with_default_alpn(config: &Arc<ClientConfig>) -> Arc<ClientConfig> {
+    match config.alpn_protocols.is_empty() {
+        true => with_alpn(ClientConfig::clone(config)),
+        false => Arc::clone(config),
     }
 }
 

@@ -1,0 +1,52 @@
+//! Proxies from environment variables, with the names that curl and Azure's SDKs read.
+//!
+//! The name in lower case wins over the name in upper case. `HTTP_PROXY` in upper case is
+//! ignored in a CGI program (`REQUEST_METHOD` is set), where a client could set it with the
+//! header `Proxy`.
+
+use super::super::options::BadHttpOptions;
+use super::bypass::Bypass;
+use super::{Proxies, Proxy};
+use crate::variable::Variable;
+
+/// Whether the variables below count (`true` or `false`; default true). Microsoft's driver reads
+/// the same variable.
+const ALLOWED: &str = "AZURE_COSMOS_CONNECTION_POOL_IS_PROXY_ALLOWED";
+
+/// The proxies of an environment in which `lookup` returns the value of a variable.
+pub(super) fn proxies(lookup: impl Fn(&str) -> Option<String>) -> Result<Proxies, BadHttpOptions> {
+    let is_allowed = Variable::new(ALLOWED, lookup(ALLOWED)).boolean().map_err(BadHttpOptions::new)?;
+    if is_allowed == Some(false) {
+        return Ok(Proxies::default());
+    }
+    let is_cgi = lookup("REQUEST_METHOD").is_some();
+    let all = first(&lookup, &["all_proxy", "ALL_PROXY"]);
+    let https = first(&lookup, &["https_proxy", "HTTPS_PROXY"]).or(all.clone());
+    let http_names: &[&str] = if is_cgi { &["http_proxy"] } else { &["http_proxy", "HTTP_PROXY"] };
+    let http = first(&lookup, http_names).or(all);
+    if https.is_none() && http.is_none() {
+        return Ok(Proxies::default());
+    }
+    let bypass = match first(&lookup, &["no_proxy", "NO_PROXY"]) {
+        Some((name, list)) => Bypass::parse(&list).map_err(|error| named(name, &error))?,
+        None => Bypass::default(),
+    };
+    let proxy = |variable: Option<(&str, String)>| -> Result<Option<Proxy>, BadHttpOptions> {
+        let Some((name, text)) = variable else { return Ok(None) };
+        let proxy = Proxy::parse(&text).map_err(|error| named(name, &error))?;
+        Ok(Some(Proxy { bypass: bypass.clone(), ..proxy }))
+    };
+    Ok(Proxies { https: proxy(https)?, http: proxy(http)?, includes_loopback: false })
+}
+
+/// The first of these variables that is set and not empty, with its name.
+fn first<'a>(lookup: &impl Fn(&str) -> Option<String>, names: &[&'a str]) -> Option<(&'a str, String)> {
+    let mut set = names.iter().filter_map(|name| Some((*name, lookup(name)?)));
+    set.find(|(_, value)| !value.trim().is_empty())
+}
+
+/// The error with the name of its variable. The value is not shown, because it may hold a
+/// password.
+fn named(name: &str, error: &BadHttpOptions) -> BadHttpOptions {
+    BadHttpOptions::new(format!("the environment variable {name}: {error}"))
+}
