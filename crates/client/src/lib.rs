@@ -103,6 +103,8 @@ pub use perihelion_driver::observer;
 pub use perihelion_driver::operation::Witness;
 pub use perihelion_driver::options;
 pub use perihelion_driver::options::Priority;
+#[cfg(feature = "azure-core")]
+pub use perihelion_driver::transport::AzureHttpTransport;
 pub use perihelion_driver::transport::{ClientCertificate, HttpOptions, Proxy, ProxyChoice};
 pub use perihelion_driver::{
     AccountView, Driver, DriverOptions, DriverRuntime, Error, ErrorKind, OperationOptions, Region, Status,

@@ -15,6 +15,8 @@
 //! - `options`, `environment`: the options of the default transport
 //! - `flight`, `http1`, `http2`: carry out requests on a connection
 
+#[cfg(feature = "azure-core")]
+mod azure_core;
 mod body;
 mod client_certificate;
 mod connect;
@@ -51,6 +53,8 @@ use tokio::time::{Instant, timeout_at};
 /// [`HttpOptions::with_tls_config`].
 pub use rustls;
 
+#[cfg(feature = "azure-core")]
+pub use self::azure_core::AzureHttpTransport;
 pub use self::client_certificate::ClientCertificate;
 pub use self::http::HttpTransport;
 pub use self::options::{BadHttpOptions, HttpOptions};
