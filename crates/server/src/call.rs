@@ -9,7 +9,7 @@ use perihelion_model::json::{self, Object, Value};
 use perihelion_model::partition_key::{EffectiveKey, EffectiveRange, PartitionKey};
 use perihelion_model::session_token::{self, SessionToken};
 use perihelion_wire::path::Resource;
-use perihelion_wire::{binary_json, headers, status};
+use perihelion_wire::{binary_json, headers, operation, status};
 
 use crate::net::Scheme;
 
@@ -35,7 +35,7 @@ impl Call {
 
     /// Whether a header is true. SDKs write `True`, `true` and `1`.
     pub(crate) fn flag(&self, name: &HeaderName) -> bool {
-        self.header(name).is_some_and(|value| value.eq_ignore_ascii_case("true") || value == "1")
+        operation::flag(&self.headers, name)
     }
 
     /// The client's API version: `Old` is before hierarchical partition keys. A client
@@ -57,8 +57,7 @@ impl Call {
     /// Whether the body is a query and not a document. The content type decides, not
     /// the query header (`docs/cosmos.md`, items).
     pub(crate) fn is_query(&self) -> bool {
-        let content_type = self.header(&headers::CONTENT_TYPE).unwrap_or_default();
-        content_type.starts_with("application/query+json") || content_type.starts_with("application/sql")
+        operation::is_query(&self.headers)
     }
 
     /// Whether a write is to be answered without a body.

@@ -36,7 +36,7 @@ use crate::call::Call;
 use crate::counters::Counters;
 use crate::faults::FaultRules;
 use crate::net::{Hangup, Scheme};
-use crate::operation::Operation;
+use crate::operation::operation_of;
 use crate::pause::Pause;
 use crate::regions::{Regions, Topology};
 
@@ -130,7 +130,7 @@ impl RegionService {
 
     /// Serves an authenticated request, with the faults that rules inject.
     async fn run(&self, call: &Call, activity_id: &str) -> Result<Response<Bytes>, Hangup> {
-        let operation = Operation::of(call);
+        let operation = operation_of(call);
         self.account.pause.wait_while_paused().await;
         let fault = self.account.faults.pick(operation, &call.resource, self.region, || {
             addressed_ranges::with_ancestors(&self.engine.catalog(), call, operation)
@@ -230,7 +230,7 @@ impl RegionService {
             return Ok(());
         }
         let is_unexpected_write = topology.is_multi_write
-            && Operation::of(call).writes_documents()
+            && operation_of(call).writes_documents()
             && !call.flag(&headers::ALLOW_TENTATIVE_WRITES);
         if is_unexpected_write || wants_write_region {
             return Err(Refusal::write_forbidden());
@@ -246,7 +246,7 @@ impl RegionService {
             call.resource.container().and_then(|(database, name)| catalog.container(database, name));
         let is_elsewhere = match container {
             Some(container) => {
-                let ranges = addressed_ranges::current(container, call, Operation::of(call));
+                let ranges = addressed_ranges::current(container, call, operation_of(call));
                 ranges.iter().any(|range| topology.writer_of(container, *range) != self.region)
                     || (ranges.is_empty() && topology.write_region != self.region)
             }
