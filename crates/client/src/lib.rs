@@ -99,6 +99,8 @@ pub use key_space::KeySpace;
 pub use patch::{Amount, Patch};
 pub use perihelion_driver::credential::{self, Credential};
 pub use perihelion_driver::diagnostics;
+#[cfg(feature = "fault-injection")]
+pub use perihelion_driver::fault_injection;
 pub use perihelion_driver::observer;
 pub use perihelion_driver::operation::Witness;
 pub use perihelion_driver::options;
@@ -107,7 +109,8 @@ pub use perihelion_driver::options::Priority;
 pub use perihelion_driver::transport::AzureHttpTransport;
 pub use perihelion_driver::transport::{ClientCertificate, HttpOptions, Proxy, ProxyChoice};
 pub use perihelion_driver::{
-    AccountView, Driver, DriverOptions, DriverRuntime, Error, ErrorKind, OperationOptions, Region, Status,
+    AccountView, Driver, DriverOptions, DriverRuntime, DriverStatistics, Error, ErrorKind, OperationOptions,
+    Region, Status,
 };
 pub use perihelion_model::partition_key::{KeyValue, PartitionKey};
 pub use perihelion_wire::transport::{Endpoint, Transport};

@@ -20,7 +20,7 @@ use crate::options::{DriverOptions, OperationClass, OperationOptions};
 use crate::pipeline::{Call, run};
 use crate::region::Region;
 use crate::response::Response;
-use crate::transport::AnyTransport;
+use crate::transport::{AnyTransport, TransportStatistics};
 
 pub use runtime::DriverRuntime;
 
@@ -49,6 +49,31 @@ pub struct AccountView {
     /// Whether partitions fail over to other regions one by one, as the account document says.
     /// Only in accounts with one write region.
     pub has_partition_failover: bool,
+}
+
+/// What a driver has in use at one moment. Tests use it to check that nothing leaks.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct DriverStatistics {
+    /// Alternate legs of hedges that are under way.
+    pub hedges: usize,
+    /// First legs that have lost their race and are awaited for their charge.
+    pub hedge_losers: usize,
+    /// Tasks that read metadata for several operations.
+    pub metadata_tasks: usize,
+    /// What the transport has in use; `None` when the application has a transport of its own.
+    pub transport: Option<TransportStatistics>,
+}
+
+impl DriverStatistics {
+    /// Whether nothing is under way: no operation, no hedge, no read of metadata. Only open
+    /// connections and the background task, which sleeps, are left.
+    pub fn is_idle(&self) -> bool {
+        self.hedges == 0
+            && self.hedge_losers == 0
+            && self.metadata_tasks == 0
+            && self.transport.as_ref().is_none_or(TransportStatistics::is_idle)
+    }
 }
 
 impl Driver {
@@ -140,6 +165,17 @@ impl Driver {
             write_regions: account.write_locations.iter().map(|location| location.region.clone()).collect(),
             is_multi_write: account.is_multi_write,
             has_partition_failover: account.has_partition_failover,
+        }
+    }
+
+    /// What the driver has in use now.
+    pub fn statistics(&self) -> DriverStatistics {
+        let (hedges, hedge_losers) = self.core.hedge_budget().in_use();
+        DriverStatistics {
+            hedges,
+            hedge_losers,
+            metadata_tasks: self.core.shared_tasks().count(),
+            transport: self.core.transport().statistics(),
         }
     }
 

@@ -28,6 +28,8 @@ pub mod credential;
 pub mod diagnostics;
 mod driver;
 mod error;
+#[cfg(feature = "fault-injection")]
+pub mod fault_injection;
 mod metadata;
 pub mod observer;
 pub mod operation;
@@ -45,7 +47,7 @@ mod variable;
 
 pub use connection_string::ConnectionString;
 pub use credential::Credential;
-pub use driver::{AccountView, Driver, DriverRuntime};
+pub use driver::{AccountView, Driver, DriverRuntime, DriverStatistics};
 pub use error::{Error, ErrorKind};
 pub use metadata::{Container, ContainerMetadata};
 pub use operation::Operation;

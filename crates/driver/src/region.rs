@@ -25,6 +25,11 @@ impl Region {
         &self.name
     }
 
+    /// The name, shared.
+    pub(crate) fn shared_name(&self) -> Arc<str> {
+        Arc::clone(&self.name)
+    }
+
     fn normalized(&self) -> impl Iterator<Item = char> + '_ {
         self.name
             .chars()

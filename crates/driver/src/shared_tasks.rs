@@ -20,6 +20,13 @@ impl SharedTasks {
         tasks.spawn(task);
     }
 
+    /// How many tasks are under way.
+    pub(crate) fn count(&self) -> usize {
+        let mut tasks = self.lock();
+        while tasks.try_join_next().is_some() {}
+        tasks.len()
+    }
+
     /// Aborts all tasks.
     pub(crate) fn abort_all(&self) {
         self.lock().abort_all();

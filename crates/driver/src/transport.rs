@@ -14,6 +14,8 @@
 //! - `connect`, `dial`, `proxy`, `tls`, `client_certificate`: open a connection
 //! - `options`, `environment`: the options of the default transport
 //! - `flight`, `http1`, `http2`: carry out requests on a connection
+//! - `statistics`: what is in use at one moment
+//! - `faults`: injected faults, with the cargo feature `fault-injection`
 
 #[cfg(feature = "azure-core")]
 mod azure_core;
@@ -23,6 +25,11 @@ mod connect;
 mod connections;
 mod dial;
 mod environment;
+#[cfg(feature = "fault-injection")]
+mod faults;
+#[cfg(not(feature = "fault-injection"))]
+#[path = "transport/no_faults.rs"]
+mod faults;
 mod flight;
 mod growth;
 mod health;
@@ -37,6 +44,7 @@ mod proxy;
 mod shard;
 mod slots;
 mod starvation;
+mod statistics;
 mod supervise;
 mod task;
 mod tls;
@@ -59,6 +67,7 @@ pub use self::client_certificate::ClientCertificate;
 pub use self::http::HttpTransport;
 pub use self::options::{BadHttpOptions, HttpOptions};
 pub use self::proxy::{Proxy, ProxyChoice};
+pub use self::statistics::{EndpointStatistics, ShardStatistics, TransportStatistics};
 
 /// The transport of a driver.
 #[non_exhaustive]
@@ -73,6 +82,14 @@ impl AnyTransport {
     /// A transport of the application's own.
     pub fn foreign(transport: impl Transport + 'static) -> Self {
         AnyTransport::Foreign(Arc::new(transport))
+    }
+
+    /// What the default transport has in use now; `None` for the application's transport.
+    pub fn statistics(&self) -> Option<TransportStatistics> {
+        match self {
+            AnyTransport::Http(transport) => Some(transport.statistics()),
+            AnyTransport::Foreign(_) => None,
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
-use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Request, Response, Sent, Transport};
+use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Request, Response, Route, Sent, Transport};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -93,6 +93,7 @@ impl Embedded {
             headers: HeaderMap::new(),
             body: Bytes::copy_from_slice(body.as_bytes()),
             deadline: (Instant::now() + MANAGE_TIMEOUT).into_std(),
+            route: Route::default(),
         };
         self.transport().send_boxed(request).await
     }

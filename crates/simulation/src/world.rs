@@ -246,8 +246,8 @@ impl World {
         let target = format!("/_perihelion/{path}").parse().expect("a path");
         self.server.spawn(async move {
             let deadline = (tokio::time::Instant::now() + MANAGED_WITHIN).into_std();
-            let headers = http::HeaderMap::new();
-            let request = Request { endpoint, method, target, headers, body: body.into(), deadline };
+            let (headers, route) = Default::default();
+            let request = Request { endpoint, method, target, headers, body: body.into(), deadline, route };
             drop(transport.send(request).await);
         });
     }

@@ -35,6 +35,19 @@ pub struct Request {
     /// The time by which the transport must return. An instant of tokio's clock
     /// (`tokio::time::Instant::into_std`), so that the time can be virtual.
     pub deadline: Instant,
+    /// Where the driver has routed the request.
+    pub route: Route,
+}
+
+/// Where the driver has routed a request. Nothing of it is sent. Transports may use it to
+/// tell requests apart, as fault injection does.
+#[derive(Debug, Clone, Default)]
+pub struct Route {
+    /// The name of the region; `None` when the request was not made by the driver.
+    pub region: Option<Arc<str>>,
+    /// The id of the partition key range; `None` when the request is not addressed to exactly
+    /// one range, or the range is not known.
+    pub range: Option<Arc<str>>,
 }
 
 /// The whole response, with any status.

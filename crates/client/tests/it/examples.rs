@@ -7,13 +7,14 @@ use perihelion_server::{EMULATOR_KEY, ServerOptions};
 use perihelion_testkit::{TestServer, examples};
 
 /// The examples, each with a part of its output.
-const EXAMPLES: [(&str, &str); 12] = [
+const EXAMPLES: [(&str, &str); 13] = [
     ("batch", "operation Some(1): 409"),
     ("bulk", "the delete `no such order` of a bulk was not applied: 404"),
     ("change_feed", "Delete of Some(\"later\")"),
     ("change_feed_processor", "-FF: 0 changes behind"),
     ("embedded", "run 2: 2 visits"),
     ("entra_id", "requested a token for https://account.perihelion.internal/.default"),
+    ("fault_injection", "answer lost: order 2 is placed, after 1 lost answer"),
     ("items", "after deletion: None"),
     ("patch", "already paid"),
     ("queries", "Some(60) orders in all"),

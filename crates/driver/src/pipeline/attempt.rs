@@ -7,7 +7,7 @@
 use http::{HeaderMap, StatusCode};
 use perihelion_wire::headers;
 use perihelion_wire::status::Status;
-use perihelion_wire::transport::{Failure, FailureKind, Request, Response, Sent, Transport};
+use perihelion_wire::transport::{Failure, FailureKind, Request, Response, Route, Sent, Transport};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
@@ -32,6 +32,8 @@ pub(crate) struct AttemptInputs<'a> {
     pub(crate) settings: &'a Settings,
     pub(crate) header_inputs: &'a HeaderInputs,
     pub(crate) location: &'a Location,
+    /// The partition key range, when the request goes to exactly one.
+    pub(crate) range: Option<&'a Arc<str>>,
     pub(crate) context: Context,
     /// When the operation began.
     pub(crate) operation_started_at: Instant,
@@ -160,6 +162,7 @@ async fn send(
         headers,
         body: inputs.operation.body.clone(),
         deadline: deadline.into_std(),
+        route: Route { region: Some(inputs.location.region.shared_name()), range: inputs.range.cloned() },
     };
     if !inputs.progress.is_kept() {
         return core.transport().send(request).await;

@@ -81,6 +81,7 @@ async fn read_account(core: &Core, location: &Location, deadline: Instant) -> Re
         settings: core.option_layers().metadata_settings(),
         header_inputs: &HeaderInputs::default(),
         location,
+        range: None,
         context: Context::Initial,
         operation_started_at: Instant::now(),
         deadline,

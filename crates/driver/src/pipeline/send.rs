@@ -29,6 +29,7 @@ pub(super) async fn send(core: &Core, prepared: &mut Prepared<'_>, state: &mut S
         settings: call.settings,
         header_inputs: &prepared.header_inputs,
         location: &prepared.route.location,
+        range: prepared.partition.as_ref().map(|partition| &partition.range),
         context: state.context,
         operation_started_at: state.started_at,
         deadline: state.deadline,

@@ -18,6 +18,7 @@ const LOSERS_MAX: usize = 256;
 #[derive(Debug)]
 pub(crate) struct HedgeBudget {
     hedges: Arc<Semaphore>,
+    hedges_max: usize,
     losers: Arc<Semaphore>,
 }
 
@@ -28,8 +29,10 @@ pub(crate) struct HedgePermit(#[expect(dead_code, reason = "dropped")] OwnedSema
 impl HedgeBudget {
     /// A budget of `hedges_max` concurrent hedges; `None` stands for the default.
     pub(crate) fn new(hedges_max: Option<u32>) -> Self {
+        let hedges_max = hedges_max.unwrap_or(HEDGES_MAX) as usize;
         HedgeBudget {
-            hedges: Arc::new(Semaphore::new(hedges_max.unwrap_or(HEDGES_MAX) as usize)),
+            hedges: Arc::new(Semaphore::new(hedges_max)),
+            hedges_max,
             losers: Arc::new(Semaphore::new(LOSERS_MAX)),
         }
     }
@@ -37,6 +40,11 @@ impl HedgeBudget {
     /// A permit; `None` if the budget is spent.
     pub(crate) fn try_acquire(&self) -> Option<HedgePermit> {
         Arc::clone(&self.hedges).try_acquire_owned().ok().map(HedgePermit)
+    }
+
+    /// How many hedges are under way, and how many first legs that have lost are awaited.
+    pub(crate) fn in_use(&self) -> (usize, usize) {
+        (self.hedges_max - self.hedges.available_permits(), LOSERS_MAX - self.losers.available_permits())
     }
 
     /// A permit to await a first leg that has lost, for its charge. It counts apart: a region

@@ -1,6 +1,8 @@
 //! Collects the parts of a body. A single part is returned without a copy, several
 //! parts are copied into one buffer, and a body above the limit is refused.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http::header::CONTENT_LENGTH;
@@ -19,9 +21,12 @@ impl TooLong {
     }
 }
 
-/// A body of which parts have arrived.
+/// A body of which parts have arrived. Its bytes are counted until the body is complete or
+/// given up.
 #[derive(Debug)]
-pub(super) struct BodyCollector {
+pub(super) struct BodyCollector<'a> {
+    /// The bytes of all bodies of an endpoint that are not complete.
+    buffered_bytes: &'a AtomicUsize,
     /// The length of the body as the headers name it; 0 when they do not name it.
     announced_bytes: usize,
     /// The only part so far; empty once there are several parts.
@@ -30,9 +35,9 @@ pub(super) struct BodyCollector {
     joined: BytesMut,
 }
 
-impl BodyCollector {
+impl<'a> BodyCollector<'a> {
     /// An empty body of an answer with these headers.
-    pub(super) fn new(headers: &HeaderMap) -> Result<Self, TooLong> {
+    pub(super) fn new(headers: &HeaderMap, buffered_bytes: &'a AtomicUsize) -> Result<Self, TooLong> {
         let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok());
         let announced_bytes = match length.map(str::parse::<u64>) {
             Some(Ok(length)) if length > BODY_BYTES_MAX as u64 => return Err(TooLong),
@@ -40,7 +45,7 @@ impl BodyCollector {
             // The HTTP libraries refuse a length that is not well-formed.
             Some(Err(_)) | None => 0,
         };
-        Ok(BodyCollector { announced_bytes, first: Bytes::new(), joined: BytesMut::new() })
+        Ok(BodyCollector { buffered_bytes, announced_bytes, first: Bytes::new(), joined: BytesMut::new() })
     }
 
     /// Adds a part.
@@ -49,6 +54,7 @@ impl BodyCollector {
         if length + part.len() > BODY_BYTES_MAX {
             return Err(TooLong);
         }
+        self.buffered_bytes.fetch_add(part.len(), Ordering::Relaxed);
         if length == 0 {
             self.first = part;
             return Ok(());
@@ -62,8 +68,23 @@ impl BodyCollector {
     }
 
     /// The whole body.
-    pub(super) fn finish(self) -> Bytes {
-        if self.joined.is_empty() { self.first } else { self.joined.freeze() }
+    pub(super) fn finish(mut self) -> Bytes {
+        self.uncount();
+        if self.joined.is_empty() {
+            std::mem::take(&mut self.first)
+        } else {
+            std::mem::take(&mut self.joined).freeze()
+        }
+    }
+
+    fn uncount(&self) {
+        self.buffered_bytes.fetch_sub(self.first.len() + self.joined.len(), Ordering::Relaxed);
+    }
+}
+
+impl Drop for BodyCollector<'_> {
+    fn drop(&mut self) {
+        self.uncount();
     }
 }
 

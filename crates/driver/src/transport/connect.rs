@@ -94,25 +94,26 @@ impl Connector {
         endpoint: &Endpoint,
         known: KnownProtocol,
     ) -> Result<NewConnection, Failure> {
+        self.options.faults.connecting(endpoint).await?;
         let tcp = self.dial(endpoint).await?;
         if endpoint.is_tls() {
             let (stream, negotiated) = self.tls.connect(endpoint, tcp).await?;
             return match negotiated {
-                NegotiatedProtocol::Http2 => http2::open(stream, Http2Support::Negotiated)
+                NegotiatedProtocol::Http2 => self
+                    .open_http2(stream, Http2Support::Negotiated)
                     .await
-                    .map(NewConnection::Http2)
                     .map_err(|error| handshake_failure(endpoint, &error)),
-                NegotiatedProtocol::Http1 => open_http1(endpoint, stream).await,
+                NegotiatedProtocol::Http1 => self.open_http1(endpoint, stream).await,
             };
         }
         if known == KnownProtocol::Http1 {
-            return open_http1(endpoint, tcp).await;
+            return self.open_http1(endpoint, tcp).await;
         }
-        match http2::open(tcp, Http2Support::Assumed).await {
-            Ok(connection) => Ok(NewConnection::Http2(connection)),
+        match self.open_http2(tcp, Http2Support::Assumed).await {
+            Ok(connection) => Ok(connection),
             Err(error) => {
                 tracing::debug!(%endpoint, %error, "the peer does not speak HTTP/2, trying HTTP/1.1");
-                open_http1(endpoint, self.dial(endpoint).await?).await
+                self.open_http1(endpoint, self.dial(endpoint).await?).await
             }
         }
     }
@@ -123,6 +124,26 @@ impl Connector {
             Some(proxy) => open_tunnel(proxy, endpoint).await,
             None => dial(endpoint.host(), endpoint.port(), endpoint).await,
         }
+    }
+
+    async fn open_http2<T>(&self, io: T, support: Http2Support) -> Result<NewConnection, h2::Error>
+    where
+        T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let (io, switch) = self.options.faults.wrap_http2(io);
+        let new = http2::open(io, support).await?;
+        Ok(NewConnection::Http2(NewHttp2 { switch, ..new }))
+    }
+
+    async fn open_http1<T>(&self, endpoint: &Endpoint, io: T) -> Result<NewConnection, Failure>
+    where
+        T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let (io, switch) = self.options.faults.wrap_http1(io);
+        Http1Connection::open(io, switch)
+            .await
+            .map(NewConnection::Http1)
+            .map_err(|error| handshake_failure(endpoint, &error))
     }
 }
 
@@ -145,16 +166,6 @@ impl Open for EndpointOpener {
     ) -> Pin<Box<dyn Future<Output = Result<NewConnection, Failure>> + Send + '_>> {
         Box::pin(self.connector.open(&self.endpoint, known))
     }
-}
-
-async fn open_http1<T>(endpoint: &Endpoint, io: T) -> Result<NewConnection, Failure>
-where
-    T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-{
-    Http1Connection::open(io)
-        .await
-        .map(NewConnection::Http1)
-        .map_err(|error| handshake_failure(endpoint, &error))
 }
 
 fn handshake_failure(endpoint: &Endpoint, error: &dyn std::error::Error) -> Failure {

@@ -22,10 +22,12 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use http::HeaderValue;
-use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Sent};
+use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Response, Sent};
 use tokio::time::Instant;
 
 use super::connect::{KnownProtocol, NewConnection};
+use super::faults::FaultSource;
+use super::flight::Flight;
 use super::growth::{self, Candidate, Load, ShardLimits};
 use super::health::{self, FAILURES_MAX, HealthLimits, Reason, Signs, Verdict};
 use super::http1::{Http1Lease, Http1Pool};
@@ -36,6 +38,7 @@ use super::options::HttpOptions;
 use super::progress::Progress;
 use super::shard::{Reservation, Shard, ShardCore};
 use super::starvation::Starvation;
+use super::statistics::EndpointStatistics;
 use super::task::AbortOnDrop;
 use super::waiters::{Grant, Waiters};
 
@@ -72,6 +75,13 @@ pub(super) struct Connections {
     is_http1: AtomicBool,
     pub(super) incidents: Incidents,
     pub(super) starvation: Starvation,
+    pub(super) faults: FaultSource,
+    /// The requests whose task has not ended.
+    pub(super) in_flight: AtomicUsize,
+    /// The HTTP/2 connections whose task has not ended, also those that were taken out of use.
+    pub(super) supervised: AtomicUsize,
+    /// The bytes of answers that are not complete.
+    pub(super) buffered_bytes: AtomicUsize,
 }
 
 /// The part that is changed under a lock.
@@ -80,6 +90,22 @@ struct Changing {
     /// Until when no shard is opened ahead of need, because one could not be opened.
     growth_paused_until: Option<Instant>,
     last_number: u64,
+}
+
+/// A request whose task has not ended.
+struct InFlight(Arc<Connections>);
+
+impl InFlight {
+    fn new(owner: &Arc<Connections>) -> Self {
+        owner.in_flight.fetch_add(1, Ordering::SeqCst);
+        InFlight(Arc::clone(owner))
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 /// A connection for one request.
@@ -130,6 +156,10 @@ impl Connections {
             is_http1: AtomicBool::new(false),
             incidents: Incidents::default(),
             starvation: Starvation::new(Instant::now(), options.read_hang_limit.min(TIME_MAX)),
+            faults: options.faults.clone(),
+            in_flight: AtomicUsize::new(0),
+            supervised: AtomicUsize::new(0),
+            buffered_bytes: AtomicUsize::new(0),
         })
     }
 
@@ -171,6 +201,34 @@ impl Connections {
 
     pub(super) fn streams_max(&self) -> u32 {
         self.limits.streams_max
+    }
+
+    /// What is in use now.
+    pub(super) fn statistics(&self) -> EndpointStatistics {
+        let (http1_in_use, http1_idle) = self.http1.counts();
+        EndpointStatistics {
+            endpoint: self.endpoint.clone(),
+            shards: self.shards.load().iter().map(|shard| shard.core.statistics()).collect(),
+            connections_open: self.supervised.load(Ordering::SeqCst),
+            connections_opening: self.opening.load(Ordering::SeqCst),
+            http1_in_use,
+            http1_idle,
+            requests_in_flight: self.in_flight.load(Ordering::SeqCst),
+            requests_waiting: self.waiting.load(Ordering::SeqCst),
+            buffered_bytes: self.buffered_bytes.load(Ordering::SeqCst),
+        }
+    }
+
+    /// Starts the task of a request.
+    pub(super) fn start_flight<F>(self: &Arc<Self>, exchange: F) -> Flight
+    where
+        F: Future<Output = Result<Response, Failure>> + Send + 'static,
+    {
+        let counted = InFlight::new(self);
+        Flight::start(async move {
+            let _counted = counted;
+            exchange.await
+        })
     }
 
     /// Judges the health of a shard, compared with the other shards.

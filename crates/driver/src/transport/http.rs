@@ -19,7 +19,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Uri};
 use http_body_util::Full;
 use perihelion_wire::headers;
-use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Request, Response, Sent, Transport};
+use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Request, Response, Route, Sent, Transport};
 use tokio::time::{self, Instant};
 
 use super::connect::{Connector, EndpointOpener};
@@ -29,6 +29,7 @@ use super::http1::{Http1Delivery, Http1Lease};
 use super::limits::{CONNECTIONS_TRIED_MAX, ENDPOINTS_MAX, READ_RESENDS_MAX};
 use super::options::{BadHttpOptions, HttpOptions};
 use super::progress::Progress;
+use super::statistics::TransportStatistics;
 
 /// Sends requests over HTTP/2 and HTTP/1.1. The transport can be created without a
 /// runtime. A connection belongs to the runtime of the request that opened it, and is
@@ -49,6 +50,7 @@ pub(super) struct RequestParts {
     pub(super) target: PathAndQuery,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
+    pub(super) route: Route,
 }
 
 impl HttpTransport {
@@ -61,6 +63,12 @@ impl HttpTransport {
             endpoints: ArcSwap::from_pointee(Vec::new()),
             adding_endpoint: Mutex::new(()),
         })
+    }
+
+    /// What is in use now, and what waits: connections, streams, requests and bytes.
+    pub fn statistics(&self) -> TransportStatistics {
+        let endpoints = self.endpoints.load();
+        TransportStatistics::new(endpoints.iter().map(|connections| connections.statistics()).collect())
     }
 
     /// The connections to an endpoint. An endpoint is added at its first use.
@@ -138,12 +146,15 @@ impl Resends {
 /// connection at once, before this function returns.
 fn start(connections: &Arc<Connections>, parts: &RequestParts, deadline: Instant) -> Flight {
     if let Some(reservation) = connections.reserve() {
+        if let Some(fault) = reservation.pick_fault(parts) {
+            return connections.start_flight(fault.send_http2(reservation, parts.clone(), deadline));
+        }
         let request = parts.http2_request(&connections.endpoint);
         if let Ok(exchange) = reservation.begin(request, parts.body.clone()) {
-            return Flight::start(exchange.finish(deadline));
+            return connections.start_flight(exchange.finish(deadline));
         }
     }
-    Flight::start(send_when_connected(Arc::clone(connections), parts.clone(), deadline))
+    connections.start_flight(send_when_connected(Arc::clone(connections), parts.clone(), deadline))
 }
 
 /// Waits for a connection and sends the request on it.
@@ -176,6 +187,10 @@ async fn send_on_lease(
     for _ in 0..CONNECTIONS_TRIED_MAX {
         match connections.lease(progress).await? {
             Lease::Http2(reservation) => {
+                if let Some(fault) = reservation.pick_fault(&parts) {
+                    *progress = Progress::Accepted;
+                    return fault.send_http2(reservation, parts, deadline).await;
+                }
                 let request = parts.http2_request(&connections.endpoint);
                 if let Ok(exchange) = reservation.begin(request, parts.body.clone()) {
                     *progress = Progress::Accepted;
@@ -194,7 +209,7 @@ async fn send_on_lease(
 }
 
 impl RequestParts {
-    fn http2_request(&self, endpoint: &Endpoint) -> http::Request<()> {
+    pub(super) fn http2_request(&self, endpoint: &Endpoint) -> http::Request<()> {
         build_request(endpoint.uri(self.target.clone()), self.method.clone(), self.headers.clone(), ())
     }
 
@@ -220,9 +235,13 @@ async fn send_http1(
     parts: RequestParts,
     progress: &mut Progress,
 ) -> Result<Delivery, Failure> {
-    let RequestParts { method, target, headers, body } = parts;
+    let fault = connections.faults.pick_http1(&connections.endpoint, &parts);
+    let RequestParts { method, target, headers, body, route } = parts;
     let request = build_request(Uri::from(target), method, headers, Full::new(body.clone()));
-    let sent = lease.send(&connections.endpoint, &connections.host, request, progress).await;
+    let sent = match fault {
+        Some(fault) => fault.send_http1(lease, connections, request, progress).await,
+        None => lease.send(connections, request, progress).await,
+    };
     let delivery = sent.map_err(|failure| match failure.kind {
         // The connections of a server that ends are one incident, as over HTTP/2.
         FailureKind::Closed => failure.with_incident(connections.incidents.at(Instant::now())),
@@ -233,7 +252,8 @@ async fn send_http1(
         Http1Delivery::NotTaken(request) => {
             let (head, _) = request.into_parts();
             let target = head.uri.into_parts().path_and_query.unwrap_or(PathAndQuery::from_static("/"));
-            Ok(Delivery::NotTaken(RequestParts { method: head.method, target, headers: head.headers, body }))
+            let (method, headers) = (head.method, head.headers);
+            Ok(Delivery::NotTaken(RequestParts { method, target, headers, body, route }))
         }
     }
 }
@@ -252,14 +272,15 @@ fn find(endpoints: &[Arc<Connections>], endpoint: &Endpoint) -> Option<Arc<Conne
 
 impl Transport for HttpTransport {
     async fn send(&self, request: Request) -> Result<Response, Failure> {
-        let Request { endpoint, method, target, headers, body, deadline } = request;
+        let Request { endpoint, method, target, headers, body, deadline, route } = request;
         let deadline = Instant::from_std(deadline);
         if deadline <= Instant::now() {
             // Not `Connecting`: the endpoint is not at fault.
             return Err(Progress::Queued.timeout_failure(&endpoint));
         }
         let connections = self.connections(&endpoint)?;
-        send_with_resends(&connections, RequestParts { method, target, headers, body }, deadline).await
+        connections.faults.learn_region(&endpoint, &route);
+        send_with_resends(&connections, RequestParts { method, target, headers, body, route }, deadline).await
     }
 }
 

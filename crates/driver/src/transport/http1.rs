@@ -10,8 +10,8 @@
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
+use http::HeaderMap;
 use http::header::HOST;
-use http::{HeaderMap, HeaderValue};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{Builder, SendRequest};
@@ -21,6 +21,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::body::BodyCollector;
+use super::connections::Connections;
+use super::faults::Switch;
 use super::limits::HEADER_BYTES_MAX;
 use super::progress::Progress;
 use super::task::AbortOnDrop;
@@ -28,12 +30,14 @@ use super::task::AbortOnDrop;
 /// One connection.
 pub(super) struct Http1Connection {
     sender: SendRequest<Full<Bytes>>,
+    #[cfg_attr(not(feature = "fault-injection"), expect(dead_code, reason = "only faults use it"))]
+    switch: Switch,
     _task: AbortOnDrop,
 }
 
 impl Http1Connection {
     /// Starts the task that drives the connection.
-    pub(super) async fn open<T>(io: T) -> hyper::Result<Self>
+    pub(super) async fn open<T>(io: T, switch: Switch) -> hyper::Result<Self>
     where
         T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
@@ -46,7 +50,7 @@ impl Http1Connection {
             let ended = connection.await;
             tracing::debug!(?ended, "an HTTP/1.1 connection ended");
         });
-        Ok(Http1Connection { sender, _task: task })
+        Ok(Http1Connection { sender, switch, _task: task })
     }
 }
 
@@ -91,6 +95,12 @@ impl Http1Pool {
         }
     }
 
+    /// How many connections are in use, and how many are idle.
+    pub(super) fn counts(&self) -> (usize, usize) {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).len();
+        (self.connections_max - self.permits.available_permits(), idle)
+    }
+
     fn pop_idle(&self) -> Option<Http1Connection> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         idle.pop()
@@ -123,32 +133,59 @@ pub(super) enum Http1Delivery {
     NotTaken(http::Request<Full<Bytes>>),
 }
 
+/// The head of an answer, or the request if the connection was closing and did not send it.
+type HeadOrRequest = Result<http::Response<Incoming>, http::Request<Full<Bytes>>>;
+
 impl Http1Lease<'_> {
     /// Sends one request and reads its answer.
     pub(super) async fn send(
         mut self,
-        endpoint: &Endpoint,
-        host: &HeaderValue,
-        mut request: http::Request<Full<Bytes>>,
+        connections: &Connections,
+        request: http::Request<Full<Bytes>>,
         progress: &mut Progress,
     ) -> Result<Http1Delivery, Failure> {
-        request.headers_mut().insert(HOST, host.clone());
-        *progress = Progress::Accepted;
-        let answer = match self.connection.sender.try_send_request(request).await {
+        let answer = match self.head(connections, request, progress).await? {
             Ok(answer) => answer,
+            Err(request) => return Ok(Http1Delivery::NotTaken(request)),
+        };
+        let (head, body) = answer.into_parts();
+        let body = read_body(connections, &head.headers, body).await?;
+        self.give_back();
+        Ok(Http1Delivery::Answered(Response::from_parts(head, body)))
+    }
+
+    /// Sends one request and waits for the head of its answer.
+    pub(super) async fn head(
+        &mut self,
+        connections: &Connections,
+        mut request: http::Request<Full<Bytes>>,
+        progress: &mut Progress,
+    ) -> Result<HeadOrRequest, Failure> {
+        request.headers_mut().insert(HOST, connections.host.clone());
+        *progress = Progress::Accepted;
+        match self.connection.sender.try_send_request(request).await {
+            Ok(answer) => {
+                *progress = Progress::Answering;
+                Ok(Ok(answer))
+            }
             Err(mut error) => {
                 let Some(request) = error.take_message() else {
-                    return Err(no_answer_failure(endpoint, &error.into_error()));
+                    return Err(no_answer_failure(&connections.endpoint, &error.into_error()));
                 };
                 *progress = Progress::Connecting;
-                return Ok(Http1Delivery::NotTaken(request));
+                Ok(Err(request))
             }
-        };
-        *progress = Progress::Answering;
-        let (head, body) = answer.into_parts();
-        let body = read_body(endpoint, &head.headers, body).await?;
+        }
+    }
+
+    /// Keeps the connection for the next request. The answer was read to its end.
+    pub(super) fn give_back(self) {
         self.permit.pool.add_idle(self.connection);
-        Ok(Http1Delivery::Answered(Response::from_parts(head, body)))
+    }
+
+    #[cfg(feature = "fault-injection")]
+    pub(super) fn switch(&self) -> &Switch {
+        &self.connection.switch
     }
 }
 
@@ -163,13 +200,22 @@ fn no_answer_failure(endpoint: &Endpoint, error: &hyper::Error) -> Failure {
     Failure::new(kind, Sent::Unknown, format!("{endpoint}: {text}: {error}"))
 }
 
-async fn read_body(endpoint: &Endpoint, headers: &HeaderMap, mut stream: Incoming) -> Result<Bytes, Failure> {
-    let mut body = BodyCollector::new(headers).map_err(|error| error.failure(endpoint))?;
+/// The failure of a request whose answer broke off.
+pub(super) fn broken_body_failure(endpoint: &Endpoint, error: &hyper::Error) -> Failure {
+    let text = format!("{endpoint}: the answer's body broke off: {error}");
+    Failure::new(FailureKind::Closed, Sent::Yes, text)
+}
+
+async fn read_body(
+    connections: &Connections,
+    headers: &HeaderMap,
+    mut stream: Incoming,
+) -> Result<Bytes, Failure> {
+    let endpoint = &connections.endpoint;
+    let mut body =
+        BodyCollector::new(headers, &connections.buffered_bytes).map_err(|error| error.failure(endpoint))?;
     while let Some(frame) = stream.frame().await {
-        let frame = frame.map_err(|error| {
-            let text = format!("{endpoint}: the answer's body broke off: {error}");
-            Failure::new(FailureKind::Closed, Sent::Yes, text)
-        })?;
+        let frame = frame.map_err(|error| broken_body_failure(endpoint, &error))?;
         // Trailers are ignored.
         if let Ok(part) = frame.into_data() {
             body.push(part).map_err(|error| error.failure(endpoint))?;

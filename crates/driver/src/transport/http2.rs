@@ -23,6 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, timeout_at};
 
 use super::body::BodyCollector;
+use super::faults::Switch;
 use super::health;
 use super::limits::{
     CONNECTION_WINDOW_BYTES, HEADER_BYTES_MAX, PATIENCE, RESETS_REMEMBERED_FOR, RESETS_REMEMBERED_MAX,
@@ -40,6 +41,7 @@ pub(super) struct NewHttp2 {
     pub(super) vitals: Arc<Vitals>,
     /// Whether the peer has said how many streams it allows.
     pub(super) is_limit_known: bool,
+    pub(super) switch: Switch,
 }
 
 /// How the driver knows that the peer speaks HTTP/2.
@@ -77,7 +79,14 @@ where
     if is_limit_known {
         wait_for_pong(&mut connection, &mut pings).await?;
     }
-    Ok(NewHttp2 { sender, pings, driver: Box::pin(connection), vitals, is_limit_known })
+    Ok(NewHttp2 {
+        sender,
+        pings,
+        driver: Box::pin(connection),
+        vitals,
+        is_limit_known,
+        switch: Switch::default(),
+    })
 }
 
 /// A request that was handed to a connection and waits for its answer. Dropping it resets
@@ -87,7 +96,7 @@ pub(super) struct Exchange {
     /// Kept until the end, because the body may not have been sent completely.
     _request_body: SendStream<Bytes>,
     began_at: Instant,
-    reservation: Reservation,
+    pub(super) reservation: Reservation,
 }
 
 /// Why a request was not handed to a connection. Nothing was sent.
@@ -127,37 +136,48 @@ impl Exchange {
     }
 
     async fn read_answer(&mut self, progress: &mut Progress) -> Result<Response, Failure> {
-        let answer = match (&mut self.answer).await {
-            Ok(answer) => answer,
-            Err(error) => {
-                let failure = no_answer_failure(self.endpoint(), &error);
-                return Err(self.lost(failure, &error));
-            }
-        };
+        let answer = self.head().await?;
         *progress = Progress::Answering;
         self.reservation.shard.core.vitals.answered(Instant::now());
+        let owner = &self.reservation.owner;
         let (head, mut stream) = answer.into_parts();
-        let mut body =
-            BodyCollector::new(&head.headers).map_err(|too_long| too_long.failure(self.endpoint()))?;
+        let mut body = BodyCollector::new(&head.headers, &owner.buffered_bytes)
+            .map_err(|too_long| too_long.failure(&owner.endpoint))?;
         loop {
             match next_part(&mut stream).await {
-                Ok(Some(part)) => body.push(part).map_err(|too_long| too_long.failure(self.endpoint()))?,
+                Ok(Some(part)) => body.push(part).map_err(|too_long| too_long.failure(&owner.endpoint))?,
                 Ok(None) => return Ok(Response::from_parts(head, body.finish())),
-                Err(error) => return Err(self.lost(broken_body_failure(self.endpoint(), &error), &error)),
+                Err(error) => return Err(self.body_lost(&error)),
             }
         }
     }
 
-    fn endpoint(&self) -> &Endpoint {
-        &self.reservation.owner.endpoint
+    /// Waits for the head of the answer.
+    pub(super) async fn head(&mut self) -> Result<http::Response<RecvStream>, Failure> {
+        (&mut self.answer).await.map_err(|error| {
+            let failure = no_answer_failure(&self.reservation.owner.endpoint, &error);
+            self.reservation.lost(failure, &error)
+        })
     }
 
+    /// The failure of a request whose answer broke off.
+    pub(super) fn body_lost(&self, error: &h2::Error) -> Failure {
+        self.reservation.lost(broken_body_failure(&self.reservation.owner.endpoint, error), error)
+    }
+
+    /// The failure of a request whose deadline has passed.
+    pub(super) fn timeout_failure(&self, progress: Progress) -> Failure {
+        self.reservation.timeout_failure(progress, self.began_at)
+    }
+}
+
+impl Reservation {
     /// Records a failure. If the whole connection ended, the failure is part of that
     /// incident. If the stream failed alone, the failure counts against the connection.
     fn lost(&self, failure: Failure, error: &h2::Error) -> Failure {
-        let core = &self.reservation.shard.core;
+        let core = &self.shard.core;
         if is_connection_error(error) {
-            return failure.with_incident(core.incident(&self.reservation.owner));
+            return failure.with_incident(core.incident(&self.owner));
         }
         // A refused stream counts too: a connection that refuses every one is of no use.
         core.vitals.failed();
@@ -165,18 +185,18 @@ impl Exchange {
     }
 
     /// The failure of a request whose deadline has passed. If nothing at all arrived on the
-    /// connection since the request was sent, the connection is at fault, and with it all
-    /// its other requests.
-    fn timeout_failure(&self, progress: Progress) -> Failure {
-        let core = &self.reservation.shard.core;
-        if progress == Progress::Accepted && self.began_at.elapsed() >= PATIENCE {
+    /// connection since the request began, the connection is at fault, and with it all its
+    /// other requests.
+    pub(super) fn timeout_failure(&self, progress: Progress, began_at: Instant) -> Failure {
+        let core = &self.shard.core;
+        if progress == Progress::Accepted && began_at.elapsed() >= PATIENCE {
             core.vitals.failed();
         }
-        let failure = progress.timeout_failure(self.endpoint());
-        if core.vitals.heard_since(self.began_at) {
+        let failure = progress.timeout_failure(&self.owner.endpoint);
+        if core.vitals.heard_since(began_at) {
             return failure;
         }
-        failure.with_incident(core.incident(&self.reservation.owner))
+        failure.with_incident(core.incident(&self.owner))
     }
 }
 
@@ -203,7 +223,7 @@ fn is_connection_error(error: &h2::Error) -> bool {
 /// The next part of the body. Its flow-control capacity is released at once, because
 /// `BodyCollector` limits the length of the body. Trailers are read and ignored, so that
 /// the stream ends instead of being reset.
-async fn next_part(stream: &mut RecvStream) -> Result<Option<Bytes>, h2::Error> {
+pub(super) async fn next_part(stream: &mut RecvStream) -> Result<Option<Bytes>, h2::Error> {
     match poll_fn(|cx| stream.poll_data(cx)).await {
         Some(Ok(part)) => {
             // Fails only if the stream has ended; the next read reports that.

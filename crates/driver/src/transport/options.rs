@@ -9,6 +9,7 @@ use rustls::ClientConfig;
 use rustls::crypto::CryptoProvider;
 
 use super::client_certificate::ClientCertificate;
+use super::faults::FaultSource;
 use super::proxy::ProxyChoice;
 
 /// The default connect timeout, the same as in Microsoft's driver. When a region takes
@@ -101,6 +102,8 @@ pub struct HttpOptions {
     pub crypto_provider: Option<Arc<CryptoProvider>>,
     /// The whole configuration of TLS, instead of the driver's own (default: none).
     pub tls_config: Option<Arc<ClientConfig>>,
+    /// Where injected faults come from.
+    pub(super) faults: FaultSource,
 }
 
 /// The error for options that cannot be used.
@@ -140,6 +143,7 @@ impl Default for HttpOptions {
             client_certificate: None,
             crypto_provider: None,
             tls_config: None,
+            faults: FaultSource::default(),
         }
     }
 }

@@ -14,10 +14,13 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::connections::Connections;
+use super::faults::{Fault, Switch};
 use super::health::Signs;
+use super::http::RequestParts;
 use super::http2::NewHttp2;
 use super::limits::STREAMS_AT_FIRST;
 use super::slots::Slots;
+use super::statistics::ShardStatistics;
 use super::supervise::supervise;
 use super::task::AbortOnDrop;
 use super::vitals::Vitals;
@@ -25,6 +28,8 @@ use super::vitals::Vitals;
 /// One HTTP/2 connection that requests share.
 pub(super) struct Shard {
     pub(super) core: Arc<ShardCore>,
+    #[cfg_attr(not(feature = "fault-injection"), expect(dead_code, reason = "only faults use it"))]
+    pub(super) switch: Switch,
     sender: SendRequest<Bytes>,
     _task: AbortOnDrop,
 }
@@ -56,13 +61,24 @@ impl Shard {
             incident: OnceLock::new(),
             ping_wanted: Notify::new(),
         });
-        let sender = new.sender.clone();
+        let (sender, switch) = (new.sender.clone(), new.switch.clone());
         let task = AbortOnDrop::spawn(supervise(new, Arc::clone(&core), Weak::clone(owner)));
-        Shard { core, sender, _task: task }
+        Shard { core, switch, sender, _task: task }
     }
 }
 
 impl ShardCore {
+    pub(super) fn statistics(&self) -> ShardStatistics {
+        let slots = self.slots.view();
+        ShardStatistics {
+            number: self.number,
+            streams_in_use: slots.in_use as usize,
+            streams_max: slots.limit as usize,
+            is_usable: slots.is_usable,
+            failures: self.vitals.failures(),
+        }
+    }
+
     pub(super) fn signs(&self, now: Instant) -> Signs {
         Signs::read(self.number, self.slots.view(), &self.vitals, now)
     }
@@ -99,6 +115,11 @@ impl Reservation {
             core.vitals.begin_busy(Instant::now());
         }
         Some(Reservation { shard: Arc::clone(shard), owner: Arc::clone(owner) })
+    }
+
+    /// The fault to inject into a request on this stream; `None` almost always.
+    pub(super) fn pick_fault(&self, parts: &RequestParts) -> Option<Fault> {
+        self.owner.faults.pick_http2(&self.owner.endpoint, parts, self.shard.core.number)
     }
 
     pub(super) fn sender(&self) -> SendRequest<Bytes> {

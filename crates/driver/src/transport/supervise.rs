@@ -5,6 +5,7 @@
 //! same runtime.
 
 use std::future::pending;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ const TICK_MAX: Duration = Duration::from_millis(250);
 /// The task. It ends when the connection ends or is broken. `owner` is only weak, because
 /// the owner's shards own this task.
 pub(super) async fn supervise(new: NewHttp2, core: Arc<ShardCore>, owner: Weak<Connections>) {
-    let _ended = EndedOnDrop { core: Arc::clone(&core), owner: Weak::clone(&owner) };
+    let _ended = EndedOnDrop::new(&core, &owner);
     let Some((interval, limits, streams_max)) =
         owner.upgrade().map(|owner| (owner.ping_interval(), owner.health_limits(), owner.streams_max()))
     else {
@@ -133,10 +134,20 @@ struct EndedOnDrop {
     owner: Weak<Connections>,
 }
 
+impl EndedOnDrop {
+    fn new(core: &Arc<ShardCore>, owner: &Weak<Connections>) -> Self {
+        if let Some(owner) = owner.upgrade() {
+            owner.supervised.fetch_add(1, Ordering::SeqCst);
+        }
+        EndedOnDrop { core: Arc::clone(core), owner: Weak::clone(owner) }
+    }
+}
+
 impl Drop for EndedOnDrop {
     fn drop(&mut self) {
         self.core.slots.close();
         if let Some(owner) = self.owner.upgrade() {
+            owner.supervised.fetch_sub(1, Ordering::SeqCst);
             owner.ended(&self.core);
         }
     }

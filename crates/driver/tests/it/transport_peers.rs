@@ -76,6 +76,7 @@ impl Peer {
             headers: HeaderMap::new(),
             body: Bytes::new(),
             deadline: (Instant::now() + LONG_TIMEOUT).into_std(),
+            route: Default::default(),
         }
     }
 

@@ -26,6 +26,7 @@ async fn send(
             headers,
             body: Bytes::copy_from_slice(body.as_bytes()),
             deadline: (Instant::now() + REQUEST_TIMEOUT).into_std(),
+            route: Default::default(),
         })
         .await
 }

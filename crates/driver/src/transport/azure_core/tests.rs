@@ -68,6 +68,7 @@ async fn over_sockets(transport: &HttpTransport, request: &AzureRequest) -> Asyn
         headers,
         body: Bytes::from(request.body()),
         deadline: (Instant::now() + Duration::from_secs(30)).into_std(),
+        route: Default::default(),
     };
     let response = transport.send(sent).await.unwrap();
     let mut headers = Headers::new();
@@ -89,6 +90,7 @@ fn request(endpoint: &str, path: &'static str, timeout: Duration) -> Request {
         headers: HeaderMap::new(),
         body: Bytes::from_static(b"{\"id\":\"shop\"}"),
         deadline: (Instant::now() + timeout).into_std(),
+        route: Default::default(),
     }
 }
 

@@ -7,11 +7,14 @@ fn announcing(length: &'static str) -> HeaderMap {
 }
 
 fn collect(parts: &[&Bytes]) -> Bytes {
-    let mut body = BodyCollector::new(&HeaderMap::new()).unwrap();
+    let buffered_bytes = AtomicUsize::new(0);
+    let mut body = BodyCollector::new(&HeaderMap::new(), &buffered_bytes).unwrap();
     for part in parts {
         body.push((*part).clone()).unwrap();
     }
-    body.finish()
+    let body = body.finish();
+    assert_eq!(buffered_bytes.into_inner(), 0, "a complete body is not counted any more");
+    body
 }
 
 #[test]
@@ -25,10 +28,15 @@ fn one_part_is_not_copied_and_several_are_joined() {
 
 #[test]
 fn a_body_over_the_limit_is_refused_when_announced_and_when_it_comes() {
-    assert!(BodyCollector::new(&announcing("67108864")).is_ok());
-    assert_eq!(BodyCollector::new(&announcing("67108865")).unwrap_err(), TooLong);
-    assert_eq!(BodyCollector::new(&announcing("18446744073709551615")).unwrap_err(), TooLong);
-    let mut body = BodyCollector::new(&announcing("1")).unwrap();
+    let buffered_bytes = AtomicUsize::new(0);
+    let body = |length| BodyCollector::new(&announcing(length), &buffered_bytes);
+    assert!(body("67108864").is_ok());
+    assert_eq!(body("67108865").unwrap_err(), TooLong);
+    assert_eq!(body("18446744073709551615").unwrap_err(), TooLong);
+    let mut body = body("1").unwrap();
     body.push(Bytes::from(vec![0; BODY_BYTES_MAX])).unwrap();
     assert_eq!(body.push(Bytes::from_static(b"x")), Err(TooLong));
+    assert_eq!(buffered_bytes.load(Ordering::Relaxed), BODY_BYTES_MAX);
+    drop(body);
+    assert_eq!(buffered_bytes.into_inner(), 0, "a body that is given up is not counted any more");
 }

@@ -1,6 +1,8 @@
 //! The pool over pipes in memory, in simulated time: how it grows and shrinks, and each
 //! rule of `health`.
 
+#[cfg(feature = "fault-injection")]
+mod injected;
 mod pipes;
 
 use std::time::Duration;

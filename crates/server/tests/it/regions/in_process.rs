@@ -60,7 +60,8 @@ impl InProcessRegions {
         }
         let deadline = (Instant::now() + REQUEST_TIMEOUT).into_std();
         let (target, body) = (path.parse().unwrap(), Bytes::copy_from_slice(body.as_bytes()));
-        self.transport.send(Request { endpoint, method, target, headers: map, body, deadline }).await
+        let route = Default::default();
+        self.transport.send(Request { endpoint, method, target, headers: map, body, deadline, route }).await
     }
 
     /// Sends a request that must be answered with `status`.

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use h2::server::SendResponse;
+use http::Method;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, Method};
 use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Response, Sent};
 use tokio::io::DuplexStream;
 use tokio::sync::watch;
@@ -20,8 +20,9 @@ use tokio::time::{self, Instant};
 
 use super::super::{Connections, Open};
 use crate::transport::connect::{KnownProtocol, NewConnection};
+use crate::transport::faults::FaultSource;
 use crate::transport::http::{RequestParts, send_with_resends};
-use crate::transport::http2::{self, Http2Support};
+use crate::transport::http2::{self, Http2Support, NewHttp2};
 use crate::transport::options::HttpOptions;
 
 /// What the server does with a request.
@@ -68,7 +69,7 @@ impl World {
             going_away: watch::Sender::default(),
         });
         let endpoint = Endpoint::parse("http://pipe:1").unwrap();
-        let opener = Arc::new(Pipes(Arc::clone(&servers)));
+        let opener = Arc::new(Pipes { servers: Arc::clone(&servers), faults: options.faults.clone() });
         World { connections: Arc::new(Connections::new(endpoint, opener, &options).unwrap()), servers }
     }
 
@@ -83,7 +84,8 @@ impl World {
     ) -> impl Future<Output = Result<Response, Failure>> + use<> {
         let connections = Arc::clone(&self.connections);
         let target = PathAndQuery::from_static("/");
-        let parts = RequestParts { method, target, headers: HeaderMap::new(), body: Bytes::new() };
+        let (headers, body, route) = Default::default();
+        let parts = RequestParts { method, target, headers, body, route };
         async move { send_with_resends(&connections, parts, deadline).await }
     }
 
@@ -125,12 +127,27 @@ impl World {
         self.connections.load().in_use
     }
 
+    /// All connections whose task runs, also those that were taken out of use.
+    #[cfg(feature = "fault-injection")]
+    pub(super) fn open(&self) -> usize {
+        self.connections.statistics().connections_open
+    }
+
+    /// Whether no stream is in use, no request is in flight or waits, and no bytes are held.
+    #[cfg(feature = "fault-injection")]
+    pub(super) fn is_idle(&self) -> bool {
+        self.connections.statistics().is_idle()
+    }
+
     pub(super) fn waiting(&self) -> usize {
         self.connections.waiting.load(Ordering::SeqCst)
     }
 }
 
-struct Pipes(Arc<Servers>);
+struct Pipes {
+    servers: Arc<Servers>,
+    faults: FaultSource,
+}
 
 impl Open for Pipes {
     fn open(
@@ -138,12 +155,13 @@ impl Open for Pipes {
         _known: KnownProtocol,
     ) -> Pin<Box<dyn Future<Output = Result<NewConnection, Failure>> + Send + '_>> {
         Box::pin(async {
-            let number = self.0.opened.fetch_add(1, Ordering::SeqCst) as u64 + 1;
+            let number = self.servers.opened.fetch_add(1, Ordering::SeqCst) as u64 + 1;
             let (client, server) = tokio::io::duplex(1 << 20);
-            tokio::spawn(serve(server, number, Arc::clone(&self.0)));
+            tokio::spawn(serve(server, number, Arc::clone(&self.servers)));
+            let (client, switch) = self.faults.wrap_http2(client);
             let opened = http2::open(client, Http2Support::Assumed).await;
             opened
-                .map(NewConnection::Http2)
+                .map(|new| NewConnection::Http2(NewHttp2 { switch, ..new }))
                 .map_err(|error| Failure::new(FailureKind::Connect, Sent::No, error.to_string()))
         })
     }

@@ -1,0 +1,95 @@
+//! Injects faults into requests and connections (`fault_injection` has the rules). `no_faults`
+//! is the twin of this module without the feature: it has the same names and does nothing.
+//!
+//! A fault is chosen when a request has its connection, so that a rule can name the
+//! connection. A fault of a connection is a [`Switch`] at its socket (`socket`), so all its
+//! requests, its pings and its health checks notice it. A fault of one request is carried out
+//! in the request's own task (`http1`, `http2`), which holds the stream meanwhile.
+
+mod http1;
+mod http2;
+mod socket;
+
+use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Route, Sent};
+
+use super::http::RequestParts;
+use super::options::HttpOptions;
+use crate::fault_injection::{ConnectFault, FaultInjector, Protocol, Subject};
+
+use self::socket::Frames;
+pub(super) use self::socket::{Socket, Switch};
+pub(super) use crate::fault_injection::Fault;
+
+/// Where faults come from: an injector, or nowhere.
+#[derive(Clone, Default)]
+pub(super) struct FaultSource(Option<FaultInjector>);
+
+impl HttpOptions {
+    /// Injects the faults of these rules into requests and connections of the transport. The
+    /// rules can be changed while the transport is in use.
+    pub fn with_fault_injection(mut self, injector: &FaultInjector) -> Self {
+        self.faults = FaultSource(Some(injector.clone()));
+        self
+    }
+}
+
+impl FaultSource {
+    /// The fault for a request on this HTTP/2 connection.
+    pub(super) fn pick_http2(&self, endpoint: &Endpoint, parts: &RequestParts, shard: u64) -> Option<Fault> {
+        let injector = self.0.as_ref().filter(|injector| injector.has_rules())?;
+        injector.pick(&subject(endpoint, parts, Protocol::Http2, Some(shard)))
+    }
+
+    /// The fault for a request on an HTTP/1.1 connection.
+    pub(super) fn pick_http1(&self, endpoint: &Endpoint, parts: &RequestParts) -> Option<Fault> {
+        let injector = self.0.as_ref().filter(|injector| injector.has_rules())?;
+        injector.pick(&subject(endpoint, parts, Protocol::Http1, None))
+    }
+
+    /// Notes the region of an endpoint, before a connection to it is opened.
+    pub(super) fn learn_region(&self, endpoint: &Endpoint, route: &Route) {
+        if let Some(injector) = &self.0 {
+            injector.learn_region(endpoint, route);
+        }
+    }
+
+    /// Fails or hangs if a rule says so. A connection is about to be opened.
+    pub(super) async fn connecting(&self, endpoint: &Endpoint) -> Result<(), Failure> {
+        match self.0.as_ref().and_then(|injector| injector.pick_for_connecting(endpoint)) {
+            None => Ok(()),
+            Some(ConnectFault::Hang) => std::future::pending().await,
+            Some(ConnectFault::Refuse) => {
+                let text = format!("{endpoint}: no connection: refused (injected)");
+                Err(Failure::new(FailureKind::Connect, Sent::No, text))
+            }
+        }
+    }
+
+    /// The socket of an HTTP/2 connection, with a switch. Without an injector, the switch does
+    /// nothing.
+    pub(super) fn wrap_http2<T>(&self, io: T) -> (Socket<T>, Switch) {
+        let switch = self.new_switch();
+        let frames = self.0.is_some().then(Frames::default);
+        (Socket::new(io, switch.clone(), frames), switch)
+    }
+
+    /// The socket of an HTTP/1.1 connection, with a switch.
+    pub(super) fn wrap_http1<T>(&self, io: T) -> (Socket<T>, Switch) {
+        let switch = self.new_switch();
+        (Socket::new(io, switch.clone(), None), switch)
+    }
+
+    fn new_switch(&self) -> Switch {
+        if self.0.is_some() { Switch::new() } else { Switch::default() }
+    }
+}
+
+fn subject<'a>(
+    endpoint: &'a Endpoint,
+    parts: &'a RequestParts,
+    protocol: Protocol,
+    shard: Option<u64>,
+) -> Subject<'a> {
+    let RequestParts { method, target, headers, route, .. } = parts;
+    Subject { endpoint, method, path: target.path(), headers, route, protocol, shard }
+}

@@ -1,0 +1,76 @@
+//! The faults of a storm. Every phase has some of these rules, with other probabilities.
+
+use perihelion_driver::fault_injection::FaultInjector;
+use perihelion_testkit::TestServer;
+use perihelion_testkit::random::Random;
+
+/// Faults that the driver injects. A status that says that a write was not applied is injected
+/// only before the service acts, because the service does not lie about that.
+const INJECTED: &[&str] = &[
+    r#""drop":"before""#,
+    r#""drop":"after""#,
+    r#""reset":"before""#,
+    r#""reset":"after""#,
+    r#""silence":"before""#,
+    r#""silence":"after""#,
+    r#""garbage":"before""#,
+    r#""garbage":"after""#,
+    r#""truncateBodyBytes":0"#,
+    r#""truncateBodyBytes":25"#,
+    r#""bodyBytesPerSecond":1000"#,
+    r#""delayMs":100"#,
+    r#""delayMs":700"#,
+    r#""delayMs":50,"drop":"after""#,
+    r#""status":503"#,
+    r#""status":503,"when":"after""#,
+    r#""status":500,"when":"after""#,
+    r#""status":408,"when":"after""#,
+    r#""status":410"#,
+    r#""status":410,"subStatus":1002"#,
+    r#""status":429,"subStatus":3200,"retryAfterMs":20"#,
+    r#""status":429,"subStatus":3092"#,
+    r#""status":449,"retryAfterMs":10"#,
+    r#""status":403,"subStatus":3,"region":"East US""#,
+    r#""status":404,"subStatus":1002,"operation":"read_item""#,
+    r#""status":502,"body":"<html>bad gateway</html>""#,
+    r#""status":200,"body":"<html>log in</html>","operation":"read_ranges""#,
+    r#""status":200,"body":"{\"id\":","operation":"container""#,
+    r#""resource":"item","region":"East US","drop":"before""#,
+    r#""shard":1,"silence":"before""#,
+    r#""connect":"refuse""#,
+    r#""connect":"hang""#,
+];
+
+/// Faults of the server.
+const SERVED: &[&str] = &[
+    r#""operation":"read_item","delayMs":400"#,
+    r#""operation":"query","delayMs":200"#,
+    r#""drop":"before""#,
+    r#""drop":"after""#,
+    r#""status":503"#,
+    r#""status":503,"when":"after""#,
+    r#""status":429,"retryAfterMs":30"#,
+];
+
+/// Six rules of the driver, and two of the server, at random.
+pub(super) async fn change(faults: &FaultInjector, server: &TestServer, random: &mut Random) {
+    faults.clear();
+    server.clear_faults().await;
+    for _ in 0..6 {
+        let rule = INJECTED[random.index(INJECTED.len())];
+        // From one in a thousand to one in forty requests. New connections are few.
+        let thousandths = if rule.contains("connect") { 300 } else { 1 + random.below(25) };
+        let rule = format!(r#"{{{rule},"probability":{}}}"#, thousandths as f64 / 1000.0);
+        faults.add_json(&rule).unwrap();
+    }
+    for _ in 0..2 {
+        let rule = SERVED[random.index(SERVED.len())];
+        let probability = (1 + random.below(10)) as f64 / 1000.0;
+        server.fault(&format!(r#"{{{rule},"probability":{probability}}}"#)).await;
+    }
+}
+
+/// How many faults the current rules have injected.
+pub(super) fn injected(faults: &FaultInjector) -> u64 {
+    faults.rules().iter().map(|rule| rule.hits()).sum()
+}
