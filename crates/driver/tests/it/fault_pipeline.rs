@@ -13,6 +13,7 @@ use perihelion_driver::transport::{HttpOptions, HttpTransport};
 use perihelion_driver::{Container, Driver, DriverOptions, Error, Operation, OperationOptions, Response};
 use perihelion_server::{AccountOptions, RegionNames, ServerOptions};
 use perihelion_testkit::regions::{EAST, WEST};
+use perihelion_testkit::wait::wait_until;
 use perihelion_testkit::{TestServer, driver};
 use tokio::time::Instant;
 
@@ -67,7 +68,9 @@ impl Scene {
     }
 
     async fn end(self) {
-        assert!(self.driver.statistics().is_idle(), "{:?}", self.driver.statistics());
+        // The background task may be reading the account.
+        let limit = Duration::from_secs(10);
+        wait_until("the driver is idle", limit, async || self.driver.statistics().is_idle()).await;
         self.server.stop().await;
     }
 }

@@ -22,3 +22,12 @@ async fn after_an_address_that_refuses_the_next_one_is_tried() {
     assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
     assert_eq!(connect_first(&[]).await.unwrap_err().kind(), io::ErrorKind::NotFound);
 }
+
+#[tokio::test]
+async fn a_new_connection_has_keepalive_and_does_not_delay_small_frames() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let stream = dial("127.0.0.1", port, &"the listener").await.unwrap();
+    assert!(stream.nodelay().unwrap());
+    assert!(socket2::SockRef::from(&stream).keepalive().unwrap());
+}
