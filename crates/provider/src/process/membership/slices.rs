@@ -7,8 +7,6 @@
 //! goes to the process with the highest score that does not own its share already. When a
 //! process joins or leaves, most slices stay where they are.
 
-use std::collections::HashMap;
-
 use perihelion_client::{FeedRange, KeySpace};
 
 use super::hash::{hash_of, score};
@@ -88,14 +86,14 @@ impl Slices {
         }
         let share = self.all.len().div_ceil(processes.len());
         let hashes: Vec<u64> = processes.iter().map(|id| hash_of(id)).collect();
-        let mut owned: HashMap<usize, usize> = HashMap::new();
+        // With a thousand processes there are half a million scores, so this loop is kept simple.
+        let mut owned = vec![0; hashes.len()];
         let owner = |slice: &Slice| {
-            let has_room = |process: &usize| owned.get(process).is_none_or(|count| *count < share);
-            let best =
-                (0..hashes.len()).filter(has_room).max_by_key(|process| score(hashes[*process], slice.hash));
+            let with_room = hashes.iter().enumerate().filter(|(process, _)| owned[*process] < share);
+            let best = with_room.max_by_key(|(_, hash)| score(**hash, slice.hash));
             // All shares together are at least as many as the slices.
-            let owner = best.unwrap_or_default();
-            *owned.entry(owner).or_default() += 1;
+            let owner = best.map_or(0, |(process, _)| process);
+            owned[owner] += 1;
             owner
         };
         self.all.iter().map(owner).collect()
