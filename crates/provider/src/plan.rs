@@ -53,6 +53,12 @@ pub(crate) use spill::part_documents;
 /// fit a batch, the limit is lower.
 pub(crate) const ITEM_BYTES_MAX: usize = 256 * 1024;
 
+/// The most messages that a commit deletes. A batch of 100 operations has other documents, too.
+pub(crate) const CONSUMED_IN_COMMIT_MAX: usize = 64;
+
+/// The ids of completions begin with this.
+pub(crate) const COMPLETION_PREFIX: &str = "c:";
+
 /// How the documents of a turn are written. The first layout that fits a batch is used.
 struct BatchLayout {
     /// Whether chunks, parts, bundles and outboxes are written before the commit.
@@ -120,8 +126,11 @@ pub(crate) struct TurnPlan {
     pub(crate) chunks: Vec<Chunk>,
     /// Parts of texts that are too large for their documents.
     pub(crate) parts: Vec<Part>,
-    /// Ids of the messages that the turn consumed. The commit deletes them.
+    /// Ids of the messages that the turn consumed and the commit deletes.
     pub(crate) consumed: Vec<String>,
+    /// Ids of further completions that the turn consumed. They are deleted after the commit, and
+    /// the new state lists them until then.
+    pub(crate) undeleted: Vec<String>,
     /// New activities that are not in a bundle.
     pub(crate) activities: Vec<Activity>,
     /// New messages to the instance itself that are not in a bundle.
@@ -284,10 +293,18 @@ fn update_custom_status(state: &mut State, delta: &[Event]) {
 }
 
 /// Removes the lock, consumes the messages that were taken with it, and adds those that must
-/// not be delivered twice to the dedup record. The parts of the messages become garbage.
+/// not be delivered twice to the dedup record. The parts of the messages become garbage. If
+/// there are more messages than the commit can delete, the last completions are deleted later.
 fn release_lock(plan: &mut TurnPlan, basis: &Basis<'_>, garbage: &mut Garbage) {
     if let Some(lock) = plan.state.lock.take() {
-        plan.consumed = lock.attempts.into_keys().collect();
+        let (completions, others): (Vec<String>, Vec<String>) =
+            lock.attempts.into_keys().partition(|id| id.starts_with(COMPLETION_PREFIX));
+        plan.consumed = others;
+        plan.consumed.extend(completions);
+        if plan.consumed.len() > CONSUMED_IN_COMMIT_MAX {
+            plan.undeleted = plan.consumed.split_off(CONSUMED_IN_COMMIT_MAX);
+            plan.state.undeleted.extend(plan.undeleted.iter().cloned());
+        }
         garbage.parts = lock.parts;
     }
     plan.state.dedup_record.extend(basis.dedup_entries, basis.now.ms());

@@ -164,7 +164,11 @@ impl Store {
         if state.is_deleted() {
             // The next claim in this process must see the tombstone.
             let state = Versioned { value: state.clone(), etag: etag.clone() };
-            self.state_cache.put(Arc::new(Snapshot { state, history: Arc::default() }));
+            self.state_cache.put(Arc::new(Snapshot {
+                state,
+                history: Arc::default(),
+                is_committed_here: false,
+            }));
         }
         Ok(etag)
     }

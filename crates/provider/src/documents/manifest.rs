@@ -34,10 +34,20 @@ impl Manifest {
         id
     }
 
+    /// Whether these are the first chunks of `longer`, or all of them.
+    pub(crate) fn is_prefix_of(&self, longer: &Manifest) -> bool {
+        let count = usize::try_from(self.len()).unwrap_or(usize::MAX);
+        self.len() <= longer.len() && self.staging_ids().eq(longer.staging_ids().take(count))
+    }
+
+    /// The staging id of each chunk, in order; `None` for a chunk that was not staged.
+    fn staging_ids(&self) -> impl Iterator<Item = Option<&str>> {
+        self.runs.iter().flat_map(|Run(count, id)| (0..*count).map(|_| id.as_deref()))
+    }
+
     /// The ids of the chunk documents, in order.
     pub(crate) fn ids(&self, execution: u64) -> impl Iterator<Item = String> {
-        let staging_ids = self.runs.iter().flat_map(|Run(count, id)| (0..*count).map(|_| id.as_deref()));
-        staging_ids.zip(0u64..).map(move |(staging_id, n)| chunk_id(execution, n, staging_id))
+        self.staging_ids().zip(0u64..).map(move |(staging_id, n)| chunk_id(execution, n, staging_id))
     }
 }
 
@@ -66,5 +76,22 @@ mod tests {
         assert_eq!(manifest.ids(2).collect::<Vec<_>>(), ids);
         assert_eq!(manifest.len(), 30_000);
         assert_eq!((ids[0].as_str(), ids[8].as_str()), ("h:2:0:mark0", "h:2:8"));
+    }
+
+    #[test]
+    fn a_prefix_has_the_same_staging_ids() {
+        let of = |staging_ids: &[Option<&str>]| {
+            let mut manifest = Manifest::default();
+            staging_ids.iter().for_each(|id| drop(manifest.push(1, *id)));
+            manifest
+        };
+        let whole = of(&[None, None, Some("a"), None]);
+        for count in 0..=4 {
+            let prefix = of(&[None, None, Some("a"), None][..count]);
+            assert!(prefix.is_prefix_of(&whole), "{count}");
+        }
+        assert!(!whole.is_prefix_of(&of(&[None, None, Some("a")])));
+        assert!(!of(&[None, None, Some("b")]).is_prefix_of(&whole));
+        assert!(!of(&[None, Some("a")]).is_prefix_of(&whole));
     }
 }

@@ -52,8 +52,9 @@ pub(crate) struct Message {
     /// The incarnation of the parent, if the message is the start of a child.
     #[serde(rename = "parentInc", default, skip_serializing_if = "Option::is_none")]
     pub(crate) parent_incarnation: Option<String>,
-    /// Whether the process that created the message takes no turns itself. Then the owner of the
-    /// slice takes the message at once.
+    /// Whether the process that created the message does not take the turn itself: it takes no
+    /// turns, or only helps with activities. Then the owner of the slice takes the message at
+    /// once.
     #[serde(rename = "free", default, skip_serializing_if = "is_false")]
     pub(crate) is_free: bool,
     /// The nonce of the activity's lock, if the message is a completion. When the answer

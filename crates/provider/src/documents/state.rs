@@ -75,6 +75,10 @@ pub(crate) struct State {
     /// Ids of bundles that are perhaps not unpacked yet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) bundles: Vec<String>,
+    /// Ids of completions that were consumed and are perhaps not deleted yet. They must not be
+    /// delivered again. See `ops::orchestration::leftovers`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) undeleted: Vec<String>,
     /// The start of the next execution is queued. So the instance has not ended, whatever
     /// the status of the current execution is.
     #[serde(skip_serializing_if = "is_false")]

@@ -4,6 +4,7 @@ pub(crate) mod abandon;
 pub(crate) mod ack;
 pub(crate) mod fetch;
 mod held_lock;
+mod next_turn;
 pub(crate) mod prefetch;
 pub(crate) mod renew;
 pub(crate) mod sessions;

@@ -10,6 +10,7 @@ pub(crate) mod deliver;
 pub(crate) mod direct_dispatch;
 pub(crate) mod fetch;
 pub(crate) mod held_lock;
+pub(crate) mod leftovers;
 pub(crate) mod lock_instance;
 pub(crate) mod renew;
 pub(crate) mod stage;

@@ -1,5 +1,7 @@
 //! Reads of one instance: its state, histories, custom status and key-value pairs.
 
+mod newer_events;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -78,21 +80,29 @@ async fn try_latest_history(store: &Store, instance: &str) -> Result<Vec<Event>,
 }
 
 /// The history of the current execution. It comes from the cache if the cached state has the
-/// same etag as `state`. Otherwise it is read, and then cached. The inner error is the reason
-/// why the history is unreadable.
+/// same etag as `state`. If the cached state is older, only the newer events are read. Otherwise
+/// the whole history is read. Then it is cached. The inner error is the reason why the history
+/// is unreadable.
 pub(crate) async fn current_history(
     store: &Store,
     state: &Versioned<State>,
 ) -> Result<Result<Arc<Vec<Event>>, String>, Failure> {
     let cached = store.state_cache.get(&state.value.instance_id);
-    if let Some(cached) = cached.filter(|cached| cached.state.etag == state.etag) {
+    if let Some(cached) = cached.as_ref().filter(|cached| cached.state.etag == state.etag) {
         return Ok(Ok(Arc::clone(&cached.history)));
     }
-    let history = match read_current_history(store, &state.value).await? {
-        Ok(history) => Arc::new(history),
-        Err(error) => return Ok(Err(error)),
+    let history = match newer_events::append_to_cached(store, cached, &state.value).await? {
+        Some(history) => Arc::new(history),
+        None => match read_current_history(store, &state.value).await? {
+            Ok(history) => Arc::new(history),
+            Err(error) => return Ok(Err(error)),
+        },
     };
-    store.state_cache.put(Arc::new(Snapshot { state: state.clone(), history: Arc::clone(&history) }));
+    store.state_cache.put(Arc::new(Snapshot {
+        state: state.clone(),
+        history: Arc::clone(&history),
+        is_committed_here: false,
+    }));
     Ok(Ok(history))
 }
 

@@ -26,6 +26,8 @@ const ENTRY_OVERHEAD_BYTES: u64 = 1024;
 pub(crate) struct Snapshot {
     pub(crate) state: Versioned<State>,
     pub(crate) history: Arc<Vec<Event>>,
+    /// Whether this process made the commit that wrote the state.
+    pub(crate) is_committed_here: bool,
 }
 
 impl Snapshot {
@@ -95,6 +97,22 @@ impl StateCache {
     pub(crate) fn forget(&self, instance: &str) {
         lock(&self.lru).remove(instance);
     }
+
+    /// Takes the history of a snapshot, and removes the snapshot from the cache if it is still
+    /// there. The history is copied only if another task holds the snapshot, too.
+    pub(crate) fn take_history(&self, snapshot: Arc<Snapshot>) -> Vec<Event> {
+        let mut lru = lock(&self.lru);
+        let instance = &snapshot.state.value.instance_id;
+        if lru.entries.get(instance).is_some_and(|(_, cached)| Arc::ptr_eq(cached, &snapshot)) {
+            lru.remove(instance);
+        }
+        drop(lru);
+        let history = match Arc::try_unwrap(snapshot) {
+            Ok(snapshot) => snapshot.history,
+            Err(shared) => Arc::clone(&shared.history),
+        };
+        Arc::unwrap_or_clone(history)
+    }
 }
 
 impl Lru {
@@ -138,7 +156,7 @@ mod tests {
         let mut value = State::blank(instance, incarnation.to_owned());
         (value.commit_number, value.execution.event_bytes) = (commit_number, bytes);
         let state = Versioned { value, etag: Etag::parse("\"1\"").unwrap() };
-        Arc::new(Snapshot { state, history: Arc::default() })
+        Arc::new(Snapshot { state, history: Arc::default(), is_committed_here: false })
     }
 
     #[test]

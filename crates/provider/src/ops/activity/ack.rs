@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::documents::lock_token::{LockKind, LockToken, nonce};
 use crate::documents::{Activity, DocumentType, Garbage, Message};
 use crate::failure::Failure;
-use crate::ops::activity::{ATTEMPTS_MAX, held_lock, prefetch, sessions};
+use crate::ops::activity::{ATTEMPTS_MAX, held_lock, next_turn, prefetch, sessions};
 use crate::ops::core::Core;
 use crate::ops::payload::{self, PreparedMessage};
 use crate::ops::repair::garbage;
@@ -64,7 +64,8 @@ async fn complete(
 ) -> Result<(), Failure> {
     let completion = match completion {
         Some(item) => {
-            let message = completion_message(&core.clock, token, held, item)?;
+            let mut message = completion_message(&core.clock, token, held, item)?;
+            message.is_free = next_turn::is_left_to_owner(core, &token.instance);
             Some(prepare_completion(core, token, held, message).await?)
         }
         None => None,
@@ -182,10 +183,12 @@ async fn finish_ack(
     core.hints.activities.with(|hints| hints.forget(&token.instance, &token.id));
     if let Some(PreparedMessage { message, .. }) = replacement.completion {
         let now = core.clock.now();
-        core.hints.instances.update_and_wake(|hints| match is_answered {
-            true => hints.add_message(message, now),
-            false => drop(hints.add_due(&message.instance_id, message.visible_at)),
-        });
+        if !message.is_free {
+            core.hints.instances.update_and_wake(|hints| match is_answered {
+                true => hints.add_message(message, now),
+                false => drop(hints.add_due(&message.instance_id, message.visible_at)),
+            });
+        }
     }
     sessions::record_use(&core.store, &core.clock, held.activity.value.session_id.as_deref()).await;
     if let Some(garbage) = replacement.garbage {

@@ -15,6 +15,7 @@ use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::ops::heartbeat;
 use crate::ops::orchestration::held_lock;
+use crate::plan::CONSUMED_IN_COMMIT_MAX;
 use crate::process::lock_table::LockedInstance;
 use crate::store::{ConflictBudget, RETRY_FOR, SharedDocument, batch_without_content, retry_until};
 use crate::timing::LEFT_TO_OTHERS_FOR;
@@ -49,14 +50,20 @@ pub(crate) async fn run(
         core.membership.share_slice_of(&token.instance);
     }
     let ignore_attempt = ignore_attempt || is_first;
-    let mut deleted_messages: Vec<String> = Vec::new();
+    let (mut deleted_messages, mut is_further_written) = (Vec::<String>::new(), false);
     let until = Instant::now() + RETRY_FOR;
     let mut budget = ConflictBudget::new(SharedDocument::State(&token.instance), ATTEMPTS_MAX);
     loop {
         budget.spend()?;
         let LockedInstance { state, etag, .. } = &*held;
         let lock = state.lock.clone().filter(|lock| lock.nonce == token.nonce).ok_or(Failure::LockLost)?;
-        let (next, messages) = without_lock(state, lock, &deleted_messages);
+        let (next, mut messages) = without_lock(state, lock, &deleted_messages);
+        // The other messages are delayed first: then a turn that begins when the lock ends does not
+        // find them.
+        let further = messages.split_off(messages.len().min(CONSUMED_IN_COMMIT_MAX));
+        if !std::mem::replace(&mut is_further_written, true) {
+            write_attempts(core, &next.instance_id, &further, visible_at, ignore_attempt).await?;
+        }
         let batch = || as_batch(&next, &messages, visible_at, ignore_attempt, etag.as_ref());
         let send = || async { Ok(core.store.container.batch(batch()?).await?) };
         match retry_until(until, send).await {
@@ -96,6 +103,39 @@ fn without_lock(state: &State, lock: Lock, deleted_messages: &[String]) -> (Stat
     (next, messages)
 }
 
+/// Writes the attempt counts of the messages for which the batch that ends the lock has no room.
+/// Messages that do not exist any more are left out.
+async fn write_attempts(
+    core: &Core,
+    instance: &str,
+    messages: &[(String, u32)],
+    visible_at: Option<Stamp>,
+    ignore_attempt: bool,
+) -> Result<(), Failure> {
+    let until = Instant::now() + RETRY_FOR;
+    for (id, attempts) in messages {
+        let patch = attempt_patch(*attempts, visible_at, ignore_attempt)?;
+        let write = || async {
+            match core.store.container.patch(instance, id, &patch).await {
+                Err(error) if !error.is_not_found() => Err(Failure::from(error)),
+                _ => Ok(()),
+            }
+        };
+        retry_until(until, write).await?;
+    }
+    Ok(())
+}
+
+/// The change of a message whose turn was given back.
+fn attempt_patch(attempts: u32, visible_at: Option<Stamp>, ignore_attempt: bool) -> Result<Patch, Failure> {
+    let count = if ignore_attempt { attempts.saturating_sub(1) } else { attempts };
+    let patch = Patch::new().set("/attemptCount", count)?;
+    Ok(match visible_at {
+        Some(visible_at) => patch.set("/visibleAt", visible_at)?,
+        None => patch,
+    })
+}
+
 /// The batch that ends the lock and writes the attempt counts to the messages. `visible_at` is
 /// `None` if there is no delay. `etag` is `None` if there is no state document.
 fn as_batch(
@@ -112,12 +152,7 @@ fn as_batch(
         None => batch.create(next)?,
     };
     for (id, attempts) in messages {
-        let count = if ignore_attempt { attempts.saturating_sub(1) } else { *attempts };
-        let mut patch = Patch::new().set("/attemptCount", count)?;
-        if let Some(visible_at) = visible_at {
-            patch = patch.set("/visibleAt", visible_at)?;
-        }
-        batch.patch(id, &patch)?;
+        batch.patch(id, &attempt_patch(*attempts, visible_at, ignore_attempt)?)?;
     }
     Ok(batch.with_witness(STATE_ID, "/ack", next.commit_nonce.as_str()).with_options(batch_without_content()))
 }

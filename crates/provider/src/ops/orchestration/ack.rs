@@ -21,6 +21,7 @@ use crate::ops::orchestration::commit::{CommitOutcome, CommitPreconditions, Writ
 use crate::ops::orchestration::deliver;
 use crate::ops::orchestration::direct_dispatch::DirectDispatch;
 use crate::ops::orchestration::held_lock::{self, Renewal};
+use crate::ops::orchestration::leftovers;
 use crate::ops::orchestration::stage::{self, Staged};
 use crate::ops::orchestration::unpack;
 use crate::ops::repair::garbage;
@@ -228,7 +229,14 @@ async fn finish_turn(
 ) {
     core.instance_locks.remove(&token.nonce);
     let instance = token.instance.as_str();
-    let cached = cache_state(&core.store, held, ack, &plan.state, etags.state);
+    let mut cached = cache_state(&core.store, held, ack, &plan.state, etags.state);
+    // Before the next turn begins, which would find them again.
+    if !plan.undeleted.is_empty()
+        && leftovers::delete_after_commit(&core.store, instance, &plan.undeleted).await
+    {
+        cached =
+            cached.and_then(|cached| update_cached(&core.store, &cached, |state| state.undeleted.clear()));
+    }
     let now = core.clock.stamp();
     let is_polled = core.membership.view().is_polled(instance);
     // Messages first: the next fetch of the instance must see them.
@@ -259,7 +267,9 @@ async fn finish_turn(
         }
     }
     if let Some(cached) = cached.filter(|_| !unpacked.is_empty()) {
-        forget_bundles(&core.store, &cached, &unpacked);
+        update_cached(&core.store, &cached, |state| {
+            state.bundles.retain(|bundle| !unpacked.contains(bundle));
+        });
     }
     for outbox in plan.outboxes {
         deliver::deliver_after_commit(core, outbox).await;
@@ -301,19 +311,30 @@ fn cache_state(
         _ => ack.history_delta,
     };
     let state = Versioned { value: state.clone(), etag: etag? };
-    let snapshot = Arc::new(Snapshot { state, history: Arc::new(history) });
+    let snapshot = Arc::new(Snapshot { state, history: Arc::new(history), is_committed_here: true });
     store.state_cache.put(Arc::clone(&snapshot));
     Some(snapshot)
 }
 
-/// Removes unpacked bundles from the cached state, so that the next turn does not look for
-/// these bundles. Does nothing if the cache has another state by now.
-fn forget_bundles(store: &Store, cached: &Arc<Snapshot>, unpacked: &[String]) {
-    let is_current =
-        store.state_cache.get(&cached.state.value.instance_id).is_some_and(|now| Arc::ptr_eq(&now, cached));
-    if is_current {
-        let mut state = cached.state.clone();
-        state.value.bundles.retain(|bundle| !unpacked.contains(bundle));
-        store.state_cache.put(Arc::new(Snapshot { state, history: Arc::clone(&cached.history) }));
+/// Changes a cached state after work that its document still lists was done: bundles were
+/// unpacked, or consumed completions deleted. So the next turn does not look for them. Returns
+/// the new entry. Does nothing if the cache has another state by now.
+fn update_cached(
+    store: &Store,
+    cached: &Arc<Snapshot>,
+    change: impl FnOnce(&mut State),
+) -> Option<Arc<Snapshot>> {
+    let current = store.state_cache.get(&cached.state.value.instance_id)?;
+    if !Arc::ptr_eq(&current, cached) {
+        return None;
     }
+    let mut state = cached.state.clone();
+    change(&mut state.value);
+    let changed = Arc::new(Snapshot {
+        state,
+        history: Arc::clone(&cached.history),
+        is_committed_here: cached.is_committed_here,
+    });
+    store.state_cache.put(Arc::clone(&changed));
+    Some(changed)
 }

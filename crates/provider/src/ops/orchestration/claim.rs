@@ -13,6 +13,7 @@
 //! broken messages aside, and deletes messages that no turn may consume. A message that only a
 //! later version can read stays, and so do the messages behind it.
 
+mod completions;
 mod messages;
 
 use std::collections::HashMap;
@@ -29,6 +30,7 @@ use crate::failure::Failure;
 use crate::ops::admin::delete;
 use crate::ops::core::Core;
 use crate::ops::orchestration::claim_cached;
+use crate::ops::orchestration::leftovers;
 use crate::ops::orchestration::lock_instance::{FetchedInstance, Identity, LockRequest};
 use crate::ops::payload;
 use crate::ops::read;
@@ -87,13 +89,11 @@ pub(crate) async fn claim(
     }
     let instance = candidate.instance.as_str();
     let now = core.clock.now();
-    let InstanceRead { state, messages, etags, has_more_messages, later_version } =
-        read_instance(&core.store, instance, now).await?;
-    if let Some(state) = &state
-        && let Some(refused) = check_state(core, state, now, options.filter).await?
-    {
-        return Ok(refused);
-    }
+    let read = match read_turn(core, instance, now, options.filter).await? {
+        Ok(read) => read,
+        Err(refused) => return Ok(refused),
+    };
+    let InstanceRead { state, messages, etags, has_more_messages, later_version } = read;
     // The state, unless it is a tombstone.
     let live = state.as_ref().map(|state| &state.value).filter(|state| !state.is_deleted());
     let mut messages = drop_stale(&core.store, instance, live, &state, messages).await;
@@ -155,6 +155,35 @@ pub(crate) async fn claim(
     }
     let locked = request.lock_durably(core, options.lock_timeout).await?;
     Ok(locked.map_or(ClaimOutcome::Stale, |locked| ClaimOutcome::Taken(Box::new(locked))))
+}
+
+/// Reads the state and the messages of the next turn. The inner error is the outcome of a claim
+/// that the state refuses.
+async fn read_turn(
+    core: &Core,
+    instance: &str,
+    now: Stamp,
+    filter: Option<&DispatcherCapabilityFilter>,
+) -> Result<Result<InstanceRead, ClaimOutcome>, Failure> {
+    let mut read = read_instance(&core.store, instance, now).await?;
+    if let Some(state) = &read.state
+        && let Some(refused) = check_state(core, state, now, filter).await?
+    {
+        return Ok(Err(refused));
+    }
+    if let Some(state) = &mut read.state
+        && leftovers::remove(&core.store, state).await?
+    {
+        // Some of the messages were consumed before.
+        let again = read_instance(&core.store, instance, now).await?;
+        let is_same = again.state.as_ref().is_some_and(|again| again.etag == state.etag);
+        if !is_same {
+            return Ok(Err(ClaimOutcome::Stale));
+        }
+        read = InstanceRead { state: read.state, ..again };
+    }
+    completions::add_further(&core.store, instance, now, &mut read).await?;
+    Ok(Ok(read))
 }
 
 /// The outcome of a claim that the state refuses; `None` if the instance can be claimed.

@@ -13,10 +13,12 @@ use crate::documents::{Message, STATE_ID, State, Versioned};
 use crate::failure::Failure;
 use crate::ops::payload;
 use crate::ops::set_aside::{is_item_of_later_version, is_of_later_version, set_aside};
+use crate::plan::CONSUMED_IN_COMMIT_MAX;
 use crate::store::{Store, decode_row};
 
-/// The most messages of one turn: their deletions must fit into the commit's batch.
-pub(super) const MESSAGES_MAX: usize = 64;
+/// The most messages of one turn, apart from further completions: their deletions must fit into
+/// the commit's batch.
+pub(super) const MESSAGES_MAX: usize = CONSUMED_IN_COMMIT_MAX;
 
 /// The most bytes of the messages of one turn. The first message is taken even if it is
 /// larger.

@@ -1,0 +1,108 @@
+//! Turns of a wide fan-out: one turn takes many completions, and a process reads only what is
+//! new in a long history.
+
+use duroxide::providers::{Provider, WorkItem};
+use serde_json::Value;
+
+use super::{LOCK, NO_WAIT, World, ack, activity_item, event, fetch_instance, run_activities, start};
+use crate::CosmosDBProvider;
+
+/// Schedules and completes `count` activities of the instance `fan`.
+async fn complete_activities(provider: &CosmosDBProvider, count: u64) {
+    provider.enqueue_for_orchestrator(start("fan", String::new()), None).await.unwrap();
+    let (token, _) = fetch_instance(provider).await;
+    let activities = (1..=count).map(|id| activity_item("fan", id, String::new())).collect();
+    ack(provider, &token, vec![event("fan", 1, String::new())], activities, vec![]).await.unwrap();
+    assert_eq!(run_activities(provider).await.len() as u64, count);
+}
+
+fn completed_ids(messages: &[WorkItem]) -> Vec<u64> {
+    let id_of = |message: &WorkItem| match message {
+        WorkItem::ActivityCompleted { id, .. } => *id,
+        other => panic!("{other:?} is not a completion"),
+    };
+    messages.iter().map(id_of).collect()
+}
+
+#[tokio::test]
+async fn one_turn_takes_a_thousand_completions_and_none_is_delivered_again() {
+    const COUNT: u64 = 1000;
+    let world = World::open().await;
+    let provider = world.provider().await;
+    complete_activities(&provider, COUNT).await;
+    let container = &provider.core.store.container;
+    let leftover = container.find::<Value>("fan", "c:1:900").await.unwrap().expect("a message").into_value();
+    let (token, messages) = fetch_instance(&provider).await;
+    assert_eq!(completed_ids(&messages), (1..=COUNT).collect::<Vec<_>>());
+    ack(&provider, &token, vec![event("fan", 2, String::new())], vec![], vec![]).await.unwrap();
+    let left = container.find::<Value>("fan", "c:1:900").await.unwrap();
+    assert!(left.is_none(), "the completion is deleted after the commit");
+    assert!(provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap().is_none());
+    // As if the process had ended before it deleted the completion.
+    container.create("fan", &leftover).await.unwrap();
+    let other = world.provider().await;
+    assert!(
+        other.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap().is_none(),
+        "the state says that it was consumed"
+    );
+    assert!(container.find::<Value>("fan", "c:1:900").await.unwrap().is_none(), "the claim has deleted it");
+}
+
+#[tokio::test]
+async fn the_list_of_leftovers_is_gone_after_the_next_commit() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    complete_activities(&provider, 200).await;
+    let (token, _) = fetch_instance(&provider).await;
+    ack(&provider, &token, vec![event("fan", 2, String::new())], vec![], vec![]).await.unwrap();
+    let listed = || async {
+        let state = provider.core.store.state("fan").await.unwrap().expect("a state");
+        state.value.undeleted.len()
+    };
+    assert_eq!(listed().await, 200 - 64);
+    provider.enqueue_for_orchestrator(super::raised_event("fan", "1"), None).await.unwrap();
+    let (token, messages) = fetch_instance(&provider).await;
+    assert_eq!(messages.len(), 1);
+    ack(&provider, &token, vec![event("fan", 3, String::new())], vec![], vec![]).await.unwrap();
+    assert_eq!(listed().await, 0);
+}
+
+#[tokio::test]
+async fn a_large_turn_that_is_given_back_is_delivered_whole_again() {
+    const COUNT: u64 = 300;
+    let world = World::open().await;
+    let provider = world.provider().await;
+    complete_activities(&provider, COUNT).await;
+    let (token, messages) = fetch_instance(&provider).await;
+    assert_eq!(messages.len() as u64, COUNT);
+    provider.abandon_orchestration_item(&token, None, false).await.unwrap();
+    let fetched = provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap();
+    let (item, token, attempt) = fetched.expect("the same turn");
+    assert_eq!((item.messages.len() as u64, attempt), (COUNT, 2));
+    ack(&provider, &token, vec![event("fan", 2, String::new())], vec![], vec![]).await.unwrap();
+    assert!(provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap().is_none());
+}
+
+/// The first chunk of the history is deleted after the other process has read it. So a read
+/// of the whole history would fail.
+#[tokio::test]
+async fn a_process_reads_only_the_newer_events_of_a_history_that_it_knows() {
+    let world = World::open().await;
+    let (writer, reader) = (world.provider().await, world.provider().await);
+    let text = "x".repeat(5000);
+    let mut expected = Vec::new();
+    for turn in 1..=8_u64 {
+        let message = if turn == 1 { start("a", String::new()) } else { super::raised_event("a", "1") };
+        writer.enqueue_for_orchestrator(message, None).await.unwrap();
+        let (token, _) = fetch_instance(&writer).await;
+        let events = vec![event("a", 2 * turn - 1, text.clone()), event("a", 2 * turn, turn.to_string())];
+        expected.extend(events.clone());
+        ack(&writer, &token, events, vec![], vec![]).await.unwrap();
+        assert_eq!(reader.read("a").await.unwrap(), expected, "turn {turn}");
+        if turn == 4 {
+            writer.core.store.container.delete("a", "h:1:0").await.unwrap();
+        }
+    }
+    let stranger = world.provider().await;
+    assert!(stranger.read("a").await.is_err(), "the first chunk is gone");
+}
