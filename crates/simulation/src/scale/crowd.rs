@@ -1,9 +1,14 @@
 //! A crowd: what an idle process costs in a container with very many ended and sleeping
 //! instances, compared with an empty container.
 
+mod copies;
+
 use std::sync::Arc;
 use std::time::Duration;
 
+use copies::{Copies, copy_program};
+
+use crate::process::Handoff;
 use crate::process_run::Role;
 use crate::scale::programs::{WorkerSettings, Workload, worker_program};
 use crate::scale::{NEVER, Size, measure, open_clients, open_workers};
@@ -12,6 +17,12 @@ use crate::world::{self, World, WorldOptions};
 
 /// Starts per second while the container is filled.
 const FILL_STARTS_PER_SECOND: f64 = 2_000.0;
+
+/// The most workflows of each kind that really run. Their documents are copied for the others.
+const REAL_MAX: u64 = 50;
+
+/// The most virtual time for the copies.
+const COPIED_WITHIN: Duration = Duration::from_secs(3600);
 
 /// The processes that fill the container.
 const FILLERS: u32 = 4;
@@ -82,6 +93,7 @@ fn idle_with(ended: u64, sleeping: u64, partitions: u32, length: Duration, seed:
         let mut counts = [0, 0];
         let kinds = [(ended, Workload::Smallest), (sleeping, Workload::Sleeping)];
         for (count, (wanted, workload)) in counts.iter_mut().zip(kinds) {
+            let wanted = wanted.min(REAL_MAX);
             traffic.begin_window(world.elapsed());
             if wanted > 0 {
                 load.set(FILL_STARTS_PER_SECOND, workload);
@@ -96,9 +108,46 @@ fn idle_with(ended: u64, sleeping: u64, partitions: u32, length: Duration, seed:
         for host in hosts {
             world.kill(host);
         }
+        let [real_ended, real_sleeping] = counts;
+        let copies = vec![
+            Copies {
+                orchestration: "Smallest",
+                status: "Completed",
+                count: ended.saturating_sub(real_ended),
+            },
+            Copies {
+                orchestration: "Sleep",
+                status: "Running",
+                count: sleeping.saturating_sub(real_sleeping),
+            },
+        ];
+        let copied = copy(world, copies);
+        counts.iter_mut().zip(copied).for_each(|(count, copied)| *count += copied);
         world.run(FORGOTTEN_AFTER, |_| false);
         (counts[0], counts[1], measure_idle(world, &traffic, length))
     })
+}
+
+/// Makes the copies. Returns how many were made of each kind.
+fn copy(world: &mut World, copies: Vec<Copies>) -> Vec<u64> {
+    if copies.iter().all(|copies| copies.count == 0) {
+        return Vec::new();
+    }
+    let copied = Handoff::empty();
+    let host = world.add_host(Role::User, 0, NEVER, copy_program(copies, &copied));
+    world.run(COPIED_WITHIN, |_| copied.has_value());
+    world.kill(host);
+    match copied.take() {
+        Some(Ok(counts)) => counts,
+        Some(Err(error)) => {
+            eprintln!("the crowd was not copied: {error}");
+            Vec::new()
+        }
+        None => {
+            eprintln!("the crowd was not copied within {COPIED_WITHIN:?}");
+            Vec::new()
+        }
+    }
 }
 
 /// Starts one process and measures it.

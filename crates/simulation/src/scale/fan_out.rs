@@ -12,7 +12,7 @@ use crate::process::{Handoff, open_provider_with_retries};
 use crate::process_run::Role;
 use crate::scale::programs::WorkerSettings;
 use crate::scale::{NEVER, Size, open_workers};
-use crate::traffic::Traffic;
+use crate::traffic::{Traffic, Window};
 use crate::world::{self, Program};
 
 /// The most activities of one process, as a multiple of an even spread.
@@ -38,6 +38,10 @@ pub struct FanOutOutcome {
     pub width: u64,
     /// How many runs of activities each process began.
     pub runs: Vec<u64>,
+    /// How many turns all processes ran. Each one replays the whole history.
+    pub turns: u64,
+    /// What was counted from the start of the workflow to its end.
+    pub window: Window,
     /// The virtual time from the start to the end; `None` if the limit was reached.
     pub took: Option<Duration>,
     /// The real time that the run took.
@@ -72,16 +76,19 @@ pub fn run(size: Size, width: u64, seed: u64) -> FanOutOutcome {
         dispatchers: CONCURRENCY,
         workers: CONCURRENCY,
         fan_out_runs: Arc::clone(&fan_out_runs),
+        ..WorkerSettings::default()
     };
-    let took = world::simulate_with(seed, size.world(&traffic), |world| {
+    let (took, window) = world::simulate_with(seed, size.world(&traffic), |world| {
         open_workers(world, seed, size, &settings, &traffic);
         let ended = Handoff::empty();
         world.add_host(Role::User, 0, NEVER, client_program(width, &ended));
+        traffic.begin_window(world.elapsed());
         world.run(TIME_LIMIT, |_| ended.has_value());
-        ended.take()
+        (ended.take(), traffic.stop_window(world.elapsed()))
     });
     let runs = fan_out_runs.iter().map(|runs| runs.load(Ordering::Relaxed)).collect();
-    FanOutOutcome { size, width, runs, took, real_time: begun.elapsed() }
+    let turns = settings.fan_out_turns.load(Ordering::Relaxed);
+    FanOutOutcome { size, width, runs, turns, window, took, real_time: begun.elapsed() }
 }
 
 /// The program of a client: starts the workflow and waits for its end. `ended` gets the time

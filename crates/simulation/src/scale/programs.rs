@@ -39,6 +39,8 @@ pub struct WorkerSettings {
     pub workers: usize,
     /// How many activities of fan-outs each process has run, by the number of the process.
     pub fan_out_runs: Arc<[AtomicU64]>,
+    /// How many turns of fan-outs all processes have run, whether or not they were committed.
+    pub fan_out_turns: Arc<AtomicU64>,
 }
 
 impl WorkerSettings {
@@ -47,7 +49,7 @@ impl WorkerSettings {
     pub fn for_load(starts_per_second: f64) -> Self {
         let concurrency = (starts_per_second * SECONDS_PER_WORKFLOW).ceil() as usize;
         let concurrency = concurrency.clamp(CONCURRENCY_MIN, CONCURRENCY_MAX);
-        WorkerSettings { dispatchers: concurrency, workers: concurrency, fan_out_runs: Arc::new([]) }
+        WorkerSettings { dispatchers: concurrency, workers: concurrency, ..WorkerSettings::default() }
     }
 }
 
@@ -140,8 +142,8 @@ pub fn worker_program(settings: WorkerSettings, number: u32, traffic: Arc<Traffi
                 ..RuntimeOptions::default()
             };
             let activities = activities(&settings, number as usize);
-            let _runtime =
-                Runtime::start_with_options(provider, activities, orchestrations(traffic), options).await;
+            let orchestrations = orchestrations(&settings, traffic);
+            let _runtime = Runtime::start_with_options(provider, activities, orchestrations, options).await;
             pending::<()>().await;
         })
     })
@@ -163,7 +165,8 @@ fn activities(settings: &WorkerSettings, number: usize) -> ActivityRegistry {
         .build()
 }
 
-fn orchestrations(traffic: Arc<Traffic>) -> OrchestrationRegistry {
+fn orchestrations(settings: &WorkerSettings, traffic: Arc<Traffic>) -> OrchestrationRegistry {
+    let fan_out_turns = Arc::clone(&settings.fan_out_turns);
     let begin = move |context: &OrchestrationContext| {
         traffic.record_turn(&context.instance_id(), virtual_clock::elapsed());
     };
@@ -203,12 +206,16 @@ fn orchestrations(traffic: Arc<Traffic>) -> OrchestrationRegistry {
                 Ok(input)
             }
         })
-        .register("FanOut", |context: OrchestrationContext, input: String| async move {
-            let width: usize = input.parse().map_err(|_| format!("{input} is not a number"))?;
-            let steps = (0..width).map(|step| context.schedule_activity("FanOutStep", step.to_string()));
-            let outcomes: Result<Vec<String>, String> =
-                context.join(steps.collect()).await.into_iter().collect();
-            Ok(outcomes?.len().to_string())
+        .register("FanOut", move |context: OrchestrationContext, input: String| {
+            // Each turn runs the workflow from its beginning.
+            fan_out_turns.fetch_add(1, Ordering::Relaxed);
+            async move {
+                let width: usize = input.parse().map_err(|_| format!("{input} is not a number"))?;
+                let steps = (0..width).map(|step| context.schedule_activity("FanOutStep", step.to_string()));
+                let outcomes: Result<Vec<String>, String> =
+                    context.join(steps.collect()).await.into_iter().collect();
+                Ok(outcomes?.len().to_string())
+            }
         })
         .build()
 }

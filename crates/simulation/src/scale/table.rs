@@ -127,7 +127,8 @@ pub fn fan_out(outcome: &FanOutOutcome) -> String {
     let took = outcome.took.map_or("not ended".to_owned(), |took| format!("{:.1} s", took.as_secs_f64()));
     format!(
         "One instance with {} activities of {} ms over {} processes with 8 workers each ({} partitions): {took}; \
-         the busiest process ran {:.2}x an even spread; {} runs more than activities; {}.\n\n\
+         the busiest process ran {:.2}x an even spread; {} runs more than activities; {} turns; {} lost writes; \
+         {:.0} RU for each activity; {}.\n\n\
          Runs by process: {:?}\n",
         outcome.width,
         FAN_OUT_STEP.as_millis(),
@@ -135,6 +136,9 @@ pub fn fan_out(outcome: &FanOutOutcome) -> String {
         outcome.size.partitions,
         outcome.largest_share(),
         outcome.reruns(),
+        outcome.turns,
+        outcome.window.lost_writes,
+        outcome.window.sum(&Kind::ALL).request_units / outcome.width as f64,
         if outcome.is_good() { "ok" } else { "**fails**" },
         outcome.runs
     )

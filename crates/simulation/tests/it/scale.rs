@@ -88,6 +88,17 @@ fn ended_and_sleeping_instances_cost_an_idle_process_nothing() {
 }
 
 #[test]
+fn helpers_leave_the_turns_of_a_fan_out_to_one_process() {
+    let outcome = fan_out::run(Size::new(4, 1), 600, 1);
+    println!("{}", perihelion_simulation::scale::table::fan_out(&outcome));
+    assert!(outcome.took.is_some() && outcome.reruns() == 0);
+    assert!(outcome.runs.iter().all(|runs| *runs > 0), "all processes help: {:?}", outcome.runs);
+    // Without that, each process takes a turn for each completion that it sees.
+    assert!(outcome.turns <= 200, "{} turns for 600 activities", outcome.turns);
+    assert!(outcome.window.lost_writes <= 30, "{} lost writes", outcome.window.lost_writes);
+}
+
+#[test]
 fn every_activity_of_a_fan_out_runs_once() {
     let outcome = fan_out::run(Size::new(2, 1), 60, 1);
     assert!(outcome.took.is_some(), "the fan-out did not end");
