@@ -33,7 +33,7 @@ use crate::planted::{Bug, Planted};
 use crate::process::{CONTAINER, DATABASE, Handoff, open_provider_with_retries};
 use crate::process_run::Role;
 use crate::weather::Weather;
-use crate::world::{self, World};
+use crate::world::{self, World, WorldOptions};
 use crate::write_log;
 
 /// The limit of the second phase: the workflows have to end, what they left has to be cleaned
@@ -41,6 +41,9 @@ use crate::write_log;
 const CALM_TIME_LIMIT: Duration = Duration::from_secs(
     liveness::ENDED_WITHIN.as_secs() + user::SETTLED_WITH_RETENTION_WITHIN.as_secs() + 60,
 );
+
+/// The length of a window. The harness notices the end of a phase this late.
+const WINDOW: Duration = Duration::from_millis(250);
 
 /// The requests of an idle process in a minute: one for each partition every 1.8 seconds, and
 /// heartbeats and reconciler. Twice as many are allowed.
@@ -79,7 +82,8 @@ pub fn run(seed: u64, size: Size, bug: Option<Bug>) -> Outcome {
             .with_regions(RegionNames::new([WEST, EAST]).expect("two names"))
             .with_replication_delay(delay),
     };
-    let run = || world::simulate_account(seed, account, move |world| simulate(world, draw, bug));
+    let options = WorldOptions { account: Some(account), window: WINDOW, ..WorldOptions::default() };
+    let run = || world::simulate_with(seed, options, move |world| simulate(world, draw, bug));
     // A panic is a violation of its seed, and not the end of the program.
     std::panic::catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
         let text = "a task has panicked: see the text above".to_owned();
@@ -136,13 +140,16 @@ fn simulate(world: &mut World, draw: Draw, bug: Option<Bug>) -> Outcome {
     world.network().set_plan(FaultPlan::Random(Box::new(draw.faults)));
     world.network().set_weather(Weather { episodes: draw.episodes, rng: draw.rng });
     let mut faults = BTreeMap::<&'static str, u64>::new();
-    let mut incidents = draw.incidents.into_iter().peekable();
-    world.run(draw.faults_until, |world| {
-        while let Some((_, incident)) = incidents.next_if(|(at, _)| *at <= world.elapsed()) {
-            *faults.entry(cause(world, &hosts, &incident)).or_default() += 1;
+    let is_idle = |_: &mut World| calm.is_idle.load(Ordering::SeqCst);
+    for (at, incident) in draw.incidents.iter().filter(|(at, _)| *at < draw.faults_until) {
+        if world.run(at.saturating_sub(world.elapsed()), is_idle) {
+            break;
         }
-        calm.is_idle.load(Ordering::SeqCst)
-    });
+        *faults.entry(cause(world, &hosts, incident)).or_default() += 1;
+    }
+    if !is_idle(world) {
+        world.run(draw.faults_until.saturating_sub(world.elapsed()), is_idle);
+    }
     end_faults(world, draw.replication_delay.is_some());
     let calm_from = world.elapsed();
     calm.begin(calm_from);

@@ -4,6 +4,7 @@
 //! | module | what it has |
 //! |---|---|
 //! | [`world`] | the hosts and their common clock |
+//! | [`host_runtime`], [`horizon`] | the tokio runtime of a host, and how far it may run alone |
 //! | [`virtual_clock`] | virtual time and seeded randomness of a thread |
 //! | [`network`] | the transport between hosts and server, with faults and a log |
 //! | [`fault`], [`fault_plan`] | the faults, and which request gets which |
@@ -35,6 +36,8 @@ pub mod fault;
 pub mod fault_plan;
 pub mod fault_run;
 pub mod fences;
+pub mod horizon;
+pub mod host_runtime;
 pub mod network;
 pub mod planted;
 pub mod process;

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::future::pending;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -97,9 +98,6 @@ struct State {
     plan: FaultPlan,
     /// The number of requests since the plan was set, without those of faultless processes.
     numbered_requests: u64,
-    requests_under_way: usize,
-    /// Whether a request began or ended since `take_activity` was called.
-    is_active: bool,
     /// The number of processes that were killed.
     kills: u32,
     /// The number of requests that had a fault, by the name of the fault.
@@ -107,16 +105,15 @@ struct State {
     /// The episodes of the run.
     weather: Weather,
     planted: Option<Arc<Planted>>,
-    /// The end of an outage. Until then every request gets 503, except those of faultless
-    /// processes.
-    outage_until: Duration,
+    /// An outage. In this time every request gets 503, except those of faultless processes.
+    outage: Range<Duration>,
     /// The name of the process that is cut off, and when the cut ends.
     cut_off: Option<(String, Duration)>,
     /// The number of answers that the server has given.
     answers: u64,
     /// The number of all requests, those of faultless processes included.
     requests: u64,
-    /// All requests of the run, in the order in which they were sent. Empty if the traffic is
+    /// All requests of the run, in the order in which the processes ran that sent them. Empty if the traffic is
     /// measured.
     log: Vec<Exchange>,
     hash: u64,
@@ -128,13 +125,11 @@ impl Network {
         let state = State {
             plan: FaultPlan::None,
             numbered_requests: 0,
-            requests_under_way: 0,
-            is_active: false,
             kills: 0,
             faults: BTreeMap::new(),
             weather: Weather::default(),
             planted: None,
-            outage_until: Duration::ZERO,
+            outage: Duration::ZERO..Duration::ZERO,
             cut_off: None,
             answers: 0,
             requests: 0,
@@ -224,7 +219,8 @@ impl Network {
     /// The number of requests of each process since this moment.
     pub fn requests_since(&self, since: Duration) -> BTreeMap<String, u64> {
         let mut counts = BTreeMap::new();
-        for exchange in self.state().log.iter().rev().take_while(|exchange| exchange.sent_at >= since) {
+        // The log has the order in which the processes ran, which is not always that of time.
+        for exchange in self.state().log.iter().filter(|exchange| exchange.sent_at >= since) {
             *counts.entry(exchange.sender.clone()).or_default() += 1;
         }
         counts
@@ -266,12 +262,6 @@ impl Network {
     /// A hash of every request, of the status of every answer, and of their times.
     pub fn hash(&self) -> u64 {
         self.state().hash
-    }
-
-    /// Whether a request began or ended since the last call, or is under way.
-    pub fn take_activity(&self) -> bool {
-        let mut state = self.state();
-        std::mem::take(&mut state.is_active) || state.requests_under_way > 0
     }
 
     /// Whether there were more requests than any workflow needs.
@@ -318,12 +308,12 @@ impl Network {
         state.numbered_requests += u64::from(is_numbered);
         let now = virtual_clock::elapsed();
         let mut delivery = state.plan.decide(process, number);
-        if is_numbered && now < state.outage_until {
+        if is_numbered && state.outage.contains(&now) {
             delivery.fault = Some(Fault::Unavailable);
         }
         match delivery.fault {
-            Some(Fault::Outage) => state.outage_until = now + OUTAGE,
-            Some(Fault::LongOutage) => state.outage_until = now + LONG_OUTAGE,
+            Some(Fault::Outage) => state.outage = now..now + OUTAGE,
+            Some(Fault::LongOutage) => state.outage = now..now + LONG_OUTAGE,
             Some(Fault::CutOff(time)) => state.cut_off = Some((process.name.clone(), now + time)),
             _ => {}
         }
@@ -339,8 +329,6 @@ impl Network {
         if let Some(fault) = delivery.fault {
             *state.faults.entry(fault.name()).or_default() += 1;
         }
-        state.requests_under_way += 1;
-        state.is_active = true;
         state.requests += 1;
         if let Some(traffic) = &self.traffic {
             return (Record::Measured(traffic.classify(process, request)), delivery);
@@ -384,19 +372,6 @@ impl Network {
         (state.log[index].status, state.log[index].answer_number) = (Some((status, at)), state.answers);
         state.hash_bytes(&status.to_le_bytes());
         state.hash_bytes(&at.as_nanos().to_le_bytes());
-    }
-
-    /// Ends a request, and kills the process `kill` if there is one.
-    fn end_request(&self, kill: Option<&ProcessRun>) {
-        let mut state = self.state();
-        state.requests_under_way -= 1;
-        state.is_active = true;
-        if let Some(process) = kill
-            && !process.is_killed()
-        {
-            process.kill();
-            state.kills += 1;
-        }
     }
 }
 
@@ -452,19 +427,27 @@ impl Transport for SimulatedTransport {
         request.deadline = (Instant::now() + SERVED_WITHIN).into_std();
         let (answer_sender, answer) = oneshot::channel();
         let transport = self.clone();
+        let arrives_at = virtual_clock::elapsed() + delivery.request_delay;
+        let is_late = delivery.fault == Some(Fault::LostAnswerLate);
+        let answer_delay =
+            delivery.response_delay + if is_late { LOSS_NOTICED_AFTER } else { Duration::ZERO };
+        let expected = self.process.horizon.expect_answer(arrives_at + answer_delay);
+        let promise = expected.promise();
         self.server.spawn(async move {
-            tokio::time::sleep(delivery.request_delay).await;
+            // The clock of the server may be behind that of the sender.
+            tokio::time::sleep_until(Instant::from_std(virtual_clock::instant(arrives_at))).await;
             let outcome = transport.deliver(request, record, delivery.fault).await;
-            tokio::time::sleep(delivery.response_delay).await;
-            if delivery.fault == Some(Fault::LostAnswerLate) {
-                tokio::time::sleep(LOSS_NOTICED_AFTER).await;
+            promise.comes_at(virtual_clock::elapsed() + answer_delay);
+            tokio::time::sleep(answer_delay).await;
+            if delivery.fault == Some(Fault::Kill) {
+                transport.kill_process();
             }
-            let is_kill = delivery.fault == Some(Fault::Kill);
-            transport.network.end_request(is_kill.then_some(&*transport.process));
             // The receiver is gone if its process was killed or the request timed out.
             let _ = answer_sender.send(outcome);
+            promise.keep();
         });
         let outcome = tokio::time::timeout_at(deadline, answer).await;
+        drop(expected);
         if self.process.is_killed() {
             return pending().await;
         }

@@ -1,6 +1,9 @@
 //! One run of a process: its name, the role of its host, and whether it was killed.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::horizon::Horizon;
 
 /// The role of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,13 +22,21 @@ pub enum Role {
 pub struct ProcessRun {
     pub name: String,
     pub role: Role,
+    /// The answers that the process waits for.
+    pub horizon: Arc<Horizon>,
     is_killed: AtomicBool,
 }
 
 impl ProcessRun {
     /// A process that runs.
     pub fn new(name: String, role: Role) -> Self {
-        ProcessRun { name, role, is_killed: AtomicBool::new(false) }
+        ProcessRun { name, role, horizon: Arc::default(), is_killed: AtomicBool::new(false) }
+    }
+
+    /// A process that never fails and runs on the same host as this one.
+    pub fn faultless_twin(&self) -> Self {
+        let horizon = Arc::clone(&self.horizon);
+        ProcessRun { horizon, ..ProcessRun::new("faultless".to_owned(), Role::Faultless) }
     }
 
     /// Whether the process was killed.
@@ -33,8 +44,9 @@ impl ProcessRun {
         self.is_killed.load(Ordering::SeqCst)
     }
 
-    /// Marks the process as killed. In the next step `World` drops the process.
+    /// Marks the process as killed. It stops at once, and `World` drops it.
     pub fn kill(&self) {
         self.is_killed.store(true, Ordering::SeqCst);
+        self.horizon.end();
     }
 }

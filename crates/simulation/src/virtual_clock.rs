@@ -71,11 +71,11 @@ impl VirtualClock {
     pub fn set_clock_skew_ms(&self, clock_skew_ms: i64) {
         CLOCK_SKEW_MS.set(clock_skew_ms);
     }
+}
 
-    /// Converts a moment of virtual time into an `Instant`.
-    pub fn instant(&self, elapsed: Duration) -> Instant {
-        ORIGIN.get().expect("virtual time has begun") + elapsed
-    }
+/// Converts a moment of virtual time into an `Instant`.
+pub fn instant(elapsed: Duration) -> Instant {
+    ORIGIN.get().expect("virtual time has begun") + elapsed
 }
 
 impl Drop for VirtualClock {

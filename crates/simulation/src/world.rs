@@ -1,11 +1,13 @@
 //! The world of a simulation: one server and some processes, each on a tokio
 //! runtime of its own, all on one thread and with one virtual clock.
 //!
-//! Time goes in steps. In a step every host runs until the same moment: the paused clock of
-//! its runtime jumps from timer to timer and stops at that moment. A step is short while
-//! requests are under way and grows while nothing happens. An effect of one host reaches another
-//! host in a later step, so no effect comes before its cause. A killed process loses its
-//! runtime and all tasks at once, but its locks stay in the container.
+//! Time goes in windows. In a window each process runs up to its horizon: the paused clock of
+//! its runtime jumps from timer to timer and stops at the moment at which the next answer can
+//! come, or at the end of the window. Then the server runs up to the process that is furthest
+//! behind, and so on. So an effect of one host on another comes through the server, at its
+//! exact time. Only what the harness itself does (as a kill at a given moment) happens between
+//! two windows. A killed process loses its runtime and all tasks at once, but its locks stay in
+//! the container.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -16,19 +18,20 @@ use std::time::Duration;
 use http::Method;
 use perihelion_server::{Embedded, EmbeddedOptions};
 use perihelion_wire::transport::{Endpoint, Request, Transport};
-use tokio::runtime::{Builder, Runtime};
 
+use crate::horizon::{Limits, round_up};
+use crate::host_runtime::HostRuntime;
 use crate::network::{Network, SimulatedTransport};
 use crate::process_run::{ProcessRun, Role};
 use crate::traffic::Traffic;
-use crate::virtual_clock::VirtualClock;
+use crate::virtual_clock::{self, VirtualClock};
 
-/// The length of a step while requests are under way, unless the options say otherwise.
-const STEP_MIN: Duration = Duration::from_millis(1);
+/// The times at which a process gets answers are multiples of this, unless the options say
+/// otherwise.
+const STEP: Duration = Duration::from_millis(1);
 
-/// The longest step. A host may see an effect of another host this late. Locks and poll
-/// intervals are much longer.
-const STEP_MAX: Duration = Duration::from_millis(50);
+/// The length of a window, unless the options say otherwise.
+const WINDOW: Duration = Duration::from_millis(50);
 
 /// How long a management request may take.
 const MANAGED_WITHIN: Duration = Duration::from_secs(60);
@@ -46,7 +49,7 @@ pub struct Connection {
 impl Connection {
     /// Another connection to the same server, whose requests never fail.
     pub fn without_faults(&self) -> Connection {
-        let process = Arc::new(ProcessRun::new("faultless".to_owned(), Role::Faultless));
+        let process = Arc::new(self.transport.process.faultless_twin());
         Connection {
             endpoint: self.endpoint.clone(),
             transport: SimulatedTransport { process, ..self.transport.clone() },
@@ -64,9 +67,9 @@ struct Host {
     /// The time from a kill to the restart.
     restart_after: Duration,
     /// The process and its tokio runtime, while it runs.
-    running: Option<(Runtime, Arc<ProcessRun>)>,
-    /// The time of the next start, if the process does not run.
-    starts_at: Duration,
+    running: Option<(HostRuntime, Arc<ProcessRun>)>,
+    /// How far the process has run, or the time of its next start.
+    reached: Duration,
     /// The number of starts so far.
     start_count: u32,
 }
@@ -76,13 +79,13 @@ pub struct World {
     hosts: Vec<Host>,
     embedded: Option<Embedded>,
     /// The tokio runtime of the server.
-    server: Runtime,
+    server: HostRuntime,
+    /// How far the server has run.
+    served_until: Duration,
     network: Arc<Network>,
     elapsed: Duration,
-    /// The length of the next step.
     step: Duration,
-    /// The length of a step while requests are under way.
-    step_min: Duration,
+    window: Duration,
     // The last field, so that everything above is dropped in virtual time.
     shim: VirtualClock,
 }
@@ -103,13 +106,23 @@ pub struct WorldOptions {
     pub account: Option<EmbeddedOptions>,
     /// Counts the requests instead of logging them, if there is one.
     pub traffic: Option<Arc<Traffic>>,
-    /// The length of a step while requests are under way. Longer steps take less real time.
-    pub step_min: Duration,
+    /// The times at which a process gets answers are multiples of this. Longer steps take less
+    /// real time.
+    pub step: Duration,
+    /// The length of a window. Longer windows take less real time.
+    pub window: Duration,
 }
 
 impl Default for WorldOptions {
     fn default() -> Self {
-        WorldOptions { partitions: 1, throughput: None, account: None, traffic: None, step_min: STEP_MIN }
+        WorldOptions {
+            partitions: 1,
+            throughput: None,
+            account: None,
+            traffic: None,
+            step: STEP,
+            window: WINDOW,
+        }
     }
 }
 
@@ -117,15 +130,6 @@ impl Default for WorldOptions {
 /// returns its result. See [`simulate_with`].
 pub fn simulate<R: Send>(seed: u64, partitions: u32, scene: impl FnOnce(&mut World) -> R + Send) -> R {
     simulate_with(seed, WorldOptions { partitions, ..WorldOptions::default() }, scene)
-}
-
-/// [`simulate`] with an account of these options, such as its regions.
-pub fn simulate_account<R: Send>(
-    seed: u64,
-    account: EmbeddedOptions,
-    scene: impl FnOnce(&mut World) -> R + Send,
-) -> R {
-    simulate_with(seed, WorldOptions { account: Some(account), ..WorldOptions::default() }, scene)
 }
 
 /// Runs `scene` in a new world, on a thread of its own, and returns its result. On a new
@@ -173,14 +177,9 @@ fn count_panics() {
     });
 }
 
-/// A new tokio runtime on the current thread, with a paused clock.
-fn new_runtime() -> Runtime {
-    Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime starts")
-}
-
 impl World {
     fn open(shim: VirtualClock, options: WorldOptions) -> World {
-        let server = new_runtime();
+        let server = HostRuntime::new();
         let account = options.account.unwrap_or_else(|| {
             EmbeddedOptions::default().with_partitions(options.partitions).with_throughput(options.throughput)
         });
@@ -189,10 +188,11 @@ impl World {
             hosts: Vec::new(),
             embedded: Some(embedded),
             server,
+            served_until: Duration::ZERO,
             network: Arc::new(Network::new(options.traffic)),
             elapsed: Duration::ZERO,
-            step: options.step_min,
-            step_min: options.step_min,
+            step: options.step,
+            window: options.window,
             shim,
         }
     }
@@ -207,7 +207,7 @@ impl World {
         self.elapsed
     }
 
-    /// Adds a host and returns its index. The host's process starts in the next step. The
+    /// Adds a host and returns its index. The host's process starts in the next window. The
     /// host's clock is ahead of the server's by `clock_skew_ms`. A killed process is restarted
     /// after `restart_after`.
     pub fn add_host(
@@ -218,7 +218,7 @@ impl World {
         program: Program,
     ) -> usize {
         let name = format!("{role:?}{}", self.hosts.len());
-        let starts_at = self.elapsed;
+        let reached = self.elapsed;
         let host = Host {
             name,
             role,
@@ -226,7 +226,7 @@ impl World {
             clock_skew_ms,
             restart_after,
             running: None,
-            starts_at,
+            reached,
             start_count: 0,
         };
         self.hosts.push(host);
@@ -238,7 +238,7 @@ impl World {
         self.hosts[host].clock_skew_ms = clock_skew_ms;
     }
 
-    /// Sends a management request to the server in the next step: `path` follows
+    /// Sends a management request to the server in the next window: `path` follows
     /// `/_perihelion/`, `body` is JSON or empty. The answer is dropped.
     pub fn manage(&self, method: Method, path: &str, body: String) {
         let Some(embedded) = &self.embedded else { return };
@@ -265,9 +265,9 @@ impl World {
     /// Runs until `is_done` returns `true`, and then returns `true`. Returns `false` if
     /// `time_limit` has passed before, or if there are too many requests.
     pub fn run(&mut self, time_limit: Duration, mut is_done: impl FnMut(&mut World) -> bool) -> bool {
-        let end = self.elapsed + time_limit;
+        let end = round_up(self.elapsed + time_limit, self.step);
         while self.elapsed < end && !self.network.has_too_many_requests() {
-            self.step_once();
+            self.run_window((self.elapsed + self.window).min(end));
             if is_done(self) {
                 return true;
             }
@@ -275,40 +275,52 @@ impl World {
         false
     }
 
-    /// Runs the server and then each host for one step.
-    fn step_once(&mut self) {
-        let until = self.elapsed + self.step;
-        run_until(&self.server, &self.shim, until);
-        for index in 0..self.hosts.len() {
-            self.remove_killed(index);
-            self.start_if_due(index);
-            let host = &self.hosts[index];
-            if let Some((runtime, _)) = &host.running {
-                self.shim.set_clock_skew_ms(host.clock_skew_ms);
-                run_until(runtime, &self.shim, until);
-                self.shim.set_clock_skew_ms(0);
+    /// Runs the hosts and the server until this moment.
+    fn run_window(&mut self, end: Duration) {
+        while self.served_until < end {
+            for index in 0..self.hosts.len() {
+                self.run_host(index, end);
             }
+            let reached = self.hosts.iter().map(|host| host.reached).min();
+            self.served_until = reached.map_or(end, |reached| reached.min(end));
+            let until = tokio::time::Instant::from_std(virtual_clock::instant(self.served_until));
+            self.server.run_until(async { tokio::time::sleep_until(until).await }, || false);
         }
-        self.elapsed = until;
-        self.shim.set_elapsed(until);
-        let is_active = self.network.take_activity();
-        self.step = if is_active { self.step_min } else { (self.step * 2).min(STEP_MAX) };
+        self.elapsed = end;
+        self.shim.set_elapsed(end);
+    }
+
+    /// Runs the process of a host up to its horizon, if it is not there yet.
+    fn run_host(&mut self, index: usize, end: Duration) {
+        self.remove_killed(index);
+        self.start_if_due(index, end);
+        let limits = Limits { end, floor: self.served_until + self.step, step: self.step };
+        let host = &mut self.hosts[index];
+        let Some((runtime, process)) = &host.running else { return };
+        if process.horizon.target(limits) <= host.reached {
+            return;
+        }
+        self.shim.set_clock_skew_ms(host.clock_skew_ms);
+        host.reached = runtime.run_until(process.horizon.reach(limits), || process.is_killed());
+        self.shim.set_clock_skew_ms(0);
+        self.remove_killed(index);
     }
 
     /// Drops the process of a host, with all its tasks, if it was killed.
     fn remove_killed(&mut self, index: usize) {
         let host = &mut self.hosts[index];
         if host.running.as_ref().is_some_and(|(_, process)| process.is_killed()) {
+            self.shim.set_elapsed(host.reached);
             host.running = None;
-            host.starts_at = self.elapsed + host.restart_after;
+            host.reached += host.restart_after;
         }
     }
 
-    /// Starts the process of a host if it does not run and its start is due.
-    fn start_if_due(&mut self, index: usize) {
+    /// Starts the process of a host if it does not run and its start is due before `end`.
+    fn start_if_due(&mut self, index: usize, end: Duration) {
         let host = &mut self.hosts[index];
         let (Some(embedded), None) = (&self.embedded, &host.running) else { return };
-        if host.starts_at > self.elapsed {
+        if host.reached >= end {
             return;
         }
         host.start_count += 1;
@@ -319,7 +331,9 @@ impl World {
             server: self.server.handle().clone(),
             inner: embedded.transport(),
         };
-        let runtime = new_runtime();
+        // The clock of the new runtime begins with the time of the start.
+        self.shim.set_elapsed(host.reached);
+        let runtime = HostRuntime::new();
         runtime.spawn((host.program)(Connection { endpoint: embedded.endpoint(), transport }));
         host.running = Some((runtime, process));
     }
@@ -330,10 +344,4 @@ impl Drop for World {
         self.hosts.clear();
         self.embedded = None;
     }
-}
-
-/// Runs the tasks of a runtime until this moment of virtual time.
-fn run_until(runtime: &Runtime, shim: &VirtualClock, until: Duration) {
-    let until = tokio::time::Instant::from_std(shim.instant(until));
-    runtime.block_on(async { tokio::time::sleep_until(until).await });
 }

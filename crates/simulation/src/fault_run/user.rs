@@ -22,6 +22,10 @@ use crate::world::Program;
 /// The time between two looks of a user that waits.
 const POLL_INTERVAL: Duration = Duration::from_millis(400);
 
+/// The time between two looks at the whole container of a user that waits for the cleanup.
+/// Longer, because such a look reads all documents.
+const CLEANUP_POLL_INTERVAL: Duration = Duration::from_secs(3);
+
 /// How long the cleanup may take after everything has ended: locks expire, sessions become
 /// idle, a deletion that its process left is given up after a minute, and the reconciler runs.
 const SETTLED_WITHIN: Duration = Duration::from_secs(200);
@@ -148,7 +152,7 @@ async fn collect(user: &User, has_retention: bool, found: &mut Evidence) {
         if is_settled || begun.elapsed() > limit {
             break (documents, leftover);
         }
-        tokio::time::sleep(POLL_INTERVAL).await;
+        tokio::time::sleep(CLEANUP_POLL_INTERVAL).await;
     };
     found.histories = read_histories(user).await;
     tokio::time::sleep(IDLE_TIME).await;

@@ -12,7 +12,7 @@ use crate::world::{self, WorldOptions};
 /// The most request units per second of a logical partition.
 pub const HOTTEST_UNITS_MAX: f64 = 1_000.0;
 
-/// The length of a step: longer than otherwise, because each step runs each process.
+/// The step of the world: longer than otherwise, because there are so many processes.
 const STEP: Duration = Duration::from_millis(5);
 
 /// The time with work before the measurement with work.
@@ -53,7 +53,7 @@ impl MembershipOutcome {
 pub fn run(size: Size, length: Duration, seed: u64) -> [MembershipOutcome; 2] {
     let begun = std::time::Instant::now();
     let traffic = Arc::new(Traffic::with_logical_partitions());
-    let options = WorldOptions { step_min: STEP, ..size.world(&traffic) };
+    let options = WorldOptions { step: STEP, ..size.world(&traffic) };
     let trickle = f64::from(size.partitions);
     let (quiet, busy) = world::simulate_with(seed, options, |world| {
         open_workers(world, seed, size, &WorkerSettings::for_load(0.0), &traffic);

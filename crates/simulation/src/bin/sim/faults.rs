@@ -41,9 +41,9 @@ pub(crate) struct Options {
     /// Run the planted bugs instead: each one must be found by its checker
     #[arg(long, conflicts_with = "seed")]
     planted: bool,
-    /// Seeds that run at the same time, each on a thread of its own
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=64))]
-    jobs: u64,
+    /// Seeds that run at the same time, each on a thread of its own [default: the number of cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=64))]
+    jobs: Option<u64>,
 }
 
 pub(crate) fn run(options: Options) -> ExitCode {
@@ -58,7 +58,8 @@ pub(crate) fn run(options: Options) -> ExitCode {
         println!("{:#?}", draw::draw(seed, size));
         return report(&run_seeds(seed, 1, 1, size), size);
     }
-    report(&run_seeds(options.first, options.seeds, options.jobs, size), size)
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
+    report(&run_seeds(options.first, options.seeds, options.jobs.unwrap_or(cores), size), size)
 }
 
 /// The sums over all seeds.
