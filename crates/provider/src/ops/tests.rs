@@ -2,6 +2,7 @@
 //! one batch, lost answers, and expired locks. The modules below use the same helpers.
 
 mod deletions;
+mod failed_renewal;
 mod interleavings;
 mod interrupted_process;
 mod large;

@@ -32,8 +32,8 @@ pub(crate) async fn find(
 const ATTEMPT_TIME_MIN: Duration = Duration::from_millis(500);
 
 /// Reads the document again, but keeps the end of the lock that this process knows. If the
-/// document no longer has this lock or cannot be read, fails, and the lock table and the hints
-/// forget the activity.
+/// document no longer has this lock or cannot be read, fails, and the hints forget the activity.
+/// If it no longer has this lock, the lock table forgets it, too.
 pub(crate) async fn refresh(
     core: &Core,
     token: &LockToken,
@@ -42,7 +42,9 @@ pub(crate) async fn refresh(
     match retry_until(held.until, || read_lock(&core.store, &core.clock, token)).await {
         Ok(found) => held.activity = found.activity,
         Err(failure) => {
-            core.activity_locks.remove(&token.nonce);
+            if matches!(failure, Failure::LockLost) {
+                core.activity_locks.remove(&token.nonce);
+            }
             core.hints.activities.with(|hints| hints.forget(&token.instance, &token.id));
             return Err(failure);
         }
