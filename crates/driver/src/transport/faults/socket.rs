@@ -214,12 +214,11 @@ impl<T: AsyncRead + Unpin> AsyncRead for Socket<T> {
         // At most twice: the mode may change while the waker is stored.
         loop {
             let mode = state.mode.load(Ordering::SeqCst);
+            let is_read = matches!(mode, WORKING | MUTED);
+            if is_read && self.poll_io(cx, buffer)?.is_ready() {
+                return Poll::Ready(Ok(()));
+            }
             match mode {
-                WORKING | MUTED => {
-                    if self.poll_io(cx, buffer)?.is_ready() {
-                        return Poll::Ready(Ok(()));
-                    }
-                }
                 DROPPED => return Poll::Ready(Err(dropped())),
                 // The frame that has begun arrives as it is.
                 GARBAGE if self.frame_bytes_left() > 0 => {
