@@ -14,11 +14,11 @@ use perihelion_simulation::fault_run::draw::Size;
 use perihelion_simulation::fault_run::run;
 use perihelion_simulation::planted::Bug;
 
-/// The seeds that run by default, in two tests for two cores. Each test takes about a minute
+/// The seeds that run by default, in two tests for two cores. Each test takes about 40 seconds
 /// with the development profile, in which a full run takes about 0.4 seconds and a quick one
 /// 0.2. `cargo xtask sim faults` runs thousands of seeds, optimised.
-const FULL_SEEDS: Range<u64> = 0..150;
-const QUICK_SEEDS: Range<u64> = 0..300;
+const FULL_SEEDS: Range<u64> = 0..100;
+const QUICK_SEEDS: Range<u64> = 0..200;
 
 /// The most seeds in which a planted bug must be found.
 const PLANTED_SEEDS_MAX: u64 = 40;
