@@ -7,7 +7,6 @@
 //! before the driver is dropped, or nobody may run it any more. So every operation checks
 //! that the task is still at work, and starts it again on its own runtime if it is not.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -17,6 +16,7 @@ use tokio::time::Instant;
 
 use crate::core::Core;
 use crate::metadata;
+use crate::pulse::Pulse;
 use crate::routing::account::Location;
 
 /// While an endpoint is unavailable, the task checks this often whether a probe is due.
@@ -40,10 +40,8 @@ pub(crate) struct Background {
 /// When the work of the task was done, and when its next round is due. A task that is started
 /// again continues the schedule of the task before.
 struct Schedule {
-    /// The times below count from here.
-    began_at: Instant,
-    /// When the task must have begun its next round, in milliseconds.
-    round_due_ms: AtomicU64,
+    /// When the task must have begun its next round.
+    next_round: Pulse,
     done: Mutex<Done>,
 }
 
@@ -63,8 +61,7 @@ impl Background {
             task: ArcSwapOption::empty(),
             starting: Mutex::default(),
             schedule: Arc::new(Schedule {
-                began_at: now,
-                round_due_ms: AtomicU64::new(0),
+                next_round: Pulse::new(now),
                 done: Mutex::new(Done { refreshed_at: now, breakers_cleaned_at: now }),
             }),
         }
@@ -111,16 +108,11 @@ impl Drop for Background {
 impl Schedule {
     /// Sets when the next round is due.
     fn next_round_at(&self, due_at: Instant) {
-        self.round_due_ms.store(self.milliseconds_at(due_at), Ordering::Relaxed);
+        self.next_round.expect_at(due_at);
     }
 
     fn is_late(&self, now: Instant) -> bool {
-        let due = Duration::from_millis(self.round_due_ms.load(Ordering::Relaxed));
-        now.saturating_duration_since(self.began_at) > due + LATE_AFTER
-    }
-
-    fn milliseconds_at(&self, time: Instant) -> u64 {
-        u64::try_from(time.saturating_duration_since(self.began_at).as_millis()).unwrap_or(u64::MAX)
+        self.next_round.is_late_by(LATE_AFTER, now)
     }
 
     fn done(&self) -> MutexGuard<'_, Done> {

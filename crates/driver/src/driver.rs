@@ -49,6 +49,11 @@ pub struct AccountView {
     /// Whether partitions fail over to other regions one by one, as the account document says.
     /// Only in accounts with one write region.
     pub has_partition_failover: bool,
+    /// The thin-client endpoints (Gateway 2.0) for reads that the account names. They are
+    /// shown and not used: the driver does not speak their binary protocol.
+    pub thin_client_read_endpoints: Vec<(Region, Endpoint)>,
+    /// The thin-client endpoints for writes.
+    pub thin_client_write_endpoints: Vec<(Region, Endpoint)>,
 }
 
 /// What a driver has in use at one moment. Tests use it to check that nothing leaks.
@@ -165,6 +170,8 @@ impl Driver {
             write_regions: account.write_locations.iter().map(|location| location.region.clone()).collect(),
             is_multi_write: account.is_multi_write,
             has_partition_failover: account.has_partition_failover,
+            thin_client_read_endpoints: account.thin_client.read.clone(),
+            thin_client_write_endpoints: account.thin_client.write.clone(),
         }
     }
 

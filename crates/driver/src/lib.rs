@@ -36,6 +36,7 @@ pub mod operation;
 pub mod options;
 mod path;
 mod pipeline;
+mod pulse;
 mod random;
 mod region;
 mod response;

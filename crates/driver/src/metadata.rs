@@ -52,6 +52,9 @@ pub(crate) trait MetadataRequests: Send + Sync + 'static {
     /// Reads the account document from one location, in one attempt.
     fn read_account<'a>(&'a self, location: &'a Location, deadline: Instant) -> MetadataRequest<'a, Bytes>;
 
+    /// The account was read successfully.
+    fn account_was_read(&self);
+
     /// Reads the properties of a container.
     fn read_container<'a>(
         &'a self,

@@ -65,6 +65,7 @@ pub use rustls;
 pub use self::azure_core::AzureHttpTransport;
 pub use self::client_certificate::ClientCertificate;
 pub use self::http::HttpTransport;
+pub(crate) use self::http::abandoned;
 pub use self::options::{BadHttpOptions, HttpOptions};
 pub use self::proxy::{Proxy, ProxyChoice};
 pub use self::statistics::{EndpointStatistics, ShardStatistics, TransportStatistics};
@@ -79,6 +80,14 @@ pub enum AnyTransport {
 }
 
 impl AnyTransport {
+    /// The account was read: its endpoints may speak another protocol by now.
+    pub(crate) fn account_was_read(&self) {
+        match self {
+            AnyTransport::Http(transport) => transport.negotiate_again(),
+            AnyTransport::Foreign(_) => {}
+        }
+    }
+
     /// A transport of the application's own.
     pub fn foreign(transport: impl Transport + 'static) -> Self {
         AnyTransport::Foreign(Arc::new(transport))

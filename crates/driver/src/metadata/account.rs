@@ -4,12 +4,15 @@
 use bytes::Bytes;
 use perihelion_wire::status::UNAUTHORIZED;
 use perihelion_wire::transport::Endpoint;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::MetadataRequests;
 use crate::error::Error;
 use crate::options::DriverOptions;
+use crate::pulse::{self, Pulse};
 use crate::region::{self, Region};
 use crate::routing::account::{Account, Location};
 use crate::routing::topology::Topology;
@@ -42,10 +45,26 @@ pub(crate) struct AccountReader {
     backup_endpoints: Vec<Endpoint>,
     /// Whether requests go to the endpoints of the account's regions.
     is_discovery_on: bool,
+    refreshes: Mutex<Refreshes>,
+}
+
+/// When the account was refreshed, and who refreshes it now.
+#[derive(Debug, Default)]
+struct Refreshes {
     /// When the last refresh ended, even if it failed; `None` before the first refresh.
-    /// Opening the driver reads the account too, but does not count as a refresh. The task
-    /// that refreshes the account holds the lock.
-    last_refresh_at: tokio::sync::Mutex<Option<Instant>>,
+    /// Opening the driver reads the account too, but does not count as a refresh.
+    last_at: Option<Instant>,
+    /// The refresh that is under way.
+    under_way: Option<RefreshUnderWay>,
+}
+
+/// A refresh that an operation makes for all others.
+#[derive(Debug, Clone)]
+struct RefreshUnderWay {
+    /// Closed when the refresh has ended, or when the operation that makes it was dropped.
+    ended: watch::Receiver<()>,
+    /// Whether that operation is still run.
+    pulse: Arc<Pulse>,
 }
 
 impl AccountReader {
@@ -57,7 +76,7 @@ impl AccountReader {
             region_order: by_distance.unwrap_or_else(|| options.preferred_regions.clone()),
             backup_endpoints: options.backup_endpoints.clone(),
             is_discovery_on: options.endpoint_discovery.unwrap_or(true),
-            last_refresh_at: tokio::sync::Mutex::default(),
+            refreshes: Mutex::default(),
         }
     }
 
@@ -83,7 +102,10 @@ impl AccountReader {
         for location in account.locations_to_ask(self.guessed_regions(), &self.backup_endpoints, suspect) {
             let deadline = deadline.min(Instant::now() + ACCOUNT_ATTEMPT_TIMEOUT);
             match requests.read_account(&location, deadline).await {
-                Ok(body) => return self.publish(topology, &body),
+                Ok(body) => {
+                    requests.account_was_read();
+                    return self.publish(topology, &body);
+                }
                 // The other regions will refuse the credential as well.
                 Err(error) if error.status().is_some_and(|status| status.code == UNAUTHORIZED.code) => {
                     return Err(error);
@@ -122,8 +144,9 @@ impl AccountReader {
     }
 
     /// Reads the account again, unless the last refresh ended less than the refresh pause
-    /// ago. After a failure the known regions stay in use. If the caller is cancelled, or
-    /// its deadline passes before the account was read, the next caller reads the account.
+    /// ago. If another caller reads it, waits for that caller. After a failure the known
+    /// regions stay in use. If the caller that reads is cancelled or is not run any more, or
+    /// if its deadline passes before the account was read, the next caller reads the account.
     pub(crate) async fn refresh(
         &self,
         requests: &impl MetadataRequests,
@@ -131,25 +154,55 @@ impl AccountReader {
         suspect: Option<&Endpoint>,
         deadline: Instant,
     ) {
-        let Ok(mut last_refresh_at) = tokio::time::timeout_at(deadline, self.last_refresh_at.lock()).await
-        else {
-            return;
+        let (pulse, ended) = loop {
+            match self.begin_refresh(topology.options().refresh_pause, Instant::now()) {
+                Turn::Begin(pulse, ended) => break (pulse, ended),
+                Turn::NotNeeded => return,
+                Turn::Wait(mut other) => {
+                    // From time to time this looks whether the other caller is still run.
+                    let until = deadline.min(Instant::now() + pulse::BEAT);
+                    let _ = tokio::time::timeout_at(until, other.ended.changed()).await;
+                    if Instant::now() >= deadline {
+                        return;
+                    }
+                }
+            }
         };
-        let pause = topology.options().refresh_pause;
-        if last_refresh_at.is_some_and(|last| last.elapsed() < pause) {
-            return;
-        }
-        let result = self.read(requests, topology, suspect, deadline).await;
+        let result = pulse::beating(&pulse, self.read(requests, topology, suspect, deadline)).await;
         let now = Instant::now();
+        let mut refreshes = self.lock();
         if result.is_ok() || now < deadline {
-            *last_refresh_at = Some(now);
+            refreshes.last_at = Some(now);
         }
+        refreshes.under_way = refreshes.under_way.take().filter(|other| !Arc::ptr_eq(&other.pulse, &pulse));
+        drop((refreshes, ended));
         if let Err(error) = result {
             tracing::warn!(
                 error = error.message(),
                 "the account could not be read; its regions stay as they were"
             );
         }
+    }
+
+    /// Whether the caller is to refresh the account now.
+    fn begin_refresh(&self, pause: Duration, now: Instant) -> Turn {
+        let mut refreshes = self.lock();
+        if refreshes.last_at.is_some_and(|last| now.saturating_duration_since(last) < pause) {
+            return Turn::NotNeeded;
+        }
+        if let Some(other) = &refreshes.under_way
+            && other.ended.has_changed().is_ok()
+            && !other.pulse.is_stuck(now)
+        {
+            return Turn::Wait(other.clone());
+        }
+        let ((sender, ended), pulse) = (watch::channel(()), Arc::new(Pulse::new(now)));
+        refreshes.under_way = Some(RefreshUnderWay { ended, pulse: Arc::clone(&pulse) });
+        Turn::Begin(pulse, sender)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Refreshes> {
+        self.refreshes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Logs preferred regions that the account does not have: most of them are spelling
@@ -179,6 +232,16 @@ impl AccountReader {
                 Error::answer(format!("{why} {reason}"))
             })
     }
+}
+
+/// What a caller that wants a refresh does.
+enum Turn {
+    /// The caller refreshes the account. Dropping the sender ends the refresh.
+    Begin(Arc<Pulse>, watch::Sender<()>),
+    /// Another caller refreshes the account.
+    Wait(RefreshUnderWay),
+    /// The account was refreshed just now.
+    NotNeeded,
 }
 
 /// Whether a location answers a read of the account with success.

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::container::ContainerMetadata;
 use crate::error::Error;
+use crate::pulse::Pulse;
 
 /// The result of a task that reads a container's metadata.
 pub(super) type LearningResult = Result<Arc<ContainerMetadata>, Error>;
@@ -24,44 +25,56 @@ pub(crate) struct Learning(Mutex<LearningState>);
 
 #[derive(Debug, Default)]
 struct LearningState {
-    /// The result of the task that is under way. If the task was cancelled, the channel is
-    /// closed.
-    under_way: Option<ShareReceiver>,
+    /// The task that is under way.
+    under_way: Option<UnderWay>,
     /// When the last task ended; `None` before that.
     ended_at: Option<Instant>,
+}
+
+/// A task that reads the metadata.
+#[derive(Debug, Clone)]
+pub(super) struct UnderWay {
+    /// The result. If the task was cancelled, the channel is closed.
+    pub(super) receiver: ShareReceiver,
+    /// Whether the task is still run.
+    pub(super) pulse: Arc<Pulse>,
 }
 
 /// A share in the result of a task.
 pub(super) enum Share {
     /// A task is under way.
-    UnderWay(ShareReceiver),
-    /// No task reads the metadata yet. The caller must start one, which sends its result to all
-    /// shares.
-    Started(ShareReceiver, ShareSender),
+    UnderWay(UnderWay),
+    /// No task reads the metadata, or the task that does is stuck. The caller must start one,
+    /// which sends its result to all shares.
+    Started(UnderWay, ShareSender),
 }
 
 impl Learning {
     /// A share in the result of the task that is under way, or of a task that the caller
     /// must start.
-    pub(super) fn join(&self) -> Share {
+    pub(super) fn join(&self, now: Instant) -> Share {
         let mut state = self.lock();
-        if let Some(receiver) = state.under_way.as_ref().filter(|receiver| is_alive(receiver)) {
-            return Share::UnderWay(receiver.clone());
+        if let Some(task) = state.under_way.as_ref().filter(|task| task.is_alive(now)) {
+            return Share::UnderWay(task.clone());
         }
         let (sender, receiver) = watch::channel(None);
-        state.under_way = Some(receiver.clone());
-        Share::Started(receiver, sender)
+        let task = UnderWay { receiver, pulse: Arc::new(Pulse::new(now)) };
+        state.under_way = Some(task.clone());
+        Share::Started(task, sender)
     }
 
-    /// Records that the task has ended.
-    pub(super) fn end(&self, now: Instant) {
-        *self.lock() = LearningState { under_way: None, ended_at: Some(now) };
+    /// Records that the task with this pulse has ended. If another task has taken its place,
+    /// because it was stuck, that task is still under way.
+    pub(super) fn end(&self, pulse: &Arc<Pulse>, now: Instant) {
+        let mut state = self.lock();
+        state.under_way = state.under_way.take().filter(|task| !Arc::ptr_eq(&task.pulse, pulse));
+        state.ended_at = Some(now);
     }
 
     /// Whether no task is under way, and none has ended within the last `pause`.
     pub(super) fn may_start(&self, now: Instant, pause: Duration) -> bool {
         let state = self.lock();
-        !state.under_way.as_ref().is_some_and(is_alive)
+        !state.under_way.as_ref().is_some_and(|task| task.is_alive(now))
             && state.ended_at.is_none_or(|ended_at| now.duration_since(ended_at) >= pause)
     }
 
@@ -70,7 +83,9 @@ impl Learning {
     }
 }
 
-/// Whether the task can still send its result.
-fn is_alive(receiver: &ShareReceiver) -> bool {
-    receiver.has_changed().is_ok()
+impl UnderWay {
+    /// Whether the task can still send its result.
+    fn is_alive(&self, now: Instant) -> bool {
+        self.receiver.has_changed().is_ok() && !self.pulse.is_stuck(now)
+    }
 }

@@ -15,8 +15,9 @@ use tokio::time::Instant;
 
 use super::MetadataRequests;
 use super::container::{Container, ContainerMetadata};
-use super::learning::{LearningResult, Share, ShareReceiver};
+use super::learning::{LearningResult, Share, UnderWay};
 use crate::error::{Error, ErrorKind};
+use crate::pulse;
 use crate::routing::ranges::RangeMap;
 
 /// The most pages that are read of one feed of partition key ranges. A page has hundreds
@@ -31,8 +32,9 @@ const REFRESH_PAUSE: Duration = Duration::from_millis(500);
 /// How long a read of the metadata by [`try_refresh`] may delay an operation.
 const REFRESH_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// How often an operation starts the task again when the task has ended without a result.
-/// A task ends so when the runtime that it runs on shuts down.
+/// How often an operation starts the task again when the task has ended without a result, or
+/// is stuck. A task ends so when the runtime that it runs on shuts down, and is stuck when
+/// nobody runs that runtime any more.
 const STARTS_MAX: u32 = 3;
 
 /// Reads the metadata of a container that has none. Waits for the task that reads it
@@ -86,18 +88,18 @@ async fn learn(
     deadline: Instant,
 ) -> LearningResult {
     for _ in 0..STARTS_MAX {
-        let mut share = match container.learning.join() {
-            Share::UnderWay(receiver) => receiver,
-            Share::Started(receiver, sender) => {
-                let container = Arc::clone(container);
+        let mut share = match container.learning.join(Instant::now()) {
+            Share::UnderWay(task) => task,
+            Share::Started(task, sender) => {
+                let (container, pulse) = (Arc::clone(container), Arc::clone(&task.pulse));
                 requests.spawn_shared(move |requests| async move {
                     let deadline = Instant::now() + requests.metadata_timeout();
-                    let result = fetch(&*requests, &container, deadline).await;
-                    container.learning.end(Instant::now());
+                    let result = pulse::beating(&pulse, fetch(&*requests, &container, deadline)).await;
+                    container.learning.end(&pulse, Instant::now());
                     // An error means that no operation waits for the result any more.
                     let _ = sender.send(Some(result));
                 });
-                receiver
+                task
             }
         };
         match tokio::time::timeout_at(deadline, wait(&mut share)).await {
@@ -110,9 +112,16 @@ async fn learn(
     Err(Error::new(ErrorKind::Transport, text))
 }
 
-/// The result of the task; `None` if the task has ended without a result.
-async fn wait(share: &mut ShareReceiver) -> Option<LearningResult> {
-    share.wait_for(Option::is_some).await.ok().and_then(|result| result.clone())
+/// The result of the task; `None` if the task has ended without a result, or if nobody runs
+/// its runtime any more.
+async fn wait(task: &mut UnderWay) -> Option<LearningResult> {
+    loop {
+        match tokio::time::timeout(pulse::BEAT, task.receiver.wait_for(Option::is_some)).await {
+            Ok(ended) => return ended.ok().and_then(|result| result.clone()),
+            Err(_) if task.pulse.is_stuck(Instant::now()) => return None,
+            Err(_) => {}
+        }
+    }
 }
 
 fn time_was_up(container: &Container) -> Error {

@@ -23,6 +23,7 @@ use crate::options::Settings;
 use crate::response;
 use crate::routing::hedge_budget::HedgePermit;
 use crate::routing::latency::LatencyKind;
+use crate::transport;
 
 /// The result of a race of two legs.
 pub(crate) struct Race {
@@ -223,7 +224,7 @@ async fn report_charge(
     metric: metrics::Histogram,
     _permit: HedgePermit,
 ) {
-    let answer = request.await;
+    let answer = transport::abandoned(request).await;
     if let Some(charge) = answer.ok().and_then(|answer| response::charge(answer.headers())) {
         late_charge.set(charge);
         metric.record(charge);

@@ -11,13 +11,15 @@
 //! unavailable until a probe has succeeded, until the account no longer has the endpoint,
 //! or, for writes, until its region begins to take writes.
 
+mod document;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use perihelion_wire::transport::Endpoint;
-use serde::Deserialize;
 use tokio::time::Instant;
 
+use self::document::{AccountDocument, LocationDocument, parse_consistency};
 use super::latency::LatencyWindows;
 use crate::region::Region;
 
@@ -65,10 +67,20 @@ pub(crate) struct Account {
     pub(crate) configured_location: Arc<Location>,
     /// Whether the service asks clients not to hedge.
     pub(crate) is_hedging_disabled: bool,
+    /// The thin-client endpoints (Gateway 2.0) that the account names, in the order of its
+    /// document. The driver only shows them.
+    pub(crate) thin_client: ThinClient,
     /// Whether the service moves the writes of single partitions to other regions when they
     /// fail in the write region. Always false with `is_multi_write`.
     pub(crate) has_partition_failover: bool,
     unavailable: Vec<UnavailableEndpoint>,
+}
+
+/// The thin-client endpoints of an account.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ThinClient {
+    pub(crate) read: Vec<(Region, Endpoint)>,
+    pub(crate) write: Vec<(Region, Endpoint)>,
 }
 
 /// What an endpoint is used for. An endpoint that refuses writes may serve reads.
@@ -111,6 +123,7 @@ impl Account {
             consistency: Consistency::Session,
             configured_location: configured,
             is_hedging_disabled: false,
+            thin_client: ThinClient::default(),
             has_partition_failover: false,
             unavailable: Vec::new(),
         }
@@ -171,6 +184,10 @@ impl Account {
             consistency: parse_consistency(document.user_consistency_policy),
             configured_location: Arc::clone(&previous.configured_location),
             is_hedging_disabled: document.disable_cross_regional_hedging.unwrap_or(false),
+            thin_client: ThinClient {
+                read: parse_endpoints(document.thin_client_readable_locations),
+                write: parse_endpoints(document.thin_client_writable_locations),
+            },
             has_partition_failover: document.enable_per_partition_failover_behavior.unwrap_or(false)
                 && !is_multi_write,
             read_locations,
@@ -304,43 +321,24 @@ impl Location {
     }
 }
 
-/// The members of the account document that the driver uses.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct AccountDocument {
-    readable_locations: Option<Vec<LocationDocument>>,
-    writable_locations: Option<Vec<LocationDocument>>,
-    enable_multiple_write_locations: Option<bool>,
-    user_consistency_policy: Option<ConsistencyPolicy>,
-    disable_cross_regional_hedging: Option<bool>,
-    enable_per_partition_failover_behavior: Option<bool>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct LocationDocument {
-    name: String,
-    database_account_endpoint: String,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ConsistencyPolicy {
-    default_consistency_level: Option<String>,
-}
-
-/// The locations of a list, in its order, each region once. A region whose endpoint
-/// cannot be parsed is left out.
-fn parse_locations(documents: Option<Vec<LocationDocument>>, previous: &Account) -> Vec<Arc<Location>> {
-    let mut locations: Vec<Arc<Location>> = Vec::new();
+/// The regions and endpoints of a list, in its order, each region once. A region whose
+/// endpoint cannot be parsed is left out.
+fn parse_endpoints(documents: Option<Vec<LocationDocument>>) -> Vec<(Region, Endpoint)> {
+    let mut endpoints: Vec<(Region, Endpoint)> = Vec::new();
     for document in documents.unwrap_or_default().into_iter().take(REGIONS_MAX) {
         let region = Region::new(&document.name);
         let Ok(endpoint) = Endpoint::parse(&document.database_account_endpoint) else { continue };
-        if locations.iter().all(|location| location.region != region) {
-            locations.push(previous.known_or_new_location(region, endpoint));
+        if endpoints.iter().all(|(other, _)| *other != region) {
+            endpoints.push((region, endpoint));
         }
     }
-    locations
+    endpoints
+}
+
+/// The locations of a list, as [`parse_endpoints`] finds them.
+fn parse_locations(documents: Option<Vec<LocationDocument>>, previous: &Account) -> Vec<Arc<Location>> {
+    let locate = |(region, endpoint)| previous.known_or_new_location(region, endpoint);
+    parse_endpoints(documents).into_iter().map(locate).collect()
 }
 
 impl Account {
@@ -393,19 +391,6 @@ fn sorted_by_preference(mut locations: Vec<Arc<Location>>, preferred: &[Region])
     };
     locations.sort_by_key(rank);
     locations
-}
-
-/// The account's consistency. An unknown or missing level counts as session: requests
-/// then carry session tokens, which the service ignores at other levels.
-fn parse_consistency(policy: Option<ConsistencyPolicy>) -> Consistency {
-    let level = policy.and_then(|policy| policy.default_consistency_level).unwrap_or_default();
-    match level.as_str() {
-        "Strong" => Consistency::Strong,
-        "BoundedStaleness" => Consistency::BoundedStaleness,
-        "ConsistentPrefix" => Consistency::ConsistentPrefix,
-        "Eventual" => Consistency::Eventual,
-        _ => Consistency::Session,
-    }
 }
 
 #[cfg(test)]

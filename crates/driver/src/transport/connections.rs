@@ -13,6 +13,7 @@
 
 mod openings;
 mod queue;
+mod stuck;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -39,8 +40,9 @@ use super::progress::Progress;
 use super::shard::{Reservation, Shard, ShardCore};
 use super::starvation::Starvation;
 use super::statistics::EndpointStatistics;
-use super::task::AbortOnDrop;
 use super::waiters::{Grant, Waiters};
+
+use self::openings::OpeningTask;
 
 /// Opens connections to one endpoint.
 pub(super) trait Open: Send + Sync {
@@ -68,7 +70,7 @@ pub(super) struct Connections {
     /// The shards that are being opened. Increased while `changing` is locked.
     opening: AtomicUsize,
     /// The tasks that open shards. They end when the connections are dropped.
-    opening_tasks: Mutex<Vec<AbortOnDrop>>,
+    opening_tasks: Mutex<Vec<OpeningTask>>,
     http1: Http1Pool,
     /// Whether the last connection that was opened is HTTP/1.1, and no attempt to open
     /// another connection has failed since.
@@ -169,6 +171,9 @@ impl Connections {
             return None;
         }
         let (reservation, load) = self.reserve_any()?;
+        if load.has_stuck {
+            self.remove_stuck_shards();
+        }
         self.grow_ahead(load);
         Some(reservation)
     }
@@ -289,11 +294,12 @@ impl Connections {
 
     /// A stream of the shard that is the best choice, and the load of all shards with it.
     fn reserve_any(self: &Arc<Self>) -> Option<(Reservation, Load)> {
-        let shards = self.shards.load();
+        let (shards, now) = (self.shards.load(), Instant::now());
         for _ in 0..RESERVE_TRIES_MAX {
             let candidates = shards.iter().map(|shard| Candidate {
                 slots: shard.core.slots.view(),
                 is_failing: shard.core.vitals.failures() >= FAILURES_MAX,
+                is_stuck: shard.core.pulse.is_stuck(now),
             });
             let (chosen, mut load) = growth::choose(candidates);
             if let Some(reservation) = Reservation::new(&shards[chosen?], self) {

@@ -15,6 +15,8 @@ pub(super) struct Load {
     pub(super) in_use: usize,
     /// The streams of usable shards.
     pub(super) capacity: usize,
+    /// Whether nobody runs the task of a shard any more.
+    pub(super) has_stuck: bool,
 }
 
 impl Load {
@@ -47,6 +49,8 @@ pub(super) struct Candidate {
     pub(super) slots: SlotsView,
     /// Whether the last requests on this shard failed.
     pub(super) is_failing: bool,
+    /// Whether nobody runs the task of this shard any more. It gets no requests.
+    pub(super) is_stuck: bool,
 }
 
 /// The shard for a request, by its index, and the load of all shards. It is the fullest
@@ -55,10 +59,11 @@ pub(super) struct Candidate {
 pub(super) fn choose(shards: impl Iterator<Item = Candidate>) -> (Option<usize>, Load) {
     let mut best: Option<(usize, (bool, u32))> = None;
     let mut load = Load::default();
-    for (index, Candidate { slots, is_failing }) in shards.enumerate() {
+    for (index, Candidate { slots, is_failing, is_stuck }) in shards.enumerate() {
         load = load.with(slots);
+        load.has_stuck |= is_stuck;
         let rank = (!is_failing, slots.in_use);
-        if slots.has_room() && best.is_none_or(|(_, best_rank)| rank > best_rank) {
+        if slots.has_room() && !is_stuck && best.is_none_or(|(_, best_rank)| rank > best_rank) {
             best = Some((index, rank));
         }
     }

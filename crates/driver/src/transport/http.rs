@@ -65,6 +65,19 @@ impl HttpTransport {
         })
     }
 
+    /// Asks endpoints that speak HTTP/1.1 whether they speak HTTP/2 by now: opens one more
+    /// connection to each of them in the background, and uses HTTP/2 from then on if that
+    /// connection does. A driver calls this whenever it has read its account. Nothing is done
+    /// outside a tokio runtime.
+    ///
+    /// The other direction needs no question: an endpoint whose new connections speak
+    /// HTTP/1.1 only is used so as soon as its last HTTP/2 connection has ended.
+    pub fn negotiate_again(&self) {
+        for connections in self.endpoints.load().iter() {
+            connections.negotiate_again();
+        }
+    }
+
     /// What is in use now, and what waits: connections, streams, requests and bytes.
     pub fn statistics(&self) -> TransportStatistics {
         let endpoints = self.endpoints.load();
@@ -124,7 +137,8 @@ struct Resends {
 
 impl Resends {
     /// Whether to send the request again after this failure. A request that was certainly
-    /// not sent goes to another connection. A read whose connection ended does, too. A write
+    /// not sent goes to another connection. A read whose connection ended does, too, unless its
+    /// answer is not needed any more. A write
     /// whose answer was lost does not: the caller knows whether it may be repeated, and has
     /// to know that it was.
     fn allow(&mut self, parts: &RequestParts, failure: &Failure) -> bool {
@@ -136,10 +150,29 @@ impl Resends {
             }
             Sent::Yes | Sent::Unknown => {
                 self.lost += 1;
-                is_closed && failure.incident.is_some() && parts.is_read() && self.lost <= READ_RESENDS_MAX
+                !is_abandoned()
+                    && is_closed
+                    && failure.incident.is_some()
+                    && parts.is_read()
+                    && self.lost <= READ_RESENDS_MAX
             }
         }
     }
+}
+
+tokio::task_local! {
+    /// Set while a request is awaited whose answer no operation needs.
+    static ABANDONED: ();
+}
+
+/// Awaits a request whose answer no operation needs any more. If its connection ends, it is not
+/// sent again.
+pub(crate) async fn abandoned<F: Future>(request: F) -> F::Output {
+    ABANDONED.scope((), request).await
+}
+
+fn is_abandoned() -> bool {
+    ABANDONED.try_with(|()| ()).is_ok()
 }
 
 /// Starts the flight of a request. If a stream is free, the request is handed to its

@@ -12,6 +12,7 @@
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use h2::client::{Connection, ResponseFuture, SendRequest};
@@ -96,6 +97,8 @@ pub(super) struct Exchange {
     /// Kept until the end, because the body may not have been sent completely.
     _request_body: SendStream<Bytes>,
     began_at: Instant,
+    /// Whether the request was answered, or its failure was recorded.
+    is_settled: AtomicBool,
     pub(super) reservation: Reservation,
 }
 
@@ -121,7 +124,13 @@ impl Reservation {
             let _ = stream.send_data(body, true);
         }
         let began_at = Instant::now();
-        Ok(Exchange { answer, _request_body: stream, began_at, reservation: self })
+        Ok(Exchange {
+            answer,
+            _request_body: stream,
+            began_at,
+            is_settled: AtomicBool::new(false),
+            reservation: self,
+        })
     }
 }
 
@@ -154,7 +163,9 @@ impl Exchange {
 
     /// Waits for the head of the answer.
     pub(super) async fn head(&mut self) -> Result<http::Response<RecvStream>, Failure> {
-        (&mut self.answer).await.map_err(|error| {
+        let answered = (&mut self.answer).await;
+        self.is_settled.store(true, Ordering::Relaxed);
+        answered.map_err(|error| {
             let failure = no_answer_failure(&self.reservation.owner.endpoint, &error);
             self.reservation.lost(failure, &error)
         })
@@ -167,6 +178,7 @@ impl Exchange {
 
     /// The failure of a request whose deadline has passed.
     pub(super) fn timeout_failure(&self, progress: Progress) -> Failure {
+        self.is_settled.store(true, Ordering::Relaxed);
         self.reservation.timeout_failure(progress, self.began_at)
     }
 }
@@ -177,7 +189,7 @@ impl Reservation {
     fn lost(&self, failure: Failure, error: &h2::Error) -> Failure {
         let core = &self.shard.core;
         if is_connection_error(error) {
-            return failure.with_incident(core.incident(&self.owner));
+            return failure.with_incident(core.end_incident(&self.owner));
         }
         // A refused stream counts too: a connection that refuses every one is of no use.
         core.vitals.failed();
@@ -196,7 +208,18 @@ impl Reservation {
         if core.vitals.heard_since(began_at) {
             return failure;
         }
-        failure.with_incident(core.incident(&self.owner))
+        failure.with_incident(core.silence_incident(&self.owner))
+    }
+}
+
+impl Drop for Exchange {
+    /// A request that is given up before its answer counts against the connection, if it had
+    /// enough time. Otherwise a connection that answers nothing but pings would stay in use as
+    /// long as its callers give up before their deadlines.
+    fn drop(&mut self) {
+        if !*self.is_settled.get_mut() && self.began_at.elapsed() >= PATIENCE {
+            self.reservation.shard.core.vitals.failed();
+        }
     }
 }
 

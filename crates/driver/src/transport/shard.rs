@@ -4,7 +4,7 @@
 //! the reservation gives the stream back when it is dropped; when the last `Arc` of a shard
 //! is dropped, its connection is closed.
 
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Waker};
 
 use bytes::Bytes;
@@ -18,12 +18,14 @@ use super::faults::{Fault, Switch};
 use super::health::Signs;
 use super::http::RequestParts;
 use super::http2::NewHttp2;
+use super::incidents::ShardIncidents;
 use super::limits::STREAMS_AT_FIRST;
 use super::slots::Slots;
 use super::statistics::ShardStatistics;
 use super::supervise::supervise;
 use super::task::AbortOnDrop;
 use super::vitals::Vitals;
+use crate::pulse::Pulse;
 
 /// One HTTP/2 connection that requests share.
 pub(super) struct Shard {
@@ -40,8 +42,9 @@ pub(super) struct ShardCore {
     pub(super) number: u64,
     pub(super) slots: Slots,
     pub(super) vitals: Arc<Vitals>,
-    /// Set when the connection has ended, or is taken to have ended.
-    incident: OnceLock<Incident>,
+    /// Whether the connection's task is still run.
+    pub(super) pulse: Pulse,
+    incidents: ShardIncidents,
     /// Asks for a ping.
     pub(super) ping_wanted: Notify,
 }
@@ -58,7 +61,8 @@ impl Shard {
             number,
             slots: Slots::new(streams),
             vitals: Arc::clone(&new.vitals),
-            incident: OnceLock::new(),
+            pulse: Pulse::new(Instant::now()),
+            incidents: ShardIncidents::default(),
             ping_wanted: Notify::new(),
         });
         let (sender, switch) = (new.sender.clone(), new.switch.clone());
@@ -83,9 +87,19 @@ impl ShardCore {
         Signs::read(self.number, self.slots.view(), &self.vitals, now)
     }
 
-    /// The incident by which this connection ended. The first caller gives the incident.
-    pub(super) fn incident(&self, owner: &Connections) -> Incident {
-        *self.incident.get_or_init(|| owner.incidents.at(Instant::now()))
+    /// The incident by which this connection ended.
+    pub(super) fn end_incident(&self, owner: &Connections) -> Incident {
+        self.incidents.end(&owner.incidents, Instant::now())
+    }
+
+    /// The incident of this connection, from which nothing arrives though requests wait.
+    pub(super) fn silence_incident(&self, owner: &Connections) -> Incident {
+        self.incidents.silence(&owner.incidents, &self.vitals, Instant::now())
+    }
+
+    /// The connection is closed because it is silent.
+    pub(super) fn broken(&self, owner: &Connections) {
+        self.incidents.break_off(&owner.incidents, &self.vitals, Instant::now());
     }
 }
 

@@ -45,6 +45,7 @@ pub(super) async fn supervise(new: NewHttp2, core: Arc<ShardCore>, owner: Weak<C
     let checking = async {
         loop {
             let due = Instant::now() + tick(&core, limits);
+            core.pulse.expect_at(due);
             time::sleep_until(due).await;
             let now = Instant::now();
             let Some(owner) = owner.upgrade() else { return pending().await };
@@ -94,7 +95,7 @@ fn check(
         Verdict::Retire(Reason::Idle) => owner.retire_if_spare(core),
         Verdict::Retire(reason) => owner.retire(core, reason),
         Verdict::Break(reason) => {
-            core.incident(owner);
+            core.broken(owner);
             owner.retire(core, reason);
             return Some(reason);
         }

@@ -17,6 +17,7 @@ mod multi_region;
 mod partition_failover;
 mod pipeline;
 mod process_environment;
+mod protocol_negotiation;
 mod region_choice;
 mod region_health;
 mod request_headers;

@@ -2,13 +2,13 @@
 //! the clock is real.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use perihelion_driver::operation::Verb;
+use perihelion_driver::operation::{Target, Verb};
 use perihelion_driver::options::{Hedging, TopologyOptions};
-use perihelion_driver::transport::AnyTransport;
-use perihelion_driver::{Driver, DriverOptions, OperationOptions, Region};
+use perihelion_driver::transport::{AnyTransport, HttpTransport};
+use perihelion_driver::{Driver, DriverOptions, Operation, OperationOptions, Region};
 use perihelion_server::{EmbeddedOptions, InProcess};
 use perihelion_testkit::faults;
 use perihelion_testkit::regions::{EAST, three_regions};
@@ -16,7 +16,8 @@ use perihelion_wire::transport::{Endpoint, Failure, Request, Response, Transport
 use tokio::runtime::Runtime;
 
 use crate::multi_region::prefers_east;
-use crate::world::World;
+use crate::transport_peers::{Peer, echo, options_trusting_peers, serve_http2};
+use crate::world::{World, ada};
 
 /// A transport on which one endpoint cannot be reached for a while.
 struct OneEndpointDown {
@@ -79,6 +80,119 @@ fn a_region_comes_back_after_the_runtime_of_the_background_task_is_gone() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     });
+}
+
+/// A runtime that makes progress only inside `block_on`.
+fn runtime_of_one_thread() -> Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// A transport on which requests for metadata, or those of one kind, are slow.
+struct SlowPath {
+    server: InProcess,
+    is_slow: fn(&Request) -> bool,
+    /// How many more requests are slow.
+    slow_left: Arc<AtomicUsize>,
+}
+
+impl Transport for SlowPath {
+    async fn send(&self, request: Request) -> Result<Response, Failure> {
+        let left = |left: usize| left.checked_sub(1);
+        let is_slow = (self.is_slow)(&request)
+            && self.slow_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left).is_ok();
+        if is_slow {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+        }
+        self.server.send(request).await
+    }
+}
+
+/// The task that reads the metadata of a container was started on a runtime that exists, but
+/// that nobody runs any more. An operation on another runtime does not wait for it until its
+/// own deadline.
+#[test]
+fn a_container_is_learnt_though_nobody_runs_the_runtime_that_reads_it() {
+    let (main, other) = (runtime(), runtime_of_one_thread());
+    let world = main.block_on(World::with(EmbeddedOptions::default(), DriverOptions::default()));
+    main.block_on(world.run(&world.write(Verb::Create, "1", "a"))).unwrap();
+    let transport = SlowPath {
+        server: world.server.embedded().transport(),
+        is_slow: |request| request.target.path().ends_with("/pkranges"),
+        slow_left: Arc::new(AtomicUsize::new(1)),
+    };
+    let options = DriverOptions::default()
+        .with_operation(OperationOptions::default().with_timeout(Duration::from_secs(20)));
+    let driver = main.block_on(world.server.driver_over(AnyTransport::foreign(transport), options));
+    let read = Operation::new(
+        Verb::Read,
+        Target::item(&driver.container("shop", "orders"), "1"),
+        ada(),
+        bytes::Bytes::new(),
+    );
+    let options = OperationOptions::default();
+    let given_up = other.block_on(async {
+        tokio::time::timeout(Duration::from_millis(100), driver.execute(&read, &options)).await
+    });
+    assert!(given_up.is_err(), "the metadata is being read");
+    let before = Instant::now();
+    main.block_on(driver.execute(&read, &options)).unwrap();
+    assert!(before.elapsed() < Duration::from_secs(8), "{:?}", before.elapsed());
+    drop(other);
+}
+
+/// An operation that refreshes the account is not run any more, and is not dropped either.
+/// Other operations do not wait for it until their own deadlines.
+#[test]
+fn the_account_is_refreshed_though_nobody_runs_the_operation_that_refreshes_it() {
+    let (main, other) = (runtime(), runtime_of_one_thread());
+    let options = EmbeddedOptions::default().with_regions(three_regions());
+    let world = main.block_on(World::with(options, DriverOptions::default()));
+    let slow_left = Arc::new(AtomicUsize::new(0));
+    let transport = SlowPath {
+        server: world.server.embedded().transport(),
+        is_slow: |request| request.target.path() == "/",
+        slow_left: Arc::clone(&slow_left),
+    };
+    let options = DriverOptions::default()
+        .with_operation(OperationOptions::default().with_timeout(Duration::from_secs(20)));
+    let driver = main.block_on(world.server.driver_over(AnyTransport::foreign(transport), options));
+    main.block_on(world.manage_region("regions/write", EAST));
+    slow_left.store(1, Ordering::SeqCst);
+    let container = driver.container("shop", "orders");
+    let write = |id: &str| {
+        let body = format!(r#"{{"id":"{id}","customer":"ada"}}"#);
+        Operation::new(Verb::Upsert, Target::items(&container), ada(), body.into())
+    };
+    let (first, options) = (write("1"), OperationOptions::default());
+    let mut stuck = Box::pin(driver.execute(&first, &options));
+    let given_up =
+        other.block_on(async { tokio::time::timeout(Duration::from_millis(500), &mut stuck).await });
+    assert!(given_up.is_err(), "the account is being read");
+    let before = Instant::now();
+    main.block_on(driver.execute(&write("2"), &options)).unwrap();
+    assert!(before.elapsed() < Duration::from_secs(8), "{:?}", before.elapsed());
+    drop(stuck);
+}
+
+/// A connection was opened on a runtime that nobody runs any more. Requests on another runtime
+/// use another connection.
+#[test]
+fn a_connection_of_a_runtime_that_nobody_runs_is_replaced() {
+    let (main, other) = (runtime(), runtime_of_one_thread());
+    let peer = main.block_on(Peer::start("http", |_, stream| async {
+        serve_http2(stream, 20, echo).await;
+    }));
+    let transport = HttpTransport::new(options_trusting_peers()).unwrap();
+    other.block_on(transport.send(peer.get())).unwrap();
+    let before = Instant::now();
+    main.block_on(async {
+        let soon = || tokio::time::Instant::now() + Duration::from_millis(500);
+        while transport.send(Request { deadline: soon().into_std(), ..peer.get() }).await.is_err() {
+            assert!(before.elapsed() < Duration::from_secs(10), "the connection stays in use");
+        }
+    });
+    assert_eq!(peer.connections(), 2);
+    drop(other);
 }
 
 /// The endpoint of the region East, as the driver's diagnostics name it.

@@ -276,6 +276,37 @@ fn before_the_account_is_read_preferred_regions_are_asked_at_their_usual_host_na
     }
 }
 
+/// Thin-client endpoints are known, and are not used for requests. An account that does not
+/// name them has none.
+#[test]
+fn thin_client_endpoints_are_known_and_not_used() {
+    let at = |name: &str, host: &str| json!({"name": name, "databaseAccountEndpoint": host});
+    let mut document = json!({
+        "readableLocations": [at("West", "https://west.example:443/")],
+        "writableLocations": [at("West", "https://west.example:443/")],
+        "thinClientReadableLocations": [
+            at("West", "https://west-thin.example:10250/"),
+            at("East", "not an endpoint"),
+        ],
+        "thinClientWritableLocations": [at("West", "https://west-thin.example:10250/")],
+        "enablePerPartitionFailoverBehavior": true,
+    });
+    let before = Account::bootstrap(Endpoint::parse("https://configured.example").unwrap());
+    let parse = |document: &serde_json::Value| {
+        Account::from_properties(document.to_string().as_bytes(), &[], &before).unwrap()
+    };
+    let account = parse(&document);
+    let thin = (Region::new("West"), Endpoint::parse("https://west-thin.example:10250/").unwrap());
+    assert_eq!(account.thin_client, ThinClient { read: vec![thin.clone()], write: vec![thin] });
+    assert_eq!(account.read_locations[0].endpoint, Endpoint::parse("https://west.example:443/").unwrap());
+    assert!(account.has_partition_failover);
+    document["enableMultipleWriteLocations"] = true.into();
+    assert!(!parse(&document).has_partition_failover, "every region takes writes");
+    document["thinClientReadableLocations"].take();
+    document["thinClientWritableLocations"].take();
+    assert_eq!(parse(&document).thin_client, ThinClient::default());
+}
+
 #[test]
 fn backup_endpoints_are_asked_after_the_known_regions_and_before_guesses() {
     let backups = ["https://backup.example", "https://shop.documents.azure.com"].map(endpoint);

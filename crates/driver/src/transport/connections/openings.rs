@@ -1,6 +1,6 @@
 //! Opens the shards of an endpoint in background tasks.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 
 use perihelion_wire::transport::{Failure, FailureKind, Sent};
@@ -8,6 +8,7 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::{Changing, Connections, Open};
+use crate::pulse::{self, Pulse};
 use crate::transport::connect::{KnownProtocol, NewConnection};
 use crate::transport::growth::{self, Load};
 use crate::transport::limits::GROWTH_PAUSE;
@@ -23,6 +24,15 @@ impl Connections {
             && let Ok(changing) = self.changing.try_lock()
         {
             self.grow(changing);
+        }
+    }
+
+    /// Opens a connection to an endpoint that speaks HTTP/1.1, to see whether it speaks HTTP/2
+    /// by now.
+    pub(in crate::transport) fn negotiate_again(self: &Arc<Self>) {
+        let changing = self.lock();
+        if self.is_http1.load(Ordering::Relaxed) && self.opening.load(Ordering::SeqCst) == 0 {
+            self.open_shards(changing, 1, None);
         }
     }
 
@@ -58,18 +68,23 @@ impl Connections {
         self.opening.fetch_add(count, Ordering::SeqCst);
         drop(changing);
         for _ in 0..count {
-            let report = OpeningReport { owner: Arc::downgrade(self), outcome: None };
-            let task = runtime.spawn(open_shard(Arc::clone(&self.opener), report, not_before));
+            let (pulse, is_counted) = (Arc::new(Pulse::new(Instant::now())), Arc::new(AtomicBool::new(true)));
+            let report = OpeningReport {
+                owner: Arc::downgrade(self),
+                outcome: None,
+                is_counted: Arc::clone(&is_counted),
+            };
+            let opening = open_shard(Arc::clone(&self.opener), report, Arc::clone(&pulse), not_before);
+            let task = runtime.spawn(opening);
             let mut tasks = self.opening_tasks.lock().unwrap_or_else(PoisonError::into_inner);
-            tasks.retain(|task: &AbortOnDrop| !task.is_finished());
-            tasks.push(AbortOnDrop::new(&task));
+            tasks.retain(|task: &OpeningTask| !task.is_finished());
+            tasks.push(OpeningTask { task: AbortOnDrop::new(&task), pulse, is_counted });
         }
     }
 
     /// A task that opened a connection has ended. A task that was dropped (`is_interrupted`)
     /// starts no further task: its runtime is shut down, and would drop that task too.
     fn opened(self: &Arc<Self>, outcome: Result<NewConnection, Failure>, is_interrupted: bool) {
-        self.opening.fetch_sub(1, Ordering::SeqCst);
         match outcome {
             Ok(NewConnection::Http2(new)) => self.add_shard(new),
             Ok(NewConnection::Http1(connection)) => {
@@ -94,17 +109,46 @@ impl Connections {
     }
 }
 
+/// A task that opens a shard.
+pub(super) struct OpeningTask {
+    task: AbortOnDrop,
+    /// Whether the task is still run.
+    pub(super) pulse: Arc<Pulse>,
+    /// Whether the task is counted in `Connections::opening`.
+    is_counted: Arc<AtomicBool>,
+}
+
+impl OpeningTask {
+    pub(super) fn is_finished(&self) -> bool {
+        self.task.is_finished()
+    }
+
+    /// Counts the task as ended, because it is stuck.
+    pub(super) fn end(&self, opening: &AtomicUsize) {
+        count_ended(&self.is_counted, opening);
+    }
+}
+
+/// Counts a task as ended, unless it was counted so before.
+fn count_ended(is_counted: &AtomicBool, opening: &AtomicUsize) {
+    if is_counted.swap(false, Ordering::SeqCst) {
+        opening.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 /// Reports the outcome of a task that opens a shard. If the task is dropped before its end,
 /// because its runtime was shut down, the outcome is a failure.
 struct OpeningReport {
     owner: Weak<Connections>,
     outcome: Option<Result<NewConnection, Failure>>,
+    is_counted: Arc<AtomicBool>,
 }
 
 impl Drop for OpeningReport {
     fn drop(&mut self) {
         let Some(owner) = self.owner.upgrade() else { return };
         let is_interrupted = self.outcome.is_none();
+        count_ended(&self.is_counted, &owner.opening);
         let outcome = self.outcome.take().unwrap_or_else(|| {
             let text = format!("{}: connecting was interrupted", owner.endpoint);
             Err(Failure::new(FailureKind::Connect, Sent::No, text))
@@ -114,9 +158,17 @@ impl Drop for OpeningReport {
 }
 
 /// The task that opens a shard. The host name is resolved each time.
-async fn open_shard(opener: Arc<dyn Open>, mut report: OpeningReport, not_before: Option<Instant>) {
-    if let Some(not_before) = not_before {
-        tokio::time::sleep_until(not_before).await;
-    }
-    report.outcome = Some(opener.open(KnownProtocol::Unknown).await);
+async fn open_shard(
+    opener: Arc<dyn Open>,
+    mut report: OpeningReport,
+    pulse: Arc<Pulse>,
+    not_before: Option<Instant>,
+) {
+    let opening = async {
+        if let Some(not_before) = not_before {
+            tokio::time::sleep_until(not_before).await;
+        }
+        opener.open(KnownProtocol::Unknown).await
+    };
+    report.outcome = Some(pulse::beating(&pulse, opening).await);
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use perihelion_wire::transport::{Failure, FailureKind, Sent};
 
 use super::{Changing, Connections};
+use crate::pulse;
 use crate::transport::waiters::{Grant, Ticket};
 
 impl Connections {
@@ -44,7 +45,8 @@ impl Connections {
 
     /// Waits in the queue.
     pub(super) async fn wait_in_queue(self: &Arc<Self>) -> Grant {
-        let (_place, granted) = {
+        self.remove_stuck_shards();
+        let (_place, mut granted) = {
             let mut changing = self.lock();
             let is_first = changing.waiters.len() == 0;
             let (ticket, granted) = changing.waiters.push();
@@ -58,7 +60,18 @@ impl Connections {
             self.grow(changing);
             (place, granted)
         };
-        granted.await.unwrap_or_else(|_| {
+        let granted = loop {
+            match tokio::time::timeout(pulse::BEAT, &mut granted).await {
+                Ok(granted) => break granted,
+                // The shards, or the tasks that open shards, may belong to a runtime that
+                // nobody runs.
+                Err(_) => {
+                    self.remove_stuck_shards();
+                    self.replace_stuck_openings();
+                }
+            }
+        };
+        granted.unwrap_or_else(|_| {
             let text = format!("{}: connecting was interrupted", self.endpoint);
             Grant::Failed(Failure::new(FailureKind::Connect, Sent::No, text))
         })

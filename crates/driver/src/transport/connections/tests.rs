@@ -1,6 +1,7 @@
 //! The pool over pipes in memory, in simulated time: how it grows and shrinks, and each
 //! rule of `health`.
 
+mod given_up;
 #[cfg(feature = "fault-injection")]
 mod injected;
 mod pipes;

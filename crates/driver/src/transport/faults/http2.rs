@@ -136,7 +136,7 @@ async fn lose_connection(
     };
     let Reservation { owner, shard, .. } = &exchange.reservation;
     let text = format!("{}: {text} (injected{label})", owner.endpoint);
-    Err(Failure::new(kind, Sent::Unknown, text).with_incident(shard.core.incident(owner)))
+    Err(Failure::new(kind, Sent::Unknown, text).with_incident(shard.core.end_incident(owner)))
 }
 
 /// Reads this many bytes of the body. Then the server resets the stream.

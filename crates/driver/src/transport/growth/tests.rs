@@ -7,14 +7,22 @@ fn shard(in_use: u32) -> SlotsView {
 }
 
 fn candidate(slots: SlotsView) -> Candidate {
-    Candidate { slots, is_failing: false }
+    Candidate { slots, is_failing: false, is_stuck: false }
 }
 
 #[test]
 fn a_failing_shard_is_the_last_choice() {
-    let failing = Candidate { slots: shard(7), is_failing: true };
+    let failing = Candidate { is_failing: true, ..candidate(shard(7)) };
     assert_eq!(choose([failing, candidate(shard(0))].into_iter()).0, Some(1));
     assert_eq!(choose([failing, candidate(shard(20))].into_iter()).0, Some(0));
+}
+
+#[test]
+fn a_shard_that_nobody_runs_is_not_chosen() {
+    let stuck = Candidate { is_stuck: true, ..candidate(shard(7)) };
+    let (chosen, load) = choose([stuck, candidate(shard(0))].into_iter());
+    assert_eq!((chosen, load.has_stuck), (Some(1), true));
+    assert_eq!(choose([stuck].into_iter()).0, None);
 }
 
 #[test]
@@ -23,7 +31,7 @@ fn the_fullest_shard_with_room_is_chosen() {
     let shards = [shard(3), shard(20), shard(17), closed, shard(0)];
     let (chosen, load) = choose(shards.into_iter().map(candidate));
     assert_eq!(chosen, Some(2));
-    assert_eq!(load, Load { shards: 5, usable: 4, in_use: 40, capacity: 80 });
+    assert_eq!(load, Load { shards: 5, usable: 4, in_use: 40, capacity: 80, has_stuck: false });
     assert_eq!(choose([shard(20), closed].into_iter().map(candidate)).0, None);
     // Of two equal ones the older is chosen, so that the younger one can become idle.
     assert_eq!(choose([shard(0), shard(0)].into_iter().map(candidate)).0, Some(0));

@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::{self, Instant};
 
 use super::super::{Connections, Open};
+use crate::pulse::LATE_AFTER;
 use crate::transport::connect::{KnownProtocol, NewConnection};
 use crate::transport::faults::FaultSource;
 use crate::transport::http::{RequestParts, send_with_resends};
@@ -137,6 +138,23 @@ impl World {
     #[cfg(feature = "fault-injection")]
     pub(super) fn is_idle(&self) -> bool {
         self.connections.statistics().is_idle()
+    }
+
+    /// How many connections are being opened.
+    pub(super) fn opening(&self) -> usize {
+        self.connections.opening.load(Ordering::SeqCst)
+    }
+
+    /// Opens a connection on the current runtime.
+    pub(super) fn open_shard(&self) {
+        self.connections.open_shards(self.connections.lock(), 1, None);
+    }
+
+    /// The task of this connection looks as if it had never run, until it runs again.
+    pub(super) fn stop_pulse(&self, number: u64) {
+        let shards = self.connections.shards.load();
+        let shard = shards.iter().find(|shard| shard.core.number == number).unwrap();
+        shard.core.pulse.expect_at(Instant::now() - 2 * LATE_AFTER);
     }
 
     pub(super) fn waiting(&self) -> usize {

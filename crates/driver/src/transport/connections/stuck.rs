@@ -1,0 +1,45 @@
+//! Replaces what belongs to a runtime that nobody runs any more: shards whose task does not
+//! run, and tasks that were to open a shard.
+
+use std::sync::{Arc, PoisonError};
+
+use tokio::time::Instant;
+
+use super::Connections;
+
+impl Connections {
+    /// Takes the shards out of use whose tasks are stuck. Their requests end by their
+    /// deadlines.
+    #[cold]
+    pub(super) fn remove_stuck_shards(self: &Arc<Self>) {
+        let (now, shards) = (Instant::now(), self.shards.load());
+        let mut stuck = shards.iter().filter(|shard| shard.core.pulse.is_stuck(now)).peekable();
+        if stuck.peek().is_none() {
+            return;
+        }
+        let changing = self.lock();
+        for shard in stuck {
+            if shard.core.slots.close() {
+                let number = shard.core.number;
+                tracing::info!(endpoint = %self.endpoint, number, "nobody runs the runtime of a connection");
+            }
+            self.remove_shard(shard.core.number);
+        }
+        self.grow(changing);
+    }
+
+    /// Opens other shards in place of those whose opening is stuck.
+    pub(super) fn replace_stuck_openings(self: &Arc<Self>) {
+        let now = Instant::now();
+        let mut tasks = self.opening_tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let stuck: Vec<_> =
+            tasks.extract_if(.., |task| !task.is_finished() && task.pulse.is_stuck(now)).collect();
+        drop(tasks);
+        if stuck.is_empty() {
+            return;
+        }
+        tracing::info!(endpoint = %self.endpoint, "nobody runs the runtime that opens a connection");
+        stuck.iter().for_each(|task| task.end(&self.opening));
+        self.grow(self.lock());
+    }
+}

@@ -1,0 +1,95 @@
+//! Connections whose callers give up, and connections that nobody runs.
+
+use http::Method;
+use perihelion_wire::transport::{FailureKind, Sent};
+use tokio::runtime::Builder;
+use tokio::time::{self, Instant};
+
+use super::pipes::{Answer, World, options};
+use super::{SECOND, STEP};
+use crate::pulse::LATE_AFTER;
+use crate::transport::http::abandoned;
+
+/// The first connection answers pings and nothing else. Its callers give up long before their
+/// deadlines. After five of them it gets no more requests, and is replaced.
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_answers_only_pings_is_replaced_though_callers_give_up() {
+    let answer = |number| if number == 1 { Answer::Never } else { Answer::After(STEP) };
+    let world = World::new(options().with_connections_min(2), 20, answer);
+    let mut callers = world.send_many(5, Method::GET);
+    time::sleep(6 * STEP).await;
+    assert_eq!(world.shards(), [1, 2]);
+    callers.abort_all();
+    while callers.join_next().await.is_some() {}
+    time::sleep(STEP / 10).await;
+    let began = Instant::now();
+    world.send(Method::GET).await.unwrap();
+    assert_eq!(began.elapsed(), STEP, "a failing connection is the last choice");
+    time::sleep(3 * SECOND).await;
+    assert!(!world.shards().contains(&1), "{:?}", world.shards());
+}
+
+/// Callers that give up at once say nothing about a connection.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_had_little_time_does_not_count_against_its_connection() {
+    let world = World::new(options().with_connections_min(2), 20, |_| Answer::After(3 * STEP));
+    for _ in 0..10 {
+        assert!(time::timeout(STEP, world.send(Method::GET)).await.is_err());
+    }
+    time::sleep(3 * SECOND).await;
+    assert_eq!(world.shards(), [1, 2]);
+}
+
+/// A task that was to open a connection belongs to a runtime that nobody runs. A request does
+/// not wait for it until its own deadline.
+#[tokio::test(start_paused = true)]
+async fn an_opening_on_a_runtime_that_nobody_runs_is_replaced() {
+    let world = World::new(options(), 20, |_| Answer::After(STEP));
+    let nobody_runs = Builder::new_current_thread().enable_time().build().unwrap();
+    {
+        let _entered = nobody_runs.enter();
+        world.open_shard();
+    }
+    assert_eq!((world.opened(), world.opening()), (0, 1));
+    let began = Instant::now();
+    world.send(Method::GET).await.unwrap();
+    assert!(began.elapsed() < LATE_AFTER + SECOND, "{:?}", began.elapsed());
+    assert_eq!((world.opened(), world.opening(), world.shards().len()), (1, 0, 1));
+    nobody_runs.shutdown_background();
+    tokio::task::yield_now().await;
+    assert_eq!(world.opening(), 0, "the interrupted task is not counted twice");
+    world.send(Method::GET).await.unwrap();
+}
+
+/// Nobody runs the task of a connection any more. The connection gets no requests, and another
+/// one is opened.
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_nobody_runs_is_replaced() {
+    let world = World::new(options(), 20, |_| Answer::After(STEP));
+    world.send(Method::GET).await.unwrap();
+    assert_eq!(world.shards(), [1]);
+    time::sleep(2 * LATE_AFTER).await;
+    // As if the task had not run since the connection was opened.
+    world.stop_pulse(1);
+    let began = Instant::now();
+    world.send(Method::GET).await.unwrap();
+    assert_eq!(began.elapsed(), STEP);
+    assert_eq!(world.shards(), [2]);
+}
+
+/// The loser of a hedge is awaited for its charge. When its connection ends, it is not sent
+/// again.
+#[tokio::test(start_paused = true)]
+async fn a_read_whose_answer_is_not_needed_is_sent_once() {
+    for is_needed in [true, false] {
+        let world = World::new(options().with_connections_min(2), 20, |_| Answer::After(60 * SECOND));
+        let read = world.send_until(Method::GET, Instant::now() + 9 * SECOND);
+        let waiting = tokio::spawn(async move { if is_needed { read.await } else { abandoned(read).await } });
+        time::sleep(SECOND).await;
+        world.freeze(1);
+        let failure = waiting.await.unwrap().unwrap_err();
+        // The read that is needed runs into its deadline on the second connection.
+        let kind = if is_needed { FailureKind::Timeout } else { FailureKind::Closed };
+        assert_eq!((failure.kind, failure.sent == Sent::No), (kind, false), "{failure}");
+    }
+}
