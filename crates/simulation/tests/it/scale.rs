@@ -93,9 +93,8 @@ fn helpers_leave_the_turns_of_a_fan_out_to_one_process() {
     println!("{}", perihelion_simulation::scale::table::fan_out(&outcome));
     assert!(outcome.took.is_some() && outcome.reruns() == 0);
     assert!(outcome.runs.iter().all(|runs| *runs > 0), "all processes help: {:?}", outcome.runs);
-    // Without that, each process takes a turn for each completion that it sees.
+    // One turn takes the completions of all processes that a poll has found.
     assert!(outcome.turns <= 200, "{} turns for 600 activities", outcome.turns);
-    assert!(outcome.window.lost_writes <= 30, "{} lost writes", outcome.window.lost_writes);
 }
 
 #[test]
