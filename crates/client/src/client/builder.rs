@@ -103,7 +103,9 @@ impl ClientBuilder {
     /// Uses the connections and the defaults of this runtime, which the clients of several
     /// accounts can share. Options of the connections, such as certificates, are those of the
     /// runtime: [`with_http`](ClientBuilder::with_http), [`with_ca_pem`](ClientBuilder::with_ca_pem)
-    /// and [`with_transport`](ClientBuilder::with_transport) cannot be combined with it.
+    /// and [`with_transport`](ClientBuilder::with_transport) cannot be combined with it. What a
+    /// connection string says about certificates has no effect: for an emulator, set
+    /// `HttpOptions::with_accept_unknown_loopback_certificates` in the runtime.
     ///
     /// ```no_run
     /// # use perihelion_client::{Client, DriverOptions, DriverRuntime, Error, HttpOptions};

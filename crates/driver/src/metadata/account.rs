@@ -101,13 +101,23 @@ impl AccountReader {
         let mut first_error = None;
         for location in account.locations_to_ask(self.guessed_regions(), &self.backup_endpoints, suspect) {
             let deadline = deadline.min(Instant::now() + ACCOUNT_ATTEMPT_TIMEOUT);
+            // A guessed host name may belong to another account.
+            let is_guessed = !self.backup_endpoints.contains(&location.endpoint)
+                && !account.has_endpoint(&location.endpoint);
             match requests.read_account(&location, deadline).await {
+                Ok(body) if is_guessed && !self.lists(&account, &body, &location.endpoint) => {
+                    let text = format!("{}: the endpoint of another account", location.endpoint);
+                    first_error = first_error.or(Some(Error::answer(text)));
+                }
                 Ok(body) => {
                     requests.account_was_read();
                     return self.publish(topology, &body);
                 }
                 // The other regions will refuse the credential as well.
-                Err(error) if error.status().is_some_and(|status| status.code == UNAUTHORIZED.code) => {
+                Err(error)
+                    if account.has_endpoint(&location.endpoint)
+                        && error.status().is_some_and(|status| status.code == UNAUTHORIZED.code) =>
+                {
                     return Err(error);
                 }
                 // The first error is reported: in most cases it comes from the endpoint
@@ -221,6 +231,12 @@ impl AccountReader {
     }
 
     /// Parses the account document and publishes the account in the topology.
+    /// Whether an account document lists this endpoint for one of its regions.
+    fn lists(&self, previous: &Account, body: &Bytes, endpoint: &Endpoint) -> bool {
+        Account::from_properties(body, &self.region_order, previous)
+            .is_ok_and(|account| account.has_regional_endpoint(endpoint))
+    }
+
     fn publish(&self, topology: &Topology, body: &Bytes) -> Result<(), Error> {
         topology
             .update_account(|previous| {

@@ -75,6 +75,7 @@ pub(super) fn driver_options(options: &DriverOptions) -> Result<(), Error> {
         ("topology.refresh_interval", topology.refresh_interval),
         ("topology.refresh_pause", topology.refresh_pause),
         ("topology.unavailable_for", topology.unavailable_for),
+        ("topology.failback_after", topology.failback_after),
     ] {
         if time.is_zero() {
             return refuse(format!("{name} is zero: write a time above zero"));

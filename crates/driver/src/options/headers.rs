@@ -63,9 +63,11 @@ impl CustomHeaders {
             return Err(Error::input(format!("the header {parsed} cannot be set: {advice}")));
         }
         // The value may be a secret, so the error does not show it.
-        let value = HeaderValue::from_str(value).map_err(|_| {
+        let mut value = HeaderValue::from_str(value).map_err(|_| {
             Error::input(format!("the value of the header {parsed} has characters that a header cannot have"))
         })?;
+        // So no `Debug` text of a request shows it, and HTTP/2 does not store it in its table.
+        value.set_sensitive(true);
         self.insert(parsed, value);
         match self.entries.len() > HEADERS_MAX {
             true => Err(Error::input(format!("there are more than {HEADERS_MAX} headers: set fewer"))),

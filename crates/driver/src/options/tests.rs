@@ -266,6 +266,7 @@ fn bad_options_are_refused_with_advice() {
         (topology(topologies().with_refresh_interval(zero)), "topology.refresh_interval is zero"),
         (topology(topologies().with_refresh_pause(zero)), "topology.refresh_pause is zero"),
         (topology(topologies().with_unavailable_for(zero)), "topology.unavailable_for is zero"),
+        (topology(topologies().with_failback_after(zero)), "topology.failback_after is zero"),
     ] {
         let error = options.resolved(&Environment::default()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Input);

@@ -209,6 +209,16 @@ impl Account {
         self
     }
 
+    /// Whether this is the configured endpoint, or the endpoint of a known region.
+    pub(crate) fn has_endpoint(&self, endpoint: &Endpoint) -> bool {
+        self.configured_location.endpoint == *endpoint || self.has_regional_endpoint(endpoint)
+    }
+
+    /// Whether this is the endpoint of a known region.
+    pub(crate) fn has_regional_endpoint(&self, endpoint: &Endpoint) -> bool {
+        self.read_locations.iter().chain(&self.write_locations).any(|location| location.endpoint == *endpoint)
+    }
+
     /// The locations from which to read the account document, in this order, each
     /// endpoint once: the configured endpoint, then those of the regions. Endpoints that
     /// are unavailable for reads and the endpoint `suspect` come last. The configured

@@ -41,12 +41,32 @@ use super::limits::BODY_BYTES_MAX;
 /// ```
 pub struct AzureHttpTransport {
     client: Arc<dyn HttpClient>,
+    allow_cleartext: bool,
 }
 
 impl AzureHttpTransport {
     /// A transport over this client.
     pub fn new(client: Arc<dyn HttpClient>) -> Self {
-        AzureHttpTransport { client }
+        AzureHttpTransport { client, allow_cleartext: false }
+    }
+
+    /// Allows requests without TLS to other machines (default: refused). Keys and tokens can be
+    /// read on the way.
+    pub fn with_allow_cleartext(mut self, is_allowed: bool) -> Self {
+        self.allow_cleartext = is_allowed;
+        self
+    }
+
+    /// Refuses an endpoint without TLS on another machine, unless that is allowed.
+    fn check_allowed(&self, endpoint: &Endpoint) -> Result<(), Failure> {
+        if endpoint.is_tls() || endpoint.is_loopback() || self.allow_cleartext {
+            return Ok(());
+        }
+        let text = format!(
+            "{endpoint}: not sending without TLS to another machine; \
+             use https, or allow it with AzureHttpTransport::with_allow_cleartext"
+        );
+        Err(Failure::new(FailureKind::Connect, Sent::No, text))
     }
 
     async fn exchange(&self, endpoint: &Endpoint, request: &AzureRequest) -> Result<Response, Failure> {
@@ -67,6 +87,7 @@ impl AzureHttpTransport {
 impl Transport for AzureHttpTransport {
     async fn send(&self, request: Request) -> Result<Response, Failure> {
         let (endpoint, deadline) = (request.endpoint.clone(), Instant::from_std(request.deadline));
+        self.check_allowed(&endpoint)?;
         let request = azure_request(request)?;
         timeout_at(deadline, self.exchange(&endpoint, &request)).await.unwrap_or_else(|_| {
             let text = format!("{endpoint}: no answer by the deadline");

@@ -60,7 +60,7 @@ impl Connector {
     /// unless the options allow it.
     pub(super) fn check_allowed(&self, endpoint: &Endpoint) -> Result<(), Failure> {
         let is_behind_remote_proxy =
-            self.proxies.proxy_to(endpoint).is_some_and(|proxy| !proxy.is_loopback());
+            self.proxies.proxy_to(endpoint)?.is_some_and(|proxy| !proxy.is_loopback());
         let stays_here = endpoint.is_loopback() && !is_behind_remote_proxy;
         if endpoint.is_tls() || stays_here || self.options.allow_cleartext {
             return Ok(());
@@ -97,7 +97,9 @@ impl Connector {
         self.options.faults.connecting(endpoint).await?;
         let tcp = self.dial(endpoint).await?;
         if endpoint.is_tls() {
-            let (stream, negotiated) = self.tls.connect(endpoint, tcp).await?;
+            // Behind a proxy, the peer's address says nothing about where the endpoint is.
+            let is_direct = self.proxies.proxy_to(endpoint)?.is_none();
+            let (stream, negotiated) = self.tls.connect(endpoint, tcp, is_direct).await?;
             return match negotiated {
                 NegotiatedProtocol::Http2 => self
                     .open_http2(stream, Http2Support::Negotiated)
@@ -120,7 +122,7 @@ impl Connector {
 
     /// Opens a TCP connection to the endpoint, or a tunnel through its proxy.
     async fn dial(&self, endpoint: &Endpoint) -> Result<TcpStream, Failure> {
-        match self.proxies.proxy_to(endpoint) {
+        match self.proxies.proxy_to(endpoint)? {
             Some(proxy) => open_tunnel(proxy, endpoint).await,
             None => dial(endpoint.host(), endpoint.port(), endpoint).await,
         }

@@ -18,7 +18,7 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::uri::Authority;
-use perihelion_wire::transport::{Endpoint, is_loopback};
+use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Sent, is_loopback};
 use zeroize::Zeroizing;
 
 use self::bypass::Bypass;
@@ -165,13 +165,26 @@ impl fmt::Debug for Proxy {
     }
 }
 
+/// The proxy for one kind of endpoint.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+enum Chosen {
+    #[default]
+    None,
+    Proxy(Proxy),
+    /// The environment names a proxy that cannot be used. Endpoints that would need it cannot be
+    /// reached; others can.
+    Bad(BadHttpOptions),
+}
+
 /// The proxies of one transport.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Proxies {
     /// For endpoints with TLS.
-    https: Option<Proxy>,
+    https: Chosen,
     /// For endpoints without TLS.
-    http: Option<Proxy>,
+    http: Chosen,
+    /// The hosts that the environment leaves out. A proxy that code names has its own list.
+    bypass: Bypass,
     /// Whether endpoints on this machine are reached through the proxy too.
     includes_loopback: bool,
 }
@@ -183,18 +196,31 @@ impl Proxies {
             ProxyChoice::Environment => environment::proxies(variable::of_process),
             ProxyChoice::Off => Ok(Proxies::default()),
             ProxyChoice::Fixed(proxy) => {
-                Ok(Proxies { https: Some(proxy.clone()), http: Some(proxy.clone()), includes_loopback: true })
+                let chosen = Chosen::Proxy(proxy.clone());
+                Ok(Proxies {
+                    https: chosen.clone(),
+                    http: chosen,
+                    bypass: Bypass::default(),
+                    includes_loopback: true,
+                })
             }
         }
     }
 
-    /// The proxy to an endpoint; `None` when the endpoint is reached without one.
-    pub(super) fn proxy_to(&self, endpoint: &Endpoint) -> Option<&Proxy> {
-        if endpoint.is_loopback() && !self.includes_loopback {
-            return None;
+    /// The proxy to an endpoint; `None` when the endpoint is reached without one. The result is
+    /// an error when the environment names a proxy for the endpoint that cannot be used.
+    pub(super) fn proxy_to(&self, endpoint: &Endpoint) -> Result<Option<&Proxy>, Failure> {
+        let (host, port) = (endpoint.host(), endpoint.port());
+        if (endpoint.is_loopback() && !self.includes_loopback) || self.bypass.matches(host, port) {
+            return Ok(None);
         }
-        let proxy = if endpoint.is_tls() { &self.https } else { &self.http };
-        proxy.as_ref().filter(|proxy| !proxy.bypass.matches(endpoint.host(), endpoint.port()))
+        match if endpoint.is_tls() { &self.https } else { &self.http } {
+            Chosen::None => Ok(None),
+            Chosen::Proxy(proxy) => Ok(Some(proxy).filter(|proxy| !proxy.bypass.matches(host, port))),
+            Chosen::Bad(error) => {
+                Err(Failure::new(FailureKind::Connect, Sent::No, format!("{endpoint}: {error}")))
+            }
+        }
     }
 }
 

@@ -91,17 +91,20 @@ impl Tls {
         })
     }
 
-    /// Makes the handshake, and returns the protocol that was negotiated.
+    /// Makes the handshake, and returns the protocol that was negotiated. `is_direct` says
+    /// whether the connection goes to the endpoint and not to a proxy.
     pub(super) async fn connect(
         &self,
         endpoint: &Endpoint,
         tcp: TcpStream,
+        is_direct: bool,
     ) -> Result<(TlsStream<TcpStream>, NegotiatedProtocol), Failure> {
         let failed = |text: String| Failure::new(FailureKind::Tls, Sent::No, text);
         let name = ServerName::try_from(endpoint.host().to_owned()).map_err(|_| {
             failed(format!("{endpoint}: the host is not a name that a certificate can carry"))
         })?;
-        let is_local = endpoint.is_loopback() && tcp.peer_addr().is_ok_and(|peer| peer.ip().is_loopback());
+        let is_local =
+            is_direct && endpoint.is_loopback() && tcp.peer_addr().is_ok_and(|peer| peer.ip().is_loopback());
         let config = self.config(is_local).await.map_err(|error| failed(format!("{endpoint}: {error}")))?;
         let stream = TlsConnector::from(config)
             .connect(name, tcp)

@@ -22,35 +22,53 @@ use crate::world::World;
 struct OneAnsweringHost {
     server: TestServer,
     host: &'static str,
+    /// What [`FOREIGN_HOST`] answers.
+    other_account: Result<Response, Failure>,
 }
 
 impl Transport for OneAnsweringHost {
     async fn send(&self, mut request: Request) -> Result<Response, Failure> {
         let host = request.endpoint.host();
+        if host == FOREIGN_HOST {
+            return self.other_account.clone();
+        }
         if host.ends_with(".azure.com") && host != self.host {
             return Err(faults::unreachable());
         }
-        if host == self.host {
-            request.endpoint = self.server.endpoint();
+        if host != self.host {
+            return self.server.embedded().transport().send_boxed(request).await;
         }
-        self.server.embedded().transport().send_boxed(request).await
+        request.endpoint = self.server.endpoint();
+        let response = self.server.embedded().transport().send_boxed(request).await?;
+        // The document names the region's endpoint as the service does.
+        let body = String::from_utf8(response.body().to_vec()).unwrap();
+        let own = self.server.endpoint().to_string();
+        let body = body.replace(own.trim_end_matches('/'), &format!("https://{}:443", self.host));
+        Ok(response.map(|_| body.into()))
     }
 }
 
+/// The first guess of the tests, which is the host of another account.
+const FOREIGN_HOST: &str = "shop-northeurope.documents.azure.com";
+
 /// Opens an account of which only this host answers.
-async fn open_with_answering_host(host: &'static str) -> Result<Driver, perihelion_driver::Error> {
+async fn open_with_answering_host(
+    host: &'static str,
+    other_account: Result<Response, Failure>,
+) -> Result<Driver, perihelion_driver::Error> {
     let server = TestServer::in_process(EmbeddedOptions::default()).await;
     let account = Endpoint::parse("https://shop.documents.azure.com:443/").unwrap();
     let options = DriverOptions::default().with_preferred_regions([NORTH, WEST]);
-    let transport = AnyTransport::foreign(OneAnsweringHost { server, host });
+    let transport = AnyTransport::foreign(OneAnsweringHost { server, host, other_account });
     Driver::open(account, Credential::emulator(), transport, options).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_account_is_read_from_a_preferred_region_when_its_own_address_fails() {
-    let driver = open_with_answering_host("shop-westus.documents.azure.com").await.unwrap();
+    let nobody = || Err(faults::unreachable());
+    let driver = open_with_answering_host("shop-westus.documents.azure.com", nobody()).await.unwrap();
     assert_eq!(driver.account().read_regions[0].name(), WEST);
-    let error = open_with_answering_host("no.such.host").await.unwrap_err();
+    let error = open_with_answering_host("no.such.host", nobody()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Transport);
     let attempt = error.diagnostics().attempts().next().unwrap();
     assert_eq!(
@@ -58,6 +76,25 @@ async fn an_account_is_read_from_a_preferred_region_when_its_own_address_fails()
         "shop.documents.azure.com",
         "the error is that of the configured endpoint"
     );
+}
+
+/// Names of accounts may contain hyphens, so the host name that would be that of a region may
+/// belong to another account. That account refuses the key, or it answers and lists its own
+/// endpoints.
+#[tokio::test(start_paused = true)]
+async fn another_account_with_a_guessed_host_name_is_not_taken() {
+    let region =
+        |host: &str| format!(r#"[{{"name":"{NORTH}","databaseAccountEndpoint":"https://{host}:443/"}}]"#);
+    let locations = region("shop-northeurope-northeurope.documents.azure.com");
+    let document = format!(
+        r#"{{"id":"shop-northeurope","readableLocations":{locations},"writableLocations":{locations}}}"#
+    );
+    for (status, body) in [(401, "{}".to_owned()), (200, document)] {
+        let answer = http::Response::builder().status(status).body(body.into()).unwrap();
+        let driver = open_with_answering_host("shop-westus.documents.azure.com", Ok(answer)).await.unwrap();
+        let regions = &driver.account().read_regions;
+        assert_eq!(regions.iter().map(|region| region.name()).collect::<Vec<_>>(), [WEST], "{status}");
+    }
 }
 
 /// The write region refuses a write, and reads of the account hang in this region. The

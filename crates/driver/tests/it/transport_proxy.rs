@@ -122,6 +122,37 @@ async fn requests_to_our_server_go_through_a_tunnel_with_and_without_tls() {
 }
 
 #[tokio::test]
+async fn odd_answers_of_a_proxy_open_the_tunnel_too() {
+    let directory = ScratchDirectory::new();
+    let (server, _) = server(&directory).await;
+    for answer in
+        ["HTTP/1.0 200 OK\n\n", "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 Connection established\r\n\r\n"]
+    {
+        let proxy = TestProxy::answering(answer).await;
+        let endpoint = format!("http://account.invalid:{}", server.local_addr().port());
+        let options = HttpOptions::default().with_allow_cleartext(true).with_proxy(proxy.proxy(""));
+        let response = send(options, proxy.request(&endpoint)).await.unwrap();
+        assert_eq!(response.status().as_u16(), 200, "{answer:?}");
+    }
+    server.drain(Duration::from_secs(5)).await;
+}
+
+/// The proxy decides where `localhost` is.
+#[tokio::test]
+async fn behind_a_proxy_no_unknown_certificate_is_accepted() {
+    let directory = ScratchDirectory::new();
+    let (server, _) = server(&directory).await;
+    let endpoint = format!("https://localhost:{}", server.local_addr().port());
+    let proxy = TestProxy::start().await;
+    let options = || HttpOptions::default().with_accept_unknown_loopback_certificates(true);
+    let failure = send(options().with_proxy(proxy.proxy("")), proxy.request(&endpoint)).await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Tls, "{failure}");
+    let direct = send(options().with_proxy(ProxyChoice::Off), proxy.request(&endpoint)).await.unwrap();
+    assert_eq!(direct.status().as_u16(), 200);
+    server.drain(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
 async fn a_host_that_does_not_resolve_here_is_reached_through_the_proxy() {
     let directory = ScratchDirectory::new();
     let (server, _) = server(&directory).await;

@@ -33,6 +33,14 @@ fn headers_that_the_driver_sets_are_refused_by_name() {
 }
 
 #[test]
+fn no_debug_text_of_a_request_shows_a_value() {
+    let mut map = HeaderMap::new();
+    headers(&[("x-gateway-key", "s3cret")]).insert_into(&mut map);
+    let shown = format!("{map:?}");
+    assert!(shown.contains("x-gateway-key") && !shown.contains("s3cret"), "{shown}");
+}
+
+#[test]
 fn text_that_cannot_be_a_header_is_refused_without_showing_the_value() {
     assert!(refused("x team", "a").contains("x team"));
     let text = refused("x-team", "s3cret\r\nx-other: 1");

@@ -141,3 +141,17 @@ async fn a_path_that_the_client_would_change_is_not_sent() {
     }
     assert!(client.urls.lock().unwrap().is_empty());
 }
+
+/// A token or a signature could be read on the way.
+#[tokio::test]
+async fn nothing_is_sent_without_tls_to_another_machine() {
+    let client = client(Answer::Fail(|| ErrorKind::Io));
+    let transport = || AzureHttpTransport::new(client.clone());
+    let request = || request("http://shop.example", "/dbs", Duration::from_secs(1));
+    let failure = transport().send(request()).await.unwrap_err();
+    assert_eq!((failure.kind, failure.sent), (FailureKind::Connect, Sent::No));
+    assert!(failure.message.contains("without TLS"), "{failure}");
+    assert!(client.urls.lock().unwrap().is_empty());
+    transport().with_allow_cleartext(true).send(request()).await.unwrap_err();
+    assert_eq!(client.urls.lock().unwrap().len(), 1);
+}

@@ -31,8 +31,7 @@ enum Hosts {
 impl Bypass {
     /// Parses entries that are separated by commas or spaces.
     pub(super) fn parse(list: &str) -> Result<Self, BadHttpOptions> {
-        let texts = list.split([',', ' ', '\t']).filter(|text| !text.is_empty());
-        let entries = texts.map(|text| {
+        let entries = texts_of(list).map(|text| {
             Entry::parse(text).ok_or_else(|| {
                 BadHttpOptions::new(format!(
                     "{text:?} is not a host that a proxy can be left out for: write a name, an address, or a \
@@ -43,12 +42,30 @@ impl Bypass {
         Ok(Bypass { entries: entries.collect::<Result<_, _>>()? })
     }
 
+    /// Parses entries like [`Bypass::parse`], and leaves out those that cannot be read. They are
+    /// returned, too. All programs of a user share `NO_PROXY`, so it may have entries that only
+    /// other programs understand.
+    pub(super) fn parse_known(list: &str) -> (Self, Vec<&str>) {
+        let (mut entries, mut unknown) = (Vec::new(), Vec::new());
+        for text in texts_of(list) {
+            match Entry::parse(text) {
+                Some(entry) => entries.push(entry),
+                None => unknown.push(text),
+            }
+        }
+        (Bypass { entries }, unknown)
+    }
+
     /// Whether the host, a name or an address without brackets, is reached without a proxy.
     pub(super) fn matches(&self, host: &str, port: u16) -> bool {
         self.entries
             .iter()
             .any(|entry| entry.port.is_none_or(|own| own == port) && entry.hosts.contains(host))
     }
+}
+
+fn texts_of(list: &str) -> impl Iterator<Item = &str> {
+    list.split([',', ' ', '\t']).filter(|text| !text.is_empty())
 }
 
 impl Entry {
@@ -154,6 +171,14 @@ mod tests {
             &[("192.0.2.7", 5), ("2001:db8::1", 443)],
             &[("2001:db8::1", 80)],
         );
+    }
+
+    #[test]
+    fn entries_that_only_other_programs_understand_are_left_out() {
+        let (bypass, unknown) = Bypass::parse_known("169.254/16, 10.*,<local>,example.com,a;b");
+        assert_eq!(unknown, ["169.254/16", "10.*", "<local>", "a;b"]);
+        assert!(bypass.matches("shop.example.com", 443));
+        assert!(!bypass.matches("10.0.0.1", 443));
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use super::super::options::BadHttpOptions;
 use super::bypass::Bypass;
-use super::{Proxies, Proxy};
+use super::{Chosen, Proxies, Proxy};
 use crate::variable::Variable;
 
 /// Whether the variables below count (`true` or `false`; default true). Microsoft's driver reads
@@ -28,15 +28,26 @@ pub(super) fn proxies(lookup: impl Fn(&str) -> Option<String>) -> Result<Proxies
         return Ok(Proxies::default());
     }
     let bypass = match first(&lookup, &["no_proxy", "NO_PROXY"]) {
-        Some((name, list)) => Bypass::parse(&list).map_err(|error| named(name, &error))?,
+        Some((name, list)) => known_entries(name, &list),
         None => Bypass::default(),
     };
-    let proxy = |variable: Option<(&str, String)>| -> Result<Option<Proxy>, BadHttpOptions> {
-        let Some((name, text)) = variable else { return Ok(None) };
-        let proxy = Proxy::parse(&text).map_err(|error| named(name, &error))?;
-        Ok(Some(Proxy { bypass: bypass.clone(), ..proxy }))
+    let chosen = |variable: Option<(&str, String)>| match variable {
+        None => Chosen::None,
+        Some((name, text)) => match Proxy::parse(&text) {
+            Ok(proxy) => Chosen::Proxy(proxy),
+            Err(error) => Chosen::Bad(named(name, &error)),
+        },
     };
-    Ok(Proxies { https: proxy(https)?, http: proxy(http)?, includes_loopback: false })
+    Ok(Proxies { https: chosen(https), http: chosen(http), bypass, includes_loopback: false })
+}
+
+/// The entries of `NO_PROXY` that can be read. The others are logged.
+fn known_entries(name: &str, list: &str) -> Bypass {
+    let (bypass, unknown) = Bypass::parse_known(list);
+    if !unknown.is_empty() {
+        tracing::warn!(variable = name, ?unknown, "entries that are not hosts are ignored");
+    }
+    bypass
 }
 
 /// The first of these variables that is set and not empty, with its name.

@@ -13,7 +13,7 @@ fn environment(variables: &[(&str, &str)]) -> Result<Proxies, BadHttpOptions> {
 
 /// The address of the proxy to an endpoint.
 fn proxy_to(proxies: &Proxies, to: &str) -> Option<String> {
-    proxies.proxy_to(&endpoint(to)).map(Proxy::to_string)
+    proxies.proxy_to(&endpoint(to)).unwrap().map(Proxy::to_string)
 }
 
 const ACCOUNT: &str = "https://shop.documents.azure.com";
@@ -53,8 +53,11 @@ fn the_credentials_of_a_proxy_are_never_shown() {
         let text = format!("{error} {error:?}");
         assert!(text.contains("http://host:port") && !text.contains("s3cret"), "{text}");
         if !bad.is_empty() {
-            let error = environment(&[("HTTPS_PROXY", bad)]).unwrap_err().to_string();
-            assert!(error.contains("HTTPS_PROXY") && !error.contains("s3cret"), "{error}");
+            let proxies = environment(&[("HTTPS_PROXY", bad)]).unwrap();
+            let failure = proxies.proxy_to(&endpoint(ACCOUNT)).unwrap_err();
+            assert_eq!((failure.kind, failure.sent), (FailureKind::Connect, Sent::No));
+            let text = format!("{failure} {failure:?} {proxies:?}");
+            assert!(text.contains("HTTPS_PROXY") && !text.contains("s3cret"), "{text}");
         }
     }
 }
@@ -96,8 +99,20 @@ fn hosts_of_no_proxy_and_this_machine_are_reached_directly() {
     ] {
         assert_eq!(proxy_to(&proxies, to).is_some(), is_proxied, "{to}");
     }
-    let error = environment(&[("HTTPS_PROXY", "a:1"), ("no_proxy", "10.0.0.0/40")]).unwrap_err().to_string();
-    assert!(error.contains("no_proxy") && error.contains("10.0.0.0/40"), "{error}");
+}
+
+/// All programs of a user share these variables.
+#[test]
+fn values_for_other_programs_do_not_hinder_endpoints_that_need_no_proxy() {
+    let odd = "169.254/16,10.*,<local>,azure.cn";
+    let proxies = environment(&[("HTTPS_PROXY", "a:1"), ("no_proxy", odd)]).unwrap();
+    assert_eq!(proxy_to(&proxies, "https://shop.documents.azure.cn"), None);
+    assert_eq!(proxy_to(&proxies, ACCOUNT).as_deref(), Some("a:1"));
+    let socks = environment(&[("ALL_PROXY", "socks5://s:1"), ("NO_PROXY", "azure.cn")]).unwrap();
+    for direct in ["https://localhost:8081", "https://shop.documents.azure.cn"] {
+        assert_eq!(proxy_to(&socks, direct), None);
+    }
+    assert!(socks.proxy_to(&endpoint(ACCOUNT)).unwrap_err().to_string().contains("ALL_PROXY"));
 }
 
 #[test]

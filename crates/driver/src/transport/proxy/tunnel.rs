@@ -8,7 +8,8 @@ use zeroize::Zeroizing;
 use super::super::dial::dial;
 use super::Proxy;
 
-/// The longest head of the proxy's answer. A proxy that sends more is not a proxy.
+/// The longest head of the proxy's answers to one request. A proxy that sends more is not a
+/// proxy.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
 /// Opens a tunnel to the endpoint. Nothing of a request is sent.
@@ -19,18 +20,31 @@ pub(in super::super) async fn open_tunnel(proxy: &Proxy, endpoint: &Endpoint) ->
     };
     stream.write_all(connect_request(proxy, endpoint).as_bytes()).await.map_err(broken)?;
     let mut head = Vec::new();
-    // One byte at a time: what follows the head belongs to the endpoint.
-    while !head.ends_with(b"\r\n\r\n") {
-        if head.len() == HEAD_BYTES_MAX {
-            return Err(failure(format!("{endpoint}: the proxy {proxy} answered with too long a head")));
+    let mut bytes_left = HEAD_BYTES_MAX;
+    let status = loop {
+        // One byte at a time: what follows the head belongs to the endpoint.
+        while !is_whole(&head) {
+            bytes_left = bytes_left.checked_sub(1).ok_or_else(|| {
+                failure(format!("{endpoint}: the proxy {proxy} answered with too long a head"))
+            })?;
+            head.push(stream.read_u8().await.map_err(broken)?);
         }
-        head.push(stream.read_u8().await.map_err(broken)?);
-    }
-    match status_of(&head) {
+        match status_of(&head) {
+            // The final answer follows.
+            Some(100..=199) => head.clear(),
+            status => break status,
+        }
+    };
+    match status {
         Some(200..=299) => Ok(stream),
         Some(status) => Err(failure(refusal_text(proxy, endpoint, status))),
         None => Err(failure(format!("{endpoint}: the proxy {proxy} did not answer in HTTP/1.1"))),
     }
+}
+
+/// Whether the head of an answer has its empty line. Some proxies end lines without CR.
+fn is_whole(head: &[u8]) -> bool {
+    head.ends_with(b"\r\n\r\n") || head.ends_with(b"\n\n")
 }
 
 fn connect_request(proxy: &Proxy, endpoint: &Endpoint) -> Zeroizing<String> {
@@ -52,7 +66,7 @@ fn connect_request(proxy: &Proxy, endpoint: &Endpoint) -> Zeroizing<String> {
 
 /// The status of an HTTP/1.x answer.
 fn status_of(head: &[u8]) -> Option<u16> {
-    let line = head.split(|byte| *byte == b'\r').next()?;
+    let line = head.split(|byte| b"\r\n".contains(byte)).next()?;
     let mut words = std::str::from_utf8(line).ok()?.split(' ');
     let is_http1 = words.next().is_some_and(|version| version.starts_with("HTTP/1."));
     let status = words.next()?.parse().ok()?;

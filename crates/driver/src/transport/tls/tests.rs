@@ -29,7 +29,7 @@ async fn handshake(
         let (stream, _) = listener.accept().await.unwrap();
         acceptor.accept(stream).await
     };
-    let (_, connected) = tokio::join!(serving, tls.connect(&endpoint, tcp));
+    let (_, connected) = tokio::join!(serving, tls.connect(&endpoint, tcp, true));
     connected.map(|(_, negotiated)| negotiated)
 }
 
@@ -134,7 +134,7 @@ async fn accepted(
         let (stream, _) = listener.accept().await.unwrap();
         TlsAcceptor::from(server).accept(stream).await
     };
-    let (served, _client) = tokio::join!(serving, tls.connect(&endpoint, tcp));
+    let (served, _client) = tokio::join!(serving, tls.connect(&endpoint, tcp, true));
     served.map(|stream| stream.get_ref().1.negotiated_cipher_suite().unwrap().suite())
 }
 
