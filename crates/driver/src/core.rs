@@ -11,7 +11,7 @@ use crate::clock::DateHeader;
 use crate::credential::{Credential, scope_of};
 use crate::error::Error;
 use crate::metadata::{AccountReader, Container};
-use crate::options::{DriverOptions, OptionLayers};
+use crate::options::{DriverOptions, OptionLayers, Overrides};
 use crate::routing::account::Account;
 use crate::routing::hedge_budget::HedgeBudget;
 use crate::routing::topology::Topology;
@@ -51,6 +51,7 @@ impl Core {
         credential: Credential,
         transport: Arc<AnyTransport>,
         options: DriverOptions,
+        overrides: Overrides,
     ) -> Result<Arc<Self>, Error> {
         let agent = options
             .user_agent
@@ -58,7 +59,7 @@ impl Core {
             .map_or(USER_AGENT.to_owned(), |suffix| format!("{USER_AGENT} {suffix}"));
         let user_agent = HeaderValue::from_str(&agent)
             .map_err(|_| Error::input(format!("the user agent {agent:?} is not printable ASCII")))?;
-        let option_layers = OptionLayers::new(&options.operation)?;
+        let option_layers = OptionLayers::new(&options.operation, overrides)?;
         let account_reader = AccountReader::new(&options);
         Ok(Arc::new_cyclic(|itself| Core {
             transport,

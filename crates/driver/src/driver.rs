@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::metadata::{self, Container, ContainerMetadata};
 use crate::observer::{EndedOperation, Observer};
 use crate::operation::Operation;
-use crate::options::{DriverOptions, OperationClass, OperationOptions};
+use crate::options::{DriverOptions, OperationClass, OperationOptions, Overrides};
 use crate::pipeline::{Call, run};
 use crate::region::Region;
 use crate::response::Response;
@@ -101,8 +101,9 @@ impl Driver {
         credential: Credential,
         transport: Arc<AnyTransport>,
         options: DriverOptions,
+        overrides: Overrides,
     ) -> Result<Driver, Error> {
-        let core = Core::new(endpoint, credential, transport, options)?;
+        let core = Core::new(endpoint, credential, transport, options, overrides)?;
         let deadline = Instant::now() + core.option_layers().metadata_settings().timeout;
         core.account_reader().read_at_opening(&*core, core.topology(), deadline).await?;
         core.account_reader().warn_of_unknown_regions(core.topology());

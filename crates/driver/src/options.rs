@@ -23,7 +23,7 @@ use crate::error::Error;
 use crate::region::Region;
 
 pub use driver::{CircuitBreakerOptions, DriverOptions, TopologyOptions};
-pub use environment::Environment;
+pub use environment::{Environment, Overrides};
 pub use headers::{CustomHeaders, Priority};
 pub(crate) use settings::{OperationClass, OptionLayers, Settings};
 

@@ -100,8 +100,8 @@ impl ItemOptions {
         self
     }
 
-    /// Sets the priority of the operation: under load, the service throttles requests of low priority
-    /// first.
+    /// Sets the priority of the operation. Under load, the service throttles requests of low
+    /// priority first.
     pub fn with_priority(mut self, priority: Priority) -> Self {
         self.operation.priority = Some(priority);
         self

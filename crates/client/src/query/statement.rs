@@ -154,8 +154,8 @@ impl Query {
         self
     }
 
-    /// Sets the priority of the query: under load, the service throttles requests of low priority
-    /// first.
+    /// Sets the priority of the query. Under load, the service throttles requests of low
+    /// priority first.
     pub fn with_priority(mut self, priority: Priority) -> Self {
         self.operation.priority = Some(priority);
         self

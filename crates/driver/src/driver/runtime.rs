@@ -16,7 +16,8 @@ use crate::transport::{AnyTransport, HttpOptions, HttpTransport};
 /// drivers are dropped. The accounts of one runtime may have 256 endpoints together.
 ///
 /// It lies between the environment and the driver: an option of an operation wins over the
-/// driver's, the driver's over the runtime's, and the runtime's over the environment's.
+/// driver's, the driver's over the runtime's, and the runtime's over the environment's. Only the
+/// environment's [`Overrides`](crate::options::Overrides) win over all of them.
 ///
 /// ```no_run
 /// # use perihelion_driver::transport::HttpOptions;
@@ -73,7 +74,8 @@ impl DriverRuntime {
         options: DriverOptions,
     ) -> Result<Driver, Error> {
         let options = options.or(&self.defaults).resolved(&self.environment)?;
-        Driver::open_resolved(endpoint, credential, Arc::clone(&self.transport), options).await
+        let (transport, overrides) = (Arc::clone(&self.transport), self.environment.overrides);
+        Driver::open_resolved(endpoint, credential, transport, options, overrides).await
     }
 }
 

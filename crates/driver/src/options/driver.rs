@@ -184,6 +184,9 @@ impl DriverOptions {
         // The options of code are checked before they are mixed with the environment's.
         check::driver_options(&self)?;
         let mut options = self.or(&environment.driver);
+        if let Some(enabled) = environment.overrides.circuit_breaker {
+            options.circuit_breaker.enabled = enabled;
+        }
         check::driver_options(&options)?;
         for time in [
             &mut options.circuit_breaker.counter_reset,

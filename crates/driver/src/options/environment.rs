@@ -10,6 +10,8 @@
 //! | `AZURE_COSMOS_MAX_THROTTLE_RETRY_COUNT` | [`OperationOptions::throttle_retries_max`] | a count |
 //! | `AZURE_COSMOS_READ_CONSISTENCY_STRATEGY` | [`OperationOptions::read_consistency`] | `Default`, `Eventual`, `Session`, `LatestCommitted`, `GlobalStrong` |
 //! | `AZURE_COSMOS_CONTENT_RESPONSE_ON_WRITE` | [`OperationOptions::content_on_write`] | `true`, `false` |
+//! | `AZURE_COSMOS_HEDGING_ENABLED_OVERRIDE` | [`Overrides::hedging`] | `true`, `false` |
+//! | `AZURE_COSMOS_PPCB_ENABLED_OVERRIDE` | [`Overrides::circuit_breaker`] | `true`, `false` |
 //! | `AZURE_COSMOS_PPCB_ENABLED` | [`CircuitBreakerOptions::enabled`] | `true`, `false` |
 //! | `AZURE_COSMOS_PPCB_READ_FAILURE_THRESHOLD` | [`CircuitBreakerOptions::read_failures`] | 1 to 1000 |
 //! | `AZURE_COSMOS_PPCB_WRITE_FAILURE_THRESHOLD` | [`CircuitBreakerOptions::write_failures`] | 1 to 1000 |
@@ -22,7 +24,8 @@
 //!
 //! Case does not matter in a value, `1` and `0` mean `true` and `false`, and an empty
 //! variable counts as not set. `AZURE_COSMOS_HEDGING_ENABLED=false` wins over a
-//! threshold. Options in code win over the environment. The variables of circuit breakers and
+//! threshold. Options in code win over the environment, except the two overrides, which are for
+//! emergencies. The variables of circuit breakers and
 //! of unavailable endpoints apply when code left the option at its default. The region applies
 //! when code chooses no regions. A value that cannot be parsed is an error that names the
 //! variable, so that a mistake is noticed.
@@ -49,6 +52,20 @@ const FAILURES_MAX: usize = 1000;
 pub struct Environment {
     /// Defaults for all drivers and their operations.
     pub driver: DriverOptions,
+    /// What wins over the options in code.
+    pub overrides: Overrides,
+}
+
+/// Choices of the environment that win over the options in code: switches for people who run a
+/// program while the service has an incident.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Overrides {
+    /// `false` turns hedging off for all operations. `true` turns it on, with the dynamic
+    /// threshold, where code has turned it off.
+    pub hedging: Option<bool>,
+    /// Whether circuit breakers are on.
+    pub circuit_breaker: Option<bool>,
 }
 
 impl Environment {
@@ -61,18 +78,23 @@ impl Environment {
     pub fn read(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, Error> {
         let get = |name: &'static str| Variable::new(name, lookup(name));
         let read = || {
+            let overrides = Overrides {
+                hedging: get("AZURE_COSMOS_HEDGING_ENABLED_OVERRIDE").boolean()?,
+                circuit_breaker: get("AZURE_COSMOS_PPCB_ENABLED_OVERRIDE").boolean()?,
+            };
             let unavailable_for = get("AZURE_COSMOS_ENDPOINT_UNAVAILABLE_TTL_MS").milliseconds()?;
             let topology = TopologyOptions::default();
-            Ok(DriverOptions {
+            let driver = DriverOptions {
                 operation: operation_options(get)?,
                 circuit_breaker: circuit_breaker_options(get)?,
                 topology: unavailable_for
                     .map_or(topology.clone(), |time| topology.with_unavailable_for(time)),
                 application_region: application_region(get("AZURE_COSMOS_APPLICATION_REGION"))?,
                 ..DriverOptions::default()
-            })
+            };
+            Ok(Environment { driver, overrides })
         };
-        read().map(|driver| Environment { driver }).map_err(|text: String| Error::input(text))
+        read().map_err(|text: String| Error::input(text))
     }
 }
 

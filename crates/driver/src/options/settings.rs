@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{CustomHeaders, Hedging, OperationOptions, Priority, ReadConsistency, check};
+use super::{CustomHeaders, Hedging, OperationOptions, Overrides, Priority, ReadConsistency, check};
 use crate::error::Error;
 use crate::region::Region;
 
@@ -85,6 +85,7 @@ const FAILOVERS_MAX: u32 = 3;
 #[derive(Debug)]
 pub(crate) struct OptionLayers {
     driver: OperationOptions,
+    overrides: Overrides,
     documents: Arc<Settings>,
     metadata_reads: Arc<Settings>,
     metadata_writes: Arc<Settings>,
@@ -93,15 +94,16 @@ pub(crate) struct OptionLayers {
 impl OptionLayers {
     /// Checks the options of one driver, which include those of its runtime and of the
     /// environment.
-    pub(crate) fn new(driver: &OperationOptions) -> Result<Self, Error> {
+    pub(crate) fn new(driver: &OperationOptions, overrides: Overrides) -> Result<Self, Error> {
         check::operation_options(driver)?;
         let nothing = OperationOptions::default();
-        let settings = |class| Arc::new(resolve(driver, &nothing, class));
+        let settings = |class| Arc::new(resolve(driver, &nothing, class).overridden(overrides));
         Ok(OptionLayers {
             documents: settings(OperationClass::Document),
             metadata_reads: settings(OperationClass::MetadataRead),
             metadata_writes: settings(OperationClass::MetadataWrite),
             driver: driver.clone(),
+            overrides,
         })
     }
 
@@ -126,7 +128,19 @@ impl OptionLayers {
             }));
         }
         check::operation_options(operation)?;
-        Ok(Arc::new(resolve(&self.driver, operation, class)))
+        Ok(Arc::new(resolve(&self.driver, operation, class).overridden(self.overrides)))
+    }
+}
+
+impl Settings {
+    /// The settings with what the environment overrides.
+    fn overridden(mut self, overrides: Overrides) -> Self {
+        self.hedging = match (overrides.hedging, self.hedging) {
+            (Some(false), _) => Hedging::Off,
+            (Some(true), Hedging::Off) => Hedging::dynamic(),
+            (Some(true) | None, hedging) => hedging,
+        };
+        self
     }
 }
 

@@ -1,3 +1,5 @@
+mod layers;
+
 use perihelion_wire::transport::Endpoint;
 
 use super::*;
@@ -174,7 +176,7 @@ fn options_are_combined_field_by_field() {
 #[test]
 fn operations_without_options_share_one_settings() {
     let driver = nothing().with_failovers_max(1);
-    let layers = OptionLayers::new(&driver).unwrap();
+    let layers = OptionLayers::new(&driver, Overrides::default()).unwrap();
     let first = layers.settings_for(&nothing(), OperationClass::Document).unwrap();
     assert!(Arc::ptr_eq(&first, &layers.settings_for(&nothing(), OperationClass::Document).unwrap()));
     assert!(!Arc::ptr_eq(&first, &layers.settings_for(&nothing(), OperationClass::MetadataWrite).unwrap()));
@@ -204,7 +206,7 @@ fn the_longest_duration_is_cut_to_a_time_that_clocks_can_hold() {
         .with_attempt_timeout(Duration::MAX)
         .with_throttle_wait_max(Duration::MAX)
         .with_hedging(Hedging::Fixed(Duration::MAX));
-    let layers = OptionLayers::new(&options).unwrap();
+    let layers = OptionLayers::new(&options, Overrides::default()).unwrap();
     let settings = layers.settings_for(&nothing(), OperationClass::Document).unwrap();
     let Hedging::Fixed(threshold) = settings.hedging else { panic!("{:?}", settings.hedging) };
     for time in [settings.timeout, settings.attempt_timeout, settings.throttle_wait_max, threshold] {
@@ -290,84 +292,4 @@ fn the_environment_sets_options_that_code_left_at_their_default() {
     let topology = TopologyOptions::default().with_unavailable_for(2 * SECOND);
     let resolved = DriverOptions::default().with_topology(topology).resolved(&environment).unwrap();
     assert_eq!(resolved.topology.unavailable_for, 2 * SECOND);
-}
-
-/// The name of an option, how to set it to the value that stands for a number, and how to read
-/// that number.
-type DriverCase = (&'static str, fn(DriverOptions, u32) -> DriverOptions, fn(&DriverOptions) -> u32);
-
-const DRIVER_CASES: [DriverCase; 9] = [
-    (
-        "operation",
-        |o, n| o.with_operation(nothing().with_failovers_max(n)),
-        |o| o.operation.failovers_max.unwrap_or(0),
-    ),
-    ("hedges_max", |o, n| o.with_hedges_max(n), |o| o.hedges_max.unwrap_or(0)),
-    (
-        "user_agent",
-        |o, n| o.with_user_agent("x".repeat(n as usize)),
-        |o| o.user_agent.as_ref().map_or(0, |agent| agent.len() as u32),
-    ),
-    (
-        "token_scope",
-        |o, n| o.with_token_scope("x".repeat(n as usize)),
-        |o| o.token_scope.as_ref().map_or(0, |scope| scope.len() as u32),
-    ),
-    (
-        "circuit_breaker.write_failures",
-        |o, n| o.with_circuit_breaker(CircuitBreakerOptions::default().with_write_failures(n)),
-        |o| o.circuit_breaker.write_failures,
-    ),
-    (
-        "circuit_breaker.probe_after",
-        |o, n| o.with_circuit_breaker(CircuitBreakerOptions::default().with_probe_after(n * SECOND)),
-        |o| o.circuit_breaker.probe_after.as_secs() as u32,
-    ),
-    (
-        "topology.refresh_pause",
-        |o, n| o.with_topology(TopologyOptions::default().with_refresh_pause(n * SECOND)),
-        |o| o.topology.refresh_pause.as_secs() as u32,
-    ),
-    (
-        "topology.unavailable_for",
-        |o, n| o.with_topology(TopologyOptions::default().with_unavailable_for(n * SECOND)),
-        |o| o.topology.unavailable_for.as_secs() as u32,
-    ),
-    (
-        "preferred_regions",
-        |o, n| o.with_preferred_regions(vec!["West US"; n as usize]),
-        |o| o.preferred_regions.len() as u32,
-    ),
-];
-
-#[test]
-fn the_drivers_options_win_over_the_runtimes_and_those_over_the_environments() {
-    for (name, set, get) in DRIVER_CASES {
-        let options = |number| set(DriverOptions::default(), number);
-        let environment = Environment { driver: options(1) };
-        let resolved = |options: DriverOptions| get(&options.resolved(&environment).unwrap());
-        let none = DriverOptions::default;
-        assert_eq!(resolved(none().or(&none())), 1, "{name}");
-        assert_eq!(resolved(none().or(&options(2))), 2, "{name}");
-        assert_eq!(resolved(options(3).or(&options(2))), 3, "{name}");
-        assert_eq!(resolved(options(3).or(&none())), 3, "{name}");
-    }
-}
-
-#[test]
-fn the_choice_of_regions_is_taken_from_one_layer() {
-    let nearest = DriverOptions::default().with_application_region("West US");
-    let listed = DriverOptions::default().with_preferred_regions(["East US"]);
-    let own_endpoint = DriverOptions::default().with_endpoint_discovery(false);
-    let environment = Environment { driver: nearest.clone() };
-    for options in [&listed, &own_endpoint] {
-        let resolved = options.clone().resolved(&environment).unwrap();
-        assert_eq!(resolved.application_region, None);
-        assert_eq!(resolved.preferred_regions, options.preferred_regions);
-        assert_eq!(resolved.endpoint_discovery, options.endpoint_discovery);
-    }
-    let resolved = DriverOptions::default().or(&listed).resolved(&environment).unwrap();
-    assert_eq!((resolved.preferred_regions.len(), resolved.application_region), (1, None));
-    let resolved = DriverOptions::default().resolved(&environment).unwrap();
-    assert_eq!(resolved.application_region, nearest.application_region);
 }

@@ -17,7 +17,7 @@ fn operation(options: OperationOptions) -> Environment {
 }
 
 fn driver(options: DriverOptions) -> Environment {
-    Environment { driver: options }
+    Environment { driver: options, ..Environment::default() }
 }
 
 #[test]
@@ -108,6 +108,8 @@ fn a_bad_value_names_variable_value_and_remedy() {
         ("AZURE_COSMOS_READ_CONSISTENCY_STRATEGY", "strong", "GlobalStrong"),
         ("AZURE_COSMOS_CONTENT_RESPONSE_ON_WRITE", "yes", "true or false"),
         ("AZURE_COSMOS_PPCB_ENABLED", "on", "true or false"),
+        ("AZURE_COSMOS_PPCB_ENABLED_OVERRIDE", "on", "true or false"),
+        ("AZURE_COSMOS_HEDGING_ENABLED_OVERRIDE", "off", "true or false"),
         ("AZURE_COSMOS_ENDPOINT_UNAVAILABLE_TTL_MS", "\u{FFFD}", "milliseconds"),
         ("AZURE_COSMOS_PPCB_READ_FAILURE_THRESHOLD", "0", "from 1 to 1000"),
         ("AZURE_COSMOS_PPCB_WRITE_FAILURE_THRESHOLD", "1001", "from 1 to 1000"),

@@ -1,0 +1,113 @@
+//! The layers of a driver's options: environment, runtime, driver, and what overrides them.
+
+use super::super::*;
+use super::{SECOND, nothing};
+
+/// The name of an option, how to set it to the value that stands for a number, and how to read
+/// that number.
+type DriverCase = (&'static str, fn(DriverOptions, u32) -> DriverOptions, fn(&DriverOptions) -> u32);
+
+const DRIVER_CASES: [DriverCase; 9] = [
+    (
+        "operation",
+        |o, n| o.with_operation(nothing().with_failovers_max(n)),
+        |o| o.operation.failovers_max.unwrap_or(0),
+    ),
+    ("hedges_max", |o, n| o.with_hedges_max(n), |o| o.hedges_max.unwrap_or(0)),
+    (
+        "user_agent",
+        |o, n| o.with_user_agent("x".repeat(n as usize)),
+        |o| o.user_agent.as_ref().map_or(0, |agent| agent.len() as u32),
+    ),
+    (
+        "token_scope",
+        |o, n| o.with_token_scope("x".repeat(n as usize)),
+        |o| o.token_scope.as_ref().map_or(0, |scope| scope.len() as u32),
+    ),
+    (
+        "circuit_breaker.write_failures",
+        |o, n| o.with_circuit_breaker(CircuitBreakerOptions::default().with_write_failures(n)),
+        |o| o.circuit_breaker.write_failures,
+    ),
+    (
+        "circuit_breaker.probe_after",
+        |o, n| o.with_circuit_breaker(CircuitBreakerOptions::default().with_probe_after(n * SECOND)),
+        |o| o.circuit_breaker.probe_after.as_secs() as u32,
+    ),
+    (
+        "topology.refresh_pause",
+        |o, n| o.with_topology(TopologyOptions::default().with_refresh_pause(n * SECOND)),
+        |o| o.topology.refresh_pause.as_secs() as u32,
+    ),
+    (
+        "topology.unavailable_for",
+        |o, n| o.with_topology(TopologyOptions::default().with_unavailable_for(n * SECOND)),
+        |o| o.topology.unavailable_for.as_secs() as u32,
+    ),
+    (
+        "preferred_regions",
+        |o, n| o.with_preferred_regions(vec!["West US"; n as usize]),
+        |o| o.preferred_regions.len() as u32,
+    ),
+];
+
+#[test]
+fn the_drivers_options_win_over_the_runtimes_and_those_over_the_environments() {
+    for (name, set, get) in DRIVER_CASES {
+        let options = |number| set(DriverOptions::default(), number);
+        let environment = Environment { driver: options(1), ..Environment::default() };
+        let resolved = |options: DriverOptions| get(&options.resolved(&environment).unwrap());
+        let none = DriverOptions::default;
+        assert_eq!(resolved(none().or(&none())), 1, "{name}");
+        assert_eq!(resolved(none().or(&options(2))), 2, "{name}");
+        assert_eq!(resolved(options(3).or(&options(2))), 3, "{name}");
+        assert_eq!(resolved(options(3).or(&none())), 3, "{name}");
+    }
+}
+
+#[test]
+fn the_choice_of_regions_is_taken_from_one_layer() {
+    let nearest = DriverOptions::default().with_application_region("West US");
+    let listed = DriverOptions::default().with_preferred_regions(["East US"]);
+    let own_endpoint = DriverOptions::default().with_endpoint_discovery(false);
+    let environment = Environment { driver: nearest.clone(), ..Environment::default() };
+    for options in [&listed, &own_endpoint] {
+        let resolved = options.clone().resolved(&environment).unwrap();
+        assert_eq!(resolved.application_region, None);
+        assert_eq!(resolved.preferred_regions, options.preferred_regions);
+        assert_eq!(resolved.endpoint_discovery, options.endpoint_discovery);
+    }
+    let resolved = DriverOptions::default().or(&listed).resolved(&environment).unwrap();
+    assert_eq!((resolved.preferred_regions.len(), resolved.application_region), (1, None));
+    let resolved = DriverOptions::default().resolved(&environment).unwrap();
+    assert_eq!(resolved.application_region, nearest.application_region);
+}
+
+#[test]
+fn overrides_of_the_environment_win_over_code() {
+    let variables =
+        |value: &'static str| move |name: &str| name.ends_with("_OVERRIDE").then(|| value.to_owned());
+    let (on, off) =
+        (Environment::read(variables("true")).unwrap(), Environment::read(variables("false")).unwrap());
+    let fixed = Hedging::Fixed(SECOND);
+    for (environment, code, expected) in [
+        (&off, fixed, Hedging::Off),
+        (&off, Hedging::dynamic(), Hedging::Off),
+        (&on, Hedging::Off, Hedging::dynamic()),
+        (&on, fixed, fixed),
+        (&Environment::default(), Hedging::Off, Hedging::Off),
+    ] {
+        let of_driver = OptionLayers::new(&nothing().with_hedging(code), environment.overrides).unwrap();
+        let settings = of_driver.settings_for(&nothing(), OperationClass::Document).unwrap();
+        assert_eq!(settings.hedging, expected, "{code:?} of the driver");
+        let of_operation = OptionLayers::new(&nothing(), environment.overrides).unwrap();
+        let options = nothing().with_hedging(code);
+        let settings = of_operation.settings_for(&options, OperationClass::Document).unwrap();
+        assert_eq!(settings.hedging, expected, "{code:?} of the operation");
+    }
+    for (environment, enabled) in [(&on, true), (&off, false)] {
+        let breaker = CircuitBreakerOptions::default().with_enabled(!enabled);
+        let options = DriverOptions::default().with_circuit_breaker(breaker).resolved(environment).unwrap();
+        assert_eq!(options.circuit_breaker.enabled, enabled);
+    }
+}
