@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use perihelion_wire::transport::Endpoint;
 use tokio::time::Instant;
+use tracing::Instrument;
 
 use crate::background::Background;
 use crate::core::Core;
@@ -136,11 +137,14 @@ impl Driver {
         self.background.ensure_running(now);
         let deadline = now + settings.timeout;
         let call = Call { operation, settings: &settings, deadline, route_to: None };
-        let result = run(&self.core, call).await;
-        self.core.telemetry().record(operation, &result);
-        if let Some(observer) = &self.observer {
-            EndedOperation::notify(observer.as_ref(), operation, &result);
-        }
+        let span = self.core.telemetry().operation_span(operation);
+        let result = run(&self.core, call).instrument(span.clone()).await;
+        span.in_scope(|| {
+            self.core.telemetry().record(operation, &result, &span);
+            if let Some(observer) = &self.observer {
+                EndedOperation::notify(observer.as_ref(), operation, &result);
+            }
+        });
         result
     }
 

@@ -1,4 +1,4 @@
-//! Telemetry: `tracing` events and `metrics` of operations, with the names of
+//! Telemetry: `tracing` spans and events, and `metrics` of operations, with the names of
 //! OpenTelemetry's conventions for databases and Cosmos DB.
 //!
 //! | metric | kind | unit |
@@ -20,7 +20,11 @@
 //!   conflict, precondition failed).
 //!
 //! `INFO` and `WARN` events have the diagnostics as JSON. The requests for metadata that
-//! the driver makes for itself are not reported.
+//! the driver makes for itself have spans, but no events or metrics.
+//!
+//! Each operation has a span of level `DEBUG` with the target `perihelion_driver::operation`,
+//! and each of its attempts a span below it with the target `perihelion_driver::attempt`
+//! (`spans`). The event of an operation is in its span.
 //!
 //! The handles of a metric are cached for each series, so that recording allocates
 //! nothing once the series exists. A recorder must therefore be installed before the
@@ -28,6 +32,7 @@
 
 mod event;
 mod series;
+mod spans;
 #[cfg(test)]
 mod tests;
 
@@ -38,6 +43,7 @@ use metrics::{Gauge, Histogram, Label, Unit};
 use perihelion_wire::headers;
 use perihelion_wire::status::Status;
 use perihelion_wire::transport::Endpoint;
+use tracing::Span;
 
 use crate::diagnostics::{Context, Diagnostics, Outcome};
 use crate::error::{Error, ErrorKind};
@@ -107,10 +113,19 @@ impl Telemetry {
     }
 
     /// Reports one operation, once, after its end.
-    pub(crate) fn record(&self, operation: &Operation, result: &Result<Response, Error>) {
+    pub(crate) fn record(&self, operation: &Operation, result: &Result<Response, Error>, span: &Span) {
         let report = Report::new(operation, result);
         self.series.with(&report, |handles| record_metrics(handles, &report));
+        spans::end_operation(span, &report);
         event::emit(&report, &self.host, self.port);
+    }
+
+    /// Ends the span of an operation that the driver made for itself. Such an operation is not
+    /// reported as a metric or an event.
+    pub(crate) fn end_span(&self, operation: &Operation, result: &Result<Response, Error>, span: &Span) {
+        if !span.is_disabled() {
+            spans::end_operation(span, &Report::new(operation, result));
+        }
     }
 }
 

@@ -13,13 +13,14 @@
 //!   what its end means
 //! - `connect`, `dial`, `proxy`, `tls`, `client_certificate`: open a connection
 //! - `options`, `environment`: the options of the default transport
-//! - `flight`, `http1`, `http2`: carry out requests on a connection
+//! - `flight`, `carried_span`, `http1`, `http2`: carry out requests on a connection
 //! - `statistics`: what is in use at one moment
 //! - `faults`: injected faults, with the cargo feature `fault-injection`
 
 #[cfg(feature = "azure-core")]
 mod azure_core;
 mod body;
+mod carried_span;
 mod client_certificate;
 mod connect;
 mod connections;

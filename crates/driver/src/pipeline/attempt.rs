@@ -11,6 +11,7 @@ use perihelion_wire::transport::{Failure, FailureKind, Request, Response, Route,
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
+use tracing::Instrument;
 
 use super::build::{self, HeaderInputs};
 use super::hedge;
@@ -60,9 +61,17 @@ pub(crate) struct Leg {
 /// trip across a continent and a slow query.
 const SHORT_ATTEMPT: Duration = Duration::from_millis(500);
 
-/// Makes one attempt. The result is an error only if the credential gives no
-/// Authorization header before the deadline; `retry` evaluates every other outcome.
+/// Makes one attempt, in a span of its own. The result is an error only if the credential
+/// gives no Authorization header before the deadline; `retry` evaluates every other outcome.
 pub(crate) async fn attempt(core: &Core, inputs: AttemptInputs<'_>) -> Result<Leg, Error> {
+    let AttemptInputs { operation, location, context, .. } = inputs;
+    let span = core.telemetry().attempt_span(operation, &location.region, &location.endpoint, context);
+    let leg = make_attempt(core, inputs).instrument(span.span().clone()).await?;
+    span.end(&leg.record);
+    Ok(leg)
+}
+
+async fn make_attempt(core: &Core, inputs: AttemptInputs<'_>) -> Result<Leg, Error> {
     let started_at = Instant::now();
     let mut budget = throttle_budget(&inputs);
     // Whether a request was sent again, because its access token was refused.

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 use perihelion_wire::headers;
 use tokio::time::Instant;
+use tracing::Instrument;
 
 use super::attempt::{AttemptInputs, Leg, attempt, status_of};
 use super::build::HeaderInputs;
@@ -34,7 +35,7 @@ impl MetadataRequests for Core {
         F: Future<Output = ()> + Send + 'static,
     {
         if let Some(core) = self.shared() {
-            self.shared_tasks().spawn(task(core));
+            self.shared_tasks().spawn(task(core).instrument(self.telemetry().shared_task_span()));
         }
     }
 
@@ -78,7 +79,11 @@ impl MetadataRequests for Core {
 
 async fn run_metadata(core: &Core, operation: Operation, deadline: Instant) -> Result<Response, Error> {
     let settings = core.option_layers().metadata_settings();
-    run(core, Call { operation: &operation, settings, deadline, route_to: None }).await
+    let span = core.telemetry().operation_span(&operation);
+    let call = Call { operation: &operation, settings, deadline, route_to: None };
+    let result = run(core, call).instrument(span.clone()).await;
+    core.telemetry().end_span(&operation, &result, &span);
+    result
 }
 
 async fn read_account(core: &Core, location: &Location, deadline: Instant) -> Result<Bytes, Error> {
@@ -96,7 +101,8 @@ async fn read_account(core: &Core, location: &Location, deadline: Instant) -> Re
         deadline,
         progress: &Progress::default(),
     };
-    let Leg { result, record, .. } = attempt(core, inputs).await?;
+    let Leg { result, record, .. } =
+        attempt(core, inputs).instrument(core.telemetry().operation_span(&operation)).await?;
     let error = match result {
         Ok(response) if status_of(&response).is_success() => return Ok(response.into_body()),
         Ok(response) => {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use http::HeaderValue;
 use tokio::time::Instant;
+use tracing::Instrument;
 
 use super::apply::usage_of;
 use super::build::HeaderInputs;
@@ -91,11 +92,15 @@ async fn current_metadata(
     deadline: Instant,
 ) -> Result<Arc<ContainerMetadata>, Error> {
     match container.metadata() {
-        None => Box::pin(metadata::load(core, container, deadline)).await,
+        None => {
+            let span = core.telemetry().metadata_wait_span();
+            Box::pin(metadata::load(core, container, deadline).instrument(span)).await
+        }
         // If the metadata is not read or reading fails, the old metadata is used, with a
         // session token of all ranges.
         Some(metadata) if container.has_unknown_range() => {
-            Ok(Box::pin(metadata::try_refresh(core, container, metadata, deadline)).await)
+            let span = core.telemetry().metadata_wait_span();
+            Ok(Box::pin(metadata::try_refresh(core, container, metadata, deadline).instrument(span)).await)
         }
         Some(metadata) => Ok(metadata),
     }

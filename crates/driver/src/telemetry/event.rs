@@ -59,12 +59,12 @@ pub(super) fn level(report: &Report<'_>) -> Level {
     }
 }
 
-fn sub_status(report: &Report<'_>) -> Option<u32> {
+pub(super) fn sub_status(report: &Report<'_>) -> Option<u32> {
     report.status.map(|status| status.sub).filter(|sub| *sub != 0)
 }
 
 /// The id of the last request, to quote in a support case: the service's, or ours when
 /// there was no answer.
-fn activity_id<'a>(report: &Report<'a>) -> Option<&'a str> {
+pub(super) fn activity_id<'a>(report: &Report<'a>) -> Option<&'a str> {
     report.diagnostics.attempts().last()?.activity_id.as_ref()?.to_str().ok()
 }

@@ -89,10 +89,10 @@ fn metrics_have_the_names_and_labels_of_the_conventions() {
         let telemetry = Telemetry::new(&account());
         let instances = format!("{ACTIVE_INSTANCES}{{{SERVER}}}");
         assert_eq!(recorder.values(&instances), [1.0]);
-        telemetry.record(&operation(Verb::Read), &plain_success());
-        telemetry.record(&operation(Verb::Query), &plain_success());
-        telemetry.record(&operation(Verb::Create), &refused(409, 0));
-        telemetry.record(&operation(Verb::Read), &refused(404, 1002));
+        telemetry.record(&operation(Verb::Read), &plain_success(), &Span::none());
+        telemetry.record(&operation(Verb::Query), &plain_success(), &Span::none());
+        telemetry.record(&operation(Verb::Create), &refused(409, 0), &Span::none());
+        telemetry.record(&operation(Verb::Read), &refused(404, 1002), &Span::none());
         drop(telemetry);
         assert_eq!(recorder.values(&instances), [1.0, -1.0]);
     });
@@ -138,8 +138,9 @@ fn attempts_hedges_failovers_and_throttles_are_counted() {
             attempt(Context::Failover, "East US", answered(503, 0)),
             Attempt { throttled: 1, ..attempt(Context::Failover, "North Europe", answered(200, 0)) },
         ];
-        telemetry.record(&operation(Verb::Upsert), &success(attempts, Duration::from_millis(50)));
-        telemetry.record(&operation(Verb::Upsert), &plain_success());
+        let retried = success(attempts, Duration::from_millis(50));
+        telemetry.record(&operation(Verb::Upsert), &retried, &Span::none());
+        telemetry.record(&operation(Verb::Upsert), &plain_success(), &Span::none());
     });
     let values = |name: &str| recorder.values_of(name);
     assert_eq!(values(ATTEMPTS), [4.0, 1.0]);
@@ -154,14 +155,14 @@ fn handles_are_made_once_per_series_and_series_are_bounded() {
     let recorder = MemoryRecorder::default();
     metrics::with_local_recorder(&recorder, || {
         let telemetry = Telemetry::new(&account());
-        telemetry.record(&operation(Verb::Read), &plain_success());
+        telemetry.record(&operation(Verb::Read), &plain_success(), &Span::none());
         let registered = recorder.registrations();
         for _ in 0..10 {
-            telemetry.record(&operation(Verb::Read), &plain_success());
+            telemetry.record(&operation(Verb::Read), &plain_success(), &Span::none());
         }
         assert_eq!(recorder.registrations(), registered);
         for sub in 0..3000 {
-            telemetry.record(&operation(Verb::Read), &refused(400, sub));
+            telemetry.record(&operation(Verb::Read), &refused(400, sub), &Span::none());
         }
     });
     let overflow = format!("{DURATION}{{db.system.name=azure.cosmosdb,otel.metric.overflow=true}}");
@@ -171,7 +172,7 @@ fn handles_are_made_once_per_series_and_series_are_bounded() {
 #[test]
 fn an_event_carries_the_fields_of_the_conventions() {
     let events = Events::capture(|| {
-        Telemetry::new(&account()).record(&operation(Verb::Query), &plain_success());
+        Telemetry::new(&account()).record(&operation(Verb::Query), &plain_success(), &Span::none());
     });
     let [event] = events.as_slice() else { panic!("{events:?}") };
     assert_eq!((event.target, event.level), ("perihelion_driver", Level::DEBUG));
@@ -242,7 +243,9 @@ fn failures_have_a_higher_level_and_all_diagnostics() {
         (failed(ErrorKind::Input), Level::WARN, Some("input")),
         (failed(ErrorKind::Answer), Level::WARN, Some("answer")),
     ] {
-        let events = Events::capture(|| Telemetry::new(&account()).record(&operation(Verb::Create), &result));
+        let events = Events::capture(|| {
+            Telemetry::new(&account()).record(&operation(Verb::Create), &result, &Span::none());
+        });
         let [event] = events.as_slice() else { panic!("{events:?}") };
         assert_eq!(event.level, level, "{result:?}");
         assert_eq!(event.field("error.type"), error_type, "{result:?}");
@@ -258,7 +261,7 @@ fn failures_have_a_higher_level_and_all_diagnostics() {
         assert!(!format!("{event:?}").contains("secret"), "{event:?}");
     }
     let create = Operation::new(Verb::Create, Target::containers("shop"), Scope::Unpartitioned, Bytes::new());
-    let events = Events::capture(|| Telemetry::new(&account()).record(&create, &slow()));
+    let events = Events::capture(|| Telemetry::new(&account()).record(&create, &slow(), &Span::none()));
     assert_eq!(events[0].level, Level::DEBUG, "a second is not slow for metadata");
     assert_eq!(events[0].field("db.operation.name"), Some("create_container"));
     assert_eq!(events[0].field("db.namespace"), None);

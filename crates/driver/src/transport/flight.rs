@@ -12,17 +12,30 @@ use std::task::{Context, Poll, ready};
 
 use perihelion_wire::transport::{Failure, FailureKind, Response, Sent};
 use tokio::task::JoinHandle;
+use tracing::Span;
+
+use super::carried_span::CarriedSpan;
 
 /// A request that a task carries out. Dropping the flight cancels the request.
-pub(super) struct Flight(JoinHandle<Result<Response, Failure>>);
+pub(super) struct Flight {
+    task: JoinHandle<Result<Response, Failure>>,
+    /// The caller's span, in which the task runs. `None` when there is none, or when it was
+    /// released.
+    span: Option<CarriedSpan>,
+}
 
 impl Flight {
-    /// Starts the task on the current runtime.
+    /// Starts the task on the current runtime, in the caller's span.
     pub(super) fn start<F>(exchange: F) -> Self
     where
         F: Future<Output = Result<Response, Failure>> + Send + 'static,
     {
-        Flight(tokio::spawn(exchange))
+        let span = CarriedSpan::current();
+        let task = match span.clone() {
+            None => tokio::spawn(exchange),
+            Some(span) => tokio::spawn(span.instrument(exchange)),
+        };
+        Flight { task, span }
     }
 }
 
@@ -30,7 +43,12 @@ impl Future for Flight {
     type Output = Result<Response, Failure>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match ready!(Pin::new(&mut self.0).poll(cx)) {
+        // A background task that awaits an abandoned request has no span. The caller's span must
+        // end with its operation, and not with the request.
+        if let Some(span) = self.span.take_if(|_| Span::current().is_none()) {
+            span.release();
+        }
+        match ready!(Pin::new(&mut self.task).poll(cx)) {
             Ok(done) => Poll::Ready(done),
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
@@ -45,6 +63,6 @@ impl Future for Flight {
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        self.0.abort();
+        self.task.abort();
     }
 }

@@ -22,6 +22,7 @@ mod region_choice;
 mod region_health;
 mod request_headers;
 mod runtimes;
+mod spans;
 mod storm;
 mod telemetry;
 mod transport;

@@ -1,0 +1,222 @@
+//! Spans: one per operation with the caller's span as its parent, one per attempt below it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use perihelion_driver::operation::Verb;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::DefaultGuard;
+use tracing::{Event, Instrument, Subscriber};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
+
+use crate::world::World;
+
+/// A span or an event as the collector saw it. Fields are text.
+#[derive(Debug, Clone, Default)]
+struct Seen {
+    name: &'static str,
+    parent: Option<u64>,
+    fields: BTreeMap<&'static str, String>,
+    is_closed: bool,
+}
+
+impl Seen {
+    fn field(&self, name: &str) -> Option<&str> {
+        self.fields.get(name).map(String::as_str)
+    }
+}
+
+impl Visit for Seen {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.fields.insert(field.name(), value.to_owned());
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.fields.insert(field.name(), format!("{value:?}"));
+    }
+}
+
+/// A layer that collects the spans and events of the driver, and the spans of the test.
+#[derive(Clone, Default)]
+struct Collector(Arc<Mutex<Collected>>);
+
+#[derive(Default)]
+struct Collected {
+    /// All spans, in the order of their creation. A span's id is its number in the list,
+    /// counted from 1; the registry's own ids are used again.
+    spans: Vec<Seen>,
+    open: BTreeMap<u64, u64>,
+    events: Vec<Seen>,
+}
+
+impl Collector {
+    fn spans(&self) -> Vec<Seen> {
+        self.0.lock().unwrap().spans.clone()
+    }
+
+    /// The numbers of the spans with this name.
+    fn named(&self, name: &str) -> Vec<u64> {
+        let collected = self.0.lock().unwrap();
+        (1..).zip(&collected.spans).filter(|(_, span)| span.name == name).map(|(number, _)| number).collect()
+    }
+
+    fn span(&self, number: u64) -> Seen {
+        self.0.lock().unwrap().spans[number as usize - 1].clone()
+    }
+
+    fn clear(&self) {
+        *self.0.lock().unwrap() = Collected::default();
+    }
+
+    fn events(&self) -> Vec<Seen> {
+        self.0.lock().unwrap().events.clone()
+    }
+}
+
+fn is_ours(target: &str) -> bool {
+    target.starts_with("perihelion_driver") || target == "span_test"
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Collector {
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        if !is_ours(attributes.metadata().target()) {
+            return;
+        }
+        let parent = context.span(id).and_then(|span| span.parent()).map(|parent| parent.id().into_u64());
+        let mut collected = self.0.lock().unwrap();
+        let parent = parent.and_then(|parent| collected.open.get(&parent).copied());
+        let mut seen = Seen { name: attributes.metadata().name(), parent, ..Seen::default() };
+        attributes.record(&mut seen);
+        collected.spans.push(seen);
+        let number = collected.spans.len() as u64;
+        collected.open.insert(id.into_u64(), number);
+    }
+
+    fn on_record(&self, id: &Id, values: &Record<'_>, _: Context<'_, S>) {
+        let mut collected = self.0.lock().unwrap();
+        if let Some(number) = collected.open.get(&id.into_u64()).copied() {
+            values.record(&mut collected.spans[number as usize - 1]);
+        }
+    }
+
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
+        if event.metadata().target() != "perihelion_driver" {
+            return;
+        }
+        let parent = context.event_span(event).map(|span| span.id().into_u64());
+        let mut collected = self.0.lock().unwrap();
+        let parent = parent.and_then(|parent| collected.open.get(&parent).copied());
+        let mut seen = Seen { name: "event", parent, ..Seen::default() };
+        event.record(&mut seen);
+        collected.events.push(seen);
+    }
+
+    fn on_close(&self, id: Id, _: Context<'_, S>) {
+        let mut collected = self.0.lock().unwrap();
+        if let Some(number) = collected.open.remove(&id.into_u64()) {
+            collected.spans[number as usize - 1].is_closed = true;
+        }
+    }
+}
+
+/// A collector of all spans of this thread, as long as the guard lives.
+fn collect() -> (Collector, DefaultGuard) {
+    let collector = Collector::default();
+    let subscriber = tracing_subscriber::registry().with(collector.clone());
+    (collector, tracing::subscriber::set_default(subscriber))
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operation_has_a_span_below_the_callers_and_one_for_each_attempt() {
+    let (collector, _guard) = collect();
+    let world = World::new().await;
+    world.run(&world.write(Verb::Create, "1", "a")).await.unwrap();
+    world.fault(r#"{"operation":"read_item","count":1,"status":503,"subStatus":0}"#).await;
+    collector.clear();
+    let caller = tracing::info_span!(target: "span_test", "caller");
+    world.run(&world.read("1")).instrument(caller).await.unwrap();
+
+    let operation = collector.named("operation");
+    let [operation] = operation.as_slice() else { panic!("{:?}", collector.spans()) };
+    let span = collector.span(*operation);
+    assert_eq!(span.parent, collector.named("caller").first().copied());
+    for (field, value) in [
+        ("otel.name", "read_item orders"),
+        ("otel.kind", "client"),
+        ("db.system.name", "azure.cosmosdb"),
+        ("db.operation.name", "read_item"),
+        ("db.collection.name", "orders"),
+        ("db.response.status_code", "200"),
+        ("azure.cosmosdb.connection.mode", "gateway"),
+    ] {
+        assert_eq!(span.field(field), Some(value), "{field} of {span:?}");
+    }
+    assert_eq!(span.field("otel.status_code"), None, "it succeeded");
+    assert!(span.is_closed);
+
+    let attempts: Vec<Seen> =
+        collector.named("attempt").iter().map(|number| collector.span(*number)).collect();
+    let [refused, answered] = attempts.as_slice() else { panic!("{attempts:?}") };
+    assert!(attempts.iter().all(|attempt| attempt.parent == Some(*operation)), "{attempts:?}");
+    assert_eq!(refused.field("http.response.status_code"), Some("503"));
+    assert_eq!(refused.field("otel.status_code"), Some("ERROR"));
+    assert_eq!(refused.field("perihelion.context"), Some("initial"));
+    assert_eq!(answered.field("http.response.status_code"), Some("200"));
+    assert_eq!(answered.field("http.request.method"), Some("GET"));
+    assert!(answered.field("azure.service.request.id").is_some());
+    let events = collector.events();
+    let [event] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!(event.parent, Some(*operation), "the operation's event is in its span");
+    world.server.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_span_of_a_failed_operation_says_so_and_an_expected_refusal_is_no_error() {
+    let (collector, _guard) = collect();
+    let world = World::new().await;
+    world.run(&world.write(Verb::Create, "1", "a")).await.unwrap();
+    collector.clear();
+    world.run(&world.read("missing")).await.unwrap_err();
+    let span = collector.span(collector.named("operation")[0]);
+    assert_eq!(span.field("error.type"), Some("404"));
+    assert_eq!(span.field("otel.status_code"), None, "programs expect this refusal");
+    collector.clear();
+    world.fault(r#"{"operation":"read_item","status":400,"subStatus":0}"#).await;
+    world.run(&world.read("1")).await.unwrap_err();
+    let span = collector.span(collector.named("operation")[0]);
+    assert_eq!(span.field("error.type"), Some("400"));
+    assert_eq!(span.field("otel.status_code"), Some("ERROR"));
+    world.server.stop().await;
+}
+
+/// The metadata is read by a task that serves all operations, so its spans are not below the
+/// operation that started the task.
+#[tokio::test(start_paused = true)]
+async fn reads_of_metadata_have_spans_of_their_own() {
+    let (collector, _guard) = collect();
+    let world = World::new().await;
+    collector.clear();
+    let caller = tracing::info_span!(target: "span_test", "caller");
+    world.run(&world.write(Verb::Create, "1", "a")).instrument(caller).await.unwrap();
+    let [task] = collector.named("shared_task")[..] else { panic!("{:?}", collector.spans()) };
+    assert_eq!(collector.span(task).parent, None);
+    let operations: Vec<Seen> =
+        collector.named("operation").iter().map(|number| collector.span(*number)).collect();
+    let names: Vec<Option<&str>> = operations.iter().map(|span| span.field("db.operation.name")).collect();
+    assert_eq!(
+        names,
+        [
+            Some("create_item"),
+            Some("read_container"),
+            Some("read_all_partition_key_ranges"),
+            Some("read_all_partition_key_ranges")
+        ][..names.len()]
+    );
+    assert!(names.len() >= 3, "{names:?}");
+    assert!(operations[1..].iter().all(|span| span.parent == Some(task)), "{operations:?}");
+    assert_eq!(operations[1].field("db.response.status_code"), Some("200"));
+    world.server.stop().await;
+}
