@@ -8,6 +8,7 @@
 
 mod json;
 mod late_charge;
+mod metadata_work;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -21,19 +22,25 @@ use perihelion_wire::transport::{Endpoint, FailureKind, Sent};
 
 pub(crate) use json::failure_name;
 pub(crate) use late_charge::LateCharge;
+pub use metadata_work::{MetadataKind, MetadataWork};
 
 use crate::region::Region;
+pub use crate::transport::{Protocol, Transfer};
 
 /// The most attempts that are recorded. Of further attempts, only the number and the sum of
 /// the charges are recorded. With the default limits, an operation makes more attempts only
 /// if it uses up several retry budgets.
 const ATTEMPTS_MAX: usize = 40;
 
+/// The most reads of metadata that are recorded. An operation seldom waits for more than two.
+const METADATA_WORK_MAX: usize = 16;
+
 /// What happened during one operation.
 #[derive(Debug, Clone, Default)]
 pub struct Diagnostics {
     first: Option<Attempt>,
     further: Vec<Attempt>,
+    metadata_work: Vec<MetadataWork>,
     /// The number of attempts that are not recorded.
     omitted: u32,
     omitted_charge: f64,
@@ -57,6 +64,12 @@ pub struct Attempt {
     pub region: Region,
     /// The endpoint that the attempt went to.
     pub endpoint: Endpoint,
+    /// The physical partition that the attempt went to; `None` when there may be several, or
+    /// when the operation is not on documents.
+    pub range: Option<Arc<str>>,
+    /// The connection and the phases of the attempt's last request. `None` for a transport of
+    /// the application's own, and when the attempt was abandoned.
+    pub transfer: Option<Transfer>,
     /// When the attempt started, counted from the start of the operation.
     pub started_after: Duration,
     /// How long the attempt took, throttle waits included.
@@ -153,6 +166,11 @@ impl Diagnostics {
         self.first.iter().chain(&self.further)
     }
 
+    /// The reads of metadata that the operation waited for, oldest first, 16 at most.
+    pub fn metadata_work(&self) -> &[MetadataWork] {
+        &self.metadata_work
+    }
+
     /// The number of attempts that were made but not recorded.
     pub fn omitted(&self) -> u32 {
         self.omitted
@@ -203,16 +221,19 @@ impl Diagnostics {
     ///
     /// ```text
     /// {"elapsed_ms":31.2,"charge":2.0,"regions":["West US","East US"],"attempts":[
-    ///   {"context":"initial","region":"West US","endpoint":"https://...","started_after_ms":0.0,
-    ///    "elapsed_ms":20.1,"outcome":"answered","status":503,"sub_status":0,"throttled":0,
-    ///    "effects":["partition_failed"]},
-    ///   {"context":"failover", ...}]}
+    ///   {"context":"initial","region":"West US","endpoint":"https://...","range":"0",
+    ///    "started_after_ms":0.0,"elapsed_ms":20.1,"outcome":"answered","status":503,
+    ///    "sub_status":0,"throttled":0,"effects":["partition_failed"],
+    ///    "transfer":{"protocol":"HTTP/2","connection":3,"is_new_connection":false,"streams":4,
+    ///     "queued_ms":0.0,"connecting_ms":0.0,"first_byte_ms":19.8,"body_ms":0.1,"resends":0}},
+    ///   {"context":"failover", ...}],
+    ///  "metadata_work":[{"kind":"account","started_after_ms":20.2,"elapsed_ms":1.3}]}
     /// ```
     ///
     /// `outcome` is `answered` (with `status` and `sub_status`), `failed` (with
     /// `failure`, `sent` and `message`) or `abandoned`, when the other leg of a
-    /// hedge won. `resolution`, `omitted_attempts` and an attempt's `charge` and
-    /// `activity_id` are left out when there is none.
+    /// hedge won. `resolution`, `omitted_attempts`, `metadata_work` and an attempt's `charge`,
+    /// `range`, `transfer` and `activity_id` are left out when there is none.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("names are strings and nothing else can fail")
     }
@@ -235,6 +256,12 @@ impl Diagnostics {
         } else {
             self.omitted += 1;
             self.omitted_charge += attempt.charge.unwrap_or(0.0);
+        }
+    }
+
+    pub(crate) fn record_metadata_work(&mut self, work: MetadataWork) {
+        if self.metadata_work.len() < METADATA_WORK_MAX {
+            self.metadata_work.push(work);
         }
     }
 

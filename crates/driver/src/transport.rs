@@ -13,7 +13,7 @@
 //!   what its end means
 //! - `connect`, `dial`, `proxy`, `tls`, `client_certificate`: open a connection
 //! - `options`, `environment`: the options of the default transport
-//! - `flight`, `carried_span`, `http1`, `http2`: carry out requests on a connection
+//! - `flight`, `carried_span`, `transfer`, `http1`, `http2`: carry out requests on a connection
 //! - `statistics`: what is in use at one moment
 //! - `faults`: injected faults, with the cargo feature `fault-injection`
 
@@ -49,6 +49,7 @@ mod statistics;
 mod supervise;
 mod task;
 mod tls;
+mod transfer;
 mod vitals;
 mod waiters;
 
@@ -70,6 +71,8 @@ pub(crate) use self::http::abandoned;
 pub use self::options::{BadHttpOptions, HttpOptions};
 pub use self::proxy::{Proxy, ProxyChoice};
 pub use self::statistics::{EndpointStatistics, ShardStatistics, TransportStatistics};
+pub(crate) use self::transfer::Delivered;
+pub use self::transfer::{Protocol, Transfer};
 
 /// The transport of a driver.
 #[non_exhaustive]
@@ -103,20 +106,28 @@ impl AnyTransport {
     }
 }
 
-impl Transport for AnyTransport {
-    async fn send(&self, request: Request) -> Result<Response, Failure> {
+impl AnyTransport {
+    /// Sends a request, and tells how it was carried.
+    pub(crate) async fn deliver(&self, request: Request) -> Delivered {
         match self {
-            AnyTransport::Http(transport) => transport.send(request).await,
+            AnyTransport::Http(transport) => transport.deliver(request).await,
             AnyTransport::Foreign(transport) => {
                 // The transport should keep the deadline itself. If it does not, the
                 // operation must still end.
                 let deadline = Instant::from_std(request.deadline);
-                timeout_at(deadline, transport.send_boxed(request)).await.unwrap_or_else(|_| {
+                let result = timeout_at(deadline, transport.send_boxed(request)).await;
+                Delivered::from(result.unwrap_or_else(|_| {
                     let text = "the transport has not answered by the deadline";
                     Err(Failure::new(FailureKind::Timeout, Sent::Unknown, text))
-                })
+                }))
             }
         }
+    }
+}
+
+impl Transport for AnyTransport {
+    async fn send(&self, request: Request) -> Result<Response, Failure> {
+        self.deliver(request).await.result
     }
 }
 

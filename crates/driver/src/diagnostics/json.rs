@@ -6,7 +6,7 @@ use std::time::Duration;
 use perihelion_wire::transport::{FailureKind, Sent};
 use serde::{Serialize, Serializer};
 
-use super::{Attempt, Diagnostics, Outcome};
+use super::{Attempt, Diagnostics, MetadataWork, Outcome, Protocol, Transfer};
 
 #[derive(Serialize)]
 struct DiagnosticsJson<'a> {
@@ -18,6 +18,31 @@ struct DiagnosticsJson<'a> {
     attempts: Vec<AttemptJson<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     omitted_attempts: Option<u32>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    metadata_work: Vec<MetadataWorkJson>,
+}
+
+#[derive(Serialize)]
+struct MetadataWorkJson {
+    kind: &'static str,
+    started_after_ms: f64,
+    elapsed_ms: f64,
+}
+
+#[derive(Serialize)]
+struct TransferJson {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    protocol: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    connection: Option<u32>,
+    is_new_connection: bool,
+    streams: u16,
+    queued_ms: f64,
+    connecting_ms: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_byte_ms: Option<f64>,
+    body_ms: f64,
+    resends: u8,
 }
 
 #[derive(Serialize)]
@@ -25,6 +50,8 @@ struct AttemptJson<'a> {
     context: &'static str,
     region: &'a str,
     endpoint: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    range: Option<&'a str>,
     started_after_ms: f64,
     elapsed_ms: f64,
     #[serde(flatten)]
@@ -35,6 +62,8 @@ struct AttemptJson<'a> {
     activity_id: Option<&'a str>,
     throttled: u32,
     effects: &'a [&'static str],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    transfer: Option<TransferJson>,
 }
 
 #[derive(Serialize)]
@@ -54,6 +83,7 @@ impl Serialize for Diagnostics {
             resolution: self.resolution.map(|resolution| resolution.name()),
             attempts: self.attempts().map(attempt_json).collect(),
             omitted_attempts: Some(self.omitted).filter(|count| *count > 0),
+            metadata_work: self.metadata_work.iter().map(metadata_work_json).collect(),
         }
         .serialize(serializer)
     }
@@ -70,6 +100,7 @@ fn attempt_json(attempt: &Attempt) -> AttemptJson<'_> {
         context: attempt.context.name(),
         region: attempt.region.name(),
         endpoint: attempt.endpoint.to_string(),
+        range: attempt.range.as_deref(),
         started_after_ms: milliseconds(attempt.started_after),
         elapsed_ms: milliseconds(attempt.elapsed),
         outcome: match &attempt.outcome {
@@ -85,6 +116,29 @@ fn attempt_json(attempt: &Attempt) -> AttemptJson<'_> {
         activity_id: attempt.activity_id.as_ref().and_then(|id| id.to_str().ok()),
         throttled: attempt.throttled,
         effects: &attempt.effects,
+        transfer: attempt.transfer.as_ref().map(transfer_json),
+    }
+}
+
+fn metadata_work_json(work: &MetadataWork) -> MetadataWorkJson {
+    MetadataWorkJson {
+        kind: work.kind.name(),
+        started_after_ms: milliseconds(work.started_after),
+        elapsed_ms: milliseconds(work.elapsed),
+    }
+}
+
+fn transfer_json(transfer: &Transfer) -> TransferJson {
+    TransferJson {
+        protocol: transfer.protocol().map(Protocol::name),
+        connection: transfer.connection(),
+        is_new_connection: transfer.is_new_connection(),
+        streams: transfer.streams(),
+        queued_ms: milliseconds(transfer.queued()),
+        connecting_ms: milliseconds(transfer.connecting()),
+        first_byte_ms: transfer.first_byte().map(milliseconds),
+        body_ms: milliseconds(transfer.body()),
+        resends: transfer.resends(),
     }
 }
 

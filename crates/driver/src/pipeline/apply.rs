@@ -11,6 +11,7 @@ use super::attempt::AttemptResult;
 use super::retry::{Effect, Effects};
 use super::state::State;
 use crate::core::Core;
+use crate::diagnostics::MetadataKind;
 use crate::metadata::{self, ContainerMetadata};
 use crate::operation::Operation;
 use crate::random;
@@ -60,11 +61,16 @@ pub(super) async fn apply(
                 core.topology().want_refresh(&evaluated.route.location.endpoint);
             }
             Effect::RefreshAccount => {
-                let suspect = Some(&evaluated.route.location.endpoint);
+                let (suspect, began_at) = (Some(&evaluated.route.location.endpoint), Instant::now());
                 core.account_reader().refresh(core, core.topology(), suspect, state.deadline).await;
+                state.record_metadata_work(MetadataKind::Account, began_at);
             }
             Effect::RefreshRanges if is_last => {}
-            Effect::RefreshRanges => refresh_ranges(core, evaluated, state.deadline).await,
+            Effect::RefreshRanges => {
+                let began_at = Instant::now();
+                refresh_ranges(core, evaluated, state.deadline).await;
+                state.record_metadata_work(MetadataKind::Container, began_at);
+            }
             Effect::DiscardMetadata => discard_metadata(evaluated),
             Effect::EndpointFailed { .. }
             | Effect::PartitionFailed { .. }

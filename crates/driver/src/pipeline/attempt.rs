@@ -7,7 +7,7 @@
 use http::{HeaderMap, StatusCode};
 use perihelion_wire::headers;
 use perihelion_wire::status::Status;
-use perihelion_wire::transport::{Failure, FailureKind, Request, Response, Route, Sent, Transport};
+use perihelion_wire::transport::{Failure, FailureKind, Request, Response, Route, Sent};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
@@ -25,6 +25,7 @@ use crate::options::Settings;
 use crate::random::{self, ActivityId};
 use crate::response;
 use crate::routing::account::Location;
+use crate::transport::Delivered;
 
 /// The inputs of one attempt.
 #[derive(Clone, Copy)]
@@ -76,12 +77,12 @@ async fn make_attempt(core: &Core, inputs: AttemptInputs<'_>) -> Result<Leg, Err
     let mut budget = throttle_budget(&inputs);
     // Whether a request was sent again, because its access token was refused.
     let mut is_token_changed = false;
-    let (result, is_cut_short, activity_id) = loop {
+    let (result, transfer, is_cut_short, activity_id) = loop {
         let activity_id = random::activity_id();
         let headers = signed_headers(core, &inputs, activity_id).await?;
         let sent_at = Instant::now();
         let allowed = inputs.settings.attempt_timeout.min(inputs.deadline.saturating_duration_since(sent_at));
-        let result = send(core, &inputs, headers, sent_at + allowed).await;
+        let Delivered { result, transfer } = send(core, &inputs, headers, sent_at + allowed).await;
         if !is_token_changed && is_unauthorized(&result) {
             is_token_changed = core.credential().discard_refused_token(core.token_scope(), sent_at);
             if is_token_changed {
@@ -92,12 +93,12 @@ async fn make_attempt(core: &Core, inputs: AttemptInputs<'_>) -> Result<Leg, Err
         let Some(retry_after) = requested_throttle_wait(&result) else {
             record_latency(&inputs, &result, sent_at);
             let is_cut_short = result.is_err() && allowed < SHORT_ATTEMPT && sent_at.elapsed() >= allowed;
-            break (result, is_cut_short, activity_id);
+            break (result, transfer, is_cut_short, activity_id);
         };
         inputs.progress.count_throttle();
         let time_left = inputs.deadline.saturating_duration_since(Instant::now());
         match throttle::judge(budget, retry_after, random::sample(), time_left) {
-            ThrottleVerdict::GiveUp(_) => break (result, false, activity_id),
+            ThrottleVerdict::GiveUp(_) => break (result, transfer, false, activity_id),
             ThrottleVerdict::RetryAfter { wait, budget: remaining } => {
                 budget = remaining;
                 inputs.progress.add_charge(&result);
@@ -106,6 +107,7 @@ async fn make_attempt(core: &Core, inputs: AttemptInputs<'_>) -> Result<Leg, Err
         }
     };
     let record = attempt_record(&inputs, started_at, &result, inputs.progress.throttles(), activity_id);
+    let record = Attempt { transfer, ..record };
     Ok(Leg { result, record, is_cut_short })
 }
 
@@ -151,18 +153,10 @@ async fn signed_headers(
     Ok(map)
 }
 
-async fn send(
-    core: &Core,
-    inputs: &AttemptInputs<'_>,
-    headers: HeaderMap,
-    deadline: Instant,
-) -> AttemptResult {
+async fn send(core: &Core, inputs: &AttemptInputs<'_>, headers: HeaderMap, deadline: Instant) -> Delivered {
     if Instant::now() >= deadline {
-        return Err(Failure::new(
-            FailureKind::Timeout,
-            Sent::No,
-            "the operation's time was up before it was sent",
-        ));
+        let text = "the operation's time was up before it was sent";
+        return Err(Failure::new(FailureKind::Timeout, Sent::No, text)).into();
     }
     let request = Request {
         endpoint: inputs.location.endpoint.clone(),
@@ -174,10 +168,10 @@ async fn send(
         route: Route { region: Some(inputs.location.region.shared_name()), range: inputs.range.cloned() },
     };
     if !inputs.progress.is_kept() {
-        return core.transport().send(request).await;
+        return core.transport().deliver(request).await;
     }
     let transport = Arc::clone(core.transport());
-    inputs.progress.keep(Box::pin(async move { transport.send(request).await })).await
+    inputs.progress.keep(Box::pin(async move { transport.deliver(request).await })).await
 }
 
 fn is_unauthorized(result: &AttemptResult) -> bool {
@@ -221,6 +215,8 @@ fn attempt_record(
         context: inputs.context,
         region: inputs.location.region.clone(),
         endpoint: inputs.location.endpoint.clone(),
+        range: inputs.range.cloned(),
+        transfer: None,
         started_after: started_at.duration_since(inputs.operation_started_at),
         elapsed: started_at.elapsed(),
         outcome,
@@ -239,6 +235,8 @@ impl AttemptInputs<'_> {
             context: self.context,
             region: self.location.region.clone(),
             endpoint: self.location.endpoint.clone(),
+            range: self.range.cloned(),
+            transfer: None,
             started_after: started_at.duration_since(self.operation_started_at),
             elapsed: started_at.elapsed(),
             outcome: Outcome::Abandoned,

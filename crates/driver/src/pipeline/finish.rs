@@ -12,7 +12,7 @@ use super::read_back::{Evidence, read_back};
 use super::retry::Budgets;
 use super::state::State;
 use crate::core::Core;
-use crate::diagnostics::{Attempt, Diagnostics, Resolution};
+use crate::diagnostics::{Attempt, Diagnostics, MetadataWork, Resolution};
 use crate::error::{Error, ErrorKind};
 use crate::response::Response;
 
@@ -119,6 +119,10 @@ pub(super) fn error_of(result: AttemptResult, state: &State) -> Error {
 pub(super) fn append_attempts(mut own: Diagnostics, inner: Diagnostics) -> Diagnostics {
     own.late_charge = own.late_charge.or_else(|| inner.late_charge.clone());
     let inner_started_after = own.elapsed.saturating_sub(inner.elapsed);
+    for work in inner.metadata_work() {
+        let started_after = inner_started_after + work.started_after;
+        own.record_metadata_work(MetadataWork { started_after, ..*work });
+    }
     for attempt in inner.into_attempts() {
         own.record(Attempt { started_after: inner_started_after + attempt.started_after, ..attempt });
     }

@@ -225,7 +225,7 @@ async fn report_charge(
     _permit: HedgePermit,
 ) {
     let answer = transport::abandoned(request).await;
-    if let Some(charge) = answer.ok().and_then(|answer| response::charge(answer.headers())) {
+    if let Some(charge) = answer.result.ok().and_then(|answer| response::charge(answer.headers())) {
         late_charge.set(charge);
         metric.record(charge);
     }

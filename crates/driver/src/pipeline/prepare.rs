@@ -12,6 +12,7 @@ use super::build::HeaderInputs;
 use super::continuation;
 use super::state::{State, find_range};
 use crate::core::Core;
+use crate::diagnostics::MetadataKind;
 use crate::error::Error;
 use crate::metadata::{self, Container, ContainerMetadata, TokenTooLong};
 use crate::operation::{Idempotency, Operation, ResourceKind, Verb};
@@ -47,11 +48,15 @@ pub(super) struct Prepared<'a> {
 }
 
 /// Prepares an attempt. Requests are sent only if metadata must be read.
-pub(super) async fn prepare<'a>(core: &Core, call: Call<'a>, state: &State) -> Result<Prepared<'a>, Error> {
+pub(super) async fn prepare<'a>(
+    core: &Core,
+    call: Call<'a>,
+    state: &mut State,
+) -> Result<Prepared<'a>, Error> {
     let operation = call.operation;
     let (metadata, has_unknown_range) = match &operation.target.container {
         Some(container) if operation.target.kind == ResourceKind::Item => {
-            let metadata = current_metadata(core, container, call.deadline).await?;
+            let metadata = current_metadata(core, container, call.deadline, state).await?;
             (Some(metadata), container.has_unknown_range())
         }
         Some(_) | None => (None, false),
@@ -90,20 +95,29 @@ async fn current_metadata(
     core: &Core,
     container: &Arc<Container>,
     deadline: Instant,
+    state: &mut State,
 ) -> Result<Arc<ContainerMetadata>, Error> {
-    match container.metadata() {
+    let began_at = Instant::now();
+    let known = container.metadata();
+    let metadata = match &known {
+        Some(metadata) if !container.has_unknown_range() => return Ok(Arc::clone(metadata)),
         None => {
             let span = core.telemetry().metadata_wait_span();
             Box::pin(metadata::load(core, container, deadline).instrument(span)).await
         }
         // If the metadata is not read or reading fails, the old metadata is used, with a
         // session token of all ranges.
-        Some(metadata) if container.has_unknown_range() => {
-            let span = core.telemetry().metadata_wait_span();
-            Ok(Box::pin(metadata::try_refresh(core, container, metadata, deadline).instrument(span)).await)
+        Some(metadata) => {
+            let (current, span) = (Arc::clone(metadata), core.telemetry().metadata_wait_span());
+            Ok(Box::pin(metadata::try_refresh(core, container, current, deadline).instrument(span)).await)
         }
-        Some(metadata) => Ok(metadata),
+    };
+    let is_known =
+        metadata.as_ref().is_ok_and(|new| known.as_ref().is_some_and(|known| Arc::ptr_eq(new, known)));
+    if !is_known || Instant::now() > began_at {
+        state.record_metadata_work(MetadataKind::Container, began_at);
     }
+    metadata
 }
 
 /// Takes a snapshot and resolves a route. When the route is a probe of a partition whose

@@ -8,9 +8,10 @@ use std::task::ready;
 
 use super::attempt::AttemptResult;
 use crate::response;
+use crate::transport::Delivered;
 
 /// A request that was sent, without its answer.
-pub(crate) type RequestUnderWay = Pin<Box<dyn Future<Output = AttemptResult> + Send>>;
+pub(crate) type RequestUnderWay = Pin<Box<dyn Future<Output = Delivered> + Send>>;
 
 /// The progress of one attempt. Only the attempt writes it. The lock is free whenever the
 /// attempt is not polled.
@@ -48,7 +49,7 @@ impl Progress {
     }
 
     /// Awaits a request, and keeps it meanwhile.
-    pub(crate) async fn keep(&self, request: RequestUnderWay) -> AttemptResult {
+    pub(crate) async fn keep(&self, request: RequestUnderWay) -> Delivered {
         self.state().request = Some(request);
         poll_fn(|context| {
             let mut state = self.state();

@@ -8,7 +8,7 @@ use http::HeaderValue;
 use perihelion_wire::transport::Incident;
 use tokio::time::Instant;
 
-use crate::diagnostics::{Context, Diagnostics};
+use crate::diagnostics::{Context, Diagnostics, MetadataKind, MetadataWork};
 use crate::metadata::ContainerMetadata;
 use crate::operation::{Operation, Scope};
 use crate::region::Region;
@@ -62,6 +62,17 @@ impl State {
             unconfirmed_effects: Vec::new(),
             diagnostics: Diagnostics::default(),
         }
+    }
+}
+
+impl State {
+    /// Records a read of metadata that the operation has waited for since `began_at`.
+    pub(super) fn record_metadata_work(&mut self, kind: MetadataKind, began_at: Instant) {
+        self.diagnostics.record_metadata_work(MetadataWork {
+            kind,
+            started_after: began_at.saturating_duration_since(self.started_at),
+            elapsed: began_at.elapsed(),
+        });
     }
 }
 

@@ -72,7 +72,11 @@ impl Telemetry {
             "azure.cosmosdb.response.sub_status_code" = Empty,
             "azure.cosmosdb.operation.request_charge" = Empty,
             "azure.service.request.id" = Empty,
+            "network.protocol.name" = Empty,
+            "network.protocol.version" = Empty,
             "perihelion.region" = region.name(),
+            "perihelion.range" = Empty,
+            "perihelion.connection" = Empty,
             "perihelion.context" = context.name(),
             "perihelion.outcome" = Empty,
             "perihelion.throttled" = Empty,
@@ -176,6 +180,16 @@ impl AttemptSpan {
         }
         if let Some(id) = attempt.activity_id.as_ref().and_then(|id| id.to_str().ok()) {
             span.record("azure.service.request.id", id);
+        }
+        if let Some(range) = &attempt.range {
+            span.record("perihelion.range", &**range);
+        }
+        if let Some((protocol, number)) =
+            attempt.transfer.and_then(|transfer| transfer.protocol().zip(transfer.connection()))
+        {
+            span.record("network.protocol.name", "http");
+            span.record("network.protocol.version", protocol.version());
+            span.record("perihelion.connection", number);
         }
         if attempt.throttled > 0 {
             span.record("perihelion.throttled", attempt.throttled);

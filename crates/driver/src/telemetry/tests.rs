@@ -36,6 +36,8 @@ fn attempt(context: Context, region: &str, outcome: Outcome) -> Attempt {
         context,
         region: Region::from(region),
         endpoint: account(),
+        range: None,
+        transfer: None,
         started_after: Duration::ZERO,
         elapsed: Duration::from_millis(10),
         outcome,

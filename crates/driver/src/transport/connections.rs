@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use http::HeaderValue;
-use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Response, Sent};
+use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Sent};
 use tokio::time::Instant;
 
 use super::connect::{KnownProtocol, NewConnection};
@@ -40,6 +40,7 @@ use super::progress::Progress;
 use super::shard::{Reservation, Shard, ShardCore};
 use super::starvation::Starvation;
 use super::statistics::EndpointStatistics;
+use super::transfer::Delivered;
 use super::waiters::{Grant, Waiters};
 
 use self::openings::OpeningTask;
@@ -227,7 +228,7 @@ impl Connections {
     /// Starts the task of a request.
     pub(super) fn start_flight<F>(self: &Arc<Self>, exchange: F) -> Flight
     where
-        F: Future<Output = Result<Response, Failure>> + Send + 'static,
+        F: Future<Output = Delivered> + Send + 'static,
     {
         let counted = InFlight::new(self);
         Flight::start(async move {

@@ -10,15 +10,16 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use perihelion_wire::transport::{Failure, FailureKind, Response, Sent};
+use perihelion_wire::transport::{Failure, FailureKind, Sent};
 use tokio::task::JoinHandle;
 use tracing::Span;
 
 use super::carried_span::CarriedSpan;
+use super::transfer::Delivered;
 
 /// A request that a task carries out. Dropping the flight cancels the request.
 pub(super) struct Flight {
-    task: JoinHandle<Result<Response, Failure>>,
+    task: JoinHandle<Delivered>,
     /// The caller's span, in which the task runs. `None` when there is none, or when it was
     /// released.
     span: Option<CarriedSpan>,
@@ -28,7 +29,7 @@ impl Flight {
     /// Starts the task on the current runtime, in the caller's span.
     pub(super) fn start<F>(exchange: F) -> Self
     where
-        F: Future<Output = Result<Response, Failure>> + Send + 'static,
+        F: Future<Output = Delivered> + Send + 'static,
     {
         let span = CarriedSpan::current();
         let task = match span.clone() {
@@ -40,7 +41,7 @@ impl Flight {
 }
 
 impl Future for Flight {
-    type Output = Result<Response, Failure>;
+    type Output = Delivered;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         // A background task that awaits an abandoned request has no span. The caller's span must
@@ -54,7 +55,7 @@ impl Future for Flight {
                 Ok(panic) => std::panic::resume_unwind(panic),
                 Err(_) => {
                     let text = "the runtime that carried out the request was shut down";
-                    Poll::Ready(Err(Failure::new(FailureKind::Closed, Sent::Unknown, text)))
+                    Poll::Ready(Err(Failure::new(FailureKind::Closed, Sent::Unknown, text)).into())
                 }
             },
         }

@@ -26,10 +26,12 @@ use super::connect::{Connector, EndpointOpener};
 use super::connections::{Connections, Lease};
 use super::flight::Flight;
 use super::http1::{Http1Delivery, Http1Lease};
+use super::http2::Exchange;
 use super::limits::{CONNECTIONS_TRIED_MAX, ENDPOINTS_MAX, READ_RESENDS_MAX};
 use super::options::{BadHttpOptions, HttpOptions};
 use super::progress::Progress;
 use super::statistics::TransportStatistics;
+use super::transfer::{Delivered, TransferLog, Wait};
 
 /// Sends requests over HTTP/2 and HTTP/1.1. The transport can be created without a
 /// runtime. A connection belongs to the runtime of the request that opened it, and is
@@ -115,15 +117,18 @@ pub(super) async fn send_with_resends(
     connections: &Arc<Connections>,
     parts: RequestParts,
     deadline: Instant,
-) -> Result<Response, Failure> {
+) -> Delivered {
     let mut resends = Resends::default();
     loop {
-        match start(connections, &parts, deadline).await {
-            Ok(response) => return Ok(response),
-            Err(failure) if resends.allow(&parts, &failure) => {
+        let delivered = start(connections, &parts, deadline).await;
+        match &delivered.result {
+            Err(failure) if resends.allow(&parts, failure) => {
                 tracing::debug!(%failure, "a request is sent again on another connection");
             }
-            Err(failure) => return Err(failure),
+            Ok(_) | Err(_) => {
+                let transfer = delivered.transfer.map(|transfer| transfer.with_resends(resends.count));
+                return Delivered { transfer, ..delivered };
+            }
         }
     }
 }
@@ -133,6 +138,8 @@ pub(super) async fn send_with_resends(
 struct Resends {
     unsent: u32,
     lost: u32,
+    /// How often it was allowed.
+    count: u8,
 }
 
 impl Resends {
@@ -143,7 +150,7 @@ impl Resends {
     /// to know that it was.
     fn allow(&mut self, parts: &RequestParts, failure: &Failure) -> bool {
         let is_closed = failure.kind == FailureKind::Closed;
-        match failure.sent {
+        let is_allowed = match failure.sent {
             Sent::No => {
                 self.unsent += 1;
                 is_closed && self.unsent < CONNECTIONS_TRIED_MAX
@@ -156,7 +163,9 @@ impl Resends {
                     && parts.is_read()
                     && self.lost <= READ_RESENDS_MAX
             }
-        }
+        };
+        self.count = self.count.saturating_add(u8::from(is_allowed));
+        is_allowed
     }
 }
 
@@ -178,36 +187,56 @@ fn is_abandoned() -> bool {
 /// Starts the flight of a request. If a stream is free, the request is handed to its
 /// connection at once, before this function returns.
 fn start(connections: &Arc<Connections>, parts: &RequestParts, deadline: Instant) -> Flight {
+    let log = TransferLog::start(Instant::now());
     if let Some(reservation) = connections.reserve() {
         if let Some(fault) = reservation.pick_fault(parts) {
-            return connections.start_flight(fault.send_http2(reservation, parts.clone(), deadline));
+            let mut log = log;
+            log.hand_over(reservation.shard.core.carrier(), Instant::now());
+            let faulty = fault.send_http2(reservation, parts.clone(), deadline);
+            return connections.start_flight(async move {
+                let result = faulty.await;
+                Delivered { result, transfer: Some(log.end(Instant::now())) }
+            });
         }
         let request = parts.http2_request(&connections.endpoint);
         if let Ok(exchange) = reservation.begin(request, parts.body.clone()) {
-            return connections.start_flight(exchange.finish(deadline));
+            return connections.start_flight(exchange.finish(log, deadline));
         }
     }
-    connections.start_flight(send_when_connected(Arc::clone(connections), parts.clone(), deadline))
+    connections.start_flight(send_when_connected(Arc::clone(connections), parts.clone(), log, deadline))
 }
 
 /// Waits for a connection and sends the request on it.
 async fn send_when_connected(
     connections: Arc<Connections>,
     parts: RequestParts,
+    mut log: TransferLog,
     deadline: Instant,
-) -> Result<Response, Failure> {
+) -> Delivered {
     let mut progress = Progress::Connecting;
-    let sending = send_on_lease(&connections, parts, deadline, &mut progress);
-    match time::timeout_at(deadline, sending).await {
-        Ok(done) => done,
+    // With a connection, the request waits for one of its streams.
+    log.wait_for(if connections.has_shards() { Wait::Stream } else { Wait::Connection });
+    let sending = send_on_lease(&connections, parts, deadline, (&mut progress, &mut log));
+    let result = match time::timeout_at(deadline, sending).await {
+        Ok(Ok(Answer::Exchange(exchange))) => return exchange.finish(log, deadline).await,
+        Ok(Ok(Answer::Response(response))) => Ok(response),
+        Ok(Err(failure)) => Err(failure),
         Err(_) => {
-            // With a connection, the request was waiting for one of its streams.
             if progress == Progress::Connecting && connections.has_shards() {
                 progress = Progress::Queued;
             }
             Err(progress.timeout_failure(&connections.endpoint))
         }
-    }
+    };
+    Delivered { result, transfer: Some(log.end(Instant::now())) }
+}
+
+/// What a connection gives for a request.
+enum Answer {
+    /// The answer of an HTTP/1.1 connection.
+    Response(Response),
+    /// The exchange on an HTTP/2 connection, which has its own deadline.
+    Exchange(Exchange),
 }
 
 /// Sends the request on the first connection that takes it.
@@ -215,23 +244,23 @@ async fn send_on_lease(
     connections: &Arc<Connections>,
     mut parts: RequestParts,
     deadline: Instant,
-    progress: &mut Progress,
-) -> Result<Response, Failure> {
+    (progress, log): (&mut Progress, &mut TransferLog),
+) -> Result<Answer, Failure> {
     for _ in 0..CONNECTIONS_TRIED_MAX {
         match connections.lease(progress).await? {
             Lease::Http2(reservation) => {
                 if let Some(fault) = reservation.pick_fault(&parts) {
                     *progress = Progress::Accepted;
-                    return fault.send_http2(reservation, parts, deadline).await;
+                    log.hand_over(reservation.shard.core.carrier(), Instant::now());
+                    return fault.send_http2(reservation, parts, deadline).await.map(Answer::Response);
                 }
                 let request = parts.http2_request(&connections.endpoint);
                 if let Ok(exchange) = reservation.begin(request, parts.body.clone()) {
-                    *progress = Progress::Accepted;
-                    return exchange.finish(deadline).await;
+                    return Ok(Answer::Exchange(exchange));
                 }
             }
-            Lease::Http1(lease) => match send_http1(connections, lease, parts, progress).await? {
-                Delivery::Answered(response) => return Ok(response),
+            Lease::Http1(lease) => match send_http1(connections, lease, parts, (progress, log)).await? {
+                Delivery::Answered(response) => return Ok(Answer::Response(response)),
                 Delivery::NotTaken(returned) => parts = returned,
             },
         }
@@ -264,16 +293,19 @@ enum Delivery {
 
 async fn send_http1(
     connections: &Connections,
-    lease: Http1Lease<'_>,
+    mut lease: Http1Lease<'_>,
     parts: RequestParts,
-    progress: &mut Progress,
+    (progress, log): (&mut Progress, &mut TransferLog),
 ) -> Result<Delivery, Failure> {
     let fault = connections.faults.pick_http1(&connections.endpoint, &parts);
     let RequestParts { method, target, headers, body, route } = parts;
     let request = build_request(Uri::from(target), method, headers, Full::new(body.clone()));
     let sent = match fault {
-        Some(fault) => fault.send_http1(lease, connections, request, progress).await,
-        None => lease.send(connections, request, progress).await,
+        Some(fault) => {
+            log.hand_over(lease.carrier(), Instant::now());
+            fault.send_http1(lease, connections, request, progress).await
+        }
+        None => lease.send(connections, request, (progress, log)).await,
     };
     let delivery = sent.map_err(|failure| match failure.kind {
         // The connections of a server that ends are one incident, as over HTTP/2.
@@ -303,17 +335,27 @@ fn find(endpoints: &[Arc<Connections>], endpoint: &Endpoint) -> Option<Arc<Conne
     endpoints.iter().find(|connections| connections.endpoint == *endpoint).map(Arc::clone)
 }
 
-impl Transport for HttpTransport {
-    async fn send(&self, request: Request) -> Result<Response, Failure> {
+impl HttpTransport {
+    /// Sends a request, and tells how it was carried.
+    pub(super) async fn deliver(&self, request: Request) -> Delivered {
         let Request { endpoint, method, target, headers, body, deadline, route } = request;
         let deadline = Instant::from_std(deadline);
         if deadline <= Instant::now() {
             // Not `Connecting`: the endpoint is not at fault.
-            return Err(Progress::Queued.timeout_failure(&endpoint));
+            return Err(Progress::Queued.timeout_failure(&endpoint)).into();
         }
-        let connections = self.connections(&endpoint)?;
+        let connections = match self.connections(&endpoint) {
+            Ok(connections) => connections,
+            Err(failure) => return Err(failure).into(),
+        };
         connections.faults.learn_region(&endpoint, &route);
         send_with_resends(&connections, RequestParts { method, target, headers, body, route }, deadline).await
+    }
+}
+
+impl Transport for HttpTransport {
+    async fn send(&self, request: Request) -> Result<Response, Failure> {
+        self.deliver(request).await.result
     }
 }
 
@@ -324,3 +366,6 @@ impl fmt::Debug for HttpTransport {
         f.debug_struct("HttpTransport").field("endpoints", &endpoints).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

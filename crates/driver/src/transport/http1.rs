@@ -7,6 +7,7 @@
 //! order of the requests; a connection whose answer was not read to its end is closed
 //! and not used again.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -19,6 +20,7 @@ use hyper_util::rt::TokioIo;
 use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Response, Sent};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::Instant;
 
 use super::body::BodyCollector;
 use super::connections::Connections;
@@ -26,6 +28,7 @@ use super::faults::Switch;
 use super::limits::HEADER_BYTES_MAX;
 use super::progress::Progress;
 use super::task::AbortOnDrop;
+use super::transfer::{Carrier, Protocol, TransferLog};
 
 /// One connection.
 pub(super) struct Http1Connection {
@@ -33,6 +36,8 @@ pub(super) struct Http1Connection {
     #[cfg_attr(not(feature = "fault-injection"), expect(dead_code, reason = "only faults use it"))]
     switch: Switch,
     _task: AbortOnDrop,
+    /// The number of the connection in its pool, from one; `None` before its first request.
+    number: Option<u32>,
 }
 
 impl Http1Connection {
@@ -50,7 +55,7 @@ impl Http1Connection {
             let ended = connection.await;
             tracing::debug!(?ended, "an HTTP/1.1 connection ended");
         });
-        Ok(Http1Connection { sender, switch, _task: task })
+        Ok(Http1Connection { sender, switch, _task: task, number: None })
     }
 }
 
@@ -59,6 +64,8 @@ pub(super) struct Http1Pool {
     idle: Mutex<Vec<Http1Connection>>,
     permits: Semaphore,
     connections_max: usize,
+    /// How many connections have had a request.
+    numbered: AtomicU32,
 }
 
 /// The right to use one connection.
@@ -77,7 +84,12 @@ pub(super) struct Http1Lease<'a> {
 impl Http1Pool {
     pub(super) fn new(connections_max: usize) -> Self {
         let connections_max = connections_max.clamp(1, Semaphore::MAX_PERMITS);
-        Http1Pool { idle: Mutex::new(Vec::new()), permits: Semaphore::new(connections_max), connections_max }
+        Http1Pool {
+            idle: Mutex::new(Vec::new()),
+            permits: Semaphore::new(connections_max),
+            connections_max,
+            numbered: AtomicU32::new(0),
+        }
     }
 
     /// Waits for the right to use one connection.
@@ -137,17 +149,30 @@ pub(super) enum Http1Delivery {
 type HeadOrRequest = Result<http::Response<Incoming>, http::Request<Full<Bytes>>>;
 
 impl Http1Lease<'_> {
+    /// The connection as it takes a request.
+    pub(super) fn carrier(&mut self) -> Carrier {
+        let (pool, known) = (self.permit.pool, self.connection.number);
+        let number = known.unwrap_or_else(|| pool.numbered.fetch_add(1, Ordering::Relaxed) + 1);
+        self.connection.number = Some(number);
+        Carrier { protocol: Protocol::Http1, number, is_new: known.is_none(), streams: 1 }
+    }
+
     /// Sends one request and reads its answer.
     pub(super) async fn send(
         mut self,
         connections: &Connections,
         request: http::Request<Full<Bytes>>,
-        progress: &mut Progress,
+        (progress, log): (&mut Progress, &mut TransferLog),
     ) -> Result<Http1Delivery, Failure> {
+        log.hand_over(self.carrier(), Instant::now());
         let answer = match self.head(connections, request, progress).await? {
             Ok(answer) => answer,
-            Err(request) => return Ok(Http1Delivery::NotTaken(request)),
+            Err(request) => {
+                log.take_back();
+                return Ok(Http1Delivery::NotTaken(request));
+            }
         };
+        log.answer_begins(Instant::now());
         let (head, body) = answer.into_parts();
         let body = read_body(connections, &head.headers, body).await?;
         self.give_back();

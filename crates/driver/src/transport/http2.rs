@@ -32,6 +32,7 @@ use super::limits::{
 };
 use super::progress::Progress;
 use super::shard::{Reservation, takes_requests};
+use super::transfer::{Delivered, TransferLog};
 use super::vitals::{Listening, Vitals};
 
 /// A new connection. It makes progress only while `driver` is polled.
@@ -135,19 +136,33 @@ impl Reservation {
 }
 
 impl Exchange {
-    /// Waits for the whole answer, at most until the deadline.
-    pub(super) async fn finish(mut self, deadline: Instant) -> Result<Response, Failure> {
-        let mut progress = Progress::Accepted;
-        match timeout_at(deadline, self.read_answer(&mut progress)).await {
-            Ok(done) => done,
-            Err(_) => Err(self.timeout_failure(progress)),
+    /// Waits for the whole answer, at most until the deadline. `log` has the phases before.
+    pub(super) fn finish(
+        mut self,
+        mut log: TransferLog,
+        deadline: Instant,
+    ) -> impl Future<Output = Delivered> + Send + 'static {
+        log.hand_over(self.reservation.shard.core.carrier(), self.began_at);
+        async move {
+            let mut progress = Progress::Accepted;
+            let result = match timeout_at(deadline, self.read_answer(&mut progress, &mut log)).await {
+                Ok(done) => done,
+                Err(_) => Err(self.timeout_failure(progress)),
+            };
+            Delivered { result, transfer: Some(log.end(Instant::now())) }
         }
     }
 
-    async fn read_answer(&mut self, progress: &mut Progress) -> Result<Response, Failure> {
+    async fn read_answer(
+        &mut self,
+        progress: &mut Progress,
+        log: &mut TransferLog,
+    ) -> Result<Response, Failure> {
         let answer = self.head().await?;
         *progress = Progress::Answering;
-        self.reservation.shard.core.vitals.answered(Instant::now());
+        let now = Instant::now();
+        log.answer_begins(now);
+        self.reservation.shard.core.vitals.answered(now);
         let owner = &self.reservation.owner;
         let (head, mut stream) = answer.into_parts();
         let mut body = BodyCollector::new(&head.headers, &owner.buffered_bytes)

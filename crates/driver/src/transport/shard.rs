@@ -4,6 +4,7 @@
 //! the reservation gives the stream back when it is dropped; when the last `Arc` of a shard
 //! is dropped, its connection is closed.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Waker};
 
@@ -24,6 +25,7 @@ use super::slots::Slots;
 use super::statistics::ShardStatistics;
 use super::supervise::supervise;
 use super::task::AbortOnDrop;
+use super::transfer::{Carrier, Protocol};
 use super::vitals::Vitals;
 use crate::pulse::Pulse;
 
@@ -47,6 +49,8 @@ pub(super) struct ShardCore {
     incidents: ShardIncidents,
     /// Asks for a ping.
     pub(super) ping_wanted: Notify,
+    /// Whether a request was handed to the connection.
+    is_used: AtomicBool,
 }
 
 impl Shard {
@@ -64,6 +68,7 @@ impl Shard {
             pulse: Pulse::new(Instant::now()),
             incidents: ShardIncidents::default(),
             ping_wanted: Notify::new(),
+            is_used: AtomicBool::new(false),
         });
         let (sender, switch) = (new.sender.clone(), new.switch.clone());
         let task = AbortOnDrop::spawn(supervise(new, Arc::clone(&core), Weak::clone(owner)));
@@ -85,6 +90,16 @@ impl ShardCore {
 
     pub(super) fn signs(&self, now: Instant) -> Signs {
         Signs::read(self.number, self.slots.view(), &self.vitals, now)
+    }
+
+    /// The connection as it takes a request.
+    pub(super) fn carrier(&self) -> Carrier {
+        Carrier {
+            protocol: Protocol::Http2,
+            number: u32::try_from(self.number).unwrap_or(u32::MAX),
+            is_new: !self.is_used.swap(true, Ordering::Relaxed),
+            streams: u16::try_from(self.slots.view().in_use).unwrap_or(u16::MAX),
+        }
     }
 
     /// The incident by which this connection ended.

@@ -25,6 +25,7 @@ mod runtimes;
 mod spans;
 mod storm;
 mod telemetry;
+mod transfers;
 mod transport;
 mod transport_deadlines;
 mod transport_failures;

@@ -8,6 +8,7 @@ use tracing_subscriber::layer::{Layer, SubscriberExt};
 
 use super::*;
 use crate::transport::flight::Flight;
+use crate::transport::transfer::Delivered;
 
 /// Notes the spans of events, and whether the span `caller` was closed.
 #[derive(Clone, Default)]
@@ -36,11 +37,11 @@ fn failure() -> Failure {
 }
 
 /// An exchange that emits an event at its start, waits, and emits another one.
-async fn exchange(go_on: oneshot::Receiver<()>) -> Result<perihelion_wire::transport::Response, Failure> {
+async fn exchange(go_on: oneshot::Receiver<()>) -> Delivered {
     tracing::info!(target: "flight_test", "started");
     let _ = go_on.await;
     tracing::info!(target: "flight_test", "ended");
-    Err(failure())
+    Err(failure()).into()
 }
 
 #[tokio::test]
@@ -51,7 +52,7 @@ async fn a_request_runs_in_the_span_of_its_caller() {
     let caller = async move {
         let flight = Flight::start(exchange(go_on));
         sender.send(()).unwrap();
-        flight.await.unwrap_err();
+        flight.await.result.unwrap_err();
     };
     caller.instrument(tracing::info_span!("caller")).await;
     assert_eq!(*observed.spans_of_events.lock().unwrap(), [Some("caller"), Some("caller")]);
@@ -63,27 +64,28 @@ async fn a_request_that_is_awaited_after_its_operation_does_not_keep_the_span_op
     let observed = Observed::default();
     let _guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(observed.clone()));
     let (sender, go_on) = oneshot::channel();
-    let mut flight = async {
-        let mut flight = Flight::start(exchange(go_on));
+    let mut started = None;
+    async {
+        let flight = started.insert(Flight::start(exchange(go_on)));
         // The task emits its first event.
         while observed.spans_of_events.lock().unwrap().is_empty() {
             tokio::task::yield_now().await;
         }
-        assert!(poll_once(&mut flight).await.is_none());
-        flight
+        assert!(poll_once(flight).await.is_none());
     }
     .instrument(tracing::info_span!("caller"))
     .await;
+    let mut flight = started.unwrap();
     assert!(!observed.is_closed.load(Ordering::SeqCst), "the request carries the span");
     assert!(poll_once(&mut flight).await.is_none());
     assert!(observed.is_closed.load(Ordering::SeqCst), "a background task awaits the request");
     sender.send(()).unwrap();
-    flight.await.unwrap_err();
+    flight.await.result.unwrap_err();
     assert_eq!(*observed.spans_of_events.lock().unwrap(), [Some("caller"), None]);
 }
 
 /// Polls a flight once.
-async fn poll_once(flight: &mut Flight) -> Option<Result<perihelion_wire::transport::Response, Failure>> {
+async fn poll_once(flight: &mut Flight) -> Option<Delivered> {
     poll_fn(|context| match std::pin::Pin::new(&mut *flight).poll(context) {
         std::task::Poll::Ready(done) => std::task::Poll::Ready(Some(done)),
         std::task::Poll::Pending => std::task::Poll::Ready(None),

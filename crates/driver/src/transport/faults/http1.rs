@@ -16,6 +16,7 @@ use crate::transport::body::BodyCollector;
 use crate::transport::connections::Connections;
 use crate::transport::http1::{Http1Delivery, Http1Lease, broken_body_failure};
 use crate::transport::progress::Progress;
+use crate::transport::transfer::TransferLog;
 
 impl Fault {
     /// Sends a request with this fault.
@@ -34,7 +35,10 @@ impl Fault {
             Failure::new(FailureKind::Closed, sent, format!("{endpoint}: {text} (injected{label})"))
         };
         let answer = match self.effect() {
-            Effect::None | Effect::Connect(_) => return lease.send(connections, request, progress).await,
+            Effect::None | Effect::Connect(_) => {
+                let mut log = TransferLog::start(time::Instant::now());
+                return lease.send(connections, request, (progress, &mut log)).await;
+            }
             Effect::Answer(answer) if answer.when == When::Before => {
                 lease.give_back();
                 return Ok(Http1Delivery::Answered(answer.response()));

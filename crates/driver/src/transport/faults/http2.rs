@@ -14,6 +14,7 @@ use crate::transport::http::RequestParts;
 use crate::transport::http2::{Exchange, NotTaken, next_part};
 use crate::transport::progress::Progress;
 use crate::transport::shard::Reservation;
+use crate::transport::transfer::TransferLog;
 
 impl Fault {
     /// Sends a request with this fault.
@@ -30,7 +31,7 @@ impl Fault {
         let label = self.label();
         match self.effect() {
             // Rules for connecting hit no request.
-            Effect::None | Effect::Connect(_) => begin(reservation, &parts)?.finish(deadline).await,
+            Effect::None | Effect::Connect(_) => finish(begin(reservation, &parts)?, deadline).await,
             Effect::Answer(answer) if answer.when == When::Before => {
                 let vitals = &reservation.shard.core.vitals;
                 let now = Instant::now();
@@ -39,7 +40,7 @@ impl Fault {
                 Ok(answer.response())
             }
             Effect::Answer(answer) => {
-                begin(reservation, &parts)?.finish(deadline).await.map(|_| answer.response())
+                finish(begin(reservation, &parts)?, deadline).await.map(|_| answer.response())
             }
             Effect::Reset(When::Before) => Err(reset(&reservation, &label)),
             Effect::Reset(When::After) => {
@@ -52,7 +53,7 @@ impl Fault {
                 switch.mute();
                 let exchange = begin(reservation, &parts);
                 switch.break_by(*fault);
-                exchange?.finish(deadline).await
+                finish(exchange?, deadline).await
             }
             Effect::Connection(fault, When::After) => {
                 let mut exchange = begin(reservation, &parts)?;
@@ -75,6 +76,11 @@ impl Fault {
             }
         }
     }
+}
+
+/// Waits for the whole answer. The phases of the request are logged by the caller.
+async fn finish(exchange: Exchange, deadline: Instant) -> Result<Response, Failure> {
+    exchange.finish(TransferLog::start(Instant::now()), deadline).await.result
 }
 
 /// Hands the request to the connection. A connection that is going away does not take it;

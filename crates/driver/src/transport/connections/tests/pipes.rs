@@ -87,7 +87,7 @@ impl World {
         let target = PathAndQuery::from_static("/");
         let (headers, body, route) = Default::default();
         let parts = RequestParts { method, target, headers, body, route };
-        async move { send_with_resends(&connections, parts, deadline).await }
+        async move { send_with_resends(&connections, parts, deadline).await.result }
     }
 
     /// Sends requests at the same time.
