@@ -33,6 +33,7 @@ use futures_core::Stream;
 use perihelion_driver::{ContainerMetadata, OperationOptions};
 use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, Sleep};
+use tracing::Instrument;
 
 pub use operation::BulkOperation;
 pub use options::BulkOptions;
@@ -348,7 +349,7 @@ impl<'a> Bulk<'a> {
             request::build(&self.container, &range_id, &operations, self.options.content_on_write);
         let (container, options) = (self.container.clone(), Arc::clone(&self.request_options));
         let sending = request::send(container, operation, operations.len(), options);
-        let id = self.requests.spawn(sending).id();
+        let id = self.requests.spawn(sending.in_current_span()).id();
         self.flights.insert(id, Flight { range_id, operations, metadata: Arc::clone(metadata), permit });
     }
 

@@ -94,14 +94,9 @@ pub(crate) async fn find<T: DeserializeOwned>(
 ) -> Result<Option<Item<T>>, Error> {
     match read(container, key, id, options).await {
         Ok(item) => Ok(Some(item)),
-        Err(error) if is_document_missing(&error) => Ok(None),
+        Err(error) if error.is_document_not_found() => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-/// Whether the service says that the document does not exist, in a container that does.
-pub(crate) fn is_document_missing(error: &Error) -> bool {
-    error.is_not_found() && !error.is_container_not_found()
 }
 
 /// `None` when the document still has this etag.

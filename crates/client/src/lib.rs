@@ -122,7 +122,10 @@ pub use properties::{
     CompositePath, ContainerProperties, DatabaseProperties, IndexPath, IndexingMode, IndexingPolicy,
     PartitionKeyPaths, SortOrder, TimeToLive, UniqueKey, UniqueKeyPolicy,
 };
-pub use query::{Page, Pages, Query, QueryFeed, Rows};
+pub use query::{
+    CompositeIndexUtilization, IndexMetrics, Page, Pages, Query, QueryFeed, QueryMetrics, Rows,
+    SingleIndexUtilization,
+};
 pub use read_many::ManyItems;
 pub use response::{Item, Receipt, Written};
 pub use throughput::{ProvisionedThroughput, Throughput};

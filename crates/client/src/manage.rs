@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::Error;
 use crate::handle::ContainerHandle;
 use crate::properties::{ContainerProperties, DatabaseProperties};
-use crate::response::{decode, encode};
+use crate::response::{Receipt, decode, encode};
 use crate::throughput::Throughput;
 
 /// How often `create_*_if_missing` reads a resource and then tries to create it. The second
@@ -60,8 +60,9 @@ fn exists(error: &Error) -> bool {
 
 pub(crate) async fn read_database(driver: &Driver, name: &str) -> Result<DatabaseProperties, Error> {
     let operation = operation_without_body(Verb::Read, Target::database(name));
-    let response = send(driver, &operation).await?;
-    decode(&response.body, &format_args!("database `{name}`"))
+    let (receipt, body) = Receipt::split(send(driver, &operation).await?);
+    let properties = decode(&body, &format_args!("database `{name}`"))?;
+    Ok(DatabaseProperties { receipt: Some(Box::new(receipt)), ..properties })
 }
 
 pub(crate) async fn delete_database(driver: &Driver, name: &str) -> Result<(), Error> {
@@ -119,8 +120,16 @@ fn check_partition_key(existing: &ContainerProperties, wanted: &ContainerPropert
 
 pub(crate) async fn read_container(container: &ContainerHandle) -> Result<ContainerProperties, Error> {
     let operation = operation_without_body(Verb::Read, Target::container(container.driver_container()));
-    let response = send(container.driver(), &operation).await?;
-    decode(&response.body, &format_args!("container `{}`", container.name()))
+    container_properties(container, send(container.driver(), &operation).await?)
+}
+
+fn container_properties(
+    container: &ContainerHandle,
+    response: Response,
+) -> Result<ContainerProperties, Error> {
+    let (receipt, body) = Receipt::split(response);
+    let properties = decode(&body, &format_args!("container `{}`", container.name()))?;
+    Ok(ContainerProperties { receipt: Some(Box::new(receipt)), ..properties })
 }
 
 pub(crate) async fn replace_container(
@@ -139,8 +148,7 @@ pub(crate) async fn replace_container(
     if let Some(etag) = &properties.etag {
         operation = operation.with_if_match(etag.header());
     }
-    let response = send(container.driver(), &operation).await?;
-    decode(&response.body, &format_args!("container `{}`", container.name()))
+    container_properties(container, send(container.driver(), &operation).await?)
 }
 
 pub(crate) async fn delete_container(container: &ContainerHandle) -> Result<(), Error> {

@@ -18,6 +18,7 @@ pub use partition_key::PartitionKeyPaths;
 pub use ttl::TimeToLive;
 
 use crate::Etag;
+use crate::response::Receipt;
 use crate::throughput::Throughput;
 
 /// The properties of a database.
@@ -35,6 +36,16 @@ pub struct DatabaseProperties {
     /// The time of the last change, in seconds since 1970.
     #[serde(rename = "_ts", default)]
     pub timestamp: u64,
+    #[serde(skip)]
+    pub(crate) receipt: Option<Box<Receipt>>,
+}
+
+impl DatabaseProperties {
+    /// Status, headers, charge and diagnostics of the response that these properties came
+    /// with; `None` for properties from a list.
+    pub fn receipt(&self) -> Option<&Receipt> {
+        self.receipt.as_deref()
+    }
 }
 
 /// The properties of a container. The caller sets them to create a container, and the
@@ -84,6 +95,8 @@ pub struct ContainerProperties {
     /// All other members: conflict resolution, vectors, change feed, `_ts`.
     #[serde(flatten)]
     pub other: Map<String, Value>,
+    #[serde(skip)]
+    pub(crate) receipt: Option<Box<Receipt>>,
 }
 
 /// The unique keys of a container.
@@ -106,6 +119,12 @@ pub struct UniqueKey {
 }
 
 impl ContainerProperties {
+    /// Status, headers, charge and diagnostics of the response that these properties came
+    /// with; `None` for properties from a list, and for those that the program has made.
+    pub fn receipt(&self) -> Option<&Receipt> {
+        self.receipt.as_deref()
+    }
+
     /// A container of this name. The partition key is a path such as `/customer`,
     /// or two or three paths for a hierarchical key, such as `["/tenant", "/user"]`.
     pub fn new(id: impl Into<String>, partition_key: impl Into<PartitionKeyPaths>) -> Self {
@@ -119,6 +138,7 @@ impl ContainerProperties {
             etag: None,
             throughput: None,
             other: Map::new(),
+            receipt: None,
         }
     }
 

@@ -14,6 +14,7 @@
 mod direct;
 mod exchange;
 mod merged;
+mod metrics;
 mod page;
 mod route;
 mod statement;
@@ -24,6 +25,7 @@ use std::marker::PhantomData;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
+pub use metrics::{CompositeIndexUtilization, IndexMetrics, QueryMetrics, SingleIndexUtilization};
 pub use page::Page;
 pub use statement::Query;
 pub use streams::{Pages, Rows};

@@ -25,11 +25,11 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use tokio::task::JoinSet;
+use tracing::Instrument;
 
 use crate::Error;
 use crate::feed;
 use crate::handle::{ContainerHandle, is_status_gone};
-use crate::items::is_document_missing;
 use crate::response::decode;
 use plan::{Chunk, WantedDocument, chunks};
 
@@ -84,7 +84,8 @@ pub(crate) async fn read_many<T: DeserializeOwned>(
         while pending.len() < PARALLEL_MAX
             && let Some(chunk) = waiting.pop_front()
         {
-            pending.spawn(fetch_chunk(container.clone(), Arc::clone(&metadata), chunk, options.clone()));
+            let fetch = fetch_chunk(container.clone(), Arc::clone(&metadata), chunk, options.clone());
+            pending.spawn(fetch.in_current_span());
         }
         let Some(received) = pending.join_next().await else { return Ok(many) };
         let (chunk, chunk_metadata, outcome) = received.map_err(|_| {
@@ -149,7 +150,7 @@ async fn read_one(
     let mut fetched = ChunkResponse::default();
     match container.execute(&operation, options).await {
         Ok(response) => fetched.add(response),
-        Err(error) if is_document_missing(&error) => {
+        Err(error) if error.is_document_not_found() => {
             (fetched.requests, fetched.charge) = (1, error.diagnostics().charge());
         }
         Err(error) => return Err(error),

@@ -3,7 +3,7 @@
 //! and diagnostics. Values are parsed straight from the response's bytes.
 
 use bytes::Bytes;
-use http::HeaderValue;
+use http::HeaderMap;
 use perihelion_driver::diagnostics::Diagnostics;
 use perihelion_driver::{Response, Status};
 use perihelion_wire::headers;
@@ -11,12 +11,12 @@ use serde::de::DeserializeOwned;
 
 use crate::{Error, Etag};
 
-/// The status, etag, charge, session token and diagnostics of a response.
+/// The status, headers, etag, charge, session token and diagnostics of a response.
 #[derive(Debug, Clone)]
 pub struct Receipt {
     status: Status,
+    headers: HeaderMap,
     etag: Option<Etag>,
-    session_token: Option<HeaderValue>,
     charge: f64,
     diagnostics: Diagnostics,
 }
@@ -27,8 +27,8 @@ impl Receipt {
         let receipt = Receipt {
             status: response.status,
             etag: response.headers.get(&headers::ETAG).and_then(Etag::from_header),
-            session_token: response.headers.get(&headers::SESSION_TOKEN).cloned(),
             charge: response.charge(),
+            headers: response.headers,
             diagnostics: response.diagnostics,
         };
         (receipt, response.body)
@@ -60,7 +60,30 @@ impl Receipt {
     /// reads what this response read or wrote. This client stores session tokens
     /// itself; it needs no token to read its own writes.
     pub fn session_token(&self) -> Option<&str> {
-        self.session_token.as_ref()?.to_str().ok()
+        self.header(headers::SESSION_TOKEN.as_str())
+    }
+
+    /// All headers of the response, for values that this type has no method for. The names
+    /// are those of the service's REST interface, in lower case.
+    ///
+    /// ```no_run
+    /// # async fn example(orders: perihelion_client::Container) -> Result<(), perihelion_client::Error> {
+    /// # let order = serde_json::json!({"id": "7", "customer": "ada"});
+    /// let written = orders.upsert("ada", &order).await?;
+    /// let lsn = written.receipt().header("lsn");
+    /// for (name, value) in written.receipt().headers() {
+    ///     println!("{name}: {value:?}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn headers(&self) -> &HeaderMap {
+        &self.headers
+    }
+
+    /// A header of the response as text; `None` when it is absent or not ASCII.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
     }
 
     /// Attempts, regions, timings.

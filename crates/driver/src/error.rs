@@ -169,8 +169,8 @@ impl Error {
         self.0.operation_index
     }
 
-    /// Whether the resource, or the container that it should be in, does not exist. A
-    /// 404/1002 does not count: it says that the region has not yet applied the writes of the
+    /// Whether the resource, or the container that it should be in, does not exist; see also
+    /// [`Error::is_document_not_found`]. A 404/1002 does not count: it says that the region has not yet applied the writes of the
     /// session.
     pub fn is_not_found(&self) -> bool {
         self.has_code(status::NOT_FOUND.code) && self.0.status != Some(status::READ_SESSION_NOT_AVAILABLE)
@@ -181,6 +181,14 @@ impl Error {
     /// misspelt.
     pub fn is_container_not_found(&self) -> bool {
         self.0.kind == ErrorKind::Service && self.0.status == Some(status::OWNER_RESOURCE_NOT_FOUND)
+    }
+
+    /// Whether the document does not exist, in a container that does. Programs that take a
+    /// missing document as "deleted" or "never created" should ask this, and not
+    /// [`Error::is_not_found`]: when the container was deleted, nothing is known about its
+    /// documents.
+    pub fn is_document_not_found(&self) -> bool {
+        self.is_not_found() && !self.is_container_not_found()
     }
 
     /// Whether the id, name or unique key exists already.

@@ -115,9 +115,11 @@ impl BulkError {
         self.is_ambiguous
     }
 
-    /// Whether the document does not exist, and the operation was not applied.
+    /// Whether the document does not exist, and the operation was not applied. This is `false`
+    /// when the container does not exist, and when the session's writes have not arrived in
+    /// the region yet (404/1002): the document may exist then.
     pub fn is_not_found(&self) -> bool {
-        self.has_code(status::NOT_FOUND.code)
+        !self.is_ambiguous && self.status == Some(status::NOT_FOUND)
     }
 
     /// Whether the id or a unique key exists already, and the operation was not applied.
@@ -183,4 +185,23 @@ pub struct BulkTotals {
     pub throttled_requests: u64,
     /// Request units of all requests that were answered.
     pub charge: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_missing_document_is_not_found() {
+        for (status, is_ambiguous, expected) in [
+            (status::NOT_FOUND, false, true),
+            (status::NOT_FOUND, true, false),
+            (status::READ_SESSION_NOT_AVAILABLE, false, false),
+            (status::OWNER_RESOURCE_NOT_FOUND, false, false),
+            (status::CONFLICT, false, false),
+        ] {
+            let error = BulkError::refused("delete `7`".to_owned(), status, is_ambiguous);
+            assert_eq!(error.is_not_found(), expected, "{error}");
+        }
+    }
 }

@@ -178,7 +178,7 @@ fn conflict_or(error: Error) -> Result<LeaseWrite, Error> {
     if error.is_precondition_failed() {
         return Ok(LeaseWrite::Conflict);
     }
-    if error.is_not_found() {
+    if error.is_document_not_found() {
         return Ok(LeaseWrite::Gone);
     }
     // The lease must be read again to find out.

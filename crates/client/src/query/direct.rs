@@ -60,12 +60,13 @@ impl Direct {
                 NextRequest::Nothing => return Ok(None),
             };
             let (scope, body) = (self.scope.clone(), self.body.clone());
-            let request = PageRequest { scope, body, continuation, rows_max: query.max_items };
+            let request =
+                PageRequest { scope, body, continuation, rows_max: query.max_items, metrics: query.metrics };
             let response = fetch_page(container, request, &query.operation).await?;
             let page: feed::Page<T> = decode(&response.body, &"a row of the query result")
                 .map_err(|error| error.with_diagnostics(response.diagnostics.clone()))?;
-            self.cost.add(&response);
             let token = response.continuation().map(str::to_owned);
+            self.cost.add(response);
             self.next = token.clone().map_or(NextRequest::Nothing, NextRequest::After);
             if !page.items.is_empty() {
                 return Ok(Some(Page::new(page.items, token, std::mem::take(&mut self.cost))));

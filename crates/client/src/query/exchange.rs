@@ -27,7 +27,17 @@ pub(super) struct PageRequest {
     pub(super) continuation: Option<String>,
     /// The most rows in the page. With `None` the service decides.
     pub(super) rows_max: Option<u32>,
+    pub(super) metrics: WantedMetrics,
 }
+
+/// The metrics that a query asks the service for.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct WantedMetrics {
+    pub(super) query: bool,
+    pub(super) index: bool,
+}
+
+const TRUE: HeaderValue = HeaderValue::from_static("True");
 
 pub(super) async fn fetch_page(
     container: &ContainerHandle,
@@ -41,6 +51,12 @@ pub(super) async fn fetch_page(
     }
     if let Some(rows_max) = request.rows_max {
         operation = operation.with_header(headers::MAX_ITEM_COUNT, rows_max.into());
+    }
+    if request.metrics.query {
+        operation = operation.with_header(headers::POPULATE_QUERY_METRICS, TRUE);
+    }
+    if request.metrics.index {
+        operation = operation.with_header(headers::POPULATE_INDEX_METRICS, TRUE);
     }
     container.execute(&operation, options).await
 }

@@ -150,7 +150,13 @@ impl Merged {
             Some((min, max)) => Scope::Slice(range_id.clone(), effective_range(&min, &max)?),
         };
         let rows_max = u32::try_from(fetch.page_rows).unwrap_or(u32::MAX);
-        let request = PageRequest { scope, body, continuation: fetch.continuation, rows_max: Some(rows_max) };
+        let request = PageRequest {
+            scope,
+            body,
+            continuation: fetch.continuation,
+            rows_max: Some(rows_max),
+            metrics: query.metrics,
+        };
         let (container, options) = (container.clone(), query.operation.clone());
         let response = Box::pin(async move { fetch_page(&container, request, &options).await });
         Ok(PendingFetch { id: fetch.id, range_id, response })
@@ -173,7 +179,7 @@ impl Merged {
         })
         .await;
         match outcome {
-            Ok(response) => self.add_to_merge(fetch.id, &response),
+            Ok(response) => self.add_to_merge(fetch.id, response),
             Err(error) if is_status_gone(&error) => {
                 self.refused.push(RefusedFetch { id: fetch.id, range_id: fetch.range_id, error });
                 Ok(())
@@ -185,16 +191,19 @@ impl Merged {
         }
     }
 
-    fn add_to_merge(&mut self, id: FetchId, response: &Response) -> Result<(), Error> {
-        self.cost.add(response);
-        let rows = match self.rows_of(response) {
+    fn add_to_merge(&mut self, id: FetchId, response: Response) -> Result<(), Error> {
+        let rows = match self.rows_of(&response) {
             Ok(rows) => rows,
             Err(error) => {
+                let diagnostics = response.diagnostics.clone();
+                self.cost.add(response);
                 self.merge.fetch_failed(id).map_err(client_error)?;
-                return Err(error.with_diagnostics(response.diagnostics.clone()));
+                return Err(error.with_diagnostics(diagnostics));
             }
         };
-        self.merge.add_page(id, rows, response.continuation().map(str::to_owned)).map_err(client_error)
+        let continuation = response.continuation().map(str::to_owned);
+        self.cost.add(response);
+        self.merge.add_page(id, rows, continuation).map_err(client_error)
     }
 
     fn rows_of(&self, response: &Response) -> Result<Vec<Value>, Error> {

@@ -1,11 +1,14 @@
 //! A page of a query result, with its cost.
 
+use http::HeaderMap;
 use perihelion_driver::Response;
 use perihelion_driver::diagnostics::Diagnostics;
 
-/// The most diagnostics that a page keeps. A page seldom takes more than one request
-/// per physical partition. Of further requests the page has the number and the charge,
-/// but no diagnostics.
+use super::metrics::{IndexMetrics, QueryMetrics};
+
+/// The most responses whose diagnostics and headers a page keeps. A page seldom takes more
+/// than one request per physical partition. Of further responses the page has the number, the
+/// charge and the metrics.
 const DIAGNOSTICS_MAX: usize = 64;
 
 /// A page of a query result. It has at least one row.
@@ -43,9 +46,28 @@ impl<T> Page<T> {
         &self.cost.diagnostics
     }
 
+    /// All headers of the responses in [`Page::charge`], 64 at most, in the order of
+    /// [`Page::diagnostics`].
+    pub fn headers(&self) -> &[HeaderMap] {
+        &self.cost.headers
+    }
+
     /// The number of requests in [`Page::charge`].
     pub fn requests(&self) -> usize {
         self.cost.requests
+    }
+
+    /// What the service did for this page, summed over its responses; `None` unless the query
+    /// asks for it by [`with_query_metrics`](crate::Query::with_query_metrics).
+    pub fn query_metrics(&self) -> Option<QueryMetrics> {
+        self.cost.query_metrics.as_deref().copied()
+    }
+
+    /// The indexes that the service used for this page, and those that would have helped;
+    /// `None` unless the query asks for them by
+    /// [`with_index_metrics`](crate::Query::with_index_metrics), and the service sends them.
+    pub fn index_metrics(&self) -> Option<&IndexMetrics> {
+        self.cost.index_metrics.as_deref()
     }
 }
 
@@ -58,21 +80,32 @@ impl<T> IntoIterator for Page<T> {
     }
 }
 
-/// The responses that a page needed: their number, their total charge, and the
-/// diagnostics of the first [`DIAGNOSTICS_MAX`].
+/// The responses that a page needed: their number, their total charge and metrics, and the
+/// diagnostics and headers of the first [`DIAGNOSTICS_MAX`].
 #[derive(Debug, Clone, Default)]
 pub(super) struct PageCost {
     charge: f64,
     requests: usize,
     diagnostics: Vec<Diagnostics>,
+    headers: Vec<HeaderMap>,
+    query_metrics: Option<Box<QueryMetrics>>,
+    index_metrics: Option<Box<IndexMetrics>>,
 }
 
 impl PageCost {
-    pub(super) fn add(&mut self, response: &Response) {
+    /// Adds a response whose body was read.
+    pub(super) fn add(&mut self, response: Response) {
         self.charge += response.charge();
         self.requests += 1;
+        if let Some(metrics) = QueryMetrics::of(&response.headers) {
+            **self.query_metrics.get_or_insert_default() += metrics;
+        }
+        if let Some(metrics) = IndexMetrics::of(&response.headers) {
+            self.index_metrics.get_or_insert_default().merge(metrics);
+        }
         if self.diagnostics.len() < DIAGNOSTICS_MAX {
-            self.diagnostics.push(response.diagnostics.clone());
+            self.diagnostics.push(response.diagnostics);
+            self.headers.push(response.headers);
         }
     }
 }

@@ -9,6 +9,7 @@ use perihelion_driver::options::Priority;
 use perihelion_model::partition_key::PartitionKey;
 use serde::Serialize;
 
+use super::exchange::WantedMetrics;
 use crate::response::{encode, encode_error};
 use crate::{Error, FeedRange};
 
@@ -36,6 +37,7 @@ pub struct Query {
     pub(super) is_unplanned: bool,
     pub(super) continuation: Option<String>,
     pub(super) total_timeout: Option<Duration>,
+    pub(super) metrics: WantedMetrics,
     pub(super) operation: OperationOptions,
 }
 
@@ -73,6 +75,7 @@ impl Query {
             is_unplanned: false,
             continuation: None,
             total_timeout: None,
+            metrics: WantedMetrics::default(),
             operation: OperationOptions::default(),
         }
     }
@@ -151,6 +154,36 @@ impl Query {
     /// too. [`OperationOptions::timeout`] is the time for one request.
     pub fn with_total_timeout(mut self, timeout: Duration) -> Self {
         self.total_timeout = Some(timeout);
+        self
+    }
+
+    /// Asks the service what it did for the query: times, documents that it loaded, and how
+    /// well the index fits. [`Page::query_metrics`](crate::Page::query_metrics) has the answer.
+    /// The service does more work for such a query.
+    ///
+    /// ```no_run
+    /// # use perihelion_client::{Query, QueryMetrics};
+    /// # async fn example(orders: perihelion_client::Container) -> Result<(), perihelion_client::Error> {
+    /// let query = Query::new("SELECT * FROM c WHERE c.total > 100").with_query_metrics();
+    /// let mut feed = orders.query::<serde_json::Value>(query);
+    /// let mut metrics = QueryMetrics::default();
+    /// while let Some(page) = feed.next_page().await? {
+    ///     metrics += page.query_metrics().unwrap_or_default();
+    /// }
+    /// println!("{} of {} documents matched", metrics.output_documents, metrics.retrieved_documents);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn with_query_metrics(mut self) -> Self {
+        self.metrics.query = true;
+        self
+    }
+
+    /// Asks the service which indexes it used for the query, and which would have helped.
+    /// [`Page::index_metrics`](crate::Page::index_metrics) has the answer. Use this while you
+    /// develop a query, and not in production: it costs the service time.
+    pub fn with_index_metrics(mut self) -> Self {
+        self.metrics.index = true;
         self
     }
 

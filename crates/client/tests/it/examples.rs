@@ -16,6 +16,7 @@ const EXAMPLES: [(&str, &str); 13] = [
     ("entra_id", "requested a token for https://account.perihelion.internal/.default"),
     ("fault_injection", "answer lost: order 2 is placed, after 1 lost answer"),
     ("items", "after deletion: None"),
+    ("observing", "query: 1 of 1 documents"),
     ("patch", "already paid"),
     ("queries", "Some(60) orders in all"),
     ("read_many", "requests"),

@@ -6,6 +6,7 @@
 //! linking a binary takes long.
 
 mod account;
+mod answers;
 mod bulk;
 mod certificates;
 mod change_feed_regions;

@@ -55,7 +55,7 @@ pub(super) async fn read_back(core: &Core, call: Call<'_>, witness: &Witness) ->
     match Box::pin(run(core, call)).await {
         Ok(response) if shows_witness(&response, witness) => Evidence::Applied(response),
         Ok(response) => witness_not_found(core, &read, response.diagnostics),
-        Err(error) if error.is_not_found() && !error.is_container_not_found() => {
+        Err(error) if error.is_document_not_found() => {
             witness_not_found(core, &read, error.diagnostics().clone())
         }
         Err(error) => Evidence::Inconclusive(error.diagnostics().clone()),
