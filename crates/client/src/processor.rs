@@ -8,19 +8,23 @@
 //!
 //! - `lease`, `lease_store`, `lease_keeper`: the documents, their requests, and a lease that
 //!   this instance owns
+//! - `start_plan`: where a new processor begins
 //! - `balance`: who takes which lease (pure)
-//! - `supervisor`, `worker`, `page`: an instance, one of its leases, one page of changes
+//! - `supervisor`, `worker`, `page`, `handler_task`: an instance, one of its leases, one page
+//!   of changes
 //! - `handler`: what the application implements
 //! - `lag`: how far a processor is behind
 
 mod balance;
 mod handler;
+mod handler_task;
 mod lag;
 mod lease;
 mod lease_keeper;
 mod lease_store;
 mod options;
 mod page;
+mod start_plan;
 mod supervisor;
 mod worker;
 
@@ -37,9 +41,10 @@ pub use handler::{
 pub use lag::RangeLag;
 pub use options::ProcessorOptions;
 
-use crate::change_feed::{ChangeFeed, Mode};
-use crate::{ChangeFeedOptions, Container, Error, FeedRange};
+use crate::change_feed::Mode;
+use crate::{Container, Error};
 use lease_store::LeaseStore;
+use start_plan::create_leases;
 
 /// An instance of a change feed processor. All instances with the same name and the same
 /// container of leases share the changes of a container.
@@ -205,38 +210,4 @@ fn check(options: &ProcessorOptions) -> Result<(), Error> {
         return Err(Error::input("the intervals of a change feed processor must be longer than zero"));
     }
     Ok(())
-}
-
-/// Creates the leases of a processor, unless that was done before. Several instances may do
-/// so at the same time: each lease is created once.
-async fn create_leases(
-    container: &Container,
-    store: &LeaseStore,
-    options: &ProcessorOptions,
-) -> Result<(), Error> {
-    if store.has_marker().await? {
-        return Ok(());
-    }
-    for range in container.feed_ranges().await? {
-        let token = first_token(container, &range, options).await?;
-        store.create_if_missing(&range, token, None).await?;
-    }
-    store.create_marker().await
-}
-
-/// The position where the processing of a range begins. A start at "now" is fixed here, so
-/// that no change is missed before an instance takes the lease.
-async fn first_token(
-    container: &Container,
-    range: &FeedRange,
-    options: &ProcessorOptions,
-) -> Result<String, Error> {
-    let start: ChangeFeedOptions = options.start.clone().in_range(range.clone());
-    let is_now = start.starts_now();
-    let mut feed = ChangeFeed::<serde::de::IgnoredAny>::new(container.handle(), mode_of(options), start);
-    if is_now {
-        // A feed that starts now has no changes at its first request.
-        feed.next_page().await?;
-    }
-    Ok(feed.token())
 }

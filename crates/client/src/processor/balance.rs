@@ -14,6 +14,11 @@ pub(super) struct LeaseView<'a> {
     pub(super) is_expired: bool,
     /// Whether this instance processes the lease.
     pub(super) is_running: bool,
+    /// Whether the lease has been free for so long that every instance with room has seen it.
+    pub(super) is_left_over: bool,
+    /// Whether this instance has asked for the lease, and the owner has not answered for a
+    /// long time.
+    pub(super) is_request_stale: bool,
 }
 
 /// What to do with a lease.
@@ -43,9 +48,19 @@ pub(super) fn plan(leases: &[LeaseView<'_>], own_name: &str, own_max: usize) -> 
     let is_free = |lease: &&LeaseView<'_>| {
         lease.owner != Some(own_name) && (lease.owner.is_none() || lease.is_expired) && !lease.is_running
     };
+    // Other instances may not be able to take their share, because their number of leases is
+    // limited. What they leave over is taken beyond the own share, up to the own limit.
+    let left_over = leases.iter().filter(is_free).filter(|lease| lease.is_left_over).count();
+    let extra = left_over.saturating_sub(need).div_ceil(counts.len());
+    let take_max = (need + extra).min(own_max.saturating_sub(own));
+    let mut free: Vec<&LeaseView<'_>> = leases.iter().filter(is_free).collect();
+    free.sort_by_key(|lease| !lease.is_left_over);
     let free: Vec<Step> =
-        leases.iter().filter(is_free).map(|lease| Step::Take(lease.id.to_owned())).take(need).collect();
-    let has_asked = leases.iter().any(|lease| lease.wanted_by == Some(own_name) && !lease.is_expired);
+        free.into_iter().map(|lease| Step::Take(lease.id.to_owned())).take(take_max).collect();
+    // An owner answers after its page. If it does not, other leases are asked for.
+    let has_asked = leases
+        .iter()
+        .any(|lease| lease.wanted_by == Some(own_name) && !lease.is_expired && !lease.is_request_stale);
     if need > 0 && free.is_empty() && !has_asked {
         steps.extend(ask_the_busiest(leases, &counts, own_name, target, need));
     }
@@ -53,7 +68,8 @@ pub(super) fn plan(leases: &[LeaseView<'_>], own_name: &str, own_max: usize) -> 
     steps
 }
 
-/// Asks the instance with the most leases for one, if it has more than its share.
+/// Asks the instance with the most leases for one, if it has more than its share. If all its
+/// leases are asked for already, the next instance is asked.
 fn ask_the_busiest(
     leases: &[LeaseView<'_>],
     counts: &BTreeMap<&str, usize>,
@@ -61,14 +77,20 @@ fn ask_the_busiest(
     target: usize,
     need: usize,
 ) -> Option<Step> {
-    let others = counts.iter().filter(|(name, _)| **name != own_name);
-    let (busiest, count) = others.max_by_key(|(_, count)| **count)?;
     // Two leases short is worse than the other instance being one short.
     let share = if need > 1 { target.saturating_sub(1) } else { target };
-    let lease = leases
+    let mut others: Vec<(&str, usize)> = counts
         .iter()
-        .find(|lease| lease.owner == Some(*busiest) && !lease.is_expired && lease.wanted_by.is_none())?;
-    (*count > share).then(|| Step::Ask(lease.id.to_owned()))
+        .map(|(name, count)| (*name, *count))
+        .filter(|(name, count)| *name != own_name && *count > share)
+        .collect();
+    others.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    others.into_iter().find_map(|(busy, _)| {
+        let is_askable = |lease: &&LeaseView<'_>| {
+            lease.owner == Some(busy) && !lease.is_expired && lease.wanted_by.is_none()
+        };
+        leases.iter().find(is_askable).map(|lease| Step::Ask(lease.id.to_owned()))
+    })
 }
 
 #[cfg(test)]
@@ -87,16 +109,55 @@ mod tests {
                 wanted_by: None,
                 is_expired: owner.starts_with(char::is_lowercase),
                 is_running: running.contains(&n),
+                is_left_over: false,
+                is_request_stale: false,
             })
             .collect();
-        let steps: Vec<String> = plan(&leases, "A", usize::MAX)
-            .into_iter()
-            .map(|step| match step {
-                Step::Take(id) => format!("take {id}"),
-                Step::Ask(id) => format!("ask {id}"),
-            })
-            .collect();
-        assert_eq!(steps, expected, "{owners:?}");
+        assert_eq!(texts(plan(&leases, "A", usize::MAX)), expected, "{owners:?}");
+    }
+
+    fn texts(steps: Vec<Step>) -> Vec<String> {
+        let text = |step| match step {
+            Step::Take(id) => format!("take {id}"),
+            Step::Ask(id) => format!("ask {id}"),
+        };
+        steps.into_iter().map(text).collect()
+    }
+
+    fn view(id: &'static str, owner: Option<&'static str>) -> LeaseView<'static> {
+        LeaseView {
+            id,
+            owner,
+            wanted_by: None,
+            is_expired: false,
+            is_running: owner == Some("A"),
+            is_left_over: false,
+            is_request_stale: false,
+        }
+    }
+
+    #[test]
+    fn leases_that_a_limited_instance_leaves_over_are_taken_beyond_the_share() {
+        // The share is two. Instance B may have one lease only.
+        let free = view("3", None);
+        let leases = |free: LeaseView<'static>| {
+            [view("0", Some("A")), view("1", Some("A")), view("2", Some("B")), free]
+        };
+        assert_eq!(texts(plan(&leases(free.clone()), "A", usize::MAX)), [""; 0], "B may take it");
+        let left_over = LeaseView { is_left_over: true, ..free };
+        assert_eq!(texts(plan(&leases(left_over.clone()), "A", usize::MAX)), ["take 3"]);
+        assert_eq!(texts(plan(&leases(left_over), "A", 2)), [""; 0], "the own limit holds");
+    }
+
+    #[test]
+    fn a_request_that_is_not_answered_does_not_block_others() {
+        let asked = LeaseView { wanted_by: Some("A"), ..view("0", Some("B")) };
+        let leases = |asked: LeaseView<'static>| {
+            [asked, view("1", Some("B")), view("2", Some("B")), view("3", Some("A"))]
+        };
+        assert_eq!(texts(plan(&leases(asked.clone()), "A", usize::MAX)), [""; 0]);
+        let stale = LeaseView { is_request_stale: true, ..asked };
+        assert_eq!(texts(plan(&leases(stale), "A", usize::MAX)), ["ask 1"]);
     }
 
     #[test]
@@ -139,6 +200,8 @@ mod tests {
                             wanted_by: None,
                             is_expired: false,
                             is_running: owners[n] == instance,
+                            is_left_over: false,
+                            is_request_stale: false,
                         })
                         .collect();
                     let steps = plan(&views, &names[instance], usize::MAX);

@@ -3,6 +3,7 @@
 
 use std::future::Future;
 use std::marker::PhantomData;
+use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
@@ -24,6 +25,9 @@ pub trait ChangeHandler: Send + Sync + 'static {
     /// Processes a page of changes. When it returns `Ok`, the position after the page is
     /// stored. A page may come again, in this instance or another: after a crash, and when a
     /// lease was lost. The future is dropped when the lease is lost while it runs.
+    ///
+    /// The call runs in a task of its own. It should not block its thread: a lease can only be
+    /// renewed while a thread of the runtime is free.
     fn handle(&self, changes: Changes<Self::Item>) -> impl Future<Output = Result<(), HandlerError>> + Send;
 
     /// Takes a document that cannot be processed: [`handle`](ChangeHandler::handle) has failed
@@ -89,6 +93,16 @@ pub enum ProcessorEvent {
         range: FeedRange,
         /// The error of the handler.
         error: HandlerError,
+    },
+    /// The lease of a range has expired while the handler had a page of it, because the handler
+    /// blocked the threads of the runtime. Another instance may have taken the lease and
+    /// processes the page again. Use `tokio::task::spawn_blocking` for work that blocks, smaller
+    /// pages, or a longer lease.
+    HandlerBlocked {
+        /// The range of the changes.
+        range: FeedRange,
+        /// How long ago the lease has expired.
+        expired_since: Duration,
     },
     /// A request has failed; it is made again later.
     RequestFailed {

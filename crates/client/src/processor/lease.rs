@@ -71,6 +71,11 @@ impl LeaseNames {
         format!("{}info", self.prefix)
     }
 
+    /// The id of the document that says where the processing begins.
+    pub(super) fn start_id(&self) -> String {
+        format!("{}start", self.prefix)
+    }
+
     /// The partition key of a document of this processor.
     pub(super) fn key_of(&self, id: &str) -> PartitionKey {
         match self.key_kind {

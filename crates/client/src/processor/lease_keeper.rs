@@ -1,8 +1,9 @@
 //! `LeaseKeeper`: one lease that this instance owns. It renews the lease, stores positions in
 //! it, and notices when the lease is lost.
 //!
-//! What always holds: the keeper gives the lease up before another instance can take it as
-//! expired. The keeper counts [`ProcessorOptions::lease_duration`] from the moment before it
+//! What always holds: no position is stored in a lease that another instance has taken, because
+//! each write has an etag as its condition. As long as the runtime runs its tasks in time, the
+//! keeper gives the lease up before another instance can take it as expired. The keeper counts [`ProcessorOptions::lease_duration`] from the moment before it
 //! sent its last write; others count from the moment when they read that write. Each uses its
 //! own clock, so clocks need not agree.
 
@@ -19,9 +20,12 @@ use crate::Error;
 /// The wait before a write of a lease is tried again.
 const RETRY_WAIT: Duration = Duration::from_millis(500);
 
-/// How often a write may find that the lease has changed. The owner and one instance that
+/// How often a deletion may find that the lease has changed. The owner and one instance that
 /// asks for the lease write it, so twice is rare.
 const CONFLICTS_MAX: u32 = 10;
+
+/// How long a write may take that begins after the lease has expired.
+const LATE_WRITE_MAX: Duration = Duration::from_secs(5);
 
 /// A lease that this instance owns.
 pub(super) struct LeaseKeeper {
@@ -101,9 +105,21 @@ impl LeaseKeeper {
         Err(Error::answer("a lease changed again and again while it was deleted: try again"))
     }
 
-    /// Changes the lease. Failed requests are repeated while the lease is valid.
+    /// How long ago the lease has expired; `None` while it is valid. A lease expires when it
+    /// could not be renewed, or when a handler has blocked all threads.
+    pub(super) fn expired_since(&self) -> Option<Duration> {
+        Instant::now().checked_duration_since(self.valid_until).filter(|late| !late.is_zero())
+    }
+
+    /// Changes the lease. Failed requests are repeated while the lease is valid. If the lease
+    /// has expired already, one write is tried: its etag shows whether another instance has
+    /// taken the lease.
     async fn save(&mut self, change: impl Fn(&mut Lease)) -> Result<(), LeaseLost> {
         let mut conflicts = 0;
+        let now = Instant::now();
+        if now >= self.valid_until {
+            self.valid_until = now + LATE_WRITE_MAX.min(self.lease_duration);
+        }
         loop {
             let mut next = self.lease.clone();
             change(&mut next);
@@ -116,8 +132,11 @@ impl LeaseKeeper {
                     return Ok(());
                 }
                 Ok(Ok(LeaseWrite::Gone)) | Err(_) => return Err(LeaseLost),
-                Ok(Ok(LeaseWrite::Conflict)) if conflicts == CONFLICTS_MAX => return Err(LeaseLost),
                 Ok(Ok(LeaseWrite::Conflict)) => {
+                    // A region that lags shows an old version again and again.
+                    if conflicts > 0 {
+                        self.wait_before_retry().await?;
+                    }
                     conflicts += 1;
                     self.read_again().await?;
                 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde_json::{Value, json};
 
 use super::lease::{KeyKind, Lease, LeaseNames};
+use super::start_plan::StartPlan;
 use crate::handle::ContainerHandle;
 use crate::{Container, Error, FeedRange, ItemOptions, Query};
 
@@ -103,6 +104,24 @@ impl LeaseStore {
         self.create(&lease.id, &serde_json::to_value(&lease).map_err(unwritable)?).await
     }
 
+    /// Stores where the processing begins, unless another instance has stored that before.
+    /// Returns what is stored.
+    pub(super) async fn agree_on_start(&self, proposed: StartPlan) -> Result<StartPlan, Error> {
+        let id = self.names.start_id();
+        let document = json!({"id": id, "partitionKey": self.names.processor, "ranges": proposed.ranges});
+        self.create(&id, &document).await?;
+        match self.start_plan().await? {
+            Some(plan) => Ok(plan),
+            None => Err(Error::answer(format!("the document `{id}` was deleted: start the processor again"))),
+        }
+    }
+
+    /// Where the processing begins; `None` when no instance has decided that yet.
+    pub(super) async fn start_plan(&self) -> Result<Option<StartPlan>, Error> {
+        let id = self.names.start_id();
+        Ok(self.leases.find::<StartPlan>(self.names.key_of(&id), &id).await?.map(crate::Item::into_value))
+    }
+
     /// Whether all leases were created once.
     pub(super) async fn has_marker(&self) -> Result<bool, Error> {
         let id = self.names.marker_id();
@@ -178,6 +197,7 @@ fn conflict_or(error: Error) -> Result<LeaseWrite, Error> {
     if error.is_precondition_failed() {
         return Ok(LeaseWrite::Conflict);
     }
+    // When the container of leases is missing, the lease is not gone: all of them are.
     if error.is_document_not_found() {
         return Ok(LeaseWrite::Gone);
     }

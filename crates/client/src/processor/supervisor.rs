@@ -27,10 +27,15 @@ struct Supervisor<H> {
     observed: HashMap<String, Observation>,
 }
 
+/// How many looks at the leases a free lease is left to instances that have not their share.
+const LEFT_OVER_ROUNDS: u32 = 3;
+
 /// When a write of a lease's owner was first seen.
 struct Observation {
     nonce: String,
     first_seen: Instant,
+    /// Since when this instance asks for the lease; `None` when it does not.
+    asked_since: Option<Instant>,
 }
 
 /// Runs a processor until it is stopped, and then releases its leases.
@@ -86,8 +91,17 @@ impl<H: ChangeHandler> Supervisor<H> {
         for lease in leases {
             let is_known = self.observed.get(&lease.id).is_some_and(|seen| seen.nonce == lease.nonce);
             if !is_known {
-                let observation = Observation { nonce: lease.nonce.clone(), first_seen: now };
-                self.observed.insert(lease.id.clone(), observation);
+                let observation =
+                    Observation { nonce: lease.nonce.clone(), first_seen: now, asked_since: None };
+                let before = self.observed.insert(lease.id.clone(), observation);
+                // The owner renews the lease without an answer to the request.
+                if let (Some(before), Some(seen)) = (before, self.observed.get_mut(&lease.id)) {
+                    seen.asked_since = before.asked_since;
+                }
+            }
+            if let Some(seen) = self.observed.get_mut(&lease.id) {
+                let asks = lease.wanted_by.as_ref() == Some(&self.shared.store.instance);
+                seen.asked_since = if asks { seen.asked_since.or(Some(now)) } else { None };
             }
         }
     }
@@ -95,15 +109,22 @@ impl<H: ChangeHandler> Supervisor<H> {
     fn view<'l>(&self, lease: &'l Lease, now: Instant) -> LeaseView<'l> {
         let seen = self.observed.get(&lease.id);
         let is_running = self.running.values().any(|id| *id == lease.id);
+        let options = &self.shared.options;
+        let unchanged = seen.map_or(Duration::ZERO, |seen| now.duration_since(seen.first_seen));
+        let left_over_after = options.acquire_interval * LEFT_OVER_ROUNDS
+            + if lease.owner.is_some() { options.lease_duration } else { Duration::ZERO };
         LeaseView {
             id: &lease.id,
             owner: lease.owner.as_deref(),
             wanted_by: lease.wanted_by.as_deref(),
-            is_expired: !is_running
-                && seen.is_some_and(|seen| {
-                    now.duration_since(seen.first_seen) > self.shared.options.lease_duration
-                }),
+            is_expired: !is_running && unchanged > options.lease_duration,
             is_running,
+            is_left_over: unchanged > left_over_after,
+            // An owner that lives answers within the time in which a lease expires, unless one
+            // of its pages takes longer.
+            is_request_stale: seen
+                .and_then(|seen| seen.asked_since)
+                .is_some_and(|asked_since| now.duration_since(asked_since) > options.lease_duration),
         }
     }
 

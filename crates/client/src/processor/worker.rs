@@ -3,15 +3,16 @@
 
 use std::future::{Future, pending};
 use std::pin::pin;
+use std::sync::Arc;
 
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::handler::{ChangeHandler, ProcessorEvent, ReleaseReason};
+use super::handler_task::HandlerTask;
 use super::lease::Lease;
 use super::lease_keeper::{LeaseKeeper, LeaseLost};
-use super::page::process_page;
 use super::{Shared, StopStage};
 use crate::change_feed::{ChangeFeed, ChangePage};
 use crate::{ChangeFeedOptions, Error, FeedRange};
@@ -28,7 +29,7 @@ enum Wake<T> {
 
 /// One lease and its feed.
 struct Worker<'a, H> {
-    shared: &'a Shared<H>,
+    shared: &'a Arc<Shared<H>>,
     range: FeedRange,
     keeper: LeaseKeeper,
     feed: Feed,
@@ -37,7 +38,7 @@ struct Worker<'a, H> {
 
 /// Processes the changes of a lease to its end. Returns whether the leases should be looked
 /// at again at once.
-pub(super) async fn run<H: ChangeHandler>(shared: &Shared<H>, lease: Lease) -> bool {
+pub(super) async fn run<H: ChangeHandler>(shared: &Arc<Shared<H>>, lease: Lease) -> bool {
     let Ok(range) = lease.range.parse::<FeedRange>() else {
         let error = Error::answer(format!("lease `{}` has no valid range: delete it", lease.id));
         shared.handler.on_event(ProcessorEvent::RequestFailed { range: None, error });
@@ -101,13 +102,16 @@ impl<H: ChangeHandler> Worker<'_, H> {
     async fn process_page(&mut self, page: ChangePage<Box<RawValue>>) -> Result<bool, LeaseLost> {
         let shared = self.shared;
         let range = page.range().unwrap_or(&self.range).clone();
+        let documents = Arc::new(page.items);
         loop {
-            let processing = async {
-                // The semaphore is never closed.
-                let _permit = shared.parallel.acquire().await;
-                process_page(&shared.handler, &shared.options, &range, &page.items).await
-            };
-            match kept(&mut self.keeper, &mut self.stop, StopStage::Aborting, processing).await? {
+            let processing = HandlerTask::start(shared, &range, &documents);
+            let processed = kept(&mut self.keeper, &mut self.stop, StopStage::Aborting, processing).await?;
+            // The lease is renewed while the handler runs, unless no thread was free for that.
+            if let Some(expired_since) = self.keeper.expired_since() {
+                let range = range.clone();
+                shared.handler.on_event(ProcessorEvent::HandlerBlocked { range, expired_since });
+            }
+            match processed {
                 Wake::Stop => return Ok(false),
                 Wake::Ended(Ok(())) => break,
                 Wake::Ended(Err(error)) => {

@@ -18,6 +18,7 @@ mod lost_creates;
 mod lost_responses;
 mod missing_containers;
 mod processes;
+mod processor_leases;
 mod processors;
 mod queries;
 mod repeated_writes;

@@ -1,0 +1,52 @@
+//! A page of changes in the hands of the handler, in a task of its own. So the lease is
+//! renewed even while the handler blocks its thread, as long as the runtime has another one.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use serde_json::value::RawValue;
+use tokio::task::JoinHandle;
+
+use super::Shared;
+use super::handler::{ChangeHandler, HandlerError};
+use super::page::process_page;
+use crate::FeedRange;
+
+/// The task. Dropping it cancels the handler.
+pub(super) struct HandlerTask(JoinHandle<Result<(), HandlerError>>);
+
+impl HandlerTask {
+    /// Gives a page to the handler, when the limit of parallel pages allows it.
+    pub(super) fn start<H: ChangeHandler>(
+        shared: &Arc<Shared<H>>,
+        range: &FeedRange,
+        documents: &Arc<Vec<Box<RawValue>>>,
+    ) -> Self {
+        let (shared, range, documents) = (Arc::clone(shared), range.clone(), Arc::clone(documents));
+        HandlerTask(tokio::spawn(async move {
+            // The semaphore is never closed.
+            let _permit = shared.parallel.acquire().await;
+            process_page(&shared.handler, &shared.options, &range, &documents).await
+        }))
+    }
+}
+
+impl Future for HandlerTask {
+    type Output = Result<(), HandlerError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let ended = ready!(Pin::new(&mut self.0).poll(context));
+        Poll::Ready(ended.unwrap_or_else(|error| match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => Err("the runtime is shutting down".into()),
+        }))
+    }
+}
+
+impl Drop for HandlerTask {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

@@ -1,0 +1,254 @@
+//! Change feed processors whose leases are in the way: limits, blocked handlers, regions that
+//! lag, and first leases around a split.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::Method;
+use perihelion_client::{
+    ChangeFeedProcessor, ChangeHandler, Changes, Client, Container, ContainerProperties, HandlerError,
+    ProcessorEvent, ProcessorOptions, RangeLag,
+};
+use perihelion_server::{EmbeddedOptions, InProcess};
+use perihelion_testkit::TestServer;
+use perihelion_wire::transport::{Failure, Request, Response, Transport};
+use serde_json::{Value, json};
+
+use crate::world::World;
+
+const LIMIT: Duration = Duration::from_secs(900);
+
+/// Counts changes, and blocks its thread for a while at each page.
+#[derive(Clone, Default)]
+struct Counter {
+    pages: Arc<AtomicU32>,
+    ids: Arc<Mutex<BTreeMap<String, u32>>>,
+    released: Arc<AtomicU32>,
+    blocked: Arc<AtomicU32>,
+    blocks_for: Duration,
+}
+
+impl ChangeHandler for Counter {
+    type Item = Value;
+
+    async fn handle(&self, changes: Changes<Value>) -> Result<(), HandlerError> {
+        if !self.blocks_for.is_zero() {
+            std::thread::sleep(self.blocks_for);
+        }
+        self.pages.fetch_add(1, Ordering::SeqCst);
+        let mut ids = self.ids.lock().unwrap();
+        for item in changes.items {
+            *ids.entry(item["id"].as_str().unwrap_or_default().to_owned()).or_default() += 1;
+        }
+        Ok(())
+    }
+
+    fn on_event(&self, event: ProcessorEvent) {
+        match event {
+            ProcessorEvent::Released { .. } => self.released.fetch_add(1, Ordering::SeqCst),
+            ProcessorEvent::HandlerBlocked { .. } => self.blocked.fetch_add(1, Ordering::SeqCst),
+            _ => 0,
+        };
+    }
+}
+
+impl Counter {
+    fn count(&self) -> usize {
+        self.ids.lock().unwrap().len()
+    }
+}
+
+struct Shop {
+    world: World,
+    orders: Container,
+    leases: Container,
+}
+
+impl Shop {
+    async fn new(partitions: u32) -> Shop {
+        let world = World::new(partitions).await;
+        let orders = world.container("orders", r#"{"paths":["/pk"],"kind":"Hash","version":2}"#).await;
+        let leases = world.container("leases", r#"{"paths":["/id"],"kind":"Hash","version":2}"#).await;
+        Shop { world, orders, leases }
+    }
+
+    async fn write(&self, numbers: std::ops::Range<u32>) {
+        for n in numbers {
+            let key = format!("key-{}", n % 32);
+            self.orders.create(key.as_str(), &json!({"id": n.to_string(), "pk": key})).await.unwrap();
+        }
+    }
+
+    async fn start(&self, handler: &Counter, options: ProcessorOptions) -> ChangeFeedProcessor {
+        ChangeFeedProcessor::start(&self.orders, &self.leases, "test", handler.clone(), options)
+            .await
+            .unwrap()
+    }
+
+    async fn lags(&self) -> Vec<RangeLag> {
+        let options = ProcessorOptions::new();
+        ChangeFeedProcessor::lag(&self.orders, &self.leases, "test", &options).await.unwrap()
+    }
+
+    async fn owners(&self) -> BTreeMap<String, usize> {
+        let mut owners = BTreeMap::new();
+        for lag in self.lags().await {
+            *owners.entry(lag.owner.unwrap_or_default()).or_default() += 1;
+        }
+        owners
+    }
+}
+
+async fn wait_until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let deadline = tokio::time::Instant::now() + LIMIT;
+    while !condition().await {
+        assert!(tokio::time::Instant::now() < deadline, "not within {LIMIT:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limited_instance_leaves_no_range_without_an_owner() {
+    let shop = Shop::new(4).await;
+    let (limited, unlimited) = (Counter::default(), Counter::default());
+    let options = |name: &str| ProcessorOptions::new().from_beginning().with_instance(name);
+    let _limited = shop.start(&limited, options("limited").with_leases_max(1)).await;
+    wait_until("the limited instance has its lease", async || shop.owners().await.get("limited") == Some(&1))
+        .await;
+    let _unlimited = shop.start(&unlimited, options("unlimited")).await;
+    let expected = BTreeMap::from([("limited".to_owned(), 1), ("unlimited".to_owned(), 3)]);
+    wait_until("every lease has an owner", async || shop.owners().await == expected).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_handler_that_blocks_its_thread_keeps_its_lease() {
+    let shop = Shop::new(1).await;
+    shop.write(0..3).await;
+    let blocking = Counter { blocks_for: Duration::from_millis(1500), ..Counter::default() };
+    let options = |name: &str| {
+        ProcessorOptions::new().from_beginning().with_instance(name).with_lease_times(
+            Duration::from_millis(600),
+            Duration::from_millis(150),
+            Duration::from_millis(150),
+        )
+    };
+    let first = shop.start(&blocking, options("first")).await;
+    let other = Counter::default();
+    wait_until("the first instance has the lease", async || shop.owners().await.contains_key("first")).await;
+    let second = shop.start(&other, options("second")).await;
+    wait_until("the page is processed", async || blocking.count() == 3).await;
+    assert_eq!((blocking.pages.load(Ordering::SeqCst), other.pages.load(Ordering::SeqCst)), (1, 0));
+    assert_eq!(blocking.released.load(Ordering::SeqCst), 0, "the lease was lost");
+    first.stop().await;
+    second.stop().await;
+}
+
+/// With one thread, a lease cannot be renewed while the handler blocks. The page is stored as
+/// processed all the same, because no other instance has taken the lease.
+#[tokio::test]
+async fn a_page_that_blocked_the_only_thread_does_not_repeat_for_ever() {
+    let shop = Shop::new(1).await;
+    shop.write(0..3).await;
+    let blocking = Counter { blocks_for: Duration::from_millis(900), ..Counter::default() };
+    let options = ProcessorOptions::new().from_beginning().with_lease_times(
+        Duration::from_millis(400),
+        Duration::from_millis(100),
+        Duration::from_millis(100),
+    );
+    let processor = shop.start(&blocking, options).await;
+    wait_until("the position is stored", async || blocking.count() == 3 && shop.lags().await[0].changes == 0)
+        .await;
+    assert_eq!(blocking.pages.load(Ordering::SeqCst), 1, "the page was processed again");
+    assert_eq!(blocking.blocked.load(Ordering::SeqCst), 1, "the handler was not told");
+    processor.stop().await;
+}
+
+/// The first instance has fixed "now" and created its lease, but has ended before it could say
+/// that all leases exist. Then the range is split.
+#[tokio::test(start_paused = true)]
+async fn a_split_while_the_first_leases_are_created_skips_no_change() {
+    let shop = Shop::new(1).await;
+    shop.write(0..5).await;
+    let counter = Counter::default();
+    shop.start(&counter, ProcessorOptions::new()).await.stop().await;
+    let markers: Vec<Value> =
+        shop.leases.query("SELECT * FROM c WHERE ENDSWITH(c.id, '.info')").collect().await.unwrap();
+    let marker = markers[0]["id"].as_str().unwrap();
+    shop.leases.delete(marker, marker).await.unwrap();
+    shop.write(5..25).await;
+    shop.world.split("orders", "0").await;
+    let second = shop.start(&counter, ProcessorOptions::new()).await;
+    wait_until("all later changes are processed", async || counter.count() == 20).await;
+    second.stop().await;
+}
+
+/// A region that lags: point reads of leases get the version before the last ask, for a while.
+struct Lags {
+    server: InProcess,
+    lagging: Arc<Lagging>,
+}
+
+#[derive(Default)]
+struct Lagging {
+    /// The answer to the last read of a lease before the region began to lag.
+    old: Mutex<Option<Response>>,
+    reads_left: AtomicU32,
+}
+
+impl Transport for Lags {
+    async fn send(&self, request: Request) -> Result<Response, Failure> {
+        let is_lease_read = request.method == Method::GET && request.target.path().contains("lease.");
+        if is_lease_read {
+            let take = |left: u32| left.checked_sub(1);
+            let is_old =
+                self.lagging.reads_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok();
+            if is_old && let Some(old) = self.lagging.old.lock().unwrap().clone() {
+                return Ok(old);
+            }
+        }
+        self.server.send(request).await
+    }
+}
+
+/// Another instance has asked for the lease, and the owner's region does not show that yet.
+#[tokio::test(start_paused = true)]
+async fn a_region_that_lags_does_not_take_the_lease_away() {
+    let server = TestServer::in_process(EmbeddedOptions::default()).await;
+    let lagging = Arc::new(Lagging::default());
+    let transport = Lags { server: server.embedded().transport(), lagging: Arc::clone(&lagging) };
+    let client = Client::over(&server.endpoint(), transport).await.unwrap();
+    let shop = client.create_database_if_missing("shop").await.unwrap();
+    let orders = shop.create_container_if_missing(&ContainerProperties::new("orders", "/pk")).await.unwrap();
+    let leases = shop.create_container_if_missing(&ContainerProperties::new("leases", "/id")).await.unwrap();
+    let counter = Counter::default();
+    let options = ProcessorOptions::new().from_beginning().with_instance("owner");
+    let processor =
+        ChangeFeedProcessor::start(&orders, &leases, "test", counter.clone(), options).await.unwrap();
+    let find_lease = async || -> Value {
+        let found = leases.query::<Value>("SELECT * FROM c WHERE c.owner = 'owner'").collect().await.unwrap();
+        found.into_iter().next().unwrap_or_default()
+    };
+    wait_until("the lease has an owner", async || find_lease().await["owner"] == "owner").await;
+    let lease = find_lease().await;
+    let id = lease["id"].as_str().unwrap();
+    // Reads see the lease as it is now, for 15 reads.
+    let direct = server.client().await.database("shop").container("leases");
+    let old = http::Response::builder()
+        .header("etag", lease["_etag"].as_str().unwrap())
+        .body(bytes::Bytes::from(lease.to_string()))
+        .unwrap();
+    *lagging.old.lock().unwrap() = Some(old);
+    lagging.reads_left.store(15, Ordering::SeqCst);
+    let mut touched = lease.clone();
+    touched["touched"] = json!(true);
+    direct.replace(id, id, &touched).await.unwrap();
+    orders.create("a", &json!({"id": "1", "pk": "a"})).await.unwrap();
+    wait_until("the change is processed", async || counter.count() == 1).await;
+    wait_until("the reads are used up", async || lagging.reads_left.load(Ordering::SeqCst) == 0).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(counter.released.load(Ordering::SeqCst), 0, "the lease was lost");
+    assert_eq!(counter.pages.load(Ordering::SeqCst), 1, "the page was processed again");
+    processor.stop().await;
+}
