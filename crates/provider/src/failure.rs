@@ -45,7 +45,7 @@ impl Failure {
     /// has another etag, was deleted, or was created.
     pub(crate) fn is_stale(&self) -> bool {
         matches!(self, Failure::Storage(error)
-            if error.is_precondition_failed() || error.is_not_found() || error.is_conflict())
+            if error.is_precondition_failed() || error.is_document_not_found() || error.is_conflict())
     }
 
     /// One short line for a person: the beginning of the message.

@@ -118,7 +118,7 @@ impl Store {
                 let etag = item.etag()?.clone();
                 Ok(StateChange::Changed(Box::new(Versioned { value: item.into_value(), etag })))
             }
-            Err(error) if error.is_not_found() => Ok(StateChange::NoDocument),
+            Err(error) if error.is_document_not_found() => Ok(StateChange::NoDocument),
             Err(error) => Err(error.into()),
         }
     }

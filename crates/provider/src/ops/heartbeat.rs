@@ -289,7 +289,7 @@ pub(crate) async fn delete_heartbeat(store: &Store, membership: &Membership) {
     let options = without_content();
     let delete = store.container.delete_with(HEARTBEATS_KEY, &membership.own_id, &options);
     match tokio::time::timeout(DELETE_TIMEOUT, delete).await {
-        Ok(Err(error)) if error.is_not_found() => {}
+        Ok(Err(error)) if error.is_document_not_found() => {}
         Ok(Ok(_)) => {}
         Ok(Err(_)) | Err(_) => tracing::debug!("a heartbeat was not deleted; it will expire"),
     }

@@ -124,7 +124,7 @@ pub(crate) async fn create_message(store: &Store, prepared: &PreparedMessage) ->
     let mut batch = Batch::new(instance);
     batch.delete_if_match(&staged.id, &staged.etag)?.create(message)?;
     match store.container.batch(batch.with_options(batch_without_content())).await {
-        Err(error) if error.operation_index() == Some(0) && error.is_not_found() => Ok(()),
+        Err(error) if error.operation_index() == Some(0) && error.is_document_not_found() => Ok(()),
         // The message was created before, with other parts.
         Err(error) if error.is_conflict() => {
             discard_staged(store, message, staged).await;
@@ -141,7 +141,7 @@ async fn discard_staged(store: &Store, message: &Message, staged: &Staged) {
     let ids = message.item.parts().into_iter().flat_map(PartsRef::ids).chain([staged.id.clone()]);
     for id in ids {
         match store.container.delete(message.instance_id.as_str(), &id).await {
-            Err(error) if !error.is_not_found() => {
+            Err(error) if !error.is_document_not_found() => {
                 tracing::warn!(instance = message.instance_id, id, %error, "staged parts wait for the reconciler");
                 return;
             }
@@ -207,7 +207,7 @@ pub(crate) async fn remove_messages_if_unchanged(
     }
     match store.container.batch(batch.with_options(batch_without_content())).await {
         Ok(_) => {}
-        Err(error) if error.is_precondition_failed() || error.is_not_found() => return Ok(false),
+        Err(error) if error.is_precondition_failed() || error.is_document_not_found() => return Ok(false),
         Err(error) => return Err(error.into()),
     }
     for ids in rest.chunks(Batch::OPERATIONS_MAX) {

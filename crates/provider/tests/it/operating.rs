@@ -3,6 +3,7 @@
 
 mod account;
 mod clocks;
+mod deleted_container;
 mod listing;
 mod metrics;
 mod opening;

@@ -119,7 +119,7 @@ async fn write_batch(
         // The results are empty if the answer was lost and the witness showed that the batch
         // was applied.
         Ok(results) => Ok(Some(results.get(0).is_some())),
-        Err(Failure::Storage(error)) if error.is_precondition_failed() || error.is_not_found() => {
+        Err(Failure::Storage(error)) if error.is_precondition_failed() || error.is_document_not_found() => {
             let Err(failure) = held_lock::refresh(core, token, held).await else { return Ok(None) };
             match retry_until(held.until, || was_completed(&core.store, token)).await? {
                 true => Ok(Some(false)),

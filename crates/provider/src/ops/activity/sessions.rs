@@ -225,7 +225,7 @@ pub(crate) async fn clean_up(store: &Store, clock: &HybridClock) -> Result<usize
         let options = without_content().with_if_match(&etag);
         match store.container.delete_with(value.instance_id, &value.id, &options).await {
             Ok(_) => deleted_count += 1,
-            Err(error) if error.is_precondition_failed() || error.is_not_found() => {}
+            Err(error) if error.is_precondition_failed() || error.is_document_not_found() => {}
             Err(error) => return Err(error.into()),
         }
     }
@@ -258,7 +258,9 @@ async fn write_session(
     };
     match written {
         Ok(written) => Ok(Some(written.etag()?.clone())),
-        Err(error) if error.is_conflict() || error.is_precondition_failed() || error.is_not_found() => {
+        Err(error)
+            if error.is_conflict() || error.is_precondition_failed() || error.is_document_not_found() =>
+        {
             Ok(None)
         }
         Err(error) if error.kind() == ErrorKind::Ambiguous => {

@@ -82,7 +82,7 @@ async fn delete_execution(
         batch.delete_if_match(&past.value.id, &past.etag)?.create(&garbage)?;
         match core.store.container.batch(batch).await {
             Ok(_) => Ok(true),
-            Err(error) if error.is_not_found() || error.is_precondition_failed() => Ok(false),
+            Err(error) if error.is_document_not_found() || error.is_precondition_failed() => Ok(false),
             Err(error) if error.is_transient() => {
                 match core.store.find::<PastExecution>(instance, &past.value.id).await? {
                     Some(_) => Err(error.into()),

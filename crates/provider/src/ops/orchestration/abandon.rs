@@ -92,7 +92,7 @@ pub(crate) fn left_until(now: Stamp, delay: Duration) -> Stamp {
 /// reason. The first operation of the batch writes the state.
 fn deleted_message_index(failure: &Failure) -> Option<usize> {
     let Failure::Storage(error) = failure else { return None };
-    error.operation_index().filter(|_| error.is_not_found())?.checked_sub(1)
+    error.operation_index().filter(|_| error.is_document_not_found())?.checked_sub(1)
 }
 
 /// The state without its lock, and the id and attempt count of each message that is not in

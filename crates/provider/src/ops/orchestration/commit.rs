@@ -90,7 +90,7 @@ pub(crate) async fn commit(
 
 /// Whether an operation failed because its document does not exist or has another etag.
 fn is_changed_or_deleted(error: &Error) -> bool {
-    error.is_not_found() || error.is_precondition_failed()
+    error.is_document_not_found() || error.is_precondition_failed()
 }
 
 /// The whole commit as one batch. `activities` are the activities of the plan, with the ends

@@ -144,7 +144,7 @@ async fn delete_outbox(
     };
     match (deleted, garbage) {
         (Ok(()), Some(garbage)) => garbage::collect(store, &garbage).await,
-        (Err(error), _) if !error.is_not_found() => Err(error.into()),
+        (Err(error), _) if !error.is_document_not_found() => Err(error.into()),
         // If the outbox does not exist, another process has delivered and deleted it.
         _ => Ok(()),
     }

@@ -71,7 +71,7 @@ impl LockRequest<'_> {
                 Ok(Some(self.into_fetched_instance(core, state, Some(etag), lock_timeout, true, attempt)))
             }
             Err(Failure::Storage(error))
-                if error.is_conflict() || error.is_precondition_failed() || error.is_not_found() =>
+                if error.is_conflict() || error.is_precondition_failed() || error.is_document_not_found() =>
             {
                 Ok(None)
             }

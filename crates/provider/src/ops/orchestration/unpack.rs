@@ -71,7 +71,7 @@ pub(crate) async fn run(
                 written_bundle = etag_of(0).map(|etag| Versioned { value: step.remaining_bundle, etag });
             }
             // Another process has changed or deleted the bundle: the next step reads it again.
-            Err(error) if error.is_precondition_failed() || error.is_not_found() => {}
+            Err(error) if error.is_precondition_failed() || error.is_document_not_found() => {}
             // A document with the id of a new document exists: it was created before, or it
             // is the tombstone of a cancelled activity.
             Err(error) if error.is_conflict() => skip_existing(store, instance, &etag, step, &error).await?,
@@ -172,7 +172,9 @@ async fn skip_existing(
     remaining_bundle.cancelled.splice(0..0, cancelled);
     match store.put(instance, &remaining_bundle.id, &remaining_bundle, etag, without_content()).await {
         Ok(_) => Ok(()),
-        Err(Failure::Storage(error)) if error.is_precondition_failed() || error.is_not_found() => Ok(()),
+        Err(Failure::Storage(error)) if error.is_precondition_failed() || error.is_document_not_found() => {
+            Ok(())
+        }
         Err(failure) => Err(failure),
     }
 }

@@ -40,7 +40,9 @@ pub(crate) async fn collect_due(store: &Store, record: Versioned<Garbage>) -> Re
         match store.put(&garbage.instance_id, &garbage.id, &garbage, &etag, without_content()).await {
             Ok(_) => {}
             // The commit has deleted the record, or another process has closed it.
-            Err(Failure::Storage(error)) if error.is_precondition_failed() || error.is_not_found() => {
+            Err(Failure::Storage(error))
+                if error.is_precondition_failed() || error.is_document_not_found() =>
+            {
                 return Ok(());
             }
             Err(failure) => return Err(failure),

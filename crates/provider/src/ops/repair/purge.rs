@@ -132,13 +132,13 @@ pub(crate) async fn delete_documents(store: &Store, instance: &str, ids: &[Strin
     }
     match store.container.batch(batch).await {
         Ok(_) => return Ok(()),
-        Err(error) if error.is_not_found() || error.is_transient() => {}
+        Err(error) if error.is_document_not_found() || error.is_transient() => {}
         Err(error) => return Err(error.into()),
     }
     for id in ids {
         let delete = || async {
             match store.container.delete(instance, id).await {
-                Err(error) if !error.is_not_found() => Err(Failure::from(error)),
+                Err(error) if !error.is_document_not_found() => Err(Failure::from(error)),
                 _ => Ok(()),
             }
         };

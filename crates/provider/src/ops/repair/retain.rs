@@ -58,7 +58,9 @@ async fn postpone(store: &Store, clock: &HybridClock, root: &Versioned<State>) -
     let due = Stamp::at_ms(clock.now_ms()).plus(POSTPONED_FOR);
     let postponed = State { repair_at: Some(due), commit_nonce: nonce(), ..root.value.clone() };
     match store.put_state(&postponed, Some(&root.etag), "/ack", postponed.commit_nonce.clone().into()).await {
-        Err(Failure::Storage(error)) if error.is_precondition_failed() || error.is_not_found() => Ok(()),
+        Err(Failure::Storage(error)) if error.is_precondition_failed() || error.is_document_not_found() => {
+            Ok(())
+        }
         outcome => outcome.map(drop),
     }
 }

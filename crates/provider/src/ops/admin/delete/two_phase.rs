@@ -318,7 +318,7 @@ async fn roll_forward(
 
 async fn delete_coordinator(store: &Store, deletion: &Deletion) -> Result<(), Failure> {
     match store.container.delete(COORDINATORS_KEY, &deletion.id).await {
-        Err(error) if !error.is_not_found() => Err(error.into()),
+        Err(error) if !error.is_document_not_found() => Err(error.into()),
         _ => Ok(()),
     }
 }
