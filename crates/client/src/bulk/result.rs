@@ -115,11 +115,17 @@ impl BulkError {
         self.is_ambiguous
     }
 
-    /// Whether the document does not exist, and the operation was not applied. This is `false`
-    /// when the container does not exist, and when the session's writes have not arrived in
-    /// the region yet (404/1002): the document may exist then.
+    /// Whether the document, or its container, does not exist, and the operation was not
+    /// applied. A 404/1002 does not count: it says that the region has not yet applied the
+    /// writes of the session, and the document may exist.
     pub fn is_not_found(&self) -> bool {
-        !self.is_ambiguous && self.status == Some(status::NOT_FOUND)
+        self.has_code(status::NOT_FOUND.code) && self.status != Some(status::READ_SESSION_NOT_AVAILABLE)
+    }
+
+    /// Whether the document does not exist, in a container that does, and the operation was
+    /// not applied.
+    pub fn is_document_not_found(&self) -> bool {
+        self.is_not_found() && self.status != Some(status::OWNER_RESOURCE_NOT_FOUND)
     }
 
     /// Whether the id or a unique key exists already, and the operation was not applied.
@@ -192,16 +198,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_missing_document_is_not_found() {
+    fn a_region_that_lags_and_a_missing_container_are_not_a_missing_document() {
         for (status, is_ambiguous, expected) in [
-            (status::NOT_FOUND, false, true),
-            (status::NOT_FOUND, true, false),
-            (status::READ_SESSION_NOT_AVAILABLE, false, false),
-            (status::OWNER_RESOURCE_NOT_FOUND, false, false),
-            (status::CONFLICT, false, false),
+            (status::NOT_FOUND, false, (true, true)),
+            (status::NOT_FOUND, true, (false, false)),
+            (status::READ_SESSION_NOT_AVAILABLE, false, (false, false)),
+            (status::OWNER_RESOURCE_NOT_FOUND, false, (true, false)),
+            (status::CONFLICT, false, (false, false)),
         ] {
             let error = BulkError::refused("delete `7`".to_owned(), status, is_ambiguous);
-            assert_eq!(error.is_not_found(), expected, "{error}");
+            assert_eq!((error.is_not_found(), error.is_document_not_found()), expected, "{error}");
         }
     }
 }
