@@ -12,6 +12,7 @@ mod metadata_work;
 #[cfg(test)]
 mod tests;
 mod text;
+mod transfer;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,9 +24,10 @@ use perihelion_wire::transport::{Endpoint, FailureKind, Sent};
 pub(crate) use json::failure_name;
 pub(crate) use late_charge::LateCharge;
 pub use metadata_work::{MetadataKind, MetadataWork};
+pub(crate) use transfer::{Carrier, Wait};
+pub use transfer::{Protocol, Transfer};
 
 use crate::region::Region;
-pub use crate::transport::{Protocol, Transfer};
 
 /// The most attempts that are recorded. Of further attempts, only the number and the sum of
 /// the charges are recorded. With the default limits, an operation makes more attempts only

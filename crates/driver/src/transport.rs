@@ -72,7 +72,6 @@ pub use self::options::{BadHttpOptions, HttpOptions};
 pub use self::proxy::{Proxy, ProxyChoice};
 pub use self::statistics::{EndpointStatistics, ShardStatistics, TransportStatistics};
 pub(crate) use self::transfer::Delivered;
-pub use self::transfer::{Protocol, Transfer};
 
 /// The transport of a driver.
 #[non_exhaustive]

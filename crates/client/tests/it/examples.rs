@@ -7,7 +7,7 @@ use perihelion_server::{EMULATOR_KEY, ServerOptions};
 use perihelion_testkit::{TestServer, examples};
 
 /// The examples, each with a part of its output.
-const EXAMPLES: [(&str, &str); 13] = [
+const EXAMPLES: [(&str, &str); 14] = [
     ("batch", "operation Some(1): 409"),
     ("bulk", "the delete `no such order` of a bulk was not applied: 404"),
     ("change_feed", "Delete of Some(\"later\")"),

@@ -31,7 +31,8 @@ use super::limits::{CONNECTIONS_TRIED_MAX, ENDPOINTS_MAX, READ_RESENDS_MAX};
 use super::options::{BadHttpOptions, HttpOptions};
 use super::progress::Progress;
 use super::statistics::TransportStatistics;
-use super::transfer::{Delivered, TransferLog, Wait};
+use super::transfer::{Delivered, TransferLog};
+use crate::diagnostics::Wait;
 
 /// Sends requests over HTTP/2 and HTTP/1.1. The transport can be created without a
 /// runtime. A connection belongs to the runtime of the request that opened it, and is

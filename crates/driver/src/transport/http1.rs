@@ -28,7 +28,8 @@ use super::faults::Switch;
 use super::limits::HEADER_BYTES_MAX;
 use super::progress::Progress;
 use super::task::AbortOnDrop;
-use super::transfer::{Carrier, Protocol, TransferLog};
+use super::transfer::TransferLog;
+use crate::diagnostics::{Carrier, Protocol};
 
 /// One connection.
 pub(super) struct Http1Connection {

@@ -25,8 +25,8 @@ use super::slots::Slots;
 use super::statistics::ShardStatistics;
 use super::supervise::supervise;
 use super::task::AbortOnDrop;
-use super::transfer::{Carrier, Protocol};
 use super::vitals::Vitals;
+use crate::diagnostics::{Carrier, Protocol};
 use crate::pulse::Pulse;
 
 /// One HTTP/2 connection that requests share.

@@ -1,55 +1,11 @@
-//! How one request was carried: on which connection, and how long each phase took.
-//!
-//! [`TransferLog`] is kept while the request is under way, [`Transfer`] is its compact result.
-//! A [`Transfer`] is a part of the diagnostics of every attempt, so it must stay small: times
-//! are microseconds in 32 bits.
+//! The phases of a request that is under way ([`TransferLog`]), and its end ([`Delivered`]).
 
-use std::fmt;
 use std::time::Duration;
 
 use perihelion_wire::transport::{Failure, Response};
 use tokio::time::Instant;
 
-/// How the driver's HTTP transport has carried a request. A request that was sent again on
-/// another connection has the phases of its last connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Transfer {
-    carrier: Option<Carrier>,
-    waiting: Wait,
-    waited_us: u32,
-    /// [`NEVER`] when no answer began.
-    first_byte_us: u32,
-    body_us: u32,
-    resends: u8,
-}
-
-/// The connection that took a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Carrier {
-    pub(super) protocol: Protocol,
-    pub(super) number: u32,
-    pub(super) is_new: bool,
-    pub(super) streams: u16,
-}
-
-/// The protocol of a connection, as it was negotiated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Protocol {
-    /// HTTP/1.1
-    Http1,
-    /// HTTP/2
-    Http2,
-}
-
-/// What a request waited for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wait {
-    /// A stream or a connection of the pool: all were in use.
-    Stream,
-    /// A connection to be opened.
-    Connection,
-}
+use crate::diagnostics::{Carrier, Transfer, Wait};
 
 /// The result of a request, and how it was carried. `None` when the transport does not tell.
 pub(crate) struct Delivered {
@@ -60,106 +16,6 @@ pub(crate) struct Delivered {
 impl From<Result<Response, Failure>> for Delivered {
     fn from(result: Result<Response, Failure>) -> Self {
         Delivered { result, transfer: None }
-    }
-}
-
-const NEVER: u32 = u32::MAX;
-
-impl Protocol {
-    /// `HTTP/1.1` or `HTTP/2`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Protocol::Http1 => "HTTP/1.1",
-            Protocol::Http2 => "HTTP/2",
-        }
-    }
-
-    /// The version alone, as OpenTelemetry writes it.
-    pub(crate) fn version(self) -> &'static str {
-        match self {
-            Protocol::Http1 => "1.1",
-            Protocol::Http2 => "2",
-        }
-    }
-}
-
-impl fmt::Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl Transfer {
-    /// The protocol; `None` when no connection took the request.
-    pub fn protocol(&self) -> Option<Protocol> {
-        self.carrier.map(|carrier| carrier.protocol)
-    }
-
-    /// The number of the connection. The connections to one endpoint are numbered in the order
-    /// in which they were opened, from one. `None` when no connection took the request.
-    pub fn connection(&self) -> Option<u32> {
-        self.carrier.map(|carrier| carrier.number)
-    }
-
-    /// Whether this was the first request on its connection.
-    pub fn is_new_connection(&self) -> bool {
-        self.carrier.is_some_and(|carrier| carrier.is_new)
-    }
-
-    /// How many requests the connection carried when it took this one, with this one; always 1
-    /// over HTTP/1.1.
-    pub fn streams(&self) -> u16 {
-        self.carrier.map_or(0, |carrier| carrier.streams)
-    }
-
-    /// How long the request waited for a stream, or for one of the pool's connections, while
-    /// all were in use.
-    pub fn queued(&self) -> Duration {
-        self.waited(Wait::Stream)
-    }
-
-    /// How long the request waited for a connection to be opened.
-    pub fn connecting(&self) -> Duration {
-        self.waited(Wait::Connection)
-    }
-
-    /// The time from the moment when the connection took the request to the first byte of the
-    /// answer; `None` when no answer began.
-    pub fn first_byte(&self) -> Option<Duration> {
-        (self.first_byte_us != NEVER).then(|| Duration::from_micros(self.first_byte_us.into()))
-    }
-
-    /// The time from the first byte of the answer to the last one. Without an answer, the time
-    /// from the moment when the connection took the request to its end.
-    pub fn body(&self) -> Duration {
-        Duration::from_micros(self.body_us.into())
-    }
-
-    /// How often the request was sent again on another connection.
-    pub fn resends(&self) -> u8 {
-        self.resends
-    }
-
-    pub(super) fn with_resends(self, resends: u8) -> Self {
-        Transfer { resends, ..self }
-    }
-
-    /// A transfer for tests of other modules.
-    #[cfg(test)]
-    pub(crate) fn example() -> Self {
-        let carrier = Carrier { protocol: Protocol::Http2, number: 3, is_new: true, streams: 4 };
-        Transfer {
-            carrier: Some(carrier),
-            waiting: Wait::Connection,
-            waited_us: 12_000,
-            first_byte_us: 1100,
-            body_us: 100,
-            resends: 1,
-        }
-    }
-
-    fn waited(&self, wait: Wait) -> Duration {
-        if self.waiting == wait { Duration::from_micros(self.waited_us.into()) } else { Duration::ZERO }
     }
 }
 
@@ -193,7 +49,7 @@ impl TransferLog {
 
     /// A connection has taken the request.
     pub(super) fn hand_over(&mut self, carrier: Carrier, now: Instant) {
-        self.waited = now.duration_since(self.phase_began_at);
+        self.waited += now.duration_since(self.phase_began_at);
         self.carrier = Some(carrier);
         self.phase_began_at = now;
     }
@@ -214,27 +70,16 @@ impl TransferLog {
         let last_phase = now.duration_since(self.phase_began_at);
         let (waited, body) = match self.carrier {
             Some(_) => (self.waited, last_phase),
-            None => (last_phase, Duration::ZERO),
+            None => (self.waited + last_phase, Duration::ZERO),
         };
-        Transfer {
-            carrier: self.carrier,
-            waiting: self.waiting,
-            waited_us: microseconds(waited),
-            first_byte_us: self.first_byte.map_or(NEVER, microseconds),
-            body_us: microseconds(body),
-            resends: 0,
-        }
+        Transfer::new(self.carrier, (self.waiting, waited), self.first_byte, body)
     }
-}
-
-/// A duration in microseconds, at most about an hour. [`NEVER`] is left out.
-fn microseconds(time: Duration) -> u32 {
-    u32::try_from(time.as_micros()).unwrap_or(NEVER).min(NEVER - 1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::diagnostics::Protocol;
 
     #[test]
     fn phases_are_measured_one_after_the_other() {
@@ -256,11 +101,5 @@ mod tests {
         assert_eq!(transfer.body(), Duration::from_millis(5));
         assert_eq!((transfer.connection(), transfer.streams(), transfer.resends()), (Some(3), 2, 1));
         assert!(transfer.is_new_connection());
-    }
-
-    #[test]
-    fn a_transfer_stays_small() {
-        assert!(size_of::<Transfer>() <= 28, "{}", size_of::<Transfer>());
-        assert_eq!(microseconds(Duration::MAX), NEVER - 1);
     }
 }

@@ -36,8 +36,7 @@ impl Fault {
         };
         let answer = match self.effect() {
             Effect::None | Effect::Connect(_) => {
-                let mut log = TransferLog::start(time::Instant::now());
-                return lease.send(connections, request, (progress, &mut log)).await;
+                return send(lease, connections, request, progress).await;
             }
             Effect::Answer(answer) if answer.when == When::Before => {
                 lease.give_back();
@@ -46,7 +45,7 @@ impl Fault {
             Effect::Reset(When::Before) => return Err(closed(Sent::Unknown, ENDED)),
             Effect::Connection(fault, When::Before) => {
                 lease.switch().break_at_next_write(*fault);
-                return lease.send(connections, request, progress).await;
+                return send(lease, connections, request, progress).await;
             }
             Effect::Answer(_)
             | Effect::Reset(When::After)
@@ -115,4 +114,15 @@ async fn read_slowly(
         }
     }
     Ok(Response::from_parts(head, body.finish()))
+}
+
+/// Sends the request without a fault. The phases of the request are logged by the caller.
+async fn send(
+    lease: Http1Lease<'_>,
+    connections: &Connections,
+    request: Request<Full<Bytes>>,
+    progress: &mut Progress,
+) -> Result<Http1Delivery, Failure> {
+    let mut log = TransferLog::start(time::Instant::now());
+    lease.send(connections, request, (progress, &mut log)).await
 }

@@ -2,7 +2,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
-use crate::transport::transfer::Protocol;
+use crate::diagnostics::Protocol;
 
 /// Answers every request with 200, in HTTP/1.1. The preface of HTTP/2 is refused.
 async fn serve_http1(mut stream: TcpStream) {

@@ -117,7 +117,7 @@ async fn write_attempts(
         let patch = attempt_patch(*attempts, visible_at, ignore_attempt)?;
         let write = || async {
             match core.store.container.patch(instance, id, &patch).await {
-                Err(error) if !error.is_not_found() => Err(Failure::from(error)),
+                Err(error) if !error.is_document_not_found() => Err(Failure::from(error)),
                 _ => Ok(()),
             }
         };
