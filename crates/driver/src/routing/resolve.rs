@@ -211,7 +211,10 @@ impl<'a> RouteRequest<'a> {
 
     fn rank(&self, index: usize, location: &Arc<Location>) -> Rank {
         let is_tried = self.is_tried(location);
-        let is_failing = !self.is_available(location) || self.gate(location) == Gate::Open;
+        // While a write looks for the region of its partition, breakers do not matter: every
+        // region is asked in turn.
+        let is_looking = is_tried && self.has_partition_failover && self.usage == Usage::Write;
+        let is_failing = !self.is_available(location) || (!is_looking && self.gate(location) == Gate::Open);
         // Regions that were tried are tried again in a circle. The circle continues after the
         // region of the last attempt.
         let last_index = || self.candidates().position(|location| Some(&location.region) == self.last_region);

@@ -238,3 +238,53 @@ async fn the_account_document_switches_partition_failover_off() {
     }
     assert!(has_learnt);
 }
+
+/// A write that may not be repeated ends when its answer is lost, so it cannot ask another
+/// region itself. But its failure counts: after some of them the next write begins elsewhere.
+#[tokio::test(start_paused = true)]
+async fn writes_that_may_not_be_repeated_find_a_partition_that_fails_in_the_write_region() {
+    for how in [r#""delayMs":30000"#, r#""status":503"#, r#""status":408"#] {
+        let failover = Failover::new().await;
+        let [stays, moves] = &failover.customers;
+        let unrepeatable = failover.upsert(moves).with_idempotency(Idempotency::NotIdempotent);
+        failover.move_range(EAST).await;
+        failover.fail_in_west(how).await;
+        for number in 0..5 {
+            let error = failover.run(&unrepeatable).await.unwrap_err();
+            assert!(error.is_ambiguous(), "{how}: write {number}: {error}");
+        }
+        for _ in 0..3 {
+            assert_eq!(regions_of(&failover.run(&unrepeatable).await.unwrap()), [EAST], "{how}");
+            tokio::time::sleep(Duration::from_secs(10)).await;
+        }
+        assert_eq!(failover.path_of_a_write(stays).await, [WEST], "{how}");
+    }
+}
+
+/// The partition fails in the write region for a while, and the service does not move it.
+/// Once it works again, it is written there without a detour.
+#[tokio::test(start_paused = true)]
+async fn writes_come_back_when_the_write_region_works_again() {
+    let failover = Failover::new().await;
+    let [_, fails] = &failover.customers;
+    let unrepeatable = failover.upsert(fails).with_idempotency(Idempotency::NotIdempotent);
+    failover.fail_in_west(r#""status":503,"count":5"#).await;
+    for _ in 0..5 {
+        assert!(failover.run(&unrepeatable).await.unwrap_err().is_ambiguous());
+    }
+    assert_eq!(regions_of(&failover.run(&unrepeatable).await.unwrap()), [EAST, NORTH, WEST]);
+    assert_eq!(regions_of(&failover.run(&unrepeatable).await.unwrap()), [WEST]);
+    // The same while a write runs: it asks the write region again, though its breaker is open.
+    failover.fail_in_west(r#""status":503"#).await;
+    for _ in 0..5 {
+        assert!(failover.run(&unrepeatable).await.unwrap_err().is_ambiguous());
+    }
+    let recovery = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        failover.world.clear_faults().await;
+    };
+    let started_at = Instant::now();
+    let (path, ()) = tokio::join!(failover.path_of_a_write(fails), recovery);
+    assert_eq!(path.last().map(String::as_str), Some(WEST), "{path:?}");
+    assert!(started_at.elapsed() < Duration::from_secs(8), "{:?}", started_at.elapsed());
+}

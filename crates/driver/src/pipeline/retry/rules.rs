@@ -275,9 +275,14 @@ const OWNER_GONE_POLICY: RetryPolicy = RetryPolicy { retries_max: 1, ..REROUTE_P
 /// confirmation by another region where the request may be at fault and not the
 /// region. In an account with one write region, the effects of writes also need
 /// confirmation: the other regions refuse writes, so avoiding the only write region
-/// would help no operation.
+/// would help no operation. Where partitions fail over one by one, avoiding it does help:
+/// the partition may be written elsewhere, and a write that must not be repeated cannot
+/// find that out by itself.
 pub(super) fn rule_for(finding: Finding, profile: OperationProfile, regions: Regions) -> Rule {
     let is_single_region_write = !profile.verb.is_read() && !regions.is_multi_write;
+    // The partition may fail over alone. If it has not moved, the other regions refuse the
+    // write, and the write region is asked after them. So avoiding it in vain costs little.
+    let is_partition_write = is_single_region_write && regions.writer != Writer::OfAccount;
     // Only the hub takes writes of metadata.
     let is_hub_write = !profile.verb.is_read() && regions.is_multi_write && !profile.is_data_plane;
     match finding {
@@ -325,10 +330,8 @@ pub(super) fn rule_for(finding: Finding, profile: OperationProfile, regions: Reg
         Finding::ServiceUnavailable | Finding::AnswerLost
             if is_single_region_write && profile.is_data_plane =>
         {
-            Rule::ambiguous(
-                Action::FailOver,
-                Effects::refresh_account_and(Effect::PartitionFailed { needs_confirmation: true }),
-            )
+            let effect = Effect::PartitionFailed { needs_confirmation: !is_partition_write };
+            Rule::ambiguous(Action::FailOver, Effects::refresh_account_and(effect))
         }
         Finding::ServiceUnavailable | Finding::AnswerLost if is_single_region_write || is_hub_write => {
             Rule::ambiguous(Action::FailOver, Effects::one(Effect::RefreshAccount))
@@ -337,7 +340,9 @@ pub(super) fn rule_for(finding: Finding, profile: OperationProfile, regions: Reg
             Rule::ambiguous(Action::FailOver, Effects::partition_failed(profile, false))
         }
         // The region may be at fault, or only this request.
-        Finding::ServiceFailed => Rule::ambiguous(Action::FailOver, Effects::partition_failed(profile, true)),
+        Finding::ServiceFailed => {
+            Rule::ambiguous(Action::FailOver, Effects::partition_failed(profile, !is_partition_write))
+        }
         // A write region that is down may have been replaced by another one.
         Finding::Unreachable if is_single_region_write => Rule::new(
             Action::FailOver,
