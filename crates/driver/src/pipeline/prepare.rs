@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::metadata::{self, Container, ContainerMetadata, TokenTooLong};
 use crate::operation::{Idempotency, Operation, ResourceKind, Verb};
 use crate::options::{ReadConsistency, Settings};
-use crate::routing::account::{Account, Consistency};
+use crate::routing::account::{Account, Consistency, Usage};
 use crate::routing::circuit_breaker::{BreakerKey, Partition};
 use crate::routing::ranges::Range;
 use crate::routing::resolve::{Route, RouteRequest, RouteTo, resolve};
@@ -134,6 +134,11 @@ fn pick_route(
     let mut request = route_request(&snapshot, call, partition, state);
     if is_failback(core, call, &snapshot, partition, state) {
         request.moved_to = None;
+    }
+    if let Some(partition) = partition.filter(|_| request.moved_to.is_some())
+        && request.usage == Usage::Write
+    {
+        core.topology().follow_move(&snapshot, partition, request.now);
     }
     let route = resolve(&request);
     let Some(partition) = partition.filter(|_| route.is_probe) else { return (snapshot, route) };

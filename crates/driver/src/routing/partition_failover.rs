@@ -23,8 +23,7 @@ use crate::region::Region;
 /// them. When one is forgotten, its next write finds the region again.
 const MOVES_MAX: usize = 2048;
 
-/// A move is forgotten when its partition has not asked the account's write region for this
-/// many periods: the partition gets no writes, or only writes that must not be repeated.
+/// A move is forgotten when its partition got no writes for this many periods.
 const PERIODS_UNTIL_STALE: u32 = 10;
 
 /// The partitions whose writes another region than the account's write region takes.
@@ -44,6 +43,9 @@ struct PartitionMove {
     to: Region,
     /// From then on, one write asks the account's write region again.
     failback_from: Instant,
+    /// When the partition was last written, up to one period too early: a move that is in use
+    /// changes once in a period, and not with every write.
+    used_at: Instant,
 }
 
 impl PartitionWriters {
@@ -56,6 +58,19 @@ impl PartitionWriters {
     /// Whether a write of the partition should ask the account's write region again.
     pub(crate) fn is_failback_due(&self, partition: &Partition, now: Instant) -> bool {
         self.find(partition).is_some_and(|known| known.failback_from <= now)
+    }
+
+    /// Whether a write that follows the move should be recorded by
+    /// [`PartitionWriters::used`].
+    pub(crate) fn is_use_due(&self, partition: &Partition, now: Instant, period: Duration) -> bool {
+        self.find(partition).is_some_and(|known| now.saturating_duration_since(known.used_at) >= period)
+    }
+
+    /// The next snapshot when a write follows the move. `None` if this was recorded less than
+    /// a period ago.
+    pub(crate) fn used(&self, partition: &Partition, now: Instant, period: Duration) -> Option<Self> {
+        let known = self.find(partition).filter(|_| self.is_use_due(partition, now, period))?;
+        Some(self.with(PartitionMove { used_at: now, ..PartitionMove::clone(known) }))
     }
 
     /// The next snapshot when `region` has taken a write of a partition. `period` is the time
@@ -78,6 +93,7 @@ impl PartitionWriters {
                 from: write_region.clone(),
                 to: region.clone(),
                 failback_from: now + period,
+                used_at: now,
             })
         })
     }
@@ -91,7 +107,8 @@ impl PartitionWriters {
         period: Duration,
     ) -> Option<Self> {
         let known = self.find(partition).filter(|known| known.failback_from <= now)?;
-        Some(self.with(PartitionMove { failback_from: now + period, ..PartitionMove::clone(known) }))
+        let known = PartitionMove::clone(known);
+        Some(self.with(PartitionMove { failback_from: now + period, used_at: now, ..known }))
     }
 
     /// Forgets the moves of partitions that get no writes any more, such as partitions that
@@ -99,7 +116,7 @@ impl PartitionWriters {
     pub(crate) fn remove_stale(&self, write_region: &Region, now: Instant, period: Duration) -> Option<Self> {
         let is_kept = |known: &PartitionMove| {
             known.from == *write_region
-                && now.saturating_duration_since(known.failback_from) < period * PERIODS_UNTIL_STALE
+                && now.saturating_duration_since(known.used_at) < period.saturating_mul(PERIODS_UNTIL_STALE)
         };
         let kept = || self.moves.iter().filter(|known| is_kept(known));
         (kept().count() < self.moves.len()).then(|| PartitionWriters { moves: kept().cloned().collect() })
@@ -115,13 +132,12 @@ impl PartitionWriters {
         PartitionWriters { moves: others.cloned().collect() }
     }
 
-    /// The next snapshot with this move. When there are too many, the one whose failback is
-    /// due first is forgotten.
+    /// The next snapshot with this move. When there are too many, the one that was written
+    /// longest ago is forgotten.
     fn with(&self, new: PartitionMove) -> Self {
         let mut next = self.without(&new.partition);
         if next.moves.len() >= MOVES_MAX
-            && let Some((oldest, _)) =
-                next.moves.iter().enumerate().min_by_key(|(_, known)| known.failback_from)
+            && let Some((oldest, _)) = next.moves.iter().enumerate().min_by_key(|(_, known)| known.used_at)
         {
             next.moves.remove(oldest);
         }
@@ -164,10 +180,23 @@ mod tests {
         let claimed = moved.claim_failback(&partition(1), now + PERIOD, PERIOD).unwrap();
         assert!(!claimed.is_failback_due(&partition(1), now + PERIOD));
         assert_eq!(claimed.region_of(&partition(1), &west), Some(&east));
-        assert!(claimed.remove_stale(&west, now + PERIOD * 11, PERIOD).is_none());
-        let later = now + PERIOD * 12;
+        assert!(claimed.remove_stale(&west, now + PERIOD * 10, PERIOD).is_none());
+        let later = now + PERIOD * 11;
         assert_eq!(claimed.remove_stale(&west, later, PERIOD).unwrap().region_of(&partition(1), &west), None);
         assert!(claimed.remove_stale(&east, now, PERIOD).is_some(), "the write region has changed");
+    }
+
+    #[test]
+    fn a_move_is_kept_while_it_is_used() {
+        let (now, west, east) = (Instant::now(), Region::new("West"), Region::new("East"));
+        let moved = PartitionWriters::default().found(&partition(1), &east, &west, now, PERIOD).unwrap();
+        assert!(!moved.is_use_due(&partition(1), now + PERIOD / 2, PERIOD), "once in a period");
+        assert!(moved.used(&partition(1), now + PERIOD / 2, PERIOD).is_none());
+        assert!(moved.used(&partition(2), now + PERIOD, PERIOD).is_none());
+        let used = moved.used(&partition(1), now + PERIOD * 9, PERIOD).unwrap();
+        assert!(used.is_failback_due(&partition(1), now + PERIOD), "the failback is not postponed");
+        assert!(used.remove_stale(&west, now + PERIOD * 18, PERIOD).is_none());
+        assert!(used.remove_stale(&west, now + PERIOD * 19, PERIOD).is_some());
     }
 
     #[test]

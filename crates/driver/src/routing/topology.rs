@@ -168,6 +168,15 @@ impl Topology {
         is_claimed
     }
 
+    /// Records that a write follows a partition that has failed over. Most writes change
+    /// nothing: this is recorded once in a while.
+    pub(crate) fn follow_move(&self, snapshot: &Snapshot, partition: &Partition, now: Instant) {
+        let period = self.options.failback_after;
+        if snapshot.writers.is_use_due(partition, now, period) {
+            self.update_writers(|writers| writers.used(partition, now, period));
+        }
+    }
+
     /// Forgets partitions that have failed over and get no writes any more.
     pub(crate) fn remove_stale_writers(&self, now: Instant) {
         let (account, period) = (self.account.load_full(), self.options.failback_after);

@@ -288,3 +288,19 @@ async fn writes_come_back_when_the_write_region_works_again() {
     assert_eq!(path.last().map(String::as_str), Some(WEST), "{path:?}");
     assert!(started_at.elapsed() < Duration::from_secs(8), "{:?}", started_at.elapsed());
 }
+
+/// Only writes that may be repeated ask the write region again. A partition that gets none of
+/// them, but gets other writes, stays known.
+#[tokio::test(start_paused = true)]
+async fn a_move_stays_known_while_the_partition_is_written() {
+    let failover = Failover::new().await;
+    let [_, moves] = &failover.customers;
+    failover.move_range(EAST).await;
+    assert_eq!(failover.path_of_a_write(moves).await, [WEST, EAST]);
+    let unrepeatable = failover.upsert(moves).with_idempotency(Idempotency::NotIdempotent);
+    for minute in 0..90 {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        let path = regions_of(&failover.run(&unrepeatable).await.unwrap());
+        assert_eq!(path, [EAST], "minute {minute}");
+    }
+}
