@@ -304,3 +304,24 @@ async fn a_move_stays_known_while_the_partition_is_written() {
         assert_eq!(path, [EAST], "minute {minute}");
     }
 }
+
+/// A write runs while its partition moves, so that for a moment no region takes it. It waits
+/// once, and then every region is asked again.
+#[tokio::test(start_paused = true)]
+async fn a_write_succeeds_soon_after_its_partition_has_moved() {
+    let failover = Failover::new().await;
+    let [_, moves] = &failover.customers;
+    for region in [WEST, EAST, NORTH] {
+        let refusal = r#""operation":"upsert_item","status":403,"subStatus":3"#;
+        failover.world.fault(&format!(r#"{{"container":"orders","region":"{region}",{refusal}}}"#)).await;
+    }
+    let moving = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        failover.move_range(NORTH).await;
+        failover.world.clear_faults().await;
+    };
+    let started_at = Instant::now();
+    let (path, ()) = tokio::join!(failover.path_of_a_write(moves), moving);
+    assert_eq!(path, [WEST, EAST, NORTH, WEST, EAST, NORTH]);
+    assert!(started_at.elapsed() < Duration::from_secs(2), "{:?}", started_at.elapsed());
+}

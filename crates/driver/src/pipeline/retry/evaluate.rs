@@ -182,12 +182,17 @@ impl Evaluation {
     fn retry(self, policy: RetryPolicy) -> Verdict {
         let spent = self.budgets.spent(policy.budget);
         let wait_left = policy.wait_max.saturating_sub(spent.waited);
-        if spent.retries >= policy.retries_max || wait_left.is_zero() {
+        let per_wait = policy.retries_per_wait.max(1);
+        let number = spent.retries.checked_sub(policy.immediate_retries);
+        let waiting = number.filter(|number| number % per_wait == 0);
+        let wait =
+            waiting.map_or(Duration::ZERO, |number| policy.backoff.wait(number / per_wait, self.jitter));
+        let is_time_up = !wait.is_zero() && wait_left.is_zero();
+        if spent.retries >= policy.retries_max || is_time_up {
             return self.end();
         }
-        // The last wait is shortened to the time that is left, so that the last retry
-        // comes when that time is over.
-        let wait = policy.backoff.wait_after(policy.immediate_retries, spent.retries, self.jitter);
+        // The last wait is shortened to the time that is left, so that the last retries
+        // come when that time is over.
         self.try_again(policy.budget, wait.min(wait_left), policy.route_to, policy.context)
     }
 

@@ -22,7 +22,8 @@
 //! After a 403/3 or 403/1008 the write tries the other regions too, because the write region
 //! or the hub may have moved. Where partitions fail over one by one, a write of documents may
 //! go to every region: after a failure to the next one, and after a 403/3 to all of them
-//! without a wait.
+//! without a wait. If all of them refuse, it waits, and then asks all of them again, at most
+//! three times.
 //!
 //! To add a rule, name the status in `perihelion_wire::status` and edit this
 //! file. No match here has a wildcard arm, so the compiler reports every place that
@@ -196,6 +197,9 @@ pub(super) struct RetryPolicy {
     pub(super) wait_max: Duration,
     /// How many of the first retries do not wait.
     pub(super) immediate_retries: u32,
+    /// After them, one retry in this many waits; at least 1. So this many attempts follow
+    /// each wait.
+    pub(super) retries_per_wait: u32,
     pub(super) backoff: Backoff,
     pub(super) route_to: RouteTo,
     pub(super) context: Context,
@@ -239,16 +243,27 @@ const FORBIDDEN_POLICY: RetryPolicy = RetryPolicy {
     retries_max: 10,
     wait_max: Duration::from_secs(5),
     immediate_retries: 1,
+    retries_per_wait: 1,
     backoff: Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(15) },
     route_to: RouteTo::Next,
     context: Context::Failover,
 };
 
+/// How often every region is asked for a partition: once at first, and once after each wait of
+/// [`FORBIDDEN_POLICY`], which waits three times until its time is up.
+const ROUNDS_MAX: u32 = 4;
+
 /// Retries while the writes of one partition move to another region. Every region is asked
-/// once without a wait, because only the region that takes the writes can say so. Then the
-/// regions are asked again, as by [`FORBIDDEN_POLICY`].
+/// once without a wait, because only the region that takes the writes can say so. After each
+/// wait of [`FORBIDDEN_POLICY`] every region is asked again.
 fn forbidden_policy_for_partition(regions: Regions) -> RetryPolicy {
-    RetryPolicy { immediate_retries: regions.candidates.saturating_sub(1).max(1), ..FORBIDDEN_POLICY }
+    let candidates = regions.candidates.max(1);
+    RetryPolicy {
+        immediate_retries: (candidates - 1).max(1),
+        retries_per_wait: candidates,
+        retries_max: candidates.saturating_mul(ROUNDS_MAX).max(FORBIDDEN_POLICY.retries_max),
+        ..FORBIDDEN_POLICY
+    }
 }
 
 /// Retries while a split, a merge or a move completes. The first retry does not
@@ -259,6 +274,7 @@ const REROUTE_POLICY: RetryPolicy = RetryPolicy {
     retries_max: 8,
     wait_max: Duration::MAX,
     immediate_retries: 1,
+    retries_per_wait: 1,
     backoff: Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(2) },
     route_to: RouteTo::Same,
     context: Context::Rerouted,

@@ -308,3 +308,28 @@ fn a_refused_write_of_a_partition_asks_every_region_at_once() {
         assert_eq!((verdict, effects.into_iter().collect::<Vec<_>>()), (Verdict::Complete, expected));
     }
 }
+
+/// While a partition moves, no region takes its writes. After each wait every region is asked
+/// again, however many there are.
+#[test]
+fn a_refused_write_of_a_partition_asks_every_region_again_after_each_wait() {
+    let refused = EndingText::read("403/3");
+    for candidates in [1, 2, 3, 5, 12, 60] {
+        let at = Regions { writer: Writer::New, ..regions(candidates, false) };
+        let (mut budgets, mut asked_per_round, mut waited) = (Budgets::default(), vec![1], Duration::ZERO);
+        while let (Verdict::Retry { after, budgets: spent, .. }, _) =
+            evaluate(profile("conditional", false), refused.ending(), at, LIMITS, budgets, MIDDLE)
+        {
+            budgets = spent;
+            waited += after;
+            match asked_per_round.last_mut() {
+                Some(asked) if after.is_zero() => *asked += 1,
+                _ => asked_per_round.push(1),
+            }
+        }
+        // A single region is asked twice at first: this client may have known an old one.
+        let first = candidates.max(2);
+        assert_eq!(asked_per_round, [first, candidates, candidates, candidates], "{candidates} regions");
+        assert_eq!(waited, Duration::from_secs(5));
+    }
+}
