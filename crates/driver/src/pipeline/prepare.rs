@@ -153,7 +153,9 @@ fn pick_route(
 
 /// Whether this attempt asks the account's write region, though the partition has moved to
 /// another region. One write does so from time to time. It must be a write that may be
-/// repeated, because the partition may still fail in the write region.
+/// repeated, because the partition may still fail in the write region. A conditional write
+/// also needs a witness: after a lost answer, a refusal by the other region would not tell
+/// whether the write was applied.
 fn is_failback(
     core: &Core,
     call: Call<'_>,
@@ -165,7 +167,8 @@ fn is_failback(
     let (operation, now) = (call.operation, Instant::now());
     let is_first = state.last_region.is_none() && state.route_to.is_none();
     let may_be_repeated = match operation.idempotency {
-        Idempotency::Idempotent | Idempotency::Conditional => true,
+        Idempotency::Idempotent => true,
+        Idempotency::Conditional => operation.witness.is_some(),
         Idempotency::NotIdempotent => false,
     };
     is_first

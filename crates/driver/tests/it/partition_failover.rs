@@ -325,3 +325,26 @@ async fn a_write_succeeds_soon_after_its_partition_has_moved() {
     assert_eq!(path, [WEST, EAST, NORTH, WEST, EAST, NORTH]);
     assert!(started_at.elapsed() < Duration::from_secs(2), "{:?}", started_at.elapsed());
 }
+
+/// A create without a witness does not ask the write region again: if its answer were lost
+/// there, a refusal by the other region would prove nothing.
+#[tokio::test(start_paused = true)]
+async fn a_conditional_write_asks_the_write_region_again_only_with_a_witness() {
+    let failover = Failover::new().await;
+    let [_, moves] = &failover.customers;
+    failover.move_range(EAST).await;
+    assert_eq!(failover.path_of_a_write(moves).await, [WEST, EAST]);
+    failover.fail_in_west(r#""operation":"create_item","delayMs":30000"#).await;
+    tokio::time::advance(Duration::from_secs(301)).await;
+    let orders = failover.driver.container("shop", "orders");
+    let body = format!(r#"{{"id":"1","customer":"{moves}"}}"#);
+    let create = Operation::new(Verb::Create, Target::items(&orders), customer(moves), Bytes::from(body));
+    let error = failover.run(&create).await.unwrap_err();
+    assert_eq!(error.status().map(|status| status.code), Some(409), "{error}");
+    assert!(!error.is_ambiguous(), "{error}");
+    let path: Vec<_> = error.diagnostics().attempts().map(|attempt| attempt.region.to_string()).collect();
+    assert_eq!(path, [EAST]);
+    let error = failover.run(&create.with_witness(witness("1"))).await.unwrap_err();
+    let path: Vec<_> = error.diagnostics().attempts().map(|attempt| attempt.region.to_string()).collect();
+    assert_eq!(path.first().map(String::as_str), Some(WEST), "{path:?}");
+}
