@@ -105,11 +105,13 @@ pub(super) fn regions_of(prepared: &Prepared<'_>) -> Regions {
     }
 }
 
-/// What is known about the attempt's region, as the writer of the operation's partition.
+/// What is known about the attempt's region, as the writer of the operation's partition. A
+/// read shows which region that is only if it asks for that region.
 fn writer_of(prepared: &Prepared<'_>) -> Writer {
     let (snapshot, operation) = (&prepared.snapshot, prepared.call.operation);
     let partition = prepared.partition.as_ref();
-    if operation.verb.is_read() || !follows_partition(snapshot, operation, partition) {
+    let asks_for_writer = !operation.verb.is_read() || prepared.header_inputs.is_write_region_only;
+    if !asks_for_writer || !follows_partition(snapshot, operation, partition) {
         return Writer::OfAccount;
     }
     let write_region = snapshot.account.write_locations.first().map(|location| &location.region);

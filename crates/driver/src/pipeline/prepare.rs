@@ -216,7 +216,7 @@ pub(super) fn route_request<'a>(
 /// such a request. So the request says this only if it goes to the write region, and not if
 /// the write region was wanted but is excluded or down. Where every region takes writes, no
 /// request says this. The write region of a partition that has moved is the region that it
-/// has moved to.
+/// has moved to. While that region is looked for, every region is asked so.
 fn is_write_region_only(
     operation: &Operation,
     snapshot: &Snapshot,
@@ -225,10 +225,13 @@ fn is_write_region_only(
     state: &State,
 ) -> bool {
     let only = snapshot.account.only_write_location(operation.is_data_plane());
-    let only = only.map(|only| snapshot.moved_to(partition).unwrap_or(&only.region));
-    state.route_to == Some(RouteTo::WriteRegion)
-        && operation.verb.is_read()
-        && only == Some(&route.location.region)
+    let Some(only) = only.filter(|_| operation.verb.is_read()) else { return false };
+    let only = snapshot.moved_to(partition).unwrap_or(&only.region);
+    match state.route_to {
+        Some(RouteTo::WriteRegion) => *only == route.location.region,
+        Some(RouteTo::NextAsWriteRegion) => follows_partition(snapshot, operation, partition),
+        Some(RouteTo::Same | RouteTo::Next) | None => false,
+    }
 }
 
 /// The region that the last verdict asks for. There is one exception: when the account has

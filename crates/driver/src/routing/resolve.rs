@@ -25,6 +25,9 @@ pub(crate) enum RouteTo {
     /// A region that takes writes. If only one region takes writes, it has seen every
     /// write.
     WriteRegion,
+    /// As [`RouteTo::Next`], for a read that only the region may answer that takes the writes
+    /// of the partition.
+    NextAsWriteRegion,
 }
 
 /// The region chosen for an attempt.
@@ -72,7 +75,7 @@ pub(crate) fn resolve(request: &RouteRequest<'_>) -> Route {
     let requested = match request.route_to {
         Some(RouteTo::Same) => request.last_location(),
         Some(RouteTo::WriteRegion) => request.write_location(),
-        Some(RouteTo::Next) | None => None,
+        Some(RouteTo::Next | RouteTo::NextAsWriteRegion) | None => None,
     };
     if let Some(location) = requested {
         return Route { location: Arc::clone(location), candidates, is_probe: false };

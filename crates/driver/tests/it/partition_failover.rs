@@ -348,3 +348,44 @@ async fn a_conditional_write_asks_the_write_region_again_only_with_a_witness() {
     let path: Vec<_> = error.diagnostics().attempts().map(|attempt| attempt.region.to_string()).collect();
     assert_eq!(path.first().map(String::as_str), Some(WEST), "{path:?}");
 }
+
+/// A driver that has not written to the partition reads with the session of one that has. The
+/// other regions do not have the write yet, and only the region that takes the partition's
+/// writes answers a read that asks for the write region.
+#[tokio::test(start_paused = true)]
+async fn a_read_of_a_session_finds_the_region_of_its_partition() {
+    let failover = Failover::new().await;
+    let [stays, moves] = &failover.customers;
+    failover.move_range(NORTH).await;
+    failover.world.manage(Method::POST, "replication/delay", r#"{"milliseconds":60000}"#).await;
+    let token = failover.write(moves).await.session_token().unwrap().to_owned();
+    let reader = failover.world.other_driver(DriverOptions::default()).await;
+    let orders = reader.container("shop", "orders");
+    let read = Operation::new(Verb::Read, Target::item(&orders, "1"), customer(moves), Bytes::new());
+    let with_token = OperationOptions::default().with_session_token(token.as_str());
+    let started_at = Instant::now();
+    let response = reader.execute(&read, &with_token).await.unwrap();
+    assert!(started_at.elapsed() < Duration::from_millis(200), "{:?}", started_at.elapsed());
+    assert_eq!(regions_of(&response), [WEST, WEST, EAST, NORTH]);
+    assert_eq!(regions_of(&reader.execute(&read, &with_token).await.unwrap()), [NORTH]);
+    let other = Operation::new(Verb::Read, Target::item(&orders, "1"), customer(stays), Bytes::new());
+    assert_eq!(regions_of(&reader.execute(&other, &OperationOptions::default()).await.unwrap()), [WEST]);
+}
+
+/// The options exclude the region that the partition has moved to. The read waits until
+/// replication has brought the write to another region.
+#[tokio::test(start_paused = true)]
+async fn a_read_that_may_not_ask_the_region_of_its_partition_waits_for_replication() {
+    let failover = Failover::new().await;
+    let [_, moves] = &failover.customers;
+    failover.move_range(NORTH).await;
+    failover.world.manage(Method::POST, "replication/delay", r#"{"milliseconds":500}"#).await;
+    let token = failover.write(moves).await.session_token().unwrap().to_owned();
+    let reader = failover.world.other_driver(DriverOptions::default()).await;
+    let orders = reader.container("shop", "orders");
+    let read = Operation::new(Verb::Read, Target::item(&orders, "1"), customer(moves), Bytes::new());
+    let options =
+        OperationOptions::default().with_session_token(token.as_str()).with_excluded_regions([NORTH]);
+    let response = reader.execute(&read, &options).await.unwrap();
+    assert!(regions_of(&response).iter().all(|region| region != NORTH), "{:?}", regions_of(&response));
+}

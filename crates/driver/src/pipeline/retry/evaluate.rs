@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use super::backoff::{self, Backoff};
 use super::effects::Effects;
-use super::rules::{self, Action, Budget, Finding, RetryPolicy};
+use super::rules::{self, Action, Budget, FORBIDDEN_POLICY, Finding, RetryPolicy};
 use super::verdict::{Budgets, Ending, Limits, OperationProfile, Regions, Verdict};
 use crate::diagnostics::Context;
 use crate::operation::{Idempotency, Verb};
@@ -123,6 +123,7 @@ impl Evaluation {
             Action::End => self.end(),
             Action::Retry(policy) => self.retry(policy),
             Action::RetrySession => self.retry_session(),
+            Action::RetryAsWriteRegion => self.retry_as_write_region(),
             Action::RetryWith => self.retry_with(),
             Action::RetryUnsent => self.retry_unsent(),
             Action::FailOver => self.fail_over(),
@@ -213,6 +214,22 @@ impl Evaluation {
         }
         let after = SESSION_BACKOFF.wait_after(other_region_retries, retries, self.jitter);
         self.try_again(Budget::Session, after, route_to, Context::SessionRetry)
+    }
+
+    /// Retries a read that asks for the region that takes the writes of its partition: in each
+    /// other region without a wait. If none of them is that region, the read may be answered
+    /// by any region, such as when the options exclude the region that was looked for.
+    fn retry_as_write_region(self) -> Verdict {
+        let other_regions = self.other_regions();
+        if self.budgets.spent(Budget::Forbidden).retries < other_regions {
+            let route_to = RouteTo::NextAsWriteRegion;
+            return self.try_again(Budget::Forbidden, Duration::ZERO, route_to, Context::Failover);
+        }
+        self.retry(RetryPolicy {
+            immediate_retries: FORBIDDEN_POLICY.immediate_retries.saturating_add(other_regions),
+            retries_max: FORBIDDEN_POLICY.retries_max.saturating_add(other_regions),
+            ..FORBIDDEN_POLICY
+        })
     }
 
     /// Retries in the same region after 449. A wait that would exceed the limit is not

@@ -177,6 +177,9 @@ pub(super) enum Action {
     /// Retry in regions that may have the writes of the session, then wait for
     /// replication.
     RetrySession,
+    /// Retry a read in each other region, to find the one that takes the writes of the
+    /// partition. Then retry in any region, as after any other 403/3.
+    RetryAsWriteRegion,
     /// Retry in the same region after the wait that the service asks for, or else after a
     /// short wait.
     RetryWith,
@@ -238,7 +241,7 @@ budgets! {
 /// Retries while a write region moves, which takes seconds. The first retry does not
 /// wait: in most cases the move is over, and only this client did not know of the move.
 /// After 10 retries or 5 s of waiting the region's refusal is final.
-const FORBIDDEN_POLICY: RetryPolicy = RetryPolicy {
+pub(super) const FORBIDDEN_POLICY: RetryPolicy = RetryPolicy {
     budget: Budget::Forbidden,
     retries_max: 10,
     wait_max: Duration::from_secs(5),
@@ -311,6 +314,10 @@ pub(super) fn rule_for(finding: Finding, profile: OperationProfile, regions: Reg
         Finding::RefusedByState => Rule::new(Action::EndRefused, Effects::partition_answered(regions)),
         Finding::Refused | Finding::Throttled => Rule::new(Action::End, Effects::NONE),
         Finding::UnexpectedStatus => Rule::ambiguous(Action::End, Effects::NONE),
+        // The region does not take the writes of the partition, so another region does.
+        Finding::WriteForbidden if regions.writer != Writer::OfAccount && profile.verb.is_read() => {
+            Rule::new(Action::RetryAsWriteRegion, Effects::one(Effect::RefreshAccount))
+        }
         // The partition may have moved alone, so the endpoint is still good for others.
         Finding::WriteForbidden if regions.writer != Writer::OfAccount => Rule::new(
             Action::Retry(forbidden_policy_for_partition(regions)),

@@ -54,7 +54,7 @@ pub(crate) struct Regions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Writer {
     /// Partitions do not fail over one by one: all partitions are written where the account
-    /// says. Also for reads and for operations on metadata.
+    /// says. Also for operations on metadata, and for reads that every region may answer.
     #[default]
     OfAccount,
     /// The partition is known to be written in this region.
