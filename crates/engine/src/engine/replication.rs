@@ -113,10 +113,18 @@ impl Engine {
 
     /// Stores a short text under a name, next to the data.
     pub async fn set_named_value(&self, name: &str, text: &str) -> Result<(), Refusal> {
-        let (key, text) = (keys::named_value(name), text.as_bytes().to_vec());
+        self.set_named_values(&[(name, text)]).await
+    }
+
+    /// Stores short texts, each under its name, in one commit.
+    pub async fn set_named_values(&self, texts: &[(&str, &str)]) -> Result<(), Refusal> {
+        let entry = |(name, text): &(&str, &str)| (keys::named_value(name), text.as_bytes().to_vec());
+        let entries: Vec<_> = texts.iter().map(entry).collect();
         self.store
             .write(move |transaction| {
-                transaction.put(key, text);
+                for (key, text) in entries {
+                    transaction.put(key, text);
+                }
                 Ok(())
             })
             .await

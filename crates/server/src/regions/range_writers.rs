@@ -19,7 +19,7 @@ use super::{CATALOG_REGION, RegionNames, Regions, role};
 use crate::error::StartError;
 
 /// The name under which the store of the catalog region holds the moves.
-const RANGE_WRITERS_VALUE_NAME: &str = "range-writers";
+pub(super) const RANGE_WRITERS_VALUE_NAME: &str = "range-writers";
 
 /// The most ranges whose writes another region takes. Every write compares its range with
 /// them.
@@ -136,7 +136,7 @@ impl Regions {
         others
     }
 
-    pub(super) async fn store_range_writers(&self, writers: &[RangeWriter]) -> Result<(), Refusal> {
+    async fn store_range_writers(&self, writers: &[RangeWriter]) -> Result<(), Refusal> {
         let mut text = String::new();
         for RangeWriter { range, region } in writers {
             // Writing to a string never fails.

@@ -12,6 +12,7 @@ use std::time::Duration;
 use perihelion_engine::{Refusal, Role};
 use perihelion_wire::status;
 
+use super::range_writers::RANGE_WRITERS_VALUE_NAME;
 use super::{CATALOG_REGION, Regions, WRITE_REGION_VALUE_NAME};
 
 /// The default timeout of management requests that wait until the new write region, or
@@ -54,7 +55,7 @@ impl Regions {
                 return Err(refusal);
             }
         }
-        if let Err(refusal) = self.store_write_region(to, &topology).await {
+        if let Err(refusal) = self.store_write_region(to).await {
             self.assign_roles().await?;
             return Err(refusal);
         }
@@ -65,13 +66,12 @@ impl Regions {
         self.assign_roles().await
     }
 
-    /// Stores the new write region. The ranges whose writes another region took are
-    /// forgotten first.
-    async fn store_write_region(&self, to: usize, topology: &super::Topology) -> Result<(), Refusal> {
-        if !topology.range_writers.is_empty() {
-            self.store_range_writers(&[]).await?;
-        }
-        self.engines[CATALOG_REGION].set_named_value(WRITE_REGION_VALUE_NAME, self.names.name(to)).await
+    /// Stores the new write region, and that no range is written elsewhere. This is one commit:
+    /// only the new write region has caught up with the regions that took the writes of
+    /// single ranges, so the old one must not get these ranges back, wherever the process ends.
+    async fn store_write_region(&self, to: usize) -> Result<(), Refusal> {
+        let values = [(WRITE_REGION_VALUE_NAME, self.names.name(to)), (RANGE_WRITERS_VALUE_NAME, "")];
+        self.engines[CATALOG_REGION].set_named_values(&values).await
     }
 
     /// Brings all writes of the other regions to a region, without the delay.

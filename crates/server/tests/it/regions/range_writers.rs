@@ -1,6 +1,8 @@
 //! Moving the writes of one range to another region, as when a partition of an account with
 //! one write region fails over.
 
+use std::path::Path;
+
 use perihelion_model::json::Value;
 use perihelion_server::ServerOptions;
 use perihelion_testkit::http_client::{HttpRequest, HttpResponse};
@@ -150,4 +152,44 @@ async fn a_read_meant_for_the_write_region_follows_its_range() {
     let bad = world.try_manage("POST", "regions/partition-failover", "{}").await;
     assert_eq!(bad.status, 400, "{}", bad.text());
     world.stop().await;
+}
+
+/// The server is killed while the whole write region moves to North, just before the move is
+/// stored. East, which took the writes of a range, must keep them: West does not have them all.
+#[tokio::test]
+async fn a_kill_before_a_move_is_stored_leaves_a_moved_range_where_it_was() {
+    let (directory, killed) = (ScratchDirectory::new(), ScratchDirectory::new());
+    let world = two_ranges(&directory).await;
+    let [first, second] = a_key_of_each_range(&world).await;
+    assert_eq!(move_range(&world, "1", EAST).await.status, 200);
+    world.wait_for_replication().await;
+    world.manage_region("regions/write", NORTH).await;
+    copy_directory(directory.path(), killed.path());
+    world.stop().await;
+
+    let log = killed.path().join("west-us/perihelion-0.log");
+    let mut content = std::fs::read(&log).unwrap();
+    let name = b"write-region";
+    let stored_at = content.windows(name.len()).rposition(|bytes| bytes == name).expect("it is in the log");
+    content.truncate(stored_at / SECTOR_BYTES * SECTOR_BYTES);
+    std::fs::write(&log, content).unwrap();
+    let world = MultiRegion::open(options(&killed)).await;
+    assert_eq!(writers(&world, &first).await, [WEST]);
+    assert_eq!(writers(&world, &second).await, [EAST]);
+    world.stop().await;
+}
+
+/// A record of the log begins with a sector.
+const SECTOR_BYTES: usize = 512;
+
+fn copy_directory(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy_directory(&entry.path(), &target),
+            false => drop(std::fs::copy(entry.path(), target).unwrap()),
+        }
+    }
 }
