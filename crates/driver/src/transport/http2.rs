@@ -87,7 +87,7 @@ where
         driver: Box::pin(connection),
         vitals,
         is_limit_known,
-        switch: Switch::default(),
+        switch: Default::default(),
     })
 }
 

@@ -143,7 +143,7 @@ impl Default for HttpOptions {
             client_certificate: None,
             crypto_provider: None,
             tls_config: None,
-            faults: FaultSource::default(),
+            faults: Default::default(),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use perihelion_wire::transport::{Failure, Response};
 use tokio::time::Instant;
 
-use crate::diagnostics::{Carrier, Transfer, Wait};
+use crate::diagnostics::{Carrier, Protocol, Transfer, Wait};
 
 /// The result of a request, and how it was carried. `None` when the transport does not tell.
 pub(crate) struct Delivered {
@@ -50,6 +50,10 @@ impl TransferLog {
     /// A connection has taken the request.
     pub(super) fn hand_over(&mut self, carrier: Carrier, now: Instant) {
         self.waited += now.duration_since(self.phase_began_at);
+        if carrier.protocol == Protocol::Http1 && !carrier.is_new {
+            // An idle connection was taken, and none was opened.
+            self.waiting = Wait::Stream;
+        }
         self.carrier = Some(carrier);
         self.phase_began_at = now;
     }
@@ -79,7 +83,6 @@ impl TransferLog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::diagnostics::Protocol;
 
     #[test]
     fn phases_are_measured_one_after_the_other() {

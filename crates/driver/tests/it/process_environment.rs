@@ -67,14 +67,16 @@ async fn the_proxy_of_the_environment_is_used_for_other_machines_only() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bad_variable_keeps_the_driver_from_opening_and_is_named() {
-    for (name, value, hint) in [
-        ("AZURE_COSMOS_MAX_STREAMS_PER_CLIENT", "0", "from 1 to 1000"),
-        ("AZURE_COSMOS_PPCB_READ_FAILURE_THRESHOLD", "many", "from 1 to 1000"),
-        ("AZURE_COSMOS_APPLICATION_REGION", "Mars", "a region of Azure"),
-        ("https_proxy", "socks5://user:s3cret@proxy.example", "http://host:port"),
+    // Nothing listens here: the variables are read before.
+    let here = "http://127.0.0.1:9";
+    for (endpoint, name, value, hint) in [
+        (here, "AZURE_COSMOS_MAX_STREAMS_PER_CLIENT", "0", "from 1 to 1000"),
+        (here, "AZURE_COSMOS_PPCB_READ_FAILURE_THRESHOLD", "many", "from 1 to 1000"),
+        (here, "AZURE_COSMOS_APPLICATION_REGION", "Mars", "a region of Azure"),
+        // An endpoint on this machine would need no proxy.
+        ("https://account.invalid", "https_proxy", "socks5://user:s3cret@proxy.example", "http://host:port"),
     ] {
-        // Nothing listens here: the variables are read before.
-        let printed = connect_in_child("http://127.0.0.1:9".to_owned(), vec![(name, value.to_owned())]).await;
+        let printed = connect_in_child(endpoint.to_owned(), vec![(name, value.to_owned())]).await;
         let line = printed.lines().find(|line| line.contains("not connected")).unwrap_or_default();
         assert!(line.contains(name) && line.contains(hint), "{printed}");
         assert!(!printed.contains("s3cret"), "{printed}");
