@@ -10,6 +10,7 @@
 //! |---|---|
 //! | 1 | drop unknown members, set messages aside that they cannot read, and do not check the version |
 //! | 2 | keep unknown members, leave what they cannot read, and check the version |
+//! | 3 | also know the list of consumed completions in a state (`State::undeleted`) |
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::failure::Failure;
 
 /// The layout version of this provider: the newest that it can read.
-pub(crate) const LAYOUT_VERSION: u32 = 2;
+pub(crate) const LAYOUT_VERSION: u32 = 3;
 
 /// The version of a container without the document, and of a process whose heartbeat names
 /// none.

@@ -108,7 +108,7 @@ async fn two_versions_of_the_provider_share_a_container() {
         assert!(tokio::time::Instant::now() < deadline, "the layout version is not raised");
         tokio::time::sleep(PACE).await;
     }
-    assert_eq!(fleet.layout_version().await, Some(2));
+    assert_eq!(fleet.layout_version().await, Some(3));
     fleet.close().await;
 }
 

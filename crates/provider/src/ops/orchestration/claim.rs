@@ -16,7 +16,7 @@
 mod completions;
 mod messages;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -171,16 +171,19 @@ async fn read_turn(
     {
         return Ok(Err(refused));
     }
-    if let Some(state) = &mut read.state
-        && leftovers::remove(&core.store, state).await?
-    {
-        // Some of the messages were consumed before.
+    let consumed = match &mut read.state {
+        Some(state) => leftovers::remove(&core.store, state).await?,
+        None => HashSet::new(),
+    };
+    if !consumed.is_empty() {
+        // Some of the messages may have been consumed before. They are deleted by now.
         let again = read_instance(&core.store, instance, now).await?;
-        let is_same = again.state.as_ref().is_some_and(|again| again.etag == state.etag);
-        if !is_same {
+        let etag_of = |state: &Option<Versioned<State>>| state.as_ref().map(|state| state.etag.clone());
+        if etag_of(&again.state) != etag_of(&read.state) {
             return Ok(Err(ClaimOutcome::Stale));
         }
         read = InstanceRead { state: read.state, ..again };
+        read.messages.retain(|(message, _)| !consumed.contains(&message.id));
     }
     completions::add_further(&core.store, instance, now, &mut read).await?;
     Ok(Ok(read))

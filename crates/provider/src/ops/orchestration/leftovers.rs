@@ -30,25 +30,25 @@ pub(crate) async fn delete_after_commit(store: &Store, instance: &str, ids: &[St
     }
 }
 
-/// Deletes the leftovers that the state lists, and empties the list in `state`. The caller has
-/// just read `state`. Returns whether there were any: then the messages that were read with the
-/// state are outdated.
-pub(crate) async fn remove(store: &Store, state: &mut Versioned<State>) -> Result<bool, Failure> {
+/// Deletes the leftovers that the state lists, empties the list in `state`, and returns the ids
+/// that it had. The caller has read `state` and messages before. The process that made the
+/// commit may delete leftovers at the same time, so the messages are outdated if there was a
+/// list, even if this function finds nothing left to delete.
+pub(crate) async fn remove(store: &Store, state: &mut Versioned<State>) -> Result<HashSet<String>, Failure> {
     if state.value.undeleted.is_empty() {
-        return Ok(false);
+        return Ok(HashSet::new());
     }
     let instance = state.value.instance_id.clone();
     // If this process made the commit, it knows whether it has deleted them.
     let cached = store.state_cache.get(&instance).filter(|cached| cached.state.etag == state.etag);
     let is_deleted = cached.is_some_and(|cached| cached.state.value.undeleted.is_empty());
     let listed: HashSet<String> = std::mem::take(&mut state.value.undeleted).into_iter().collect();
-    if is_deleted {
-        return Ok(false);
+    if !is_deleted {
+        let queued: Vec<String> = store.rows(Query::new(COMPLETIONS).in_partition(instance.as_str())).await?;
+        let left: Vec<String> = queued.into_iter().filter(|id| listed.contains(id)).collect();
+        delete(store, &instance, &left).await?;
     }
-    let queued: Vec<String> = store.rows(Query::new(COMPLETIONS).in_partition(instance.as_str())).await?;
-    let left: Vec<String> = queued.into_iter().filter(|id| listed.contains(id)).collect();
-    delete(store, &instance, &left).await?;
-    Ok(!left.is_empty())
+    Ok(listed)
 }
 
 /// Deletes messages, in batches at the same time.

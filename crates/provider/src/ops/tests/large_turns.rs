@@ -2,10 +2,11 @@
 //! new in a long history.
 
 use duroxide::providers::{Provider, WorkItem};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{LOCK, NO_WAIT, World, ack, activity_item, event, fetch_instance, run_activities, start};
 use crate::CosmosDBProvider;
+use crate::ops::orchestration::leftovers;
 
 /// Schedules and completes `count` activities of the instance `fan`.
 async fn complete_activities(provider: &CosmosDBProvider, count: u64) {
@@ -46,6 +47,44 @@ async fn one_turn_takes_a_thousand_completions_and_none_is_delivered_again() {
         "the state says that it was consumed"
     );
     assert!(container.find::<Value>("fan", "c:1:900").await.unwrap().is_none(), "the claim has deleted it");
+}
+
+/// A process that does not know the list of leftovers would deliver them again.
+#[tokio::test]
+async fn a_turn_takes_64_messages_while_a_process_may_not_know_the_list_of_leftovers() {
+    let world = World::open().await;
+    let before = world.provider().await;
+    let container = &before.core.store.container;
+    let older = json!({ "id": "layout", "instanceId": 0, "type": "layout", "version": 2 });
+    container.upsert(0_u64, &older).await.unwrap();
+    let old_process = json!({
+        "id": "n:old", "instanceId": 2, "type": "node", "turns": true, "reads": 2,
+        "works": { "any": true, "untagged": false, "names": [] }, "ttl": 45,
+    });
+    container.upsert(2_u64, &old_process).await.unwrap();
+    let provider = world.provider().await;
+    complete_activities(&provider, 200).await;
+    let (token, messages) = fetch_instance(&provider).await;
+    assert_eq!(messages.len(), 64);
+    ack(&provider, &token, vec![event("fan", 2, String::new())], vec![], vec![]).await.unwrap();
+    let state = provider.core.store.state("fan").await.unwrap().expect("a state");
+    assert_eq!(state.value.undeleted, Vec::<String>::new());
+}
+
+/// The process that made the commit deletes leftovers while another process claims the instance:
+/// that one has read some of them as messages before.
+#[tokio::test]
+async fn leftovers_that_another_process_has_just_deleted_still_count_as_consumed() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    complete_activities(&provider, 200).await;
+    let (token, _) = fetch_instance(&provider).await;
+    ack(&provider, &token, vec![event("fan", 2, String::new())], vec![], vec![]).await.unwrap();
+    let other = world.provider().await;
+    let mut state = other.core.store.state("fan").await.unwrap().expect("a state");
+    let consumed = leftovers::remove(&other.core.store, &mut state).await.unwrap();
+    assert_eq!(consumed.len(), 200 - 64);
+    assert!(consumed.contains("c:1:200"), "{consumed:?}");
 }
 
 #[tokio::test]

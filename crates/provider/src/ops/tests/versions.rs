@@ -226,12 +226,12 @@ async fn stored_version(provider: &CosmosDBProvider) -> Option<u64> {
 async fn a_provider_that_is_too_old_for_a_container_refuses_to_open_it() {
     let world = World::open().await;
     let provider = world.provider().await;
-    assert_eq!(stored_version(&provider).await, Some(2), "a new container has the version of its provider");
-    let newer = json!({ "id": "layout", "instanceId": 0, "type": "layout", "version": 3 });
+    assert_eq!(stored_version(&provider).await, Some(3), "a new container has the version of its provider");
+    let newer = json!({ "id": "layout", "instanceId": 0, "type": "layout", "version": 4 });
     provider.core.store.container.upsert(0_u64, &newer).await.unwrap();
     let client = Client::over(&world.engine.endpoint(), world.engine.transport()).await.unwrap();
     let error = CosmosDBProvider::builder().with_client(client).open().await.unwrap_err();
-    for words in ["layout version 3", "up to 2", "Update the program"] {
+    for words in ["layout version 4", "up to 3", "Update the program"] {
         assert!(error.message.contains(words), "{words}: {error}");
     }
     assert!(!error.is_retryable());
@@ -253,7 +253,7 @@ async fn the_layout_version_is_raised_when_every_live_process_can_read_it() {
     let provider = world.provider().await;
     let fetch = || provider.fetch_orchestration_item(LOCK, Duration::from_secs(1), None);
     assert!(fetch().await.unwrap().is_none());
-    assert!(!provider.core.membership.all_can_read(2), "the heartbeats were read");
+    assert!(!provider.core.membership.all_can_read(3), "the heartbeats were read");
     assert_eq!(stored_version(&provider).await, None, "an old process lives");
     container.delete(2_u64, "n:old").await.unwrap();
     let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
@@ -263,5 +263,5 @@ async fn the_layout_version_is_raised_when_every_live_process_can_read_it() {
         before.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
         fetch().await.unwrap();
     }
-    assert_eq!(stored_version(&provider).await, Some(2));
+    assert_eq!(stored_version(&provider).await, Some(3));
 }

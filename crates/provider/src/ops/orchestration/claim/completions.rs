@@ -28,7 +28,7 @@ const BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// Containers with this layout version are used only by processes that know
 /// `State::undeleted`.
-const VERSION_MIN: u32 = 2;
+const VERSION_MIN: u32 = 3;
 
 /// The visible messages from one stamp on, in order.
 const FURTHER: &str = "SELECT TOP 1565 * FROM c WHERE c.type = 'orch_queue' AND c.visibleAt <= @now AND \
