@@ -33,6 +33,18 @@ impl HandlerTask {
     }
 }
 
+impl HandlerTask {
+    /// Cancels the handler, and waits until it has ended. A handler that blocks its thread ends
+    /// only when it yields. The future may be dropped and made again.
+    pub(super) async fn cancel(&mut self) {
+        self.0.abort();
+        if !self.0.is_finished() {
+            // The result of a cancelled handler does not count.
+            let _ = (&mut self.0).await;
+        }
+    }
+}
+
 impl Future for HandlerTask {
     type Output = Result<(), HandlerError>;
 

@@ -76,6 +76,12 @@ impl LeaseKeeper {
         }
     }
 
+    /// Renews the lease if that is due. After a pause of the process, the lease may have
+    /// another owner.
+    pub(super) async fn renew_if_due(&mut self) -> Result<(), LeaseLost> {
+        if Instant::now() < self.renew_at { Ok(()) } else { self.save(|_| {}).await }
+    }
+
     /// Stores a position.
     pub(super) async fn checkpoint(&mut self, token: &str) -> Result<(), LeaseLost> {
         self.save(|lease| token.clone_into(&mut lease.token)).await

@@ -104,8 +104,19 @@ impl<H: ChangeHandler> Worker<'_, H> {
         let range = page.range().unwrap_or(&self.range).clone();
         let documents = Arc::new(page.items);
         loop {
-            let processing = HandlerTask::start(shared, &range, &documents);
-            let processed = kept(&mut self.keeper, &mut self.stop, StopStage::Aborting, processing).await?;
+            self.keeper.renew_if_due().await?;
+            let mut processing = HandlerTask::start(shared, &range, &documents);
+            let processed =
+                kept(&mut self.keeper, &mut self.stop, StopStage::Aborting, &mut processing).await;
+            if !matches!(processed, Ok(Wake::Ended(_))) {
+                // The lease is not given up, and not taken again, while the handler still runs.
+                tokio::select! {
+                    biased;
+                    () = processing.cancel() => {}
+                    _lost = self.keeper.renew_until_lost() => processing.cancel().await,
+                }
+            }
+            let processed = processed?;
             // The lease is renewed while the handler runs, unless no thread was free for that.
             if let Some(expired_since) = self.keeper.expired_since() {
                 let range = range.clone();
