@@ -1,4 +1,5 @@
-//! A fault run: everything is drawn from a seed, so the same seed repeats a run exactly.
+//! A fault run: everything is drawn from a seed, so the same seed repeats a run exactly in a
+//! new process.
 //!
 //! A run has two phases. In the first phase requests fail, are late and overtake each other,
 //! processes crash, shut down and start again, clocks are set, partitions and regions fail and
