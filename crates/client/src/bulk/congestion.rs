@@ -81,7 +81,7 @@ impl Congestion {
         Some(Permit { epoch: self.epoch, is_last: in_flight + 1 == self.limit })
     }
 
-    /// The end of the pause; `None` when there is no pause now.
+    /// When the pause of requests to this partition ends; `None` if requests may be sent now.
     pub(super) fn pause_end(&self, now: Instant) -> Option<Instant> {
         self.paused_until.filter(|end| *end > now)
     }

@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use http::Method;
 use perihelion_client::{
-    ChangeFeedProcessor, ChangeHandler, Changes, Client, Container, ContainerProperties, HandlerError,
-    ProcessorEvent, ProcessorOptions, RangeLag,
+    ChangeFeedProcessor, ChangeHandler, Changes, Client, ContainerProperties, HandlerError, ProcessorEvent,
+    ProcessorOptions,
 };
 use perihelion_server::{EmbeddedOptions, InProcess};
 use perihelion_testkit::TestServer;
 use perihelion_wire::transport::{Failure, Request, Response, Transport};
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::processors::{Shop, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(900);
 
@@ -60,66 +60,19 @@ impl Counter {
     }
 }
 
-struct Shop {
-    world: World,
-    orders: Container,
-    leases: Container,
-}
-
-impl Shop {
-    async fn new(partitions: u32) -> Shop {
-        let world = World::new(partitions).await;
-        let orders = world.container("orders", r#"{"paths":["/pk"],"kind":"Hash","version":2}"#).await;
-        let leases = world.container("leases", r#"{"paths":["/id"],"kind":"Hash","version":2}"#).await;
-        Shop { world, orders, leases }
-    }
-
-    async fn write(&self, numbers: std::ops::Range<u32>) {
-        for n in numbers {
-            let key = format!("key-{}", n % 32);
-            self.orders.create(key.as_str(), &json!({"id": n.to_string(), "pk": key})).await.unwrap();
-        }
-    }
-
-    async fn start(&self, handler: &Counter, options: ProcessorOptions) -> ChangeFeedProcessor {
-        ChangeFeedProcessor::start(&self.orders, &self.leases, "test", handler.clone(), options)
-            .await
-            .unwrap()
-    }
-
-    async fn lags(&self) -> Vec<RangeLag> {
-        let options = ProcessorOptions::new();
-        ChangeFeedProcessor::lag(&self.orders, &self.leases, "test", &options).await.unwrap()
-    }
-
-    async fn owners(&self) -> BTreeMap<String, usize> {
-        let mut owners = BTreeMap::new();
-        for lag in self.lags().await {
-            *owners.entry(lag.owner.unwrap_or_default()).or_default() += 1;
-        }
-        owners
-    }
-}
-
-async fn wait_until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
-    let deadline = tokio::time::Instant::now() + LIMIT;
-    while !condition().await {
-        assert!(tokio::time::Instant::now() < deadline, "not within {LIMIT:?}: {what}");
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_limited_instance_leaves_no_range_without_an_owner() {
     let shop = Shop::new(4).await;
     let (limited, unlimited) = (Counter::default(), Counter::default());
     let options = |name: &str| ProcessorOptions::new().from_beginning().with_instance(name);
-    let _limited = shop.start(&limited, options("limited").with_leases_max(1)).await;
-    wait_until("the limited instance has its lease", async || shop.owners().await.get("limited") == Some(&1))
-        .await;
-    let _unlimited = shop.start(&unlimited, options("unlimited")).await;
+    let _limited = shop.start_with(&limited, options("limited").with_leases_max(1)).await;
+    wait_until("the limited instance has its lease", LIMIT, async || {
+        shop.shares().await.get("limited") == Some(&1)
+    })
+    .await;
+    let _unlimited = shop.start_with(&unlimited, options("unlimited")).await;
     let expected = BTreeMap::from([("limited".to_owned(), 1), ("unlimited".to_owned(), 3)]);
-    wait_until("every lease has an owner", async || shop.owners().await == expected).await;
+    wait_until("every lease has an owner", LIMIT, async || shop.shares().await == expected).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
@@ -134,11 +87,12 @@ async fn a_handler_that_blocks_its_thread_keeps_its_lease() {
             Duration::from_millis(150),
         )
     };
-    let first = shop.start(&blocking, options("first")).await;
+    let first = shop.start_with(&blocking, options("first")).await;
     let other = Counter::default();
-    wait_until("the first instance has the lease", async || shop.owners().await.contains_key("first")).await;
-    let second = shop.start(&other, options("second")).await;
-    wait_until("the page is processed", async || blocking.count() == 3).await;
+    wait_until("the first instance has the lease", LIMIT, async || shop.shares().await.contains_key("first"))
+        .await;
+    let second = shop.start_with(&other, options("second")).await;
+    wait_until("the page is processed", LIMIT, async || blocking.count() == 3).await;
     assert_eq!((blocking.pages.load(Ordering::SeqCst), other.pages.load(Ordering::SeqCst)), (1, 0));
     assert_eq!(blocking.released.load(Ordering::SeqCst), 0, "the lease was lost");
     first.stop().await;
@@ -157,9 +111,11 @@ async fn a_page_that_blocked_the_only_thread_does_not_repeat_for_ever() {
         Duration::from_millis(100),
         Duration::from_millis(100),
     );
-    let processor = shop.start(&blocking, options).await;
-    wait_until("the position is stored", async || blocking.count() == 3 && shop.lags().await[0].changes == 0)
-        .await;
+    let processor = shop.start_with(&blocking, options).await;
+    wait_until("the position is stored", LIMIT, async || {
+        blocking.count() == 3 && shop.lags().await[0].changes == 0
+    })
+    .await;
     assert_eq!(blocking.pages.load(Ordering::SeqCst), 1, "the page was processed again");
     assert_eq!(blocking.blocked.load(Ordering::SeqCst), 1, "the handler was not told");
     processor.stop().await;
@@ -172,15 +128,15 @@ async fn a_split_while_the_first_leases_are_created_skips_no_change() {
     let shop = Shop::new(1).await;
     shop.write(0..5).await;
     let counter = Counter::default();
-    shop.start(&counter, ProcessorOptions::new()).await.stop().await;
+    shop.start_with(&counter, ProcessorOptions::new()).await.stop().await;
     let markers: Vec<Value> =
         shop.leases.query("SELECT * FROM c WHERE ENDSWITH(c.id, '.info')").collect().await.unwrap();
     let marker = markers[0]["id"].as_str().unwrap();
     shop.leases.delete(marker, marker).await.unwrap();
     shop.write(5..25).await;
     shop.world.split("orders", "0").await;
-    let second = shop.start(&counter, ProcessorOptions::new()).await;
-    wait_until("all later changes are processed", async || counter.count() == 20).await;
+    let second = shop.start_with(&counter, ProcessorOptions::new()).await;
+    wait_until("all later changes are processed", LIMIT, async || counter.count() == 20).await;
     second.stop().await;
 }
 
@@ -230,7 +186,7 @@ async fn a_region_that_lags_does_not_take_the_lease_away() {
         let found = leases.query::<Value>("SELECT * FROM c WHERE c.owner = 'owner'").collect().await.unwrap();
         found.into_iter().next().unwrap_or_default()
     };
-    wait_until("the lease has an owner", async || find_lease().await["owner"] == "owner").await;
+    wait_until("the lease has an owner", LIMIT, async || find_lease().await["owner"] == "owner").await;
     let lease = find_lease().await;
     let id = lease["id"].as_str().unwrap();
     // Reads see the lease as it is now, for 15 reads.
@@ -245,8 +201,8 @@ async fn a_region_that_lags_does_not_take_the_lease_away() {
     touched["touched"] = json!(true);
     direct.replace(id, id, &touched).await.unwrap();
     orders.create("a", &json!({"id": "1", "pk": "a"})).await.unwrap();
-    wait_until("the change is processed", async || counter.count() == 1).await;
-    wait_until("the reads are used up", async || lagging.reads_left.load(Ordering::SeqCst) == 0).await;
+    wait_until("the change is processed", LIMIT, async || counter.count() == 1).await;
+    wait_until("the reads are used up", LIMIT, async || lagging.reads_left.load(Ordering::SeqCst) == 0).await;
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(counter.released.load(Ordering::SeqCst), 0, "the lease was lost");
     assert_eq!(counter.pages.load(Ordering::SeqCst), 1, "the page was processed again");

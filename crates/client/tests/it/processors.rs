@@ -24,7 +24,7 @@ struct Document {
 }
 
 /// Checks a condition every second until it holds.
-async fn wait_until(what: &str, limit: Duration, mut condition: impl AsyncFnMut() -> bool) {
+pub(super) async fn wait_until(what: &str, limit: Duration, mut condition: impl AsyncFnMut() -> bool) {
     let deadline = tokio::time::Instant::now() + limit;
     while !condition().await {
         assert!(tokio::time::Instant::now() < deadline, "not within {limit:?}: {what}");
@@ -97,21 +97,21 @@ impl Recorder {
 }
 
 /// A container with changes, and a container of leases.
-struct Shop {
-    world: World,
-    orders: Container,
-    leases: Container,
+pub(super) struct Shop {
+    pub(super) world: World,
+    pub(super) orders: Container,
+    pub(super) leases: Container,
 }
 
 impl Shop {
-    async fn new(partitions: u32) -> Shop {
+    pub(super) async fn new(partitions: u32) -> Shop {
         let world = World::new(partitions).await;
         let orders = world.container("orders", PARTITION_KEY).await;
         let leases = world.container("leases", r#"{"paths":["/id"],"kind":"Hash","version":2}"#).await;
         Shop { world, orders, leases }
     }
 
-    async fn write(&self, numbers: std::ops::Range<u32>) {
+    pub(super) async fn write(&self, numbers: std::ops::Range<u32>) {
         write(&self.orders, numbers).await;
     }
 
@@ -119,18 +119,22 @@ impl Shop {
         self.start_with(handler, options().with_instance(name)).await
     }
 
-    async fn start_with(&self, handler: &Recorder, options: ProcessorOptions) -> ChangeFeedProcessor {
+    pub(super) async fn start_with(
+        &self,
+        handler: &(impl ChangeHandler + Clone),
+        options: ProcessorOptions,
+    ) -> ChangeFeedProcessor {
         let started =
             ChangeFeedProcessor::start(&self.orders, &self.leases, "test", handler.clone(), options);
         started.await.unwrap_or_else(|error| panic!("{error}"))
     }
 
-    async fn lags(&self) -> Vec<RangeLag> {
+    pub(super) async fn lags(&self) -> Vec<RangeLag> {
         ChangeFeedProcessor::lag(&self.orders, &self.leases, "test", &options()).await.unwrap()
     }
 
     /// How many leases each instance owns; the empty name for leases without an owner.
-    async fn shares(&self) -> BTreeMap<String, usize> {
+    pub(super) async fn shares(&self) -> BTreeMap<String, usize> {
         let mut shares = BTreeMap::new();
         for lag in self.lags().await {
             *shares.entry(lag.owner.unwrap_or_default()).or_default() += 1;

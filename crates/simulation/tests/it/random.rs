@@ -14,9 +14,8 @@ use perihelion_simulation::fault_run::draw::Size;
 use perihelion_simulation::fault_run::run;
 use perihelion_simulation::planted::Bug;
 
-/// The seeds that run by default, in two tests for two cores. Each test takes about 40 seconds
-/// with the development profile, in which a full run takes about 0.4 seconds and a quick one
-/// 0.2. `cargo xtask sim faults` runs thousands of seeds, optimised.
+/// The seeds that run by default, in two tests for two cores. Each test takes about 70 seconds
+/// with the development profile. `cargo xtask sim faults` runs thousands of seeds, optimised.
 const FULL_SEEDS: Range<u64> = 0..100;
 const QUICK_SEEDS: Range<u64> = 0..200;
 
