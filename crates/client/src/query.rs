@@ -105,7 +105,9 @@ impl<T: DeserializeOwned> QueryFeed<T> {
         if self.deadline.is_none() {
             self.deadline = deadline::from_now(self.query.total_timeout);
         }
-        deadline::within(self.deadline, "the query", self.request_page()).await
+        // Boxed, because the futures of the callers would contain it twice.
+        let deadline = self.deadline;
+        deadline::within(deadline, "the query", Box::pin(self.request_page())).await
     }
 
     async fn request_page(&mut self) -> Result<Option<Page<T>>, Error> {

@@ -67,8 +67,8 @@ impl Provider for CosmosDBProvider {
         let acked = async {
             orchestration::ack::run(&self.core, lock_token, ack).await?;
             if is_continued {
-                retain::prune_executions(&self.core, lock_token, execution_id).await;
-                retain::delete_expired_children(&self.core, lock_token, execution_id).await;
+                Box::pin(retain::prune_executions(&self.core, lock_token, execution_id)).await;
+                Box::pin(retain::delete_expired_children(&self.core, lock_token, execution_id)).await;
             }
             Ok(())
         };

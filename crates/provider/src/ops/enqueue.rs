@@ -35,7 +35,7 @@ pub(crate) async fn for_orchestrator(
     let instance = message.instance_id.clone();
     let is_checked = matches!(item, WorkItem::StartOrchestration { .. }) && core.start_checks.is_due();
     let sent = payload::send_message(&core.store, message, now, Instant::now() + RETRY_FOR);
-    let sent = with_outage_notice(&core.outage_notice, "a message to an instance", sent);
+    let sent = with_outage_notice(&core.outage_notice, "a message to an instance", Box::pin(sent));
     let (sent, exists) = tokio::join!(sent, async { is_checked && exists(&core.store, &instance).await });
     let message = sent?;
     core.hints.instances.update_and_wake(|hints| match exists {
@@ -69,11 +69,11 @@ pub(crate) async fn for_worker(core: &Core, item: &WorkItem) -> Result<(), Failu
     }
     let until = Instant::now() + RETRY_FOR;
     let created = retry_until(until, || create_activity(&core.store, &activity));
-    let mut created_etag = with_outage_notice(&core.outage_notice, "an activity", created).await?;
+    let mut created_etag = with_outage_notice(&core.outage_notice, "an activity", Box::pin(created)).await?;
     if created_etag.is_none() {
         // The runtime never uses an id twice; other callers may.
         activity.id = format!("{}:{}", activity.id, nonce());
-        created_etag = retry_until(until, || create_activity(&core.store, &activity)).await?;
+        created_etag = Box::pin(retry_until(until, || create_activity(&core.store, &activity))).await?;
     }
     if let Some(etag) = created_etag {
         core.hints.activities.update_and_wake(|hints| hints.offer((activity, etag)));

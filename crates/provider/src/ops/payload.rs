@@ -76,8 +76,13 @@ pub(crate) struct PreparedMessage {
     pub(crate) staged: Option<Staged>,
 }
 
-/// Stages the text of a message if the text has more than [`ITEM_BYTES_MAX`] bytes as JSON and
-/// is not in parts yet. The age of the garbage record counts from `now`. Requests are retried
+/// Whether the text of a message has more than [`ITEM_BYTES_MAX`] bytes as JSON and is not in
+/// parts yet.
+pub(crate) fn needs_staging(message: &Message) -> bool {
+    matches!(&message.item, Text::Inline(text) if json_bytes(text) > ITEM_BYTES_MAX)
+}
+
+/// Stages the text of a message if [`needs_staging`] says so. The age of the garbage record counts from `now`. Requests are retried
 /// until `until`.
 pub(crate) async fn prepare_message(
     store: &Store,

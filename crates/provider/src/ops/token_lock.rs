@@ -31,7 +31,8 @@ where
     if let Some(held) = table.get(&token.nonce) {
         return Ok((token, held));
     }
-    let lock = retry_until(Instant::now() + RETRY_FOR, || read_lock(token.clone())).await?;
+    // A lock that is not in the table is rare, so its future is boxed.
+    let lock = Box::pin(retry_until(Instant::now() + RETRY_FOR, || read_lock(token.clone()))).await?;
     let held = table.insert(&token.nonce, lock);
     Ok((token, held))
 }

@@ -24,16 +24,20 @@ impl Default for Background {
 }
 
 impl Background {
-    /// Runs the work in a task, or inline when there are too many tasks.
-    pub(crate) async fn run(&self, work: impl Future<Output = ()> + Send + 'static) {
-        match Arc::clone(&self.permits).try_acquire_owned() {
-            Ok(permit) => {
-                tokio::spawn(async move {
-                    work.await;
-                    drop(permit);
-                });
+    /// Runs the work in a task, or inline when there are too many tasks. The work is boxed first,
+    /// so that the futures of the callers stay small.
+    pub(crate) fn run(&self, work: impl Future<Output = ()> + Send + 'static) -> impl Future<Output = ()> {
+        let work = Box::pin(work);
+        async move {
+            match Arc::clone(&self.permits).try_acquire_owned() {
+                Ok(permit) => {
+                    tokio::spawn(async move {
+                        work.await;
+                        drop(permit);
+                    });
+                }
+                Err(_) => work.await,
             }
-            Err(_) => work.await,
         }
     }
 

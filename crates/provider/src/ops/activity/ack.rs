@@ -84,22 +84,26 @@ async fn complete(
     Ok(())
 }
 
-/// Stages the text of the completion if it is large. The lock is renewed meanwhile.
+/// Stages the text of the completion if it is large. The lock is renewed meanwhile. The futures
+/// of the staging are large and rarely needed, so they are boxed.
 async fn prepare_completion(
     core: &Core,
     token: &LockToken,
     held: &mut LockedActivity,
     message: Message,
 ) -> Result<PreparedMessage, Failure> {
+    if !payload::needs_staging(&message) {
+        return Ok(PreparedMessage { message, staged: None });
+    }
     let mut budget = ConflictBudget::new(SharedDocument::Activity(&token.id), ATTEMPTS_MAX);
     loop {
         budget.spend()?;
         let until = Instant::now() + STAGED_WITHIN;
         let prepared = payload::prepare_message(&core.store, message.clone(), core.clock.stamp(), until);
-        if let Some(prepared) = held_lock::keep(core, held, prepared).await? {
+        if let Some(prepared) = Box::pin(held_lock::keep(core, held, prepared)).await? {
             return Ok(prepared);
         }
-        held_lock::refresh(core, token, held).await?;
+        Box::pin(held_lock::refresh(core, token, held)).await?;
     }
 }
 
@@ -120,8 +124,9 @@ async fn write_batch(
         // was applied.
         Ok(results) => Ok(Some(results.get(0).is_some())),
         Err(Failure::Storage(error)) if error.is_precondition_failed() || error.is_document_not_found() => {
-            let Err(failure) = held_lock::refresh(core, token, held).await else { return Ok(None) };
-            match retry_until(held.until, || was_completed(&core.store, token)).await? {
+            let refreshed = Box::pin(held_lock::refresh(core, token, held)).await;
+            let Err(failure) = refreshed else { return Ok(None) };
+            match Box::pin(retry_until(held.until, || was_completed(&core.store, token))).await? {
                 true => Ok(Some(false)),
                 false => Err(failure),
             }

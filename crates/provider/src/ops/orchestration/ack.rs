@@ -81,20 +81,24 @@ async fn commit_turn<'a>(
 ) -> Result<Option<CommittedTurn<'a>>, Failure> {
     let mut plan = plan_turn(&core.store, &core.clock, held, ack, nonce).await?;
     let until = Instant::now() + COMMIT_RETRIED_FOR;
-    let staging = stage::stage_turn(&core.store, &core.clock, &plan, until);
-    let staged = match held_lock::keep(core, token, held, staging).await {
-        Ok(Some(staged)) => staged,
-        // The lock is renewed under the etag of the state that was planned on.
-        Ok(None) => {
-            stage::give_up(core, &plan).await;
-            held_lock::refresh(core, token, held).await?;
-            return Ok(None);
-        }
-        Err(failure) => {
-            stage::give_up(core, &plan).await;
-            return Err(failure);
-        }
-    };
+    // The futures of what happens rarely are large, so they are boxed.
+    let mut staged = None;
+    if plan.staging_id.is_some() {
+        let staging = stage::stage_turn(&core.store, &core.clock, &plan, until);
+        staged = match Box::pin(held_lock::keep(core, token, held, staging)).await {
+            Ok(Some(staged)) => staged,
+            // The lock is renewed under the etag of the state that was planned on.
+            Ok(None) => {
+                stage::give_up(core, &plan).await;
+                Box::pin(held_lock::refresh(core, token, held)).await?;
+                return Ok(None);
+            }
+            Err(failure) => {
+                stage::give_up(core, &plan).await;
+                return Err(failure);
+            }
+        };
+    }
     let dispatch = DirectDispatch::promise(core, &mut plan);
     let outcome = send_commit(core, token, held, &plan, &dispatch, staged.as_ref(), until).await;
     if !matches!(outcome, Ok(CommitOutcome::Committed(_))) {
@@ -103,7 +107,7 @@ async fn commit_turn<'a>(
     match outcome? {
         CommitOutcome::Committed(etags) => Ok(Some(CommittedTurn { plan, etags, dispatch })),
         CommitOutcome::Stale => {
-            let state = retry_until(held.until, || core.store.state(&token.instance)).await?;
+            let state = Box::pin(retry_until(held.until, || core.store.state(&token.instance))).await?;
             let state = state.map(|state| state.value);
             if state.as_ref().is_some_and(|state| was_applied(state, nonce)) {
                 return Ok(Some(CommittedTurn { plan, etags: WrittenEtags::default(), dispatch }));
@@ -111,7 +115,7 @@ async fn commit_turn<'a>(
             if held.etag.is_none() && state.is_some_and(|state| state.is_created) {
                 core.start_checks.record_collision();
             }
-            held_lock::refresh(core, token, held).await?;
+            Box::pin(held_lock::refresh(core, token, held)).await?;
             token_lock::check_not_expired(held.until)?;
             Ok(None)
         }
@@ -169,7 +173,8 @@ async fn renewed_is_stale(
     token: &LockToken,
     held: &mut LockedInstance,
 ) -> Result<bool, Failure> {
-    Ok(held_lock::renew(core, token, held, held.lease).await? == Renewal::Stale)
+    let renewed = Box::pin(held_lock::renew(core, token, held, held.lease)).await?;
+    Ok(renewed == Renewal::Stale)
 }
 
 /// Reads the open bundles and, if the ack is for a past execution, its document; then plans
@@ -182,12 +187,15 @@ async fn plan_turn(
     nonce: &str,
 ) -> Result<TurnPlan, Failure> {
     let state = &held.state;
-    let bundles = retry_until(held.until, || open_bundles(store, state)).await?;
+    let bundles = match state.bundles.is_empty() {
+        true => Vec::new(),
+        false => Box::pin(retry_until(held.until, || open_bundles(store, state))).await?,
+    };
     let past = match ack.execution < state.execution.number {
         true => {
             let id = past_execution_id(ack.execution);
             let find = || store.find::<PastExecution>(&state.instance_id, &id);
-            retry_until(held.until, find).await?
+            Box::pin(retry_until(held.until, find)).await?
         }
         false => None,
     };
@@ -232,7 +240,7 @@ async fn finish_turn(
     let mut cached = cache_state(&core.store, held, ack, &plan.state, etags.state);
     // Before the next turn begins, which would find them again.
     if !plan.undeleted.is_empty()
-        && leftovers::delete_after_commit(&core.store, instance, &plan.undeleted).await
+        && Box::pin(leftovers::delete_after_commit(&core.store, instance, &plan.undeleted)).await
     {
         cached =
             cached.and_then(|cached| update_cached(&core.store, &cached, |state| state.undeleted.clear()));
@@ -259,7 +267,7 @@ async fn finish_turn(
     dispatch.hand_over(std::mem::take(&mut plan.activities), etags.activities).await;
     let mut unpacked = Vec::new();
     for bundle in plan.bundles {
-        match unpack::run(&core.store, &core.clock, &core.hints, instance, &bundle.id).await {
+        match Box::pin(unpack::run(&core.store, &core.clock, &core.hints, instance, &bundle.id)).await {
             Ok(()) => unpacked.push(bundle.id),
             Err(failure) => {
                 tracing::warn!(instance, id = bundle.id, ?failure, "a bundle waits for the reconciler");
@@ -272,7 +280,7 @@ async fn finish_turn(
         });
     }
     for outbox in plan.outboxes {
-        deliver::deliver_after_commit(core, outbox).await;
+        Box::pin(deliver::deliver_after_commit(core, outbox)).await;
     }
     if let Some(garbage) = plan.garbage {
         garbage::collect_in_background(core, garbage).await;

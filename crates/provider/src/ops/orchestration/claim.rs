@@ -110,7 +110,7 @@ pub(crate) async fn claim(
     };
     let events = history.as_ref().map_or(&[][..], |history| history.as_slice());
     if has_more_messages && identity(live, events, &messages).is_none() {
-        let start = find_start(&core.store, instance, now).await?;
+        let start = Box::pin(find_start(&core.store, instance, now)).await?;
         let start = drop_stale(&core.store, instance, live, &state, start).await;
         messages.truncate(MESSAGES_MAX - start.len());
         messages.splice(0..0, start);
@@ -124,7 +124,8 @@ pub(crate) async fn claim(
         // If there are more messages than were read, `find_start` has looked for a start among
         // all messages that are visible now.
         let last_seen = if has_more_messages { now } else { newest };
-        return handle_unstarted(core, instance, state.as_ref(), &messages, &etags, last_seen).await;
+        let unstarted = handle_unstarted(core, instance, state.as_ref(), &messages, &etags, last_seen);
+        return Box::pin(unstarted).await;
     };
     let is_optimistic = options.commit_tier >= CommitTier::Optimistic
         && is_first_attempt(&core.membership, candidate, live, &messages);
@@ -153,7 +154,7 @@ pub(crate) async fn claim(
     if is_optimistic {
         return Ok(ClaimOutcome::Taken(Box::new(request.lock_in_memory(core, options.lock_timeout))));
     }
-    let locked = request.lock_durably(core, options.lock_timeout).await?;
+    let locked = Box::pin(request.lock_durably(core, options.lock_timeout)).await?;
     Ok(locked.map_or(ClaimOutcome::Stale, |locked| ClaimOutcome::Taken(Box::new(locked))))
 }
 
@@ -172,8 +173,10 @@ async fn read_turn(
         return Ok(Err(refused));
     }
     let consumed = match &mut read.state {
-        Some(state) => leftovers::remove(&core.store, state).await?,
-        None => HashSet::new(),
+        Some(state) if !state.value.undeleted.is_empty() => {
+            Box::pin(leftovers::remove(&core.store, state)).await?
+        }
+        _ => HashSet::new(),
     };
     if !consumed.is_empty() {
         // Some of the messages may have been consumed before. They are deleted by now.
@@ -199,11 +202,11 @@ async fn check_state(
 ) -> Result<Option<ClaimOutcome>, Failure> {
     let State { purge, deletion, lock, instance_id, .. } = &state.value;
     if state.value.is_deleted() && purge.is_some() {
-        purge::run(core, state).await?;
+        Box::pin(purge::run(core, state)).await?;
         return Ok(Some(ClaimOutcome::Stale));
     }
     if let Some(deletion_id) = deletion {
-        delete::resolve_mark(core, instance_id, deletion_id).await?;
+        Box::pin(delete::resolve_mark(core, instance_id, deletion_id)).await?;
         return Ok(Some(ClaimOutcome::Deleting));
     }
     if let Some(lock) = lock.as_ref().filter(|lock| lock.until > now.ms()) {

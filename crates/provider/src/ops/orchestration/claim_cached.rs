@@ -91,10 +91,13 @@ fn inline_kv(state: &State) -> Option<HashMap<String, KvEntry>> {
 }
 
 /// Whether the cached state is not locked and not being deleted, and each message is a
-/// completion, a timer or the start of the next execution, for the same incarnation.
+/// completion, a timer or the start of the next execution, for the same incarnation. After the
+/// end of an execution only the start of the next one is expected: a poll may have found a
+/// completion, and a turn consumed it, before the ack of its activity recorded it here.
 fn can_continue(snapshot: &Snapshot, messages: &[(Message, WorkItem)]) -> bool {
     let state = &snapshot.state.value;
     let is_free = state.lock.is_none() && state.deletion.is_none() && !state.is_deleted() && state.is_created;
+    let is_ended = state.execution.completed_at.is_some();
     let is_expected = |(message, item): &(Message, WorkItem)| {
         let is_for_this_incarnation =
             message.incarnation.as_ref().is_none_or(|incarnation| *incarnation == state.incarnation);
@@ -107,7 +110,8 @@ fn can_continue(snapshot: &Snapshot, messages: &[(Message, WorkItem)]) -> bool {
                 | WorkItem::SubOrchFailed { .. }
                 | WorkItem::ContinueAsNew { .. }
         );
-        is_for_this_incarnation && is_order_irrelevant
+        let is_awaited = !is_ended || matches!(item, WorkItem::ContinueAsNew { .. });
+        is_for_this_incarnation && is_order_irrelevant && is_awaited
     };
     is_free && messages.iter().all(is_expected)
 }

@@ -75,7 +75,7 @@ async fn send_all(core: &Core, outbox: Outbox, is_first_attempt: bool) -> Result
             let Some(messages) = targets.next() else { break };
             let store = core.store.clone();
             let send = send_to_one(store, outbox.instance_id.clone(), messages, now);
-            under_way.spawn(metrics::for_current_call(send));
+            under_way.spawn(metrics::for_current_call(Box::pin(send)));
         }
         match under_way.join_next().await {
             Some(Ok(Ok(messages))) => delivered.extend(messages),

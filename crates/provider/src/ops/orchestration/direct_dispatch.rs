@@ -106,7 +106,7 @@ impl<'a> DirectDispatch<'a> {
                     activity.visible_at = Stamp::at_ms(deadline_ms(leases_begin_ms, promise.lease));
                     self.make_ready(activity, etag, &promise);
                 }
-                (Some(promise), None) => self.read_and_make_ready(activity, &promise).await,
+                (Some(promise), None) => Box::pin(self.read_and_make_ready(activity, &promise)).await,
                 (None, Some(etag)) => {
                     self.hints.activities.with(|hints| hints.offer((activity, etag)));
                 }

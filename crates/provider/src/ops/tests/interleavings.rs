@@ -6,9 +6,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use duroxide::providers::{
-    Provider, ProviderAdmin, ScheduledActivityIdentifier, SessionFetchConfig, TagFilter, WorkItem,
+    ExecutionMetadata, Provider, ProviderAdmin, ScheduledActivityIdentifier, SessionFetchConfig, TagFilter,
+    WorkItem,
 };
-use perihelion_client::Query;
+use perihelion_client::{Client, Query};
 use serde_json::{Value, json};
 
 use super::{
@@ -16,7 +17,7 @@ use super::{
     run_activities, start,
 };
 use crate::CosmosDBProvider;
-use crate::documents::{Deletion, DeletionStage, DocumentType, Execution, Outbox, State};
+use crate::documents::{Deletion, DeletionStage, DocumentType, Execution, Message, Outbox, State};
 use crate::plan::session_document_key;
 
 /// The time limit of a wait.
@@ -555,4 +556,31 @@ fn the_documentation_says_how_long_tombstones_last() {
     assert_eq!(CANCELLED_TTL, Duration::from_secs(3600));
     assert!(row("cancelled").contains("for an hour"), "{}", row("cancelled"));
     assert!(!text.contains("tombstone for a day") && !text.contains("tombstones for a day"));
+}
+
+/// A poll can find a completion, and a turn consume it, before the ack of the activity has
+/// recorded it in the hints.
+#[tokio::test]
+async fn a_completion_recorded_after_its_turn_makes_no_further_turn_of_an_ended_instance() {
+    let world = World::open().await;
+    let client = Client::over(&world.engine.endpoint(), world.engine.transport()).await.unwrap();
+    let builder = CosmosDBProvider::builder().with_client(client).with_commit_tier_for_short_polls();
+    let provider = builder.open().await.unwrap();
+    provider.enqueue_for_orchestrator(start("late", String::new()), None).await.unwrap();
+    let (token, _) = fetch_instance(&provider).await;
+    let history = vec![event("late", 1, String::new())];
+    ack(&provider, &token, history, vec![activity_item("late", 2, String::new())], vec![]).await.unwrap();
+    assert_eq!(run_activities(&provider).await.len(), 1);
+    let queued = rows(&provider, "late", "SELECT * FROM c WHERE c.type = 'orch_queue'").await;
+    let [completion] = queued.as_slice() else { panic!("{queued:?} is not one completion") };
+    let completion: Message = serde_json::from_value(completion.clone()).unwrap();
+    let (token, messages) = fetch_instance(&provider).await;
+    assert_eq!(messages.len(), 1);
+    let ended = ExecutionMetadata { status: Some("Completed".into()), ..order_metadata() };
+    let history = vec![event("late", 3, String::new())];
+    provider.ack_orchestration_item(&token, 1, history, vec![], vec![], ended, vec![]).await.unwrap();
+    let core = &provider.core;
+    core.hints.instances.update_and_wake(|hints| hints.add_message(completion, core.clock.now()));
+    let fetched = provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap();
+    assert!(fetched.is_none(), "a turn for a completion that was consumed");
 }

@@ -156,7 +156,7 @@ pub(super) async fn drop_stale(
     let (stale, fresh): (Vec<_>, Vec<_>) = messages.into_iter().partition(is_stale);
     for (message, _) in stale {
         tracing::debug!(instance, id = message.id, "a stale message is deleted");
-        if let Err(failure) = payload::remove_message(store, &message).await {
+        if let Err(failure) = Box::pin(payload::remove_message(store, &message)).await {
             tracing::warn!(instance, id = message.id, ?failure, "a stale message could not be removed");
         }
     }
