@@ -76,17 +76,26 @@ pub(crate) struct ClaimOptions<'a> {
     pub(crate) commit_tier: CommitTier,
 }
 
-/// Claims an instance. `candidate` is what the hints know about the instance.
+/// Claims an instance without a request, if the commit tier and what this process knows allow
+/// that. `candidate` is what the hints know about the instance.
+pub(crate) fn claim_without_read(
+    core: &Core,
+    candidate: &Candidate,
+    options: ClaimOptions<'_>,
+) -> Option<ClaimOutcome> {
+    if options.commit_tier != CommitTier::Cached {
+        return None;
+    }
+    let locked = claim_cached::claim(core, candidate, options.lock_timeout, options.filter)?;
+    Some(ClaimOutcome::Taken(Box::new(locked)))
+}
+
+/// Reads an instance and claims it. `candidate` is what the hints know about the instance.
 pub(crate) async fn claim(
     core: &Core,
     candidate: &Candidate,
     options: ClaimOptions<'_>,
 ) -> Result<ClaimOutcome, Failure> {
-    if options.commit_tier == CommitTier::Cached
-        && let Some(locked) = claim_cached::claim(core, candidate, options.lock_timeout, options.filter)
-    {
-        return Ok(ClaimOutcome::Taken(Box::new(locked)));
-    }
     let instance = candidate.instance.as_str();
     let now = core.clock.now();
     let read = match read_turn(core, instance, now, options.filter).await? {

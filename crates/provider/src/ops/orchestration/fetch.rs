@@ -11,7 +11,7 @@ use crate::documents::stamp::Stamp;
 use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::ops::fetch_loop::{self, Queue};
-use crate::ops::orchestration::claim::{ClaimOptions, ClaimOutcome, claim};
+use crate::ops::orchestration::claim::{ClaimOptions, ClaimOutcome, claim, claim_without_read};
 use crate::ops::orchestration::lock_instance::FetchedInstance;
 use crate::ops::wait::FetchWait;
 use crate::options::config::CommitTier;
@@ -120,8 +120,12 @@ async fn claim_in_time(
     candidate: &Candidate,
     options: ClaimOptions<'_>,
 ) -> Result<ClaimOutcome, Failure> {
+    if let Some(outcome) = claim_without_read(core, candidate, options) {
+        return Ok(outcome);
+    }
     let timeout = CLAIM_TIMEOUT_FIRST * (1 << candidate.failed_claims.min(DOUBLINGS_MAX));
-    let claimed = tokio::time::timeout(timeout, claim(core, candidate, options)).await;
+    // Boxed, so that a fetch that reads nothing is a small future.
+    let claimed = tokio::time::timeout(timeout, Box::pin(claim(core, candidate, options))).await;
     claimed.unwrap_or_else(|_| {
         Err(Failure::Contended(format!(
             "instance {} was not read within {} s",
