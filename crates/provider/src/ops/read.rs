@@ -277,9 +277,8 @@ pub(crate) async fn all_kv_values(store: &Store, instance: &str) -> Result<HashM
 /// `get_instance_stats`: figures of the current execution and of the key-value pairs. `None`
 /// if the instance does not exist.
 pub(crate) async fn instance_stats(store: &Store, instance: &str) -> Result<Option<SystemStats>, Failure> {
-    let Some(state) = live_state(store, instance).await?.filter(|state| state.is_created) else {
-        return Ok(None);
-    };
+    let state = retry_until(Instant::now() + RETRY_FOR, || live_state(store, instance)).await?;
+    let Some(state) = state.filter(|state| state.is_created) else { return Ok(None) };
     let execution = state.execution.clone();
     let values = current_kv(state);
     Ok(Some(SystemStats {
