@@ -4,11 +4,12 @@
 mod runtime;
 
 use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 
 use perihelion_wire::transport::Endpoint;
 use tokio::time::Instant;
-use tracing::Instrument;
 
 use crate::background::Background;
 use crate::core::Core;
@@ -138,7 +139,11 @@ impl Driver {
         let deadline = now + settings.timeout;
         let call = Call { operation, settings: &settings, deadline, route_to: None };
         let span = self.core.telemetry().operation_span(operation);
-        let result = run(&self.core, call).instrument(span.clone()).await;
+        let result = {
+            // `Instrument` would move the future, which has some kilobytes.
+            let mut running = pin!(run(&self.core, call));
+            poll_fn(|context| span.in_scope(|| running.as_mut().poll(context))).await
+        };
         span.in_scope(|| {
             self.core.telemetry().record(operation, &result, &span);
             if let Some(observer) = &self.observer {

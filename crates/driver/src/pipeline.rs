@@ -11,6 +11,7 @@ mod apply;
 mod attempt;
 mod build;
 mod continuation;
+mod deliver;
 mod finish;
 mod hedge;
 mod judge;

@@ -5,7 +5,7 @@
 //! that embeds the database uses the server's in-process transport; both are
 //! [`AnyTransport::Foreign`].
 //!
-//! - `http`: the default transport; sends a request, again if that is safe
+//! - `http`, `resends`: the default transport; sends a request, again if that is safe
 //! - `connections`, `waiters`, `growth`: the connections to one endpoint, the requests that
 //!   wait for them, and how many there are
 //! - `shard`, `slots`, `vitals`: one HTTP/2 connection, its streams and its vital signs
@@ -42,6 +42,7 @@ mod limits;
 mod options;
 mod progress;
 mod proxy;
+mod resends;
 mod shard;
 mod slots;
 mod starvation;
@@ -67,9 +68,9 @@ pub use rustls;
 pub use self::azure_core::AzureHttpTransport;
 pub use self::client_certificate::ClientCertificate;
 pub use self::http::HttpTransport;
-pub(crate) use self::http::abandoned;
 pub use self::options::{BadHttpOptions, HttpOptions};
 pub use self::proxy::{Proxy, ProxyChoice};
+pub(crate) use self::resends::Resends;
 pub use self::statistics::{EndpointStatistics, ShardStatistics, TransportStatistics};
 pub(crate) use self::transfer::Delivered;
 
@@ -106,7 +107,16 @@ impl AnyTransport {
 }
 
 impl AnyTransport {
-    /// Sends a request, and tells how it was carried.
+    /// Whether a request may be sent again when its connection has ended. Another transport than
+    /// the default one does this by itself, if at all.
+    pub(crate) fn allows_resends(&self) -> bool {
+        match self {
+            AnyTransport::Http(_) => true,
+            AnyTransport::Foreign(_) => false,
+        }
+    }
+
+    /// Sends a request once, and tells how it was carried.
     pub(crate) async fn deliver(&self, request: Request) -> Delivered {
         match self {
             AnyTransport::Http(transport) => transport.deliver(request).await,
@@ -126,7 +136,10 @@ impl AnyTransport {
 
 impl Transport for AnyTransport {
     async fn send(&self, request: Request) -> Result<Response, Failure> {
-        self.deliver(request).await.result
+        match self {
+            AnyTransport::Http(transport) => transport.send(request).await,
+            AnyTransport::Foreign(_) => self.deliver(request).await.result,
+        }
     }
 }
 

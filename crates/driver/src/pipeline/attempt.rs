@@ -1,25 +1,26 @@
-//! Makes one attempt on one route: builds the headers, signs them, and sends the
-//! request. A throttled request is sent again within the attempt, after the wait
+//! Makes one attempt on one route (`deliver` sends its requests). A throttled request is sent again within the attempt, after the wait
 //! that the service asks for, as long as the throttle budget lasts. A request whose
 //! access token was refused is sent once more, if another token may be accepted. A
 //! request ends by its own timeout or by the operation's deadline, whichever is earlier.
 
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 use perihelion_wire::headers;
 use perihelion_wire::status::Status;
-use perihelion_wire::transport::{Failure, FailureKind, Request, Response, Route, Sent};
+use perihelion_wire::transport::{Failure, Response};
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, timeout_at};
-use tracing::Instrument;
+use tokio::time::Instant;
 
-use super::build::{self, HeaderInputs};
+use super::build::HeaderInputs;
+use super::deliver::{deliver, signed_headers};
 use super::hedge;
 use super::progress::{Progress, Throttles, sum};
 use super::retry::throttle::{self, ThrottleBudget, ThrottleVerdict};
 use crate::core::Core;
 use crate::diagnostics::{Attempt, Context, Outcome};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::operation::Operation;
 use crate::options::Settings;
 use crate::random::{self, ActivityId};
@@ -67,7 +68,11 @@ const SHORT_ATTEMPT: Duration = Duration::from_millis(500);
 pub(crate) async fn attempt(core: &Core, inputs: AttemptInputs<'_>) -> Result<Leg, Error> {
     let AttemptInputs { operation, location, context, .. } = inputs;
     let span = core.telemetry().attempt_span(operation, &location.region, &location.endpoint, context);
-    let leg = make_attempt(core, inputs).instrument(span.span().clone()).await?;
+    let leg = {
+        // `Instrument` would move the future, which has some kilobytes.
+        let mut attempting = pin!(make_attempt(core, inputs));
+        poll_fn(|context| span.span().in_scope(|| attempting.as_mut().poll(context))).await?
+    };
     span.end(&leg.record);
     Ok(leg)
 }
@@ -82,7 +87,8 @@ async fn make_attempt(core: &Core, inputs: AttemptInputs<'_>) -> Result<Leg, Err
         let headers = signed_headers(core, &inputs, activity_id).await?;
         let sent_at = Instant::now();
         let allowed = inputs.settings.attempt_timeout.min(inputs.deadline.saturating_duration_since(sent_at));
-        let Delivered { result, transfer } = send(core, &inputs, headers, sent_at + allowed).await;
+        let Delivered { result, transfer } =
+            deliver(core, &inputs, (headers, activity_id), sent_at + allowed).await?;
         if !is_token_changed && is_unauthorized(&result) {
             is_token_changed = core.credential().discard_refused_token(core.token_scope(), sent_at);
             if is_token_changed {
@@ -129,49 +135,6 @@ fn record_latency(inputs: &AttemptInputs<'_>, result: &AttemptResult, sent_at: I
 fn throttle_budget(inputs: &AttemptInputs<'_>) -> ThrottleBudget {
     let Settings { throttle_retries_max, throttle_wait_max, .. } = *inputs.settings;
     ThrottleBudget::new(throttle_retries_max, throttle_wait_max, inputs.operation.is_data_plane())
-}
-
-async fn signed_headers(
-    core: &Core,
-    inputs: &AttemptInputs<'_>,
-    activity_id: ActivityId,
-) -> Result<HeaderMap, Error> {
-    let mut map = build::headers(inputs.operation, inputs.header_inputs, inputs.settings, core.user_agent());
-    let target = &inputs.operation.target;
-    let method = inputs.operation.verb.method();
-    let date = core.date().now();
-    let scope = core.token_scope();
-    let authorizing =
-        core.credential().authorize(&method, target.kind.signing_type(), target.signing_link(), &date, scope);
-    let authorization = timeout_at(inputs.deadline, authorizing).await.map_err(|_| {
-        let text = "the operation's time was up while it waited for an access token";
-        Error::new(ErrorKind::Timeout, text.to_owned())
-    })??;
-    map.insert(headers::MS_DATE, date);
-    map.insert(headers::AUTHORIZATION, authorization);
-    map.insert(headers::ACTIVITY_ID, activity_id.header());
-    Ok(map)
-}
-
-async fn send(core: &Core, inputs: &AttemptInputs<'_>, headers: HeaderMap, deadline: Instant) -> Delivered {
-    if Instant::now() >= deadline {
-        let text = "the operation's time was up before it was sent";
-        return Err(Failure::new(FailureKind::Timeout, Sent::No, text)).into();
-    }
-    let request = Request {
-        endpoint: inputs.location.endpoint.clone(),
-        method: inputs.operation.verb.method(),
-        target: inputs.operation.target.path.clone(),
-        headers,
-        body: inputs.operation.body.clone(),
-        deadline: deadline.into_std(),
-        route: Route { region: Some(inputs.location.region.shared_name()), range: inputs.range.cloned() },
-    };
-    if !inputs.progress.is_kept() {
-        return core.transport().deliver(request).await;
-    }
-    let transport = Arc::clone(core.transport());
-    inputs.progress.keep(Box::pin(async move { transport.deliver(request).await })).await
 }
 
 fn is_unauthorized(result: &AttemptResult) -> bool {

@@ -23,7 +23,6 @@ use crate::options::Settings;
 use crate::response;
 use crate::routing::hedge_budget::HedgePermit;
 use crate::routing::latency::LatencyKind;
-use crate::transport;
 
 /// The result of a race of two legs.
 pub(crate) struct Race {
@@ -224,7 +223,7 @@ async fn report_charge(
     metric: metrics::Histogram,
     _permit: HedgePermit,
 ) {
-    let answer = transport::abandoned(request).await;
+    let answer = request.await;
     if let Some(charge) = answer.result.ok().and_then(|answer| response::charge(answer.headers())) {
         late_charge.set(charge);
         metric.record(charge);

@@ -26,10 +26,11 @@ use super::connect::{Connector, EndpointOpener};
 use super::connections::{Connections, Lease};
 use super::flight::Flight;
 use super::http1::{Http1Delivery, Http1Lease};
-use super::http2::Exchange;
-use super::limits::{CONNECTIONS_TRIED_MAX, ENDPOINTS_MAX, READ_RESENDS_MAX};
+use super::http2::{Exchange, NotTaken};
+use super::limits::{CONNECTIONS_TRIED_MAX, ENDPOINTS_MAX};
 use super::options::{BadHttpOptions, HttpOptions};
 use super::progress::Progress;
+use super::resends::Resends;
 use super::statistics::TransportStatistics;
 use super::transfer::{Delivered, TransferLog};
 use crate::diagnostics::Wait;
@@ -45,8 +46,7 @@ pub struct HttpTransport {
     adding_endpoint: Mutex<()>,
 }
 
-/// The parts of a request that are sent. They are kept until the answer arrives, because a
-/// request may be sent again on another connection.
+/// The parts of a request that are sent. A connection that takes the request consumes them.
 #[derive(Clone)]
 pub(super) struct RequestParts {
     pub(super) method: Method,
@@ -113,98 +113,47 @@ impl HttpTransport {
     }
 }
 
-/// Sends a request, and sends it again on another connection where that is safe.
+/// Sends a request, and sends it again on another connection where that is safe. The request is
+/// copied for this. The pipeline makes a new request instead (`pipeline::deliver`).
 pub(super) async fn send_with_resends(
     connections: &Arc<Connections>,
     parts: RequestParts,
     deadline: Instant,
 ) -> Delivered {
+    let is_read = parts.is_read();
     let mut resends = Resends::default();
     loop {
-        let delivered = start(connections, &parts, deadline).await;
-        match &delivered.result {
-            Err(failure) if resends.allow(&parts, failure) => {
-                tracing::debug!(%failure, "a request is sent again on another connection");
-            }
-            Ok(_) | Err(_) => {
-                let transfer = delivered.transfer.map(|transfer| transfer.with_resends(resends.count));
-                return Delivered { transfer, ..delivered };
-            }
+        let delivered = start(connections, parts.clone(), deadline).await;
+        if !resends.allow(is_read, &delivered.result) {
+            return resends.counted_in(delivered);
         }
     }
 }
 
-/// How often a request was sent again.
-#[derive(Default)]
-struct Resends {
-    unsent: u32,
-    lost: u32,
-    /// How often it was allowed.
-    count: u8,
-}
-
-impl Resends {
-    /// Whether to send the request again after this failure. A request that was certainly
-    /// not sent goes to another connection. A read whose connection ended does, too, unless its
-    /// answer is not needed any more. A write
-    /// whose answer was lost does not: the caller knows whether it may be repeated, and has
-    /// to know that it was.
-    fn allow(&mut self, parts: &RequestParts, failure: &Failure) -> bool {
-        let is_closed = failure.kind == FailureKind::Closed;
-        let is_allowed = match failure.sent {
-            Sent::No => {
-                self.unsent += 1;
-                is_closed && self.unsent < CONNECTIONS_TRIED_MAX
-            }
-            Sent::Yes | Sent::Unknown => {
-                self.lost += 1;
-                !is_abandoned()
-                    && is_closed
-                    && failure.incident.is_some()
-                    && parts.is_read()
-                    && self.lost <= READ_RESENDS_MAX
-            }
-        };
-        self.count = self.count.saturating_add(u8::from(is_allowed));
-        is_allowed
-    }
-}
-
-tokio::task_local! {
-    /// Set while a request is awaited whose answer no operation needs.
-    static ABANDONED: ();
-}
-
-/// Awaits a request whose answer no operation needs any more. If its connection ends, it is not
-/// sent again.
-pub(crate) async fn abandoned<F: Future>(request: F) -> F::Output {
-    ABANDONED.scope((), request).await
-}
-
-fn is_abandoned() -> bool {
-    ABANDONED.try_with(|()| ()).is_ok()
-}
-
 /// Starts the flight of a request. If a stream is free, the request is handed to its
 /// connection at once, before this function returns.
-fn start(connections: &Arc<Connections>, parts: &RequestParts, deadline: Instant) -> Flight {
+pub(super) fn start(connections: &Arc<Connections>, mut parts: RequestParts, deadline: Instant) -> Flight {
     let log = TransferLog::start(Instant::now());
     if let Some(reservation) = connections.reserve() {
-        if let Some(fault) = reservation.pick_fault(parts) {
+        if let Some(fault) = reservation.pick_fault(&parts) {
             let mut log = log;
             log.hand_over(reservation.shard.core.carrier(), Instant::now());
-            let faulty = fault.send_http2(reservation, parts.clone(), deadline);
+            let faulty = fault.send_http2(reservation, parts, deadline);
             return connections.start_flight(async move {
                 let result = faulty.await;
                 Delivered { result, transfer: Some(log.end(Instant::now())) }
             });
         }
-        let request = parts.http2_request(&connections.endpoint);
-        if let Ok(exchange) = reservation.begin(request, parts.body.clone()) {
-            return connections.start_flight(exchange.finish(log, deadline));
+        match reservation.begin(parts) {
+            Ok(exchange) => return connections.start_flight(exchange.finish(log, deadline)),
+            Err(NotTaken::Returned(returned)) => parts = returned,
+            Err(NotTaken::Refused(failure)) => {
+                let delivered = Delivered { result: Err(failure), transfer: Some(log.end(Instant::now())) };
+                return connections.start_flight(std::future::ready(delivered));
+            }
         }
     }
-    connections.start_flight(send_when_connected(Arc::clone(connections), parts.clone(), log, deadline))
+    connections.start_flight(send_when_connected(Arc::clone(connections), parts, log, deadline))
 }
 
 /// Waits for a connection and sends the request on it.
@@ -255,9 +204,10 @@ async fn send_on_lease(
                     log.hand_over(reservation.shard.core.carrier(), Instant::now());
                     return fault.send_http2(reservation, parts, deadline).await.map(Answer::Response);
                 }
-                let request = parts.http2_request(&connections.endpoint);
-                if let Ok(exchange) = reservation.begin(request, parts.body.clone()) {
-                    return Ok(Answer::Exchange(exchange));
+                match reservation.begin(parts) {
+                    Ok(exchange) => return Ok(Answer::Exchange(exchange)),
+                    Err(NotTaken::Returned(returned)) => parts = returned,
+                    Err(NotTaken::Refused(failure)) => return Err(failure),
                 }
             }
             Lease::Http1(lease) => match send_http1(connections, lease, parts, (progress, log)).await? {
@@ -272,8 +222,10 @@ async fn send_on_lease(
 }
 
 impl RequestParts {
-    pub(super) fn http2_request(&self, endpoint: &Endpoint) -> http::Request<()> {
-        build_request(endpoint.uri(self.target.clone()), self.method.clone(), self.headers.clone(), ())
+    /// The request as HTTP/2 sends it, and its body.
+    pub(super) fn into_http2(self, endpoint: &Endpoint) -> (http::Request<()>, Bytes) {
+        let RequestParts { method, target, headers, body, .. } = self;
+        (build_request(endpoint.uri(target), method, headers, ()), body)
     }
 
     /// Whether the request only reads. A query is a POST with a header that says so.
@@ -337,26 +289,32 @@ fn find(endpoints: &[Arc<Connections>], endpoint: &Endpoint) -> Option<Arc<Conne
 }
 
 impl HttpTransport {
-    /// Sends a request, and tells how it was carried.
+    /// Sends a request on one connection, and tells how it was carried.
     pub(super) async fn deliver(&self, request: Request) -> Delivered {
+        match self.address(request) {
+            Ok((connections, parts, deadline)) => start(&connections, parts, deadline).await,
+            Err(failure) => Err(failure).into(),
+        }
+    }
+
+    /// The connections that a request goes to, its parts, and its deadline.
+    fn address(&self, request: Request) -> Result<(Arc<Connections>, RequestParts, Instant), Failure> {
         let Request { endpoint, method, target, headers, body, deadline, route } = request;
         let deadline = Instant::from_std(deadline);
         if deadline <= Instant::now() {
             // Not `Connecting`: the endpoint is not at fault.
-            return Err(Progress::Queued.timeout_failure(&endpoint)).into();
+            return Err(Progress::Queued.timeout_failure(&endpoint));
         }
-        let connections = match self.connections(&endpoint) {
-            Ok(connections) => connections,
-            Err(failure) => return Err(failure).into(),
-        };
+        let connections = self.connections(&endpoint)?;
         connections.faults.learn_region(&endpoint, &route);
-        send_with_resends(&connections, RequestParts { method, target, headers, body, route }, deadline).await
+        Ok((connections, RequestParts { method, target, headers, body, route }, deadline))
     }
 }
 
 impl Transport for HttpTransport {
     async fn send(&self, request: Request) -> Result<Response, Failure> {
-        self.deliver(request).await.result
+        let (connections, parts, deadline) = self.address(request)?;
+        send_with_resends(&connections, parts, deadline).await.result
     }
 }
 

@@ -26,6 +26,7 @@ use tokio::time::{Instant, timeout_at};
 use super::body::BodyCollector;
 use super::faults::Switch;
 use super::health;
+use super::http::RequestParts;
 use super::limits::{
     CONNECTION_WINDOW_BYTES, HEADER_BYTES_MAX, PATIENCE, RESETS_REMEMBERED_FOR, RESETS_REMEMBERED_MAX,
     STREAM_WINDOW_BYTES, STREAMS_AT_FIRST,
@@ -104,21 +105,28 @@ pub(super) struct Exchange {
 }
 
 /// Why a request was not handed to a connection. Nothing was sent.
-pub(super) struct NotTaken;
+pub(super) enum NotTaken {
+    /// The connection is going away. The request is returned.
+    Returned(RequestParts),
+    /// The connection refused the request, which is lost. The caller has to make it again.
+    Refused(Failure),
+}
 
 impl Reservation {
     /// Hands a request to the connection. This does not wait.
-    pub(super) fn begin(self, mut request: http::Request<()>, body: Bytes) -> Result<Exchange, NotTaken> {
+    pub(super) fn begin(self, parts: RequestParts) -> Result<Exchange, NotTaken> {
         let mut sender = self.sender();
         if !takes_requests(&mut sender) {
             self.owner.retire(&self.shard.core, health::Reason::GoingAway);
-            return Err(NotTaken);
+            return Err(NotTaken::Returned(parts));
         }
+        let (mut request, body) = parts.into_http2(&self.owner.endpoint);
         *request.version_mut() = http::Version::HTTP_2;
         set_content_length(&request.method().clone(), request.headers_mut(), body.len());
-        let Ok((answer, mut stream)) = sender.send_request(request, body.is_empty()) else {
-            return Err(NotTaken);
-        };
+        let (answer, mut stream) = sender.send_request(request, body.is_empty()).map_err(|error| {
+            let text = format!("{}: the connection takes no more requests: {error}", self.owner.endpoint);
+            NotTaken::Refused(Failure::new(FailureKind::Closed, Sent::No, text))
+        })?;
         if !body.is_empty() {
             // `h2` stores the body until the peer's windows allow sending it. If the
             // stream was reset already, waiting for the answer fails.

@@ -31,7 +31,7 @@ impl Fault {
         let label = self.label();
         match self.effect() {
             // Rules for connecting hit no request.
-            Effect::None | Effect::Connect(_) => finish(begin(reservation, &parts)?, deadline).await,
+            Effect::None | Effect::Connect(_) => finish(begin(reservation, parts)?, deadline).await,
             Effect::Answer(answer) if answer.when == When::Before => {
                 let vitals = &reservation.shard.core.vitals;
                 let now = Instant::now();
@@ -40,33 +40,33 @@ impl Fault {
                 Ok(answer.response())
             }
             Effect::Answer(answer) => {
-                finish(begin(reservation, &parts)?, deadline).await.map(|_| answer.response())
+                finish(begin(reservation, parts)?, deadline).await.map(|_| answer.response())
             }
             Effect::Reset(When::Before) => Err(reset(&reservation, &label)),
             Effect::Reset(When::After) => {
-                let mut exchange = begin(reservation, &parts)?;
+                let mut exchange = begin(reservation, parts)?;
                 wait_for_head(&mut exchange, deadline).await?;
                 Err(reset(&exchange.reservation, &label))
             }
             Effect::Connection(fault, When::Before) => {
                 let switch = reservation.shard.switch.clone();
                 switch.mute();
-                let exchange = begin(reservation, &parts);
+                let exchange = begin(reservation, parts);
                 switch.break_by(*fault);
                 finish(exchange?, deadline).await
             }
             Effect::Connection(fault, When::After) => {
-                let mut exchange = begin(reservation, &parts)?;
+                let mut exchange = begin(reservation, parts)?;
                 wait_for_head(&mut exchange, deadline).await?;
                 lose_connection(exchange, *fault, deadline, &label).await
             }
             Effect::BreakOff(bytes) => {
-                let mut exchange = begin(reservation, &parts)?;
+                let mut exchange = begin(reservation, parts)?;
                 let stream = wait_for_answer(&mut exchange, deadline).await?.into_body();
                 break_off(exchange, stream, *bytes, deadline, &label).await
             }
             Effect::SlowBody(bytes_per_second) => {
-                let mut exchange = begin(reservation, &parts)?;
+                let mut exchange = begin(reservation, parts)?;
                 let answer = wait_for_answer(&mut exchange, deadline).await?;
                 let reading = read_slowly(&exchange, answer, *bytes_per_second);
                 match timeout_at(deadline, reading).await {
@@ -85,11 +85,14 @@ async fn finish(exchange: Exchange, deadline: Instant) -> Result<Response, Failu
 
 /// Hands the request to the connection. A connection that is going away does not take it;
 /// the request then goes to another connection.
-fn begin(reservation: Reservation, parts: &RequestParts) -> Result<Exchange, Failure> {
+fn begin(reservation: Reservation, parts: RequestParts) -> Result<Exchange, Failure> {
     let endpoint = reservation.owner.endpoint.clone();
-    reservation.begin(parts.http2_request(&endpoint), parts.body.clone()).map_err(|NotTaken| {
-        let text = format!("{endpoint}: the connection takes no more requests");
-        Failure::new(FailureKind::Closed, Sent::No, text)
+    reservation.begin(parts).map_err(|not_taken| match not_taken {
+        NotTaken::Refused(failure) => failure,
+        NotTaken::Returned(_) => {
+            let text = format!("{endpoint}: the connection takes no more requests");
+            Failure::new(FailureKind::Closed, Sent::No, text)
+        }
     })
 }
 

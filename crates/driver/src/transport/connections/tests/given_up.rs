@@ -8,7 +8,6 @@ use tokio::time::{self, Instant};
 use super::pipes::{Answer, World, options};
 use super::{SECOND, STEP};
 use crate::pulse::LATE_AFTER;
-use crate::transport::http::abandoned;
 
 /// The first connection answers pings and nothing else. Its callers give up long before their
 /// deadlines. After five of them it gets no more requests, and is replaced.
@@ -77,14 +76,18 @@ async fn a_connection_that_nobody_runs_is_replaced() {
     assert_eq!(world.shards(), [2]);
 }
 
-/// The loser of a hedge is awaited for its charge. When its connection ends, it is not sent
-/// again.
+/// The loser of a hedge is awaited for its charge. It is one request on one connection: when its
+/// connection ends, it is not sent again.
 #[tokio::test(start_paused = true)]
 async fn a_read_whose_answer_is_not_needed_is_sent_once() {
     for is_needed in [true, false] {
         let world = World::new(options().with_connections_min(2), 20, |_| Answer::After(60 * SECOND));
-        let read = world.send_until(Method::GET, Instant::now() + 9 * SECOND);
-        let waiting = tokio::spawn(async move { if is_needed { read.await } else { abandoned(read).await } });
+        let deadline = Instant::now() + 9 * SECOND;
+        let waiting = if is_needed {
+            tokio::spawn(world.send_until(Method::GET, deadline))
+        } else {
+            tokio::spawn(world.send_once_until(Method::GET, deadline))
+        };
         time::sleep(SECOND).await;
         world.freeze(1);
         let failure = waiting.await.unwrap().unwrap_err();

@@ -22,7 +22,7 @@ use super::super::{Connections, Open};
 use crate::pulse::LATE_AFTER;
 use crate::transport::connect::{KnownProtocol, NewConnection};
 use crate::transport::faults::FaultSource;
-use crate::transport::http::{RequestParts, send_with_resends};
+use crate::transport::http::{RequestParts, send_with_resends, start};
 use crate::transport::http2::{self, Http2Support, NewHttp2};
 use crate::transport::options::HttpOptions;
 
@@ -52,6 +52,12 @@ struct Servers {
 /// The default options, with up to 32 connections on any machine.
 pub(super) fn options() -> HttpOptions {
     HttpOptions::default().with_connections_max(32)
+}
+
+fn parts(method: Method) -> RequestParts {
+    let target = PathAndQuery::from_static("/");
+    let (headers, body, route) = Default::default();
+    RequestParts { method, target, headers, body, route }
 }
 
 impl World {
@@ -84,10 +90,17 @@ impl World {
         deadline: Instant,
     ) -> impl Future<Output = Result<Response, Failure>> + use<> {
         let connections = Arc::clone(&self.connections);
-        let target = PathAndQuery::from_static("/");
-        let (headers, body, route) = Default::default();
-        let parts = RequestParts { method, target, headers, body, route };
-        async move { send_with_resends(&connections, parts, deadline).await.result }
+        async move { send_with_resends(&connections, parts(method), deadline).await.result }
+    }
+
+    /// Sends a request on one connection only.
+    pub(super) fn send_once_until(
+        &self,
+        method: Method,
+        deadline: Instant,
+    ) -> impl Future<Output = Result<Response, Failure>> + use<> {
+        let connections = Arc::clone(&self.connections);
+        async move { start(&connections, parts(method), deadline).await.result }
     }
 
     /// Sends requests at the same time.

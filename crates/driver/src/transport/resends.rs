@@ -1,0 +1,49 @@
+//! Resends: whether a request is sent again on another connection after its connection ended.
+//!
+//! A request that was certainly not sent goes to another connection. A read whose connection
+//! ended does, too. A write whose answer was lost does not: the caller knows whether it may be
+//! repeated, and has to know that it was.
+
+use perihelion_wire::transport::{Failure, FailureKind, Response, Sent};
+
+use super::limits::{CONNECTIONS_TRIED_MAX, READ_RESENDS_MAX};
+use super::transfer::Delivered;
+
+/// How often one request was sent again.
+#[derive(Debug, Default)]
+pub(crate) struct Resends {
+    unsent: u32,
+    lost: u32,
+    /// How often it was allowed.
+    count: u8,
+}
+
+impl Resends {
+    /// Whether to send the request again after this result. `is_read` says that the request
+    /// only reads.
+    pub(crate) fn allow(&mut self, is_read: bool, result: &Result<Response, Failure>) -> bool {
+        let Err(failure) = result else { return false };
+        let is_closed = failure.kind == FailureKind::Closed;
+        let is_allowed = match failure.sent {
+            Sent::No => {
+                self.unsent += 1;
+                is_closed && self.unsent < CONNECTIONS_TRIED_MAX
+            }
+            Sent::Yes | Sent::Unknown => {
+                self.lost += 1;
+                is_closed && failure.incident.is_some() && is_read && self.lost <= READ_RESENDS_MAX
+            }
+        };
+        if is_allowed {
+            self.count = self.count.saturating_add(1);
+            tracing::debug!(%failure, "a request is sent again on another connection");
+        }
+        is_allowed
+    }
+
+    /// The end of the request, with the number of resends.
+    pub(crate) fn counted_in(&self, delivered: Delivered) -> Delivered {
+        let transfer = delivered.transfer.map(|transfer| transfer.with_resends(self.count));
+        Delivered { transfer, ..delivered }
+    }
+}
