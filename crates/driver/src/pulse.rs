@@ -5,6 +5,10 @@
 //! for its result would wait for ever. So a task that others wait for says when it will run
 //! again. A task that is far behind that time is taken to be stuck, and its work is done
 //! anew elsewhere.
+//!
+//! When the whole process was stopped for a while (a signal, a debugger, a paused virtual machine), every task is
+//! far behind, and runs again a moment later. So whoever gives up something of value first gives
+//! the task a fresh chance ([`Pulse::is_given_up`]).
 
 use std::future::Future;
 use std::pin::pin;
@@ -21,24 +25,32 @@ pub(crate) const BEAT: Duration = Duration::from_millis(500);
 /// much less. If the task runs again after all, its work was done twice, which does no harm.
 pub(crate) const LATE_AFTER: Duration = Duration::from_secs(3);
 
+/// How long a task that seems to be stuck has to run again, before something of value is given
+/// up. A task that was stopped with the whole process runs within milliseconds.
+pub(crate) const FRESH_CHANCE: Duration = Duration::from_millis(250);
+
 /// When a task will run again.
 #[derive(Debug)]
 pub(crate) struct Pulse {
     /// The time below counts from here.
     began_at: Instant,
     due_ms: AtomicU64,
+    /// When the task was first seen to be stuck; [`NOT_STUCK`] if it runs.
+    stuck_since_ms: AtomicU64,
 }
+
+const NOT_STUCK: u64 = u64::MAX;
 
 impl Pulse {
     /// The pulse of a task that is about to be started.
     pub(crate) fn new(now: Instant) -> Self {
-        Pulse { began_at: now, due_ms: AtomicU64::new(0) }
+        Pulse { began_at: now, due_ms: AtomicU64::new(0), stuck_since_ms: AtomicU64::new(NOT_STUCK) }
     }
 
     /// The task will run again at this time at the latest.
     pub(crate) fn expect_at(&self, due_at: Instant) {
-        let due = due_at.saturating_duration_since(self.began_at).as_millis();
-        self.due_ms.store(u64::try_from(due).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.due_ms.store(self.milliseconds(due_at), Ordering::Relaxed);
+        self.stuck_since_ms.store(NOT_STUCK, Ordering::Relaxed);
     }
 
     /// Whether the task should have run, and is late by more than `late_after`.
@@ -50,6 +62,28 @@ impl Pulse {
     /// Whether the task is stuck.
     pub(crate) fn is_stuck(&self, now: Instant) -> bool {
         self.is_late_by(LATE_AFTER, now)
+    }
+
+    /// Whether the task is stuck, and has not run since it was seen to be so [`FRESH_CHANCE`] ago
+    /// or earlier. The first call for a stuck task returns `false`.
+    pub(crate) fn is_given_up(&self, now: Instant) -> bool {
+        if !self.is_stuck(now) {
+            return false;
+        }
+        let now_ms = self.milliseconds(now);
+        let since = self.stuck_since_ms.fetch_min(now_ms, Ordering::Relaxed);
+        since != NOT_STUCK && now_ms.saturating_sub(since) >= FRESH_CHANCE.as_millis() as u64
+    }
+
+    /// When the task is to run again, in milliseconds since the pulse began.
+    #[cfg(test)]
+    pub(crate) fn due_ms(&self) -> u64 {
+        self.due_ms.load(Ordering::Relaxed)
+    }
+
+    fn milliseconds(&self, moment: Instant) -> u64 {
+        let since = moment.saturating_duration_since(self.began_at).as_millis();
+        u64::try_from(since).unwrap_or(NOT_STUCK - 1)
     }
 }
 
@@ -85,5 +119,20 @@ mod tests {
         // It runs again.
         assert!(tokio::time::timeout(Duration::ZERO, &mut task).await.is_err());
         assert!(!pulse.is_stuck(Instant::now()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stuck_task_has_a_fresh_chance_before_it_is_given_up() {
+        let pulse = Pulse::new(Instant::now());
+        let advance = tokio::time::advance;
+        for _ in 0..2 {
+            pulse.expect_at(Instant::now());
+            advance(LATE_AFTER + FRESH_CHANCE).await;
+            assert!(!pulse.is_given_up(Instant::now()), "nobody has looked before");
+            advance(FRESH_CHANCE / 2).await;
+            assert!(!pulse.is_given_up(Instant::now()));
+            advance(FRESH_CHANCE / 2).await;
+            assert!(pulse.is_given_up(Instant::now()));
+        }
     }
 }

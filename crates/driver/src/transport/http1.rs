@@ -8,7 +8,7 @@
 //! and not used again.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -19,8 +19,9 @@ use hyper::client::conn::http1::{Builder, SendRequest};
 use hyper_util::rt::TokioIo;
 use perihelion_wire::transport::{Endpoint, Failure, FailureKind, Response, Sent};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::Instant;
+use tokio::runtime::{self, Handle};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+use tokio::time::{Instant, timeout};
 
 use super::body::BodyCollector;
 use super::connections::Connections;
@@ -30,6 +31,7 @@ use super::progress::Progress;
 use super::task::AbortOnDrop;
 use super::transfer::TransferLog;
 use crate::diagnostics::{Carrier, Protocol};
+use crate::pulse::FRESH_CHANCE;
 
 /// One connection.
 pub(super) struct Http1Connection {
@@ -37,8 +39,18 @@ pub(super) struct Http1Connection {
     #[cfg_attr(not(feature = "fault-injection"), expect(dead_code, reason = "only faults use it"))]
     switch: Switch,
     _task: AbortOnDrop,
+    /// The runtime that runs the task.
+    runtime: runtime::Id,
+    probe: Arc<Probe>,
     /// The number of the connection in its pool, from one; `None` before its first request.
     number: Option<u32>,
+}
+
+/// Asks the task of a connection whether it is run.
+#[derive(Default)]
+struct Probe {
+    asked: Notify,
+    answered: Notify,
 }
 
 impl Http1Connection {
@@ -52,12 +64,47 @@ impl Http1Connection {
             .max_header_size(HEADER_BYTES_MAX as usize)
             .handshake(TokioIo::new(io))
             .await?;
+        let probe = Arc::new(Probe::default());
+        let answering = Arc::clone(&probe);
         let task = AbortOnDrop::spawn(async move {
-            let ended = connection.await;
-            tracing::debug!(?ended, "an HTTP/1.1 connection ended");
+            tokio::select! {
+                ended = connection => tracing::debug!(?ended, "an HTTP/1.1 connection ended"),
+                () = answering.answer() => {}
+            }
         });
-        Ok(Http1Connection { sender, switch, _task: task, number: None })
+        Ok(Http1Connection { sender, switch, _task: task, runtime: current_runtime(), probe, number: None })
     }
+
+    /// Whether the connection is open, and its task is run. A task of another runtime is asked,
+    /// because nobody may run that runtime any more. It has the time of a fresh chance to answer.
+    async fn is_usable(&mut self) -> bool {
+        if self.runtime == current_runtime() {
+            return self.sender.ready().await.is_ok();
+        }
+        let asking = async {
+            self.probe.asked.notify_one();
+            self.sender.ready().await.is_ok() && {
+                self.probe.answered.notified().await;
+                true
+            }
+        };
+        timeout(FRESH_CHANCE, asking).await.unwrap_or(false)
+    }
+}
+
+impl Probe {
+    /// Answers whoever asks. It does not end.
+    async fn answer(&self) {
+        loop {
+            self.asked.notified().await;
+            self.answered.notify_one();
+        }
+    }
+}
+
+/// The runtime of the current task.
+fn current_runtime() -> runtime::Id {
+    Handle::current().id()
 }
 
 /// The connections of one endpoint.
@@ -114,6 +161,15 @@ impl Http1Pool {
         (self.connections_max - self.permits.available_permits(), idle)
     }
 
+    /// Closes the idle connections of a runtime that nobody runs any more.
+    fn discard_idle_of(&self, runtime: runtime::Id) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let discarded = idle.extract_if(.., |connection| connection.runtime == runtime).collect::<Vec<_>>();
+        drop(idle);
+        let count = discarded.len() + 1;
+        tracing::info!(count, "nobody runs the runtime of idle HTTP/1.1 connections");
+    }
+
     fn pop_idle(&self) -> Option<Http1Connection> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         idle.pop()
@@ -121,13 +177,16 @@ impl Http1Pool {
 }
 
 impl<'a> ConnectionPermit<'a> {
-    /// Takes the most recently used idle connection that is still open; `None` when there
-    /// is none.
+    /// Takes the most recently used idle connection that is still open and whose task is run;
+    /// `None` when there is none.
     pub(super) async fn take_idle(&self) -> Option<Http1Connection> {
         // The loop ends, because each idle connection is taken once.
         while let Some(mut connection) = self.pool.pop_idle() {
-            if connection.sender.ready().await.is_ok() {
+            if connection.is_usable().await {
                 return Some(connection);
+            }
+            if !connection.sender.is_closed() {
+                self.pool.discard_idle_of(connection.runtime);
             }
         }
         None

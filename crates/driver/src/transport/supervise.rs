@@ -48,9 +48,15 @@ pub(super) async fn supervise(new: NewHttp2, core: Arc<ShardCore>, owner: Weak<C
             core.pulse.expect_at(due);
             time::sleep_until(due).await;
             let now = Instant::now();
+            let was_stuck = core.pulse.is_stuck(now);
+            core.pulse.expect_at(now + tick(&core, limits));
             let Some(owner) = owner.upgrade() else { return pending().await };
             owner.starvation.timer_fired(due, now);
             adjust();
+            if was_stuck {
+                // Requests may wait because this connection seemed to be stuck.
+                owner.serve_waiters();
+            }
             if !takes_requests(&mut sender) {
                 owner.retire(&core, Reason::GoingAway);
             }

@@ -16,7 +16,7 @@ use perihelion_wire::transport::{Endpoint, Failure, Request, Response, Transport
 use tokio::runtime::Runtime;
 
 use crate::multi_region::prefers_east;
-use crate::transport_peers::{Peer, echo, options_trusting_peers, serve_http2};
+use crate::transport_peers::{Peer, echo, options_trusting_peers, serve_http1, serve_http2};
 use crate::world::{World, ada};
 
 /// A transport on which one endpoint cannot be reached for a while.
@@ -193,6 +193,31 @@ fn a_connection_of_a_runtime_that_nobody_runs_is_replaced() {
     });
     assert_eq!(peer.connections(), 2);
     drop(other);
+}
+
+/// Idle HTTP/1.1 connections belong to a runtime that nobody runs any more. Requests on another
+/// runtime do not get them.
+#[test]
+fn an_idle_http1_connection_of_a_runtime_that_nobody_runs_is_not_used() {
+    let (main, other) = (runtime(), runtime_of_one_thread());
+    let peer = main.block_on(Peer::start("http", |_, stream| serve_http1(stream)));
+    let transport = HttpTransport::new(options_trusting_peers()).unwrap();
+    other.block_on(async {
+        let both = tokio::join!(transport.send(peer.get()), transport.send(peer.get()));
+        both.0.unwrap();
+        both.1.unwrap();
+    });
+    let idle = || transport.statistics().endpoints[0].http1_idle;
+    let idle_before = idle();
+    assert!(idle_before > 0);
+    let before = Instant::now();
+    main.block_on(transport.send(peer.get())).unwrap();
+    assert!(before.elapsed() < Duration::from_secs(2), "{:?}", before.elapsed());
+    assert_eq!(idle(), 1, "the connections of the other runtime are closed, and the new one is kept");
+    // A connection of a runtime that is run is used by requests on other runtimes.
+    let connections = peer.connections();
+    other.block_on(transport.send(peer.get())).unwrap();
+    assert_eq!(peer.connections(), connections);
 }
 
 /// The endpoint of the region East, as the driver's diagnostics name it.

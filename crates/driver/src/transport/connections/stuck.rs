@@ -1,5 +1,6 @@
 //! Replaces what belongs to a runtime that nobody runs any more: shards whose task does not
-//! run, and tasks that were to open a shard.
+//! run, and tasks that were to open a shard. Both have a fresh chance before, because they may
+//! have been stopped together with the whole process.
 
 use std::sync::{Arc, PoisonError};
 
@@ -8,12 +9,12 @@ use tokio::time::Instant;
 use super::Connections;
 
 impl Connections {
-    /// Takes the shards out of use whose tasks are stuck. Their requests end by their
-    /// deadlines.
+    /// Takes the shards out of use whose tasks are stuck and have had their fresh chance. Their
+    /// requests end by their deadlines.
     #[cold]
     pub(super) fn remove_stuck_shards(self: &Arc<Self>) {
         let (now, shards) = (Instant::now(), self.shards.load());
-        let mut stuck = shards.iter().filter(|shard| shard.core.pulse.is_stuck(now)).peekable();
+        let mut stuck = shards.iter().filter(|shard| shard.core.pulse.is_given_up(now)).peekable();
         if stuck.peek().is_none() {
             return;
         }
@@ -33,7 +34,7 @@ impl Connections {
         let now = Instant::now();
         let mut tasks = self.opening_tasks.lock().unwrap_or_else(PoisonError::into_inner);
         let stuck: Vec<_> =
-            tasks.extract_if(.., |task| !task.is_finished() && task.pulse.is_stuck(now)).collect();
+            tasks.extract_if(.., |task| !task.is_finished() && task.pulse.is_given_up(now)).collect();
         drop(tasks);
         if stuck.is_empty() {
             return;

@@ -7,7 +7,7 @@ use tokio::time::{self, Instant};
 
 use super::pipes::{Answer, World, options};
 use super::{SECOND, STEP};
-use crate::pulse::LATE_AFTER;
+use crate::pulse::{FRESH_CHANCE, LATE_AFTER};
 
 /// The first connection answers pings and nothing else. Its callers give up long before their
 /// deadlines. After five of them it gets no more requests, and is replaced.
@@ -60,20 +60,39 @@ async fn an_opening_on_a_runtime_that_nobody_runs_is_replaced() {
     world.send(Method::GET).await.unwrap();
 }
 
-/// Nobody runs the task of a connection any more. The connection gets no requests, and another
-/// one is opened.
+/// Nobody runs the task of a connection any more. When the connection has had its fresh chance,
+/// another one is opened.
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_nobody_runs_is_replaced() {
     let world = World::new(options(), 20, |_| Answer::After(STEP));
     world.send(Method::GET).await.unwrap();
     assert_eq!(world.shards(), [1]);
     time::sleep(2 * LATE_AFTER).await;
+    world.wait_for_check(1).await;
     // As if the task had not run since the connection was opened.
     world.stop_pulse(1);
     let began = Instant::now();
     world.send(Method::GET).await.unwrap();
-    assert_eq!(began.elapsed(), STEP);
+    assert_eq!(began.elapsed(), FRESH_CHANCE + STEP);
     assert_eq!(world.shards(), [2]);
+}
+
+/// The whole process was stopped for a while. When it goes on, all connections look as if nobody
+/// ran their tasks. The tasks run a moment later, and the connections stay.
+#[tokio::test(start_paused = true)]
+async fn connections_stay_when_the_whole_process_was_stopped() {
+    let world = World::new(options(), 20, |_| Answer::After(STEP));
+    world.send(Method::GET).await.unwrap();
+    time::sleep(2 * LATE_AFTER).await;
+    world.wait_for_check(1).await;
+    time::sleep(SECOND - STEP).await;
+    world.stop_pulse(1);
+    let began = Instant::now();
+    world.send(Method::GET).await.unwrap();
+    // The request waits until the task runs again, and no longer.
+    let waited = began.elapsed() - STEP;
+    assert!(waited > STEP / 2 && waited <= STEP, "{waited:?}");
+    assert_eq!((world.shards(), world.opened()), (vec![1], 1));
 }
 
 /// The loser of a hedge is awaited for its charge. It is one request on one connection: when its

@@ -25,6 +25,7 @@ use crate::transport::faults::FaultSource;
 use crate::transport::http::{RequestParts, send_with_resends, start};
 use crate::transport::http2::{self, Http2Support, NewHttp2};
 use crate::transport::options::HttpOptions;
+use crate::transport::shard::Shard;
 
 /// What the server does with a request.
 pub(super) enum Answer {
@@ -165,9 +166,22 @@ impl World {
 
     /// The task of this connection looks as if it had never run, until it runs again.
     pub(super) fn stop_pulse(&self, number: u64) {
+        self.shard(number).core.pulse.expect_at(Instant::now() - 2 * LATE_AFTER);
+    }
+
+    /// Waits until the task of this connection has run. It then runs again after a second, if the
+    /// connection is idle.
+    pub(super) async fn wait_for_check(&self, number: u64) {
+        let shard = self.shard(number);
+        let due = shard.core.pulse.due_ms();
+        while shard.core.pulse.due_ms() == due {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    fn shard(&self, number: u64) -> Arc<Shard> {
         let shards = self.connections.shards.load();
-        let shard = shards.iter().find(|shard| shard.core.number == number).unwrap();
-        shard.core.pulse.expect_at(Instant::now() - 2 * LATE_AFTER);
+        Arc::clone(shards.iter().find(|shard| shard.core.number == number).unwrap())
     }
 
     pub(super) fn waiting(&self) -> usize {
