@@ -46,6 +46,9 @@ pub(crate) struct AccountReader {
     /// Whether requests go to the endpoints of the account's regions.
     is_discovery_on: bool,
     refreshes: Mutex<Refreshes>,
+    /// When the read began whose account was published last; `None` before that. Locked while an
+    /// account is published.
+    published_read_at: Mutex<Option<Instant>>,
 }
 
 /// When the account was refreshed, and who refreshes it now.
@@ -77,6 +80,7 @@ impl AccountReader {
             backup_endpoints: options.backup_endpoints.clone(),
             is_discovery_on: options.endpoint_discovery.unwrap_or(true),
             refreshes: Mutex::default(),
+            published_read_at: Mutex::default(),
         }
     }
 
@@ -100,7 +104,8 @@ impl AccountReader {
         let account = topology.snapshot().account;
         let mut first_error = None;
         for location in account.locations_to_ask(self.guessed_regions(), &self.backup_endpoints, suspect) {
-            let deadline = deadline.min(Instant::now() + ACCOUNT_ATTEMPT_TIMEOUT);
+            let read_at = Instant::now();
+            let deadline = deadline.min(read_at + ACCOUNT_ATTEMPT_TIMEOUT);
             // A guessed host name may belong to another account.
             let is_guessed = !self.backup_endpoints.contains(&location.endpoint)
                 && !account.has_endpoint(&location.endpoint);
@@ -111,7 +116,7 @@ impl AccountReader {
                 }
                 Ok(body) => {
                     requests.account_was_read();
-                    return self.publish(topology, &body);
+                    return self.publish(topology, &body, read_at);
                 }
                 // The other regions will refuse the credential as well.
                 Err(error)
@@ -230,14 +235,20 @@ impl AccountReader {
         }
     }
 
-    /// Parses the account document and publishes the account in the topology.
     /// Whether an account document lists this endpoint for one of its regions.
     fn lists(&self, previous: &Account, body: &Bytes, endpoint: &Endpoint) -> bool {
         Account::from_properties(body, &self.region_order, previous)
             .is_ok_and(|account| account.has_regional_endpoint(endpoint))
     }
 
-    fn publish(&self, topology: &Topology, body: &Bytes) -> Result<(), Error> {
+    /// Parses the account document, and publishes the account in the topology. If an account was
+    /// published whose read began after `read_at`, nothing changes: a caller whose runtime was
+    /// not run for a while may have read the account long ago.
+    fn publish(&self, topology: &Topology, body: &Bytes, read_at: Instant) -> Result<(), Error> {
+        let mut published_read_at = self.published_read_at.lock().unwrap_or_else(PoisonError::into_inner);
+        if published_read_at.is_some_and(|published| read_at < published) {
+            return Ok(());
+        }
         topology
             .update_account(|previous| {
                 let account = Account::from_properties(body, &self.region_order, previous)?;
@@ -246,7 +257,9 @@ impl AccountReader {
             .map_err(|reason: String| {
                 let why = "the account document cannot be used; is this the endpoint of a Cosmos account?";
                 Error::answer(format!("{why} {reason}"))
-            })
+            })?;
+        *published_read_at = Some(read_at);
+        Ok(())
     }
 }
 

@@ -5,14 +5,15 @@
 //! The operations of one handle share one [`Container`], so that a point read finds
 //! its route and its session without looking anything up by name.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwapOption;
 use http::HeaderValue;
 use http::uri::PathAndQuery;
 use perihelion_model::partition_key::PartitionKeyDefinition;
 use perihelion_model::session_token;
+use tokio::time::Instant;
 
 use super::learning::Learning;
 use super::sessions::Sessions;
@@ -30,6 +31,9 @@ pub struct Container {
     /// Read at first use. Replaced whole after a split, or when the container was
     /// recreated. `None` before the first use and after [`Container::discard`].
     metadata: ArcSwapOption<ContainerMetadata>,
+    /// When the read began whose result was published last; `None` before that. Locked while
+    /// metadata is published.
+    published_read_at: Mutex<Option<Instant>>,
     /// Whether the metadata is being read.
     pub(super) learning: Learning,
     /// The last metadata that was discarded. Its sessions are used again if the
@@ -69,6 +73,7 @@ impl Container {
             path: container_path,
             link: format!("dbs/{database}/colls/{name}"),
             metadata: ArcSwapOption::empty(),
+            published_read_at: Mutex::default(),
             learning: Learning::default(),
             discarded: ArcSwapOption::empty(),
             has_unknown_range: AtomicBool::new(false),
@@ -135,11 +140,23 @@ impl Container {
         self.has_unknown_range.load(Ordering::Acquire)
     }
 
-    /// Publishes new metadata.
-    pub(crate) fn publish(&self, metadata: Arc<ContainerMetadata>) {
+    /// Publishes metadata whose read began at `read_at`, and returns the current metadata. If
+    /// metadata was published whose read began later, nothing changes: a task whose runtime was
+    /// not run for a while may have read its metadata long ago.
+    pub(crate) fn publish(
+        &self,
+        metadata: Arc<ContainerMetadata>,
+        read_at: Instant,
+    ) -> Arc<ContainerMetadata> {
+        let mut published_read_at = self.published_read_at.lock().unwrap_or_else(PoisonError::into_inner);
+        if published_read_at.is_some_and(|published| read_at < published) {
+            return self.metadata().unwrap_or(metadata);
+        }
+        *published_read_at = Some(read_at);
         let has_unknown_range = metadata.sessions.has_range_outside(&metadata.ranges);
-        self.metadata.store(Some(metadata));
+        self.metadata.store(Some(Arc::clone(&metadata)));
         self.has_unknown_range.store(has_unknown_range, Ordering::Release);
+        metadata
     }
 
     /// Discards the metadata `stale`, unless it was replaced meanwhile. `None` discards

@@ -138,6 +138,7 @@ async fn fetch(
     container: &Arc<Container>,
     deadline: Instant,
 ) -> LearningResult {
+    let read_at = Instant::now();
     let (response, ranges) = tokio::try_join!(
         requests.read_container(container, deadline),
         fetch_ranges(requests, container, deadline)
@@ -151,8 +152,7 @@ async fn fetch(
     let sessions = container.sessions_of(&rid);
     let metadata =
         Arc::new(ContainerMetadata { rid: rid.into(), rid_header, partition_key, ranges, sessions });
-    container.publish(Arc::clone(&metadata));
-    Ok(metadata)
+    Ok(container.publish(metadata, read_at))
 }
 
 /// The error of a read of the metadata. If the container does not exist, the error says so,

@@ -11,7 +11,7 @@ use perihelion_driver::transport::{AnyTransport, HttpTransport};
 use perihelion_driver::{Driver, DriverOptions, Operation, OperationOptions, Region};
 use perihelion_server::{EmbeddedOptions, InProcess};
 use perihelion_testkit::faults;
-use perihelion_testkit::regions::{EAST, three_regions};
+use perihelion_testkit::regions::{EAST, NORTH, three_regions};
 use perihelion_wire::transport::{Endpoint, Failure, Request, Response, Transport};
 use tokio::runtime::Runtime;
 
@@ -87,7 +87,7 @@ fn runtime_of_one_thread() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// A transport on which requests for metadata, or those of one kind, are slow.
+/// A transport on which the answers to requests of one kind are slow.
 struct SlowPath {
     server: InProcess,
     is_slow: fn(&Request) -> bool,
@@ -100,10 +100,11 @@ impl Transport for SlowPath {
         let left = |left: usize| left.checked_sub(1);
         let is_slow = (self.is_slow)(&request)
             && self.slow_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left).is_ok();
+        let answer = self.server.send(request).await;
         if is_slow {
-            tokio::time::sleep(Duration::from_secs(5)).await;
+            tokio::time::sleep(Duration::from_secs(2)).await;
         }
-        self.server.send(request).await
+        answer
     }
 }
 
@@ -137,7 +138,21 @@ fn a_container_is_learnt_though_nobody_runs_the_runtime_that_reads_it() {
     let before = Instant::now();
     main.block_on(driver.execute(&read, &options)).unwrap();
     assert!(before.elapsed() < Duration::from_secs(8), "{:?}", before.elapsed());
-    drop(other);
+
+    // The first runtime runs again, and its task ends. The ranges that it has read are gone.
+    let container = driver.container("shop", "orders");
+    main.block_on(world.split("0"));
+    let known = main.block_on(driver.metadata(&container)).unwrap();
+    let split = main.block_on(driver.refresh_metadata(&container, &known)).unwrap();
+    assert_eq!(split.ranges.iter().count(), 2);
+    assert_eq!(driver.statistics().metadata_tasks, 1);
+    other.block_on(async {
+        while driver.statistics().metadata_tasks > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    });
+    let current = main.block_on(driver.metadata(&container)).unwrap();
+    assert_eq!(current.ranges.iter().count(), 2, "the older ranges were published");
 }
 
 /// An operation that refreshes the account is not run any more, and is not dropped either.
@@ -154,6 +169,7 @@ fn the_account_is_refreshed_though_nobody_runs_the_operation_that_refreshes_it()
         slow_left: Arc::clone(&slow_left),
     };
     let options = DriverOptions::default()
+        .with_topology(TopologyOptions::default().with_refresh_pause(Duration::from_millis(10)))
         .with_operation(OperationOptions::default().with_timeout(Duration::from_secs(20)));
     let driver = main.block_on(world.server.driver_over(AnyTransport::foreign(transport), options));
     main.block_on(world.manage_region("regions/write", EAST));
@@ -171,7 +187,13 @@ fn the_account_is_refreshed_though_nobody_runs_the_operation_that_refreshes_it()
     let before = Instant::now();
     main.block_on(driver.execute(&write("2"), &options)).unwrap();
     assert!(before.elapsed() < Duration::from_secs(8), "{:?}", before.elapsed());
-    drop(stuck);
+
+    // The first operation is run again. The account that it has read is out of date.
+    main.block_on(world.manage_region("regions/write", NORTH));
+    main.block_on(driver.execute(&write("3"), &options)).unwrap();
+    assert_eq!(driver.account().write_regions[0].name(), NORTH);
+    other.block_on(stuck).unwrap();
+    assert_eq!(driver.account().write_regions[0].name(), NORTH, "the older account was published");
 }
 
 /// A connection was opened on a runtime that nobody runs any more. Requests on another runtime
