@@ -2,8 +2,8 @@
 //!
 //! Everything here is pure: no clock, no randomness, no I/O.
 //!
-//! - `rules`: the rule for each way an attempt can end. A new retry rule is
-//!   written there, and nowhere else in this crate.
+//! - `findings`, `rules`: what the end of an attempt means, and the rule for it. A new retry
+//!   rule is written there, and nowhere else in this crate.
 //! - `evaluate`: applies a rule within the operation's limits and budgets
 //! - `verdict`: the inputs of an evaluation and its result
 //! - `effects`: changes to shared state that follow from an attempt
@@ -15,6 +15,7 @@
 mod backoff;
 mod effects;
 mod evaluate;
+mod findings;
 mod rules;
 pub(super) mod throttle;
 mod verdict;

@@ -18,7 +18,8 @@ use std::time::Duration;
 
 use super::backoff::{self, Backoff};
 use super::effects::Effects;
-use super::rules::{self, Action, Budget, FORBIDDEN_POLICY, Finding, RetryPolicy};
+use super::findings::{self, Finding};
+use super::rules::{self, Action, Budget, FORBIDDEN_POLICY, RetryPolicy};
 use super::verdict::{Budgets, Ending, Limits, OperationProfile, Regions, Verdict};
 use crate::diagnostics::Context;
 use crate::operation::{Idempotency, Verb};
@@ -95,8 +96,8 @@ pub(crate) fn may_have_applied(profile: OperationProfile, ending: Ending<'_>, re
 
 fn finding_for(ending: Ending<'_>) -> Finding {
     match ending {
-        Ending::Answered { status, .. } => rules::finding_for_status(status),
-        Ending::Failed(failure) => rules::finding_for_failure(failure),
+        Ending::Answered { status, .. } => findings::finding_for_status(status),
+        Ending::Failed(failure) => findings::finding_for_failure(failure),
     }
 }
 

@@ -8,6 +8,7 @@
 //! | 429/3092, 410 | goes to the next region, at once until every region was tried, then after a wait; with one region, waits and retries there | 3 failovers |
 //! | 503, 408, other 5xx | goes to the next region, at once until every region was tried, then after a wait; with one region, waits and retries there; a write only if it may be repeated | 3 failovers |
 //! | 403/3, 403/1008 | reads the account again (at most every 5 s) and goes to the next region | 10 retries, 5 s of waiting |
+//! | 403/3 to a read that only the write region may answer, where partitions fail over one by one | reads the account again and asks each other region, at once, whether it takes the writes of the partition; if none does, goes on as after any other 403/3 | one retry per other region, then 10 retries, 5 s of waiting |
 //! | 404/1002 | goes to the write region; where all regions take writes, to the next one; then waits for replication, 100 ms doubling | 5 retries; where all regions take writes, as many as there are regions, if that is more |
 //! | 449 | retries in the same region after the wait that the service asks for, or else 10 ms doubling to 1 s | 30 retries, 30 s |
 //! | 410/1002, 410/1007, 410/1008 | reads the container's ranges again and retries in the same region | 8 retries |
@@ -25,128 +26,18 @@
 //! without a wait. If all of them refuse, it waits, and then asks all of them again, at most
 //! three times.
 //!
-//! To add a rule, name the status in `perihelion_wire::status` and edit this
-//! file. No match here has a wildcard arm, so the compiler reports every place that
+//! To add a rule, name the status in `perihelion_wire::status`, and edit `findings` and this
+//! file. No match in them has a wildcard arm, so the compiler reports every place that
 //! has to handle the new rule.
 
 use std::time::Duration;
 
-use perihelion_wire::status::{self, Status};
-use perihelion_wire::transport::{Failure, FailureKind, Sent};
-
 use super::backoff::Backoff;
 use super::effects::{Effect, Effects};
+use super::findings::Finding;
 use super::verdict::{OperationProfile, Regions, Writer};
 use crate::diagnostics::Context;
 use crate::routing::resolve::RouteTo;
-
-/// What the end of an attempt means. A write was applied after [`Finding::Done`], and may
-/// have been applied after the findings that say "A write may have been applied". After
-/// the other findings, a write was certainly not applied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Finding {
-    /// The service did what was asked, or (304) the resource has not changed.
-    Done,
-    /// The service refused one operation of a batch, and so the whole batch.
-    BatchRefused,
-    /// The resource does not exist.
-    NotFound,
-    /// The state of the data refuses the write: the id exists, or the etag differs.
-    RefusedByState,
-    /// The service refuses the request, and would refuse it again.
-    Refused,
-    /// Too many requests, after the retries inside the attempt.
-    Throttled,
-    /// The service never answers with this status, so the answer comes from another
-    /// program. A write may have been applied.
-    UnexpectedStatus,
-    /// This region does not take writes.
-    WriteForbidden,
-    /// This region does not know the account.
-    AccountUnknown,
-    /// This region has not yet applied the writes of the session.
-    SessionNotAvailable,
-    /// The container, which the service calls the owner, was deleted or recreated.
-    OwnerGone,
-    /// The container was recreated.
-    ContainerReplaced,
-    /// The range was split, merged or moved.
-    RangeMoved,
-    /// Another write of the same document is in progress.
-    RetryWith,
-    /// The replica is gone or out of resources, and did not process the request.
-    ReplicaUnavailable,
-    /// The partition or the service is unavailable. A write may have been
-    /// applied.
-    ServiceUnavailable,
-    /// The service failed or was too slow. The service or the request may be at fault.
-    /// A write may have been applied.
-    ServiceFailed,
-    /// No connection to the endpoint could be opened.
-    Unreachable,
-    /// The request was not sent, though the endpoint can be reached: the connection is
-    /// closing or has no room, or the time was up before.
-    ConnectionUnusable,
-    /// The request was sent, or may have been, and no answer came. A write may
-    /// have been applied.
-    AnswerLost,
-}
-
-/// The finding for a status. The compiler checks that the ranges cover all
-/// numbers. Sub-statuses with a rule of their own come before the other
-/// sub-statuses of the same code.
-pub(super) fn finding_for_status(status: Status) -> Finding {
-    match status {
-        Status { code: 0..=199, .. } => Finding::UnexpectedStatus,
-        status::MULTI_STATUS | Status { code: 207, .. } => Finding::BatchRefused,
-        Status { code: 200..=299, .. } => Finding::Done,
-        status::NOT_MODIFIED | Status { code: 304, .. } => Finding::Done,
-        Status { code: 300..=399, .. } => Finding::Refused,
-
-        status::COLLECTION_RID_MISMATCH => Finding::ContainerReplaced,
-        status::WRITE_FORBIDDEN => Finding::WriteForbidden,
-        status::DATABASE_ACCOUNT_NOT_FOUND => Finding::AccountUnknown,
-        status::NOT_FOUND => Finding::NotFound,
-        status::READ_SESSION_NOT_AVAILABLE => Finding::SessionNotAvailable,
-        status::OWNER_RESOURCE_NOT_FOUND => Finding::OwnerGone,
-        status::REQUEST_TIMEOUT | Status { code: 408, .. } => Finding::ServiceFailed,
-        status::CONFLICT | Status { code: 409, .. } => Finding::RefusedByState,
-        status::NAME_CACHE_IS_STALE => Finding::ContainerReplaced,
-        status::PARTITION_KEY_RANGE_GONE
-        | status::COMPLETING_SPLIT
-        | status::COMPLETING_PARTITION_MIGRATION => Finding::RangeMoved,
-        status::GONE | Status { code: 410, .. } => Finding::ReplicaUnavailable,
-        status::PRECONDITION_FAILED | Status { code: 412, .. } => Finding::RefusedByState,
-        status::SYSTEM_RESOURCE_UNAVAILABLE => Finding::ReplicaUnavailable,
-        status::TOO_MANY_REQUESTS | Status { code: 429, .. } => Finding::Throttled,
-        status::RETRY_WITH | Status { code: 449, .. } => Finding::RetryWith,
-        Status { code: 400..=499, .. } => Finding::Refused,
-
-        status::SERVICE_UNAVAILABLE | Status { code: 503, .. } => Finding::ServiceUnavailable,
-        status::INTERNAL_SERVER_ERROR | Status { code: 500..=599, .. } => Finding::ServiceFailed,
-        Status { code: 600..=u16::MAX, .. } => Finding::UnexpectedStatus,
-    }
-}
-
-/// The finding for an attempt without an answer.
-pub(super) fn finding_for_failure(failure: &Failure) -> Finding {
-    match (failure.sent, failure.kind) {
-        (Sent::No, FailureKind::Connect | FailureKind::Tls) => Finding::Unreachable,
-        // The timeout was spent before the request was sent, such as by waiting for room
-        // on an open connection.
-        (Sent::No, FailureKind::Closed | FailureKind::Protocol | FailureKind::Timeout) => {
-            Finding::ConnectionUnusable
-        }
-        (
-            Sent::Yes | Sent::Unknown,
-            FailureKind::Connect
-            | FailureKind::Tls
-            | FailureKind::Closed
-            | FailureKind::Protocol
-            | FailureKind::Timeout,
-        ) => Finding::AnswerLost,
-    }
-}
 
 /// What follows from a finding.
 #[derive(Debug, Clone, Copy)]
@@ -298,12 +189,7 @@ const OWNER_GONE_POLICY: RetryPolicy = RetryPolicy { retries_max: 1, ..REROUTE_P
 /// the partition may be written elsewhere, and a write that must not be repeated cannot
 /// find that out by itself.
 pub(super) fn rule_for(finding: Finding, profile: OperationProfile, regions: Regions) -> Rule {
-    let is_single_region_write = !profile.verb.is_read() && !regions.is_multi_write;
-    // The partition may fail over alone. If it has not moved, the other regions refuse the
-    // write, and the write region is asked after them. So avoiding it in vain costs little.
-    let is_partition_write = is_single_region_write && regions.writer != Writer::OfAccount;
-    // Only the hub takes writes of metadata.
-    let is_hub_write = !profile.verb.is_read() && regions.is_multi_write && !profile.is_data_plane;
+    let write = Write::of(profile, regions);
     match finding {
         Finding::Done => Rule {
             may_have_applied: true,
@@ -314,23 +200,7 @@ pub(super) fn rule_for(finding: Finding, profile: OperationProfile, regions: Reg
         Finding::RefusedByState => Rule::new(Action::EndRefused, Effects::partition_answered(regions)),
         Finding::Refused | Finding::Throttled => Rule::new(Action::End, Effects::NONE),
         Finding::UnexpectedStatus => Rule::ambiguous(Action::End, Effects::NONE),
-        // The region does not take the writes of the partition, so another region does.
-        Finding::WriteForbidden if regions.writer != Writer::OfAccount && profile.verb.is_read() => {
-            Rule::new(Action::RetryAsWriteRegion, Effects::one(Effect::RefreshAccount))
-        }
-        // The partition may have moved alone, so the endpoint is still good for others.
-        Finding::WriteForbidden if regions.writer != Writer::OfAccount => Rule::new(
-            Action::Retry(forbidden_policy_for_partition(regions)),
-            Effects::one(Effect::RefreshAccount),
-        ),
-        // The region works; it only does not take writes.
-        Finding::WriteForbidden if is_single_region_write => Rule::new(
-            Action::Retry(FORBIDDEN_POLICY),
-            Effects::refresh_account_and(Effect::EndpointFailed { needs_confirmation: true }),
-        ),
-        Finding::WriteForbidden => {
-            Rule::new(Action::Retry(FORBIDDEN_POLICY), Effects::one(Effect::RefreshAccount))
-        }
+        Finding::WriteForbidden => rule_for_forbidden_write(profile, regions, write),
         // If another region knows the account, this region is of no use.
         Finding::AccountUnknown => Rule::new(
             Action::Retry(FORBIDDEN_POLICY),
@@ -347,39 +217,90 @@ pub(super) fn rule_for(finding: Finding, profile: OperationProfile, regions: Reg
         Finding::RangeMoved => Rule::new(Action::Retry(REROUTE_POLICY), Effects::one(Effect::RefreshRanges)),
         Finding::RetryWith => Rule::new(Action::RetryWith, Effects::NONE),
         Finding::ReplicaUnavailable => {
-            Rule::new(Action::FailOver, Effects::partition_failed(profile, is_single_region_write))
+            Rule::new(Action::FailOver, Effects::partition_failed(profile, write.has_one_region))
         }
-        // A write region that fails may have been replaced by another one.
-        Finding::ServiceUnavailable | Finding::AnswerLost
-            if is_single_region_write && profile.is_data_plane =>
-        {
-            let effect = Effect::PartitionFailed { needs_confirmation: !is_partition_write };
-            Rule::ambiguous(Action::FailOver, Effects::refresh_account_and(effect))
-        }
-        Finding::ServiceUnavailable | Finding::AnswerLost if is_single_region_write || is_hub_write => {
-            Rule::ambiguous(Action::FailOver, Effects::one(Effect::RefreshAccount))
-        }
-        Finding::ServiceUnavailable | Finding::AnswerLost => {
-            Rule::ambiguous(Action::FailOver, Effects::partition_failed(profile, false))
-        }
+        Finding::ServiceUnavailable | Finding::AnswerLost => rule_for_lost_answer(profile, write),
         // The region may be at fault, or only this request.
         Finding::ServiceFailed => {
-            Rule::ambiguous(Action::FailOver, Effects::partition_failed(profile, !is_partition_write))
+            Rule::ambiguous(Action::FailOver, Effects::partition_failed(profile, !write.may_move_alone))
         }
-        // A write region that is down may have been replaced by another one.
-        Finding::Unreachable if is_single_region_write => Rule::new(
-            Action::FailOver,
-            Effects::refresh_account_and(Effect::EndpointFailed { needs_confirmation: true }),
-        ),
-        Finding::Unreachable if is_hub_write => Rule::new(
-            Action::FailOver,
-            Effects::refresh_account_and(Effect::EndpointFailed { needs_confirmation: false }),
-        ),
-        Finding::Unreachable => {
-            Rule::new(Action::FailOver, Effects::one(Effect::EndpointFailed { needs_confirmation: false }))
-        }
+        Finding::Unreachable => rule_for_unreachable(write),
         Finding::ConnectionUnusable => Rule::new(Action::RetryUnsent, Effects::NONE),
     }
+}
+
+/// The kind of a write, as far as the rules depend on it. All are false for a read.
+#[derive(Debug, Clone, Copy)]
+struct Write {
+    /// The account has one write region.
+    has_one_region: bool,
+    /// The account has one write region, and the partition may fail over alone. If it has not
+    /// moved, the other regions refuse the write, and the write region is asked after them. So
+    /// avoiding it in vain costs little.
+    may_move_alone: bool,
+    /// Every region takes writes of documents, but this is a write of metadata, which only the
+    /// hub takes.
+    is_for_hub: bool,
+}
+
+impl Write {
+    fn of(profile: OperationProfile, regions: Regions) -> Self {
+        let is_write = !profile.verb.is_read();
+        let has_one_region = is_write && !regions.is_multi_write;
+        Write {
+            has_one_region,
+            may_move_alone: has_one_region && regions.writer != Writer::OfAccount,
+            is_for_hub: is_write && regions.is_multi_write && !profile.is_data_plane,
+        }
+    }
+}
+
+/// The rule when a region does not take writes.
+fn rule_for_forbidden_write(profile: OperationProfile, regions: Regions, write: Write) -> Rule {
+    let follows_partition = regions.writer != Writer::OfAccount;
+    match (follows_partition, profile.verb.is_read()) {
+        // The region does not take the writes of the partition, so another region does.
+        (true, true) => Rule::new(Action::RetryAsWriteRegion, Effects::one(Effect::RefreshAccount)),
+        // The partition may have moved alone, so the endpoint is still good for others.
+        (true, false) => Rule::new(
+            Action::Retry(forbidden_policy_for_partition(regions)),
+            Effects::one(Effect::RefreshAccount),
+        ),
+        // The region works; it only does not take writes.
+        (false, true | false) if write.has_one_region => Rule::new(
+            Action::Retry(FORBIDDEN_POLICY),
+            Effects::refresh_account_and(Effect::EndpointFailed { needs_confirmation: true }),
+        ),
+        (false, true | false) => {
+            Rule::new(Action::Retry(FORBIDDEN_POLICY), Effects::one(Effect::RefreshAccount))
+        }
+    }
+}
+
+/// The rule when the service is unavailable, or the answer was lost. A write region that fails
+/// may have been replaced by another one.
+fn rule_for_lost_answer(profile: OperationProfile, write: Write) -> Rule {
+    let effects = if write.has_one_region && profile.is_data_plane {
+        let effect = Effect::PartitionFailed { needs_confirmation: !write.may_move_alone };
+        Effects::refresh_account_and(effect)
+    } else if write.has_one_region || write.is_for_hub {
+        Effects::one(Effect::RefreshAccount)
+    } else {
+        Effects::partition_failed(profile, false)
+    };
+    Rule::ambiguous(Action::FailOver, effects)
+}
+
+/// The rule when no connection could be opened. A write region that is down may have been
+/// replaced by another one.
+fn rule_for_unreachable(write: Write) -> Rule {
+    let failed = Effect::EndpointFailed { needs_confirmation: write.has_one_region };
+    let effects = if write.has_one_region || write.is_for_hub {
+        Effects::refresh_account_and(failed)
+    } else {
+        Effects::one(failed)
+    };
+    Rule::new(Action::FailOver, effects)
 }
 
 impl Rule {

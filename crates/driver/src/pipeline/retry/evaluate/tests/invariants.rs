@@ -1,7 +1,7 @@
 //! What holds for every status that a server can answer with.
 
 use super::*;
-use crate::pipeline::retry::rules::{self, Finding};
+use crate::pipeline::retry::findings::{self, Finding};
 use crate::pipeline::retry::throttle;
 
 /// Sub-statuses with a meaning, and some without.
@@ -203,7 +203,7 @@ fn every_status_has_a_finding_that_agrees_with_is_throttle() {
     for code in 0..=u16::MAX {
         for sub in SUB_STATUSES {
             let status = Status::new(code, sub);
-            let finding = rules::finding_for_status(status);
+            let finding = findings::finding_for_status(status);
             let is_done = finding == Finding::Done || finding == Finding::BatchRefused;
             assert_eq!(is_done, status.is_success(), "{status}");
             assert_eq!(finding == Finding::Throttled, throttle::is_throttle(status), "{status}");
