@@ -7,7 +7,8 @@
 //! not allowed to go there, so they may not have it yet. The read has the operation's
 //! consistency, or the account's if the operation reads with eventual consistency. If any
 //! region has the witness, the write was applied. A read that does not find the witness
-//! counts as proof only in a region that takes writes: other regions may be behind.
+//! counts as proof only in a region that takes writes, and only if its consistency makes it
+//! show all writes of that region: other regions and replicas may be behind.
 
 use super::prepare::Call;
 use super::run::run;
@@ -18,6 +19,7 @@ use crate::operation::{Operation, Target, Verb, Witness};
 use crate::options::{ReadConsistency, Settings};
 use crate::region::Region;
 use crate::response::Response;
+use crate::routing::account::Consistency;
 use crate::routing::resolve::RouteTo;
 
 /// What a read of the witness proves.
@@ -26,8 +28,8 @@ pub(super) enum Evidence {
     Applied(Response),
     /// A region that takes writes does not have the witness.
     Absent(Diagnostics),
-    /// The read proves nothing: it failed, or it did not find the witness in a region
-    /// that may be behind.
+    /// The read proves nothing: it failed, or it did not find the witness in a region or a
+    /// replica that may be behind.
     Inconclusive(Diagnostics),
 }
 
@@ -54,9 +56,9 @@ pub(super) async fn read_back(core: &Core, call: Call<'_>, witness: &Witness) ->
     let call = Call { operation: &read, settings: &settings, route_to: Some(RouteTo::WriteRegion), ..call };
     match Box::pin(run(core, call)).await {
         Ok(response) if shows_witness(&response, witness) => Evidence::Applied(response),
-        Ok(response) => witness_not_found(core, &read, response.diagnostics),
+        Ok(response) => witness_not_found(core, call, response.diagnostics),
         Err(error) if error.is_document_not_found() => {
-            witness_not_found(core, &read, error.diagnostics().clone())
+            witness_not_found(core, call, error.diagnostics().clone())
         }
         Err(error) => Evidence::Inconclusive(error.diagnostics().clone()),
     }
@@ -67,15 +69,33 @@ fn shows_witness(response: &Response, witness: &Witness) -> bool {
         .is_ok_and(|document| document.pointer(&witness.pointer) == Some(&witness.value))
 }
 
-/// The evidence when the witness was not found. The witness counts as absent only if
-/// the region that answered takes writes of the partition.
-fn witness_not_found(core: &Core, read: &Operation, diagnostics: Diagnostics) -> Evidence {
+/// The evidence when the witness was not found by the read `call`. The witness counts as absent
+/// only if the region that answered takes writes of the partition, and the answer shows all of
+/// them.
+fn witness_not_found(core: &Core, call: Call<'_>, diagnostics: Diagnostics) -> Evidence {
     let snapshot = core.topology().snapshot();
-    let moved_to = snapshot.moved_to(partition_of(read).as_ref());
+    let moved_to = snapshot.moved_to(partition_of(call.operation).as_ref());
     let is_written_in = |region: &Region| match moved_to {
         Some(moved_to) => moved_to == region,
         None => snapshot.account.write_locations.iter().any(|location| location.region == *region),
     };
     let takes_writes = diagnostics.attempts().last().is_some_and(|answered| is_written_in(&answered.region));
-    if takes_writes { Evidence::Absent(diagnostics) } else { Evidence::Inconclusive(diagnostics) }
+    if takes_writes && shows_all_writes(call.settings.read_consistency, snapshot.account.consistency) {
+        Evidence::Absent(diagnostics)
+    } else {
+        Evidence::Inconclusive(diagnostics)
+    }
+}
+
+/// Whether a read shows all writes that its region has taken. With session consistency it shows
+/// those that the session token covers. This includes the write that made the service refuse
+/// this one, because the refusal had a session token.
+fn shows_all_writes(consistency: ReadConsistency, of_account: Consistency) -> bool {
+    match consistency {
+        ReadConsistency::Session | ReadConsistency::LatestCommitted | ReadConsistency::GlobalStrong => true,
+        ReadConsistency::Account | ReadConsistency::Eventual => match of_account {
+            Consistency::Strong | Consistency::BoundedStaleness | Consistency::Session => true,
+            Consistency::ConsistentPrefix | Consistency::Eventual => false,
+        },
+    }
 }

@@ -6,9 +6,11 @@ use std::time::Duration;
 use perihelion_driver::diagnostics::Resolution;
 use perihelion_driver::operation::{Verb, Witness};
 use perihelion_driver::options::{Hedging, ReadConsistency};
+use perihelion_driver::transport::AnyTransport;
 use perihelion_driver::{DriverOptions, Operation, OperationOptions, Region};
-use perihelion_server::EmbeddedOptions;
+use perihelion_server::{EmbeddedOptions, InProcess};
 use perihelion_testkit::regions::{self, EAST, NORTH, WEST};
+use perihelion_wire::transport::{Failure, Request, Response, Transport};
 
 use crate::multi_region::prefers_east;
 use crate::world::World;
@@ -75,6 +77,43 @@ async fn a_witness_is_not_read_where_the_write_could_not_go() {
     let created = world.driver.execute(&create, &options).await.unwrap();
     assert_eq!(created.diagnostics.resolution(), Some(Resolution::Witnessed));
     assert_eq!(created.diagnostics.regions(), [&Region::new(EAST)]);
+}
+
+/// An account whose reads have eventual consistency, unless the options ask for more.
+struct EventualAccount(InProcess);
+
+impl Transport for EventualAccount {
+    async fn send(&self, request: Request) -> Result<Response, Failure> {
+        let is_account = request.target.path() == "/";
+        let (head, mut body) = self.0.send(request).await?.into_parts();
+        if is_account {
+            let text = String::from_utf8(body.to_vec()).unwrap();
+            assert!(text.contains(r#""Session""#), "{text}");
+            body = text.replace(r#""Session""#, r#""Eventual""#).into();
+        }
+        Ok(Response::from_parts(head, body))
+    }
+}
+
+/// The answer to a create is lost, its repeat is refused, and the replica that is asked for the
+/// witness is behind. The refusal does not mean that the create was not applied.
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_may_be_behind_proves_nothing() {
+    for is_eventual in [true, false] {
+        let world = World::new().await;
+        let server = world.server.embedded().transport();
+        let transport = match is_eventual {
+            true => AnyTransport::foreign(EventualAccount(server)),
+            false => AnyTransport::foreign(server),
+        };
+        let driver = world.server.driver_over(transport, DriverOptions::default()).await;
+        let witness = Witness { id: "1".to_owned(), pointer: "/stamp".to_owned(), value: "mine".into() };
+        let create = world.write(Verb::Create, "1", "mine").with_witness(witness);
+        world.fault(r#"{"operation":"create_item","count":1,"drop":"after"}"#).await;
+        world.fault(r#"{"operation":"read_item","status":404}"#).await;
+        let error = driver.execute(&create, &OperationOptions::default()).await.unwrap_err();
+        assert_eq!((error.is_ambiguous(), error.is_conflict()), (is_eventual, !is_eventual), "{error:?}");
+    }
 }
 
 /// Both legs of a hedged delete arrive, and the second one finds nothing to delete.
