@@ -28,6 +28,12 @@ pub(super) enum Step {
     Take(String),
     /// Ask the owner to hand the lease over.
     Ask(String),
+    /// Withdraw the own request for the lease: its owner has not answered for a long time, or the
+    /// lease is not needed any more. Otherwise the owner may hand the lease over much later, when
+    /// this instance has others.
+    Withdraw(String),
+    /// Give the lease back: it was handed over to this instance, which has its limit already.
+    GiveBack(String),
 }
 
 /// The next steps of the instance `own_name`. `own_max` limits the leases of this instance.
@@ -40,10 +46,7 @@ pub(super) fn plan(leases: &[LeaseView<'_>], own_name: &str, own_max: usize) -> 
     }
     let own = counts[own_name];
     let target = leases.len().div_ceil(counts.len()).min(own_max);
-    // Leases that this instance owns and does not process: it was restarted, or another
-    // instance has handed them over.
-    let given = leases.iter().filter(|lease| lease.owner == Some(own_name) && !lease.is_running);
-    let mut steps: Vec<Step> = given.map(|lease| Step::Take(lease.id.to_owned())).collect();
+    let mut steps = settle_given(leases, own_name, own_max);
     let need = target.saturating_sub(own);
     let is_free = |lease: &&LeaseView<'_>| {
         lease.owner != Some(own_name) && (lease.owner.is_none() || lease.is_expired) && !lease.is_running
@@ -58,14 +61,31 @@ pub(super) fn plan(leases: &[LeaseView<'_>], own_name: &str, own_max: usize) -> 
     let free: Vec<Step> =
         free.into_iter().map(|lease| Step::Take(lease.id.to_owned())).take(take_max).collect();
     // An owner answers after its page. If it does not, other leases are asked for.
-    let has_asked = leases
-        .iter()
-        .any(|lease| lease.wanted_by == Some(own_name) && !lease.is_expired && !lease.is_request_stale);
+    let is_asked = |lease: &&LeaseView<'_>| {
+        lease.wanted_by == Some(own_name) && lease.owner != Some(own_name) && !lease.is_expired
+    };
+    let is_given_up = |lease: &&LeaseView<'_>| need == 0 || lease.is_request_stale;
+    let withdrawn = leases.iter().filter(is_asked).filter(is_given_up);
+    steps.extend(withdrawn.map(|lease| Step::Withdraw(lease.id.to_owned())));
+    let has_asked = leases.iter().filter(is_asked).any(|lease| !is_given_up(&lease));
     if need > 0 && free.is_empty() && !has_asked {
         steps.extend(ask_the_busiest(leases, &counts, own_name, target, need));
     }
     steps.extend(free);
     steps
+}
+
+/// What to do with leases that this instance owns and does not process: it was restarted, or
+/// another instance has handed them over. They are taken up to the own limit, and the others are
+/// given back.
+fn settle_given(leases: &[LeaseView<'_>], own_name: &str, own_max: usize) -> Vec<Step> {
+    let running = leases.iter().filter(|lease| lease.is_running).count();
+    let given = leases.iter().filter(|lease| lease.owner == Some(own_name) && !lease.is_running);
+    let step = |(number, lease): (usize, &LeaseView<'_>)| {
+        let id = lease.id.to_owned();
+        if running + number < own_max { Step::Take(id) } else { Step::GiveBack(id) }
+    };
+    given.enumerate().map(step).collect()
 }
 
 /// Asks the instance with the most leases for one, if it has more than its share. If all its
@@ -120,6 +140,8 @@ mod tests {
         let text = |step| match step {
             Step::Take(id) => format!("take {id}"),
             Step::Ask(id) => format!("ask {id}"),
+            Step::Withdraw(id) => format!("withdraw {id}"),
+            Step::GiveBack(id) => format!("give back {id}"),
         };
         steps.into_iter().map(text).collect()
     }
@@ -157,7 +179,24 @@ mod tests {
         };
         assert_eq!(texts(plan(&leases(asked.clone()), "A", usize::MAX)), [""; 0]);
         let stale = LeaseView { is_request_stale: true, ..asked };
-        assert_eq!(texts(plan(&leases(stale), "A", usize::MAX)), ["ask 1"]);
+        assert_eq!(texts(plan(&leases(stale), "A", usize::MAX)), ["withdraw 0", "ask 1"]);
+    }
+
+    #[test]
+    fn a_request_that_is_not_needed_any_more_is_withdrawn() {
+        let asked = LeaseView { wanted_by: Some("A"), ..view("0", Some("B")) };
+        let leases = [asked.clone(), view("1", Some("B")), view("2", Some("A")), view("3", Some("A"))];
+        assert_eq!(texts(plan(&leases, "A", usize::MAX)), ["withdraw 0"]);
+        let leases = [asked, view("1", Some("B")), view("2", Some("B")), view("3", Some("A"))];
+        assert_eq!(texts(plan(&leases, "A", 1)), ["withdraw 0"], "the own limit is reached");
+    }
+
+    #[test]
+    fn leases_beyond_the_own_limit_are_given_back() {
+        let given = |id| LeaseView { is_running: false, ..view(id, Some("A")) };
+        let leases = [view("0", Some("A")), given("1"), given("2"), view("3", Some("B"))];
+        assert_eq!(texts(plan(&leases, "A", 2)), ["take 1", "give back 2"]);
+        assert_eq!(texts(plan(&leases, "A", 1)), ["give back 1", "give back 2"]);
     }
 
     #[test]
@@ -206,7 +245,7 @@ mod tests {
                         .collect();
                     let steps = plan(&views, &names[instance], usize::MAX);
                     for step in steps {
-                        let (Step::Take(id) | Step::Ask(id)) = step;
+                        let (Step::Take(id) | Step::Ask(id)) = step else { panic!("{step:?}") };
                         owners[id.parse::<usize>().unwrap()] = instance;
                     }
                 }

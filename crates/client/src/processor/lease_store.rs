@@ -148,6 +148,18 @@ impl LeaseStore {
         self.replace_with(next, ItemOptions::new()).await
     }
 
+    /// Withdraws the request of this instance for a lease. The nonce stays.
+    pub(super) async fn withdraw(&self, lease: &Lease) -> Result<LeaseWrite, Error> {
+        self.replace_with(Lease { wanted_by: None, ..lease.clone() }, ItemOptions::new()).await
+    }
+
+    /// Gives back a lease that this instance owns and does not process: to the instance that asks
+    /// for it, or to nobody.
+    pub(super) async fn give_back(&self, lease: &Lease) -> Result<LeaseWrite, Error> {
+        let wanted_by = lease.wanted_by.clone().filter(|name| *name != self.instance);
+        self.replace(&Lease { owner: wanted_by, wanted_by: None, ..lease.clone() }).await
+    }
+
     async fn replace_with(&self, next: Lease, options: ItemOptions) -> Result<LeaseWrite, Error> {
         let Some(etag) = &next.etag else { return Ok(LeaseWrite::Conflict) };
         let options = options.with_if_match(etag);

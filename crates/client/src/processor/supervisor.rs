@@ -61,19 +61,16 @@ impl<H: ChangeHandler> Supervisor<H> {
         let views: Vec<LeaseView<'_>> = leases.iter().map(|lease| self.view(lease, now)).collect();
         let steps = plan(&views, &self.shared.store.instance, self.shared.options.leases_max);
         let find = |id: &str| leases.iter().find(|lease| lease.id == id);
+        let store = Arc::clone(&self.shared.store);
         for step in steps {
+            let (Step::Take(id) | Step::Ask(id) | Step::Withdraw(id) | Step::GiveBack(id)) = &step;
+            let Some(lease) = find(id) else { continue };
+            // When another instance has written the lease meanwhile, the next round decides anew.
             match step {
-                Step::Take(id) => {
-                    if let Some(lease) = find(&id) {
-                        self.start_worker(lease.clone());
-                    }
-                }
-                Step::Ask(id) => {
-                    if let Some(lease) = find(&id) {
-                        // When the owner has written meanwhile, the next round asks again.
-                        self.shared.store.ask_for(lease).await?;
-                    }
-                }
+                Step::Take(_) => self.start_worker(lease.clone()),
+                Step::Ask(_) => drop(store.ask_for(lease).await?),
+                Step::Withdraw(_) => drop(store.withdraw(lease).await?),
+                Step::GiveBack(_) => drop(store.give_back(lease).await?),
             }
         }
         Ok(())

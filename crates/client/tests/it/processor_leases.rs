@@ -75,6 +75,24 @@ async fn a_limited_instance_leaves_no_range_without_an_owner() {
     wait_until("every lease has an owner", LIMIT, async || shop.shares().await == expected).await;
 }
 
+/// An instance finds more leases in its name than it may have: it was started again with a lower
+/// limit, or others have handed their leases over late.
+#[tokio::test(start_paused = true)]
+async fn an_instance_gives_back_the_leases_beyond_its_limit() {
+    let shop = Shop::new(4).await;
+    let counter = Counter::default();
+    let options = |name: &str| ProcessorOptions::new().from_beginning().with_instance(name);
+    let first = shop.start_with(&counter, options("one")).await;
+    let all = BTreeMap::from([("one".to_owned(), 4)]);
+    wait_until("the first instance has all leases", LIMIT, async || shop.shares().await == all).await;
+    // The first instance is killed, and so its leases keep its name.
+    drop(first);
+    assert_eq!(shop.shares().await, all);
+    let _again = shop.start_with(&counter, options("one").with_leases_max(3)).await;
+    let expected = BTreeMap::from([("one".to_owned(), 3), (String::new(), 1)]);
+    wait_until("one lease is given back", LIMIT, async || shop.shares().await == expected).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_handler_that_blocks_its_thread_keeps_its_lease() {
     let shop = Shop::new(1).await;
