@@ -7,6 +7,7 @@
 //! refused when it is added, and the batch stays as it was.
 
 mod execute;
+mod guard;
 mod results;
 #[cfg(test)]
 mod tests;
@@ -55,10 +56,9 @@ pub struct Batch {
     /// `[{...},{...}` without its closing bracket.
     body: Vec<u8>,
     operations: Vec<OperationName>,
-    /// Whether one of the operations is a create or has an etag. When the batch was
-    /// applied and is sent again, the service refuses such an operation, and so the
-    /// whole batch. There is one exception: if another operation of the batch deletes
-    /// the created document, the service does not refuse the create.
+    /// Whether one of the operations has an etag. When the batch was applied and is sent
+    /// again, the service refuses such an operation, and so the whole batch. Creates guard a
+    /// batch, too (`guard`).
     is_guarded: bool,
     /// Whether the batch, when it was applied and is sent again, succeeds and changes
     /// nothing more.
@@ -234,7 +234,7 @@ impl Batch {
     /// Whether the batch may be sent again when its response is lost. One guarded
     /// operation guards the whole batch, because all operations are applied or none.
     fn idempotency(&self) -> Idempotency {
-        match (self.is_guarded, self.is_idempotent) {
+        match (self.is_guarded || guard::has_lasting_create(self), self.is_idempotent) {
             (true, _) => Idempotency::Conditional,
             (false, true) => Idempotency::Idempotent,
             (false, false) => Idempotency::NotIdempotent,
@@ -273,7 +273,7 @@ impl Batch {
             return Err(error);
         }
         self.operations.push(OperationName { kind, id: id.map(str::to_owned) });
-        self.is_guarded |= kind == OperationKind::Create || etag.is_some();
+        self.is_guarded |= etag.is_some();
         // When a batch with a deletion is sent again, the document no longer exists,
         // and the service refuses the batch.
         self.is_idempotent &= matches!(

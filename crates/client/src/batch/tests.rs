@@ -96,6 +96,24 @@ fn whether_a_batch_may_be_repeated_follows_from_its_operations() {
         Idempotency::Conditional,
     );
     check(&|batch| drop(batch.delete_if_match("b", &etag())), Idempotency::Conditional);
+    // A document that the batch creates and deletes does not tell whether it was applied.
+    check(
+        &|batch| drop(batch.create(&document).and_then(|batch| batch.delete("a"))),
+        Idempotency::NotIdempotent,
+    );
+    check(
+        &|batch| drop(batch.delete("a").and_then(|batch| batch.create(&document))),
+        Idempotency::NotIdempotent,
+    );
+    let other = json!({"id": "\"c\""});
+    check(
+        &|batch| drop(batch.create(&document).unwrap().create(&other).unwrap().delete("a")),
+        Idempotency::Conditional,
+    );
+    check(
+        &|batch| drop(batch.create(&other).and_then(|batch| batch.delete("\"c\""))),
+        Idempotency::NotIdempotent,
+    );
     check(&|batch| drop(batch.patch("b", &Patch::new().set("/n", 1).unwrap())), Idempotency::Idempotent);
     check(
         &|batch| drop(batch.patch("b", &Patch::new().increment("/n", 1).unwrap())),

@@ -1,0 +1,51 @@
+//! Whether a create guards its batch: if the batch was applied, the service refuses the same
+//! batch a second time, because the created document exists. A batch that also deletes the
+//! document leaves no such trace.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use serde::Deserialize;
+
+use super::{Batch, OperationKind};
+
+/// Whether a document that the batch creates exists after the batch.
+pub(super) fn has_lasting_create(batch: &Batch) -> bool {
+    let has = |kind: OperationKind| batch.operations.iter().any(|operation| operation.kind == kind);
+    if !has(OperationKind::Create) {
+        return false;
+    }
+    // Few batches create and delete. Only they have to be parsed again, for the ids of the
+    // documents that they create.
+    !has(OperationKind::Delete) || has_create_without_delete(batch)
+}
+
+fn has_create_without_delete(batch: &Batch) -> bool {
+    let deleted: HashSet<&str> = batch
+        .operations
+        .iter()
+        .filter(|operation| operation.kind == OperationKind::Delete)
+        .filter_map(|operation| operation.id.as_deref())
+        .collect();
+    let body = [batch.body.as_slice(), b"]"].concat();
+    let Ok(written) = serde_json::from_slice::<Vec<WrittenOperation<'_>>>(&body) else { return false };
+    let created = batch.operations.iter().zip(written).filter(|(name, _)| name.kind == OperationKind::Create);
+    // A document without an id gets one from the service, which no deletion names.
+    created
+        .filter_map(|(_, written)| written.resource_body)
+        .any(|document| document.id.is_none_or(|id| !deleted.contains(&*id)))
+}
+
+/// An operation as it is sent, as far as it matters here.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WrittenOperation<'a> {
+    #[serde(borrow, default)]
+    resource_body: Option<CreatedDocument<'a>>,
+}
+
+#[derive(Deserialize)]
+struct CreatedDocument<'a> {
+    #[serde(borrow, default)]
+    id: Option<Cow<'a, str>>,
+}
