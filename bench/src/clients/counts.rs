@@ -71,22 +71,45 @@ pub async fn count_allocations(
     Ok(table)
 }
 
-/// The instructions per point read of each client.
+/// Instructions per point read.
+#[derive(Default)]
+pub struct Instructions {
+    pub of: BTreeMap<Program, f64>,
+    /// Our client with the fault layer compiled in and idle.
+    pub with_faults: Option<f64>,
+}
+
+/// The instructions per point read of each client, and of ours with the fault layer.
 pub async fn count_instructions(
     environment: &Environment,
     plan: &Plan,
     built: &BTreeMap<Program, Built>,
-) -> anyhow::Result<BTreeMap<Program, f64>> {
-    let mut table = BTreeMap::new();
+) -> anyhow::Result<Instructions> {
+    let mut counted = Instructions::default();
     for (program, built) in built {
-        let reads = plan.instruction_reads;
-        eprintln!("counting instructions: {}, {reads} and {} reads", program.name(), 2 * reads);
-        let once = instructions_of_run(environment, plan, &built.plain, reads).await?;
-        let twice = instructions_of_run(environment, plan, &built.plain, 2 * reads).await?;
-        ensure!(twice > once, "{} took fewer instructions for more reads", program.name());
-        table.insert(*program, (twice - once) as f64 / reads as f64);
+        let name = program.name();
+        counted.of.insert(*program, instructions_per_read(environment, plan, (name, &built.plain)).await?);
+        if let Some(with_faults) = &built.with_faults {
+            let name = format!("{name} with the fault layer");
+            counted.with_faults =
+                Some(instructions_per_read(environment, plan, (&name, with_faults)).await?);
+        }
     }
-    Ok(table)
+    Ok(counted)
+}
+
+/// The instructions per point read of a program with this name.
+async fn instructions_per_read(
+    environment: &Environment,
+    plan: &Plan,
+    (name, program): (&str, &Path),
+) -> anyhow::Result<f64> {
+    let reads = plan.instruction_reads;
+    eprintln!("counting instructions: {name}, {reads} and {} reads", 2 * reads);
+    let once = instructions_of_run(environment, plan, program, reads).await?;
+    let twice = instructions_of_run(environment, plan, program, 2 * reads).await?;
+    ensure!(twice > once, "{name} took fewer instructions for more reads");
+    Ok((twice - once) as f64 / reads as f64)
 }
 
 /// The instructions of a run with this many reads. A run that fails is tried again.

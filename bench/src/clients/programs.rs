@@ -56,12 +56,14 @@ impl Program {
     }
 }
 
-/// The two builds of a program.
+/// The builds of a program.
 pub struct Built {
     /// The build that is timed.
     pub plain: PathBuf,
     /// The build with a counting allocator.
     pub counting: PathBuf,
+    /// The build with the fault layer, idle. Only our client has one.
+    pub with_faults: Option<PathBuf>,
 }
 
 impl Built {
@@ -72,7 +74,11 @@ impl Built {
             eprintln!("building the client {}", program.name());
             let plain = build(*program, scratch, &[]).await?;
             let counting = build(*program, scratch, &["--features", "count"]).await?;
-            built.insert(*program, Built { plain, counting });
+            let with_faults = match program {
+                Program::Ours => Some(build(*program, scratch, &["--features", "faults"]).await?),
+                Program::Sdk | Program::Raw => None,
+            };
+            built.insert(*program, Built { plain, counting, with_faults });
         }
         Ok(built)
     }
@@ -83,9 +89,10 @@ impl Built {
 async fn build(program: Program, scratch: &Path, features: &[&str]) -> anyhow::Result<PathBuf> {
     let arguments = [program.lock_arguments(), features].concat();
     let path = build_release(&program.directory(), &arguments, &program.package()).await?;
-    let name =
-        if features.is_empty() { program.name().to_owned() } else { format!("{}-count", program.name()) };
-    let copy = scratch.join(name);
+    let copy = match features.last() {
+        Some(feature) => scratch.join(format!("{}-{feature}", program.name())),
+        None => scratch.join(program.name()),
+    };
     fs::copy(&path, &copy).with_context(|| format!("copying {}", path.display()))?;
     Ok(copy)
 }

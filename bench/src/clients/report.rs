@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::Plan;
 use super::bulk::Bulk;
 use super::costs::Cost;
-use super::counts::AllocationTable;
+use super::counts::{AllocationTable, Instructions};
 use super::programs::Program;
 use super::rounds::{Cell, Row};
 use crate::goal::{Bound, Goal};
@@ -23,6 +23,8 @@ const GOAL_THROUGHPUT: f64 = 2.4;
 const GOAL_CONCURRENCY: [u64; 2] = [64, 512];
 /// The goal for our instructions per point read divided by the SDK's.
 const GOAL_INSTRUCTIONS: f64 = 0.27;
+/// The goal for the instructions per point read that the idle fault layer adds, in percent.
+const GOAL_FAULT_LAYER_PERCENT: f64 = 1.0;
 /// The goal for our allocations per point read.
 const GOAL_ALLOCATIONS: f64 = 45.0;
 /// The goal for our p99 of a point read divided by the SDK's, at [`GOAL_P99_CONCURRENCY`].
@@ -39,7 +41,7 @@ pub struct Report {
     /// `None` if it was not measured.
     pub bulk: Option<Bulk>,
     pub allocations: AllocationTable,
-    pub instructions: BTreeMap<Program, f64>,
+    pub instructions: Instructions,
     pub costs: BTreeMap<Program, Cost>,
 }
 
@@ -50,7 +52,7 @@ impl Report {
             rows: Vec::new(),
             bulk: None,
             allocations: BTreeMap::new(),
-            instructions: BTreeMap::new(),
+            instructions: Instructions::default(),
             costs: BTreeMap::new(),
         }
     }
@@ -101,7 +103,13 @@ impl Report {
             f,
             "instructions per point read",
             0,
-            self.by_program(|program| self.instructions.get(&program).copied()),
+            self.by_program(|program| self.instructions.of.get(&program).copied()),
+        )?;
+        write_line(
+            f,
+            "  with the fault layer compiled in and idle",
+            0,
+            self.by_program(|program| self.instructions.with_faults.filter(|_| program == Program::Ours)),
         )?;
         write_line(f, "allocations per point read", 1, allocations("point read", |counts| counts.count))?;
         write_line(f, "bytes allocated per point read", 0, allocations("point read", |counts| counts.bytes))?;
@@ -136,11 +144,18 @@ impl Report {
                 bound: Bound::AtMost(GOAL_P99),
             });
         }
-        let instructions = self.instructions.get(&Program::Ours).zip(self.instructions.get(&Program::Sdk));
+        let of = &self.instructions.of;
+        let instructions = of.get(&Program::Ours).zip(of.get(&Program::Sdk));
         goals.push(Goal {
             name: "instructions per point read, ours / sdk".into(),
             value: instructions.map(|(ours, theirs)| ours / theirs),
             bound: Bound::AtMost(GOAL_INSTRUCTIONS),
+        });
+        let with_faults = self.instructions.with_faults.zip(of.get(&Program::Ours));
+        goals.push(Goal {
+            name: "instructions that the idle fault layer adds, %".into(),
+            value: with_faults.map(|(with, without)| 100.0 * (with / without - 1.0)),
+            bound: Bound::AtMost(GOAL_FAULT_LAYER_PERCENT),
         });
         goals.push(Goal {
             name: "allocations per point read, ours".into(),
@@ -211,7 +226,9 @@ impl Report {
         };
         let cost = self.costs.get(&program);
         json!({
-            "instructionsPerRead": self.instructions.get(&program),
+            "instructionsPerRead": self.instructions.of.get(&program),
+            "instructionsPerReadWithFaultLayer":
+                self.instructions.with_faults.filter(|_| program == Program::Ours),
             "allocationsPerRead": allocations("point read"),
             "allocationsPerCreate": allocations("create"),
             "crates": cost.map(|cost| cost.crates),

@@ -13,10 +13,24 @@ fn main() -> ExitCode {
 }
 
 async fn connect(arguments: Arguments) -> Result<Ours, Problem> {
-    let client = Client::with_credential(&arguments.endpoint, Credential::key(KEY)?).await?;
+    let client = open(&arguments.endpoint, Credential::key(KEY)?).await?;
     let container = client.database(&arguments.database).container(&arguments.container);
     let write_options = ItemOptions::new().with_content_on_write(false);
     Ok(Ours { container, write_options })
+}
+
+#[cfg(not(feature = "faults"))]
+async fn open(endpoint: &str, credential: Credential) -> Result<Client, Problem> {
+    Ok(Client::with_credential(endpoint, credential).await?)
+}
+
+/// The client with an injector of faults that has no rules.
+#[cfg(feature = "faults")]
+async fn open(endpoint: &str, credential: Credential) -> Result<Client, Problem> {
+    use perihelion_client::HttpOptions;
+    use perihelion_client::fault_injection::FaultInjector;
+    let http = HttpOptions::default().with_fault_injection(&FaultInjector::with_seed(1));
+    Ok(Client::builder().with_endpoint(endpoint).with_credential(credential).with_http(http).connect().await?)
 }
 
 #[derive(Clone)]
