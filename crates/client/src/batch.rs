@@ -56,10 +56,12 @@ pub struct Batch {
     /// `[{...},{...}` without its closing bracket.
     body: Vec<u8>,
     operations: Vec<OperationName>,
-    /// Whether one of the operations has an etag. When the batch was applied and is sent
-    /// again, the service refuses such an operation, and so the whole batch. Creates guard a
-    /// batch, too (`guard`).
+    /// Whether a replace, a patch or a deletion has an etag. When the batch was applied and is
+    /// sent again, the service refuses such an operation, and so the whole batch. Creates and
+    /// upserts may guard a batch, too (`guard`).
     is_guarded: bool,
+    /// Whether an upsert has an etag.
+    has_upsert_with_etag: bool,
     /// Whether the batch, when it was applied and is sent again, succeeds and changes
     /// nothing more.
     is_idempotent: bool,
@@ -117,6 +119,7 @@ impl Batch {
             body: Vec::new(),
             operations: Vec::new(),
             is_guarded: false,
+            has_upsert_with_etag: false,
             is_idempotent: true,
             witness: None,
             repeat: Repeat::default(),
@@ -234,7 +237,7 @@ impl Batch {
     /// Whether the batch may be sent again when its response is lost. One guarded
     /// operation guards the whole batch, because all operations are applied or none.
     fn idempotency(&self) -> Idempotency {
-        match (self.is_guarded || guard::has_lasting_create(self), self.is_idempotent) {
+        match (self.is_guarded || guard::has_lasting_document(self), self.is_idempotent) {
             (true, _) => Idempotency::Conditional,
             (false, true) => Idempotency::Idempotent,
             (false, false) => Idempotency::NotIdempotent,
@@ -273,7 +276,11 @@ impl Batch {
             return Err(error);
         }
         self.operations.push(OperationName { kind, id: id.map(str::to_owned) });
-        self.is_guarded |= etag.is_some();
+        if etag.is_some_and(|etag| !etag.is_any()) {
+            let is_upsert = kind == OperationKind::Upsert;
+            self.is_guarded |= !is_upsert;
+            self.has_upsert_with_etag |= is_upsert;
+        }
         // When a batch with a deletion is sent again, the document no longer exists,
         // and the service refuses the batch.
         self.is_idempotent &= matches!(

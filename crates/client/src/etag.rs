@@ -39,6 +39,11 @@ impl Etag {
         self.0.to_str().unwrap_or_default()
     }
 
+    /// Whether this is `*`, which every version matches.
+    pub(crate) fn is_any(&self) -> bool {
+        self.0 == "*"
+    }
+
     pub(crate) fn from_header(value: &HeaderValue) -> Option<Self> {
         value.to_str().is_ok_and(|text| !text.is_empty()).then(|| Etag(value.clone()))
     }

@@ -227,12 +227,13 @@ impl Operation {
     }
 
     /// Makes the operation conditional: the resource must have this etag. The service
-    /// then applies a write at most once.
+    /// then applies a write at most once. With the etag `*`, which every version matches, whether
+    /// the operation may be repeated stays as it was.
     pub fn with_if_match(mut self, etag: HeaderValue) -> Self {
-        self.headers.insert(headers::IF_MATCH, etag);
-        if !self.verb.is_read() {
+        if !self.verb.is_read() && etag != "*" {
             self.idempotency = Idempotency::Conditional;
         }
+        self.headers.insert(headers::IF_MATCH, etag);
         self
     }
 

@@ -1,6 +1,7 @@
-//! Whether a create guards its batch: if the batch was applied, the service refuses the same
-//! batch a second time, because the created document exists. A batch that also deletes the
-//! document leaves no such trace.
+//! Whether a create, or an upsert with an etag, guards its batch: if the batch was applied, the
+//! service refuses the same batch a second time, because the document exists and has another
+//! etag. A batch that also deletes the document leaves no such trace: the service then creates
+//! it again, and an upsert of a document that does not exist ignores its etag.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -9,15 +10,14 @@ use serde::Deserialize;
 
 use super::{Batch, OperationKind};
 
-/// Whether a document that the batch creates exists after the batch.
-pub(super) fn has_lasting_create(batch: &Batch) -> bool {
+/// Whether a document that the batch creates, or upserts under an etag, exists after the batch.
+pub(super) fn has_lasting_document(batch: &Batch) -> bool {
     let has = |kind: OperationKind| batch.operations.iter().any(|operation| operation.kind == kind);
-    if !has(OperationKind::Create) {
-        return false;
-    }
+    let has_delete = has(OperationKind::Delete);
     // Few batches create and delete. Only they have to be parsed again, for the ids of the
-    // documents that they create.
-    !has(OperationKind::Delete) || has_create_without_delete(batch)
+    // documents that they create. For an upsert with an etag any deletion counts.
+    let is_lasting_create = || !has_delete || has_create_without_delete(batch);
+    (batch.has_upsert_with_etag && !has_delete) || (has(OperationKind::Create) && is_lasting_create())
 }
 
 fn has_create_without_delete(batch: &Batch) -> bool {

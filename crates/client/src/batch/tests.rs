@@ -114,6 +114,20 @@ fn whether_a_batch_may_be_repeated_follows_from_its_operations() {
         &|batch| drop(batch.create(&other).and_then(|batch| batch.delete("\"c\""))),
         Idempotency::NotIdempotent,
     );
+    // An upsert ignores its etag if the document does not exist.
+    check(&|batch| drop(batch.upsert_if_match(&document, &etag())), Idempotency::Conditional);
+    check(
+        &|batch| drop(batch.upsert_if_match(&document, &etag()).unwrap().delete("a")),
+        Idempotency::NotIdempotent,
+    );
+    check(
+        &|batch| drop(batch.delete("a").unwrap().upsert_if_match(&document, &etag())),
+        Idempotency::NotIdempotent,
+    );
+    // Every version matches this etag.
+    let any = Etag::parse("*").unwrap();
+    let increment = Patch::new().increment("/n", 1).unwrap();
+    check(&|batch| drop(batch.patch_if_match("b", &increment, &any)), Idempotency::NotIdempotent);
     check(&|batch| drop(batch.patch("b", &Patch::new().set("/n", 1).unwrap())), Idempotency::Idempotent);
     check(
         &|batch| drop(batch.patch("b", &Patch::new().increment("/n", 1).unwrap())),
