@@ -46,7 +46,9 @@ pub(super) fn plan(leases: &[LeaseView<'_>], own_name: &str, own_max: usize) -> 
     }
     let own = counts[own_name];
     let target = leases.len().div_ceil(counts.len()).min(own_max);
-    let mut steps = settle_given(leases, own_name, own_max);
+    // Nobody else could take what an only instance gives back.
+    let is_alone = counts.len() == 1;
+    let mut steps = settle_given(leases, own_name, if is_alone { usize::MAX } else { own_max });
     let need = target.saturating_sub(own);
     let is_free = |lease: &&LeaseView<'_>| {
         lease.owner != Some(own_name) && (lease.owner.is_none() || lease.is_expired) && !lease.is_running
@@ -76,14 +78,14 @@ pub(super) fn plan(leases: &[LeaseView<'_>], own_name: &str, own_max: usize) -> 
 }
 
 /// What to do with leases that this instance owns and does not process: it was restarted, or
-/// another instance has handed them over. They are taken up to the own limit, and the others are
-/// given back.
-fn settle_given(leases: &[LeaseView<'_>], own_name: &str, own_max: usize) -> Vec<Step> {
+/// it has split a lease, or another instance has handed them over. They are taken as long as
+/// this instance has at most `max` leases, and the others are given back.
+fn settle_given(leases: &[LeaseView<'_>], own_name: &str, max: usize) -> Vec<Step> {
     let running = leases.iter().filter(|lease| lease.is_running).count();
     let given = leases.iter().filter(|lease| lease.owner == Some(own_name) && !lease.is_running);
     let step = |(number, lease): (usize, &LeaseView<'_>)| {
         let id = lease.id.to_owned();
-        if running + number < own_max { Step::Take(id) } else { Step::GiveBack(id) }
+        if running + number < max { Step::Take(id) } else { Step::GiveBack(id) }
     };
     given.enumerate().map(step).collect()
 }
@@ -197,6 +199,8 @@ mod tests {
         let leases = [view("0", Some("A")), given("1"), given("2"), view("3", Some("B"))];
         assert_eq!(texts(plan(&leases, "A", 2)), ["take 1", "give back 2"]);
         assert_eq!(texts(plan(&leases, "A", 1)), ["give back 1", "give back 2"]);
+        // After a split at the limit, nobody else would process what an only instance gives back.
+        assert_eq!(texts(plan(&leases[..3], "A", 2)), ["take 1", "take 2"]);
     }
 
     #[test]

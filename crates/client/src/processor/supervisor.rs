@@ -62,18 +62,27 @@ impl<H: ChangeHandler> Supervisor<H> {
         let steps = plan(&views, &self.shared.store.instance, self.shared.options.leases_max);
         let find = |id: &str| leases.iter().find(|lease| lease.id == id);
         let store = Arc::clone(&self.shared.store);
-        for step in steps {
+        // Takes send nothing here, so they wait for no other lease.
+        let (takes, requests): (Vec<Step>, Vec<Step>) =
+            steps.into_iter().partition(|step| matches!(step, Step::Take(_)));
+        let mut result = Ok(());
+        for step in takes.into_iter().chain(requests) {
             let (Step::Take(id) | Step::Ask(id) | Step::Withdraw(id) | Step::GiveBack(id)) = &step;
             let Some(lease) = find(id) else { continue };
             // When another instance has written the lease meanwhile, the next round decides anew.
-            match step {
-                Step::Take(_) => self.start_worker(lease.clone()),
-                Step::Ask(_) => drop(store.ask_for(lease).await?),
-                Step::Withdraw(_) => drop(store.withdraw(lease).await?),
-                Step::GiveBack(_) => drop(store.give_back(lease).await?),
-            }
+            let done = match step {
+                Step::Take(_) => {
+                    self.start_worker(lease.clone());
+                    continue;
+                }
+                Step::Ask(_) => store.ask_for(lease).await.map(drop),
+                Step::Withdraw(_) => store.withdraw(lease).await.map(drop),
+                Step::GiveBack(_) => store.give_back(lease).await.map(drop),
+            };
+            // One lease that cannot be written must not hold up the others.
+            result = result.and(done);
         }
-        Ok(())
+        result
     }
 
     fn start_worker(&mut self, lease: Lease) {
