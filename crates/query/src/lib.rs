@@ -24,7 +24,8 @@
 //!   the statement across partitions.
 //! * [`merge`] is the client's side of a plan: it merges the partitions' pages
 //!   into one result.
-//! * [`evaluate_condition`] evaluates the condition of a patch.
+//! * [`PatchCondition`] is the compiled condition of a patch; [`evaluate_condition`] compiles and
+//!   evaluates one.
 //!
 //! ```
 //! use perihelion_model::json::{Style, parse_str, to_text};
@@ -81,7 +82,7 @@ pub use node::Step;
 pub use number::compare_numbers;
 pub use order::{canonical_key, compare_order, compare_values, equal};
 pub use parameters::{Now, ParameterError, Parameters};
-pub use patch_condition::{ConditionError, evaluate_condition};
+pub use patch_condition::{ConditionError, PatchCondition, evaluate_condition};
 pub use plan::{PartitionKeyFilter, PlanError, QueryPlan, QueryRange, partition_keys, plan};
 pub use program::{Accumulator, DistinctValues, OrderKey, Program, Row, compile};
 pub use statement::{Query, parse};

@@ -23,19 +23,53 @@ pub enum ConditionError {
 
 /// Whether the document satisfies the condition of a patch.
 pub fn evaluate_condition(text: &str, document: &Value, now: Now) -> Result<bool, ConditionError> {
-    let program = compile_condition(text, now).map_err(ConditionError::Invalid)?;
-    program.matches(document).map_err(ConditionError::Evaluation)
+    let condition = PatchCondition::compile(text, now).map_err(ConditionError::Invalid)?;
+    condition.matches(document).map_err(ConditionError::Evaluation)
 }
 
-fn compile_condition(text: &str, now: Now) -> Result<Program, Vec<Diagnostic>> {
-    let statement = format!("{PROJECTION}{text}");
-    let program = parse(&statement).and_then(|query| compile(&query, &Parameters::none(), now));
-    // The caller's text does not have the SELECT clause, so its offsets are smaller.
-    program.map_err(|mut diagnostics| {
-        for diagnostic in &mut diagnostics {
-            diagnostic.start = diagnostic.start.saturating_sub(PROJECTION.len());
-            diagnostic.end = diagnostic.end.saturating_sub(PROJECTION.len());
-        }
-        diagnostics
-    })
+/// The condition of a patch, compiled before it is needed.
+#[derive(Debug)]
+pub struct PatchCondition {
+    program: Program,
+    /// The work of one step of the evaluation. A longer text has longer expressions.
+    work_per_step: u64,
+}
+
+/// The bytes of a condition's text that add one to the work of each step: about an operator
+/// with its operands.
+const TEXT_BYTES_PER_WORK: usize = 32;
+
+impl PatchCondition {
+    /// Compiles a condition. The date functions see `now`.
+    pub fn compile(text: &str, now: Now) -> Result<Self, Vec<Diagnostic>> {
+        let statement = format!("{PROJECTION}{text}");
+        let program = parse(&statement).and_then(|query| compile(&query, &Parameters::none(), now));
+        // The caller's text does not have the SELECT clause, so its offsets are smaller.
+        let program = program.map_err(|mut diagnostics| {
+            for diagnostic in &mut diagnostics {
+                diagnostic.start = diagnostic.start.saturating_sub(PROJECTION.len());
+                diagnostic.end = diagnostic.end.saturating_sub(PROJECTION.len());
+            }
+            diagnostics
+        })?;
+        Ok(PatchCondition { program, work_per_step: 1 + (text.len() / TEXT_BYTES_PER_WORK) as u64 })
+    }
+
+    /// Whether the document satisfies the condition.
+    pub fn matches(&self, document: &Value) -> Result<bool, EvaluationError> {
+        self.program.matches(document)
+    }
+
+    /// Whether the document satisfies the condition, for a caller that bounds the work of
+    /// several conditions together. `work_left` is the bound; the work of this evaluation is
+    /// taken from it. A unit of work takes about 100 ns. An evaluation that needs more than is
+    /// left is refused, and so is every condition with a subquery as its first source of FROM.
+    pub fn matches_within(&self, document: &Value, work_left: &mut u64) -> Result<bool, EvaluationError> {
+        // The evaluation itself is one step, even if it visits no rows.
+        let steps = (*work_left / self.work_per_step).checked_sub(1).ok_or(EvaluationError::TooMuchWork)?;
+        let (outcome, steps_spent) = self.program.matches_within(document, steps);
+        let spent = steps_spent.saturating_add(1).saturating_mul(self.work_per_step);
+        *work_left = work_left.saturating_sub(spent);
+        outcome
+    }
 }

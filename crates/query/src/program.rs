@@ -22,7 +22,7 @@ use perihelion_model::json::{Number, Value};
 use crate::ast::{Direction, Select};
 use crate::bind::{Bound, bind};
 use crate::conjunct::{Conjunct, conjuncts, path_of};
-use crate::context::Context;
+use crate::context::{Budget, Context};
 use crate::diagnostic::Diagnostic;
 use crate::error::EvaluationError;
 use crate::eval::{Frame, GroupTable, each_row, order_keys, output_of};
@@ -55,6 +55,9 @@ pub struct Program {
     can_compute_non_finite: bool,
     verdict: GatewayVerdict,
 }
+
+/// How many bytes of copies take about as long as one step.
+const BYTES_PER_STEP: u64 = 64;
 
 /// One key of ORDER BY.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -256,10 +259,31 @@ impl Program {
         self.has_row(document)
     }
 
+    /// Whether at least one row of the document alone passes WHERE, with at most this many
+    /// steps. Also returns the steps that were spent. Every [`BYTES_PER_STEP`] bytes of copies
+    /// count as a step. A statement with an inner stage takes too much work.
+    pub(crate) fn matches_within(
+        &self,
+        document: &Value,
+        steps: u64,
+    ) -> (Result<bool, EvaluationError>, u64) {
+        if self.inner().is_some() {
+            return (Err(EvaluationError::TooMuchWork), 0);
+        }
+        let context = Context { now: self.now, budget: Budget::with_steps(steps) };
+        let (steps_before, bytes_before) = (context.budget.steps_left(), context.budget.bytes_left());
+        let outcome = self.has_row_in(document, &context);
+        let steps_for_bytes = (bytes_before - context.budget.bytes_left()) / BYTES_PER_STEP;
+        (outcome, steps_before - context.budget.steps_left() + steps_for_bytes)
+    }
+
     fn has_row(&self, document: &Value) -> Result<bool, EvaluationError> {
-        let context = self.context();
+        self.has_row_in(document, &self.context())
+    }
+
+    fn has_row_in(&self, document: &Value, context: &Context) -> Result<bool, EvaluationError> {
         let frame = Frame::root(Some(document));
-        each_row(&self.select, &frame, &context, &mut |_| Ok(false)).map(|visited_all| !visited_all)
+        each_row(&self.select, &frame, context, &mut |_| Ok(false)).map(|visited_all| !visited_all)
     }
 
     /// The sort keys of a document; `None` when the document does not match. For programs

@@ -137,6 +137,9 @@ names! {
     IDEMPOTENCY_TOKEN_SPEC = "x-ms-idempotency-token";
     OPERATION_TYPE = "x-ms-cosmos-operation-type";
     RESOURCE_TYPE = "x-ms-cosmos-resource-type";
+    /// Of our server only: why a transaction was refused. The body of such an answer must be
+    /// empty.
+    REASON = "x-perihelion-reason";
 
     // Scripts.
     SCRIPT_ENABLE_LOGGING = "x-ms-documentdb-script-enable-logging";

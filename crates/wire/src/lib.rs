@@ -1,6 +1,6 @@
 //! The protocol between a client and the service: header names, statuses,
-//! resource paths, kinds of request, signatures, dates, patches, binary JSON, and the transport
-//! trait. The client and the server share this crate. No I/O and no clock: apart from the
+//! resource paths, kinds of request, signatures, dates, patches, distributed transactions, binary
+//! JSON, and the transport trait. The client and the server share this crate. No I/O and no clock: apart from the
 //! transport trait, everything here is a function of its arguments, so that every rule
 //! can be tested with data.
 
@@ -14,4 +14,5 @@ pub mod patch;
 pub mod path;
 pub mod signature;
 pub mod status;
+pub mod transaction;
 pub mod transport;

@@ -37,6 +37,7 @@ operations! {
     DeleteItem = "delete_item",
     DeletePartition = "delete_partition",
     Batch = "batch",
+    Transaction = "transaction",
     Query = "query",
     QueryPlan = "query_plan",
     ReadFeed = "read_feed",
@@ -55,8 +56,8 @@ impl OperationKind {
         OperationKind::ALL.iter().copied().find(|operation| operation.name() == name)
     }
 
-    /// Whether the operation writes documents. A batch counts as a write, although it may
-    /// only read.
+    /// Whether the operation writes documents. A batch and a distributed transaction count as
+    /// writes, although they may only read.
     pub fn writes_documents(self) -> bool {
         match self {
             OperationKind::CreateItem
@@ -65,7 +66,8 @@ impl OperationKind {
             | OperationKind::PatchItem
             | OperationKind::DeleteItem
             | OperationKind::DeletePartition
-            | OperationKind::Batch => true,
+            | OperationKind::Batch
+            | OperationKind::Transaction => true,
             OperationKind::ReadItem
             | OperationKind::Query
             | OperationKind::QueryPlan
@@ -90,6 +92,7 @@ impl OperationKind {
             Resource::Offers | Resource::Offer { .. } => OperationKind::Offer,
             Resource::Documents { .. } => OperationKind::of_documents(method, headers),
             Resource::PartitionKeyDelete { .. } => OperationKind::DeletePartition,
+            Resource::DistributedTransactions => OperationKind::Transaction,
             Resource::Document { .. } => match *method {
                 Method::GET => OperationKind::ReadItem,
                 Method::PUT => OperationKind::ReplaceItem,

@@ -209,11 +209,17 @@ impl Resource {
         }
     }
 
-    /// A second type that a client may sign: the JavaScript SDK signs the deletion of
-    /// a partition key as a POST to the container. The service has no such POST, so the
-    /// signature fits no other valid request.
+    /// A second type that a client may sign. The JavaScript SDK signs the deletion of
+    /// a partition key as a POST to the container; the service has no such POST, so the
+    /// signature fits no other valid request. The SDKs sign a distributed transaction with
+    /// an empty type; so is a POST to the account signed, which the service does not have
+    /// either.
     pub fn other_signing_type(&self) -> Option<&'static str> {
-        matches!(self, Resource::PartitionKeyDelete { .. }).then_some("colls")
+        match self {
+            Resource::PartitionKeyDelete { .. } => Some("colls"),
+            Resource::DistributedTransactions => Some(""),
+            _ => None,
+        }
     }
 
     /// The database in the path, if any.

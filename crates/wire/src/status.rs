@@ -23,6 +23,9 @@ macro_rules! statuses {
 statuses! {
     /// The operation succeeded.
     OK = 200 / 0;
+    /// Every read of a distributed read transaction found its item unchanged: each result
+    /// has status 304. The whole answer has 200, because HTTP layers drop the body of a 304.
+    TRANSACTION_ALL_UNCHANGED = 200 / 5425;
     /// The operation created a resource.
     CREATED = 201 / 0;
     /// The operation succeeded and the response has no body: a delete.
@@ -41,6 +44,20 @@ statuses! {
     CROSS_PARTITION_QUERY_NOT_SERVABLE = 400 / 1004;
     /// The container has another `_rid` than the client sent: it was recreated.
     COLLECTION_RID_MISMATCH = 400 / 1024;
+    /// The body of a distributed transaction cannot be read, or has no operations.
+    TRANSACTION_NOT_PARSED = 400 / 5405;
+    /// This account has no distributed transactions, for example because it has several write
+    /// regions.
+    TRANSACTIONS_DISABLED = 400 / 5406;
+    /// A distributed transaction has too many operations.
+    TRANSACTION_TOO_MANY_OPERATIONS = 400 / 5407;
+    /// A distributed write transaction has no idempotency token.
+    TRANSACTION_TOKEN_MISSING = 400 / 5408;
+    /// The host of the request does not name an account.
+    TRANSACTION_ACCOUNT_NAME_INVALID = 400 / 5409;
+    /// An operation does not fit its distributed transaction, or the idempotency token
+    /// was used for another transaction.
+    TRANSACTION_INVALID_OPERATION = 400 / 5410;
     /// The signature or token is wrong or has expired.
     UNAUTHORIZED = 401 / 0;
     /// The request is authentic but not allowed.
@@ -90,6 +107,21 @@ statuses! {
     HEADERS_TOO_LARGE = 431 / 0;
     /// A conflicting write is in progress; the client should try again.
     RETRY_WITH = 449 / 0;
+    /// Another request with the same idempotency token is still running; the client should
+    /// send the same request again.
+    TRANSACTION_IN_PROGRESS = 449 / 5352;
+    /// A distributed write transaction was aborted and wrote nothing. Each operation has its own
+    /// result.
+    TRANSACTION_ABORTED = 452 / 5421;
+    /// This operation of a distributed write transaction was undone, because another
+    /// operation failed. Only in the result of an operation.
+    OPERATION_ROLLED_BACK = 453 / 5415;
+    /// The coordinator of distributed transactions cannot read or write its ledger.
+    TRANSACTION_LEDGER_FAILED = 500 / 5411;
+    /// The coordinator of distributed transactions cannot read the account.
+    TRANSACTION_ACCOUNT_FAILED = 500 / 5412;
+    /// The coordinator of distributed transactions cannot reach a partition.
+    TRANSACTION_DISPATCH_FAILED = 500 / 5413;
     /// The service failed.
     INTERNAL_SERVER_ERROR = 500 / 0;
     /// The service, or the part of it that the request needs, is unavailable.

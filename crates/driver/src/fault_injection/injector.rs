@@ -303,6 +303,7 @@ impl Addressed {
             | OperationKind::DeleteItem
             | OperationKind::DeletePartition
             | OperationKind::Batch
+            | OperationKind::Transaction
             | OperationKind::Query
             | OperationKind::QueryPlan
             | OperationKind::ReadFeed

@@ -38,6 +38,19 @@ impl Budget {
         Budget { steps_left: Cell::new(STEPS_MAX), bytes_left: Cell::new(BYTES_MAX) }
     }
 
+    /// A budget of at most this many steps, and as many bytes as one document may take.
+    pub(crate) fn with_steps(steps: u64) -> Self {
+        Budget { steps_left: Cell::new(steps.min(STEPS_MAX)), bytes_left: Cell::new(BYTES_MAX) }
+    }
+
+    pub(crate) fn steps_left(&self) -> u64 {
+        self.steps_left.get()
+    }
+
+    pub(crate) fn bytes_left(&self) -> u64 {
+        self.bytes_left.get()
+    }
+
     /// Resets both counters, for the next document or for the rows of the groups.
     pub(crate) fn renew(&self) {
         self.steps_left.set(STEPS_MAX);

@@ -1,7 +1,7 @@
 //! The errors of statements: codes, locations and messages.
 
 use crate::support::{Failure, check_refused, json, run};
-use perihelion_query::{ConditionError, Parameters, evaluate_condition};
+use perihelion_query::{ConditionError, EvaluationError, Parameters, PatchCondition, evaluate_condition};
 
 #[test]
 fn syntax_errors_name_the_token() {
@@ -119,4 +119,26 @@ fn a_patch_condition_is_a_statement_without_projection() {
         }
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn conditions_share_a_bound_of_work_and_are_refused_beyond_it() {
+    let items = vec!["1"; 100].join(",");
+    let document = json(&format!(r#"{{"id":"a","x":1,"items":[{items}]}}"#));
+    let compile = |text: &str| PatchCondition::compile(text, crate::support::now()).expect("it compiles");
+    let mut work_left = 1_000;
+    assert_eq!(compile("from c where c.x = 1").matches_within(&document, &mut work_left), Ok(true));
+    assert!((900..1_000).contains(&work_left), "{work_left}");
+    // The join visits 10,000 rows.
+    let join =
+        compile("from c where exists(select value 1 from a in c.items join b in c.items where a + b = 3)");
+    assert_eq!(join.matches(&document), Ok(false));
+    assert_eq!(join.matches_within(&document, &mut work_left), Err(EvaluationError::TooMuchWork));
+    // What a refused evaluation did counts too.
+    assert!(work_left < 100, "{work_left}");
+    let mut enough = 1_000_000;
+    assert_eq!(join.matches_within(&document, &mut enough), Ok(false));
+    let mut none = 0;
+    let plain = compile("from c where c.x = 1");
+    assert_eq!(plain.matches_within(&document, &mut none), Err(EvaluationError::TooMuchWork));
 }

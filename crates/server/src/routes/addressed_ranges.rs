@@ -52,7 +52,9 @@ fn addressed_keys(
         Operation::Query | Operation::ReadFeed | Operation::ChangeFeed => {
             Ok(Some(keys_in_headers(call, container)?.unwrap_or_else(EffectiveRange::whole)))
         }
-        Operation::QueryPlan
+        // The body of a transaction names its partitions, and not the headers.
+        Operation::Transaction
+        | Operation::QueryPlan
         | Operation::ReadRanges
         | Operation::ReadAccount
         | Operation::Database

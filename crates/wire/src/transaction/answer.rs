@@ -1,0 +1,108 @@
+//! The answer of a distributed transaction: its results, and the status of the whole.
+
+use perihelion_model::json;
+
+use crate::status::{self, Status};
+
+/// The `responseMode` of an answer that says the final outcome.
+pub const RESPONSE_MODE: &str = "Standard";
+
+/// The result of one operation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OperationResult {
+    /// The status of the operation.
+    pub status: Status,
+    /// The etag of the document that was written or read; `None` after a delete and a failure.
+    pub etag: Option<String>,
+    /// The session token of the operation's partition, `{range}:{token}`.
+    pub session_token: Option<String>,
+    /// The id of the operation's partition key range.
+    pub partition_key_range_id: Option<u32>,
+    /// Request units.
+    pub request_charge: f64,
+    /// The text of the document that was read, as JSON.
+    pub body: Option<bytes::Bytes>,
+}
+
+impl OperationResult {
+    /// The result of an operation that failed or was undone.
+    pub fn failed(status: Status, request_charge: f64) -> Self {
+        OperationResult {
+            status,
+            etag: None,
+            session_token: None,
+            partition_key_range_id: None,
+            request_charge,
+            body: None,
+        }
+    }
+}
+
+/// Prints the body of an answer. `diagnostic` is a sentence for a person.
+pub fn print_answer(results: &[OperationResult], diagnostic: Option<&str>) -> String {
+    let bodies: usize = results.iter().filter_map(|result| result.body.as_ref()).map(bytes::Bytes::len).sum();
+    let mut out = String::with_capacity(96 + 220 * results.len() + bodies);
+    out.push_str("{\"isRetriable\":false,\"responseMode\":\"");
+    out.push_str(RESPONSE_MODE);
+    out.push('"');
+    if let Some(diagnostic) = diagnostic {
+        out.push_str(",\"diagnosticString\":");
+        json::print_string(&mut out, diagnostic);
+    }
+    out.push_str(",\"operationResponses\":[");
+    for (index, result) in results.iter().enumerate() {
+        if index > 0 {
+            out.push(',');
+        }
+        print_result(&mut out, index, result);
+    }
+    out.push_str("]}");
+    out
+}
+
+fn print_result(out: &mut String, index: usize, result: &OperationResult) {
+    use std::fmt::Write;
+    // Writing to a String cannot fail.
+    let _ = write!(
+        out,
+        "{{\"index\":{index},\"statusCode\":{},\"subStatusCode\":{}",
+        result.status.code, result.status.sub
+    );
+    if let Some(etag) = &result.etag {
+        out.push_str(",\"eTag\":");
+        json::print_string(out, etag);
+    }
+    if let Some(token) = &result.session_token {
+        out.push_str(",\"sessionToken\":");
+        json::print_string(out, token);
+    }
+    if let Some(range) = result.partition_key_range_id {
+        let _ = write!(out, ",\"partitionKeyRangeId\":\"{range}\"");
+    }
+    // The charge has at most two decimal digits, as everywhere.
+    let charge = (result.request_charge * 100.0).round() / 100.0;
+    let _ = write!(out, ",\"requestCharge\":{charge},\"isRetriable\":false");
+    if let Some(body) = result.body.as_deref().and_then(|body| std::str::from_utf8(body).ok()) {
+        out.push_str(",\"resourceBody\":");
+        out.push_str(body);
+    }
+    out.push('}');
+}
+
+/// The status of a whole read transaction, by the statuses of its reads:
+///
+/// - all found: 200. Some unchanged: 207. All unchanged: 200/5425.
+/// - with failures: the one status of all failures, or 207 if they differ.
+pub fn read_envelope(statuses: &[Status]) -> Status {
+    let failures: Vec<Status> = statuses.iter().copied().filter(|status| !status.is_success()).collect();
+    if let Some(first) = failures.first() {
+        let is_one_status = failures.iter().all(|failure| failure.code == first.code);
+        return if is_one_status { *first } else { status::MULTI_STATUS };
+    }
+    let unchanged = statuses.iter().filter(|status| **status == status::NOT_MODIFIED).count();
+    match unchanged {
+        0 => status::OK,
+        count if count == statuses.len() => status::TRANSACTION_ALL_UNCHANGED,
+        _ => status::MULTI_STATUS,
+    }
+}
