@@ -7,6 +7,7 @@ mod body;
 mod change_feed;
 mod items;
 mod partition;
+mod patch;
 mod stored;
 mod version_log;
 
@@ -19,9 +20,10 @@ pub use self::change_feed::{FeedMode, FeedPage, FeedRequest, FeedStart};
 pub(crate) use self::change_feed::{contains, read as read_change_feed};
 pub use self::items::{ItemOperation, ItemOutcome, Precondition, Target, Usage};
 pub(crate) use self::items::{
-    WriteStamps, expire as expire_item, perform as perform_item, read as read_item,
+    WriteStamps, expire as expire_item, lookup_any, perform as perform_item, read as read_item,
 };
 pub(crate) use self::partition::delete_partition;
+pub use self::patch::NewPatch;
 pub(crate) use self::stored::StoredDocument;
 
 /// The most bytes of a document's text, system members included.

@@ -2,9 +2,9 @@
 //! that implements it.
 
 mod catalog;
+mod distributed;
 mod options;
 mod replication;
-mod session;
 mod throughput;
 
 use std::sync::Arc;
@@ -14,7 +14,6 @@ use perihelion_model::partition_key::PartitionKey;
 use perihelion_model::session_token::SessionToken;
 
 pub use self::options::EngineOptions;
-use self::session::check_session;
 use crate::catalog::{Catalog, Container};
 use crate::clock::Clock;
 use crate::documents::{
@@ -27,6 +26,7 @@ use crate::maintenance::{self, Backlog};
 use crate::query::{self, QueryPage, QueryRequest};
 use crate::refusal::Refusal;
 use crate::replication::{Replication, WriteGate};
+use crate::session::check_session;
 use crate::state::ContainerState;
 use crate::storage::{Store, StoreError};
 use crate::throttle::Throttle;
@@ -221,12 +221,13 @@ impl Engine {
     }
 
     /// Does the background work that is due: removes expired documents and the
-    /// documents of deleted containers, splits oversized partitions, builds missing
-    /// indexes. With several regions three things differ: only one region removes expired
+    /// documents of deleted containers and old entries of the transaction ledger, splits oversized
+    /// partitions, builds missing indexes. With several regions three things differ: only one region removes expired
     /// documents ([`Role`](crate::Role)), old tombstones are removed too, and the server
     /// splits the partitions.
     pub async fn maintain(&self) -> Result<(), Refusal> {
-        maintenance::run_once(&self.store, &self.backlog, self.options.partition_bytes_max).await
+        let age = self.options.ledger.age;
+        maintenance::run_once(&self.store, &self.backlog, self.options.partition_bytes_max, age).await
     }
 
     /// Returns when a change of the catalog (such as a deleted container) or a query has left

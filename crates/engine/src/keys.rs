@@ -66,6 +66,9 @@ enum KeyPrefix {
     AppliedUpTo = 0x22,
     Tombstone = 0x23,
     TombstoneAge = 0x24,
+    LedgerEntry = 0x30,
+    LedgerAge = 0x31,
+    LedgerUse = 0x32,
 }
 
 /// Appends the parts of a key.
@@ -290,6 +293,32 @@ pub(crate) fn outbox_next() -> Vec<u8> {
 /// The number of the last entry of a region's outbox that is applied here.
 pub(crate) fn applied_up_to(region: u8) -> Vec<u8> {
     KeyBuilder::new(KeyPrefix::AppliedUpTo).bytes(&[region]).done()
+}
+
+/// The recorded answer of a distributed transaction, by its idempotency token.
+pub(crate) fn ledger_entry(token: [u8; 16]) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::LedgerEntry).bytes(&token).done()
+}
+
+/// An entry of the list of ledger entries, sorted by the time of the transaction.
+pub(crate) fn ledger_age(at: u64, token: [u8; 16]) -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::LedgerAge).u64(at).bytes(&token).done()
+}
+
+/// The bounds of the ledger's age keys before `at`: the lower one is included, the upper one
+/// is not.
+pub(crate) fn ledger_age_bounds(at: u64) -> (Vec<u8>, Vec<u8>) {
+    (KeyBuilder::new(KeyPrefix::LedgerAge).done(), KeyBuilder::new(KeyPrefix::LedgerAge).u64(at).done())
+}
+
+/// The token of a ledger's age key.
+pub(crate) fn parse_ledger_age(key: &[u8]) -> Option<[u8; 16]> {
+    key.get(9..)?.try_into().ok()
+}
+
+/// The number of ledger entries and their bytes.
+pub(crate) fn ledger_use() -> Vec<u8> {
+    KeyBuilder::new(KeyPrefix::LedgerUse).done()
 }
 
 /// The tombstone of a document: the version of its delete.

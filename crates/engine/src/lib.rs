@@ -31,15 +31,18 @@ mod admin;
 mod catalog;
 pub mod charge;
 mod clock;
+mod distributed;
 mod documents;
 mod engine;
 mod index;
 mod keys;
+mod ledger;
 mod maintenance;
 mod query;
 mod refusal;
 mod region;
 mod replication;
+mod session;
 mod state;
 pub mod storage;
 mod throttle;
@@ -51,13 +54,19 @@ pub use catalog::{
     ApiVersion, Catalog, Container, Database, Offer, ParsedDefinition, PartitionRange, Throughput,
 };
 pub use clock::Clock;
+pub use distributed::{
+    CONDITION_WORK_MAX, ConditionWork, DOCUMENT_BYTES_MAX, DistributedAnswer, DistributedOperation,
+    DistributedOutcome, DistributedRead, DistributedWrite, READ_BYTES_MAX,
+};
 pub use documents::{
     Applied, Batch, BatchOperation, BatchOutcome, BatchScope, FeedMode, FeedPage, FeedRequest, FeedStart,
-    ITEM_BYTES_MAX, ItemOperation, ItemOutcome, NewBody, OPERATIONS_MAX, Precondition, Target, Usage,
+    ITEM_BYTES_MAX, ItemOperation, ItemOutcome, NewBody, NewPatch, OPERATIONS_MAX, Precondition, Target,
+    Usage,
 };
 pub use engine::{Engine, EngineOptions};
 pub use index::{Column, IndexScope, IndexShape};
 pub use keys::{ContainerNumber, RangeId};
+pub use ledger::{LedgerLimits, LedgerUse, RecordedAnswer};
 pub use query::{QueryPage, QueryRequest, QueryScope};
 pub use refusal::{Layer, Refusal};
 pub use region::{REGIONS_MAX, RegionId, Replica};

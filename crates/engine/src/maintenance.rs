@@ -1,5 +1,5 @@
 //! Background maintenance: removing expired documents, the documents of deleted
-//! containers and old tombstones, splitting large partitions, building missing
+//! containers, old tombstones and old entries of the transaction ledger, splitting large partitions, building missing
 //! indexes.
 //!
 //! Maintenance has no thread of its own. The engine's owner awaits
@@ -73,12 +73,14 @@ pub(crate) async fn run_once(
     store: &StoreHandle,
     backlog: &Backlog,
     partition_bytes_max: u64,
+    ledger_age: Duration,
 ) -> Result<(), Refusal> {
     expiry::update_expiry_lists(store).await?;
     if store.replication().is_none_or(|replication| replication.removes_expired()) {
         expiry::remove_expired(store).await?;
     }
     purge::purge_deleted_containers(store).await?;
+    purge::purge_ledger(store, ledger_age).await?;
     if store.replication().is_some() {
         purge::purge_tombstones(store).await?;
     } else {

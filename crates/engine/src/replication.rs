@@ -6,7 +6,7 @@
 //! to the *outbox* of its region, in its own commit. The server's replicators
 //! read outbox entries from one engine and apply them to another
 //! (`documents::apply`). One outbox entry holds the changes of one write, so a
-//! batch is applied in one commit as it was made in one. The target region stores the
+//! batch or a distributed transaction is applied in one commit as it was made in one. The target region stores the
 //! number of the last applied entry in the commit that applies the entries. So no entry is
 //! applied twice and no acknowledged write is lost, wherever a process ends.
 //!
@@ -24,9 +24,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use tokio::sync::watch;
 
-pub(crate) use self::change::{Change, ChangeOperation, Version};
+pub(crate) use self::change::{Change, ChangeOperation, OutboxRecord, Version, encode_ledger_entry};
 pub use self::outbox::OutboxEntry;
-pub(crate) use self::outbox::{append as append_to_outbox, read as read_outbox, trim as trim_outbox};
+pub(crate) use self::outbox::{
+    OutboxCursor, append as append_to_outbox, read as read_outbox, trim as trim_outbox,
+};
 pub(crate) use self::tombstones::{DocumentKey, Tombstones, expired_tombstones, remove_expired_tombstones};
 use crate::catalog::Container;
 use crate::keys::{self, ContainerNumber, RangeId};

@@ -11,10 +11,11 @@ use super::items::{self, ItemWrite, Precondition, Target, WriteStamps};
 use super::stored::StoredDocument;
 use super::version_log::FeedOperation;
 use crate::catalog::Container;
-use crate::keys::{self, RangeId};
+use crate::keys::{self, ContainerNumber, RangeId};
+use crate::ledger::{self, LedgerEntry};
 use crate::refusal::Refusal;
 use crate::region::RegionId;
-use crate::replication::{Change, ChangeOperation, OutboxEntry, Tombstones, Version};
+use crate::replication::{Change, ChangeOperation, OutboxEntry, OutboxRecord, Tombstones, Version};
 use crate::transaction::Transaction;
 
 /// The progress of applying outbox entries.
@@ -44,18 +45,13 @@ pub(crate) fn apply(
     let applied_before = applied_position(transaction.get(&keys::applied_up_to(source.0))?);
     let mut applied = Applied { up_to: applied_before, new_entries: 0, is_blocked: false };
     for entry in entries.iter().filter(|entry| entry.sequence > applied_before) {
-        let changes = entry.changes.iter().map(Change::decode).collect::<Option<Vec<_>>>();
-        let changes = changes.ok_or_else(|| {
-            Refusal::gateway(
-                status::INTERNAL_SERVER_ERROR,
-                format!("Entry {} of an outbox cannot be read.", entry.sequence),
-            )
-        })?;
-        if !can_be_applied(transaction, source, &changes)? {
+        let records = entry.changes.iter().map(OutboxRecord::decode).collect::<Option<Vec<_>>>();
+        let records = records.ok_or_else(|| unreadable(&format!("Entry {}", entry.sequence)))?;
+        if !can_be_applied(transaction, source, &records)? {
             applied.is_blocked = true;
             break;
         }
-        apply_entry(transaction, source, changes)?;
+        apply_entry(transaction, source, records)?;
         applied.up_to = entry.sequence;
         applied.new_entries += 1;
     }
@@ -70,10 +66,11 @@ pub(crate) fn apply(
 fn can_be_applied(
     transaction: &Transaction<'_>,
     source: RegionId,
-    changes: &[Change],
+    records: &[OutboxRecord],
 ) -> Result<bool, Refusal> {
     let Some(own) = transaction.replica else { return Ok(true) };
-    for change in changes {
+    for record in records {
+        let OutboxRecord::Change(change) = record else { continue };
         let Some(container) = transaction.catalog.container_by_number(change.container) else { continue };
         let state = transaction.state(change.container)?;
         let others = (0..own.regions).map(RegionId).filter(|region| ![source, own.region].contains(region));
@@ -87,16 +84,24 @@ fn can_be_applied(
     Ok(true)
 }
 
-/// Applies the changes of one entry.
+/// Applies the records of one entry.
 fn apply_entry(
     transaction: &mut Transaction<'_>,
     source: RegionId,
-    changes: Vec<Change>,
+    records: Vec<OutboxRecord>,
 ) -> Result<(), Refusal> {
     // The range of the source region may have been split here. Each child counts
-    // its own LSNs.
-    let mut stamps: Vec<(RangeId, WriteStamps)> = Vec::new();
-    for change in changes {
+    // its own LSNs. A distributed transaction has changes in several containers.
+    let mut stamps: Vec<((ContainerNumber, RangeId), WriteStamps)> = Vec::new();
+    for record in records {
+        let change = match record {
+            OutboxRecord::Change(change) => change,
+            OutboxRecord::LedgerEntry(token, entry) => {
+                let entry = LedgerEntry::decode(entry).ok_or_else(|| unreadable("A ledger entry"))?;
+                ledger::put(transaction, token, &entry)?;
+                continue;
+            }
+        };
         let Some(container) = transaction.catalog.container_by_number(change.container).cloned() else {
             // The container was deleted, and its number is not used again. The container
             // cannot be new, because the server copies the catalog before it applies changes.
@@ -104,16 +109,21 @@ fn apply_entry(
         };
         let target = Target::replicated(&container, change.partition.clone(), change.effective_key.clone());
         record_applied(transaction, source, &container, &change)?;
-        let at = match stamps.iter().position(|(range, _)| *range == target.range.id) {
+        let place = (container.number(), target.range.id);
+        let at = match stamps.iter().position(|(other, _)| *other == place) {
             Some(at) => at,
             None => {
-                stamps.push((target.range.id, WriteStamps::replicated(change.lsn)));
+                stamps.push((place, WriteStamps::replicated(change.lsn)));
                 stamps.len() - 1
             }
         };
         apply_change(transaction, &target, change, &mut stamps[at].1)?;
     }
     Ok(())
+}
+
+fn unreadable(what: &str) -> Refusal {
+    Refusal::gateway(status::INTERNAL_SERVER_ERROR, format!("{what} of an outbox cannot be read."))
 }
 
 /// Records that the write is applied, in its range or in the children of its range.

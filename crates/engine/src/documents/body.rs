@@ -43,6 +43,13 @@ impl NewBody {
     }
 }
 
+impl NewBody {
+    /// About how many bytes the document has.
+    pub(crate) fn text_bytes(&self) -> usize {
+        self.text.len()
+    }
+}
+
 /// The content of a new version of a document.
 pub(crate) enum Content {
     New(NewBody),

@@ -13,13 +13,13 @@ mod write;
 
 use bytes::Bytes;
 use perihelion_model::etag;
-use perihelion_wire::patch::Patch;
 use perihelion_wire::status;
 
 pub(crate) use self::stamps::{WriteStamp, WriteStamps};
 pub use self::target::Target;
 pub(crate) use self::write::ItemWrite;
 use super::body::NewBody;
+use super::patch::NewPatch;
 use super::stored::StoredDocument;
 use crate::charge;
 use crate::keys;
@@ -53,7 +53,7 @@ pub enum ItemOperation {
         /// The id of the existing document.
         id: String,
         /// The changes.
-        patch: Patch,
+        patch: NewPatch,
     },
     /// Removes a document.
     Delete {

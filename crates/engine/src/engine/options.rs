@@ -1,6 +1,7 @@
 //! Options of an engine.
 
 use crate::clock::Clock;
+use crate::ledger::LedgerLimits;
 use crate::region::Replica;
 use crate::replication;
 
@@ -22,6 +23,8 @@ pub struct EngineOptions {
     pub replica: Option<Replica>,
     /// How many writes may wait in the outbox before writes are refused.
     pub outbox_max: u64,
+    /// How long and how many answers of distributed transactions are kept.
+    pub ledger: LedgerLimits,
 }
 
 /// Ten gibibytes, a fifth of the size of the service's partitions, so that a split can
@@ -37,6 +40,7 @@ impl Default for EngineOptions {
             clock: Clock::system(),
             replica: None,
             outbox_max: replication::OUTBOX_MAX,
+            ledger: LedgerLimits::default(),
         }
     }
 }
@@ -69,6 +73,12 @@ impl EngineOptions {
     /// Sets how many writes may wait in the outbox.
     pub fn with_outbox_max(mut self, writes: u64) -> Self {
         self.outbox_max = writes;
+        self
+    }
+
+    /// Sets how long and how many answers of distributed transactions are kept.
+    pub fn with_ledger(mut self, limits: LedgerLimits) -> Self {
+        self.ledger = limits;
         self
     }
 

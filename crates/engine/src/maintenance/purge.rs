@@ -1,7 +1,11 @@
-//! Removing what deleted containers leave in the store, and old tombstones.
+//! Removing what deleted containers leave in the store, old tombstones, and old entries of the
+//! transaction ledger.
+
+use std::time::Duration;
 
 use super::{ENTRIES_PER_JOB_MAX, first_container};
 use crate::keys::{self, ContainerNumber, OwnedKeyRange};
+use crate::ledger;
 use crate::refusal::Refusal;
 use crate::replication;
 use crate::transaction::Transaction;
@@ -40,5 +44,17 @@ pub(super) async fn purge_tombstones(store: &StoreHandle) -> Result<(), Refusal>
             return Ok(());
         }
         store.write(move |transaction| replication::remove_expired_tombstones(transaction, age_keys)).await?;
+    }
+}
+
+/// Removes the ledger entries that are older than `age`, in small jobs.
+pub(super) async fn purge_ledger(store: &StoreHandle, age: Duration) -> Result<(), Refusal> {
+    loop {
+        let now = store.clock().seconds();
+        let age_keys = ledger::expired(&*store.view()?, now, age, ENTRIES_PER_JOB_MAX)?;
+        if age_keys.is_empty() {
+            return Ok(());
+        }
+        store.write(move |transaction| ledger::remove(transaction, age_keys)).await?;
     }
 }

@@ -1,8 +1,9 @@
-//! A change of one document, as an outbox holds it: everything that another
+//! A record of an outbox. Most records are a change of one document: everything that another
 //! region needs to store the same document, and the writes that the other region must have
 //! applied before the change.
 
 use bytes::{Buf, Bytes};
+use perihelion_wire::transaction::IdempotencyToken;
 
 use crate::keys::{ContainerNumber, LogicalPartition, RangeId};
 use crate::region::REGIONS_MAX;
@@ -52,6 +53,37 @@ pub(crate) enum ChangeOperation {
     Delete,
     /// A delete because the TTL was over.
     Expire,
+}
+
+/// A record of an outbox.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum OutboxRecord {
+    Change(Change),
+    /// The ledger entry of a distributed transaction, encoded.
+    LedgerEntry(IdempotencyToken, Bytes),
+}
+
+/// The first byte of a record that holds a ledger entry. The records of changes begin with 0
+/// to 2.
+const LEDGER_ENTRY: u8 = 3;
+
+/// The record of a ledger entry. `entry` is the encoded entry.
+pub(crate) fn encode_ledger_entry(token: IdempotencyToken, entry: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(17 + entry.len());
+    out.push(LEDGER_ENTRY);
+    out.extend_from_slice(&token.to_bytes());
+    out.extend_from_slice(entry);
+    out
+}
+
+impl OutboxRecord {
+    pub(crate) fn decode(record: &Bytes) -> Option<Self> {
+        if record.first() != Some(&LEDGER_ENTRY) {
+            return Change::decode(record).map(OutboxRecord::Change);
+        }
+        let token = record.get(1..17)?.try_into().ok()?;
+        Some(OutboxRecord::LedgerEntry(IdempotencyToken::from_bytes(token), record.slice(17..)))
+    }
 }
 
 impl Change {
@@ -131,6 +163,15 @@ fn take_bytes(rest: &mut Bytes) -> Option<Bytes> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_ledger_entry_decodes_and_a_truncated_one_does_not() {
+        let token = IdempotencyToken::from_bits(7);
+        let record = Bytes::from(encode_ledger_entry(token, b"entry"));
+        let entry = OutboxRecord::LedgerEntry(token, Bytes::from_static(b"entry"));
+        assert_eq!(OutboxRecord::decode(&record), Some(entry));
+        assert_eq!(OutboxRecord::decode(&record.slice(..16)), None);
+    }
 
     #[test]
     fn a_change_decodes_and_a_truncated_change_does_not() {

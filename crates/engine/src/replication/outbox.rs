@@ -5,7 +5,6 @@ use std::ops::ControlFlow;
 
 use bytes::Bytes;
 
-use super::Change;
 use crate::keys::{self, OwnedKeyRange};
 use crate::refusal::Refusal;
 use crate::storage::{Direction, StoreError, View};
@@ -25,8 +24,17 @@ const TRIM_RECORDS_MAX: usize = 1000;
 pub struct OutboxEntry {
     /// The entry's number. Entries are counted from 1.
     pub sequence: u64,
-    /// The changes, each encoded by `Change::encode`.
+    /// The changes, each encoded by `Change::encode`. A distributed transaction adds its ledger
+    /// entry, encoded by `encode_ledger_entry`.
     pub(crate) changes: Vec<Bytes>,
+}
+
+/// The outbox entry of one write: its number, and the ordinal of its next record. The first
+/// record takes the number.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct OutboxCursor {
+    sequence: Option<u64>,
+    ordinal_next: u64,
 }
 
 /// The number of the next entry, from the record that stores it.
@@ -34,24 +42,22 @@ pub(super) fn next_sequence(record: Option<Bytes>) -> u64 {
     record.and_then(|record| keys::last_u64(&record)).unwrap_or(1)
 }
 
-/// Adds a change to the outbox entry of its write. `sequence` is the number of that
-/// entry. It is `None` before the first change of the write. The first change sets it to
-/// the next number.
+/// Adds a record to the outbox entry of its write.
 pub(crate) fn append(
     transaction: &mut Transaction<'_>,
-    sequence: &mut Option<u64>,
-    ordinal: u64,
-    change: &Change,
+    cursor: &mut OutboxCursor,
+    record: Vec<u8>,
 ) -> Result<(), Refusal> {
-    let sequence = match *sequence {
+    let sequence = match cursor.sequence {
         Some(sequence) => sequence,
         None => {
             let next = next_sequence(transaction.get(&keys::outbox_next())?);
             transaction.put(keys::outbox_next(), (next + 1).to_be_bytes().to_vec());
-            *sequence.insert(next)
+            *cursor.sequence.insert(next)
         }
     };
-    transaction.put(keys::outbox(sequence, ordinal), change.encode());
+    transaction.put(keys::outbox(sequence, cursor.ordinal_next), record);
+    cursor.ordinal_next += 1;
     Ok(())
 }
 

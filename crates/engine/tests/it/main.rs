@@ -1,5 +1,8 @@
 //! The engine's one integration-test binary: a module per subject.
 
+mod distributed;
+mod distributed_power_cuts;
+mod distributed_regions;
 mod engine_model;
 mod engine_power_cuts;
 mod failed_reads;

@@ -3,7 +3,7 @@
 
 use perihelion_engine::{
     Batch, BatchOperation, BatchOutcome, BatchScope, Container, ItemOperation, ItemOutcome, Layer, NewBody,
-    OPERATIONS_MAX, Precondition, Refusal, Target,
+    NewPatch, OPERATIONS_MAX, Precondition, Refusal, Target,
 };
 use perihelion_model::json::{self, Object, Style, Value};
 use perihelion_model::partition_key::PartitionKey;
@@ -26,9 +26,10 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
             "Batch request has more operations than what is supported.",
         ));
     }
+    let now = service.engine.clock().seconds();
     let operations = list
         .into_iter()
-        .map(|value| parse_operation(value, &container))
+        .map(|value| parse_operation(value, &container, now))
         .collect::<Result<Vec<_>, Refusal>>()?;
     let is_minimal = call.wants_minimal();
     let omits_body: Vec<bool> = operations
@@ -64,7 +65,7 @@ pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer
     Ok(answer)
 }
 
-fn parse_operation(value: Value, container: &Container) -> Result<BatchOperation, Refusal> {
+fn parse_operation(value: Value, container: &Container, now: u64) -> Result<BatchOperation, Refusal> {
     let Value::Object(mut operation) = value else { return Err(Refusal::invalid_input()) };
     let text =
         |operation: &Object, name: &str| operation.get(name).and_then(Value::as_str).map(str::to_owned);
@@ -85,17 +86,19 @@ fn parse_operation(value: Value, container: &Container) -> Result<BatchOperation
     let operation_type = text(&operation, "operationType").unwrap_or_default();
     let id = text(&operation, "id");
     let body = operation.remove("resourceBody");
-    let operation = parse_by_type(&operation_type, id, body, container)?;
+    let operation = parse_by_type(&operation_type, id, body, container, now)?;
     Ok(BatchOperation { operation, precondition, partition_key })
 }
 
 /// Parses one operation. The outer refusal is for a malformed request. The inner refusal
-/// is for a document that the service would also refuse outside a batch.
-fn parse_by_type(
+/// is for a document that the service would also refuse outside a batch. `now` is in seconds
+/// since 1970. The operations of a distributed transaction are parsed here too.
+pub(super) fn parse_by_type(
     operation_type: &str,
     id: Option<String>,
     body: Option<Value>,
     container: &Container,
+    now: u64,
 ) -> Result<Result<ItemOperation, Refusal>, Refusal> {
     let required_id = || {
         id.ok_or_else(|| {
@@ -118,7 +121,7 @@ fn parse_by_type(
         "Patch" => {
             let patch = Patch::parse(&body.unwrap_or(Value::Null))
                 .map_err(|error| Refusal::bad_request(error.to_string()))?;
-            Ok(ItemOperation::Patch { id: required_id()?, patch })
+            Ok(ItemOperation::Patch { id: required_id()?, patch: NewPatch::new(patch, now) })
         }
         _ => {
             return Err(Refusal::bad_request(format!(

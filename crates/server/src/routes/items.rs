@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::Method;
 use perihelion_engine::{
-    Container, ITEM_BYTES_MAX, ItemOperation, ItemOutcome, NewBody, RangeId, Refusal, Target,
+    Container, ITEM_BYTES_MAX, ItemOperation, ItemOutcome, NewBody, NewPatch, RangeId, Refusal, Target,
 };
 use perihelion_model::partition_key::PartitionKey;
 use perihelion_wire::patch::Patch;
@@ -53,7 +53,7 @@ pub(super) async fn serve(service: &RegionService, call: &Call, id: &str) -> Res
         Method::PATCH => {
             let body = call.json()?;
             let patch = Patch::parse(&body).map_err(|error| Refusal::bad_request(error.to_string()))?;
-            ItemOperation::Patch { id, patch }
+            ItemOperation::Patch { id, patch: NewPatch::new(patch, service.engine.clock().seconds()) }
         }
         Method::DELETE => ItemOperation::Delete { id },
         _ => return Err(method_not_allowed(&call.method)),

@@ -2,6 +2,7 @@
 
 use crate::keys::RangeId;
 use crate::region::Replica;
+use crate::replication::OutboxCursor;
 use crate::state::ContainerState;
 
 /// The position of a change in the change feed: the LSN of its write, and its
@@ -13,7 +14,8 @@ pub(crate) struct WriteStamp {
 }
 
 /// Gives the changes of one write the same LSN and growing ordinals. A write is one
-/// operation, one atomic batch, or the deletion of one logical partition.
+/// operation, one atomic batch, the deletion of one logical partition, or the part of a
+/// distributed transaction that is in one range.
 #[derive(Debug, Default)]
 pub(crate) struct WriteStamps {
     lsn: Option<u64>,
@@ -21,9 +23,9 @@ pub(crate) struct WriteStamps {
     /// The LSN that the write had in its own region, if it is a write of another
     /// region.
     replicated_lsn: Option<u64>,
-    /// The number of the outbox entry that holds these changes; `None` before the first
-    /// change, and in an account with one region.
-    pub(super) outbox_sequence: Option<u64>,
+    /// The outbox entry that holds these changes. The parts of a distributed transaction share
+    /// one entry. Not used in an account with one region.
+    pub(crate) outbox: OutboxCursor,
 }
 
 impl WriteStamps {

@@ -151,12 +151,7 @@ impl ItemWrite<'_, '_> {
             id,
             operation,
         };
-        replication::append_to_outbox(
-            self.transaction,
-            &mut self.stamps.outbox_sequence,
-            stamp.ordinal,
-            &change,
-        )
+        replication::append_to_outbox(self.transaction, &mut self.stamps.outbox, change.encode())
     }
 
     /// The document's own `ttl`, 0 for none. An invalid `ttl` is refused in a container that

@@ -4,12 +4,12 @@
 
 use perihelion_model::etag;
 use perihelion_model::json::{self, Style, Value};
-use perihelion_wire::patch::Patch;
 use perihelion_wire::status;
 
 use super::{Precondition, Target, WriteStamps, lookup, lookup_any};
 use crate::charge;
 use crate::documents::body::{Content, NewBody};
+use crate::documents::patch::NewPatch;
 use crate::documents::stored::StoredDocument;
 use crate::documents::version_log::FeedOperation;
 use crate::refusal::{Layer, Refusal};
@@ -71,14 +71,14 @@ impl ItemWrite<'_, '_> {
         self.store_over(rid, &old, Content::New(body), charge::replace)
     }
 
-    pub(super) fn patch(&mut self, id: &str, patch: &Patch) -> Result<Written, Refusal> {
+    pub(super) fn patch(&mut self, id: &str, patch: &NewPatch) -> Result<Written, Refusal> {
         let (rid, old) = self.find_existing(id)?;
         self.check_preconditions(&old)?;
         let value = old.value();
-        self.check_patch_condition(patch, &value)?;
+        check_patch_condition(patch, &value)?;
         for path in &self.target.container.partition_key.paths {
             let steps: Vec<&str> = path.steps.iter().map(String::as_str).collect();
-            if patch.touches(&steps) {
+            if patch.changes.touches(&steps) {
                 let text = &path.text;
                 return Err(bad_document(format!(
                     "Cannot patch '{text}': it is part of the document's partition key."
@@ -86,25 +86,8 @@ impl ItemWrite<'_, '_> {
             }
         }
         let Value::Object(mut document) = value else { return Err(Refusal::no_such_document()) };
-        patch.apply(&mut document).map_err(|error| bad_document(error.to_string()))?;
+        patch.changes.apply(&mut document).map_err(|error| bad_document(error.to_string()))?;
         self.store_over(rid, &old, Content::Patched(document), charge::patch)
-    }
-
-    /// Refuses a patch whose condition the document does not meet.
-    fn check_patch_condition(&self, patch: &Patch, document: &Value) -> Result<(), Refusal> {
-        use perihelion_query::ConditionError::{Evaluation, Invalid};
-        let Some(condition) = patch.condition() else { return Ok(()) };
-        let now = perihelion_query::Now::from_unix_milliseconds(self.transaction.now as i64 * 1000);
-        match perihelion_query::evaluate_condition(condition, document, now) {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(Refusal::precondition_failed().with_charge(charge::PRECONDITION_FAILED)),
-            Err(Invalid(diagnostics)) => {
-                let message = json::to_text(&perihelion_query::errors_to_json(&diagnostics), Style::Point);
-                Err(Refusal::new(status::BAD_REQUEST, Layer::QueryCompiler, message)
-                    .with_charge(charge::BAD_DOCUMENT))
-            }
-            Err(Evaluation(error)) => Err(bad_document(error.to_string())),
-        }
     }
 
     pub(super) fn delete(&mut self, id: &str) -> Result<Written, Refusal> {
@@ -147,6 +130,21 @@ impl ItemWrite<'_, '_> {
             return Ok(());
         }
         Err(Refusal::partition_key_mismatch().with_charge(charge::BAD_DOCUMENT))
+    }
+}
+
+/// Refuses a patch whose condition the document does not meet.
+fn check_patch_condition(patch: &NewPatch, document: &Value) -> Result<(), Refusal> {
+    use perihelion_query::ConditionError::{Evaluation, Invalid};
+    match patch.matches(document) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Refusal::precondition_failed().with_charge(charge::PRECONDITION_FAILED)),
+        Err(Invalid(diagnostics)) => {
+            let message = json::to_text(&perihelion_query::errors_to_json(&diagnostics), Style::Point);
+            Err(Refusal::new(status::BAD_REQUEST, Layer::QueryCompiler, message)
+                .with_charge(charge::BAD_DOCUMENT))
+        }
+        Err(Evaluation(error)) => Err(bad_document(error.to_string())),
     }
 }
 

@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 
 use perihelion_engine::{
-    Batch, BatchOperation, BatchScope, Container, ItemOperation, ItemOutcome, NewBody, Precondition, Refusal,
+    Batch, BatchOperation, BatchScope, Container, ItemOperation, ItemOutcome, NewBody, NewPatch,
+    Precondition, Refusal,
 };
 use perihelion_model::json::{self, Number, Object, Value, object};
 use perihelion_model::partition_key::{KeyValue, PartitionKey};
@@ -216,7 +217,7 @@ impl Operation {
             Verb::Upsert(body) => ItemOperation::Upsert { body: checked(body)? },
             Verb::Replace(body) => ItemOperation::Replace { id, body: checked(body)? },
             Verb::Patch { steps, condition } => {
-                ItemOperation::Patch { id, patch: to_patch(steps, *condition) }
+                ItemOperation::Patch { id, patch: NewPatch::new(to_patch(steps, *condition), 0) }
             }
             Verb::Delete => ItemOperation::Delete { id },
             Verb::Read => ItemOperation::Read { id },

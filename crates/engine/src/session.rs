@@ -11,7 +11,7 @@ use crate::state::ContainerState;
 /// Refuses a request with a session token that is ahead of the state in one of `ranges`.
 /// The token of a range that was split is compared with the children of the range, which
 /// continue its LSN. Tokens of other ranges are ignored.
-pub(super) fn check_session(
+pub(crate) fn check_session(
     container: &Container,
     state: &ContainerState,
     session: &[SessionToken],

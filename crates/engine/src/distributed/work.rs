@@ -1,0 +1,86 @@
+//! Bounds of the work that one transaction may cause.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use perihelion_wire::status;
+
+use super::DistributedOperation;
+use crate::documents::{self, ITEM_BYTES_MAX, ItemOperation, NewPatch, Target};
+use crate::keys::{ContainerNumber, LogicalPartition};
+use crate::refusal::Refusal;
+use crate::storage::View;
+
+/// The most bytes of the existing documents that one transaction may change, counted once for
+/// each operation. The writer may have to parse them, which takes about 100 ms for so many.
+pub const DOCUMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// The most work of all patch conditions of one transaction, in units of about 100 ns. The
+/// conditions run inside the writer, and all other writes wait for them.
+pub const CONDITION_WORK_MAX: u64 = 1_000_000;
+
+/// The most bytes of the documents that one read transaction returns.
+pub const READ_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// The work that is left for the conditions of one transaction.
+#[derive(Debug, Clone)]
+pub struct ConditionWork(Arc<AtomicU64>);
+
+impl Default for ConditionWork {
+    fn default() -> Self {
+        ConditionWork(Arc::new(AtomicU64::new(CONDITION_WORK_MAX)))
+    }
+}
+
+impl ConditionWork {
+    /// Makes the condition of an operation share the work of its transaction.
+    pub fn bound(&self, operation: ItemOperation) -> ItemOperation {
+        match operation {
+            ItemOperation::Patch { id, patch } => {
+                ItemOperation::Patch { id, patch: NewPatch::sharing_work(patch, Arc::clone(&self.0)) }
+            }
+            other => other,
+        }
+    }
+}
+
+/// Refuses a transaction that changes too many bytes of documents. The check reads a snapshot
+/// before the transaction reaches the writer. Documents that grow in between are not noticed;
+/// the bound is about time and need not be exact.
+pub(crate) fn check_document_bytes(
+    view: &dyn View,
+    operations: &[DistributedOperation],
+) -> Result<(), Refusal> {
+    if operations.len() * ITEM_BYTES_MAX <= DOCUMENT_BYTES_MAX {
+        return Ok(());
+    }
+    // The sizes of documents that earlier operations of the transaction write.
+    let mut written: BTreeMap<(ContainerNumber, LogicalPartition, &str), usize> = BTreeMap::new();
+    let mut bytes = 0;
+    for DistributedOperation { container, partition_key, id, operation, .. } in operations {
+        let (Ok(container), Ok(operation)) = (container, operation) else { continue };
+        // A key with a wrong number of levels fails its operation later.
+        let Ok(target) = Target::resolve(container, partition_key.clone()) else { continue };
+        let place = (container.number(), target.partition.clone(), id.as_str());
+        bytes += match written.get(&place) {
+            Some(size) => *size,
+            None => documents::lookup_any(view, &target, id)?.map_or(0, |(_, old)| old.text.len()),
+        };
+        if bytes > DOCUMENT_BYTES_MAX {
+            return Err(Refusal::gateway(
+                status::TOO_LARGE,
+                format!(
+                    "The transaction changes more than {DOCUMENT_BYTES_MAX} bytes of documents. Divide it into several."
+                ),
+            ));
+        }
+        match operation {
+            ItemOperation::Create { body }
+            | ItemOperation::Upsert { body }
+            | ItemOperation::Replace { body, .. } => drop(written.insert(place, body.text_bytes())),
+            ItemOperation::Patch { .. } | ItemOperation::Delete { .. } | ItemOperation::Read { .. } => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,59 @@
+//! The engine's distributed transactions.
+
+use perihelion_wire::transaction::{Fingerprint, IdempotencyToken};
+
+use super::Engine;
+use crate::distributed::{self, DistributedAnswer, DistributedOutcome, DistributedRead, DistributedWrite};
+use crate::documents::ItemOutcome;
+use crate::keys;
+use crate::ledger::{self, LedgerUse, RecordedAnswer};
+use crate::refusal::Refusal;
+
+impl Engine {
+    /// Commits or aborts a write transaction. `print` makes the answer from the outcome. The
+    /// answer is recorded in the commit of the transaction. A request whose token has an answer
+    /// gets that answer, and `print` is not called.
+    ///
+    /// A refusal is of the whole request: nothing was written or recorded, and the token may be
+    /// used again. The exception is a failed store: then the outcome is unknown, as with every
+    /// write.
+    pub async fn commit_distributed(
+        &self,
+        write: DistributedWrite,
+        print: impl FnOnce(&DistributedOutcome) -> RecordedAnswer + Send + 'static,
+    ) -> Result<DistributedAnswer, Refusal> {
+        distributed::check_document_bytes(&*self.store.view()?, &write.operations)?;
+        let (gate, limits) = (self.store.write_gate(), self.options.ledger);
+        self.store
+            .write(move |transaction| {
+                gate.check()?;
+                distributed::commit(transaction, &gate, limits, write, print)
+            })
+            .await
+    }
+
+    /// The answer that was recorded for a token; `None` when the token is new. Refused when the
+    /// token was used for another body.
+    pub fn recorded_answer(
+        &self,
+        token: IdempotencyToken,
+        fingerprint: &Fingerprint,
+    ) -> Result<Option<RecordedAnswer>, Refusal> {
+        let record = self.store.view()?.get(&keys::ledger_entry(token.to_bytes()))?;
+        ledger::recorded_answer(record, fingerprint)
+    }
+
+    /// The number of recorded answers, and their bytes.
+    pub fn ledger_use(&self) -> Result<LedgerUse, Refusal> {
+        Ok(ledger::decode_use(self.store.view()?.get(&keys::ledger_use())?))
+    }
+
+    /// Reads documents of any containers from one snapshot. The outer refusal is for the whole
+    /// transaction.
+    pub fn read_distributed(
+        &self,
+        reads: &[DistributedRead],
+    ) -> Result<Vec<Result<ItemOutcome, Refusal>>, Refusal> {
+        distributed::read(&*self.store.view()?, reads, self.clock().seconds())
+    }
+}
