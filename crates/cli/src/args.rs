@@ -61,6 +61,40 @@ pub(crate) struct ServeArgs {
     #[arg(env = "PERIHELION_THROUGHPUT", hide_env_values = true)]
     pub(crate) throughput: Option<u32>,
 
+    /// Most operations of a distributed transaction [default: 100]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(env = "PERIHELION_TRANSACTION_OPERATIONS", hide_env_values = true)]
+    pub(crate) transaction_operations: Option<u32>,
+
+    /// Most bytes of the body of a distributed transaction [default: 2097152]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=TRANSACTION_BYTES_MAX))]
+    #[arg(env = "PERIHELION_TRANSACTION_BYTES", hide_env_values = true)]
+    pub(crate) transaction_bytes: Option<u32>,
+
+    /// How long the answers of distributed transactions are kept for requests that
+    /// are sent again: 90s, 30m, 24h [default: 24h]
+    #[arg(long, value_name = "TIME", value_parser = parse_ledger_age)]
+    #[arg(env = "PERIHELION_LEDGER_AGE", hide_env_values = true)]
+    pub(crate) ledger_age: Option<Duration>,
+
+    /// Most answers of distributed transactions that are kept. Beyond that new
+    /// transactions get 429 [default: 10000000]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(env = "PERIHELION_LEDGER_ENTRIES", hide_env_values = true)]
+    pub(crate) ledger_entries: Option<u64>,
+
+    /// Most bytes of these answers. Beyond that new transactions get 429
+    /// [default: 4294967296]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(env = "PERIHELION_LEDGER_BYTES", hide_env_values = true)]
+    pub(crate) ledger_bytes: Option<u64>,
+
+    /// Refuse distributed transactions as the service's preview does: containers with
+    /// hierarchical keys get 400/5406
+    #[arg(long, action = ArgAction::SetTrue, value_parser = FalseyValueParser::new())]
+    #[arg(env = "PERIHELION_STRICT_TRANSACTIONS", hide_env_values = true)]
+    pub(crate) strict_transactions: bool,
+
     /// Most concurrent requests on one HTTP/2 connection. The real service allows
     /// about 20 [default: 100]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -136,7 +170,16 @@ fn parse_delay(text: &str) -> Result<Duration, String> {
     parse_time(text).filter(|time| *time <= REPLICATION_DELAY_MAX).ok_or_else(bad)
 }
 
-/// Parses a time such as `50ms`, `2s` or `5m`.
+/// The most bytes of a transaction: as many as the listener accepts in any request.
+const TRANSACTION_BYTES_MAX: i64 = 4 * 1024 * 1024;
+
+/// Parses `--ledger-age`, at least a second.
+fn parse_ledger_age(text: &str) -> Result<Duration, String> {
+    let bad = || format!("`{text}` is not a time of at least 1s: write it like 90s, 30m or 24h");
+    parse_time(text).filter(|age| *age >= Duration::from_secs(1)).ok_or_else(bad)
+}
+
+/// Parses a time such as `50ms`, `2s`, `5m` or `24h`.
 pub(crate) fn parse_time(text: &str) -> Option<Duration> {
     let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
     let number: u64 = number.parse().ok()?;
@@ -144,6 +187,7 @@ pub(crate) fn parse_time(text: &str) -> Option<Duration> {
         "ms" => Some(Duration::from_millis(number)),
         "s" => Some(Duration::from_secs(number)),
         "m" => Some(Duration::from_secs(number.checked_mul(60)?)),
+        "h" => Some(Duration::from_secs(number.checked_mul(60 * 60)?)),
         _ => None,
     }
 }

@@ -4,7 +4,8 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use perihelion_server::{
-    AccountOptions, AuthMode, Keys, Limits, MasterKey, RegionNames, ServerOptions, certificates,
+    AccountOptions, AuthMode, Keys, LedgerLimits, Limits, MasterKey, RegionNames, ServerOptions,
+    TransactionLimits, TransactionOptions, certificates,
 };
 use perihelion_wire::transport::is_loopback;
 
@@ -48,6 +49,7 @@ pub(crate) struct Settings {
 impl Settings {
     /// Resolves and checks the options that were typed.
     pub(crate) fn resolve(typed: ServeArgs, mode: Mode) -> Result<Settings, Failure> {
+        let transactions = transactions(&typed);
         let host = typed.host.unwrap_or_else(|| DEFAULT_HOST.to_owned());
         let primary = master_key(typed.key.as_deref(), typed.key_file.as_deref())?;
         if primary.is_emulator_key() && !is_local(&host) && !typed.allow_well_known_key {
@@ -73,6 +75,7 @@ impl Settings {
                 regions: parse_regions(typed.regions.as_deref())?,
                 multi_write: typed.multi_write,
                 replication_delay: typed.replication_delay.unwrap_or_default(),
+                transactions,
             },
             keys: Keys { primary },
             auth: match typed.auth {
@@ -97,6 +100,23 @@ fn limits(streams_per_connection: Option<u32>) -> Limits {
     let mut limits = Limits::default();
     limits.streams = streams_per_connection.unwrap_or(limits.streams);
     limits
+}
+
+/// The limits of distributed transactions that were typed, or their defaults.
+fn transactions(typed: &ServeArgs) -> TransactionOptions {
+    let (limits, ledger) = (TransactionLimits::default(), LedgerLimits::default());
+    TransactionOptions {
+        limits: TransactionLimits {
+            operations_max: typed.transaction_operations.map_or(limits.operations_max, |max| max as usize),
+            body_bytes_max: typed.transaction_bytes.map_or(limits.body_bytes_max, |max| max as usize),
+        },
+        ledger: LedgerLimits {
+            age: typed.ledger_age.unwrap_or(ledger.age),
+            entries_max: typed.ledger_entries.unwrap_or(ledger.entries_max),
+            bytes_max: typed.ledger_bytes.unwrap_or(ledger.bytes_max),
+        },
+        is_strict: typed.strict_transactions,
+    }
 }
 
 fn parse_regions(typed: Option<&str>) -> Result<RegionNames, Failure> {
@@ -202,6 +222,21 @@ mod tests {
         assert!(settings.options.keys.primary.is_emulator_key());
         assert!(settings.options.management);
         assert!(!Settings::resolve(typed(), Mode::Server).expect("settings").options.management);
+    }
+
+    #[test]
+    fn the_limits_of_transactions_are_those_typed_or_the_defaults() {
+        let settings = |typed| Settings::resolve(typed, Mode::Dev).expect("settings").options.account;
+        assert_eq!(settings(typed()).transactions, TransactionOptions::default());
+        let changed = settings(ServeArgs {
+            transaction_operations: Some(7),
+            ledger_age: Some(std::time::Duration::from_secs(60)),
+            strict_transactions: true,
+            ..typed()
+        });
+        assert_eq!(changed.transactions.limits.operations_max, 7);
+        assert_eq!(changed.transactions.ledger.age.as_secs(), 60);
+        assert!(changed.transactions.is_strict);
     }
 
     #[test]

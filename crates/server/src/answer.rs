@@ -196,6 +196,30 @@ pub(crate) fn render_refusal(
     response
 }
 
+/// The HTTP response of a refusal without a body. The reason is in a header.
+pub(crate) fn render_bodyless_refusal(refusal: &Refusal, activity_id: &str) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::new());
+    *response.status_mut() = status_code(refusal.status);
+    let map = response.headers_mut();
+    insert_common_headers(map, activity_id);
+    if let Some(sub_status) = refusal.sub_status {
+        insert_text(map, headers::SUBSTATUS, &sub_status.to_string());
+    }
+    insert_owned(map, headers::REQUEST_CHARGE, charge::print(refusal.charge));
+    if let Some(wait_ms) = refusal.retry_after_ms {
+        insert_text(map, headers::RETRY_AFTER_MS, &wait_ms.to_string());
+        insert_text(map, headers::RETRY_AFTER, &wait_ms.div_ceil(1000).to_string());
+    }
+    // A header holds visible ASCII only.
+    let is_plain = |c: char| c == ' ' || c.is_ascii_graphic();
+    let reason = refusal.message.chars().map(|c| if is_plain(c) { c } else { '?' });
+    insert_owned(map, headers::REASON, reason.take(REASON_CHARACTERS_MAX).collect());
+    response
+}
+
+/// The most characters of a reason in a header. Proxies limit the size of headers.
+const REASON_CHARACTERS_MAX: usize = 400;
+
 fn status_code(status: u16) -> StatusCode {
     StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
@@ -255,7 +279,7 @@ const REGIONS_VERSION: i64 = 1;
 /// Prints a session token: `range:-1#lsn`. With several regions it is
 /// `range:1#highest#0=lsn#1=lsn…`. It has, for each region, the LSN up to which that
 /// region's writes were applied. `highest` is the highest of these LSNs.
-fn print_token(out: &mut String, position: &Position) {
+pub(crate) fn print_token(out: &mut String, position: &Position) {
     use std::fmt::Write;
     let Some(lsns) = &position.applied_lsns else {
         return out.push_str(&session_token::print(position.range, position.lsn));

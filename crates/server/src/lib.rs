@@ -31,12 +31,15 @@ mod routes;
 mod runtime;
 mod server;
 
-pub use perihelion_engine::Clock;
+pub use perihelion_engine::{Clock, LedgerLimits};
 pub use perihelion_wire::signature::{EMULATOR_KEY, MasterKey};
+pub use perihelion_wire::transaction::TransactionLimits;
 
 pub use crate::embedded::{Embedded, InProcess};
 pub use crate::error::{StartError, StartErrorKind};
 pub use crate::net::Limits;
-pub use crate::options::{AccountOptions, AuthMode, EmbeddedOptions, Keys, ServerOptions};
+pub use crate::options::{
+    AccountOptions, AuthMode, EmbeddedOptions, Keys, ServerOptions, TransactionOptions,
+};
 pub use crate::regions::{BadRegions, RegionNames};
 pub use crate::server::Server;

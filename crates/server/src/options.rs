@@ -4,8 +4,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use perihelion_engine::Clock;
+use perihelion_engine::{Clock, LedgerLimits};
 use perihelion_wire::signature::MasterKey;
+use perihelion_wire::transaction::TransactionLimits;
 
 use crate::net::Limits;
 use crate::regions::RegionNames;
@@ -48,6 +49,19 @@ pub struct AccountOptions {
     pub multi_write: bool,
     /// How long a write takes from one region to another.
     pub replication_delay: Duration,
+    /// Limits of distributed transactions.
+    pub transactions: TransactionOptions,
+}
+
+/// Limits of distributed transactions (`docs/transactions.md`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TransactionOptions {
+    /// The most operations and bytes of one transaction.
+    pub limits: TransactionLimits,
+    /// How long and how many answers are kept for requests that are sent again.
+    pub ledger: LedgerLimits,
+    /// Refuse what the service's preview refuses: hierarchical partition keys.
+    pub is_strict: bool,
 }
 
 impl Default for AccountOptions {
@@ -60,6 +74,7 @@ impl Default for AccountOptions {
             regions: RegionNames::default(),
             multi_write: false,
             replication_delay: Duration::ZERO,
+            transactions: TransactionOptions::default(),
         }
     }
 }
@@ -194,6 +209,12 @@ impl EmbeddedOptions {
     /// Delays each write by this time on its way to another region.
     pub fn with_replication_delay(mut self, delay: Duration) -> Self {
         self.account.replication_delay = delay;
+        self
+    }
+
+    /// Sets the limits of distributed transactions.
+    pub fn with_transactions(mut self, options: TransactionOptions) -> Self {
+        self.account.transactions = options;
         self
     }
 

@@ -18,6 +18,7 @@ mod pages;
 mod queries;
 mod ranges;
 mod scripts;
+mod transactions;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -37,6 +38,7 @@ use crate::counters::Counters;
 use crate::faults::FaultRules;
 use crate::net::{Hangup, Scheme};
 use crate::operation::operation_of;
+use crate::options::TransactionOptions;
 use crate::pause::Pause;
 use crate::regions::{Regions, Topology};
 
@@ -55,6 +57,8 @@ pub(crate) struct Account {
     pub(crate) authenticator: Authenticator,
     /// Whether the cross-partition queries that the service's gateway refuses are refused.
     pub(crate) strict_gateway: bool,
+    /// Limits of distributed transactions.
+    pub(crate) transactions: TransactionOptions,
     /// The endpoint in the account document; `None` echoes the address that the client used.
     pub(crate) public_endpoint: Option<String>,
     /// Whether the management interface is on.
@@ -171,6 +175,9 @@ impl RegionService {
     /// must be of that container. The account's LSN may be higher than the container's.
     /// With a token of the account, later reads of the container would be refused.
     fn refuse_call(&self, call: &Call, refusal: &Refusal, activity_id: &str) -> Response<Bytes> {
+        if call.resource == Resource::DistributedTransactions {
+            return transactions::render_refusal(call, refusal, activity_id);
+        }
         let catalog = self.engine.catalog();
         let container =
             call.resource.container().and_then(|(database, name)| catalog.container(database, name));
@@ -179,9 +186,12 @@ impl RegionService {
     }
 
     async fn serve(&self, call: &Call) -> Result<Answer, Refusal> {
-        check_consistency(call)?;
-        check_triggers(call)?;
-        self.check_region(call)?;
+        // A transaction has its own rules for consistency, triggers and regions.
+        if call.resource != Resource::DistributedTransactions {
+            check_consistency(call)?;
+            check_triggers(call)?;
+            self.check_region(call)?;
+        }
         match &call.resource {
             Resource::Account => account::read(self, call),
             Resource::Databases => databases::serve_feed(self, call).await,
@@ -207,7 +217,7 @@ impl RegionService {
             Resource::PartitionKeyDelete { .. } => items::delete_partition(self, call).await,
             Resource::Offers => offers::serve_feed(self, call),
             Resource::Offer { offer } => offers::serve(self, call, offer).await,
-            Resource::DistributedTransactions => Err(unsupported("Distributed transactions")),
+            Resource::DistributedTransactions => transactions::serve(self, call).await,
         }
     }
 

@@ -51,6 +51,7 @@ impl AccountRuntime {
         let engine_options = EngineOptions::default()
             .with_partitions(options.partitions)
             .with_throughput(options.throughput)
+            .with_ledger(options.transactions.ledger)
             .with_clock(clock);
         let engines = open_engines(options.data.as_deref(), &options.regions, &engine_options)?;
         let delay = options.replication_delay;
@@ -64,6 +65,7 @@ impl AccountRuntime {
                 allows_unsigned_account_read: access.allows_unsigned_account_read,
             },
             strict_gateway: options.strict_gateway,
+            transactions: options.transactions,
             public_endpoint: access.public_endpoint,
             has_management: access.has_management,
             counters: Counters::new(access.has_management),

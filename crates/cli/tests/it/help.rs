@@ -2,7 +2,7 @@
 
 use crate::program::{run, text};
 
-const SERVE_OPTIONS: [&str; 20] = [
+const SERVE_OPTIONS: [&str; 26] = [
     "--port",
     "--host",
     "--data",
@@ -12,6 +12,12 @@ const SERVE_OPTIONS: [&str; 20] = [
     "--replication-delay",
     "--strict-gateway",
     "--throughput",
+    "--transaction-operations",
+    "--transaction-bytes",
+    "--ledger-age",
+    "--ledger-entries",
+    "--ledger-bytes",
+    "--strict-transactions",
     "--streams-per-connection",
     "--key",
     "--key-file",

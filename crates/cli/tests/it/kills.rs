@@ -18,6 +18,7 @@
 mod audit;
 mod journal;
 mod regions;
+mod transactions;
 mod writer;
 
 use std::net::SocketAddr;

@@ -16,4 +16,5 @@ mod partitions;
 mod queries;
 mod range_faults;
 mod regions;
+mod transactions;
 mod world;

@@ -1,0 +1,72 @@
+//! Read transactions: point reads from one snapshot.
+
+use bytes::Bytes;
+use perihelion_engine::{DistributedRead, ItemOutcome, Precondition, Refusal};
+use perihelion_wire::status::{self, Status};
+use perihelion_wire::transaction::{OperationResult, TransactionOperation, print_answer, read_envelope};
+
+use super::super::RegionService;
+use super::{Prepared, admit, answer, prepare, printed_token, session, status_of};
+use crate::answer::Answer;
+use crate::blocking;
+
+pub(super) fn serve(
+    service: &RegionService,
+    operations: Vec<TransactionOperation>,
+) -> Result<Answer, Refusal> {
+    let prepared = prepare(service, operations)?;
+    let buckets = admit(service, &prepared)?;
+    let reads: Vec<DistributedRead> = prepared.into_iter().map(to_engine).collect();
+    let results = blocking::run(|| service.engine.read_distributed(&reads))?;
+    for (bucket, result) in buckets.into_iter().zip(&results) {
+        service.engine.spend(bucket, charge_of(result));
+    }
+    let statuses: Vec<Status> = results.iter().map(status_of_result).collect();
+    let has_failed = statuses.iter().any(|status| !status.is_success());
+    let printed: Vec<OperationResult> = results.iter().map(|result| to_result(result, has_failed)).collect();
+    let charge = printed.iter().map(|result| result.request_charge).sum();
+    let culprit = results.iter().enumerate().find_map(|(index, result)| {
+        let refusal = result.as_ref().err()?;
+        Some(format!("Operation {index} failed with {}: {}", status_of(refusal), refusal.message))
+    });
+    Ok(answer(read_envelope(&statuses), charge, print_answer(&printed, culprit.as_deref())))
+}
+
+fn to_engine(prepared: Prepared) -> DistributedRead {
+    let Prepared { operation, container, target } = prepared;
+    let session = session(&operation, target.as_ref());
+    let TransactionOperation { partition_key, id, if_match, if_none_match, .. } = operation;
+    DistributedRead {
+        container,
+        partition_key,
+        id,
+        precondition: Precondition { if_match, if_none_match },
+        session,
+    }
+}
+
+fn charge_of(result: &Result<ItemOutcome, Refusal>) -> f64 {
+    result.as_ref().map_or_else(|refusal| refusal.charge, |outcome| outcome.charge)
+}
+
+fn status_of_result(result: &Result<ItemOutcome, Refusal>) -> Status {
+    result.as_ref().map_or_else(status_of, |outcome| outcome.status.into())
+}
+
+/// The result of one read. When another read has failed, this one is a failed dependency without
+/// a document, as in the service.
+fn to_result(result: &Result<ItemOutcome, Refusal>, has_failed: bool) -> OperationResult {
+    let request_charge = charge_of(result);
+    match result {
+        Ok(_) if has_failed => OperationResult::failed(status::FAILED_DEPENDENCY, request_charge),
+        Ok(outcome) => OperationResult {
+            status: outcome.status.into(),
+            etag: outcome.etag.clone(),
+            session_token: Some(printed_token(&outcome.position)),
+            partition_key_range_id: Some(outcome.position.range),
+            request_charge,
+            body: Some(outcome.body.clone()).filter(|body: &Bytes| !body.is_empty()),
+        },
+        Err(refusal) => OperationResult::failed(status_of(refusal), request_charge),
+    }
+}

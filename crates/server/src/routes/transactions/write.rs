@@ -1,0 +1,97 @@
+//! Write transactions: all operations are applied, or none, and the answer is recorded.
+
+use perihelion_engine::{
+    ConditionWork, DistributedOperation, DistributedOutcome, DistributedWrite, ItemOutcome, Precondition,
+    RecordedAnswer, Refusal,
+};
+use perihelion_wire::status;
+use perihelion_wire::transaction::{
+    IdempotencyToken, OperationResult, TransactionOperation, fingerprint, print_answer,
+};
+
+use super::super::RegionService;
+use super::super::batches::parse_by_type;
+use super::{Prepared, admit, answer, prepare, printed_token, session, status_of};
+use crate::answer::Answer;
+use crate::blocking;
+use crate::call::Call;
+
+pub(super) async fn serve(
+    service: &RegionService,
+    call: &Call,
+    token: IdempotencyToken,
+    operations: Vec<TransactionOperation>,
+) -> Result<Answer, Refusal> {
+    let fingerprint = fingerprint(&call.body);
+    if let Some(recorded) = service.engine.recorded_answer(token, &fingerprint)? {
+        return Ok(replay(recorded));
+    }
+    let prepared = prepare(service, operations)?;
+    let buckets = admit(service, &prepared)?;
+    let (now, work) = (service.engine.clock().seconds(), ConditionWork::default());
+    // Conditions are compiled and documents are printed here, because all writes wait for the
+    // one writer.
+    let operations =
+        blocking::run(|| prepared.into_iter().map(|prepared| to_engine(prepared, now, &work)).collect());
+    let write = DistributedWrite { token, fingerprint, operations };
+    let done = service.engine.commit_distributed(write, record).await?;
+    for (bucket, charge) in buckets.into_iter().zip(&done.charges) {
+        service.engine.spend(bucket, *charge);
+    }
+    Ok(replay(done.answer))
+}
+
+/// The recorded answer as it is sent, the first time and every time after.
+fn replay(recorded: RecordedAnswer) -> Answer {
+    answer(recorded.status, recorded.charge, recorded.body)
+}
+
+/// An operation as the engine takes it. A body that the service would refuse fails the
+/// operation, and so aborts the transaction.
+fn to_engine(prepared: Prepared, now: u64, work: &ConditionWork) -> DistributedOperation {
+    let Prepared { operation, container, target } = prepared;
+    let session = session(&operation, target.as_ref());
+    let TransactionOperation { verb, partition_key, id, body, if_match, if_none_match, .. } = operation;
+    let item = match &container {
+        Ok(container) => {
+            parse_by_type(verb.name(), Some(id.clone()), body, container, now).and_then(|item| item)
+        }
+        Err(refusal) => Err(refusal.clone()),
+    };
+    let (session, item) = match session {
+        Ok(session) => (session, item.map(|item| work.bound(item))),
+        Err(refusal) => (Vec::new(), Err(refusal)),
+    };
+    let precondition = Precondition { if_match, if_none_match };
+    DistributedOperation { container, partition_key, id, operation: item, precondition, session }
+}
+
+/// Prints the answer that is recorded and sent.
+fn record(outcome: &DistributedOutcome) -> RecordedAnswer {
+    let results: Vec<OperationResult> = outcome.results.iter().map(to_result).collect();
+    let charge = results.iter().map(|result| result.request_charge).sum();
+    if outcome.is_committed {
+        return RecordedAnswer { status: status::OK, charge, body: print_answer(&results, None).into() };
+    }
+    let culprit = outcome.results.iter().enumerate().find_map(|(index, result)| {
+        let refusal =
+            result.as_ref().err().filter(|refusal| status_of(refusal) != status::OPERATION_ROLLED_BACK)?;
+        Some(format!("Operation {index} failed with {}: {}", status_of(refusal), refusal.message))
+    });
+    let body = print_answer(&results, Some(culprit.as_deref().unwrap_or("The transaction was aborted.")));
+    RecordedAnswer { status: status::TRANSACTION_ABORTED, charge, body: body.into() }
+}
+
+fn to_result(result: &Result<ItemOutcome, Refusal>) -> OperationResult {
+    match result {
+        Ok(outcome) => OperationResult {
+            status: outcome.status.into(),
+            etag: outcome.etag.clone(),
+            session_token: Some(printed_token(&outcome.position)),
+            partition_key_range_id: Some(outcome.position.range),
+            request_charge: outcome.charge,
+            body: None,
+        },
+        Err(refusal) => OperationResult::failed(status_of(refusal), refusal.charge),
+    }
+}

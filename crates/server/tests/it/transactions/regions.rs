@@ -1,0 +1,94 @@
+//! Transactions in an account with several regions.
+
+use perihelion_server::AccountOptions;
+
+use super::*;
+use crate::multi_region::{EAST, MultiRegion, WEST, three_regions};
+
+const PLACES: [(&str, &str); 4] = [("c", "a"), ("c", "b"), ("c", "c"), ("c", "d")];
+
+fn all(n: i64) -> Vec<String> {
+    PLACES.iter().map(|(container, pk)| upsert(container, pk, "1", n)).collect()
+}
+
+/// The `n` of all documents in a region.
+async fn values(world: &MultiRegion, region: usize) -> Vec<Option<i64>> {
+    let mut values = Vec::new();
+    for (container, pk) in PLACES {
+        let path = format!("/dbs/d/colls/{container}/docs/1");
+        let call =
+            HttpRequest::new("GET", path).header("x-ms-documentdb-partitionkey", format!(r#"["{pk}"]"#));
+        let answer = world.send(region, call).await;
+        values.push(
+            (answer.status == 200).then(|| answer.json().unwrap().get("n").and_then(Value::as_i64).unwrap()),
+        );
+    }
+    values
+}
+
+async fn manage(world: &MultiRegion, name: &str, body: &str) {
+    let answer = world.try_manage("POST", name, body).await;
+    assert_eq!(answer.status, 200, "{name} {body}: {}", answer.text());
+}
+
+#[tokio::test]
+async fn only_the_write_region_answers_and_a_failover_keeps_the_answers() {
+    let world = MultiRegion::with_options(ServerOptions {
+        account: AccountOptions { partitions: 3, ..three_regions().account },
+        ..three_regions()
+    })
+    .await;
+    let committed = world.send(WEST, write(1, &all(1))).await;
+    assert_eq!(envelope(&committed), (200, 0), "{}", committed.text());
+    let token_of_all_regions = text_of(&results(&committed)[0], "sessionToken").unwrap();
+    assert!(token_of_all_regions.contains("#0="), "{token_of_all_regions}");
+    check_refused(&world.send(EAST, write(1, &all(1))).await, 403, 3);
+    check_refused(&world.send(EAST, read(&[read_item("c", "a", "1")])).await, 403, 3);
+    manage(&world, "regions/write", r#"{"region":"East US"}"#).await;
+    let again = world.send(EAST, write(1, &all(1))).await;
+    assert_eq!((again.status, &again.body), (200, &committed.body), "the answer of the old write region");
+    check_refused(&world.send(WEST, write(2, &all(2))).await, 403, 3);
+    assert_eq!(world.send(EAST, write(2, &all(2))).await.status, 200);
+    assert_eq!(values(&world, EAST).await, [Some(2); 4]);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_transaction_is_never_half_visible_while_replication_is_cut_and_healed() {
+    let world = MultiRegion::with_options(ServerOptions {
+        account: AccountOptions { partitions: 3, ..three_regions().account },
+        ..three_regions()
+    })
+    .await;
+    world.send(WEST, write(1, &all(1))).await;
+    manage(&world, "replication/wait", "").await;
+    for round in 2..12 {
+        if round % 3 == 0 {
+            world.manage_region("replication/cut", EAST).await;
+        }
+        let answer = world.send(WEST, write(round, &all(round as i64))).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        // A feed of the other region is one snapshot.
+        let documents = world.documents(EAST).await;
+        let seen: Vec<Option<i64>> =
+            documents.iter().map(|document| document.get("n").and_then(Value::as_i64)).collect();
+        assert!(seen.len() == 4 && seen.iter().all(|n| *n == seen[0]), "round {round}: {seen:?}");
+        if round % 3 == 0 {
+            assert!(seen[0] < Some(round as i64), "round {round}: the region was cut off");
+            world.manage_region("replication/heal", EAST).await;
+        }
+    }
+    manage(&world, "replication/wait", "").await;
+    assert_eq!(values(&world, EAST).await, [Some(11); 4]);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn an_account_with_several_write_regions_has_no_transactions() {
+    let world = MultiRegion::with_multi_write().await;
+    for region in [WEST, EAST] {
+        check_refused(&world.send(region, write(1, &all(1))).await, 400, 5406);
+        check_refused(&world.send(region, read(&[read_item("c", "a", "1")])).await, 400, 5406);
+    }
+    world.stop().await;
+}
