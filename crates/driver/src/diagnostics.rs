@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use perihelion_wire::status::Status;
+use perihelion_wire::transaction::IdempotencyToken;
 use perihelion_wire::transport::{Endpoint, FailureKind, Sent};
 
 pub(crate) use json::failure_name;
@@ -36,6 +37,9 @@ const ATTEMPTS_MAX: usize = 40;
 
 /// The most reads of metadata that are recorded. An operation seldom waits for more than two.
 const METADATA_WORK_MAX: usize = 16;
+
+/// The most warnings that are recorded.
+const WARNINGS_MAX: usize = 8;
 
 /// What happened during one operation.
 #[derive(Debug, Clone, Default)]
@@ -55,6 +59,16 @@ pub struct Diagnostics {
     /// How the driver found out that an ambiguous write was applied; `None` in all other
     /// cases.
     pub(crate) resolution: Option<Resolution>,
+    /// Boxed, because only distributed transactions have it.
+    transaction: Option<Box<TransactionDiagnostics>>,
+}
+
+/// What only distributed transactions have.
+#[derive(Debug, Clone)]
+struct TransactionDiagnostics {
+    /// The token of the last attempt.
+    idempotency_token: IdempotencyToken,
+    warnings: Vec<String>,
 }
 
 /// One attempt on one route.
@@ -108,6 +122,9 @@ pub enum Context {
     Rerouted,
     /// The first attempt to read the witness of a write whose answer was lost.
     ReadBack,
+    /// A retry of a distributed transaction with a new idempotency token, because the service
+    /// has aborted the transaction and says that it may be repeated.
+    NewToken,
 }
 
 impl Context {
@@ -121,6 +138,7 @@ impl Context {
             Context::Hedge => "hedge",
             Context::Rerouted => "rerouted",
             Context::ReadBack => "read_back",
+            Context::NewToken => "new_token",
         }
     }
 }
@@ -200,6 +218,18 @@ impl Diagnostics {
         self.resolution
     }
 
+    /// The idempotency token of the last attempt of a distributed transaction; `None` for all
+    /// other operations.
+    pub fn idempotency_token(&self) -> Option<IdempotencyToken> {
+        self.transaction.as_ref().map(|transaction| transaction.idempotency_token)
+    }
+
+    /// What was wrong with a distributed transaction but did not change its outcome, such as a
+    /// session token in the answer that cannot be read; 8 at most.
+    pub fn warnings(&self) -> &[String] {
+        self.transaction.as_ref().map_or(&[], |transaction| &transaction.warnings)
+    }
+
     /// The region of the answer that the operation ended with; `None` when it ended without an
     /// answer.
     pub fn answering_region(&self) -> Option<&Region> {
@@ -234,8 +264,9 @@ impl Diagnostics {
     ///
     /// `outcome` is `answered` (with `status` and `sub_status`), `failed` (with
     /// `failure`, `sent` and `message`) or `abandoned`, when the other leg of a
-    /// hedge won. `resolution`, `omitted_attempts`, `metadata_work` and an attempt's `charge`,
-    /// `range`, `transfer` and `activity_id` are left out when there is none.
+    /// hedge won. `resolution`, `idempotency_token`, `omitted_attempts`, `metadata_work`,
+    /// `warnings` and an attempt's `charge`, `range`, `transfer` and `activity_id` are left out
+    /// when there is none.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("names are strings and nothing else can fail")
     }
@@ -264,6 +295,20 @@ impl Diagnostics {
     pub(crate) fn record_metadata_work(&mut self, work: MetadataWork) {
         if self.metadata_work.len() < METADATA_WORK_MAX {
             self.metadata_work.push(work);
+        }
+    }
+
+    /// Records the idempotency token of the last attempt of a distributed transaction.
+    pub(crate) fn record_idempotency_token(&mut self, idempotency_token: IdempotencyToken) {
+        self.transaction = Some(Box::new(TransactionDiagnostics { idempotency_token, warnings: Vec::new() }));
+    }
+
+    /// Records a warning of a distributed transaction whose token was recorded.
+    pub(crate) fn record_warning(&mut self, warning: String) {
+        if let Some(transaction) = self.transaction.as_mut()
+            && transaction.warnings.len() < WARNINGS_MAX
+        {
+            transaction.warnings.push(warning);
         }
     }
 

@@ -2,6 +2,7 @@
 //! the drivers of several accounts share.
 
 mod runtime;
+mod transactions;
 
 use std::fmt;
 use std::future::poll_fn;
@@ -172,6 +173,22 @@ impl Driver {
         metadata::refresh(&*self.core, container, stale, self.metadata_deadline()).await
     }
 
+    /// Whether another driver is of the same account, as far as their endpoints show: the
+    /// endpoint of one of them is the account's or one of its regions for the other.
+    pub fn is_of_same_account(&self, other: &Driver) -> bool {
+        let knows = |one: &Driver, other: &Driver| {
+            let (account, endpoint) = (one.core.topology().snapshot().account, other.endpoint());
+            let mut locations = account.read_locations.iter().chain(&account.write_locations);
+            one.endpoint() == endpoint || locations.any(|location| location.endpoint == endpoint)
+        };
+        Arc::ptr_eq(&self.core, &other.core) || knows(self, other) || knows(other, self)
+    }
+
+    /// The endpoint that the driver was opened with.
+    fn endpoint(&self) -> Endpoint {
+        self.core.topology().snapshot().account.configured_location.endpoint.clone()
+    }
+
     /// The account's regions as they are known now.
     pub fn account(&self) -> AccountView {
         let account = self.core.topology().snapshot().account;
@@ -203,6 +220,7 @@ impl Driver {
 
 fn class_of(operation: &Operation) -> OperationClass {
     match (operation.is_data_plane(), operation.verb.is_read()) {
+        (true, _) if operation.verb.is_transaction() => OperationClass::Transaction,
         (true, _) => OperationClass::Document,
         (false, true) => OperationClass::MetadataRead,
         (false, false) => OperationClass::MetadataWrite,

@@ -45,6 +45,8 @@ pub enum ErrorKind {
     Input,
     /// The service's answer cannot be understood.
     Answer,
+    /// The account does not have the feature; nothing was sent.
+    Unsupported,
 }
 
 /// When the body of a refusal is not the service's JSON, at most this many bytes of it
@@ -70,6 +72,11 @@ impl Error {
     /// An error of kind [`ErrorKind::Timeout`].
     pub fn timeout(message: impl Into<String>) -> Self {
         Error::new(ErrorKind::Timeout, message.into())
+    }
+
+    /// An error of kind [`ErrorKind::Unsupported`].
+    pub(crate) fn unsupported(message: impl Into<String>) -> Self {
+        Error::new(ErrorKind::Unsupported, message.into())
     }
 
     pub(crate) fn new(kind: ErrorKind, message: String) -> Self {
@@ -102,6 +109,27 @@ impl Error {
         error.0.body = answer.body;
         error.0.operation_index = Some(index);
         error
+    }
+
+    /// The error for a distributed transaction that was refused because of the operation with
+    /// this index. `None` if no single operation is the cause.
+    pub(crate) fn into_operation_refused(
+        mut self,
+        index: Option<usize>,
+        status: Status,
+        message: String,
+    ) -> Self {
+        self.0.operation_index = index;
+        self.0.status = Some(status);
+        self.0.message = message;
+        self
+    }
+
+    /// The error with another kind and message.
+    pub(crate) fn with_kind_and_message(mut self, kind: ErrorKind, message: String) -> Self {
+        self.0.kind = kind;
+        self.0.message = message;
+        self
     }
 
     /// The error for an operation whose container does not exist. The service's answer to
@@ -162,9 +190,9 @@ impl Error {
         &self.0.diagnostics
     }
 
-    /// The index of the batch operation that the service refused, from zero. Because
-    /// of this refusal, no operation of the batch was applied. `None` for every other
-    /// error.
+    /// The index of the operation of a batch or of a distributed transaction that the service
+    /// refused, from zero. Because of this refusal, no operation of the batch or transaction was
+    /// applied. `None` for every other error.
     pub fn operation_index(&self) -> Option<usize> {
         self.0.operation_index
     }
@@ -212,6 +240,14 @@ impl Error {
         self.0.kind == ErrorKind::Ambiguous
     }
 
+    /// Whether the account does not have the feature that the operation needs. For a distributed
+    /// transaction: the account has several write regions, or the service says that the account
+    /// has no transactions (400/5406).
+    pub fn is_unsupported(&self) -> bool {
+        let is_disabled = self.0.status == Some(status::TRANSACTIONS_DISABLED);
+        self.0.kind == ErrorKind::Unsupported || (self.0.kind == ErrorKind::Service && is_disabled)
+    }
+
     /// Whether the operation did not end before its deadline.
     pub fn is_timeout(&self) -> bool {
         self.0.kind == ErrorKind::Timeout
@@ -229,7 +265,7 @@ impl Error {
     pub fn is_transient(&self) -> bool {
         match self.0.kind {
             ErrorKind::Transport | ErrorKind::Timeout | ErrorKind::Ambiguous => true,
-            ErrorKind::Credential | ErrorKind::Input | ErrorKind::Answer => false,
+            ErrorKind::Credential | ErrorKind::Input | ErrorKind::Answer | ErrorKind::Unsupported => false,
             ErrorKind::Service => self.0.status.is_some_and(|status| {
                 let transient =
                     [status::REQUEST_TIMEOUT, status::GONE, status::TOO_MANY_REQUESTS, status::RETRY_WITH];

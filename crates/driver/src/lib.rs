@@ -12,6 +12,7 @@
 //!   was lost
 //! - `metadata`: the account, containers and their sessions
 //! - `routing`: regions, partition key ranges, circuit breakers, latencies
+//! - [`transaction`]: distributed transactions
 //! - [`transport`]: HTTP/1.1 and HTTP/2 connections
 //! - `variable`: environment variables
 //! - `telemetry`: metrics and events of the operations that callers run
@@ -43,6 +44,7 @@ mod response;
 mod routing;
 mod shared_tasks;
 mod telemetry;
+pub mod transaction;
 pub mod transport;
 mod variable;
 

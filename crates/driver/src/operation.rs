@@ -13,6 +13,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method};
 use perihelion_model::partition_key::{EffectiveRange, PartitionKey};
 use perihelion_wire::headers;
+use perihelion_wire::transaction::IdempotencyToken;
 
 use crate::region::Region;
 
@@ -40,6 +41,19 @@ pub struct Operation {
     /// ([`Response::region`](crate::Response::region)). Where every region takes writes, the
     /// continuation is valid only in that region. The operation then goes to no other region.
     pub continuation_region: Option<Region>,
+    /// What the pipeline must know about a distributed transaction; `None` for all other
+    /// operations.
+    pub transaction: Option<TransactionFacts>,
+}
+
+/// What the pipeline must know about a distributed transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TransactionFacts {
+    /// The idempotency token of the first attempt. When the service has aborted the transaction
+    /// and says that it may be repeated, the next attempt has the token's successor.
+    pub token: IdempotencyToken,
+    /// The number of operations. A complete answer has as many results.
+    pub operations: usize,
 }
 
 /// What an operation does.
@@ -67,22 +81,50 @@ pub enum Verb {
     ChangeFeed,
     /// Runs several writes and reads of one partition atomically.
     Batch,
+    /// Commits a distributed transaction: writes of several partitions and containers, all of
+    /// them or none.
+    WriteTransaction,
+    /// Reads documents of several partitions and containers from one snapshot.
+    ReadTransaction,
 }
 
 impl Verb {
     /// Whether the operation only reads, so that it may be repeated.
     pub fn is_read(self) -> bool {
         match self {
-            Verb::Read | Verb::Query | Verb::QueryPlan | Verb::ReadFeed | Verb::ChangeFeed => true,
-            Verb::Create | Verb::Upsert | Verb::Replace | Verb::Delete | Verb::Patch | Verb::Batch => false,
+            Verb::Read
+            | Verb::Query
+            | Verb::QueryPlan
+            | Verb::ReadFeed
+            | Verb::ChangeFeed
+            | Verb::ReadTransaction => true,
+            Verb::Create
+            | Verb::Upsert
+            | Verb::Replace
+            | Verb::Delete
+            | Verb::Patch
+            | Verb::Batch
+            | Verb::WriteTransaction => false,
         }
+    }
+
+    /// Whether the operation is a distributed transaction. Transactions have retry rules of their
+    /// own, and always go to the account's write region, even those that only read.
+    pub fn is_transaction(self) -> bool {
+        matches!(self, Verb::WriteTransaction | Verb::ReadTransaction)
     }
 
     /// The HTTP method.
     pub fn method(self) -> Method {
         match self {
             Verb::Read | Verb::ReadFeed | Verb::ChangeFeed => Method::GET,
-            Verb::Create | Verb::Upsert | Verb::Query | Verb::QueryPlan | Verb::Batch => Method::POST,
+            Verb::Create
+            | Verb::Upsert
+            | Verb::Query
+            | Verb::QueryPlan
+            | Verb::Batch
+            | Verb::WriteTransaction
+            | Verb::ReadTransaction => Method::POST,
             Verb::Replace => Method::PUT,
             Verb::Delete => Method::DELETE,
             Verb::Patch => Method::PATCH,
@@ -103,6 +145,8 @@ impl Verb {
             Verb::ReadFeed => "read_feed",
             Verb::ChangeFeed => "change_feed",
             Verb::Batch => "batch",
+            Verb::WriteTransaction => "write_transaction",
+            Verb::ReadTransaction => "read_transaction",
         }
     }
 }
@@ -117,19 +161,23 @@ pub enum ResourceKind {
     Database,
     /// Containers.
     Container,
-    /// Documents: the data plane. All other kinds are metadata.
+    /// Documents. Documents and distributed transactions are the data plane, all other kinds
+    /// are metadata.
     Item,
     /// Partition key ranges.
     Range,
     /// Offers: provisioned throughput.
     Offer,
+    /// Distributed transactions.
+    Transaction,
 }
 
 impl ResourceKind {
     /// The resource type that is signed.
     pub fn signing_type(self) -> &'static str {
         match self {
-            ResourceKind::Account => "",
+            // The SDKs sign a transaction without a type and without a link.
+            ResourceKind::Account | ResourceKind::Transaction => "",
             ResourceKind::Database => "dbs",
             ResourceKind::Container => "colls",
             ResourceKind::Item => "docs",
@@ -212,7 +260,10 @@ impl Operation {
             | Verb::Query
             | Verb::QueryPlan
             | Verb::ReadFeed
-            | Verb::ChangeFeed => Idempotency::Idempotent,
+            | Verb::ChangeFeed
+            // The service answers a repeated token as it answered the first request.
+            | Verb::WriteTransaction
+            | Verb::ReadTransaction => Idempotency::Idempotent,
         };
         Operation {
             verb,
@@ -223,6 +274,7 @@ impl Operation {
             idempotency,
             witness: None,
             continuation_region: None,
+            transaction: None,
         }
     }
 
@@ -261,9 +313,16 @@ impl Operation {
         self
     }
 
-    /// Whether the operation is on documents, and not on metadata.
+    /// Sets what the pipeline must know about a distributed transaction.
+    pub fn with_transaction(mut self, facts: TransactionFacts) -> Self {
+        self.transaction = Some(facts);
+        self
+    }
+
+    /// Whether the operation is on documents, and not on metadata. Distributed transactions are
+    /// on documents.
     pub fn is_data_plane(&self) -> bool {
-        self.target.kind == ResourceKind::Item
+        matches!(self.target.kind, ResourceKind::Item | ResourceKind::Transaction)
     }
 }
 

@@ -46,8 +46,8 @@ pub struct OperationOptions {
     /// The time for the whole operation, retries included (default 65 s; metadata
     /// 160 s).
     pub timeout: Option<Duration>,
-    /// The time for one request (default 6 s; creates, replaces and deletes of metadata
-    /// 65 s).
+    /// The time for one request (default 6 s; distributed transactions 20 s; creates, replaces
+    /// and deletes of metadata 65 s).
     pub attempt_timeout: Option<Duration>,
     /// Regions that this operation must not use. There are three exceptions. A write goes
     /// to the only write region even if that region is excluded. If all regions are

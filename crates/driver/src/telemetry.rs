@@ -219,7 +219,9 @@ fn returns_rows(verb: Verb) -> bool {
         | Verb::Delete
         | Verb::Patch
         | Verb::QueryPlan
-        | Verb::Batch => false,
+        | Verb::Batch
+        | Verb::WriteTransaction
+        | Verb::ReadTransaction => false,
     }
 }
 
@@ -239,6 +241,7 @@ fn error_kind(error: &Error) -> Option<&'static str> {
         ErrorKind::Credential => Some("credential"),
         ErrorKind::Input => Some("input"),
         ErrorKind::Answer => Some("answer"),
+        ErrorKind::Unsupported => Some("unsupported"),
     }
 }
 
@@ -258,6 +261,8 @@ fn operation_name(kind: ResourceKind, verb: Verb) -> &'static str {
                 Verb::QueryPlan => "read_query_plan",
                 Verb::ChangeFeed => "query_change_feed",
                 Verb::Batch => "execute_batch",
+                Verb::WriteTransaction => "execute_distributed_write_transaction",
+                Verb::ReadTransaction => "execute_distributed_read_transaction",
             }
         };
     }
@@ -268,6 +273,7 @@ fn operation_name(kind: ResourceKind, verb: Verb) -> &'static str {
         ResourceKind::Account => names!("account", "accounts"),
         ResourceKind::Range => names!("partition_key_range", "partition_key_ranges"),
         ResourceKind::Offer => names!("offer", "offers"),
+        ResourceKind::Transaction => names!("distributed_transaction", "distributed_transactions"),
     }
 }
 

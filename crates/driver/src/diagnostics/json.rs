@@ -15,11 +15,15 @@ struct DiagnosticsJson<'a> {
     regions: Vec<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     resolution: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    idempotency_token: Option<String>,
     attempts: Vec<AttemptJson<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     omitted_attempts: Option<u32>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     metadata_work: Vec<MetadataWorkJson>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    warnings: &'a [String],
 }
 
 #[derive(Serialize)]
@@ -81,9 +85,11 @@ impl Serialize for Diagnostics {
             charge: self.charge(),
             regions: self.regions().into_iter().map(|region| region.name()).collect(),
             resolution: self.resolution.map(|resolution| resolution.name()),
+            idempotency_token: self.idempotency_token().map(|token| token.to_string()),
             attempts: self.attempts().map(attempt_json).collect(),
             omitted_attempts: Some(self.omitted).filter(|count| *count > 0),
             metadata_work: self.metadata_work.iter().map(metadata_work_json).collect(),
+            warnings: self.warnings(),
         }
         .serialize(serializer)
     }

@@ -24,6 +24,9 @@ impl fmt::Display for Diagnostics {
         if let Some(resolution) = self.resolution {
             write!(f, "; resolved: {}", resolution.name())?;
         }
+        for warning in self.warnings() {
+            write!(f, "; warning: {warning}")?;
+        }
         Ok(())
     }
 }

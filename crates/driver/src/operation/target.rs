@@ -110,6 +110,11 @@ impl Target {
         }
     }
 
+    /// The endpoint of distributed transactions. Nothing of its path is signed.
+    pub fn transactions() -> Self {
+        Target::with_link(ResourceKind::Transaction, PathAndQuery::from_static("/operations/dtc"), "")
+    }
+
     fn with_link(kind: ResourceKind, path: PathAndQuery, link: &str) -> Self {
         Target { kind, path, link: Link::Text(link.into()), container: None }
     }

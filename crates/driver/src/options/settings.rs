@@ -36,6 +36,8 @@ pub(crate) struct Settings {
 pub(crate) enum OperationClass {
     /// Operations on documents.
     Document,
+    /// Distributed transactions.
+    Transaction,
     /// Reads of the account, of databases, containers, ranges and throughput.
     MetadataRead,
     /// Creates, replaces and deletes of databases, containers and throughput.
@@ -60,6 +62,11 @@ const DATA_DEFAULTS: Defaults = Defaults {
     throttle_retries_max: 18,
     throttle_wait_max: Duration::from_secs(270),
 };
+
+/// Defaults for distributed transactions. A coordinator works on many partitions, and retries by
+/// itself before it gives up, so a request has more time than one for a single document. The
+/// whole operation has time to send a transaction whose answer was lost again, twice.
+const TRANSACTION_DEFAULTS: Defaults = Defaults { attempt_timeout: Duration::from_secs(20), ..DATA_DEFAULTS };
 
 /// Defaults for writes of metadata. The service may take most of a minute to create a
 /// container, so a request has 65 s. The whole operation has time for two requests
@@ -87,6 +94,7 @@ pub(crate) struct OptionLayers {
     driver: OperationOptions,
     overrides: Overrides,
     documents: Arc<Settings>,
+    transactions: Arc<Settings>,
     metadata_reads: Arc<Settings>,
     metadata_writes: Arc<Settings>,
 }
@@ -100,6 +108,7 @@ impl OptionLayers {
         let settings = |class| Arc::new(resolve(driver, &nothing, class).overridden(overrides));
         Ok(OptionLayers {
             documents: settings(OperationClass::Document),
+            transactions: settings(OperationClass::Transaction),
             metadata_reads: settings(OperationClass::MetadataRead),
             metadata_writes: settings(OperationClass::MetadataWrite),
             driver: driver.clone(),
@@ -123,6 +132,7 @@ impl OptionLayers {
         if operation.is_default() {
             return Ok(Arc::clone(match class {
                 OperationClass::Document => &self.documents,
+                OperationClass::Transaction => &self.transactions,
                 OperationClass::MetadataRead => &self.metadata_reads,
                 OperationClass::MetadataWrite => &self.metadata_writes,
             }));
@@ -158,6 +168,7 @@ pub(crate) fn resolve(
     }
     let default = match class {
         OperationClass::Document => DATA_DEFAULTS,
+        OperationClass::Transaction => TRANSACTION_DEFAULTS,
         OperationClass::MetadataRead => METADATA_READ_DEFAULTS,
         OperationClass::MetadataWrite => METADATA_WRITE_DEFAULTS,
     };

@@ -34,9 +34,10 @@ pub(super) fn incident_of(result: &AttemptResult) -> Option<Incident> {
     result.as_ref().err().and_then(|failure| failure.incident)
 }
 
-/// What an operation uses a region for: reads or writes.
+/// What an operation uses a region for: reads or writes. All transactions go where writes go,
+/// because their coordinator is in the write region.
 pub(super) fn usage_of(operation: &Operation) -> Usage {
-    if operation.verb.is_read() { Usage::Read } else { Usage::Write }
+    if operation.verb.is_read() && !operation.verb.is_transaction() { Usage::Read } else { Usage::Write }
 }
 
 /// Applies the effects of one attempt: first those on health, then those that may need

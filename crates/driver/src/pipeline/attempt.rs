@@ -26,6 +26,7 @@ use crate::options::Settings;
 use crate::random::{self, ActivityId};
 use crate::response;
 use crate::routing::account::Location;
+use crate::transaction;
 use crate::transport::Delivered;
 
 /// The inputs of one attempt.
@@ -96,7 +97,7 @@ async fn make_attempt(core: &Core, inputs: AttemptInputs<'_>) -> Result<Leg, Err
                 continue;
             }
         }
-        let Some(retry_after) = requested_throttle_wait(&result) else {
+        let Some(retry_after) = requested_throttle_wait(inputs.operation, &result) else {
             record_latency(&inputs, &result, sent_at);
             let is_cut_short = result.is_err() && allowed < SHORT_ATTEMPT && sent_at.elapsed() >= allowed;
             break (result, transfer, is_cut_short, activity_id);
@@ -143,10 +144,16 @@ fn is_unauthorized(result: &AttemptResult) -> bool {
 
 /// For a throttled request, the wait that the service asks for, if it names one.
 /// The outer `None` means that the request was not throttled. 429/3092 (a replica
-/// is out of resources) does not count as throttling.
-fn requested_throttle_wait(result: &AttemptResult) -> Option<Option<Duration>> {
+/// is out of resources) does not count as throttling. Neither does a 429 with the results of a
+/// transaction: it says itself whether the transaction may be repeated.
+fn requested_throttle_wait(operation: &Operation, result: &AttemptResult) -> Option<Option<Duration>> {
     let response = result.as_ref().ok()?;
-    throttle::is_throttle(status_of(response)).then(|| response::retry_after(response.headers()))
+    let has_results = || {
+        let facts = operation.transaction;
+        facts.is_some_and(|facts| transaction::parse(response.body(), facts.operations).is_some())
+    };
+    (throttle::is_throttle(status_of(response)) && !has_results())
+        .then(|| response::retry_after(response.headers()))
 }
 
 /// The status and sub-status of an answer.

@@ -3,6 +3,9 @@
 
 use http::{HeaderMap, HeaderValue};
 use perihelion_wire::headers;
+use perihelion_wire::transaction::{
+    IdempotencyToken, READ_OPERATION_TYPE, RESOURCE_TYPE, WRITE_OPERATION_TYPE,
+};
 
 use crate::operation::{Operation, ResourceKind, Scope, Verb};
 use crate::options::{ReadConsistency, Settings};
@@ -35,6 +38,8 @@ pub(crate) struct HeaderInputs {
     /// Whether the answer must come from the write region, which the service's header calls
     /// the hub region.
     pub(crate) is_write_region_only: bool,
+    /// The idempotency token of a distributed transaction.
+    pub(crate) idempotency_token: Option<IdempotencyToken>,
 }
 
 /// The headers of one attempt, unsigned. The operation's own headers replace others of
@@ -50,6 +55,9 @@ pub(crate) fn headers(
     map.insert(headers::USER_AGENT, user_agent.clone());
     map.insert(headers::ACCEPT, JSON);
     insert_verb_headers(&mut map, operation);
+    if let Some(token) = header_inputs.idempotency_token {
+        insert_text(&mut map, headers::IDEMPOTENCY_TOKEN, &token.to_string());
+    }
     insert_scope_headers(&mut map, &operation.scope);
     if operation.is_data_plane() {
         map.insert(headers::NO_RETRY_ON_449, TRUE);
@@ -98,7 +106,15 @@ fn insert_verb_headers(map: &mut HeaderMap, operation: &Operation) {
             map.insert(headers::BATCH_ORDERED, TRUE);
             map.insert(headers::BATCH_CONTINUE_ON_ERROR, FALSE);
         }
+        Verb::WriteTransaction => insert_transaction_headers(map, WRITE_OPERATION_TYPE),
+        Verb::ReadTransaction => insert_transaction_headers(map, READ_OPERATION_TYPE),
     }
+}
+
+fn insert_transaction_headers(map: &mut HeaderMap, operation_type: &'static str) {
+    map.insert(headers::CONTENT_TYPE, JSON);
+    map.insert(headers::OPERATION_TYPE, HeaderValue::from_static(operation_type));
+    map.insert(headers::RESOURCE_TYPE, HeaderValue::from_static(RESOURCE_TYPE));
 }
 
 fn insert_scope_headers(map: &mut HeaderMap, scope: &Scope) {
@@ -139,7 +155,17 @@ fn insert_document_headers(
         }
         return;
     }
-    if !settings.content_on_write && operation.verb != Verb::Delete && operation.verb != Verb::Batch {
+    let may_have_content = match operation.verb {
+        Verb::Delete | Verb::Batch | Verb::WriteTransaction => false,
+        Verb::Create | Verb::Upsert | Verb::Replace | Verb::Patch => true,
+        Verb::Read
+        | Verb::Query
+        | Verb::QueryPlan
+        | Verb::ReadFeed
+        | Verb::ChangeFeed
+        | Verb::ReadTransaction => false,
+    };
+    if !settings.content_on_write && may_have_content {
         map.insert(headers::PREFER, RETURN_MINIMAL);
     }
     if header_inputs.is_multi_write {

@@ -75,7 +75,15 @@ pub(crate) fn hedged_kind(
                 is_multi_write && settings.hedged_writes && operation.idempotency == Idempotency::Idempotent;
             is_allowed.then_some(LatencyKind::Write)
         }
-        (ResourceKind::Item, Verb::Create | Verb::Batch | Verb::QueryPlan | Verb::ReadFeed) => None,
+        (
+            ResourceKind::Item,
+            Verb::Create
+            | Verb::Batch
+            | Verb::QueryPlan
+            | Verb::ReadFeed
+            | Verb::WriteTransaction
+            | Verb::ReadTransaction,
+        ) => None,
         (ResourceKind::Container, Verb::Read) | (ResourceKind::Range, Verb::ReadFeed) => {
             Some(LatencyKind::Metadata)
         }
@@ -84,7 +92,8 @@ pub(crate) fn hedged_kind(
             | ResourceKind::Database
             | ResourceKind::Container
             | ResourceKind::Range
-            | ResourceKind::Offer,
+            | ResourceKind::Offer
+            | ResourceKind::Transaction,
             _,
         ) => None,
     }

@@ -5,10 +5,14 @@ use perihelion_wire::status::{self, Status};
 
 use super::attempt::{AttemptResult, status_of};
 use super::prepare::{Prepared, follows_partition};
-use super::retry::{Budgets, Effects, Ending, Limits, Regions, Verdict, Writer, evaluate};
+use super::retry::{
+    Budgets, Effects, Ending, Limits, Regions, Results, TransactionEnding, Verdict, Writer, evaluate,
+    evaluate_transaction,
+};
 use super::state::profile_of;
-use crate::operation::{Operation, Verb};
+use crate::operation::{Operation, TransactionFacts, Verb};
 use crate::response::retry_after;
+use crate::transaction;
 
 /// The verdict on an attempt, and its effects. `jitter` is a sample from 0 to 1.
 pub(super) fn judge(
@@ -20,6 +24,10 @@ pub(super) fn judge(
     let (operation, settings) = (prepared.call.operation, prepared.call.settings);
     let limits =
         Limits { failovers_max: settings.failovers_max, session_retries_max: settings.session_retries_max };
+    if let Some(facts) = operation.transaction {
+        let ending = transaction_ending_of(facts, result);
+        return evaluate_transaction(!operation.verb.is_read(), ending, limits, budgets, jitter);
+    }
     evaluate(
         profile_of(operation),
         ending_of(operation, &budgets, result),
@@ -28,6 +36,29 @@ pub(super) fn judge(
         budgets,
         jitter,
     )
+}
+
+/// How an attempt of a transaction ended.
+fn transaction_ending_of(facts: TransactionFacts, result: &AttemptResult) -> TransactionEnding<'_> {
+    let response = match result {
+        Err(failure) => return TransactionEnding::Failed(failure),
+        Ok(response) => response,
+    };
+    let content = transaction::parse(response.body(), facts.operations);
+    let results = match &content {
+        None => Results::None,
+        Some(content) => match &content.results {
+            None => Results::Incomplete,
+            Some(results) if results.iter().any(|result| result.is_failure()) => Results::Failed,
+            Some(_) => Results::Succeeded,
+        },
+    };
+    TransactionEnding::Answered {
+        status: status_of(response),
+        results,
+        is_retriable: content.is_some_and(|content| content.is_retriable),
+        retry_after: retry_after(response.headers()),
+    }
 }
 
 /// The service's words when a container or a database does not exist. For a document that

@@ -85,6 +85,7 @@ pub(super) async fn prepare<'a>(
         session_token,
         is_multi_write: snapshot.account.is_multi_write,
         is_write_region_only: is_write_region_only(operation, &snapshot, partition.as_ref(), &route, state),
+        idempotency_token: state.idempotency_token,
     };
     Ok(Prepared { call, metadata, partition, session_range, snapshot, route, header_inputs })
 }
@@ -215,7 +216,7 @@ pub(super) fn route_request<'a>(
 /// Whether the request says that only the write region may answer. Another region refuses
 /// such a request. So the request says this only if it goes to the write region, and not if
 /// the write region was wanted but is excluded or down. Where every region takes writes, no
-/// request says this. The write region of a partition that has moved is the region that it
+/// request says this. A transaction needs not say it: only the write region takes any. The write region of a partition that has moved is the region that it
 /// has moved to. While that region is looked for, every region is asked so.
 fn is_write_region_only(
     operation: &Operation,
@@ -225,7 +226,8 @@ fn is_write_region_only(
     state: &State,
 ) -> bool {
     let only = snapshot.account.only_write_location(operation.is_data_plane());
-    let Some(only) = only.filter(|_| operation.verb.is_read()) else { return false };
+    let is_asked = operation.verb.is_read() && !operation.verb.is_transaction();
+    let Some(only) = only.filter(|_| is_asked) else { return false };
     let only = snapshot.moved_to(partition).unwrap_or(&only.region);
     match state.route_to {
         Some(RouteTo::WriteRegion) => *only == route.location.region,
@@ -235,15 +237,17 @@ fn is_write_region_only(
 }
 
 /// The region that the last verdict asks for. There is one exception: when the account has
-/// a new write region since the last attempt, a write goes to the new write region.
+/// a new write region since the last attempt, a write or a transaction goes to the new write
+/// region.
 fn next_region(account: &Account, operation: &Operation, state: &State) -> Option<RouteTo> {
     let only = account.only_write_location(operation.is_data_plane());
     let has_moved = state.write_region.as_ref().zip(only).is_some_and(|(last, only)| *last != only.region);
-    if has_moved && !operation.verb.is_read() { Some(RouteTo::WriteRegion) } else { state.route_to }
+    if has_moved && usage_of(operation) == Usage::Write { Some(RouteTo::WriteRegion) } else { state.route_to }
 }
 
 /// The session token of the request; `None` when the request has none. Only operations on
-/// documents have a session token, except query plans. A token in the options is always
+/// documents have a session token, except query plans and transactions (each operation in the
+/// body of a transaction has its own). A token in the options is always
 /// sent. Otherwise only operations with session consistency send the driver's own token:
 /// all reads, and writes where all regions take writes. `has_unknown_range` says that a
 /// session token has named a range that the metadata does not contain.
@@ -255,7 +259,7 @@ fn choose_session_token(
     has_unknown_range: bool,
 ) -> Result<Option<HeaderValue>, Error> {
     let operation = call.operation;
-    if !operation.is_data_plane() || operation.verb == Verb::QueryPlan {
+    if !operation.is_data_plane() || operation.verb == Verb::QueryPlan || operation.verb.is_transaction() {
         return Ok(None);
     }
     if let Some(token) = &call.settings.session_token {

@@ -4,6 +4,7 @@
 //!
 //! - `findings`, `rules`: what the end of an attempt means, and the rule for it. A new retry
 //!   rule is written there, and nowhere else in this crate.
+//! - `transaction`: the rules of distributed transactions, and their evaluation
 //! - `evaluate`: applies a rule within the operation's limits and budgets
 //! - `verdict`: the inputs of an evaluation and its result
 //! - `effects`: changes to shared state that follow from an attempt
@@ -18,8 +19,10 @@ mod evaluate;
 mod findings;
 mod rules;
 pub(super) mod throttle;
+mod transaction;
 mod verdict;
 
 pub(super) use effects::{Effect, Effects};
 pub(super) use evaluate::{evaluate, looks_before_retry, may_have_applied};
+pub(super) use transaction::{Results, TransactionEnding, evaluate_transaction};
 pub(super) use verdict::{Budgets, Ending, Limits, OperationProfile, Regions, Verdict, Writer};

@@ -17,18 +17,24 @@ use super::retry::{Effects, Verdict, looks_before_retry};
 use super::send::send;
 use super::state::{RequestedSession, State, profile_of};
 use crate::core::Core;
+use crate::diagnostics::Context;
 use crate::error::Error;
 use crate::operation::Scope;
 use crate::random;
 use crate::response::Response;
+use crate::transaction::successor;
 
 /// Runs an operation until it has an answer or an error.
 pub(crate) async fn run(core: &Core, call: Call<'_>) -> Result<Response, Error> {
     let started_at = Instant::now();
     let mut state = State::new(started_at, call.deadline, call.route_to);
+    state.idempotency_token = call.operation.transaction.map(|facts| facts.token);
     let result = run_attempts(core, call, &mut state).await;
     let mut diagnostics = std::mem::take(&mut state.diagnostics);
     diagnostics.elapsed = started_at.elapsed();
+    if let Some(token) = state.idempotency_token {
+        diagnostics.record_idempotency_token(token);
+    }
     match result {
         Ok(response) => {
             // After a read of the witness, its answer is the answer of the operation.
@@ -89,6 +95,9 @@ async fn run_attempts(core: &Core, call: Call<'_>, state: &mut State) -> Result<
                     token: prepared.header_inputs.session_token,
                 });
                 (state.route_to, state.context, state.budgets) = (Some(route_to), context, budgets);
+                if context == Context::NewToken {
+                    state.idempotency_token = state.idempotency_token.map(successor);
+                }
                 if !after.is_zero() {
                     tokio::time::sleep(after).await;
                 }

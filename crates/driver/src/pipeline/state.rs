@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use http::HeaderValue;
+use perihelion_wire::transaction::IdempotencyToken;
 use perihelion_wire::transport::Incident;
 use tokio::time::Instant;
 
@@ -39,6 +40,8 @@ pub(super) struct State {
     pub(super) write_region: Option<Region>,
     /// The session token that the last attempt sent; `None` before the first retry.
     pub(super) requested_session: Option<RequestedSession>,
+    /// The idempotency token of the next attempt; `None` if the operation is no transaction.
+    pub(super) idempotency_token: Option<IdempotencyToken>,
     /// Effects that are applied when another region has answered this operation, each
     /// with the route of its attempt.
     pub(super) unconfirmed_effects: Vec<(Effect, Route, Option<Incident>)>,
@@ -59,6 +62,7 @@ impl State {
             last_region: None,
             write_region: None,
             requested_session: None,
+            idempotency_token: None,
             unconfirmed_effects: Vec::new(),
             diagnostics: Diagnostics::default(),
         }

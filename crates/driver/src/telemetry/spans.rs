@@ -35,6 +35,7 @@ impl Telemetry {
             "db.operation.name" = operation_name(operation.target.kind, operation.verb),
             "db.namespace" = container.map(|container| container.database()),
             "db.collection.name" = container.map(|container| container.name()),
+            "db.operation.batch.size" = operation.transaction.map(|facts| facts.operations as u64),
             "db.response.status_code" = Empty,
             "db.response.returned_rows" = Empty,
             "server.address" = self.host,
@@ -45,6 +46,7 @@ impl Telemetry {
             "azure.cosmosdb.operation.request_charge" = Empty,
             "azure.cosmosdb.operation.contacted_regions" = Empty,
             "azure.service.request.id" = Empty,
+            "perihelion.idempotency_token" = Empty,
             "error.type" = Empty,
         )
     }
@@ -126,6 +128,9 @@ pub(super) fn end_operation(span: &Span, report: &Report<'_>) {
     }
     if let Some(id) = activity_id(report) {
         span.record("azure.service.request.id", id);
+    }
+    if let Some(token) = diagnostics.idempotency_token() {
+        span.record("perihelion.idempotency_token", display(token));
     }
     if let Some(error_type) = report.error_type() {
         span.record("error.type", &*error_type);

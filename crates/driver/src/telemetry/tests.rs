@@ -286,6 +286,8 @@ fn operations_have_their_well_known_names() {
         (ResourceKind::Account, Verb::Read, "read_account"),
         (ResourceKind::Range, Verb::ReadFeed, "read_all_partition_key_ranges"),
         (ResourceKind::Offer, Verb::Replace, "replace_offer"),
+        (ResourceKind::Transaction, Verb::WriteTransaction, "execute_distributed_write_transaction"),
+        (ResourceKind::Transaction, Verb::ReadTransaction, "execute_distributed_read_transaction"),
     ] {
         assert_eq!(operation_name(kind, verb), name);
     }

@@ -4,7 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
+use perihelion_driver::OperationOptions;
 use perihelion_driver::operation::Verb;
+use perihelion_driver::transaction::{
+    Transaction, TransactionEnd, TransactionKind, TransactionOperation, TransactionVerb,
+};
+use perihelion_model::partition_key::PartitionKey;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::DefaultGuard;
@@ -219,4 +224,34 @@ async fn reads_of_metadata_have_spans_of_their_own() {
     assert!(operations[1..].iter().all(|span| span.parent == Some(task)), "{operations:?}");
     assert_eq!(operations[1].field("db.response.status_code"), Some("200"));
     world.server.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transaction_has_a_span_with_its_token_and_one_for_each_attempt() {
+    let (collector, _guard) = collect();
+    let world = World::new().await;
+    world.run(&world.write(Verb::Create, "1", "a")).await.unwrap();
+    world.fault(r#"{"operation":"transaction","count":1,"status":408}"#).await;
+    let mut transaction = Transaction::new(TransactionKind::Write);
+    let key = PartitionKey::from("ada");
+    transaction.push(TransactionOperation::new(TransactionVerb::Delete, &world.orders, key, "1")).unwrap();
+    collector.clear();
+    let end = world.driver.execute_transaction(&transaction, &OperationOptions::default()).await.unwrap();
+    assert!(matches!(end, TransactionEnd::Completed(_)), "{end:?}");
+    let operation = collector.named("operation");
+    let [operation] = operation.as_slice() else { panic!("{:?}", collector.spans()) };
+    let span = collector.span(*operation);
+    let token = transaction.token.to_string();
+    for (field, value) in [
+        ("otel.name", "execute_distributed_write_transaction"),
+        ("db.operation.name", "execute_distributed_write_transaction"),
+        ("db.operation.batch.size", "1"),
+        ("db.response.status_code", "200"),
+        ("perihelion.idempotency_token", token.as_str()),
+    ] {
+        assert_eq!(span.field(field), Some(value), "{field} of {span:?}");
+    }
+    let attempts = collector.named("attempt");
+    assert_eq!(attempts.len(), 2);
+    assert!(attempts.iter().all(|attempt| collector.span(*attempt).parent == Some(*operation)));
 }

@@ -27,12 +27,12 @@ use crate::routing::resolve::RouteTo;
 
 /// The waits before failovers once every region was tried. With one region and three
 /// failovers they are 1.75 s in all, enough for a connection or a process to come back.
-const UNAVAILABLE_BACKOFF: Backoff =
+pub(super) const UNAVAILABLE_BACKOFF: Backoff =
     Backoff { first: Duration::from_millis(250), longest: Duration::from_secs(4) };
 
 /// Retries in the same region when a connection did not take the request, so that the
 /// request was not sent. After these retries, the operation fails over.
-const UNSENT_RETRIES_MAX: u32 = 1;
+pub(super) const UNSENT_RETRIES_MAX: u32 = 1;
 
 /// The waits for replication to bring the writes of the session, which takes tens of
 /// milliseconds between regions. They begin once every region that may have those

@@ -26,6 +26,8 @@
 //! without a wait. If all of them refuse, it waits, and then asks all of them again, at most
 //! three times.
 //!
+//! Distributed transactions have rules of their own (`transaction`).
+//!
 //! To add a rule, name the status in `perihelion_wire::status`, and edit `findings` and this
 //! file. No match in them has a wildcard arm, so the compiler reports every place that
 //! has to handle the new rule.
@@ -127,6 +129,14 @@ budgets! {
     RetryWith,
     /// Retries with metadata that was read again.
     Reroute,
+    /// Retries of a transaction while its coordinator is busy.
+    Coordinator,
+    /// Retries of a transaction after a failure of the infrastructure.
+    Infrastructure,
+    /// Retries of a transaction of which the service says that it may be repeated.
+    Retriable,
+    /// Retries of a transaction whose success had no readable results.
+    Unreadable,
 }
 
 /// Retries while a write region moves, which takes seconds. The first retry does not

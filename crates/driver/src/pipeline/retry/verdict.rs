@@ -118,6 +118,10 @@ impl Budgets {
 
 /// What to do next.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one verdict for each attempt, and it lives on the stack"
+)]
 pub(crate) enum Verdict {
     /// Give the caller the answer.
     Complete,

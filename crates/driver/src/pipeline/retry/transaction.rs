@@ -1,0 +1,415 @@
+//! The retry rules of distributed transactions. An ending becomes a [`TransactionFinding`], and
+//! each finding has one rule in [`evaluate_transaction`].
+//!
+//! Every attempt of a transaction has an idempotency token, and the service answers a token that
+//! it knows as it answered the first time. So a transaction may always be sent again under the
+//! same token. It goes to the account's write region only, so no rule fails over to another one.
+//!
+//! | an attempt ends with | the transaction | bounds |
+//! |---|---|---|
+//! | 429 without results | retries after the wait that the service asks for, within the attempt (`throttle`) | as for single operations |
+//! | 408, 449/5352 without results | retries after the wait that the service asks for, or else 1 s | 10 retries |
+//! | 500/5411, 5412, 5413 without results | retries, 100 ms doubling to 5 s | 9 retries |
+//! | results, `isRetriable: true`, status 452 | retries with a **new** token, 1 s doubling, at least the wait that the service asks for | 10 retries and 30 s for both rows |
+//! | results, `isRetriable: true`, another status from 400 on | retries with the same token, with the same waits | |
+//! | 403/3, 403/1008 | reads the account again and goes to the write region that it names | as for single operations: 10 retries, 5 s of waiting |
+//! | 503, 410, another 5xx, no connection, no answer | reads the account again, waits and retries in the write region | as failovers of single operations: 3 |
+//! | an open connection that did not take the request | retries at once | 1 retry, then as no connection |
+//! | 2xx without exactly one result for each operation | retries at once | 1 retry |
+//! | anything else | ends | |
+//!
+//! A write whose outcome is unknown at the end is ambiguous. That is so if an attempt may have
+//! been applied and no later attempt had an answer that says what became of the token: 2xx with
+//! all results, 452, or another refusal with all results. No ending marks the endpoint as
+//! failed: the coordinator of transactions is not the endpoint.
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use perihelion_wire::status::{self, Status};
+use perihelion_wire::transport::Failure;
+
+use super::backoff::Backoff;
+use super::effects::{Effect, Effects};
+use super::evaluate::{UNAVAILABLE_BACKOFF, UNSENT_RETRIES_MAX};
+use super::findings::{Finding, finding_for_failure};
+use super::rules::{Budget, FORBIDDEN_POLICY};
+use super::verdict::{Budgets, Limits, Verdict};
+use crate::diagnostics::Context;
+use crate::routing::resolve::RouteTo;
+
+/// Retries while the coordinator is stuck, or while another request with the same token runs.
+pub(super) const COORDINATOR_RETRIES_MAX: u32 = 10;
+/// The wait before such a retry if the service asks for none.
+const COORDINATOR_WAIT: Duration = Duration::from_secs(1);
+/// The longest wait before such a retry. A longer request of the service ends the retries:
+/// most callers have given up by then.
+const COORDINATOR_WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// Retries after a failure of the infrastructure of transactions, as in the published SDKs.
+pub(super) const INFRASTRUCTURE_RETRIES_MAX: u32 = 9;
+const INFRASTRUCTURE_BACKOFF: Backoff =
+    Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(5) };
+
+/// Retries of a transaction of which the service says that it may be repeated, as in the
+/// published SDKs.
+pub(super) const RETRIABLE_RETRIES_MAX: u32 = 10;
+/// The longest sum of the waits before these retries.
+const RETRIABLE_WAIT_MAX: Duration = Duration::from_secs(30);
+const RETRIABLE_BACKOFF: Backoff =
+    Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(32) };
+
+/// Retries after a success without results. The replay of the token gets the results, if the
+/// first answer was only damaged on its way.
+pub(super) const UNREADABLE_RETRIES_MAX: u32 = 1;
+
+/// How an attempt of a transaction ended.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum TransactionEnding<'a> {
+    Answered {
+        status: Status,
+        results: Results,
+        /// Whether the body says `isRetriable: true`.
+        is_retriable: bool,
+        /// The wait that the service asks for; `None` when it names none.
+        retry_after: Option<Duration>,
+    },
+    Failed(&'a Failure),
+}
+
+/// The results in the body of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Results {
+    /// The body is empty, or not that of a transaction.
+    None,
+    /// The body is that of a transaction, but does not have one result for each operation.
+    Incomplete,
+    /// There is one result for each operation, and none of them failed.
+    Succeeded,
+    /// There is one result for each operation, and at least one failed.
+    Failed,
+}
+
+/// What the end of an attempt of a transaction means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TransactionFinding {
+    /// The transaction was committed, or its documents were read.
+    Done,
+    /// The service says that it succeeded, but does not say with which results.
+    Unreadable,
+    /// The service has aborted the transaction, and says that it may be repeated.
+    AbortedRetriable,
+    /// The service has decided that the transaction fails.
+    Refused,
+    /// The service did not process the request, and would not process it again.
+    NotProcessed,
+    /// The service failed while it worked on the transaction, and says with a body that the same
+    /// request may be repeated.
+    Retriable,
+    /// The service refused the transaction, and says with a body that the same request may be
+    /// repeated.
+    RefusedRetriable,
+    /// The coordinator is stuck, or another request with this token is running.
+    CoordinatorBusy,
+    /// The infrastructure of transactions failed.
+    InfrastructureFailed,
+    /// Too many requests, after the retries inside the attempt.
+    Throttled,
+    /// This region does not take transactions, or does not know the account.
+    NotWriteRegion,
+    /// The service is unavailable or failed.
+    Unavailable,
+    /// The service asks for a retry in a way that is not part of the protocol, or the answer
+    /// comes from another program.
+    Unexpected,
+    /// No connection to the endpoint could be opened.
+    Unreachable,
+    /// The request was not sent, though the endpoint can be reached.
+    ConnectionUnusable,
+    /// The request was sent, or may have been, and no answer came.
+    AnswerLost,
+}
+
+/// What an attempt says about the writes of a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    /// The service has said what became of the token.
+    Decided,
+    /// The attempt changed nothing. What was unknown before is still unknown.
+    Unchanged,
+    /// The writes were applied, or may be.
+    Unknown,
+}
+
+/// Evaluates one attempt of a transaction. `is_write` says that it writes, `jitter` is a sample
+/// from 0 to 1.
+pub(crate) fn evaluate_transaction(
+    is_write: bool,
+    ending: TransactionEnding<'_>,
+    limits: Limits,
+    budgets: Budgets,
+    jitter: f64,
+) -> (Verdict, Effects) {
+    let finding = finding_for(is_write, ending);
+    let is_ambiguous = match outcome_of(finding) {
+        Outcome::Decided => false,
+        Outcome::Unchanged => budgets.is_ambiguous,
+        Outcome::Unknown => is_write,
+    };
+    let retry_after = match ending {
+        TransactionEnding::Answered { retry_after, .. } => retry_after.filter(|wait| !wait.is_zero()),
+        TransactionEnding::Failed(..) => None,
+    };
+    let evaluation =
+        Evaluation { limits, budgets: budgets.with_ambiguity(is_ambiguous), retry_after, jitter };
+    (evaluation.verdict(finding), effects_of(finding))
+}
+
+fn finding_for(is_write: bool, ending: TransactionEnding<'_>) -> TransactionFinding {
+    match ending {
+        TransactionEnding::Failed(failure) => match finding_for_failure(failure) {
+            Finding::Unreachable => TransactionFinding::Unreachable,
+            Finding::ConnectionUnusable => TransactionFinding::ConnectionUnusable,
+            Finding::AnswerLost
+            | Finding::Done
+            | Finding::BatchRefused
+            | Finding::NotFound
+            | Finding::RefusedByState
+            | Finding::Refused
+            | Finding::Throttled
+            | Finding::UnexpectedStatus
+            | Finding::WriteForbidden
+            | Finding::AccountUnknown
+            | Finding::SessionNotAvailable
+            | Finding::OwnerGone
+            | Finding::ContainerReplaced
+            | Finding::RangeMoved
+            | Finding::RetryWith
+            | Finding::ReplicaUnavailable
+            | Finding::ServiceUnavailable
+            | Finding::ServiceFailed => TransactionFinding::AnswerLost,
+        },
+        TransactionEnding::Answered { status, results, is_retriable, retry_after: None | Some(..) } => {
+            match (status.code, results) {
+                (200..=299, Results::Succeeded) => TransactionFinding::Done,
+                (207, Results::Failed) => finding_for_refusal(status, is_retriable),
+                (200..=206 | 208..=299, Results::Failed) => TransactionFinding::Done,
+                (200..=299, Results::None | Results::Incomplete) => TransactionFinding::Unreadable,
+                // All documents of a read are unchanged. HTTP layers drop the body of a 304.
+                (304, Results::None | Results::Incomplete | Results::Succeeded | Results::Failed)
+                    if !is_write =>
+                {
+                    TransactionFinding::Done
+                }
+                (400..=599, Results::Failed) => finding_for_refusal(status, is_retriable),
+                (400..=599, Results::Incomplete | Results::Succeeded) if is_retriable => {
+                    finding_for_refusal(status, true)
+                }
+                // The status and the results contradict each other.
+                (400..=451 | 453..=599, Results::Succeeded) => TransactionFinding::Unexpected,
+                (
+                    0..=199 | 300..=u16::MAX,
+                    Results::None | Results::Incomplete | Results::Succeeded | Results::Failed,
+                ) => finding_for_status(status),
+            }
+        }
+    }
+}
+
+/// The finding for an answer that says what became of the transaction, or that it may be
+/// repeated.
+fn finding_for_refusal(status: Status, is_retriable: bool) -> TransactionFinding {
+    match (status.code, is_retriable) {
+        (452, true) => TransactionFinding::AbortedRetriable,
+        (408 | 410 | 449 | 500..=u16::MAX, true) => TransactionFinding::Retriable,
+        (0..=407 | 409 | 411..=448 | 450 | 451 | 453..=499, true) => TransactionFinding::RefusedRetriable,
+        // The service failed while it worked on the transaction, so this is not its decision.
+        (408 | 410 | 429 | 449 | 500..=u16::MAX, false) => finding_for_status(status),
+        (0..=407 | 409 | 411..=428 | 430..=448 | 450..=499, false) => TransactionFinding::Refused,
+    }
+}
+
+/// The finding for an answer without results.
+fn finding_for_status(status: Status) -> TransactionFinding {
+    match status {
+        status::WRITE_FORBIDDEN | status::DATABASE_ACCOUNT_NOT_FOUND => TransactionFinding::NotWriteRegion,
+        status::REQUEST_TIMEOUT | Status { code: 408, .. } | status::TRANSACTION_IN_PROGRESS => {
+            TransactionFinding::CoordinatorBusy
+        }
+        status::GONE | Status { code: 410, .. } => TransactionFinding::Unavailable,
+        status::TOO_MANY_REQUESTS | Status { code: 429, .. } => TransactionFinding::Throttled,
+        status::RETRY_WITH | Status { code: 449, .. } => TransactionFinding::Unexpected,
+        status::TRANSACTION_ABORTED | Status { code: 452, .. } => TransactionFinding::Refused,
+        Status { code: 300..=499, .. } => TransactionFinding::NotProcessed,
+        status::TRANSACTION_LEDGER_FAILED
+        | status::TRANSACTION_ACCOUNT_FAILED
+        | status::TRANSACTION_DISPATCH_FAILED => TransactionFinding::InfrastructureFailed,
+        Status { code: 500..=599, .. } => TransactionFinding::Unavailable,
+        Status { code: 0..=299 | 600..=u16::MAX, .. } => TransactionFinding::Unexpected,
+    }
+}
+
+fn outcome_of(finding: TransactionFinding) -> Outcome {
+    match finding {
+        TransactionFinding::Done | TransactionFinding::AbortedRetriable | TransactionFinding::Refused => {
+            Outcome::Decided
+        }
+        TransactionFinding::NotProcessed
+        | TransactionFinding::RefusedRetriable
+        | TransactionFinding::Throttled
+        | TransactionFinding::NotWriteRegion
+        | TransactionFinding::Unreachable
+        | TransactionFinding::ConnectionUnusable => Outcome::Unchanged,
+        TransactionFinding::Unreadable
+        | TransactionFinding::Retriable
+        | TransactionFinding::CoordinatorBusy
+        | TransactionFinding::InfrastructureFailed
+        | TransactionFinding::Unavailable
+        | TransactionFinding::Unexpected
+        | TransactionFinding::AnswerLost => Outcome::Unknown,
+    }
+}
+
+/// The effects of a finding. The write region may have moved if it does not take transactions,
+/// or does not answer.
+fn effects_of(finding: TransactionFinding) -> Effects {
+    match finding {
+        TransactionFinding::NotWriteRegion
+        | TransactionFinding::Unavailable
+        | TransactionFinding::Unreachable
+        | TransactionFinding::AnswerLost => Effects::one(Effect::RefreshAccount),
+        TransactionFinding::Done
+        | TransactionFinding::Unreadable
+        | TransactionFinding::AbortedRetriable
+        | TransactionFinding::Refused
+        | TransactionFinding::NotProcessed
+        | TransactionFinding::Retriable
+        | TransactionFinding::RefusedRetriable
+        | TransactionFinding::CoordinatorBusy
+        | TransactionFinding::InfrastructureFailed
+        | TransactionFinding::Throttled
+        | TransactionFinding::Unexpected
+        | TransactionFinding::ConnectionUnusable => Effects::NONE,
+    }
+}
+
+/// Everything that a verdict depends on, besides the finding.
+#[derive(Debug, Clone, Copy)]
+struct Evaluation {
+    limits: Limits,
+    budgets: Budgets,
+    /// The wait that the service asks for; `None` when it names none.
+    retry_after: Option<Duration>,
+    /// A sample from 0 to 1.
+    jitter: f64,
+}
+
+impl Evaluation {
+    fn verdict(self, finding: TransactionFinding) -> Verdict {
+        match finding {
+            TransactionFinding::Done => Verdict::Complete,
+            TransactionFinding::Refused
+            | TransactionFinding::NotProcessed
+            | TransactionFinding::Throttled
+            | TransactionFinding::Unexpected => self.end(),
+            TransactionFinding::Unreadable => self.retry_at_once(Budget::Unreadable, UNREADABLE_RETRIES_MAX),
+            TransactionFinding::AbortedRetriable => self.retry_retriable(Context::NewToken),
+            TransactionFinding::Retriable | TransactionFinding::RefusedRetriable => {
+                self.retry_retriable(Context::Retry)
+            }
+            TransactionFinding::CoordinatorBusy => self.retry_coordinator(),
+            TransactionFinding::InfrastructureFailed => self.retry_infrastructure(),
+            TransactionFinding::NotWriteRegion => self.retry_forbidden(),
+            TransactionFinding::Unavailable
+            | TransactionFinding::Unreachable
+            | TransactionFinding::AnswerLost => self.retry_unavailable(),
+            TransactionFinding::ConnectionUnusable => self.retry_unsent(),
+        }
+    }
+
+    /// Ends the transaction: with the failure as it is, or with an unknown outcome.
+    fn end(self) -> Verdict {
+        if self.budgets.is_ambiguous { Verdict::AbortAmbiguous } else { Verdict::Abort }
+    }
+
+    /// Retries without a wait.
+    fn retry_at_once(self, budget: Budget, retries_max: u32) -> Verdict {
+        if self.budgets.spent(budget).retries >= retries_max {
+            return self.end();
+        }
+        self.try_again(budget, Duration::ZERO, Context::Retry)
+    }
+
+    /// Retries while the coordinator is busy.
+    fn retry_coordinator(self) -> Verdict {
+        let wait = self.retry_after.unwrap_or(COORDINATOR_WAIT);
+        let retries = self.budgets.spent(Budget::Coordinator).retries;
+        if retries >= COORDINATOR_RETRIES_MAX || wait > COORDINATOR_WAIT_MAX {
+            return self.end();
+        }
+        self.try_again(Budget::Coordinator, wait, Context::Retry)
+    }
+
+    /// Retries after a failure of the infrastructure.
+    fn retry_infrastructure(self) -> Verdict {
+        let retries = self.budgets.spent(Budget::Infrastructure).retries;
+        if retries >= INFRASTRUCTURE_RETRIES_MAX {
+            return self.end();
+        }
+        let wait = INFRASTRUCTURE_BACKOFF.wait(retries, self.jitter);
+        self.try_again(Budget::Infrastructure, wait, Context::Retry)
+    }
+
+    /// Retries because the service says that the transaction may be repeated. A wait that would
+    /// exceed the limit is not shortened, but ends the retries.
+    fn retry_retriable(self, context: Context) -> Verdict {
+        let spent = self.budgets.spent(Budget::Retriable);
+        let backoff = RETRIABLE_BACKOFF.wait(spent.retries, self.jitter);
+        let wait = self.retry_after.map_or(backoff, |hint| hint.max(backoff));
+        if spent.retries >= RETRIABLE_RETRIES_MAX || spent.waited.saturating_add(wait) > RETRIABLE_WAIT_MAX {
+            return self.end();
+        }
+        self.try_again(Budget::Retriable, wait, context)
+    }
+
+    /// Retries in the write region that the account names now. The first retry does not wait.
+    /// The last wait is shortened to the time that is left.
+    fn retry_forbidden(self) -> Verdict {
+        let policy = FORBIDDEN_POLICY;
+        let spent = self.budgets.spent(policy.budget);
+        let wait = policy.backoff.wait_after(policy.immediate_retries, spent.retries, self.jitter);
+        let wait_left = policy.wait_max.saturating_sub(spent.waited);
+        let is_time_up = !wait.is_zero() && wait_left.is_zero();
+        if spent.retries >= policy.retries_max || is_time_up {
+            return self.end();
+        }
+        self.try_again(policy.budget, wait.min(wait_left), policy.context)
+    }
+
+    /// Retries in the write region, which may be another one by then.
+    fn retry_unavailable(self) -> Verdict {
+        let retries = self.budgets.spent(Budget::Failover).retries;
+        if retries >= self.limits.failovers_max {
+            return self.end();
+        }
+        let backoff = UNAVAILABLE_BACKOFF.wait(retries, self.jitter);
+        let wait = self.retry_after.map_or(backoff, |hint| hint.min(UNAVAILABLE_BACKOFF.longest));
+        self.try_again(Budget::Failover, wait, Context::Retry)
+    }
+
+    /// Retries a request that was not sent.
+    fn retry_unsent(self) -> Verdict {
+        if self.budgets.spent(Budget::Unsent).retries >= UNSENT_RETRIES_MAX {
+            return self.retry_unavailable();
+        }
+        self.try_again(Budget::Unsent, Duration::ZERO, Context::Retry)
+    }
+
+    /// The verdict for another attempt. Every retry goes to the write region.
+    fn try_again(self, budget: Budget, after: Duration, context: Context) -> Verdict {
+        let budgets = self.budgets.spend(budget, after);
+        Verdict::Retry { after, route_to: RouteTo::WriteRegion, context, budgets }
+    }
+}
