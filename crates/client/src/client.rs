@@ -12,6 +12,7 @@ pub use builder::ClientBuilder;
 use crate::database::Database;
 use crate::properties::DatabaseProperties;
 use crate::throughput::Throughput;
+use crate::transaction::{DistributedReadTransaction, DistributedWriteTransaction};
 use crate::{Error, feed, manage};
 
 /// The client of one account. It is cheap to clone: clones share connections,
@@ -101,6 +102,21 @@ impl Client {
     /// The handle of a database. Sends no request.
     pub fn database(&self, name: &str) -> Database {
         Database::new(&self.driver, name)
+    }
+
+    /// Begins a distributed transaction that writes: its writes may go to any partitions and
+    /// containers of the account, and are applied together or not at all. Sends no request
+    /// before [`commit`](DistributedWriteTransaction::commit). For writes to one partition key,
+    /// [`Container::batch`](crate::Container::batch) costs less.
+    pub fn write_transaction(&self) -> DistributedWriteTransaction {
+        DistributedWriteTransaction::new(&self.driver)
+    }
+
+    /// Begins a distributed transaction that reads documents of any partitions and containers of
+    /// the account from one snapshot. Sends no request before
+    /// [`execute`](DistributedReadTransaction::execute).
+    pub fn read_transaction(&self) -> DistributedReadTransaction {
+        DistributedReadTransaction::new(&self.driver)
     }
 
     /// Creates a database. Fails with 409, [`Error::is_conflict`], when the database

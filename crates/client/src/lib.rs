@@ -38,6 +38,8 @@
 //! - Several items: [`Container::read_many`], [`Container::batch`] (all operations
 //!   or none), [`Container::bulk`] (any number of operations, each with its own result),
 //!   [`Container::query`], [`Container::read_all`].
+//! - Several partitions and containers: [`Client::write_transaction`] (all writes or none) and
+//!   [`Client::read_transaction`] (one snapshot).
 //! - Changes: [`Container::change_feed`] and [`Container::all_changes`]. A
 //!   [`ChangeFeedProcessor`] shares the changes among processes and remembers positions.
 //! - Cost: the results of operations on items, of queries and of change feeds have
@@ -83,6 +85,7 @@ mod query;
 mod read_many;
 mod response;
 mod throughput;
+mod transaction;
 
 pub use batch::{Batch, BatchResult, BatchResults};
 pub use bulk::{Bulk, BulkError, BulkOperation, BulkOptions, BulkResult, BulkTotals};
@@ -105,6 +108,7 @@ pub use perihelion_driver::observer;
 pub use perihelion_driver::operation::Witness;
 pub use perihelion_driver::options;
 pub use perihelion_driver::options::Priority;
+pub use perihelion_driver::transaction::{IdempotencyToken, ResponseMode, TransactionConsistency};
 #[cfg(feature = "azure-core")]
 pub use perihelion_driver::transport::AzureHttpTransport;
 pub use perihelion_driver::transport::{ClientCertificate, HttpOptions, Proxy, ProxyChoice};
@@ -129,3 +133,7 @@ pub use query::{
 pub use read_many::ManyItems;
 pub use response::{Item, Receipt, Written};
 pub use throughput::{ProvisionedThroughput, Throughput};
+pub use transaction::{
+    AbortedTransaction, DistributedReadTransaction, DistributedWriteTransaction, TransactionError,
+    TransactionResult, TransactionResults, UnknownOutcome,
+};

@@ -7,7 +7,7 @@ use perihelion_server::{EMULATOR_KEY, ServerOptions};
 use perihelion_testkit::{TestServer, examples};
 
 /// The examples, each with a part of its output.
-const EXAMPLES: [(&str, &str); 14] = [
+const EXAMPLES: [(&str, &str); 15] = [
     ("batch", "operation Some(1): 409"),
     ("bulk", "the delete `no such order` of a bulk was not applied: 404"),
     ("change_feed", "Delete of Some(\"later\")"),
@@ -22,6 +22,7 @@ const EXAMPLES: [(&str, &str); 14] = [
     ("read_many", "requests"),
     ("regions_and_hedging", "hedge"),
     ("throughput", "Autoscale { max: 4000 }"),
+    ("transaction", "order 2: operation 1 was refused with 412"),
 ];
 
 /// The environment variable with the connection string of the account to use.

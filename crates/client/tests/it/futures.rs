@@ -36,6 +36,9 @@ async fn futures_are_small_and_can_move_between_threads() {
     check("patch", container.patch("k", "1", &patch));
     check("delete", container.delete("k", "1"));
     check("batch", container.batch(Batch::new("k")));
+    let (writes, reads) = (client.write_transaction(), client.read_transaction());
+    check("write transaction", writes.commit());
+    check("read transaction", reads.execute());
     check("bulk", container.bulk([]).next());
     check("read_many", container.read_many::<Value>([("k", "1")]));
     check("query", container.query::<Value>("SELECT * FROM c").collect());

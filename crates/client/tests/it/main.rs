@@ -24,4 +24,6 @@ mod queries;
 mod repeated_writes;
 mod request_options;
 mod scenarios;
+mod transaction_answers;
+mod transactions;
 mod world;

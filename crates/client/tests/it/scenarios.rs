@@ -51,6 +51,7 @@ scenarios! {
     queries
     read_many
     throughput
+    transactions
 }
 
 /// Prints the accounts of this run (shown with `--nocapture`), and checks that

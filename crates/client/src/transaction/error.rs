@@ -1,0 +1,158 @@
+//! Why a transaction did not succeed. The three cases need different reactions, so they are
+//! variants of an enum and not questions to an error.
+
+use std::fmt;
+
+use perihelion_driver::Status;
+use perihelion_driver::diagnostics::Diagnostics;
+use perihelion_driver::transaction::{IdempotencyToken, TransactionAnswer};
+
+use super::results::{TransactionResult, TransactionResults};
+use crate::Error;
+
+/// Why a transaction did not succeed.
+///
+/// | variant | what was written | what to do |
+/// |---|---|---|
+/// | `Aborted` | nothing | look at the culprits: another writer was faster, or the program is wrong |
+/// | `OutcomeUnknown` | all or nothing | commit the same operations with the same token again |
+/// | `Failed` | nothing | look at the [`Error`]: the service or the network failed, or the request is wrong |
+///
+/// With `?`, it becomes an [`Error`]: an abort then has the status of its first culprit
+/// ([`Error::is_conflict`], [`Error::operation_index`]), and an unknown outcome is ambiguous
+/// ([`Error::is_ambiguous`]).
+#[derive(Debug, Clone)]
+pub enum TransactionError {
+    /// The service has decided that the transaction fails: one of its operations did. Of a read
+    /// transaction, a document does not exist or cannot be read.
+    Aborted(Box<AbortedTransaction>),
+    /// The transaction may or may not have been committed: its answer was lost, the repeats had
+    /// no clear answer either, or there was no time left to repeat it. Never for reads.
+    OutcomeUnknown(UnknownOutcome),
+    /// The service did not process the transaction.
+    Failed(Error),
+}
+
+/// A transaction that the service has aborted. Nothing was written.
+#[derive(Debug, Clone)]
+pub struct AbortedTransaction {
+    results: TransactionResults,
+    is_retriable: bool,
+    diagnostic: Option<String>,
+    error: Error,
+}
+
+impl AbortedTransaction {
+    pub(super) fn new(mut answer: TransactionAnswer, error: Error) -> Self {
+        let (is_retriable, diagnostic) = (answer.is_retriable, answer.diagnostic.take());
+        AbortedTransaction { results: TransactionResults::new(answer), is_retriable, diagnostic, error }
+    }
+
+    /// The operations that failed by themselves, with their index. All others were rolled back
+    /// because of them.
+    pub fn culprits(&self) -> impl Iterator<Item = (usize, &TransactionResult)> {
+        self.results.results().iter().enumerate().filter(|(_, result)| result.is_culprit())
+    }
+
+    /// The status of the first culprit, such as 409 or 412; if there is none, that of the whole.
+    pub fn status(&self) -> Status {
+        self.culprits().next().map_or(self.results.status(), |(_, result)| result.status())
+    }
+
+    /// All results, with the culprits' own statuses and 453 (or 424) for the others.
+    pub fn results(&self) -> &TransactionResults {
+        &self.results
+    }
+
+    /// Whether the service says that the transaction may succeed when it is tried again. The
+    /// client has used up its own retries. A new try needs a new transaction, and so a new token.
+    pub fn is_retriable(&self) -> bool {
+        self.is_retriable
+    }
+
+    /// The service's explanation for a person.
+    pub fn diagnostic(&self) -> Option<&str> {
+        self.diagnostic.as_deref()
+    }
+
+    /// The abort as an error with the status of the first culprit.
+    pub fn error(&self) -> &Error {
+        &self.error
+    }
+}
+
+/// A transaction that may or may not have been committed.
+#[derive(Debug, Clone)]
+pub struct UnknownOutcome {
+    token: IdempotencyToken,
+    error: Error,
+}
+
+impl UnknownOutcome {
+    /// The token to find out with: commit the same operations with this token.
+    pub fn idempotency_token(&self) -> IdempotencyToken {
+        self.token
+    }
+
+    /// What went wrong last.
+    pub fn error(&self) -> &Error {
+        &self.error
+    }
+}
+
+impl TransactionError {
+    /// Attempts, regions, timings.
+    pub fn diagnostics(&self) -> &Diagnostics {
+        self.error().diagnostics()
+    }
+
+    /// The error behind this one.
+    pub fn error(&self) -> &Error {
+        match self {
+            TransactionError::Aborted(aborted) => &aborted.error,
+            TransactionError::OutcomeUnknown(unknown) => &unknown.error,
+            TransactionError::Failed(error) => error,
+        }
+    }
+}
+
+impl fmt::Display for TransactionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TransactionError::Aborted(aborted) => aborted.error.fmt(f),
+            TransactionError::OutcomeUnknown(unknown) => write!(
+                f,
+                "{}. To find out, commit the same operations again with the idempotency token {}",
+                unknown.error, unknown.token
+            ),
+            TransactionError::Failed(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for TransactionError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(self.error())
+    }
+}
+
+impl From<Error> for TransactionError {
+    fn from(error: Error) -> Self {
+        match error.diagnostics().idempotency_token() {
+            Some(token) if error.is_ambiguous() => {
+                TransactionError::OutcomeUnknown(UnknownOutcome { token, error })
+            }
+            Some(_) | None => TransactionError::Failed(error),
+        }
+    }
+}
+
+impl From<TransactionError> for Error {
+    fn from(error: TransactionError) -> Self {
+        match error {
+            TransactionError::Aborted(aborted) => aborted.error,
+            TransactionError::OutcomeUnknown(unknown) => unknown.error,
+            TransactionError::Failed(error) => error,
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! What a transaction refuses before anything is sent, and what its results say.
+
+use perihelion_driver::diagnostics::Diagnostics;
+use serde_json::json;
+
+use super::*;
+use crate::{Client, Patch};
+use perihelion_server::{Embedded, EmbeddedOptions};
+
+/// A client of an account in this process.
+async fn client() -> (Embedded, Client) {
+    let embedded = Embedded::open(EmbeddedOptions::default()).await.unwrap();
+    let client = Client::over(&embedded.endpoint(), embedded.transport()).await.unwrap();
+    (embedded, client)
+}
+
+#[tokio::test]
+async fn bad_operations_are_refused_when_they_are_added() {
+    let (embedded, client) = client().await;
+    let container = client.database("shop").container("orders");
+    let mut transaction = client.write_transaction();
+    let etag = Etag::parse("\"1\"").unwrap();
+    for refused in [
+        transaction.create(&container, "a", &json!({"pk": "a"})).err(),
+        transaction.upsert(&container, "a", &json!({"id": 7})).err(),
+        transaction.upsert_if_match(&container, "a", &json!([]), &etag).err(),
+        transaction.replace(&container, "a", "1", &json!({"id": "2"})).err(),
+        transaction.delete(&container, "a", "").err(),
+        transaction.patch(&container, "a", "1", &Patch::new()).err(),
+    ] {
+        let error = refused.expect("the operation is refused");
+        assert_eq!(error.kind(), crate::ErrorKind::Input, "{error}");
+    }
+    assert!(transaction.is_empty());
+    let empty = transaction.commit().await.unwrap_err();
+    assert!(empty.to_string().contains("at least one operation"), "{empty}");
+    embedded.close().await;
+}
+
+#[tokio::test]
+async fn a_hundred_and_first_operation_is_refused_unless_the_limits_are_off() {
+    let (embedded, client) = client().await;
+    let container = client.database("shop").container("orders");
+    let mut transaction = client.write_transaction();
+    for n in 0..DistributedWriteTransaction::OPERATIONS_MAX {
+        transaction.delete(&container, "a", &n.to_string()).unwrap();
+    }
+    let error = transaction.delete(&container, "a", "one more").unwrap_err();
+    assert!(error.message().contains("at most 100"), "{error}");
+    assert_eq!(transaction.len(), 100);
+    let mut transaction = transaction.with_limits(false);
+    transaction.delete(&container, "a", "one more").unwrap();
+    assert_eq!(transaction.len(), 101);
+    embedded.close().await;
+}
+
+#[test]
+fn an_ambiguous_error_without_a_token_is_a_plain_failure() {
+    let error = Error::input("no").with_diagnostics(Diagnostics::default());
+    assert!(matches!(TransactionError::from(error), TransactionError::Failed(_)));
+}

@@ -1,0 +1,439 @@
+//! Transactions whose answers a script gives: answers of other services, damaged answers and
+//! lost ones. Everything but the transactions goes to a server in this process, and the clock is
+//! tokio's and paused.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, StatusCode};
+use perihelion_client::{
+    Client, Container, Error, ErrorKind, IdempotencyToken, ResponseMode, TransactionConsistency,
+    TransactionError,
+};
+use perihelion_server::{EmbeddedOptions, InProcess};
+use perihelion_testkit::TestServer;
+use perihelion_testkit::driver::{create_container, create_database};
+use perihelion_testkit::faults::{response_lost, unreachable};
+use perihelion_testkit::regions::{self, EAST, WEST};
+use perihelion_wire::transport::{Failure, Request, Response, Transport};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+/// The answers to the next transactions, and the requests that got them.
+#[derive(Default)]
+struct Script {
+    answers: VecDeque<Result<Response, Failure>>,
+    requests: Vec<Request>,
+}
+
+/// Answers transactions by the script, and passes on all other requests.
+struct Scripted {
+    server: InProcess,
+    script: Arc<Mutex<Script>>,
+}
+
+impl Transport for Scripted {
+    async fn send(&self, request: Request) -> Result<Response, Failure> {
+        if request.target.path() != "/operations/dtc" {
+            return self.server.send(request).await;
+        }
+        let mut script = self.script.lock().unwrap();
+        script.requests.push(request);
+        script.answers.pop_front().expect("the script has an answer for each transaction")
+    }
+}
+
+/// A client with the containers `a` and `b`.
+struct Stage {
+    client: Client,
+    a: Container,
+    b: Container,
+    script: Arc<Mutex<Script>>,
+    _server: TestServer,
+}
+
+impl Stage {
+    async fn new(options: EmbeddedOptions, preferred: &[&str]) -> Stage {
+        let server = TestServer::in_process(options).await;
+        let script = Arc::new(Mutex::new(Script::default()));
+        let transport = Scripted { server: server.embedded().transport(), script: Arc::clone(&script) };
+        let client = Client::builder()
+            .with_endpoint(&server.endpoint().to_string())
+            .with_transport(transport)
+            .with_preferred_regions(preferred.iter().copied())
+            .connect()
+            .await
+            .unwrap();
+        create_database(client.driver(), "shop").await;
+        for name in ["a", "b"] {
+            create_container(client.driver(), "shop", name, "/pk").await;
+        }
+        let database = client.database("shop");
+        Stage { a: database.container("a"), b: database.container("b"), client, script, _server: server }
+    }
+
+    async fn one_region() -> Stage {
+        Stage::new(EmbeddedOptions::default().with_partitions(2), &[]).await
+    }
+
+    /// Replaces the script.
+    fn play(&self, answers: impl IntoIterator<Item = Result<Response, Failure>>) {
+        *self.script.lock().unwrap() =
+            Script { answers: answers.into_iter().collect(), requests: Vec::new() };
+    }
+
+    fn requests(&self) -> Vec<Request> {
+        let script = self.script.lock().unwrap();
+        assert!(script.answers.is_empty(), "{} answers were not asked for", script.answers.len());
+        script.requests.clone()
+    }
+
+    /// The tokens of the requests, each once, in order.
+    fn tokens(&self) -> Vec<String> {
+        let token = |request: &Request| header(&request.headers, "x-ms-cosmos-idempotency-token");
+        let mut tokens: Vec<String> = self.requests().iter().map(token).collect();
+        tokens.dedup();
+        tokens
+    }
+
+    /// Commits a transaction of two writes.
+    async fn commit(&self) -> Result<perihelion_client::TransactionResults, TransactionError> {
+        let mut transaction = self.client.write_transaction();
+        transaction.create(&self.a, "x", &json!({"id": "1", "pk": "x"}))?.delete(&self.b, "y", "2")?;
+        transaction.commit().await
+    }
+}
+
+fn header(headers: &HeaderMap, name: &str) -> String {
+    headers.get(name).map_or_else(String::new, |value| value.to_str().unwrap().to_owned())
+}
+
+fn answer(status: u16, sub_status: u32, body: impl Into<String>) -> Result<Response, Failure> {
+    let mut response = Response::new(Bytes::from(body.into()));
+    *response.status_mut() = StatusCode::from_u16(status).unwrap();
+    response.headers_mut().insert("x-ms-substatus", HeaderValue::from(sub_status));
+    response.headers_mut().insert("x-ms-request-charge", HeaderValue::from_static("12.5"));
+    Ok(response)
+}
+
+fn empty(status: u16, sub_status: u32) -> Result<Response, Failure> {
+    answer(status, sub_status, "")
+}
+
+fn with_header(
+    answer: Result<Response, Failure>,
+    name: &'static str,
+    value: &'static str,
+) -> Result<Response, Failure> {
+    answer.map(|mut response| {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+        response
+    })
+}
+
+/// The results of the two operations, by their statuses.
+fn results(is_retriable: bool, statuses: [(u16, u32); 2]) -> String {
+    let list: Vec<Value> = statuses
+        .iter()
+        .enumerate()
+        .map(|(index, (code, sub))| json!({"index": index, "statusCode": code, "subStatusCode": sub}))
+        .collect();
+    json!({"isRetriable": is_retriable, "operationResponses": list}).to_string()
+}
+
+fn committed() -> Result<Response, Failure> {
+    answer(200, 0, results(false, [(201, 0), (204, 0)]))
+}
+
+/// Runs a commit against a script, and returns how many tokens were used.
+async fn tokens_of(stage: &Stage, answers: Vec<Result<Response, Failure>>) -> usize {
+    stage.play(answers);
+    let results = stage.commit().await.unwrap();
+    let tokens = stage.tokens();
+    assert_eq!(tokens.last(), Some(&results.idempotency_token().to_string()));
+    tokens.len()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_request_has_the_form_of_the_published_sdks() {
+    let stage = Stage::one_region().await;
+    stage.play([committed()]);
+    let done = stage.commit().await.unwrap();
+    assert_eq!((done.status().code, done.charge(), done.mode()), (200, 12.5, ResponseMode::Standard));
+    assert_eq!(done.diagnostics().idempotency_token(), Some(done.idempotency_token()));
+    let requests = stage.requests();
+    let headers = &requests[0].headers;
+    assert_eq!(requests[0].method, "POST");
+    assert_eq!(header(headers, "x-ms-cosmos-operation-type"), "CommitDistributedTransaction");
+    assert_eq!(header(headers, "x-ms-cosmos-resource-type"), "DistributedTransactionBatch");
+    assert_eq!(header(headers, "content-type"), "application/json");
+    assert!(headers.get("x-ms-session-token").is_none());
+    let body: Value = serde_json::from_slice(&requests[0].body).unwrap();
+    let [create, delete] = body["operations"].as_array().unwrap().as_slice() else { panic!("{body}") };
+    assert_eq!((&create["databaseName"], &create["collectionName"]), (&json!("shop"), &json!("a")));
+    assert_eq!((&create["operationType"], &create["partitionKey"]), (&json!("Create"), &json!(["x"])));
+    assert_eq!(create["resourceBody"], json!({"id": "1", "pk": "x"}));
+    assert_eq!(
+        (&delete["id"], &delete["index"], &delete["collectionName"]),
+        (&json!("2"), &json!(1), &json!("b"))
+    );
+    for operation in [create, delete] {
+        assert!(operation["collectionResourceId"].as_str().is_some_and(|rid| rid.len() == 12), "{operation}");
+        assert!(operation["databaseResourceId"].as_str().is_some_and(|rid| rid.len() == 8), "{operation}");
+        assert!(operation.get("sessionToken").is_none(), "a write carries no session token");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_token_is_sent_again_until_the_service_decides() {
+    let stage = Stage::one_region().await;
+    let started = Instant::now();
+    let answers = vec![
+        empty(408, 0),
+        with_header(empty(449, 5352), "x-ms-retry-after-ms", "250"),
+        with_header(empty(449, 5352), "retry-after", "2"),
+        empty(500, 5411),
+        empty(429, 3200),
+        Err(response_lost()),
+        Err(unreachable()),
+        answer(200, 0, "{"),
+        committed(),
+    ];
+    assert_eq!(tokens_of(&stage, answers).await, 1);
+    let waited = started.elapsed();
+    assert!(
+        waited >= Duration::from_millis(1000 + 250 + 2000) && waited < Duration::from_secs(6),
+        "{waited:?}"
+    );
+    let bodies: Vec<Bytes> = stage.requests().into_iter().map(|request| request.body).collect();
+    assert!(bodies.windows(2).all(|pair| pair[0] == pair[1]), "the bytes of a token never change");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_abort_that_may_be_repeated_gets_a_new_token_and_a_retriable_answer_does_not() {
+    let stage = Stage::one_region().await;
+    let rolled_back = [(453, 5415), (449, 0)];
+    let burnt = || answer(452, 5421, results(true, rolled_back));
+    assert_eq!(tokens_of(&stage, vec![burnt(), burnt(), committed()]).await, 3);
+    let busy = answer(449, 0, results(true, rolled_back));
+    assert_eq!(tokens_of(&stage, vec![busy, committed()]).await, 1);
+}
+
+/// A process that replays its first token comes to the token that its predecessor committed.
+#[tokio::test(start_paused = true)]
+async fn the_token_after_a_burnt_token_is_always_the_same() {
+    let stage = Stage::one_region().await;
+    let token = IdempotencyToken::parse("0123abcd-4567-49ab-8def-0123456789ab").unwrap();
+    let mut seen = Vec::new();
+    for _ in 0..2 {
+        stage.play([answer(452, 0, results(true, [(453, 5415), (409, 0)])), committed()]);
+        let mut transaction = stage.client.write_transaction().with_idempotency_token(token);
+        transaction
+            .create(&stage.a, "x", &json!({"id": "1", "pk": "x"}))
+            .and_then(|transaction| transaction.delete(&stage.b, "y", "2"))
+            .unwrap();
+        transaction.commit().await.unwrap();
+        seen.push(stage.tokens());
+    }
+    assert_eq!(seen[0], seen[1]);
+    assert_eq!((seen[0].len(), &seen[0][0]), (2, &token.to_string()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_abort_names_its_culprits_in_every_form_of_the_service() {
+    let stage = Stage::one_region().await;
+    for (status, sub, statuses) in [
+        (452, 5421, [(453, 5415), (409, 0)]),
+        (452, 0, [(424, 0), (409, 0)]),
+        (409, 0, [(424, 0), (409, 0)]),
+        (207, 0, [(424, 0), (409, 0)]),
+    ] {
+        stage.play([answer(status, sub, results(false, statuses))]);
+        let error = stage.commit().await.unwrap_err();
+        let TransactionError::Aborted(aborted) = &error else { panic!("{status}: {error:?}") };
+        let culprits: Vec<_> =
+            aborted.culprits().map(|(index, result)| (index, result.status().code)).collect();
+        assert_eq!(culprits, [(1, 409)], "{status}/{sub}");
+        assert_eq!(aborted.status().code, 409);
+        assert!(error.to_string().contains("nothing was written"), "{error}");
+        let plain = Error::from(error);
+        assert!(plain.is_conflict() && plain.operation_index() == Some(1), "{plain}");
+    }
+    // An abort without results is an abort, too.
+    stage.play([empty(452, 5421)]);
+    assert!(matches!(stage.commit().await, Err(TransactionError::Aborted(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_may_be_committed_is_never_reported_as_failed() {
+    let stage = Stage::one_region().await;
+    let scripts: Vec<(&str, Vec<Result<Response, Failure>>)> = vec![
+        ("lost", (0..4).map(|_| Err(response_lost())).collect()),
+        ("busy", (0..11).map(|_| empty(408, 0)).collect()),
+        ("ledger", (0..10).map(|_| empty(500, 5411)).collect()),
+        (
+            "unreadable",
+            vec![
+                answer(200, 0, "<html>"),
+                answer(200, 0, results(false, [(201, 0), (204, 0)]).replace("\"index\":1", "\"index\":0")),
+            ],
+        ),
+        ("lost, then refused", vec![Err(response_lost()), empty(400, 5406)]),
+        ("lost, then forbidden", vec![Err(response_lost()), empty(401, 0)]),
+    ];
+    for (name, answers) in scripts {
+        stage.play(answers);
+        let error = stage.commit().await.unwrap_err();
+        let TransactionError::OutcomeUnknown(unknown) = &error else { panic!("{name}: {error:?}") };
+        let token = unknown.idempotency_token().to_string();
+        assert_eq!(stage.tokens(), [token.as_str()], "{name}");
+        assert!(error.to_string().contains(&token), "{name}: {error}");
+        assert!(Error::from(error).is_ambiguous(), "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_of_the_whole_request_says_what_to_do() {
+    let stage = Stage::one_region().await;
+    for (sub, words) in [
+        (5405, "cannot read"),
+        (5406, "has no distributed transactions"),
+        (5407, "too many operations"),
+        (5408, "idempotency token"),
+        (5409, "endpoint"),
+        (5410, "same operations"),
+    ] {
+        stage.play([empty(400, sub)]);
+        let error = stage.commit().await.unwrap_err();
+        let TransactionError::Failed(error) = &error else { panic!("{sub}: {error:?}") };
+        assert!(error.message().contains(words), "{sub}: {error}");
+        assert_eq!(error.is_unsupported(), sub == 5406, "{error}");
+        assert_eq!(error.diagnostics().attempts().count(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_token_that_cannot_be_read_is_only_a_warning() {
+    let stage = Stage::one_region().await;
+    let body = json!({"operationResponses": [
+        {"index": 1, "statusCode": 204, "sessionToken": "nonsense"},
+        {"index": 0, "statusCode": 201, "eTag": "\"7\"", "sessionToken": "-1#900", "partitionKeyRangeId": "0",
+         "requestCharge": 6.5}]});
+    stage.play([answer(200, 0, body.to_string())]);
+    let done = stage.commit().await.unwrap();
+    assert_eq!(done.diagnostics().warnings().len(), 1);
+    assert!(done.diagnostics().to_json().contains("warnings"));
+    let created = done.get(0).unwrap();
+    assert_eq!((created.session_token(), created.charge()), (Some("0:-1#900"), 6.5));
+    assert_eq!(created.etag().map(|etag| etag.as_str()), Some("\"7\""));
+    // The good token was recorded: a read of the same partition carries it.
+    let mut sent = Vec::new();
+    for key in 0..8 {
+        stage.play([answer(304, 0, "")]);
+        let mut reads = stage.client.read_transaction();
+        reads.read(&stage.a, key, "1").unwrap();
+        let unchanged = reads.execute().await.unwrap();
+        assert!(unchanged.get(0).unwrap().is_unchanged());
+        let body: Value = serde_json::from_slice(&stage.requests()[0].body).unwrap();
+        sent.push(body["operations"][0]["sessionToken"].as_str().map(str::to_owned));
+    }
+    assert!(sent.iter().any(|token| token.as_deref() == Some("0:-1#900")), "{sent:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn reads_have_their_own_answers() {
+    let stage = Stage::one_region().await;
+    let read = async |answers: Vec<Result<Response, Failure>>| {
+        stage.play(answers);
+        let mut transaction =
+            stage.client.read_transaction().with_consistency(TransactionConsistency::Strong);
+        transaction.read(&stage.a, "x", "1")?.read(&stage.b, "y", "2")?;
+        let result = transaction.execute().await;
+        let headers = stage.requests()[0].headers.clone();
+        assert_eq!(header(&headers, "x-ms-cosmos-operation-type"), "Read");
+        assert_eq!(header(&headers, "x-ms-consistency-level"), "Strong");
+        assert!(!header(&headers, "x-ms-cosmos-idempotency-token").is_empty());
+        result
+    };
+    let found = json!({"operationResponses": [
+        {"index": 0, "statusCode": 200, "resourceBody": {"n": 1}},
+        {"index": 1, "statusCode": 304}]});
+    let done = read(vec![answer(207, 0, found.to_string())]).await.unwrap();
+    assert_eq!(done.get(0).unwrap().value::<Value>().unwrap(), json!({"n": 1}));
+    assert!(done.get(1).unwrap().is_unchanged());
+    assert!(done.get(1).unwrap().value::<Value>().is_err());
+    for all_unchanged in [answer(200, 5425, results(false, [(304, 0), (304, 0)])), empty(304, 0)] {
+        let done = read(vec![all_unchanged]).await.unwrap();
+        assert!((&done).into_iter().all(|result| result.is_unchanged()));
+    }
+    let missing = read(vec![answer(404, 0, results(false, [(424, 0), (404, 0)]))]).await.unwrap_err();
+    assert!(Error::from(missing).is_not_found());
+    let mixed = read(vec![answer(207, 0, results(false, [(404, 0), (412, 0)]))]).await.unwrap_err();
+    let TransactionError::Aborted(mixed) = mixed else { panic!("{mixed:?}") };
+    assert_eq!((mixed.results().status().code, mixed.culprits().count()), (404, 2));
+    // The outcome of a read is never unknown.
+    let damaged = read(vec![answer(200, 0, "{}"), answer(200, 0, "{}")]).await.unwrap_err();
+    let TransactionError::Failed(damaged) = damaged else { panic!("{damaged:?}") };
+    assert_eq!(damaged.kind(), ErrorKind::Answer);
+    let lost = read((0..4).map(|_| Err(response_lost())).collect()).await.unwrap_err();
+    assert!(matches!(lost, TransactionError::Failed(_)), "{lost:?}");
+}
+
+/// Reads too: the coordinator is in the write region.
+#[tokio::test(start_paused = true)]
+async fn all_attempts_go_to_the_write_region_and_are_not_hedged() {
+    let options = EmbeddedOptions::default().with_regions(regions::three_regions());
+    let stage = Stage::new(options, &[EAST]).await;
+    let answers = || vec![Err(response_lost()), empty(503, 0), empty(403, 3), empty(408, 0), committed()];
+    stage.play(answers());
+    let done = stage.commit().await.unwrap();
+    assert_eq!(done.diagnostics().attempts().count(), 5);
+    stage.play(answers());
+    let mut transaction = stage.client.read_transaction();
+    transaction.read(&stage.a, "x", "1").and_then(|reads| reads.read(&stage.b, "y", "2")).unwrap();
+    let read = transaction.execute().await.unwrap();
+    for diagnostics in [done.diagnostics(), read.diagnostics()] {
+        let regions: Vec<&str> = diagnostics.attempts().map(|attempt| attempt.region.name()).collect();
+        assert_eq!(regions, [WEST; 5]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_retry_begins_after_the_deadline() {
+    let stage = Stage::one_region().await;
+    stage.play((0..3).map(|_| empty(408, 0)));
+    let mut transaction = stage.client.write_transaction().with_timeout(Duration::from_millis(2500));
+    transaction.delete(&stage.b, "y", "2").unwrap();
+    let started = Instant::now();
+    let error = transaction.commit().await.unwrap_err();
+    assert!(matches!(error, TransactionError::OutcomeUnknown(_)), "{error:?}");
+    assert_eq!(started.elapsed(), Duration::from_secs(2));
+    assert_eq!(stage.requests().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_account_with_several_write_regions_has_no_transactions() {
+    let options = EmbeddedOptions::default().with_regions(regions::three_regions()).with_multi_write(true);
+    let stage = Stage::new(options, &[]).await;
+    stage.play([]);
+    let error = stage.commit().await.unwrap_err();
+    let TransactionError::Failed(error) = error else { panic!("{error:?}") };
+    assert!(error.is_unsupported() && error.kind() == ErrorKind::Unsupported, "{error}");
+    assert!(stage.requests().is_empty(), "nothing is sent");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_over_two_megabytes_is_not_sent() {
+    let stage = Stage::one_region().await;
+    let large = json!({"id": "1", "pk": "x", "text": "x".repeat(2 * 1024 * 1024)});
+    stage.play([]);
+    let mut transaction = stage.client.write_transaction();
+    transaction.create(&stage.a, "x", &large).unwrap();
+    let error = transaction.commit().await.unwrap_err();
+    assert!(error.to_string().contains("2097152"), "{error}");
+    stage.play([answer(200, 0, r#"{"operationResponses":[{"index":0,"statusCode":201}]}"#)]);
+    transaction.with_limits(false).commit().await.unwrap();
+    assert_eq!(stage.requests().len(), 1);
+}

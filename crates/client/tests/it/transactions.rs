@@ -1,0 +1,204 @@
+//! Transactions on the engine in this process while the server loses answers or is busy. The
+//! clock is tokio's and paused.
+
+use std::time::Duration;
+
+use perihelion_client::{
+    Container, DistributedWriteTransaction, Error, Patch, TransactionError, TransactionResults,
+};
+use perihelion_server::ServerOptions;
+use perihelion_testkit::TestServer;
+use serde_json::{Value, json};
+use tokio::time::{Instant, timeout};
+
+use crate::world::World;
+
+const PARTITION_KEY: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
+
+/// Two containers of two partitions, with a counter in each.
+struct Bank {
+    world: World,
+    a: Container,
+    b: Container,
+}
+
+impl Bank {
+    async fn new() -> Bank {
+        let world = World::new(2).await;
+        let (a, b) = (world.container("a", PARTITION_KEY).await, world.container("b", PARTITION_KEY).await);
+        a.create("x", &json!({"id": "n", "pk": "x", "n": 10})).await.unwrap();
+        b.create("y", &json!({"id": "n", "pk": "y", "n": 10})).await.unwrap();
+        Bank { world, a, b }
+    }
+
+    /// Moves one from the counter of `a` to that of `b`. The transfer is not idempotent by
+    /// itself: only the token keeps it from being applied twice.
+    fn transfer(&self) -> DistributedWriteTransaction {
+        let mut transaction = self.world.client.write_transaction();
+        let by = |amount: i64| Patch::new().increment("/n", amount);
+        let added: Result<(), Error> = (|| {
+            let condition = "FROM c WHERE c.n > 0";
+            transaction.patch(&self.a, "x", "n", &by(-1)?.with_condition(condition))?;
+            transaction.patch(&self.b, "y", "n", &by(1)?)?;
+            Ok(())
+        })();
+        added.unwrap();
+        transaction
+    }
+
+    /// Both counters, from one snapshot.
+    async fn counters(&self) -> (i64, i64) {
+        self.world.clear_faults().await;
+        let mut transaction = self.world.client.read_transaction();
+        transaction.read(&self.a, "x", "n").and_then(|reads| reads.read(&self.b, "y", "n")).unwrap();
+        let read = transaction.execute().await.unwrap();
+        let number = |index: usize| read.get(index).unwrap().value::<Value>().unwrap()["n"].as_i64().unwrap();
+        (number(0), number(1))
+    }
+
+    async fn fault(&self, rule: &str) {
+        self.world.fault(&format!(r#"{{"operation":"transaction",{rule}}}"#)).await;
+    }
+}
+
+fn attempts(results: &TransactionResults) -> usize {
+    results.diagnostics().attempts().count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_answer_is_resolved_by_a_replay_and_the_writes_are_applied_once() {
+    let bank = Bank::new().await;
+    for when in ["after", "before"] {
+        bank.fault(&format!(r#""count":2,"drop":"{when}""#)).await;
+        let transfer = bank.transfer();
+        let done = transfer.commit().await.unwrap();
+        assert_eq!(attempts(&done), 3, "{when}");
+        assert_eq!(done.idempotency_token(), transfer.idempotency_token());
+    }
+    assert_eq!(bank.counters().await, (8, 12));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_outcome_is_found_out_by_another_commit_of_the_same_token() {
+    let bank = Bank::new().await;
+    bank.fault(r#""drop":"after""#).await;
+    let transfer = bank.transfer();
+    let error = transfer.commit().await.unwrap_err();
+    let TransactionError::OutcomeUnknown(unknown) = &error else { panic!("{error:?}") };
+    assert_eq!(unknown.idempotency_token(), transfer.idempotency_token());
+    bank.world.clear_faults().await;
+    // A new object with the same operations and the token, as after a restart.
+    let again = bank.transfer().with_idempotency_token(unknown.idempotency_token());
+    let done = again.commit().await.unwrap();
+    let statuses: Vec<u16> = (&done).into_iter().map(|result| result.status().code).collect();
+    assert_eq!(statuses, [200, 200]);
+    assert_eq!(bank.counters().await, (9, 11));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_coordinator_is_asked_again() {
+    let bank = Bank::new().await;
+    for (status, sub, count, retry) in [
+        (408, 0, 3, ""),
+        (449, 5352, 10, r#","retryAfterMs":20"#),
+        (500, 5411, 3, ""),
+        (500, 5412, 1, ""),
+        (500, 5413, 9, ""),
+        (429, 3200, 4, r#","retryAfterMs":20"#),
+        (503, 0, 2, ""),
+    ] {
+        bank.fault(&format!(r#""count":{count},"status":{status},"subStatus":{sub}{retry}"#)).await;
+        let done = bank.transfer().commit().await.unwrap_or_else(|error| panic!("{status}/{sub}: {error}"));
+        let expected = if status == 429 { 1 } else { count + 1 };
+        assert_eq!(attempts(&done), expected, "{status}/{sub}");
+    }
+    assert_eq!(bank.counters().await, (3, 17));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_abort_is_repeated_as_it_was_when_its_answer_was_lost() {
+    let bank = Bank::new().await;
+    bank.fault(r#""count":1,"drop":"after""#).await;
+    let mut transaction = bank.transfer();
+    transaction.create(&bank.b, "y", &json!({"id": "n", "pk": "y"})).unwrap();
+    let error = transaction.commit().await.unwrap_err();
+    let TransactionError::Aborted(aborted) = &error else { panic!("{error:?}") };
+    let statuses: Vec<u16> = aborted.results().into_iter().map(|result| result.status().code).collect();
+    assert_eq!(statuses, [453, 453, 409]);
+    assert_eq!(aborted.culprits().map(|(index, _)| index).collect::<Vec<_>>(), [2]);
+    // The document is free now, but the token has its outcome.
+    bank.b.delete("y", "n").await.unwrap();
+    assert!(matches!(transaction.commit().await, Err(TransactionError::Aborted(_))));
+    bank.b.create("y", &json!({"id": "n", "pk": "y", "n": 10})).await.unwrap();
+    assert_eq!(bank.counters().await, (10, 10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_ends_by_its_deadline_with_an_unknown_outcome() {
+    let bank = Bank::new().await;
+    bank.fault(r#""delayMs":30000"#).await;
+    let transfer = bank.transfer().with_timeout(Duration::from_secs(3));
+    let started = Instant::now();
+    let error = transfer.commit().await.unwrap_err();
+    assert!(matches!(error, TransactionError::OutcomeUnknown(_)), "{error:?}");
+    assert_eq!(started.elapsed(), Duration::from_secs(3));
+    bank.world.clear_faults().await;
+    transfer.commit().await.unwrap();
+    assert_eq!(bank.counters().await, (9, 11));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_commit_can_be_asked_for_by_its_token() {
+    let bank = Bank::new().await;
+    bank.fault(r#""count":1,"drop":"after","delayMs":500"#).await;
+    let transfer = bank.transfer();
+    assert!(timeout(Duration::from_millis(600), transfer.commit()).await.is_err(), "the future is dropped");
+    bank.world.clear_faults().await;
+    transfer.commit().await.unwrap();
+    transfer.commit().await.unwrap();
+    assert_eq!(bank.counters().await, (9, 11));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_with_other_operations_is_refused() {
+    let bank = Bank::new().await;
+    let first = bank.transfer();
+    first.commit().await.unwrap();
+    let mut other = bank.world.client.write_transaction().with_idempotency_token(first.idempotency_token());
+    other.delete(&bank.a, "x", "n").unwrap();
+    let TransactionError::Failed(error) = other.commit().await.unwrap_err() else { panic!("it is refused") };
+    assert!(error.message().contains("same operations"), "{error}");
+    assert_eq!(bank.counters().await, (9, 11));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_recreated_container_is_noticed() {
+    let bank = Bank::new().await;
+    bank.transfer().commit().await.unwrap();
+    // Another client deletes and creates the container, so this client's metadata is stale.
+    let admin = bank.world.server().client().await;
+    let database = admin.database("shop");
+    database.container("a").delete_container().await.unwrap();
+    let a =
+        database.create_container(&perihelion_client::ContainerProperties::new("a", "/pk")).await.unwrap();
+    a.create("x", &json!({"id": "n", "pk": "x", "n": 1})).await.unwrap();
+    bank.transfer().commit().await.unwrap();
+    assert_eq!(bank.counters().await, (0, 12));
+}
+
+#[tokio::test]
+async fn a_container_of_another_account_is_refused() {
+    let [here, there] =
+        [TestServer::on_socket(ServerOptions::default()), TestServer::on_socket(ServerOptions::default())];
+    let (here, there) = (here.await, there.await);
+    let (client, elsewhere) = (here.client().await, there.client().await);
+    let foreign = elsewhere.database("shop").container("orders");
+    let error = client.write_transaction().delete(&foreign, "a", "1").map(drop).unwrap_err();
+    assert!(error.message().contains("another account"), "{error}");
+    assert!(client.read_transaction().read(&foreign, "a", "1").is_err());
+    // Another client of the same account is not foreign.
+    let same = here.client().await.database("shop").container("orders");
+    assert!(client.read_transaction().read(&same, "a", "1").is_ok());
+    here.stop().await;
+    there.stop().await;
+}
