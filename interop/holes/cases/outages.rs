@@ -139,7 +139,9 @@ pub(crate) async fn an_abandoned_activity_comes_after_its_delay(world: World) ->
     )
     .await?;
     let (_, token, _) = fetch_work(&provider, SHORT_LOCK).await?;
+    // 0.1.10 replaces the activity, and our provider patches it.
     world.refuse("replace_item", 1, 429).await?;
+    world.refuse("patch_item", 1, 429).await?;
     provider.abandon_work_item(&token, Some(LOCK), false).await?;
     let early = poll_for(SHORT_LOCK + QUIET, async || fetch_work_now(&provider, LOCK).await).await?;
     ensure!(early.is_none(), "an abandoned activity came before its delay was over");

@@ -72,7 +72,7 @@ async fn an_activity_that_could_not_be_prefetched_is_still_queued() {
         provider.enqueue_for_worker(activity_item("a", id, String::new())).await.unwrap();
     }
     let (first, token, _) = fetch_activity(&provider).await;
-    world.inject_fault(r#"{"operation":"replace_item","count":1,"status":400}"#).await;
+    world.inject_fault(r#"{"operation":"patch_item","count":1,"status":400}"#).await;
     complete_activity(&provider, &token, first).await;
     let (second, token, attempt) = fetch_activity(&provider).await;
     assert_eq!((second, attempt), (2, 1));

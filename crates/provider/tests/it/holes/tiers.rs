@@ -148,10 +148,10 @@ async fn an_activity_dispatched_to_a_gone_worker_goes_to_the_next() {
         let mut delivered = BTreeSet::new();
         // A rule without an effect. `was_applied` tells whether a worker has written a lock
         // since the rule was added.
-        let mut claim_rule = world.let_pass("replace_item", 1).await?;
+        let mut claim_rule = world.let_pass("patch_item", 1).await?;
         for round in 1..=ROUNDS {
             if world.was_applied(claim_rule).await? {
-                claim_rule = world.let_pass("replace_item", 1).await?;
+                claim_rule = world.let_pass("patch_item", 1).await?;
             }
             let waiting = provider.clone();
             let worker = tokio::spawn(async move {
