@@ -146,7 +146,7 @@ pub(super) fn start(connections: &Arc<Connections>, mut parts: RequestParts, dea
         }
         match reservation.begin(parts) {
             Ok(exchange) => return connections.start_flight(exchange.finish(log, deadline)),
-            Err(NotTaken::Returned(returned)) => parts = returned,
+            Err(NotTaken::Returned(returned)) => parts = *returned,
             Err(NotTaken::Refused(failure)) => {
                 let delivered = Delivered { result: Err(failure), transfer: Some(log.end(Instant::now())) };
                 return connections.start_flight(std::future::ready(delivered));
@@ -206,7 +206,7 @@ async fn send_on_lease(
                 }
                 match reservation.begin(parts) {
                     Ok(exchange) => return Ok(Answer::Exchange(exchange)),
-                    Err(NotTaken::Returned(returned)) => parts = returned,
+                    Err(NotTaken::Returned(returned)) => parts = *returned,
                     Err(NotTaken::Refused(failure)) => return Err(failure),
                 }
             }

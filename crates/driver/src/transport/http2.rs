@@ -107,7 +107,7 @@ pub(super) struct Exchange {
 /// Why a request was not handed to a connection. Nothing was sent.
 pub(super) enum NotTaken {
     /// The connection is going away. The request is returned.
-    Returned(RequestParts),
+    Returned(Box<RequestParts>),
     /// The connection refused the request, which is lost. The caller has to make it again.
     Refused(Failure),
 }
@@ -118,7 +118,7 @@ impl Reservation {
         let mut sender = self.sender();
         if !takes_requests(&mut sender) {
             self.owner.retire(&self.shard.core, health::Reason::GoingAway);
-            return Err(NotTaken::Returned(parts));
+            return Err(NotTaken::Returned(Box::new(parts)));
         }
         let (mut request, body) = parts.into_http2(&self.owner.endpoint);
         *request.version_mut() = http::Version::HTTP_2;
