@@ -8,6 +8,7 @@ mod migrate;
 mod serve;
 mod server;
 mod stress;
+mod transaction;
 
 use std::time::Instant;
 
@@ -24,6 +25,7 @@ Examples:
   perihelion server --data /var/lib/perihelion --key-file /etc/perihelion/key
   perihelion migrate --from duroxide/duroxide --to duroxide/workflows
   perihelion stress                  throughput, latency and cost of workflows
+  perihelion transaction run transfer.json   writes to several containers, all or nothing
   perihelion cert ca > ca.pem        the CA that signs the server's certificate";
 
 /// A Cosmos-compatible database in one binary.
@@ -63,5 +65,6 @@ commands! {
     Server(server::ServerArgs) => server,
     Migrate(migrate::MigrateArgs) => migrate,
     Stress(stress::StressArgs) => stress,
+    Transaction(transaction::TransactionArgs) => transaction,
     Cert(cert::CertArgs) => cert,
 }

@@ -70,6 +70,7 @@ fn help_names_the_commands_examples_and_exit_codes() {
         "server",
         "migrate",
         "stress",
+        "transaction",
         "cert",
         "--version",
         "Examples:",
@@ -132,6 +133,13 @@ fn help_of_stress_names_its_options_its_columns_and_the_harness() {
         ["--concurrency", "--duration", "--orchestrations", "--activities", "--container", "--output"];
     check(&["stress", "--help"], &options);
     check(&["stress", "--help"], &["COSMOS_ENDPOINT", "duroxide's harness", "orch/s", "409/412", "Ctrl-C"]);
+}
+
+#[test]
+fn help_of_transaction_shows_the_form_of_the_file_and_what_to_do_with_a_token() {
+    let parts = ["FILE.json", "--token", "ifMatch", "DATABASE/CONTAINER", "COSMOS_ENDPOINT", "Exit codes:"];
+    check(&["transaction", "run", "--help"], &parts);
+    check(&["transaction", "--help"], &["run"]);
 }
 
 #[test]

@@ -8,4 +8,5 @@ mod migrate;
 mod program;
 mod serving;
 mod stress;
+mod transaction;
 mod usage;

@@ -1,0 +1,153 @@
+//! `perihelion transaction run`: commits a distributed transaction that a file describes, or
+//! reads its documents from one snapshot, and prints a table of the operations and their
+//! outcome. `file` parses the description.
+
+mod file;
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::{Args, Subcommand};
+use perihelion_client::{Client, IdempotencyToken, TransactionError, TransactionResults};
+
+use self::file::{TransactionFile, TransactionToRun};
+use crate::account::AccountArgs;
+use crate::args::Level;
+use crate::exit::{self, Failure};
+use crate::logs;
+use crate::process::{block_on, print};
+
+const EXAMPLES: &str = r#"The file has one JSON object:
+  {"operations": [
+    {"do": "create", "in": "bank/journal", "key": "2026-11-16", "document": {"id": "77", "day": "2026-11-16"}},
+    {"do": "patch", "in": "bank/accounts", "key": "ada", "id": "ada",
+     "patch": [{"op": "incr", "path": "/balance", "value": -10}], "condition": "FROM c WHERE c.balance >= 10"},
+    {"do": "delete", "in": "bank/drafts", "key": ["eu", 7], "id": "77", "ifMatch": "\"etag\""}]}
+
+  do         create, upsert, replace, delete, patch; or read, in all operations
+  in         DATABASE/CONTAINER
+  key        the partition key; an array for a hierarchical key
+  document   for create, upsert, replace
+  patch      a list of add, set, replace, remove, incr, move; with condition, if the document must match
+  ifMatch    the etag that the document must have; for a read ifNoneMatch, the etag that it must not have
+
+Examples:
+  export COSMOS_ENDPOINT=http://localhost:8081 COSMOS_KEY=...
+  perihelion transaction run transfer.json
+  perihelion transaction run transfer.json --token 4f1c8a0e-6d0b-4c1f-9d5e-0c2f5f0b9a11
+
+All writes are applied, or none. When the outcome is not known, the command says so and names a
+token: run it again with --token and the same file to find out. Nothing is applied twice."#;
+
+/// Run a distributed transaction: writes to several partitions and containers, all or nothing
+#[derive(Debug, Args)]
+#[command(after_help = exit::HELP)]
+pub(crate) struct TransactionArgs {
+    #[command(subcommand)]
+    command: TransactionCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum TransactionCommand {
+    /// Commit the transaction in a file, or read its documents from one snapshot
+    Run(RunArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = format!("{EXAMPLES}\n\n{}", exit::HELP))]
+struct RunArgs {
+    /// The file with the operations
+    #[arg(value_name = "FILE.json")]
+    file: PathBuf,
+
+    /// The idempotency token of an earlier run of the same file, to find out its outcome
+    #[arg(long, value_name = "UUID", value_parser = parse_token)]
+    token: Option<IdempotencyToken>,
+
+    #[command(flatten)]
+    account: AccountArgs,
+}
+
+fn parse_token(text: &str) -> Result<IdempotencyToken, String> {
+    IdempotencyToken::parse(text)
+        .ok_or_else(|| "a token is a UUID, such as 4f1c8a0e-6d0b-4c1f-9d5e-0c2f5f0b9a11".to_owned())
+}
+
+pub(crate) fn run(typed: TransactionArgs, _started_at: Instant) -> Result<(), Failure> {
+    logs::start(Level::Warn);
+    let TransactionCommand::Run(typed) = typed.command;
+    block_on(run_file(typed))
+}
+
+async fn run_file(typed: RunArgs) -> Result<(), Failure> {
+    let file = TransactionFile::read(&typed.file)?;
+    let client = typed.account.connect().await?;
+    let result = match build(&client, &file, typed.token)? {
+        TransactionToRun::Write(transaction) => {
+            eprintln!("token {}", transaction.idempotency_token());
+            transaction.commit().await
+        }
+        TransactionToRun::Read(transaction) => transaction.execute().await,
+    };
+    match result {
+        Ok(results) => {
+            let head = if file.is_read() { "read" } else { "committed" };
+            print(&format!("{}{}", table(&file, &results), summary(head, &results)))
+        }
+        Err(TransactionError::Aborted(aborted)) => {
+            print(&table(&file, aborted.results()))?;
+            let why = aborted.diagnostic().map_or_else(String::new, |text| format!("\n{text}"));
+            Err(Failure::runtime(format!("{}{why}", aborted.error())))
+        }
+        Err(error) => Err(Failure::runtime(error)),
+    }
+}
+
+fn build(
+    client: &Client,
+    file: &TransactionFile,
+    token: Option<IdempotencyToken>,
+) -> Result<TransactionToRun, Failure> {
+    file.build(client, token)
+        .map_err(|text| Failure::usage(text, "perihelion transaction run --help shows the form"))
+}
+
+/// One line for each operation: what it is, and its outcome.
+fn table(file: &TransactionFile, results: &TransactionResults) -> String {
+    let mut rows = vec![["", "operation", "container", "id", "status", "RU", "etag"].map(str::to_owned)];
+    for (index, (operation, result)) in file.operations.iter().zip(results).enumerate() {
+        rows.push([
+            index.to_string(),
+            operation.verb.name().to_owned(),
+            operation.container.clone(),
+            operation.id().to_owned(),
+            result.status().to_string(),
+            format!("{:.2}", result.charge()),
+            result.etag().map_or_else(String::new, ToString::to_string),
+        ]);
+    }
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
+    let mut text = String::new();
+    for row in &rows {
+        let cells: Vec<String> =
+            row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        text.push_str(cells.join("  ").trim_end());
+        text.push('\n');
+    }
+    if file.is_read() {
+        for (index, result) in
+            results.results().iter().enumerate().filter(|(_, result)| !result.body().is_empty())
+        {
+            text.push_str(&format!("{index}: {}\n", String::from_utf8_lossy(result.body())));
+        }
+    }
+    text
+}
+
+fn summary(head: &str, results: &TransactionResults) -> String {
+    let operations = results.results().len();
+    let attempts = results.diagnostics().attempts().count();
+    let again = if attempts > 1 { format!(", {attempts} attempts") } else { String::new() };
+    format!("{head}: {operations} operations, {:.2} RU{again}\n", results.charge())
+}

@@ -1,0 +1,258 @@
+//! The file of a transaction: its form, its checks, and the transaction that it becomes.
+
+use std::path::Path;
+
+use perihelion_client::{
+    Amount, Client, DistributedReadTransaction, DistributedWriteTransaction, Error, Etag, IdempotencyToken,
+    PartitionKey, Patch,
+};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::exit::Failure;
+
+/// The most bytes of a file. A transaction has at most 2 MiB; the rest is room for white space.
+const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// The file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TransactionFile {
+    pub(super) operations: Vec<FileOperation>,
+}
+
+/// One operation of the file.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct FileOperation {
+    #[serde(rename = "do")]
+    pub(super) verb: FileVerb,
+    #[serde(rename = "in")]
+    pub(super) container: String,
+    key: Value,
+    id: Option<String>,
+    document: Option<Value>,
+    patch: Option<Vec<PatchStep>>,
+    condition: Option<String>,
+    if_match: Option<String>,
+    if_none_match: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum FileVerb {
+    Create,
+    Upsert,
+    Replace,
+    Delete,
+    Patch,
+    Read,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(tag = "op", rename_all = "lowercase", deny_unknown_fields)]
+enum PatchStep {
+    Add { path: String, value: Value },
+    Set { path: String, value: Value },
+    Replace { path: String, value: Value },
+    Remove { path: String },
+    Incr { path: String, value: serde_json::Number },
+    Move { from: String, path: String },
+}
+
+/// The transaction of a file.
+pub(super) enum TransactionToRun {
+    Write(DistributedWriteTransaction),
+    Read(DistributedReadTransaction),
+}
+
+impl FileVerb {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            FileVerb::Create => "create",
+            FileVerb::Upsert => "upsert",
+            FileVerb::Replace => "replace",
+            FileVerb::Delete => "delete",
+            FileVerb::Patch => "patch",
+            FileVerb::Read => "read",
+        }
+    }
+}
+
+impl TransactionFile {
+    pub(super) fn read(path: &Path) -> Result<Self, Failure> {
+        let fail = |error: &dyn std::fmt::Display| {
+            Failure::usage(
+                format!("cannot read {}: {error}", path.display()),
+                "perihelion transaction run --help shows the form of the file",
+            )
+        };
+        let length = std::fs::metadata(path).map_err(|error| fail(&error))?.len();
+        if length > FILE_BYTES_MAX {
+            return Err(fail(&format!("it has {length} bytes; at most {FILE_BYTES_MAX} are allowed")));
+        }
+        let text = std::fs::read_to_string(path).map_err(|error| fail(&error))?;
+        serde_json::from_str(&text).map_err(|error| fail(&error))
+    }
+
+    /// Whether the transaction reads. A file that mixes reads and writes is refused when the
+    /// transaction is built.
+    pub(super) fn is_read(&self) -> bool {
+        self.operations.first().is_some_and(|operation| operation.verb == FileVerb::Read)
+    }
+
+    /// Builds the transaction. The error names the operation that is wrong.
+    pub(super) fn build(
+        &self,
+        client: &Client,
+        token: Option<IdempotencyToken>,
+    ) -> Result<TransactionToRun, String> {
+        let named = |index: usize| move |error: Error| format!("operation {index}: {}", error.message());
+        if self.is_read() {
+            if token.is_some() {
+                return Err("--token is for writes: a read has no outcome to find out".to_owned());
+            }
+            let mut transaction = client.read_transaction();
+            for (index, operation) in self.operations.iter().enumerate() {
+                operation.add_read(client, &mut transaction).map_err(named(index))?;
+            }
+            return Ok(TransactionToRun::Read(transaction));
+        }
+        let mut transaction = client.write_transaction();
+        if let Some(token) = token {
+            transaction = transaction.with_idempotency_token(token);
+        }
+        for (index, operation) in self.operations.iter().enumerate() {
+            operation.add_write(client, &mut transaction).map_err(named(index))?;
+        }
+        Ok(TransactionToRun::Write(transaction))
+    }
+}
+
+impl FileOperation {
+    /// The id, which a create and an upsert have in their document.
+    pub(super) fn id(&self) -> &str {
+        let in_document = || self.document.as_ref()?.get("id")?.as_str();
+        self.id.as_deref().or_else(in_document).unwrap_or_default()
+    }
+
+    fn container(&self, client: &Client) -> Result<perihelion_client::Container, Error> {
+        match self.container.split_once('/') {
+            Some((database, container)) if !database.is_empty() && !container.is_empty() => {
+                Ok(client.database(database).container(container))
+            }
+            Some(_) | None => {
+                Err(Error::input(format!("`in` is `{}`: write DATABASE/CONTAINER", self.container)))
+            }
+        }
+    }
+
+    fn key(&self) -> Result<PartitionKey, Error> {
+        let list = match &self.key {
+            Value::Array(list) => Value::Array(list.clone()),
+            one => Value::Array(vec![one.clone()]),
+        };
+        PartitionKey::from_header(&list.to_string()).ok_or_else(|| {
+            Error::input(
+                "`key` must be a text, a number, true, false or null, or a list of up to three of them",
+            )
+        })
+    }
+
+    fn etag(text: Option<&String>) -> Result<Option<Etag>, Error> {
+        text.map(|text| Etag::parse(text)).transpose()
+    }
+
+    fn document(&self) -> Result<&Value, Error> {
+        self.document
+            .as_ref()
+            .ok_or_else(|| Error::input(format!("a {} needs a `document`", self.verb.name())))
+    }
+
+    /// Refuses members that the operation does not have, so that a mistake is not ignored.
+    fn check_members(&self) -> Result<(), Error> {
+        let has_document = matches!(self.verb, FileVerb::Create | FileVerb::Upsert | FileVerb::Replace);
+        let is_patch = self.verb == FileVerb::Patch;
+        let may_match = !matches!(self.verb, FileVerb::Create | FileVerb::Read);
+        for (name, is_there, may_be) in [
+            ("document", self.document.is_some(), has_document),
+            ("patch", self.patch.is_some(), is_patch),
+            ("condition", self.condition.is_some(), is_patch),
+            ("ifMatch", self.if_match.is_some(), may_match),
+            ("ifNoneMatch", self.if_none_match.is_some(), self.verb == FileVerb::Read),
+        ] {
+            if is_there && !may_be {
+                return Err(Error::input(format!("a {} has no `{name}`", self.verb.name())));
+            }
+        }
+        Ok(())
+    }
+
+    fn add_read(&self, client: &Client, reads: &mut DistributedReadTransaction) -> Result<(), Error> {
+        if self.verb != FileVerb::Read {
+            let verb = self.verb.name();
+            return Err(Error::input(format!(
+                "a {verb} cannot be in a transaction that reads: use two files"
+            )));
+        }
+        self.check_members()?;
+        let (container, key) = (self.container(client)?, self.key()?);
+        match Self::etag(self.if_none_match.as_ref())? {
+            Some(seen) => reads.read_if_changed(&container, key, self.id(), &seen)?,
+            None => reads.read(&container, key, self.id())?,
+        };
+        Ok(())
+    }
+
+    fn add_write(&self, client: &Client, writes: &mut DistributedWriteTransaction) -> Result<(), Error> {
+        self.check_members()?;
+        let (container, key, id) = (self.container(client)?, self.key()?, self.id());
+        let etag = Self::etag(self.if_match.as_ref())?;
+        match (self.verb, &etag) {
+            (FileVerb::Create, _) => writes.create(&container, key, self.document()?)?,
+            (FileVerb::Upsert, None) => writes.upsert(&container, key, self.document()?)?,
+            (FileVerb::Upsert, Some(etag)) => {
+                writes.upsert_if_match(&container, key, self.document()?, etag)?
+            }
+            (FileVerb::Replace, None) => writes.replace(&container, key, id, self.document()?)?,
+            (FileVerb::Replace, Some(etag)) => {
+                writes.replace_if_match(&container, key, id, self.document()?, etag)?
+            }
+            (FileVerb::Delete, None) => writes.delete(&container, key, id)?,
+            (FileVerb::Delete, Some(etag)) => writes.delete_if_match(&container, key, id, etag)?,
+            (FileVerb::Patch, None) => writes.patch(&container, key, id, &self.patch()?)?,
+            (FileVerb::Patch, Some(etag)) => {
+                writes.patch_if_match(&container, key, id, &self.patch()?, etag)?
+            }
+            (FileVerb::Read, _) => {
+                return Err(Error::input("a read cannot be in a transaction that writes: use two files"));
+            }
+        };
+        Ok(())
+    }
+
+    fn patch(&self) -> Result<Patch, Error> {
+        let mut patch = Patch::new();
+        for step in self.patch.iter().flatten() {
+            patch = match step {
+                PatchStep::Add { path, value } => patch.add(path, value)?,
+                PatchStep::Set { path, value } => patch.set(path, value)?,
+                PatchStep::Replace { path, value } => patch.replace(path, value)?,
+                PatchStep::Remove { path } => patch.remove(path)?,
+                PatchStep::Incr { path, value } => patch.increment(path, amount(value))?,
+                PatchStep::Move { from, path } => patch.move_to(from, path)?,
+            };
+        }
+        Ok(match &self.condition {
+            Some(condition) => patch.with_condition(condition),
+            None => patch,
+        })
+    }
+}
+
+fn amount(number: &serde_json::Number) -> Amount {
+    match number.as_i64() {
+        Some(integer) => Amount::Integer(integer),
+        None => Amount::Float(number.as_f64().unwrap_or(f64::NAN)),
+    }
+}
