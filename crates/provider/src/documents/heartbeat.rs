@@ -87,6 +87,10 @@ pub(crate) struct Member {
     /// not write it read version 1.
     #[serde(rename = "reads", default = "version_first")]
     pub(crate) readable_version: u32,
+    /// The layout version of the container, as the process knows it. So a process that was
+    /// silent for some time notices that it has become too old for the container.
+    #[serde(rename = "layout", default = "version_first")]
+    pub(crate) container_version: u32,
 }
 
 /// A tag filter in a form that can be compared and merged.

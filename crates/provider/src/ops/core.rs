@@ -88,6 +88,12 @@ pub(crate) struct Core {
 }
 
 impl Core {
+    /// Wakes all fetches that wait: polls, hints or the view of the other processes have changed.
+    pub(crate) fn wake_fetches(&self) {
+        self.hints.instances.wake.notify_waiters();
+        self.hints.activities.wake.notify_waiters();
+    }
+
     /// Opens the container, creates it if it is missing, and starts the tasks of the
     /// reconciler and the heartbeat. Transient failures are retried for [`RETRY_FOR`].
     pub(crate) async fn open(

@@ -72,8 +72,20 @@ const DELETE_TIMEOUT: Duration = Duration::from_secs(1);
 /// take the same work as this process.
 const HEARTBEATS_MAX: u32 = 2000;
 
-/// Writes heartbeats until the provider is dropped. While nothing is fetched, no
-/// heartbeat is written.
+/// What a process did since its last heartbeat.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Activeness {
+    /// It fetched.
+    Fetching,
+    /// It fetched nothing, and runs what it has fetched before: all its dispatchers and workers are
+    /// busy. Its heartbeat has no roles, so that others take the work of its slices.
+    Working,
+    /// It did nothing. No heartbeat is written.
+    Idle,
+}
+
+/// Writes heartbeats until the provider is dropped. While nothing is fetched and no lock is
+/// held, no heartbeat is written.
 pub(crate) async fn run(core: Weak<Core>) {
     let Some(fetching_begins) = core.upgrade().map(|core| Arc::clone(&core.membership.fetching_begins))
     else {
@@ -84,18 +96,23 @@ pub(crate) async fn run(core: Weak<Core>) {
         loop {
             let Some(upgraded) = core.upgrade() else { return };
             let begun = Instant::now();
-            if !beat(&upgraded).await {
+            let activeness = beat(&upgraded).await;
+            if activeness == Activeness::Idle {
                 break;
             }
             let requests = Arc::clone(&upgraded.membership.requests);
             let processes = upgraded.membership.view().members().len();
             drop(upgraded);
-            let interval = match processes >= MANY_PROCESSES {
-                true => HEARTBEAT_INTERVAL_OF_MANY,
-                false => HEARTBEAT_INTERVAL,
+            let is_asked = async {
+                match activeness {
+                    Activeness::Working => tokio::select! {
+                        () = requests.is_new.notified() => {}
+                        () = fetching_begins.notified() => {}
+                    },
+                    Activeness::Fetching | Activeness::Idle => requests.is_new.notified().await,
+                }
             };
-            let is_asked = tokio::time::timeout_at(begun + interval, requests.is_new.notified()).await;
-            if is_asked.is_ok() {
+            if wait(&core, begun, processes, is_asked).await {
                 // With more processes, a request waits longer.
                 let pause = per_process(processes).clamp(HEARTBEAT_INTERVAL_MIN, REQUEST_PAUSE_MAX);
                 tokio::time::sleep_until(begun + pause).await;
@@ -104,20 +121,47 @@ pub(crate) async fn run(core: Weak<Core>) {
     }
 }
 
+/// Waits for the time of the next heartbeat, or until `is_asked` ends: then returns true. The
+/// others are read once more meanwhile, so that a request for help reaches an idle process sooner.
+async fn wait(
+    core: &Weak<Core>,
+    begun: Instant,
+    processes: usize,
+    is_asked: impl Future<Output = ()>,
+) -> bool {
+    tokio::pin!(is_asked);
+    if processes >= MANY_PROCESSES {
+        return tokio::time::timeout_at(begun + HEARTBEAT_INTERVAL_OF_MANY, is_asked).await.is_ok();
+    }
+    if tokio::time::timeout_at(begun + HEARTBEAT_INTERVAL / 2, is_asked.as_mut()).await.is_ok() {
+        return true;
+    }
+    if let Some(core) = core.upgrade() {
+        refresh_view(&core.store, &core.clock, &core.membership).await;
+        core.wake_fetches();
+    }
+    tokio::time::timeout_at(begun + HEARTBEAT_INTERVAL, is_asked).await.is_ok()
+}
+
 /// Writes the heartbeat of this process, and reads the heartbeats of the others if that is due.
-/// Returns false if nothing was fetched since the last heartbeat.
-async fn beat(core: &Core) -> bool {
+/// Returns what the process did since the last heartbeat.
+async fn beat(core: &Core) -> Activeness {
     let Core { store, clock, membership, .. } = core;
     core.poller.record_waiting_fetches(membership);
     let roles = std::mem::take(&mut *lock(&membership.fetched_roles));
-    if roles == Roles::default() {
+    let activeness = match roles == Roles::default() {
+        false => Activeness::Fetching,
+        true if holds_locks(core) => Activeness::Working,
+        true => Activeness::Idle,
+    };
+    if activeness == Activeness::Idle {
         // After a pause the view is old, and the first heartbeat reads it again.
         *membership.view_read_at.lock().await = None;
-        return false;
+        return activeness;
     }
     let written = write_heartbeat(store, membership, &roles).await;
     let mut read_at = membership.view_read_at.lock().await;
-    let is_read_due = read_at.is_none_or(|read_at| read_at.elapsed() >= HEARTBEAT_INTERVAL / 2);
+    let is_read_due = read_at.is_none_or(|read_at| read_at.elapsed() >= HEARTBEAT_INTERVAL / 3);
     let read = match is_read_due {
         true => {
             let read = read_view(store, clock, membership, &roles).await;
@@ -139,9 +183,14 @@ async fn beat(core: &Core) -> bool {
         );
     }
     // The first polls wait for the first view, and a new view may give this process other slices.
-    core.hints.instances.wake.notify_waiters();
-    core.hints.activities.wake.notify_waiters();
-    true
+    core.wake_fetches();
+    activeness
+}
+
+/// Whether this process runs a turn or an activity whose lock has not ended.
+fn holds_locks(core: &Core) -> bool {
+    let now = Instant::now();
+    core.instance_locks.any(|held| held.until > now) || core.activity_locks.any(|held| held.until > now)
 }
 
 async fn write_heartbeat(store: &Store, membership: &Membership, roles: &Roles) -> Result<(), Failure> {
@@ -150,6 +199,7 @@ async fn write_heartbeat(store: &Store, membership: &Membership, roles: &Roles) 
         roles: roles.clone(),
         requests: membership.requests.current(),
         readable_version: LAYOUT_VERSION,
+        container_version: store.layout_version.get(),
     };
     let document = Heartbeat {
         process,
@@ -211,6 +261,8 @@ async fn read_view(
             members
         }
     };
+    let newest = members.iter().map(|member| member.container_version).max();
+    store.layout_version.record(newest.unwrap_or_default());
     membership.update_members(roles, &members, clock.stamp());
     *lock(&membership.members_read_at) = Some(Instant::now());
     Ok(())

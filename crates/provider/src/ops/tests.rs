@@ -3,6 +3,7 @@
 
 mod deletions;
 mod failed_renewal;
+mod heartbeats;
 mod interleavings;
 mod interrupted_process;
 mod large;

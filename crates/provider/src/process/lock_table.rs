@@ -104,6 +104,11 @@ impl<T> LockTable<T> {
         locks.get(nonce).map(|lock| Arc::clone(&lock.held))
     }
 
+    /// Whether one of the locks matches. A lock that an operation uses at this moment counts.
+    pub(crate) fn any(&self, matches: impl Fn(&T) -> bool) -> bool {
+        lock(&self.locks).values().any(|lock| lock.held.try_lock().map_or(true, |held| matches(&held)))
+    }
+
     pub(crate) fn remove(&self, nonce: &str) {
         lock(&self.locks).remove(nonce);
     }

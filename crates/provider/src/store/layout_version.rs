@@ -6,6 +6,10 @@
 //! container to its own when every live process can read that version. New forms of documents
 //! are written only after that.
 //!
+//! A process that was silent for longer than its heartbeat counts (stopped, or without network) was
+//! not asked. So heartbeats also name the layout version of the container. A process that reads
+//! a newer version than its own there fetches nothing any more.
+//!
 //! | version | what processes of this version do |
 //! |---|---|
 //! | 1 | drop unknown members, set messages aside that they cannot read, and do not check the version |
@@ -70,6 +74,20 @@ impl ContainerVersion {
         self.0.load(Ordering::Relaxed)
     }
 
+    /// Records the version of the container that the heartbeat of another process names. The version
+    /// never falls.
+    pub(crate) fn record(&self, version: u32) {
+        if version > LAYOUT_VERSION {
+            self.0.fetch_max(version, Ordering::Relaxed);
+        }
+    }
+
+    /// Fails if the container has become too new for this provider.
+    pub(crate) fn check(&self, container: &Container) -> Result<(), Failure> {
+        let version = self.get();
+        if version > LAYOUT_VERSION { Err(too_old(container, version)) } else { Ok(()) }
+    }
+
     /// Raises the version of the container to that of this provider. Never lowers it.
     pub(crate) async fn raise(&self, container: &Container) -> Result<(), Failure> {
         let document = LayoutDocument {
@@ -90,7 +108,7 @@ impl ContainerVersion {
             }
             Err(error) => return Err(error.into()),
         }
-        self.0.store(LAYOUT_VERSION, Ordering::Relaxed);
+        self.0.fetch_max(LAYOUT_VERSION, Ordering::Relaxed);
         Ok(())
     }
 }

@@ -265,3 +265,33 @@ async fn the_layout_version_is_raised_when_every_live_process_can_read_it() {
     }
     assert_eq!(stored_version(&provider).await, Some(3));
 }
+
+/// A process that was stopped for a minute was not asked. Heartbeats tell it that the container
+/// has become too new for it.
+#[tokio::test]
+async fn a_process_that_has_become_too_old_for_its_container_fetches_nothing_more() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    provider.enqueue_for_orchestrator(start("a", String::new()), None).await.unwrap();
+    let newer = json!({
+        "id": "n:new", "instanceId": 2, "type": "node", "turns": false, "reads": 4, "layout": 4,
+        "works": { "any": false, "untagged": false, "names": [] }, "ttl": 45,
+    });
+    provider.core.store.container.upsert(2_u64, &newer).await.unwrap();
+    let wait = Duration::from_secs(2);
+    let refused = async {
+        loop {
+            match provider.fetch_orchestration_item(LOCK, wait, None).await {
+                Err(error) => break error,
+                // Taken before the first heartbeats were read.
+                Ok(Some((_, token, _))) => {
+                    provider.abandon_orchestration_item(&token, None, true).await.unwrap();
+                }
+                Ok(None) => {}
+            }
+        }
+    };
+    let error = tokio::time::timeout(Duration::from_secs(30), refused).await.expect("a refusal");
+    assert!(error.message.contains("layout version 4"), "{error}");
+    assert!(provider.fetch_work_item(LOCK, NO_WAIT, None, &TagFilter::default()).await.is_err());
+}

@@ -115,6 +115,7 @@ impl View {
             requests: own.requests.clone(),
             // Only that of the others is asked for.
             readable_version: u32::MAX,
+            container_version: 0,
         });
         members.sort_by(|one, other| one.id.cmp(&other.id));
         let slices = space.map_or_else(Slices::default, |space| Slices::cut(space, members.len()));

@@ -31,7 +31,13 @@ fn roles(fetches_orchestrations: bool, tags: &[&str]) -> Roles {
 }
 
 fn member(id: &str, roles: Roles) -> Member {
-    Member { id: id.to_owned(), roles, requests: Requests::default(), readable_version: 2 }
+    Member {
+        id: id.to_owned(),
+        roles,
+        requests: Requests::default(),
+        readable_version: 2,
+        container_version: 2,
+    }
 }
 
 fn heartbeat(id: &str, readable_version: u32, written_at_s: u64) -> Heartbeat {

@@ -1,0 +1,37 @@
+//! Heartbeats of a process that runs what it has fetched, in virtual time.
+
+use std::time::Duration;
+
+use duroxide::providers::{Provider, TagFilter};
+use serde_json::{Value, json};
+
+use super::{World, activity_item};
+
+/// All workers of a process run long activities, so it fetches nothing. It is alive, and says so:
+/// otherwise the others would not ask it before they write forms of documents that it cannot read.
+#[tokio::test(start_paused = true)]
+async fn a_process_whose_workers_are_all_busy_still_writes_heartbeats() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    provider.enqueue_for_worker(activity_item("a", 1, String::new())).await.unwrap();
+    let lock = Duration::from_secs(600);
+    let fetched = provider.fetch_work_item(lock, Duration::from_secs(5), None, &TagFilter::default()).await;
+    let (_, token, _) = fetched.unwrap().expect("the activity");
+    let heartbeat = || async {
+        let own_id = &provider.core.membership.own_id;
+        let found = provider.core.store.container.find::<Value>(2_u64, own_id).await.unwrap();
+        found.map(|found| found.into_value())
+    };
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let first = heartbeat().await.expect("a heartbeat");
+    assert_eq!((&first["turns"], &first["works"]["any"]), (&json!(false), &json!(false)), "it takes no work");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let second = heartbeat().await.expect("a heartbeat");
+    assert_ne!(first["_etag"], second["_etag"], "it is written again");
+    provider.ack_work_item(&token, None).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let last = heartbeat().await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let etag = |document: Option<Value>| document.map(|document| document["_etag"].clone());
+    assert_eq!(etag(heartbeat().await), etag(last), "without work it writes none");
+}
