@@ -231,7 +231,7 @@ fn turn_in_layout(basis: &Basis<'_>, ack: &TurnAck, layout: &BatchLayout) -> Res
     update_custom_status(&mut plan.state, &ack.history_delta);
     key_values::apply(&mut plan.state, &ack.history_delta);
     let status = ack.metadata.status.as_deref().map(ExecutionStatus::from);
-    if status.is_some_and(|status| status.is_terminal()) {
+    if status.as_ref().is_some_and(ExecutionStatus::is_terminal) {
         key_values::merge(&mut plan.state);
     }
     // The garbage record of the staging has the plan id. This record needs another id.

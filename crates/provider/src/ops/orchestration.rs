@@ -12,6 +12,7 @@ pub(crate) mod fetch;
 pub(crate) mod held_lock;
 pub(crate) mod leftovers;
 pub(crate) mod lock_instance;
+pub(crate) mod pace;
 pub(crate) mod renew;
 pub(crate) mod stage;
 pub(crate) mod unpack;

@@ -22,6 +22,7 @@ mod ingest;
 mod query;
 mod range;
 mod schedule;
+mod spread;
 mod takeover;
 mod targets;
 
@@ -110,6 +111,12 @@ impl Poller {
         membership.requests.record_work();
     }
 
+    /// Brings the next polls forward: hints were out of date and are forgotten.
+    pub(crate) fn poll_soon(&self) {
+        let targets = Arc::clone(&lock(&self.targets));
+        targets.polled.iter().for_each(|range| range.poll_soon());
+    }
+
     /// When the next poll for a fetch is due in any range. Ranges that are being
     /// polled do not count: the end of a poll wakes the fetches.
     pub(crate) fn next_poll_at(&self, ticket: &Ticket<'_>) -> Instant {
@@ -172,8 +179,7 @@ impl Poller {
                 }
             }
             drop((running, permit));
-            core.hints.instances.wake.notify_waiters();
-            core.hints.activities.wake.notify_waiters();
+            core.wake_fetches();
         };
         tokio::spawn(metrics::for_current_call(poll));
         true

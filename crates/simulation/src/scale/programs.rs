@@ -22,8 +22,8 @@ use crate::world::Program;
 /// service cannot keep up, and further starts are left out.
 const STARTS_UNDER_WAY_MAX: u64 = 20_000;
 
-/// The duration of an activity of a fan-out. Idle processes learn within twelve seconds, with
-/// their next heartbeat, that one asks for help; so a fan-out that ends sooner is not shared
+/// The duration of an activity of a fan-out. Idle processes read the heartbeats every six
+/// seconds, and see then that one asks for help; so a fan-out that ends sooner is not shared
 /// evenly.
 pub(super) const FAN_OUT_STEP: Duration = Duration::from_millis(500);
 

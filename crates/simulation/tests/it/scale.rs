@@ -97,6 +97,17 @@ fn helpers_leave_the_turns_of_a_fan_out_to_one_process() {
     assert!(outcome.turns <= 200, "{} turns for 600 activities", outcome.turns);
 }
 
+/// Each helper begins at its own part of the backlog. When all began with the oldest, there were
+/// 3.3 lost writes for each activity; now there are 0.9.
+#[test]
+fn helpers_of_a_fan_out_lose_few_writes() {
+    let outcome = fan_out::run(Size::new(8, 1), 800, 1);
+    println!("{}", perihelion_simulation::scale::table::fan_out(&outcome));
+    assert!(outcome.took.is_some() && outcome.reruns() == 0);
+    let lost = outcome.window.lost_writes as f64 / outcome.width as f64;
+    assert!(lost <= 1.5, "{lost:.2} lost writes for each activity");
+}
+
 #[test]
 fn every_activity_of_a_fan_out_runs_once() {
     let outcome = fan_out::run(Size::new(2, 1), 60, 1);

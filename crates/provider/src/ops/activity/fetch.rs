@@ -255,8 +255,11 @@ pub(super) async fn lock_activity(
     // The lease begins now, not when the fetch began.
     activity.visible_at = Stamp::at_ms(deadline_ms(core.clock.now_ms(), lock_timeout));
     let options = without_content().with_witness(activity.id.as_str(), "/lock", nonce.as_str());
-    let written = write_lock(&core.store, &activity, &etag, options).await;
-    let etag = match unless_stale(written) {
+    let written = unless_stale(write_lock(&core.store, &activity, &etag, options).await);
+    if let Ok(written) = &written {
+        record_lock(core, &activity.instance_id, written.is_some());
+    }
+    let etag = match written {
         Ok(Some(etag)) => etag,
         not_written => {
             if let Some(undo) = claim_undo {
@@ -270,6 +273,18 @@ pub(super) async fn lock_activity(
         core.metrics.count_steal();
     }
     Ok(Some(LockedWorkItem { activity, etag, nonce, item }))
+}
+
+/// Records whether an activity was locked, or another process had taken it. In a shared slice,
+/// whose activities many processes take, hints about them are soon out of date.
+fn record_lock(core: &Core, instance: &str, is_locked: bool) {
+    if !core.membership.view().is_shared(instance) {
+        return;
+    }
+    let now = core.clock.now();
+    if core.hints.activities.with(|hints| hints.record_lock(instance, is_locked, now)) {
+        core.poller.poll_soon();
+    }
 }
 
 /// Handles an activity whose work item cannot be read. One of a later version is left to a

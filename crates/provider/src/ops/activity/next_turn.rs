@@ -6,9 +6,8 @@
 //! the owner of the slice takes the turns. Its polls find the completions of all processes, and
 //! one turn takes all of them.
 
-use duroxide::{Event, EventKind};
-
 use crate::ops::core::Core;
+use crate::ops::orchestration::pace::ActivityCounts;
 use crate::process::membership::View;
 use crate::store::state_cache::Snapshot;
 
@@ -26,21 +25,9 @@ pub(super) fn is_left_to_owner(core: &Core, instance: &str) -> bool {
 /// [`is_left_to_owner`] in a shared slice. `known` is the state of the instance that this process
 /// knows.
 fn is_left(view: &View, instance: &str, known: Option<&Snapshot>) -> bool {
-    match (view.is_polled(instance), known) {
-        // The owner waits for its next poll if many completions follow.
-        (true, known) => known.is_some_and(|known| count_outstanding(&known.history) >= WIDE_FROM),
-        // This process made the last commit. Perhaps the owner cannot run the instance.
-        (false, Some(known)) => !known.is_committed_here,
-        (false, None) => true,
-    }
-}
-
-/// The number of activities that were scheduled and have not ended.
-fn count_outstanding(history: &[Event]) -> usize {
-    let count =
-        |is_counted: fn(&EventKind) -> bool| history.iter().filter(|event| is_counted(&event.kind)).count();
-    let scheduled = count(|kind| matches!(kind, EventKind::ActivityScheduled { .. }));
-    let ended =
-        count(|kind| matches!(kind, EventKind::ActivityCompleted { .. } | EventKind::ActivityFailed { .. }));
-    scheduled.saturating_sub(ended)
+    let Some(known) = known else { return !view.is_polled(instance) };
+    // Many completions follow. The next poll finds all that are there by then.
+    let is_wide = ActivityCounts::of(&known.history).outstanding >= WIDE_FROM;
+    // If this process made the last commit, perhaps the owner cannot run the instance.
+    is_wide || !(view.is_polled(instance) || known.is_committed_here)
 }

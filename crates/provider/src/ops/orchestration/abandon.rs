@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use perihelion_client::{Batch, Etag, Patch};
 use tokio::time::Instant;
 
@@ -91,8 +92,14 @@ pub(crate) fn left_until(now: Stamp, delay: Duration) -> Stamp {
 /// The index of the message that no longer exists, if the batch was refused for that
 /// reason. The first operation of the batch writes the state.
 fn deleted_message_index(failure: &Failure) -> Option<usize> {
+    missing_operation(failure)?.checked_sub(1)
+}
+
+/// The index of the operation whose document does not exist, if a batch was refused for that
+/// reason.
+fn missing_operation(failure: &Failure) -> Option<usize> {
     let Failure::Storage(error) = failure else { return None };
-    error.operation_index().filter(|_| error.is_document_not_found())?.checked_sub(1)
+    error.operation_index().filter(|_| error.is_document_not_found())
 }
 
 /// The state without its lock, and the id and attempt count of each message that is not in
@@ -103,8 +110,8 @@ fn without_lock(state: &State, lock: Lock, deleted_messages: &[String]) -> (Stat
     (next, messages)
 }
 
-/// Writes the attempt counts of the messages for which the batch that ends the lock has no room.
-/// Messages that do not exist any more are left out.
+/// Writes the attempt counts of the messages for which the batch that ends the lock has no room:
+/// in batches, at the same time. Messages that do not exist any more are left out.
 async fn write_attempts(
     core: &Core,
     instance: &str,
@@ -112,16 +119,35 @@ async fn write_attempts(
     visible_at: Option<Stamp>,
     ignore_attempt: bool,
 ) -> Result<(), Failure> {
+    let patch = |(id, attempts): &(String, u32)| {
+        Ok((id.clone(), attempt_patch(*attempts, visible_at, ignore_attempt)?))
+    };
+    let patches: Vec<(String, Patch)> = messages.iter().map(patch).collect::<Result<_, Failure>>()?;
+    let batches =
+        patches.chunks(Batch::OPERATIONS_MAX).map(|patches| patch_existing(core, instance, patches));
+    join_all(batches).await.into_iter().collect()
+}
+
+/// Patches messages with one batch. If one of them does not exist, sends the batch again without
+/// it. Each patch may be applied twice.
+async fn patch_existing(core: &Core, instance: &str, patches: &[(String, Patch)]) -> Result<(), Failure> {
     let until = Instant::now() + RETRY_FOR;
-    for (id, attempts) in messages {
-        let patch = attempt_patch(*attempts, visible_at, ignore_attempt)?;
-        let write = || async {
-            match core.store.container.patch(instance, id, &patch).await {
-                Err(error) if !error.is_document_not_found() => Err(Failure::from(error)),
-                _ => Ok(()),
+    let mut left: Vec<&(String, Patch)> = patches.iter().collect();
+    while !left.is_empty() {
+        let send = || async {
+            let mut batch = Batch::new(instance);
+            for (id, patch) in &left {
+                batch.patch(id, patch)?;
             }
+            Ok(core.store.container.batch(batch.with_options(batch_without_content())).await?)
         };
-        retry_until(until, write).await?;
+        match retry_until(until, send).await {
+            Ok(_) => return Ok(()),
+            Err(failure) => match missing_operation(&failure).filter(|index| *index < left.len()) {
+                Some(index) => drop(left.remove(index)),
+                None => return Err(failure),
+            },
+        }
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::documents::Activity;
 use crate::documents::lock_token::{LockToken, nonce};
-use crate::documents::{Bundle, PastExecution, State, Versioned};
+use crate::documents::{Bundle, Message, PastExecution, State, Versioned};
 use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::ops::orchestration::commit::{CommitOutcome, CommitPreconditions, WrittenEtags, commit};
@@ -22,6 +22,7 @@ use crate::ops::orchestration::deliver;
 use crate::ops::orchestration::direct_dispatch::DirectDispatch;
 use crate::ops::orchestration::held_lock::{self, Renewal};
 use crate::ops::orchestration::leftovers;
+use crate::ops::orchestration::pace::ActivityCounts;
 use crate::ops::orchestration::stage::{self, Staged};
 use crate::ops::orchestration::unpack;
 use crate::ops::repair::garbage;
@@ -31,6 +32,7 @@ use crate::process::clock::HybridClock;
 use crate::process::lock_table::LockedInstance;
 use crate::store::state_cache::Snapshot;
 use crate::store::{ConflictBudget, SharedDocument, Store, retry_until};
+use crate::timing::POLL_INTERVAL_MIN;
 
 /// The most plans of one turn, including the first. A turn is planned again if its commit was
 /// stale and its lock still holds. A commit is stale if another writer changed the state, a
@@ -224,66 +226,99 @@ fn was_applied(state: &State, nonce: &str) -> bool {
     state.recent_nonces.iter().any(|recent| recent == nonce)
 }
 
-/// Does the work after a commit: hints, dispatch, bundles, outboxes and garbage. If the work on
-/// a bundle, an outbox or garbage fails, the reconciler of any process repeats it.
+/// Does the work after a commit. The next turn of the instance waits until consumed completions
+/// are deleted, which it would find again. Activities and messages to other instances do not wait
+/// for that. If the work on a bundle, an outbox or garbage fails, the reconciler of any process
+/// repeats it; if completions are not deleted, the next claim deletes them.
 async fn finish_turn(
     core: &Core,
     token: &LockToken,
     held: &mut LockedInstance,
     ack: TurnAck,
-    mut plan: TurnPlan,
+    plan: TurnPlan,
     etags: WrittenEtags,
     dispatch: DirectDispatch<'_>,
 ) {
     core.instance_locks.remove(&token.nonce);
-    let instance = token.instance.as_str();
-    let mut cached = cache_state(&core.store, held, ack, &plan.state, etags.state);
-    // Before the next turn begins, which would find them again.
-    if !plan.undeleted.is_empty()
-        && Box::pin(leftovers::delete_after_commit(&core.store, instance, &plan.undeleted)).await
-    {
-        cached =
-            cached.and_then(|cached| update_cached(&core.store, &cached, |state| state.undeleted.clear()));
+    let TurnPlan { state, messages, undeleted, activities, bundles, outboxes, garbage, .. } = plan;
+    let cached = cache_state(&core.store, held, ack, &state, etags.state);
+    let (held, cached) = (&*held, cached.as_ref());
+    let next_turn = async {
+        if !undeleted.is_empty()
+            && Box::pin(leftovers::delete_after_commit(&core.store, &token.instance, &undeleted)).await
+        {
+            update_cached(&core.store, cached, |state| state.undeleted.clear());
+        }
+        begin_next_turn(core, held, &state, messages, cached);
+    };
+    let deliveries = async {
+        share_foreign_sessions(core, &token.instance, &activities);
+        dispatch.hand_over(activities, etags.activities).await;
+        unpack_bundles(core, &token.instance, bundles, cached).await;
+        for outbox in outboxes {
+            Box::pin(deliver::deliver_after_commit(core, outbox)).await;
+        }
+    };
+    // The hints of the next turn come first, if nothing has to be deleted before.
+    tokio::join!(biased; next_turn, deliveries);
+    if let Some(garbage) = garbage {
+        garbage::collect_in_background(core, garbage).await;
     }
-    let now = core.clock.stamp();
+}
+
+/// Updates the hints after a commit, so that the next turn of the instance can begin. `state` is
+/// the committed state, and `messages` are those of the instance to itself.
+fn begin_next_turn(
+    core: &Core,
+    held: &LockedInstance,
+    state: &State,
+    messages: Vec<Message>,
+    cached: Option<&Arc<Snapshot>>,
+) {
+    let (instance, now) = (state.instance_id.as_str(), core.clock.stamp());
     let is_polled = core.membership.view().is_polled(instance);
-    // Messages first: the next fetch of the instance must see them.
+    let counted = cached.filter(|_| !held.has_more_messages);
+    let pause = counted.and_then(|cached| ActivityCounts::of(&cached.history).pause());
     core.hints.instances.update_and_wake(|hints| {
-        for message in plan.messages.drain(..) {
+        // Messages first: the next fetch of the instance must see them.
+        for message in messages {
             hints.add_message(message, now);
         }
-        if held.has_more_messages {
+        // Polls leave the instance out during the pause. After a short one, the next poll comes
+        // soon.
+        let is_read_after_pause = pause.is_some_and(|pause| pause >= POLL_INTERVAL_MIN);
+        if held.has_more_messages || is_read_after_pause {
             hints.add_due(instance, now.visible_at_once());
         }
-        if held.state.execution.pinned_version != plan.state.execution.pinned_version {
+        if held.state.execution.pinned_version != state.execution.pinned_version {
             hints.unpark(instance);
         }
         hints.record_commit(instance);
         if !is_polled {
             hints.record_unpolled(instance, now);
         }
+        if let Some(pause) = pause {
+            hints.block(instance, core.clock.now().plus(pause));
+        }
     });
-    share_foreign_sessions(core, instance, &plan.activities);
-    dispatch.hand_over(std::mem::take(&mut plan.activities), etags.activities).await;
+}
+
+/// Unpacks the bundles of a turn after its commit.
+async fn unpack_bundles(core: &Core, instance: &str, bundles: Vec<Bundle>, cached: Option<&Arc<Snapshot>>) {
     let mut unpacked = Vec::new();
-    for bundle in plan.bundles {
+    for bundle in bundles {
         match Box::pin(unpack::run(&core.store, &core.clock, &core.hints, instance, &bundle.id)).await {
             Ok(()) => unpacked.push(bundle.id),
             Err(failure) => {
                 tracing::warn!(instance, id = bundle.id, ?failure, "a bundle waits for the reconciler");
+                core.repair_signal.record_unfinished_work();
             }
         }
     }
-    if let Some(cached) = cached.filter(|_| !unpacked.is_empty()) {
-        update_cached(&core.store, &cached, |state| {
+    if !unpacked.is_empty() {
+        update_cached(&core.store, cached, |state| {
             state.bundles.retain(|bundle| !unpacked.contains(bundle));
         });
-    }
-    for outbox in plan.outboxes {
-        Box::pin(deliver::deliver_after_commit(core, outbox)).await;
-    }
-    if let Some(garbage) = plan.garbage {
-        garbage::collect_in_background(core, garbage).await;
     }
 }
 
@@ -325,24 +360,17 @@ fn cache_state(
 }
 
 /// Changes a cached state after work that its document still lists was done: bundles were
-/// unpacked, or consumed completions deleted. So the next turn does not look for them. Returns
-/// the new entry. Does nothing if the cache has another state by now.
-fn update_cached(
-    store: &Store,
-    cached: &Arc<Snapshot>,
-    change: impl FnOnce(&mut State),
-) -> Option<Arc<Snapshot>> {
-    let current = store.state_cache.get(&cached.state.value.instance_id)?;
-    if !Arc::ptr_eq(&current, cached) {
-        return None;
-    }
-    let mut state = cached.state.clone();
+/// unpacked, or consumed completions deleted. So the next turn does not look for them. Does
+/// nothing if the cache has the state of another commit by now.
+fn update_cached(store: &Store, cached: Option<&Arc<Snapshot>>, change: impl FnOnce(&mut State)) {
+    let Some(cached) = cached else { return };
+    let current = store.state_cache.get(&cached.state.value.instance_id);
+    let Some(current) = current.filter(|current| current.state.etag == cached.state.etag) else { return };
+    let mut state = current.state.clone();
     change(&mut state.value);
-    let changed = Arc::new(Snapshot {
+    store.state_cache.put(Arc::new(Snapshot {
         state,
-        history: Arc::clone(&cached.history),
-        is_committed_here: cached.is_committed_here,
-    });
-    store.state_cache.put(Arc::clone(&changed));
-    Some(changed)
+        history: Arc::clone(&current.history),
+        is_committed_here: current.is_committed_here,
+    }));
 }

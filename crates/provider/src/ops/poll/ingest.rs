@@ -23,6 +23,9 @@ use crate::process::membership::{Membership, Rank, View};
 /// owner had the time to take it.
 const SUSPECT_WITHIN: Duration = Duration::from_millis(500);
 
+/// A history with this many events is long: it costs more to replay it twice than to wait.
+const LONG_HISTORY_FROM: usize = 256;
+
 /// The new work that a poll found, and what decides which work this process may take.
 #[derive(Debug)]
 pub(super) struct FoundWork {
@@ -278,7 +281,7 @@ fn add_message_hint(
             hints.record_polled_message(instance, &(enqueued_at, id), visible_at);
             return false;
         }
-        let rank = found.view.rank_of_instance(instance);
+        let rank = rank_of_message(core, &found.view, instance);
         if !found.may_take(rank, stamps) {
             return false;
         }
@@ -297,6 +300,22 @@ fn add_message_hint(
         core.membership.share_slice_of(instance);
     }
     is_added
+}
+
+/// The rank of this process for a message of an instance.
+pub(super) fn rank_of_message(core: &Core, view: &View, instance: &str) -> Rank {
+    // Of a wide instance, one process takes all turns: each of them replays a long history.
+    let is_committed_here = || {
+        let known = core.store.state_cache.get(instance);
+        known.is_some_and(|known| known.is_committed_here && known.history.len() < LONG_HISTORY_FROM)
+    };
+    match view.rank_of_instance(instance) {
+        // This process could not run the instance. It would only delay its messages again.
+        Rank::Owner if core.hints.left_instances.was_left(instance) => Rank::Behind(1),
+        // This process has run the instance, perhaps because the owner of the slice cannot.
+        Rank::Behind(_) if view.is_shared(instance) && is_committed_here() => Rank::Helper,
+        rank => rank,
+    }
 }
 
 /// Whether the reconciler of this process should finish an outbox or a bundle now. The minimum

@@ -14,8 +14,10 @@ use super::cursor::HeadCursor;
 use super::ingest::{FoundWork, Room, ingest};
 use super::query::PollQuery;
 use super::schedule::Schedule;
+use super::spread::{Spread, last_query};
 use super::targets::is_dividing;
 use super::{ANSWER_TIMEOUT, no_answer};
+use crate::documents::DocumentType;
 use crate::documents::stamp::Stamp;
 use crate::failure::Failure;
 use crate::ops::core::Core;
@@ -60,6 +62,8 @@ pub(super) struct RangePoller {
     is_running: Arc<AtomicBool>,
     /// Where the next poll begins. The poll that runs holds this mutex.
     cursor: Mutex<HeadCursor>,
+    /// Where polls begin in a backlog, if this process helps with the range.
+    spread: StdMutex<Spread>,
 }
 
 /// A poll that a task runs. The range counts as polled until this is dropped.
@@ -82,6 +86,7 @@ impl RangePoller {
             full_since: StdMutex::default(),
             is_running: Arc::default(),
             cursor: Mutex::default(),
+            spread: StdMutex::default(),
         }
     }
 
@@ -96,6 +101,17 @@ impl RangePoller {
     /// Sets the shortest interval between polls.
     pub(super) fn set_interval_min(&self, interval_min: Duration) {
         self.schedule.set_interval_min(interval_min);
+    }
+
+    /// Brings the next poll forward, to the shortest interval after the last one.
+    pub(super) fn poll_soon(&self) {
+        self.schedule.poll_soon();
+    }
+
+    /// Sets the place of this process among the helpers of the range, from 0 to 1; `None` if
+    /// this process does not help with it.
+    pub(super) fn set_place(&self, place: Option<f64>) {
+        lock(&self.spread).set_place(place);
     }
 
     /// When the next poll for an interest is due; `None` while a task polls the range.
@@ -192,31 +208,27 @@ impl RangePoller {
         mut found: FoundWork,
     ) -> Result<FoundWork, Failure> {
         let (now, at, is_eager) = (found.now(), Instant::now(), found.is_eager());
-        let is_only = self.is_only_partition == Some(true);
-        let begin = |from: Stamp| -> QueryFeed<Value> {
-            let query = query.build(&core.hints, &core.options, now, from, PAGE_ROWS, is_only);
-            core.store.container.query(query.in_range(self.range.clone()))
-        };
-        // A partition that answers slowly gets more time after each failure.
-        // A fetch that looks once does not wait for it.
-        let doublings = if is_eager { 0 } else { self.schedule.failures().min(TIMEOUT_DOUBLINGS_MAX) };
-        let timeout = ANSWER_TIMEOUT * (1 << doublings);
+        let place = lock(&self.spread).begin_at(at).filter(|_| !is_eager);
+        if let Some(place) = place {
+            return self.scan_from_place(core, query, place, found).await;
+        }
         let mut from = cursor.begin(query, now, at, is_eager);
-        let mut feed = begin(from);
+        let mut feed = self.feed(core, query, now, from);
         for _ in 0..PAGES_MAX {
-            let page = tokio::time::timeout(timeout, feed.next_page()).await;
-            let page = page.map_err(|_| no_answer("a poll of a partition", timeout))??;
-            let is_end = page.as_ref().is_none_or(|page| page.continuation().is_none());
-            let rows = page.map(|page| page.items).unwrap_or_default();
+            let (mut rows, is_end) = self.next_page(&mut feed, is_eager).await?;
             let is_empty = rows.is_empty();
-            // Only a poll that found rows needs to know which other processes are alive.
-            if !is_eager && !is_empty {
-                heartbeat::refresh_view(&core.store, &core.clock, &core.membership).await;
-                found.update_view(&core.membership);
+            let may_spread = !is_eager && !is_end && from == Stamp(0);
+            let place = if may_spread { self.choose_place(core, &rows, now, at).await? } else { None };
+            if place.is_some() {
+                // The activities at the head are for the owner of the slice.
+                rows.retain(|row| DocumentType::of(row) != Some(DocumentType::Activity));
             }
-            let last = ingest(core, rows, &mut found).await;
+            let last = self.ingest(core, rows, &mut found).await;
             if found.has_work() || query.is_full(&found) {
                 return Ok(found);
+            }
+            if let Some(place) = place {
+                return self.scan_from_place(core, query, place, found).await;
             }
             if !is_end {
                 if !is_empty {
@@ -231,9 +243,84 @@ impl RangePoller {
                 return Ok(found);
             }
             from = Stamp(0);
-            feed = begin(from);
+            feed = self.feed(core, query, now, from);
         }
         cursor.record_unfinished_scan();
         Ok(found)
+    }
+
+    /// Reads the range from the place of this helper in the backlog, like [`RangePoller::scan`].
+    /// The cursor is for the head, and is not used.
+    async fn scan_from_place(
+        &self,
+        core: &Core,
+        query: &PollQuery,
+        place: Stamp,
+        mut found: FoundWork,
+    ) -> Result<FoundWork, Failure> {
+        let mut feed = self.feed(core, query, found.now(), place);
+        for _ in 0..PAGES_MAX {
+            let (rows, is_end) = self.next_page(&mut feed, false).await?;
+            self.ingest(core, rows, &mut found).await;
+            if is_end {
+                lock(&self.spread).record_end();
+            }
+            if is_end || found.has_work() || query.is_full(&found) {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// The rows from `from` on.
+    fn feed(&self, core: &Core, query: &PollQuery, now: Stamp, from: Stamp) -> QueryFeed<Value> {
+        let is_only = self.is_only_partition == Some(true);
+        let query = query.build(&core.hints, &core.options, now, from, PAGE_ROWS, is_only);
+        core.store.container.query(query.in_range(self.range.clone()))
+    }
+
+    /// The next page, and whether it is the last one. A partition that answers slowly gets more
+    /// time after each failure. A fetch that looks once does not wait for it.
+    async fn next_page(
+        &self,
+        feed: &mut QueryFeed<Value>,
+        is_eager: bool,
+    ) -> Result<(Vec<Value>, bool), Failure> {
+        let doublings = if is_eager { 0 } else { self.schedule.failures().min(TIMEOUT_DOUBLINGS_MAX) };
+        let timeout = ANSWER_TIMEOUT * (1 << doublings);
+        let page = tokio::time::timeout(timeout, feed.next_page()).await;
+        let page = page.map_err(|_| no_answer("a poll of a partition", timeout))??;
+        let is_end = page.as_ref().is_none_or(|page| page.continuation().is_none());
+        Ok((page.map(|page| page.items).unwrap_or_default(), is_end))
+    }
+
+    /// Turns rows into hints. Returns the latest `visibleAt` of the rows.
+    async fn ingest(&self, core: &Core, rows: Vec<Value>, found: &mut FoundWork) -> Stamp {
+        // Only a poll that found rows needs to know which other processes are alive.
+        if !found.is_eager() && !rows.is_empty() {
+            heartbeat::refresh_view(&core.store, &core.clock, &core.membership).await;
+            found.update_view(&core.membership);
+        }
+        ingest(core, rows, found).await
+    }
+
+    /// Where a helper begins in the backlog whose first page is `rows`; `None` if there is no
+    /// backlog, or this process does not help.
+    async fn choose_place(
+        &self,
+        core: &Core,
+        rows: &[Value],
+        now: Stamp,
+        at: Instant,
+    ) -> Result<Option<Stamp>, Failure> {
+        if !lock(&self.spread).is_wanted(rows) {
+            return Ok(None);
+        }
+        let last = core.store.rows::<u64>(last_query(now).in_range(self.range.clone()));
+        let last = tokio::time::timeout(ANSWER_TIMEOUT, last).await;
+        let last = last.map_err(|_| no_answer("the end of a backlog", ANSWER_TIMEOUT))??;
+        let first = rows.first().and_then(|row| row["visibleAt"].as_u64());
+        let bounds = first.zip(last.first().copied());
+        Ok(bounds.map(|(first, last)| lock(&self.spread).choose(Stamp(first), Stamp(last), at)))
     }
 }

@@ -85,6 +85,13 @@ impl Schedule {
         lock(&self.0).interval_min = interval_min;
     }
 
+    /// Brings the next poll forward, to the shortest interval after the last one.
+    pub(super) fn poll_soon(&self) {
+        let mut state = lock(&self.0);
+        let interval_min = state.interval_min;
+        state.results.values_mut().for_each(|result| result.interval = result.interval.min(interval_min));
+    }
+
     /// Begins a poll and returns its number.
     pub(super) fn begin_poll(&self) -> u64 {
         let mut state = lock(&self.0);

@@ -28,6 +28,10 @@ const HELP_INTERVAL: Duration = Duration::from_millis(40);
 /// request for help, which stands for ten seconds.
 const HELP_INTERVAL_MAX: Duration = Duration::from_secs(5);
 
+/// With more processes than partitions, each idle process looks less often, up to this factor.
+/// All of them together look at each partition at least once in the interval.
+const IDLE_LOOKS_FEWER_MAX: f64 = 4.0;
+
 /// The ranges that this process polls.
 #[derive(Debug, Default)]
 pub(super) struct Targets {
@@ -79,10 +83,16 @@ impl Targets {
         let helped: Vec<FeedRange> = helped.filter(|range| !is_owned(range)).collect();
         let own = owned.iter().chain(watched.iter().filter(|range| !is_owned(range)));
         let mut polled: Vec<Arc<RangePoller>> = own.map(poller).collect();
-        polled.iter().for_each(|range| range.set_interval_min(POLL_INTERVAL_MIN));
+        let not_helped = |range: &RangePoller| !helped.contains(range.range());
+        for range in polled.iter().chain(&partitions).filter(|range| not_helped(range)) {
+            range.set_interval_min(POLL_INTERVAL_MIN);
+            range.set_place(None);
+        }
         for range in &helped {
+            let place = view.place_among_helpers(range);
             let range = poller(range);
             range.set_interval_min(help_interval.clamp(POLL_INTERVAL_MIN, HELP_INTERVAL_MAX));
+            range.set_place(Some(place));
             polled.push(range);
         }
         Targets { computed: Some((space.clone(), view, Instant::now())), partitions, polled }
@@ -151,7 +161,7 @@ impl Looks {
         let is_busy = view.is_busy();
         let interval = match is_busy {
             true => LOOK_INTERVAL_MIN.mul_f64((view.processes_per_partition() / 2.0).max(1.0)),
-            false => LOOK_INTERVAL_IDLE,
+            false => LOOK_INTERVAL_IDLE.mul_f64(view.processes_per_partition().min(IDLE_LOOKS_FEWER_MAX)),
         };
         let now = Instant::now();
         let soonest = now + interval.mul_f64(fastrand::f64());

@@ -9,11 +9,15 @@ use perihelion_server::{Embedded, EmbeddedOptions};
 use serde_json::{Value, json};
 
 use crate::CosmosDBProvider;
-use crate::documents::heartbeat::Tags;
+use crate::documents::heartbeat::{Member, Requests, Roles, Tags};
 use crate::documents::stamp::Stamp;
+use crate::documents::{State, Versioned};
 use crate::process::hints::{Capability, Dispatcher};
 use crate::process::interest::Interest;
+use crate::process::membership::Rank;
+use crate::store::state_cache::Snapshot;
 use futures_util::future::join_all;
+use std::sync::Arc;
 
 /// The lock timeout of the fetches.
 const LOCK: Duration = Duration::from_secs(30);
@@ -161,4 +165,91 @@ async fn waiting_fetches_share_one_poll() {
         core.hints.activities.with(|hints| hints.take(now, &claimant)).is_none(),
         "only the activity with the tag was found"
     );
+}
+
+/// A live process that takes any work, and asks for help with the first and the last slice.
+fn other_process() -> Member {
+    Member {
+        id: "n:other".to_owned(),
+        roles: any_roles(),
+        requests: Requests { is_busy: true, shared_slices: vec![String::new(), "zz".to_owned()] },
+        readable_version: 3,
+        container_version: 3,
+    }
+}
+
+fn any_roles() -> Roles {
+    Roles { fetches_orchestrations: true, activity_tags: Tags { matches_any: true, ..Tags::default() } }
+}
+
+/// The owner of a slice that has given an instance back would only delay its messages again. A
+/// process that has run the instance comes before those that have not.
+#[tokio::test(start_paused = true)]
+async fn processes_that_cannot_run_an_instance_leave_its_turns_to_those_that_can() {
+    let engine = engine().await;
+    let provider = provider(&engine).await;
+    let core = &provider.core;
+    let now = core.clock.stamp();
+    core.membership.update_members(&any_roles(), &[other_process()], now);
+    core.membership.update_space(&core.store.container.key_space().await.unwrap(), now);
+    let view = core.membership.view();
+    let rank = |instance: &str| super::ingest::rank_of_message(core, &view, instance);
+    let named = |is_wanted: &dyn Fn(&str) -> bool| {
+        (0..1000).map(|number| format!("order-{number}")).find(|name| is_wanted(name)).expect("an instance")
+    };
+    let owned = named(&|name| rank(name) == Rank::Owner);
+    core.hints.left_instances.record(&owned, now, now);
+    assert_eq!(rank(&owned), Rank::Behind(1));
+
+    let helped = named(&|name| name != owned && view.is_shared(name) && rank(name) == Rank::Behind(1));
+    let mut state = State::blank(&helped, "1".to_owned());
+    state.is_created = true;
+    let snapshot = |is_committed_here| Snapshot {
+        state: Versioned { value: state.clone(), etag: perihelion_client::Etag::parse("\"1\"").unwrap() },
+        history: Arc::default(),
+        is_committed_here,
+    };
+    core.store.state_cache.put(Arc::new(snapshot(false)));
+    assert_eq!(rank(&helped), Rank::Behind(1), "it has only read the instance");
+    core.store.state_cache.put(Arc::new(snapshot(true)));
+    assert_eq!(rank(&helped), Rank::Helper);
+}
+
+/// Each helper of a fan-out takes other activities, and messages at the head are read too.
+#[tokio::test(start_paused = true)]
+async fn a_helper_begins_inside_the_backlog_and_ends_at_its_head() {
+    const BACKLOG: u64 = 400;
+    let engine = engine().await;
+    let (producer, helper) = (provider(&engine).await, provider(&engine).await);
+    for number in 0..BACKLOG {
+        producer.enqueue_for_worker(activity_item(number, None)).await.unwrap();
+    }
+    let core = &helper.core;
+    core.hints.activities.with(|hints| hints.serve_tags(&TagFilter::Any));
+    let interests = crate::process::interest::Interests::default();
+    let interest = Interest::Activities { tags: Tags::from(&TagFilter::Any), owner: None };
+    let _ticket = interests.register(interest, false);
+    let whole = core.store.container.key_space().await.unwrap().feed_ranges().remove(0);
+    let range = super::range::RangePoller::new(whole, None);
+    range.set_place(Some(0.5));
+    let claimant = crate::process::hints::Claimant { tags: &TagFilter::Any, owner: None };
+    let mut places = Vec::new();
+    for _ in 0..2 * BACKLOG {
+        range.poll(core, &interests.all()).await.unwrap();
+        // A worker takes each of them.
+        while let Some((activity, _)) =
+            core.hints.activities.with(|hints| hints.take(core.clock.now(), &claimant))
+        {
+            let number: u64 = activity.id.rsplit(':').next().unwrap().parse().unwrap();
+            core.store.container.delete("a", &activity.id).await.unwrap();
+            places.push(number);
+        }
+        if places.len() as u64 == BACKLOG {
+            break;
+        }
+    }
+    assert_eq!(places.len() as u64, BACKLOG, "{places:?}");
+    // The place is a part of the time in which the activities were created.
+    assert!(places[0] > 0, "the first is not at the head");
+    assert!(places[399] < places[0] && places[1] > places[0], "{places:?}");
 }

@@ -1,8 +1,12 @@
 //! Turns of a wide fan-out: one turn takes many completions, and a process reads only what is
 //! new in a long history.
 
+use std::time::Duration;
+
 use duroxide::providers::{Provider, WorkItem};
+use perihelion_client::Query;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::{LOCK, NO_WAIT, World, ack, activity_item, event, fetch_instance, run_activities, start};
 use crate::CosmosDBProvider;
@@ -104,6 +108,51 @@ async fn the_list_of_leftovers_is_gone_after_the_next_commit() {
     assert_eq!(messages.len(), 1);
     ack(&provider, &token, vec![event("fan", 3, String::new())], vec![], vec![]).await.unwrap();
     assert_eq!(listed().await, 0);
+}
+
+/// Each batch takes two seconds: the commit, and then those that delete what it consumed.
+#[tokio::test(start_paused = true)]
+async fn messages_of_a_large_turn_do_not_wait_until_its_completions_are_deleted() {
+    let world = World::open().await;
+    // The reconciler would deliver the message as well.
+    let provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
+    complete_activities(&provider, 200).await;
+    let (token, _) = fetch_instance(&provider).await;
+    world.inject_fault(r#"{"operation":"batch","delayMs":2000}"#).await;
+    let begun = Instant::now();
+    let acked =
+        ack(&provider, &token, vec![event("fan", 2, String::new())], vec![], vec![start("b", String::new())]);
+    let delivered = async {
+        let query = || Query::new("SELECT VALUE c.id FROM c WHERE c.type = 'orch_queue'").in_partition("b");
+        while provider.core.store.rows::<String>(query()).await.unwrap().is_empty() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        begun.elapsed()
+    };
+    let (acked, delivered) = tokio::join!(acked, delivered);
+    acked.unwrap();
+    assert!(begun.elapsed() >= Duration::from_secs(4), "{:?}", begun.elapsed());
+    assert!(delivered < Duration::from_secs(3), "{delivered:?}");
+}
+
+#[tokio::test]
+async fn a_large_turn_is_given_back_with_few_requests() {
+    let world = World::open().await;
+    let provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
+    complete_activities(&provider, 1000).await;
+    let (token, messages) = fetch_instance(&provider).await;
+    assert_eq!(messages.len(), 1000);
+    let deleted = &provider.core.store.container;
+    deleted.delete("fan", "c:1:500").await.unwrap();
+    let before = provider.metrics().requests;
+    provider.abandon_orchestration_item(&token, None, false).await.unwrap();
+    let requests = provider.metrics().requests - before;
+    // Ten batches for the attempts, one again without the message that is gone, and one for the
+    // lock.
+    assert!(requests <= 16, "{requests} requests");
+    let attempts = Query::new("SELECT VALUE c.attemptCount FROM c WHERE c.type = 'orch_queue'");
+    let attempts: Vec<u32> = provider.core.store.rows(attempts.in_partition("fan")).await.unwrap();
+    assert_eq!((attempts.len(), attempts.iter().all(|count| *count == 1)), (999, true));
 }
 
 #[tokio::test]

@@ -17,6 +17,10 @@ use crate::documents::stamp::{Stamp, deadline_ms};
 /// forgotten, and a poll finds it again.
 const ACTIVITIES_MAX: usize = 8192;
 
+/// After this many activities in a row that other processes had taken, the hints about the
+/// instance are out of date.
+const LOST_MAX: u32 = 4;
+
 /// An activity that workers of this process may take, with its etag.
 pub(crate) type OfferedActivity = (Activity, Etag);
 
@@ -46,6 +50,8 @@ pub(crate) struct ActivityHints {
     returning_workers: usize,
     /// The number of activities that are being locked for the returning workers.
     being_locked: usize,
+    /// The number of activities in a row that other processes had taken first.
+    lost_in_a_row: u32,
 }
 
 /// A worker of this process that waits for an activity.
@@ -143,6 +149,24 @@ impl ActivityHints {
         if let Some(key) = self.keys.remove(&(instance.to_owned(), id.to_owned())) {
             self.offers.remove(&key);
         }
+    }
+
+    /// Records whether an activity of an instance was locked, or another process had taken it.
+    /// After several that others had taken, forgets the activities of the instance that can be
+    /// taken at `now`, and returns true: others have probably taken most of them, and a poll finds
+    /// those that are left.
+    pub(crate) fn record_lock(&mut self, instance: &str, is_locked: bool, now: Stamp) -> bool {
+        self.lost_in_a_row = if is_locked { 0 } else { self.lost_in_a_row + 1 };
+        if self.lost_in_a_row < LOST_MAX {
+            return false;
+        }
+        self.lost_in_a_row = 0;
+        let due = self.offers.keys().take_while(|key| key.0 <= now);
+        let outdated: Vec<Key> = due.filter(|key| key.2 == instance).cloned().collect();
+        for (_, _, instance, id) in &outdated {
+            self.forget(instance, id);
+        }
+        true
     }
 
     /// Registers a worker that begins to wait, and returns its number.

@@ -35,6 +35,11 @@ impl LeftToOthers {
     pub(crate) fn contains(&self, name: &str, now: Stamp) -> bool {
         lock(&self.0).get(name).is_some_and(|until| *until > now)
     }
+
+    /// Whether this process has left the work to others, now or before.
+    pub(crate) fn was_left(&self, name: &str) -> bool {
+        lock(&self.0).contains_key(name)
+    }
 }
 
 #[cfg(test)]
@@ -48,6 +53,7 @@ mod tests {
         assert!(left.contains("a", Stamp(9)) && !left.contains("a", Stamp(10)));
         assert!(!left.record("a", Stamp(20), Stamp(11)), "the second time");
         assert!(left.contains("a", Stamp(19)) && !left.contains("b", Stamp(1)));
+        assert!(left.was_left("a") && !left.was_left("b"));
     }
 
     #[test]

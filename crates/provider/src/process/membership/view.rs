@@ -70,6 +70,9 @@ struct Ownership {
     has_others: bool,
     /// By slice.
     is_owned: Vec<bool>,
+    /// By slice: the distance of this process from the owner in the list of the processes,
+    /// divided by their number. See [`View::place_among_helpers`].
+    place: Vec<f64>,
 }
 
 /// What this process knows of itself.
@@ -151,13 +154,18 @@ impl View {
         let ids: Vec<&str> = serving.map(|member| member.id.as_str()).collect();
         let own = ids.iter().position(|id| *id == self.own_id);
         let owners = self.slices.owners(&ids);
-        let is_owned = |(index, slice): (usize, &super::slices::Slice)| {
-            let at = if self.is_busy { index } else { slice.first_of_partition };
-            own.is_some() && owners.get(at).copied() == own
+        let owner = |(index, slice): (usize, &super::slices::Slice)| {
+            owners.get(if self.is_busy { index } else { slice.first_of_partition }).copied()
+        };
+        let owners: Vec<Option<usize>> = self.slices.all.iter().enumerate().map(owner).collect();
+        let distance = |owner: &Option<usize>| {
+            let (own, owner) = (own.unwrap_or_default(), owner.unwrap_or_default());
+            (own + ids.len() - owner) % ids.len().max(1)
         };
         Ownership {
             has_others: ids.len() > 1,
-            is_owned: self.slices.all.iter().enumerate().map(is_owned).collect(),
+            is_owned: owners.iter().map(|owner| own.is_some() && *owner == own).collect(),
+            place: owners.iter().map(|owner| distance(owner) as f64 / ids.len().max(1) as f64).collect(),
         }
     }
 
@@ -255,6 +263,13 @@ impl View {
             last = Some(index);
         }
         runs.into_iter().map(|(_, run)| run).collect()
+    }
+
+    /// Where this process begins in the backlog of activities of a shared slice, from 0 to 1. The
+    /// processes have different places at equal distances, and the owner begins at 0.
+    pub(crate) fn place_among_helpers(&self, range: &FeedRange) -> f64 {
+        let index = self.slices.index_at(range.first_key());
+        index.and_then(|index| self.activity_ownership(None).place.get(index).copied()).unwrap_or_default()
     }
 
     /// The shared slices.

@@ -55,3 +55,24 @@ fn activities_of_sessions_that_others_hold_make_room() {
     assert!(hints.offer(offer(9_000_000, None, None)));
     assert_eq!(hints.take(Stamp::at_ms(u64::MAX), &ANYONE).unwrap().0.id, "a:1:9000000");
 }
+
+/// Activities of a fan-out that other processes have taken do not cost a failed lock each.
+#[test]
+fn after_some_lost_activities_the_others_of_the_instance_are_forgotten() {
+    let mut hints = ActivityHints::default();
+    hints.serve_tags(&TagFilter::Any);
+    for number in 1..=100 {
+        hints.offer(offer(number, None, None));
+    }
+    let now = Stamp::at_ms(2_000_000);
+    for _ in 1..LOST_MAX {
+        assert!(!hints.record_lock("order", false, now));
+    }
+    assert!(!hints.record_lock("order", true, now), "the hints are not out of date");
+    for _ in 1..LOST_MAX {
+        assert!(!hints.record_lock("order", false, now));
+    }
+    assert_eq!(hints.count_due(now, 1000), 100);
+    assert!(hints.record_lock("order", false, now));
+    assert_eq!(hints.count_due(now, 1000), 0);
+}
