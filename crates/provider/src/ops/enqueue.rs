@@ -69,26 +69,44 @@ pub(crate) async fn for_worker(core: &Core, item: &WorkItem) -> Result<(), Failu
     }
     let until = Instant::now() + RETRY_FOR;
     let created = retry_until(until, || create_activity(&core.store, &activity));
-    let mut created_etag = with_outage_notice(&core.outage_notice, "an activity", Box::pin(created)).await?;
-    if created_etag.is_none() {
+    let mut created = with_outage_notice(&core.outage_notice, "an activity", Box::pin(created)).await?;
+    if let Created::IdTaken = created {
         // The runtime never uses an id twice; other callers may.
         activity.id = format!("{}:{}", activity.id, nonce());
-        created_etag = Box::pin(retry_until(until, || create_activity(&core.store, &activity))).await?;
+        created = Box::pin(retry_until(until, || create_activity(&core.store, &activity))).await?;
     }
-    if let Some(etag) = created_etag {
+    if let Created::Now(etag) = created {
         core.hints.activities.update_and_wake(|hints| hints.offer((activity, etag)));
     }
     Ok(())
 }
 
-/// Creates an activity and returns its etag. `None` if a document with its id exists: another
-/// activity, or the tombstone of a cancelled activity.
-async fn create_activity(store: &Store, activity: &Activity) -> Result<Option<Etag>, Failure> {
-    let instance = activity.instance_id.as_str();
-    let options = without_content().with_witness(activity.id.as_str(), "/enq", activity.enqueued_at.0);
+/// The outcome of an attempt to create an activity.
+enum Created {
+    /// This attempt created it.
+    Now(Etag),
+    /// An earlier attempt created it, and its answer was lost. A worker may have it by now.
+    Before,
+    /// A document with its id exists: another activity, or the tombstone of a cancelled one.
+    IdTaken,
+}
+
+async fn create_activity(store: &Store, activity: &Activity) -> Result<Created, Failure> {
+    let (instance, id) = (activity.instance_id.as_str(), activity.id.as_str());
+    let options = without_content().with_witness(id, "/enq", activity.enqueued_at.0);
     match store.container.create_with(instance, activity, &options).await {
-        Ok(written) => Ok(Some(written.etag()?.clone())),
-        Err(error) if error.is_conflict() => Ok(None),
+        Ok(written) => Ok(Created::Now(written.etag()?.clone())),
+        Err(error) if error.is_conflict() => {
+            let found = store.find::<serde_json::Value>(instance, id).await?;
+            let is_ours = |found: &serde_json::Value| found["enq"] == activity.enqueued_at.0;
+            Ok(match found {
+                Some(found) if is_ours(&found.value) => Created::Before,
+                Some(_) => Created::IdTaken,
+                // A worker has completed it since. If it was another activity, the next attempt
+                // creates this one.
+                None => return Err(Failure::Contended(format!("{id} of {instance} was just completed"))),
+            })
+        }
         Err(error) => Err(error.into()),
     }
 }

@@ -95,13 +95,14 @@ impl<'a> DirectDispatch<'a> {
     /// workers of this process. The other activities are offered to the workers, which have to
     /// lock them.
     pub(crate) async fn hand_over(mut self, activities: Vec<Activity>, etags: Vec<Option<Etag>>) {
-        let promises = std::mem::take(&mut self.promises);
         let leases_begin_ms = self.leases_begin_ms.load(Ordering::Relaxed);
         let mut etags = etags.into_iter();
-        let mut promises = promises.into_iter();
+        // If this future is dropped, the promises that are still in `self` end with it.
+        self.promises.reverse();
         for mut activity in activities {
             let etag = etags.next().flatten();
-            match (promises.next().flatten(), etag) {
+            let promise = self.promises.last().cloned().flatten();
+            match (promise, etag) {
                 (Some(promise), Some(etag)) => {
                     activity.visible_at = Stamp::at_ms(deadline_ms(leases_begin_ms, promise.lease));
                     self.make_ready(activity, etag, &promise);
@@ -113,6 +114,7 @@ impl<'a> DirectDispatch<'a> {
                 // The activity cannot be locked without its etag. A poll finds the activity.
                 (None, None) => {}
             }
+            self.promises.pop();
         }
         self.hints.activities.wake.notify_waiters();
     }

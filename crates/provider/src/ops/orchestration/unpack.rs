@@ -161,7 +161,13 @@ async fn skip_existing(
     error: &Error,
 ) -> Result<(), Failure> {
     let Step { mut activities, mut messages, cancelled, mut remaining_bundle } = step;
-    let position = error.operation_index().unwrap_or(0).saturating_sub(1);
+    // Without an index it is not known which document exists, and none may be dropped.
+    let Some(position) = error.operation_index().and_then(|index| index.checked_sub(1)) else {
+        return Err(Failure::Contended(format!(
+            "cannot unpack bundle {} of {instance}: a document exists, and it is not known which",
+            remaining_bundle.id
+        )));
+    };
     if position < activities.len() {
         activities.remove(position);
     } else if position - activities.len() < messages.len() {

@@ -584,3 +584,26 @@ async fn a_completion_recorded_after_its_turn_makes_no_further_turn_of_an_ended_
     let fetched = provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.unwrap();
     assert!(fetched.is_none(), "a turn for a completion that was consumed");
 }
+
+/// The answer to the create of an activity is lost, and so are the answers to the reads that would
+/// show that it was applied. The next attempt finds the activity.
+#[tokio::test(start_paused = true)]
+async fn an_activity_whose_enqueue_lost_its_answer_exists_once() {
+    let world = World::open().await;
+    let provider = world.provider().await;
+    world.inject_fault(r#"{"operation":"create_item","count":1,"drop":"after"}"#).await;
+    world.inject_fault(r#"{"operation":"read_item","status":503}"#).await;
+    // Longer than the driver tries to read it.
+    let end = async {
+        tokio::time::sleep(Duration::from_secs(12)).await;
+        world.remove_faults().await;
+    };
+    let (enqueued, ()) = tokio::join!(provider.enqueue_for_worker(activity_item("a", 1, String::new())), end);
+    enqueued.unwrap();
+    let activities = rows(&provider, "a", "SELECT VALUE c.id FROM c WHERE c.type = 'worker_queue'").await;
+    assert_eq!(activities, [serde_json::json!("a:1:1")]);
+    // Another activity with the same id is another activity.
+    provider.enqueue_for_worker(activity_item("a", 1, String::new())).await.unwrap();
+    let activities = rows(&provider, "a", "SELECT VALUE c.id FROM c WHERE c.type = 'worker_queue'").await;
+    assert_eq!(activities.len(), 2, "{activities:?}");
+}

@@ -99,6 +99,13 @@ impl KnownMessages {
     }
 }
 
+/// When an instance is due because a lock of this process expires. Locks and timers end at whole
+/// milliseconds. The due time of a lock is just before one, so that a timer that is due in the
+/// same millisecond has a due time of its own. The instance stays blocked until the lock ends.
+fn lock_due(until: Stamp) -> Stamp {
+    Stamp(until.0.saturating_sub(1))
+}
+
 /// An instance that a dispatcher may try to lock.
 #[derive(Debug, Default)]
 pub(crate) struct Candidate {
@@ -221,7 +228,7 @@ impl InstanceHint {
     /// Examined → Locked. When the lock expires, the instance is due again.
     pub(super) fn lock(&mut self, until: Stamp, attempts: BTreeMap<String, u32>) {
         self.failed_claims = 0;
-        self.due.insert(until);
+        self.due.insert(lock_due(until));
         self.phase = Phase::Locked { until, due_when_taken: self.phase.due_when_taken() };
         self.uncommitted = Some(attempts);
     }
@@ -229,7 +236,7 @@ impl InstanceHint {
     /// Locked → Locked, for longer.
     pub(super) fn renew(&mut self, until: Stamp) {
         self.remove_lock_due();
-        self.due.insert(until);
+        self.due.insert(lock_due(until));
         self.phase = Phase::Locked { until, due_when_taken: self.phase.due_when_taken() };
     }
 
@@ -300,7 +307,7 @@ impl InstanceHint {
     /// Removes the end of the lock from the due times.
     fn remove_lock_due(&mut self) {
         if let Phase::Locked { until, .. } = self.phase {
-            self.due.remove(&until);
+            self.due.remove(&lock_due(until));
         }
     }
 

@@ -301,3 +301,17 @@ fn abandoned_work_is_left_to_others_for_a_while() {
     assert!(hints.take(stamp(499), anyone).is_none());
     assert_eq!(hints.take(stamp(500), anyone).unwrap().instance, "a");
 }
+
+/// The lock of a turn ends in the millisecond in which a timer of the instance is due.
+#[test]
+fn a_timer_that_is_due_when_the_lock_ends_keeps_its_due_time() {
+    let mut hints = InstanceHints::default();
+    let anyone = Capability::of(None);
+    let anyone = dispatcher(&anyone);
+    hints.add_due("a", stamp(1));
+    hints.take(stamp(2), anyone).unwrap();
+    hints.record_lock("a", stamp(100), BTreeMap::new());
+    hints.add_due("a", stamp(100));
+    hints.record_commit("a");
+    assert_eq!(hints.next_due(anyone), Some(stamp(100)));
+}
