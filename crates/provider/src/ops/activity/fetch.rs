@@ -61,6 +61,8 @@ pub(crate) async fn run(
     if matches!(tags, TagFilter::None) {
         return Ok(None);
     }
+    // A process that is too old for the container does not count as one that fetches.
+    core.store.layout_version.check(&core.store.container)?;
     let poll_timeout =
         sessions::limit_poll_timeout(&core.sessions, &core.options, session_config, poll_timeout);
     let wait = FetchWait::new(&core.options, poll_timeout);

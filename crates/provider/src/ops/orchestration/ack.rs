@@ -277,8 +277,11 @@ fn begin_next_turn(
 ) {
     let (instance, now) = (state.instance_id.as_str(), core.clock.stamp());
     let is_polled = core.membership.view().is_polled(instance);
-    let counted = cached.filter(|_| !held.has_more_messages);
+    let is_ended = state.execution.completed_at.is_some();
+    let counted = cached.filter(|_| !held.has_more_messages && !is_ended);
     let pause = counted.and_then(|cached| ActivityCounts::of(&cached.history).pause());
+    // This process can run it, whatever was the reason that it gave the instance back before.
+    core.hints.left_instances.forget(instance);
     core.hints.instances.update_and_wake(|hints| {
         // Messages first: the next fetch of the instance must see them.
         for message in messages {

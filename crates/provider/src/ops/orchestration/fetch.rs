@@ -46,6 +46,8 @@ pub(crate) async fn run(
     if filter.is_some_and(|filter| filter.supported_duroxide_versions.is_empty()) {
         return Ok(None);
     }
+    // A process that is too old for the container does not count as one that fetches.
+    core.store.layout_version.check(&core.store.container)?;
     let wait = FetchWait::new(&core.options, poll_timeout);
     // A fetch that looks once writes its lock, unless an option allows otherwise.
     let is_tier_used = wait.is_long() || core.options.is_tier_for_short_polls;

@@ -9,9 +9,9 @@
 //! have stamps one after the other. From there it reads on to the end of the slice. Rows that
 //! others have locked are no longer in its way.
 //!
-//! Invariants: a place only orders the work. A helper that has reached the end of the slice
-//! begins its next poll at the head, and takes what it finds there. Messages at the head are read
-//! whenever a place is chosen, every [`PLACE_KEPT_FOR`].
+//! Invariants: a place only orders the work. A helper that has reached the end of the slice, or
+//! has had its place for [`PLACE_KEPT_FOR`], begins its next poll at the head, and takes what it
+//! finds there. So the oldest work does not depend on the owner of the slice alone.
 
 use std::time::Duration;
 
@@ -58,11 +58,13 @@ impl Spread {
         self.begin.filter(|(_, until)| at < *until).map(|(from, _)| from)
     }
 
-    /// Whether this process chooses a place, now that a poll has read this page at the head.
+    /// Whether this process chooses a place, now that a poll has read this page at the head. Not
+    /// directly after another place: then it takes from the head once.
     pub(super) fn is_wanted(&mut self, rows: &[Value]) -> bool {
-        let was_at_end = std::mem::take(&mut self.was_at_end);
+        let was_away = self.begin.take().is_some() || self.was_at_end;
+        self.was_at_end = false;
         let activities = rows.iter().filter(|row| DocumentType::of(row) == Some(DocumentType::Activity));
-        self.place.is_some() && !was_at_end && activities.count() >= BACKLOG_FROM
+        self.place.is_some() && !was_away && activities.count() >= BACKLOG_FROM
     }
 
     /// Chooses a place in the backlog from `first` to `last`, and returns its stamp.
@@ -105,6 +107,8 @@ mod tests {
             assert_eq!(spread.choose(Stamp(1000), Stamp(1400), at), Stamp(expected));
             assert_eq!(spread.begin_at(at), Some(Stamp(expected)));
             assert_eq!(spread.begin_at(at + PLACE_KEPT_FOR), None, "the head is read again");
+            assert!(!spread.is_wanted(&rows(BACKLOG_FROM)), "and work is taken from it once");
+            assert!(spread.is_wanted(&rows(BACKLOG_FROM)));
         }
     }
 

@@ -82,6 +82,9 @@ pub(crate) async fn run(core: Weak<Core>, interval: Duration) {
         if Arc::strong_count(&core) <= 1 + rounds.len() {
             return;
         }
+        if core.store.layout_version.check(&core.store.container).is_err() {
+            continue;
+        }
         if core.repair_signal.take_unfinished_work() {
             // No interval is skipped until the work is old enough for the query, and for two
             // intervals after that.

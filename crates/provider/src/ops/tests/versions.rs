@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::documents::Message;
+use crate::documents::heartbeat::Roles;
 use crate::plan::message_document;
+use crate::sync::lock;
 
 /// A work item of a variant that this version does not have.
 const NEWER_ITEM: &str = r#"{"PauseInstance":{"instance":"a","until_ms":1}}"#;
@@ -294,4 +296,11 @@ async fn a_process_that_has_become_too_old_for_its_container_fetches_nothing_mor
     let error = tokio::time::timeout(Duration::from_secs(30), refused).await.expect("a refusal");
     assert!(error.message.contains("layout version 4"), "{error}");
     assert!(provider.fetch_work_item(LOCK, NO_WAIT, None, &TagFilter::default()).await.is_err());
+    *lock(&provider.core.membership.fetched_roles) = Roles::default();
+    provider.fetch_orchestration_item(LOCK, NO_WAIT, None).await.expect_err("a refusal");
+    assert_eq!(
+        *lock(&provider.core.membership.fetched_roles),
+        Roles::default(),
+        "others would leave work to it"
+    );
 }

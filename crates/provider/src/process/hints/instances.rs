@@ -209,6 +209,7 @@ impl InstanceHints {
     ) -> Vec<String> {
         let mut left_out = Vec::new();
         self.instances.retain(|instance, hints| {
+            hints.forget_past_block(now);
             // The next message of an unstarted instance may be its start.
             let is_known = hints.is_known(now) && !self.parked.is_unstarted(instance);
             let is_left_out = is_known && left_out.len() < max;

@@ -36,6 +36,11 @@ impl LeftToOthers {
         lock(&self.0).get(name).is_some_and(|until| *until > now)
     }
 
+    /// Forgets the work: this process has run it.
+    pub(crate) fn forget(&self, name: &str) {
+        lock(&self.0).remove(name);
+    }
+
     /// Whether this process has left the work to others, now or before.
     pub(crate) fn was_left(&self, name: &str) -> bool {
         lock(&self.0).contains_key(name)
@@ -54,6 +59,8 @@ mod tests {
         assert!(!left.record("a", Stamp(20), Stamp(11)), "the second time");
         assert!(left.contains("a", Stamp(19)) && !left.contains("b", Stamp(1)));
         assert!(left.was_left("a") && !left.was_left("b"));
+        left.forget("a");
+        assert!(!left.was_left("a"));
     }
 
     #[test]

@@ -285,6 +285,13 @@ impl InstanceHint {
         }
     }
 
+    /// Forgets a block that is over, if nothing is due.
+    pub(super) fn forget_past_block(&mut self, now: Stamp) {
+        if self.due.is_empty() && matches!(self.phase, Phase::Blocked { until } if until <= now) {
+            self.phase = Phase::Free;
+        }
+    }
+
     /// Whether nothing is known of it but that a poll left it out, before `time`.
     pub(super) fn was_left_out_before(&self, time: Stamp) -> bool {
         self.due.is_empty() && self.phase == Phase::Free && self.messages.left_out_at < time

@@ -315,3 +315,20 @@ fn a_timer_that_is_due_when_the_lock_ends_keeps_its_due_time() {
     hints.record_commit("a");
     assert_eq!(hints.next_due(anyone), Some(stamp(100)));
 }
+
+#[test]
+fn an_instance_whose_pause_is_over_is_forgotten_if_nothing_is_due() {
+    let mut hints = InstanceHints::default();
+    let anyone = Capability::of(None);
+    let anyone = dispatcher(&anyone);
+    hints.add_due("a", stamp(1));
+    hints.take(stamp(2), anyone).unwrap();
+    hints.record_lock("a", stamp(100), BTreeMap::new());
+    hints.record_commit("a");
+    hints.block("a", stamp(50));
+    hints.leave_out_of_poll(stamp(49), 10, true);
+    assert!(!hints.instances.is_empty(), "the pause lasts");
+    hints.leave_out_of_poll(stamp(50), 10, true);
+    hints.leave_out_of_poll(stamp(51), 10, true);
+    assert!(hints.instances.is_empty());
+}
