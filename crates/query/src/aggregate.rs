@@ -79,6 +79,20 @@ impl AggregateState {
         }
     }
 
+    /// Whether adding a value takes longer for a larger value.
+    pub(crate) fn reads_contents(&self) -> bool {
+        match self {
+            AggregateState::Count(_)
+            | AggregateState::CountIf(_)
+            | AggregateState::Sum(_)
+            | AggregateState::Average(_) => false,
+            AggregateState::Min(_)
+            | AggregateState::Max(_)
+            | AggregateState::List(_)
+            | AggregateState::Set { .. } => true,
+        }
+    }
+
     /// Adds one value; returns about how many bytes the collected list or set grew by.
     /// For other functions that is 0.
     pub(crate) fn add(&mut self, value: Option<&Value>) -> usize {

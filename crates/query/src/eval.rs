@@ -4,7 +4,7 @@
 //! undefined. An operator with an undefined operand has an undefined result, unless
 //! the operator's rules say otherwise. Logic is three-valued, and only `true` passes
 //! a filter. Values are borrowed from the document or the program where possible.
-//! Rows, copies of values, and text that is built are charged to the budget of the
+//! Rows, comparisons, copies of values, and text that is built are charged to the budget of the
 //! [`Context`] first, which limits the time and memory of a statement.
 
 mod operators;
@@ -17,12 +17,12 @@ use perihelion_model::json::{Object, Value};
 pub(crate) use select::{GroupTable, each_row, group_rows, order_keys, output_of, values_of};
 
 use crate::ast::{LogicalOperator, SubqueryKind, UnaryOperator};
-use crate::context::Context;
+use crate::context::{Budget, Context};
 use crate::error::{Evaluated, EvaluationError};
 use crate::functions::{Arg, Function};
 use crate::like::LikePattern;
 use crate::node::{InList, Node, Pattern, Step};
-use crate::order::{compare_same_type, compare_values, equal};
+use crate::order::{compare_values, compare_within, equal_within, get_within, walk_steps};
 
 /// True, false or undefined.
 type Truth = Evaluated<Option<bool>>;
@@ -86,15 +86,22 @@ pub(crate) fn evaluate<'e>(node: &'e Node, frame: &Frame<'e>, context: &'e Conte
     Ok(match node {
         Node::Constant(value) => value.as_ref().map(Cow::Borrowed),
         Node::Path { hops, steps } => {
-            frame.value(*hops).and_then(|value| follow(value, steps)).map(Cow::Borrowed)
+            let Some(value) = frame.value(*hops) else { return Ok(None) };
+            follow(value, steps, &context.budget)?.map(Cow::Borrowed)
         }
         Node::GroupKey { hops, index } => frame.group_key(*hops, *index).map(Cow::Borrowed),
         Node::Aggregate { hops, index } => frame.aggregate(*hops, *index).map(Cow::Borrowed),
-        Node::Step(base, step) => evaluate(base, frame, context)?.and_then(|base| step_into(base, step)),
+        Node::Step(base, step) => match evaluate(base, frame, context)? {
+            Some(base) => step_into(base, step, &context.budget)?,
+            None => None,
+        },
         Node::Index(base, index) => {
             let base = evaluate(base, frame, context)?;
             let index = evaluate(index, frame, context)?;
-            base.zip(index).and_then(|(base, index)| step_into(base, &as_step(&index)?))
+            match base.zip(index).and_then(|(base, index)| Some((base, as_step(&index)?))) {
+                Some((base, step)) => step_into(base, &step, &context.budget)?,
+                None => None,
+            }
         }
         Node::Unary(UnaryOperator::Not, _)
         | Node::Logical(..)
@@ -132,7 +139,7 @@ pub(crate) fn truth<'e>(node: &'e Node, frame: &Frame<'e>, context: &'e Context)
             let value = evaluate(value, frame, context)?;
             let low = evaluate(low, frame, context)?;
             let high = evaluate(high, frame, context)?;
-            Ok(between(value, low, high).map(|inside| inside != *negated))
+            Ok(between(value, low, high, &context.budget)?.map(|inside| inside != *negated))
         }
         Node::In { value, list, negated } => {
             let value = evaluate(value, frame, context)?;
@@ -156,18 +163,25 @@ pub(crate) fn truth<'e>(node: &'e Node, frame: &Frame<'e>, context: &'e Context)
 }
 
 /// Follows the steps of a path; `None` where a step does not exist.
-pub(crate) fn follow<'e>(value: &'e Value, steps: &[Step]) -> Option<&'e Value> {
-    steps.iter().try_fold(value, |value, step| match (step, value) {
-        (Step::Name(name), Value::Object(object)) => object.get(name),
-        (Step::Item(index), Value::Array(items)) => items.get(*index),
-        _ => None,
-    })
+pub(crate) fn follow<'e>(value: &'e Value, steps: &[Step], budget: &Budget) -> Evaluated<Option<&'e Value>> {
+    let mut value = value;
+    for step in steps {
+        let found = match (step, value) {
+            (Step::Name(name), Value::Object(object)) => get_within(object, name, budget)?,
+            (Step::Item(index), Value::Array(items)) => items.get(*index),
+            _ => None,
+        };
+        let Some(found) = found else { return Ok(None) };
+        value = found;
+    }
+    Ok(Some(value))
 }
 
 /// Follows one step into a value; `None` when the step does not exist.
-fn step_into<'e>(base: Cow<'e, Value>, step: &Step) -> Arg<'e> {
-    match base {
-        Cow::Borrowed(base) => follow(base, std::slice::from_ref(step)).map(Cow::Borrowed),
+fn step_into<'e>(base: Cow<'e, Value>, step: &Step, budget: &Budget) -> Evaluated<Arg<'e>> {
+    Ok(match base {
+        Cow::Borrowed(base) => follow(base, std::slice::from_ref(step), budget)?.map(Cow::Borrowed),
+        // The bytes of an owned value are charged already.
         Cow::Owned(base) => match (step, base) {
             (Step::Name(name), Value::Object(mut object)) => object.remove(name).map(Cow::Owned),
             (Step::Item(index), Value::Array(mut items)) => {
@@ -175,7 +189,7 @@ fn step_into<'e>(base: Cow<'e, Value>, step: &Step) -> Arg<'e> {
             }
             _ => None,
         },
-    }
+    })
 }
 
 /// The path step for the value of an index (`base[index]`). `None` unless the value is a
@@ -210,21 +224,28 @@ fn logical<'e>(
 
 /// Undefined when the value and a bound cannot be compared, unless the other bound
 /// excludes the value.
-fn between(value: Arg<'_>, low: Arg<'_>, high: Arg<'_>) -> Option<bool> {
-    let value = value?;
-    let above = low.and_then(|low| compare_same_type(&low, &value)).map(|ordering| ordering.is_le());
-    let below = high.and_then(|high| compare_same_type(&value, &high)).map(|ordering| ordering.is_le());
-    match (above, below) {
+fn between(value: Arg<'_>, low: Arg<'_>, high: Arg<'_>, budget: &Budget) -> Truth {
+    let Some(value) = value else { return Ok(None) };
+    let is_ordered = |smaller: Option<&Value>, larger: Option<&Value>| -> Truth {
+        let Some((smaller, larger)) = smaller.zip(larger) else { return Ok(None) };
+        Ok(compare_within(smaller, larger, budget)?.map(|ordering| ordering.is_le()))
+    };
+    let above = is_ordered(low.as_deref(), Some(&value))?;
+    let below = is_ordered(Some(&value), high.as_deref())?;
+    Ok(match (above, below) {
         (Some(false), _) | (_, Some(false)) => Some(false),
         (Some(true), Some(true)) => Some(true),
         _ => None,
-    }
+    })
 }
 
 fn is_in_list<'e>(value: Arg<'e>, list: &'e InList, frame: &Frame<'e>, context: &'e Context) -> Truth {
     let Some(value) = value else { return Ok(None) };
     match list {
         InList::Sorted(values) => {
+            // The statement's own values are short; see the limit of its text.
+            let comparisons = u64::from(values.len().max(1).ilog2()) + 1;
+            context.budget.spend_steps(walk_steps(&value).saturating_mul(comparisons))?;
             let found = values.binary_search_by(|known| compare_values(Some(known), Some(&value)));
             Ok(Some(found.is_ok()))
         }
@@ -232,7 +253,7 @@ fn is_in_list<'e>(value: Arg<'e>, list: &'e InList, frame: &Frame<'e>, context: 
             let mut has_undefined = false;
             for node in nodes {
                 match evaluate(node, frame, context)? {
-                    Some(other) if equal(&value, &other) => return Ok(Some(true)),
+                    Some(other) if equal_within(&value, &other, &context.budget)? => return Ok(Some(true)),
                     Some(_) => {}
                     None => has_undefined = true,
                 }

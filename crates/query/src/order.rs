@@ -13,7 +13,11 @@
 //! whenever the types differ. Also, users of the service filter by `c.x <> null`
 //! (azure-sdk-for-net issue 38590), which would otherwise match no document.
 
+mod charged;
+
 use std::cmp::Ordering;
+
+pub(crate) use charged::{compare_within, equal_within, get_within, sort_steps, walk_steps};
 
 use perihelion_model::json::{Number, Object, Value};
 

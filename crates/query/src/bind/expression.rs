@@ -112,9 +112,13 @@ impl<'q> Binder<'q> {
                 steps.push(step);
                 Node::Path { hops, steps }
             }
-            Node::Constant(value) => {
-                let found = value.as_ref().and_then(|value| follow(value, std::slice::from_ref(&step)));
-                Node::Constant(found.cloned())
+            Node::Constant(None) => Node::Constant(None),
+            Node::Constant(Some(value)) => {
+                match follow(&value, std::slice::from_ref(&step), &self.context.budget) {
+                    Ok(found) => Node::Constant(found.cloned()),
+                    // Too much work for the binder: evaluated when the statement runs.
+                    Err(_) => Node::Step(Box::new(Node::Constant(Some(value))), step),
+                }
             }
             base => Node::Step(Box::new(base), step),
         }

@@ -19,7 +19,7 @@ use crate::error::Evaluated;
 use crate::functions::Arg;
 use crate::node::Node;
 use crate::number::{as_query_number, computed_number};
-use crate::order::{compare_same_type, equal};
+use crate::order::{compare_within, equal_within};
 
 pub(super) fn unary(operator: UnaryOperator, operand: &Value) -> Option<Value> {
     let Value::Number(number) = operand else { return None };
@@ -54,18 +54,26 @@ pub(super) fn binary<'e>(
     if operator == BinaryOperator::Concat {
         return concat(&left, &right, context);
     }
-    Ok(apply(operator, &left, &right).map(Cow::Owned))
+    Ok(apply(operator, &left, &right, context)?.map(Cow::Owned))
 }
 
-fn apply(operator: BinaryOperator, left: &Value, right: &Value) -> Option<Value> {
-    let related = |wanted: fn(Ordering) -> bool| Some(Value::Bool(wanted(compare_same_type(left, right)?)));
-    match operator {
-        BinaryOperator::Equal => Some(Value::Bool(equal(left, right))),
-        BinaryOperator::NotEqual => Some(Value::Bool(!equal(left, right))),
-        BinaryOperator::Less => related(Ordering::is_lt),
-        BinaryOperator::LessEqual => related(Ordering::is_le),
-        BinaryOperator::Greater => related(Ordering::is_gt),
-        BinaryOperator::GreaterEqual => related(Ordering::is_ge),
+fn apply(
+    operator: BinaryOperator,
+    left: &Value,
+    right: &Value,
+    context: &Context,
+) -> Evaluated<Option<Value>> {
+    let budget = &context.budget;
+    let related = |wanted: fn(Ordering) -> bool| -> Evaluated<Option<Value>> {
+        Ok(compare_within(left, right, budget)?.map(|ordering| Value::Bool(wanted(ordering))))
+    };
+    Ok(match operator {
+        BinaryOperator::Equal => Some(Value::Bool(equal_within(left, right, budget)?)),
+        BinaryOperator::NotEqual => Some(Value::Bool(!equal_within(left, right, budget)?)),
+        BinaryOperator::Less => related(Ordering::is_lt)?,
+        BinaryOperator::LessEqual => related(Ordering::is_le)?,
+        BinaryOperator::Greater => related(Ordering::is_gt)?,
+        BinaryOperator::GreaterEqual => related(Ordering::is_ge)?,
         BinaryOperator::Add
         | BinaryOperator::Subtract
         | BinaryOperator::Multiply
@@ -77,12 +85,12 @@ fn apply(operator: BinaryOperator, left: &Value, right: &Value) -> Option<Value>
         | BinaryOperator::ShiftLeft
         | BinaryOperator::ShiftRight
         | BinaryOperator::ShiftRightZero => {
-            let (Value::Number(left), Value::Number(right)) = (left, right) else { return None };
+            let (Value::Number(left), Value::Number(right)) = (left, right) else { return Ok(None) };
             Some(Value::Number(arithmetic(operator, as_query_number(*left), as_query_number(*right))))
         }
         // `binary` evaluates these two itself.
         BinaryOperator::Coalesce | BinaryOperator::Concat => None,
-    }
+    })
 }
 
 fn arithmetic(operator: BinaryOperator, a: Number, b: Number) -> Number {

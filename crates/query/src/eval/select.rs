@@ -16,7 +16,7 @@ use crate::ast::Direction;
 use crate::context::Context;
 use crate::error::{Evaluated, EvaluationError};
 use crate::node::{Grouping, Node, OrderNode, Output, SelectNode, SourceNode};
-use crate::order::{canonical_key, compare_order, write_key};
+use crate::order::{canonical_key, compare_order, walk_steps, write_key};
 
 /// A callback for each row. It returns `false` to skip the remaining rows.
 type Visit<'v> = dyn FnMut(&Frame<'_>) -> Evaluated<bool> + 'v;
@@ -203,6 +203,9 @@ impl GroupTable {
         let states = self.groups.get_mut(index).map_or(&mut [][..], |group| &mut group.states);
         for (aggregate, state) in grouping.aggregates.iter().zip(states) {
             let value = evaluate(&aggregate.argument, row, context)?;
+            if let (Some(value), true) = (value.as_deref(), state.reads_contents()) {
+                context.budget.spend_steps(walk_steps(value))?;
+            }
             self.bytes += state.add(value.as_deref());
         }
         self.check_bytes()
@@ -221,6 +224,7 @@ impl GroupTable {
         let mut key = Vec::new();
         for node in &grouping.keys {
             let value = evaluate(node, row, context)?;
+            context.budget.spend_steps(value.as_deref().map_or(0, walk_steps))?;
             write_key(&mut key, value.as_deref());
             keys.push(value);
         }

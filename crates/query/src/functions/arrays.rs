@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use perihelion_model::json::{Object, Value};
 
 use super::{Arg, MANY, Outcome, Signature, array, flag, function, integer, text, value};
-use crate::context::Context;
+use crate::context::{Budget, Context};
 use crate::error::Evaluated;
-use crate::order::{LINEAR_MEMBERS_MAX, canonical_key, equal};
+use crate::order::{LINEAR_MEMBERS_MAX, canonical_key, equal_within, get_within, sort_steps};
 
 pub(super) const FUNCTIONS: &[Signature] = &[
     function("ARRAY_CONCAT", 2, MANY, concat),
@@ -51,24 +51,48 @@ fn contains(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     else {
         return Ok(None);
     };
-    context.budget.spend_steps(items.len() as u64)?;
-    let found = items.iter().any(|item| if is_partial { covers(item, wanted) } else { equal(item, wanted) });
+    let is_wanted: fn(&Value, &Value, &Budget) -> Evaluated<bool> =
+        if is_partial { covers } else { equal_within };
+    let found = has_item(items, |item| is_wanted(item, wanted, &context.budget), context)?;
     Ok(Some(Value::Bool(found)))
+}
+
+/// Whether one of the items is wanted.
+fn has_item(
+    items: &[Value],
+    is_wanted: impl Fn(&Value) -> Evaluated<bool>,
+    context: &Context,
+) -> Evaluated<bool> {
+    context.budget.spend_steps(items.len() as u64)?;
+    for item in items {
+        if is_wanted(item)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Whether the item equals the wanted value, or is an object whose members cover all
 /// members of the wanted object.
-fn covers(item: &Value, wanted: &Value) -> bool {
-    match (item, wanted) {
-        (Value::Object(item), Value::Object(wanted)) if wanted.len() > LINEAR_MEMBERS_MAX => {
-            let members: std::collections::HashMap<&str, &Value> = item.iter().collect();
-            wanted.iter().all(|(name, value)| members.get(name).is_some_and(|member| covers(member, value)))
-        }
-        (Value::Object(item), Value::Object(wanted)) => {
-            wanted.iter().all(|(name, value)| item.get(name).is_some_and(|member| covers(member, value)))
-        }
-        _ => equal(item, wanted),
+fn covers(item: &Value, wanted: &Value, budget: &Budget) -> Evaluated<bool> {
+    let (Value::Object(item), Value::Object(wanted)) = (item, wanted) else {
+        return equal_within(item, wanted, budget);
+    };
+    let is_large = wanted.len() > LINEAR_MEMBERS_MAX;
+    let mut members = std::collections::HashMap::new();
+    budget.spend_steps(sort_steps(wanted))?;
+    if is_large {
+        budget.spend_steps(sort_steps(item))?;
+        members.extend(item.iter());
     }
+    for (name, value) in wanted.iter() {
+        let member = if is_large { members.get(name).copied() } else { get_within(item, name, budget)? };
+        let Some(member) = member else { return Ok(false) };
+        if !covers(member, value, budget)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// ARRAY_CONTAINS_ALL (if `needs_all`) and ARRAY_CONTAINS_ANY.
@@ -76,10 +100,13 @@ fn contains_many(arguments: &[Arg<'_>], context: &Context, needs_all: bool) -> O
     let Some(items) = array(arguments, 0) else { return Ok(None) };
     let wanted: Option<Vec<&Value>> = (1..arguments.len()).map(|index| value(arguments, index)).collect();
     let Some(wanted) = wanted else { return Ok(None) };
-    context.budget.spend_steps((items.len() as u64).saturating_mul(wanted.len() as u64))?;
-    let has = |wanted: &&Value| items.iter().any(|item| equal(item, wanted));
-    let found = if needs_all { wanted.iter().all(has) } else { wanted.iter().any(has) };
-    Ok(Some(Value::Bool(found)))
+    for wanted in wanted {
+        let has = has_item(items, |item| equal_within(item, wanted, &context.budget), context)?;
+        if has != needs_all {
+            return Ok(Some(Value::Bool(has)));
+        }
+    }
+    Ok(Some(Value::Bool(needs_all)))
 }
 
 /// ARRAY_SLICE. A negative start counts from the end. Without a third argument the slice
@@ -135,6 +162,7 @@ fn object_to_array(arguments: &[Arg<'_>], context: &Context) -> Outcome {
 fn combine(arguments: &[Arg<'_>], context: &Context, only_common: bool) -> Outcome {
     let (Some(a), Some(b)) = (array(arguments, 0), array(arguments, 1)) else { return Ok(None) };
     let keys_of_b = canonical_keys(b, context)?;
+    spend_keys(a, context)?;
     let rest = if only_common { &[] } else { b };
     let mut seen = HashSet::new();
     let combined =
@@ -145,6 +173,7 @@ fn combine(arguments: &[Arg<'_>], context: &Context, only_common: bool) -> Outco
 fn difference(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     let (Some(a), Some(b)) = (array(arguments, 0), array(arguments, 1)) else { return Ok(None) };
     let mut seen = canonical_keys(b, context)?;
+    spend_keys(a, context)?;
     copied_all(context, a.iter().filter(|item| seen.insert(canonical_key(Some(item)))))
 }
 
@@ -153,13 +182,17 @@ fn set_equal(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     Ok(Some(Value::Bool(canonical_keys(a, context)? == canonical_keys(b, context)?)))
 }
 
+/// The steps for making the key of an item and looking it up.
+const STEPS_PER_KEY: u64 = 2;
+
+/// Charges for the keys of the items.
+fn spend_keys(items: &[Value], context: &Context) -> Evaluated<()> {
+    context.budget.spend_steps(items.len() as u64 * STEPS_PER_KEY)?;
+    items.iter().try_for_each(|item| context.budget.spend_value(item))
+}
+
 /// The canonical keys of the items. Equal items have the same key.
 fn canonical_keys(items: &[Value], context: &Context) -> Evaluated<HashSet<Vec<u8>>> {
-    items
-        .iter()
-        .map(|item| {
-            context.budget.spend_value(item)?;
-            Ok(canonical_key(Some(item)))
-        })
-        .collect()
+    spend_keys(items, context)?;
+    Ok(items.iter().map(|item| canonical_key(Some(item))).collect())
 }

@@ -4,6 +4,7 @@ use perihelion_model::json::Value;
 
 use super::{Arg, MANY, Outcome, Signature, Treatment, array, flag, function, integer, text};
 use crate::context::Context;
+use crate::error::Evaluated;
 use crate::regex;
 
 pub(super) const FUNCTIONS: &[Signature] = &[
@@ -33,6 +34,11 @@ pub(super) const FUNCTIONS: &[Signature] = &[
 /// The longest result of REPLICATE in characters, by the service's documentation. A
 /// longer result is undefined.
 const REPLICATE_LENGTH_MAX: usize = 10_000;
+
+/// Charges for a search through a text, or for counting its characters.
+fn spend_scan(text: &str, context: &Context) -> Evaluated<()> {
+    context.budget.spend_steps(text.len() as u64 / 16)
+}
 
 fn string(text: impl Into<String>) -> Outcome {
     Ok(Some(Value::String(text.into())))
@@ -87,6 +93,7 @@ fn byte_of(text: &str, character: usize) -> usize {
 
 fn left(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     let (Some(whole), Some(count)) = (text(arguments, 0), integer(arguments, 1)) else { return Ok(None) };
+    spend_scan(whole, context)?;
     let end = byte_of(whole, usize::try_from(count).unwrap_or(0));
     context.budget.spend_bytes(end)?;
     string(&whole[..end])
@@ -95,13 +102,16 @@ fn left(arguments: &[Arg<'_>], context: &Context) -> Outcome {
 fn right(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     let (Some(whole), Some(count)) = (text(arguments, 0), integer(arguments, 1)) else { return Ok(None) };
     let count = usize::try_from(count).unwrap_or(0);
+    spend_scan(whole, context)?;
     let start = byte_of(whole, whole.chars().count().saturating_sub(count));
     context.budget.spend_bytes(whole.len() - start)?;
     string(&whole[start..])
 }
 
-fn length(arguments: &[Arg<'_>], _: &Context) -> Outcome {
-    Ok(text(arguments, 0).map(|text| (text.chars().count() as i64).into()))
+fn length(arguments: &[Arg<'_>], context: &Context) -> Outcome {
+    let Some(text) = text(arguments, 0) else { return Ok(None) };
+    spend_scan(text, context)?;
+    Ok(Some((text.chars().count() as i64).into()))
 }
 
 fn map_text(arguments: &[Arg<'_>], context: &Context, change: fn(&str) -> String) -> Outcome {
@@ -121,6 +131,8 @@ fn trim(arguments: &[Arg<'_>], context: &Context, at_start: bool, at_end: bool) 
             None => return Ok(None),
         },
     };
+    let characters = set.as_ref().map_or(1, |set| 1 + set.len() as u64);
+    context.budget.spend_steps((rest.len() as u64).saturating_mul(characters) / 16)?;
     let is_trimmed = |c: char| set.as_ref().map_or(c.is_whitespace(), |set| set.contains(&c));
     if at_start {
         rest = rest.trim_start_matches(is_trimmed);
@@ -138,8 +150,10 @@ fn replace(arguments: &[Arg<'_>], context: &Context) -> Outcome {
         return Ok(None);
     };
     if from.is_empty() {
+        context.budget.spend_bytes(whole.len())?;
         return string(whole);
     }
+    spend_scan(whole, context)?;
     let count = whole.matches(from).count();
     context.budget.spend_bytes(whole.len().saturating_add(count.saturating_mul(to.len())))?;
     string(whole.replace(from, to))
@@ -148,6 +162,7 @@ fn replace(arguments: &[Arg<'_>], context: &Context) -> Outcome {
 fn replicate(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     let (Some(part), Some(count)) = (text(arguments, 0), integer(arguments, 1)) else { return Ok(None) };
     let Ok(count) = usize::try_from(count) else { return Ok(None) };
+    spend_scan(part, context)?;
     if part.chars().count().saturating_mul(count) > REPLICATE_LENGTH_MAX {
         return Ok(None);
     }
@@ -161,6 +176,7 @@ fn substring(arguments: &[Arg<'_>], context: &Context) -> Outcome {
     else {
         return Ok(None);
     };
+    spend_scan(whole, context)?;
     // A negative start counts as zero, and so does a negative length.
     let from = byte_of(whole, usize::try_from(start).unwrap_or(0));
     let rest = &whole[from..];

@@ -1,6 +1,6 @@
 //! Hostile input is refused, or evaluated within the limits of time and memory.
 
-use perihelion_query::{EvaluationError, Parameters, compile, parse, plan};
+use perihelion_query::{EvaluationError, Parameters, PatchCondition, compile, parse, plan};
 use perihelion_testkit::Random;
 
 use crate::support::{Failure, json, now, run};
@@ -131,6 +131,55 @@ fn statements_that_multiply_rows_or_text_run_out_of_budget() {
     }
     // The parser refuses this statement, because a second FROM follows the first.
     assert!(run(&doubling, "[]", std::slice::from_ref(&wide)).is_err());
+}
+
+#[test]
+fn comparisons_and_lookups_for_every_row_run_out_of_budget() {
+    let zeros = vec!["0"; 300_000].join(",");
+    let members = (0..20_000).map(|n| format!(r#""m{n:05}":{n}"#)).collect::<Vec<_>>().join(",");
+    let long = "x".repeat(1_000_000);
+    // Every value has an equal one, so that a comparison cannot end early.
+    let document = json(&format!(
+        r#"{{"l":[{zeros}],"a":[{zeros}],"b":[{zeros}],"s":"{long}","t":"{long}","o":{{{members}}},"p":{{{members}}}}}"#
+    ));
+    for filter in [
+        "c.a != c.b",
+        "c.s != c.t",
+        "c.s < c.t",
+        "c.s NOT BETWEEN c.t AND c.t",
+        "c.s NOT IN (c.t)",
+        "c.o != c.p",
+        "c.o.m19999 != 19999",
+        "c.o['m19999'] != 19999",
+        "NOT ARRAY_CONTAINS([c.a], c.b)",
+        "NOT ARRAY_CONTAINS([c.o], c.p, true)",
+        "NOT ARRAY_CONTAINS_ALL([c.a], c.b)",
+        "SetEqual(SetIntersect(c.a, []), [1])",
+        "SetEqual(SetDifference(c.a, []), [1])",
+        "LENGTH(c.s) = 0",
+        "TRIM(c.s, c.t) != ''",
+        "(SELECT VALUE MIN(y) FROM y IN (SELECT VALUE c.s)) = ''",
+        "(SELECT VALUE MAX(c.s) FROM y IN c.l) = ''",
+        "(SELECT VALUE COUNT(1) FROM y IN c.l GROUP BY c.s) = 0",
+    ] {
+        let started = std::time::Instant::now();
+        let condition = PatchCondition::compile(
+            &format!("from c where exists(select value 1 from x in c.l where {filter})"),
+            now(),
+        )
+        .unwrap_or_else(|diagnostics| panic!("{filter}: {diagnostics:?}"));
+        let mut work_left = 1_000_000;
+        let outcome = condition.matches_within(&document, &mut work_left);
+        assert_eq!(outcome, Err(EvaluationError::TooMuchWork), "{filter}");
+        // Minutes without the charge.
+        assert!(started.elapsed() < std::time::Duration::from_secs(20), "{filter}: {:?}", started.elapsed());
+        // One comparison is affordable.
+        let statement = format!("SELECT VALUE 1 FROM c WHERE NOT ({filter})");
+        if !filter.contains("y IN") && !filter.contains("TRIM") {
+            let rows = run(&statement, "[]", std::slice::from_ref(&document));
+            assert_eq!(rows.map(|rows| rows.len()), Ok(1), "{filter}");
+        }
+    }
 }
 
 #[test]
