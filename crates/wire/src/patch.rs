@@ -9,7 +9,7 @@
 mod apply;
 mod error;
 
-use perihelion_model::json::{DEPTH_MAX, Number, Object, Value};
+use perihelion_model::json::{DEPTH_MAX, Number, Object, Style, Value, to_text};
 
 pub use error::{PatchError, Reason};
 
@@ -21,6 +21,15 @@ pub const OPERATIONS_MAX: usize = 10;
 /// The properties that a patch cannot change: `id`, and the properties that the service
 /// writes itself.
 const SYSTEM_PROPERTIES: [&str; 6] = ["id", "_rid", "_self", "_etag", "_attachments", "_ts"];
+
+/// A number has at most this many bytes as text, with some to spare.
+const NUMBER_BYTES_MAX: usize = 32;
+
+/// A byte of a name has at most this many bytes in a document: `\u0000`.
+const ESCAPED_BYTES_MAX: usize = 6;
+
+/// The quotes, colon and comma of a member.
+const MEMBER_PUNCTUATION_BYTES: usize = 4;
 
 /// A parsed patch.
 #[derive(Debug, Clone, PartialEq)]
@@ -92,6 +101,11 @@ impl Patch {
         self.operations.len()
     }
 
+    /// The most bytes by which the patch makes the text of a document longer.
+    pub fn added_bytes_max(&self) -> usize {
+        self.operations.iter().map(Operation::added_bytes_max).sum()
+    }
+
     /// Whether an operation may change the value at this path: it targets the
     /// path, one of its parents or one of its children. A `move` targets both its paths.
     pub fn touches(&self, path: &[&str]) -> bool {
@@ -138,6 +152,19 @@ impl Operation {
             }
         }
         Ok(operation)
+    }
+
+    /// The most bytes by which the operation makes the text of a document longer: a value, its
+    /// name, and the punctuation of a member.
+    fn added_bytes_max(&self) -> usize {
+        let value = match &self.verb {
+            Verb::Add(value) | Verb::Set(value) | Verb::Replace(value) => to_text(value, Style::Point).len(),
+            Verb::Remove => return 0,
+            Verb::Increment(_) => NUMBER_BYTES_MAX,
+            Verb::Move { .. } => 0,
+        };
+        let name = self.path.tokens.last().map_or(0, |name| name.len() * ESCAPED_BYTES_MAX);
+        value + name + MEMBER_PUNCTUATION_BYTES
     }
 
     /// The paths that the operation changes.

@@ -16,7 +16,9 @@ use std::fmt;
 
 use sha2::{Digest, Sha256};
 
-pub use self::answer::{OperationResult, RESPONSE_MODE, print_answer, read_envelope};
+pub use self::answer::{
+    DIAGNOSTIC_CHARACTERS_MAX, OperationResult, RESPONSE_MODE, print_answer, read_envelope,
+};
 pub use self::request::{
     BadTransaction, ContainerReference, TransactionLimits, TransactionOperation, TransactionRequest,
 };

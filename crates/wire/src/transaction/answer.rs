@@ -38,7 +38,12 @@ impl OperationResult {
     }
 }
 
-/// Prints the body of an answer. `diagnostic` is a sentence for a person.
+/// The most characters of the `diagnosticString`. It may quote the request, and the answer of a
+/// write transaction is recorded.
+pub const DIAGNOSTIC_CHARACTERS_MAX: usize = 400;
+
+/// Prints the body of an answer. `diagnostic` is a sentence for a person; it is cut after
+/// [`DIAGNOSTIC_CHARACTERS_MAX`].
 pub fn print_answer(results: &[OperationResult], diagnostic: Option<&str>) -> String {
     let bodies: usize = results.iter().filter_map(|result| result.body.as_ref()).map(bytes::Bytes::len).sum();
     let mut out = String::with_capacity(96 + 220 * results.len() + bodies);
@@ -47,7 +52,7 @@ pub fn print_answer(results: &[OperationResult], diagnostic: Option<&str>) -> St
     out.push('"');
     if let Some(diagnostic) = diagnostic {
         out.push_str(",\"diagnosticString\":");
-        json::print_string(&mut out, diagnostic);
+        json::print_string(&mut out, cut(diagnostic));
     }
     out.push_str(",\"operationResponses\":[");
     for (index, result) in results.iter().enumerate() {
@@ -58,6 +63,11 @@ pub fn print_answer(results: &[OperationResult], diagnostic: Option<&str>) -> St
     }
     out.push_str("]}");
     out
+}
+
+fn cut(diagnostic: &str) -> &str {
+    let end = diagnostic.char_indices().nth(DIAGNOSTIC_CHARACTERS_MAX).map_or(diagnostic.len(), |(at, _)| at);
+    &diagnostic[..end]
 }
 
 fn print_result(out: &mut String, index: usize, result: &OperationResult) {
@@ -92,12 +102,16 @@ fn print_result(out: &mut String, index: usize, result: &OperationResult) {
 /// The status of a whole read transaction, by the statuses of its reads:
 ///
 /// - all found: 200. Some unchanged: 207. All unchanged: 200/5425.
-/// - with failures: the one status of all failures, or 207 if they differ.
+/// - with failures: the one status of all failures, or 207 if they differ. If only their
+///   sub-statuses differ, the status has none.
 pub fn read_envelope(statuses: &[Status]) -> Status {
     let failures: Vec<Status> = statuses.iter().copied().filter(|status| !status.is_success()).collect();
     if let Some(first) = failures.first() {
-        let is_one_status = failures.iter().all(|failure| failure.code == first.code);
-        return if is_one_status { *first } else { status::MULTI_STATUS };
+        if failures.iter().any(|failure| failure.code != first.code) {
+            return status::MULTI_STATUS;
+        }
+        let sub = if failures.iter().all(|failure| failure.sub == first.sub) { first.sub } else { 0 };
+        return Status::new(first.code, sub);
     }
     let unchanged = statuses.iter().filter(|status| **status == status::NOT_MODIFIED).count();
     match unchanged {

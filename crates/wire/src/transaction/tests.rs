@@ -1,6 +1,7 @@
 //! Tests of the transaction's wire form: both forms of the request, bad requests, the answer.
 
 use bytes::Bytes;
+use perihelion_model::json::{Value, parse_str};
 
 use super::*;
 use crate::status::{self, Status};
@@ -131,9 +132,22 @@ fn the_status_of_a_read_transaction_follows_its_table() {
         (vec![missing, same, missing], missing),
         (vec![missing, bad, ok], status::MULTI_STATUS),
         (vec![status::READ_SESSION_NOT_AVAILABLE, ok], status::READ_SESSION_NOT_AVAILABLE),
+        // 404/1002 makes a client send the request again, and 404 does not: neither may hide the
+        // other.
+        (vec![status::READ_SESSION_NOT_AVAILABLE, missing], missing),
+        (vec![missing, status::READ_SESSION_NOT_AVAILABLE], missing),
+        (vec![status::OWNER_RESOURCE_NOT_FOUND, status::READ_SESSION_NOT_AVAILABLE], missing),
     ] {
         assert_eq!(read_envelope(&statuses), expected, "{statuses:?}");
     }
+}
+
+#[test]
+fn a_long_diagnostic_is_cut() {
+    let body = print_answer(&[], Some(&"ä".repeat(1_000_000)));
+    let printed = parse_str(&body).unwrap();
+    let diagnostic = printed.get("diagnosticString").and_then(Value::as_str).unwrap();
+    assert_eq!(diagnostic, "ä".repeat(DIAGNOSTIC_CHARACTERS_MAX));
 }
 
 #[test]
