@@ -4,8 +4,12 @@
 //! An entry is written in the commit of its transaction; an aborted transaction commits only
 //! its entry. So a transaction has exactly one answer, wherever the process ends. With several
 //! regions the entry is part of the transaction's outbox entry, so a region has the answer
-//! exactly when it has the writes. Maintenance removes entries by age. The ledger is bounded:
-//! when it is full, new transactions are refused, and no entry is forgotten early.
+//! exactly when it has the writes. Maintenance removes entries by age, in each region by its own
+//! clock. The ledger is bounded: when it is full, new transactions are refused, and no entry is
+//! forgotten early. Answers of aborted transactions may take only a share of the room, because
+//! an abort can cost its sender almost nothing.
+//!
+//! What always holds: an entry has exactly one age key, that of its time.
 
 use std::time::Duration;
 
@@ -33,10 +37,13 @@ pub struct LedgerLimits {
 /// No document says how long the service keeps answers. A day is longer than any retry of a
 /// client, and long enough for a person who repeats a transaction after an incident.
 const AGE: Duration = Duration::from_secs(24 * 60 * 60);
-/// About a hundred transactions per second for a day.
+/// About a hundred transactions per second for a day, if each has one operation.
 const ENTRIES_MAX: u64 = 10_000_000;
-/// About 400 bytes for each of so many entries.
+/// About 400 bytes for each of so many entries. A record has about 160 bytes, and 180 more for
+/// each operation: transactions of ten operations fill the room at 25 per second.
 const BYTES_MAX: u64 = 4 << 30;
+/// Aborted transactions may take one part of so many of the room.
+const ABORTED_SHARE: u64 = 2;
 
 impl Default for LedgerLimits {
     fn default() -> Self {
@@ -51,6 +58,66 @@ pub struct LedgerUse {
     pub entries: u64,
     /// The bytes of all entries.
     pub bytes: u64,
+    /// The number of entries of aborted transactions.
+    pub aborted_entries: u64,
+    /// The bytes of the entries of aborted transactions.
+    pub aborted_bytes: u64,
+}
+
+impl LedgerUse {
+    fn add(&mut self, size: EntrySize) {
+        self.entries += 1;
+        self.bytes += size.bytes;
+        if size.is_aborted {
+            self.aborted_entries += 1;
+            self.aborted_bytes += size.bytes;
+        }
+    }
+
+    fn subtract(&mut self, size: EntrySize) {
+        let subtract = |from: &mut u64, amount: u64| *from = from.saturating_sub(amount);
+        subtract(&mut self.entries, 1);
+        subtract(&mut self.bytes, size.bytes);
+        if size.is_aborted {
+            subtract(&mut self.aborted_entries, 1);
+            subtract(&mut self.aborted_bytes, size.bytes);
+        }
+    }
+
+    fn decode(record: Option<Bytes>) -> Option<Self> {
+        let mut record = record?;
+        Some(LedgerUse {
+            entries: record.try_get_u64().ok()?,
+            bytes: record.try_get_u64().ok()?,
+            aborted_entries: record.try_get_u64().ok()?,
+            aborted_bytes: record.try_get_u64().ok()?,
+        })
+    }
+
+    fn encode(self) -> Vec<u8> {
+        let numbers = [self.entries, self.bytes, self.aborted_entries, self.aborted_bytes];
+        numbers.map(u64::to_be_bytes).concat()
+    }
+}
+
+/// What an entry adds to the size of the ledger. Its age key has it as the value, so that an
+/// entry is removed without reading it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct EntrySize {
+    bytes: u64,
+    is_aborted: bool,
+}
+
+impl EntrySize {
+    fn decode(mut value: Bytes) -> Option<Self> {
+        Some(EntrySize { bytes: value.try_get_u64().ok()?, is_aborted: value.try_get_u8().ok()? != 0 })
+    }
+
+    fn encode(self) -> Vec<u8> {
+        let mut value = self.bytes.to_be_bytes().to_vec();
+        value.push(u8::from(self.is_aborted));
+        value
+    }
 }
 
 /// The answer of a transaction, as it was sent.
@@ -77,9 +144,19 @@ pub(crate) struct LedgerEntry {
 /// The first byte of a record, in case that its form changes.
 const RECORD_VERSION: u8 = 1;
 
+/// The bytes of a record without the body of the answer.
+const RECORD_HEAD_BYTES: usize = 1 + 8 + 32 + 2 + 4 + 8;
+
 impl LedgerEntry {
+    fn size(&self) -> EntrySize {
+        EntrySize {
+            bytes: (RECORD_HEAD_BYTES + self.answer.body.len()) as u64,
+            is_aborted: !self.answer.status.is_success(),
+        }
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(64 + self.answer.body.len());
+        let mut out = Vec::with_capacity(RECORD_HEAD_BYTES + self.answer.body.len());
         out.push(RECORD_VERSION);
         out.extend_from_slice(&self.time.to_be_bytes());
         out.extend_from_slice(&self.fingerprint);
@@ -130,19 +207,33 @@ const FULL_RETRY_AFTER_MS: u64 = 1000;
 /// Refuses a transaction when the ledger is full.
 pub(crate) fn check_room(transaction: &Transaction<'_>, limits: LedgerLimits) -> Result<(), Refusal> {
     let used = decode_use(transaction.get(&keys::ledger_use())?);
-    if used.entries < limits.entries_max && used.bytes < limits.bytes_max {
-        return Ok(());
-    }
+    if used.entries < limits.entries_max && used.bytes < limits.bytes_max { Ok(()) } else { Err(full()) }
+}
+
+/// Refuses an aborted transaction when such transactions have taken their share of the ledger.
+pub(crate) fn check_room_of_aborted(
+    transaction: &Transaction<'_>,
+    limits: LedgerLimits,
+) -> Result<(), Refusal> {
+    let used = decode_use(transaction.get(&keys::ledger_use())?);
+    let has_room = used.aborted_entries < limits.entries_max.div_ceil(ABORTED_SHARE)
+        && used.aborted_bytes < limits.bytes_max.div_ceil(ABORTED_SHARE);
+    if has_room { Ok(()) } else { Err(full()) }
+}
+
+fn full() -> Refusal {
     let mut refusal = Refusal::new(
         status::TOO_MANY_REQUESTS,
         Layer::BackendUncharged,
         "The ledger of distributed transactions is full: it keeps every answer for its age. Try again later, or give it a shorter age or more room.",
     );
     refusal.retry_after_ms = Some(FULL_RETRY_AFTER_MS);
-    Err(refusal)
+    refusal
 }
 
-/// Adds an entry. An entry that exists already stays.
+/// Adds an entry. It takes the place of an entry of the same token with an earlier time: the
+/// region of the new transaction had forgotten the earlier one, and this region has not yet. An
+/// entry with the same or a later time stays.
 pub(crate) fn put(
     transaction: &mut Transaction<'_>,
     token: IdempotencyToken,
@@ -150,17 +241,18 @@ pub(crate) fn put(
 ) -> Result<(), Refusal> {
     let token = token.to_bytes();
     let key = keys::ledger_entry(token);
-    if transaction.get(&key)?.is_some() {
-        return Ok(());
-    }
-    let record = entry.encode();
     let mut used = decode_use(transaction.get(&keys::ledger_use())?);
-    used.entries += 1;
-    used.bytes += record.len() as u64;
-    // The age key has the size, so that removing an entry need not read it.
-    transaction.put(keys::ledger_age(entry.time, token), (record.len() as u64).to_be_bytes().to_vec());
-    transaction.put(key, record);
-    transaction.put(keys::ledger_use(), encode_use(used));
+    if let Some(old) = transaction.get(&key)?.and_then(LedgerEntry::decode) {
+        if old.time >= entry.time {
+            return Ok(());
+        }
+        used.subtract(old.size());
+        transaction.remove(keys::ledger_age(old.time, token));
+    }
+    used.add(entry.size());
+    transaction.put(keys::ledger_age(entry.time, token), entry.size().encode());
+    transaction.put(key, entry.encode());
+    transaction.put(keys::ledger_use(), used.encode());
     Ok(())
 }
 
@@ -181,26 +273,21 @@ pub(crate) fn expired(
 pub(crate) fn remove(transaction: &mut Transaction<'_>, age_keys: Vec<Vec<u8>>) -> Result<(), Refusal> {
     let mut used = decode_use(transaction.get(&keys::ledger_use())?);
     for key in age_keys {
+        // Without its age key an entry was removed or replaced in between.
         let Some(size) = transaction.get(&key)? else { continue };
-        if let Some(token) = keys::parse_ledger_age(&key) {
+        if let (Some(token), Some(size)) = (keys::parse_ledger_age(&key), EntrySize::decode(size)) {
             transaction.remove(keys::ledger_entry(token));
-            used.entries = used.entries.saturating_sub(1);
-            used.bytes = used.bytes.saturating_sub(keys::last_u64(&size).unwrap_or(0));
+            used.subtract(size);
         }
         transaction.remove(key);
     }
-    transaction.put(keys::ledger_use(), encode_use(used));
+    transaction.put(keys::ledger_use(), used.encode());
     Ok(())
 }
 
 /// The size in its record; nothing is used without a record.
 pub(crate) fn decode_use(record: Option<Bytes>) -> LedgerUse {
-    let numbers = record.and_then(|record| keys::last_u64_pair(&record));
-    numbers.map_or(LedgerUse::default(), |(entries, bytes)| LedgerUse { entries, bytes })
-}
-
-fn encode_use(used: LedgerUse) -> Vec<u8> {
-    [used.entries.to_be_bytes(), used.bytes.to_be_bytes()].concat()
+    LedgerUse::decode(record).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -219,6 +306,7 @@ mod tests {
             },
         };
         let record = Bytes::from(entry.encode());
+        assert_eq!(entry.size(), EntrySize { bytes: record.len() as u64, is_aborted: true });
         assert_eq!(LedgerEntry::decode(record.clone()), Some(entry.clone()));
         for length in 0..record.len() - entry.answer.body.len() {
             assert_eq!(LedgerEntry::decode(record.slice(..length)), None, "{length}");

@@ -32,6 +32,9 @@ pub(crate) fn commit(
     }
     ledger::check_room(transaction, limits)?;
     let (outcome, mut outbox) = perform(transaction, gate, operations)?;
+    if !outcome.is_committed {
+        ledger::check_room_of_aborted(transaction, limits)?;
+    }
     let entry = LedgerEntry { time: transaction.now, fingerprint, answer: print(&outcome) };
     ledger::put(transaction, token, &entry)?;
     if transaction.replica.is_some() {
@@ -52,9 +55,11 @@ fn perform(
     operations: Vec<DistributedOperation>,
 ) -> Result<(DistributedOutcome, OutboxCursor), Refusal> {
     let mut run = Run::default();
+    // The transaction's own writes must not satisfy its session tokens.
+    let sessions: Vec<_> = operations.iter().map(|operation| session_of(transaction, operation)).collect();
     let attempt = transaction.attempt(|transaction| {
-        for operation in operations {
-            run.vote(transaction, gate, operation)?;
+        for (operation, session) in operations.into_iter().zip(sessions) {
+            run.vote(transaction, gate, operation, session)?;
         }
         // The refusal undoes the writes; the results say why.
         if run.has_failed { Err(rolled_back()) } else { Ok(()) }
@@ -96,12 +101,14 @@ struct Run {
 }
 
 impl Run {
-    /// Performs one operation and adds its result. A refusal is of the whole request.
+    /// Performs one operation and adds its result. `session` is a refusal if this region is not
+    /// as far as the operation's session token. The returned refusal is of the whole request.
     fn vote(
         &mut self,
         transaction: &mut Transaction<'_>,
         gate: &WriteGate,
         operation: DistributedOperation,
+        session: Result<(), Refusal>,
     ) -> Result<(), Refusal> {
         let result = match resolve(transaction, &operation) {
             Ok((container, target)) => {
@@ -110,7 +117,8 @@ impl Run {
                 if self.failed_documents.contains(&place) {
                     Err(rolled_back())
                 } else {
-                    let result = self.perform(transaction, &container, &target, operation);
+                    let result =
+                        session.and_then(|()| self.perform(transaction, &container, &target, operation));
                     if result.is_err() {
                         self.failed_documents.insert(place);
                     }
@@ -138,8 +146,6 @@ impl Run {
         target: &Target,
         operation: DistributedOperation,
     ) -> Result<ItemOutcome, Refusal> {
-        let state = transaction.state(container.number())?;
-        check_session(container, &state, &operation.session, &[target.range.id])?;
         let item = operation.operation?;
         let place = (container.number(), target.range.id);
         let at = match self.stamps.iter().position(|(other, _)| *other == place) {
@@ -167,6 +173,16 @@ fn resolve(
     let container = transaction.current(operation.container.as_ref().map_err(Refusal::clone)?)?;
     let target = Target::resolve(&container, operation.partition_key.clone())?;
     Ok((container, target))
+}
+
+/// Checks the session token of an operation. An operation without a partition fails later.
+fn session_of(transaction: &Transaction<'_>, operation: &DistributedOperation) -> Result<(), Refusal> {
+    if operation.session.is_empty() {
+        return Ok(());
+    }
+    let Ok((container, target)) = resolve(transaction, operation) else { return Ok(()) };
+    let state = transaction.state(container.number())?;
+    check_session(&container, &state, &operation.session, &[target.range.id])
 }
 
 /// The result of an operation that was undone because another operation failed.

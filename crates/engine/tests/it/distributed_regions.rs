@@ -2,9 +2,11 @@
 //! a transaction and its recorded answer, or nothing of it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use perihelion_engine::storage::MemoryStore;
-use perihelion_engine::{Container, Engine, EngineOptions, RegionId, Replica, Role};
+use perihelion_engine::{Clock, Container, Engine, EngineOptions, LedgerLimits, RegionId, Replica, Role};
 use perihelion_wire::transaction::IdempotencyToken;
 
 use crate::distributed::{n_of, send, upsert};
@@ -17,13 +19,24 @@ const PLACES: [(usize, &str); 4] = [(0, "a"), (0, "b"), (1, "a"), (1, "b")];
 
 struct Regions {
     engines: Vec<Engine>,
+    /// The clock of all regions.
+    seconds: Arc<AtomicU64>,
 }
+
+const LEDGER_AGE: Duration = Duration::from_secs(3600);
 
 impl Regions {
     async fn new() -> Regions {
+        let seconds = Arc::new(AtomicU64::new(1_000_000));
         let open = |region| {
             let replica = Replica { region: RegionId(region), regions: REGIONS };
-            let options = EngineOptions::default().with_partitions(2).with_replica(Some(replica));
+            let seconds = Arc::clone(&seconds);
+            let clock = Clock::from_fn(move || Duration::from_secs(seconds.load(Ordering::SeqCst)));
+            let options = EngineOptions::default()
+                .with_partitions(2)
+                .with_replica(Some(replica))
+                .with_clock(clock)
+                .with_ledger(LedgerLimits { age: LEDGER_AGE, ..LedgerLimits::default() });
             Engine::open(MemoryStore::new(), options).unwrap()
         };
         let engines: Vec<Engine> = (0..REGIONS).map(open).collect();
@@ -34,7 +47,7 @@ impl Regions {
             engine.copy_catalog_from(&engines[0]).await.unwrap();
             engine.set_role(Role::READ_ONLY).await.unwrap();
         }
-        Regions { engines }
+        Regions { engines, seconds }
     }
 
     fn containers(&self, region: usize) -> [Arc<Container>; 2] {
@@ -108,4 +121,24 @@ async fn an_aborted_transaction_keeps_its_answer_after_a_failover() {
     assert_eq!(regions.values(1), [Some(1); 4]);
     assert_eq!(regions.write(1, 3, 3).await, Ok(false));
     assert_eq!(regions.write(0, 4, 4).await, Err(403));
+}
+
+#[tokio::test]
+async fn a_token_that_one_region_has_forgotten_and_used_again_has_its_new_answer_everywhere() {
+    let regions = Regions::new().await;
+    assert_eq!(regions.write(0, 1, 1).await, Ok(false));
+    regions.replicate(1, u64::MAX).await;
+    regions.seconds.fetch_add(2 * LEDGER_AGE.as_secs(), Ordering::SeqCst);
+    // Only the write region forgets the first transaction in time.
+    regions.engines[0].maintain().await.unwrap();
+    assert_eq!(regions.write(0, 1, 1).await, Ok(false), "a new transaction");
+    regions.replicate(1, u64::MAX).await;
+    regions.engines[1].maintain().await.unwrap();
+    assert!(regions.has_answer(1, 1), "the answer of the new transaction stays");
+    let used = regions.engines[1].ledger_use().unwrap();
+    assert_eq!((used.entries, used), (1, regions.engines[0].ledger_use().unwrap()));
+    regions.seconds.fetch_add(2 * LEDGER_AGE.as_secs(), Ordering::SeqCst);
+    regions.engines[1].maintain().await.unwrap();
+    assert!(!regions.has_answer(1, 1));
+    assert_eq!(regions.engines[1].ledger_use().unwrap(), Default::default());
 }
