@@ -28,6 +28,7 @@
 #![warn(missing_docs)]
 
 mod admin;
+pub mod blocking;
 mod catalog;
 pub mod charge;
 mod clock;

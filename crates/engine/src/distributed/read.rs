@@ -1,8 +1,11 @@
 //! Read transactions: point reads from one snapshot of the whole store.
 
+use std::sync::Arc;
+
 use perihelion_wire::status;
 
 use super::{DistributedRead, READ_BYTES_MAX};
+use crate::catalog::{Catalog, Container};
 use crate::documents::{self, ItemOutcome, Target};
 use crate::keys::ContainerNumber;
 use crate::refusal::Refusal;
@@ -12,22 +15,26 @@ use crate::storage::View;
 use crate::writer::state_in;
 
 /// Reads all documents. The outer refusal is for the whole transaction: the store failed, or the
-/// documents are too large. `now` is in seconds since 1970.
+/// documents are too large. Its charge is for the documents that were read. `now` is in seconds
+/// since 1970.
 pub(crate) fn read(
     view: &dyn View,
     reads: &[DistributedRead],
     now: u64,
 ) -> Result<Vec<Result<ItemOutcome, Refusal>>, Refusal> {
-    let mut states: Vec<(ContainerNumber, ContainerState)> = Vec::new();
-    let (mut results, mut bytes) = (Vec::with_capacity(reads.len()), 0);
+    let mut snapshot = Snapshot { view, states: Vec::new(), catalog: None, now };
+    let (mut results, mut bytes, mut charge) = (Vec::with_capacity(reads.len()), 0, 0.0);
     for read in reads {
-        let result = read_one(view, read, &mut states, now);
+        let result = snapshot.read(read);
         match &result {
-            Ok(outcome) => bytes += outcome.body.len(),
+            Ok(outcome) => {
+                bytes += outcome.body.len();
+                charge += outcome.charge;
+            }
             Err(refusal) if refusal.status >= status::INTERNAL_SERVER_ERROR.code => {
                 return Err(refusal.clone());
             }
-            Err(_) => {}
+            Err(refusal) => charge += refusal.charge,
         }
         if bytes > READ_BYTES_MAX {
             return Err(Refusal::gateway(
@@ -35,30 +42,53 @@ pub(crate) fn read(
                 format!(
                     "The documents of the transaction have more than {READ_BYTES_MAX} bytes. Divide it into several."
                 ),
-            ));
+            )
+            .with_charge(charge));
         }
         results.push(result);
     }
     Ok(results)
 }
 
-fn read_one(
-    view: &dyn View,
-    read: &DistributedRead,
-    states: &mut Vec<(ContainerNumber, ContainerState)>,
+/// A view, and what was read from it for earlier documents.
+struct Snapshot<'v> {
+    view: &'v dyn View,
+    states: Vec<(ContainerNumber, ContainerState)>,
+    /// The catalog of the view; read only when a range was split after the caller looked up its
+    /// containers.
+    catalog: Option<Catalog>,
     now: u64,
-) -> Result<ItemOutcome, Refusal> {
-    let container = read.container.as_ref().map_err(Refusal::clone)?;
-    let target = Target::resolve(container, read.partition_key.clone())?;
-    let session = read.session.as_ref().map_err(Refusal::clone)?;
-    let at = match states.iter().position(|(number, _)| *number == container.number()) {
-        Some(at) => at,
-        None => {
-            states.push((container.number(), state_in(view, container)?));
-            states.len() - 1
+}
+
+impl Snapshot<'_> {
+    fn read(&mut self, read: &DistributedRead) -> Result<ItemOutcome, Refusal> {
+        let container = read.container.as_ref().map_err(Refusal::clone)?;
+        let session = read.session.as_ref().map_err(Refusal::clone)?;
+        let mut target = Target::resolve(container, read.partition_key.clone())?;
+        let at = self.state_of(container)?;
+        if self.states[at].1.range(target.range.id).is_none() {
+            target = Target::resolve(&self.current(container)?, read.partition_key.clone())?;
         }
-    };
-    let state = &states[at].1;
-    check_session(container, state, session, &[target.range.id])?;
-    documents::read_item(view, &target, &read.id, &read.precondition, state, now)
+        let state = &self.states[at].1;
+        check_session(&target.container, state, session, &[target.range.id])?;
+        documents::read_item(self.view, &target, &read.id, &read.precondition, state, self.now)
+    }
+
+    /// The index of the container's state in `states`.
+    fn state_of(&mut self, container: &Container) -> Result<usize, Refusal> {
+        if let Some(at) = self.states.iter().position(|(number, _)| *number == container.number()) {
+            return Ok(at);
+        }
+        self.states.push((container.number(), state_in(self.view, container)?));
+        Ok(self.states.len() - 1)
+    }
+
+    /// The container as it is in the view.
+    fn current(&mut self, container: &Container) -> Result<Arc<Container>, Refusal> {
+        let catalog = match &mut self.catalog {
+            Some(catalog) => catalog,
+            empty => empty.insert(Catalog::load(self.view)?),
+        };
+        catalog.container_by_number(container.number()).cloned().ok_or_else(Refusal::no_such_resource)
+    }
 }

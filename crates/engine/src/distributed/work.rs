@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU64;
 use perihelion_wire::status;
 
 use super::DistributedOperation;
+use crate::charge;
 use crate::documents::{self, ITEM_BYTES_MAX, ItemOperation, NewPatch, Target};
 use crate::keys::{ContainerNumber, LogicalPartition};
 use crate::refusal::Refusal;
@@ -20,8 +21,9 @@ pub const DOCUMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// conditions run inside the writer, and all other writes wait for them.
 pub const CONDITION_WORK_MAX: u64 = 1_000_000;
 
-/// The most bytes of the documents that one read transaction returns.
-pub const READ_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// The most bytes of the documents that one read transaction returns: as many as a page of a
+/// query may have.
+pub const READ_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The work that is left for the conditions of one transaction.
 #[derive(Debug, Clone)]
@@ -45,9 +47,23 @@ impl ConditionWork {
     }
 }
 
-/// Refuses a transaction that changes too many bytes of documents. The check reads a snapshot
-/// before the transaction reaches the writer. Documents that grow in between are not noticed;
-/// the bound is about time and need not be exact.
+/// Refuses a transaction none of whose containers exists. Such a transaction has no partition
+/// that could be charged for it, so its answer is not recorded.
+pub(crate) fn check_containers(operations: &[DistributedOperation]) -> Result<(), Refusal> {
+    let mut missing = None;
+    for operation in operations {
+        match &operation.container {
+            Ok(_) => return Ok(()),
+            Err(refusal) => missing = missing.or(Some(refusal)),
+        }
+    }
+    missing.cloned().map_or(Ok(()), Err)
+}
+
+/// Refuses a transaction that changes too many bytes of documents; the refusal has the charge
+/// for reading them. The check reads a snapshot before the transaction reaches the writer.
+/// Documents that grow in between are not noticed; the bound is about time and need not be
+/// exact.
 pub(crate) fn check_document_bytes(
     view: &dyn View,
     operations: &[DistributedOperation],
@@ -57,30 +73,39 @@ pub(crate) fn check_document_bytes(
     }
     // The sizes of documents that earlier operations of the transaction write.
     let mut written: BTreeMap<(ContainerNumber, LogicalPartition, &str), usize> = BTreeMap::new();
-    let mut bytes = 0;
+    let (mut bytes, mut charge) = (0, 0.0);
     for DistributedOperation { container, partition_key, id, operation, .. } in operations {
         let (Ok(container), Ok(operation)) = (container, operation) else { continue };
         // A key with a wrong number of levels fails its operation later.
         let Ok(target) = Target::resolve(container, partition_key.clone()) else { continue };
         let place = (container.number(), target.partition.clone(), id.as_str());
-        bytes += match written.get(&place) {
+        let size = match written.get(&place) {
             Some(size) => *size,
-            None => documents::lookup_any(view, &target, id)?.map_or(0, |(_, old)| old.text.len()),
+            None => {
+                let size = documents::lookup_any(view, &target, id)?.map_or(0, |(_, old)| old.text.len());
+                charge += charge::read(size);
+                size
+            }
         };
+        bytes += size;
         if bytes > DOCUMENT_BYTES_MAX {
             return Err(Refusal::gateway(
                 status::TOO_LARGE,
                 format!(
                     "The transaction changes more than {DOCUMENT_BYTES_MAX} bytes of documents. Divide it into several."
                 ),
-            ));
+            )
+            .with_charge(charge));
         }
-        match operation {
+        let size_after = match operation {
             ItemOperation::Create { body }
             | ItemOperation::Upsert { body }
-            | ItemOperation::Replace { body, .. } => drop(written.insert(place, body.text_bytes())),
-            ItemOperation::Patch { .. } | ItemOperation::Delete { .. } | ItemOperation::Read { .. } => {}
-        }
+            | ItemOperation::Replace { body, .. } => body.text_bytes(),
+            ItemOperation::Patch { patch, .. } => size + patch.changes.added_bytes_max(),
+            ItemOperation::Delete { .. } => 0,
+            ItemOperation::Read { .. } => size,
+        };
+        written.insert(place, size_after);
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 use perihelion_wire::transaction::{Fingerprint, IdempotencyToken};
 
 use super::Engine;
+use crate::blocking;
 use crate::distributed::{self, DistributedAnswer, DistributedOutcome, DistributedRead, DistributedWrite};
 use crate::documents::ItemOutcome;
 use crate::keys;
@@ -15,14 +16,19 @@ impl Engine {
     /// gets that answer, and `print` is not called.
     ///
     /// A refusal is of the whole request: nothing was written or recorded, and the token may be
-    /// used again. The exception is a failed store: then the outcome is unknown, as with every
+    /// used again. Its charge is for what was read. The exception is a failed store: then the outcome is unknown, as with every
     /// write.
     pub async fn commit_distributed(
         &self,
         write: DistributedWrite,
         print: impl FnOnce(&DistributedOutcome) -> RecordedAnswer + Send + 'static,
     ) -> Result<DistributedAnswer, Refusal> {
-        distributed::check_document_bytes(&*self.store.view()?, &write.operations)?;
+        if let Err(refusal) = blocking::run(|| self.check_distributed(&write)) {
+            // A request with the same token may have been committed since the caller asked for
+            // its answer, and may be the reason why this one would be refused.
+            let answer = self.recorded_answer(write.token, &write.fingerprint)?.ok_or(refusal)?;
+            return Ok(DistributedAnswer { answer, is_replay: true, charges: Vec::new() });
+        }
         let (gate, limits) = (self.store.write_gate(), self.options.ledger);
         self.store
             .write(move |transaction| {
@@ -30,6 +36,12 @@ impl Engine {
                 distributed::commit(transaction, &gate, limits, write, print)
             })
             .await
+    }
+
+    /// Refuses a transaction that the writer need not see.
+    fn check_distributed(&self, write: &DistributedWrite) -> Result<(), Refusal> {
+        distributed::check_containers(&write.operations)?;
+        distributed::check_document_bytes(&*self.store.view()?, &write.operations)
     }
 
     /// The answer that was recorded for a token; `None` when the token is new. Refused when the
@@ -49,7 +61,7 @@ impl Engine {
     }
 
     /// Reads documents of any containers from one snapshot. The outer refusal is for the whole
-    /// transaction.
+    /// transaction, and its charge is for what was read.
     pub fn read_distributed(
         &self,
         reads: &[DistributedRead],

@@ -2,6 +2,7 @@
 //! and containers, the ledger, the change feed, snapshots.
 
 mod bounds;
+mod sessions;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

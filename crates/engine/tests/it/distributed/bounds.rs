@@ -55,10 +55,86 @@ async fn a_transaction_that_changes_too_many_bytes_of_documents_is_refused_befor
     let deletes = |count: usize| (0..count).map(|n| delete(&first, "a", &n.to_string())).collect::<Vec<_>>();
     let refused = send(&engine, 1, 0, deletes(12)).await.unwrap_err();
     assert_eq!(refused.status, 413);
+    assert!(refused.charge > 1000.0, "what was read is charged: {}", refused.charge);
     assert!(n_of(&engine, &first, "a", "0").is_none(), "the documents have no n");
     let reads: Vec<DistributedRead> = (0..12).map(|n| read_of(&first, "a", &n.to_string())).collect();
-    assert_eq!(engine.read_distributed(&reads).unwrap_err().status, 413);
-    assert_eq!(engine.read_distributed(&reads[..10]).unwrap().len(), 10);
+    let refused = engine.read_distributed(&reads).unwrap_err();
+    assert_eq!(refused.status, 413);
+    assert!(refused.charge > 100.0, "what was read is charged: {}", refused.charge);
+    assert_eq!(engine.read_distributed(&reads[..2]).unwrap().len(), 2);
     // The token is free: fewer documents may use it.
     assert_eq!(statuses(&engine, 1, deletes(10)).await, ["204"; 10].join(" "));
+}
+
+/// Gives nine documents of the partition `a` this many bytes each.
+async fn fill(engine: &Engine, first: &Arc<Container>, bytes: usize) {
+    for n in 0..9 {
+        let text = format!(r#"{{"id":"{n}","pk":"a","n":0,"pad":"{}"}}"#, "x".repeat(bytes));
+        let body = NewBody::new(object(&text), first).unwrap();
+        let operation = ItemOperation::Upsert { body };
+        engine.write_item(first, key("a"), operation, Precondition::default()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_replay_is_answered_even_if_its_documents_have_grown_past_the_bound() {
+    let World { engine, first, .. } = World::new(LedgerLimits::default()).await;
+    fill(&engine, &first, 10).await;
+    let operations = || {
+        let add = r#"{"operations":[{"op":"incr","path":"/n","value":1}]}"#;
+        (0..9).map(|n| patch(&first, "a", &n.to_string(), add)).collect::<Vec<_>>()
+    };
+    let committed = send(&engine, 1, 0, operations()).await.unwrap();
+    fill(&engine, &first, 1_900_000).await;
+    assert_eq!(send(&engine, 2, 0, operations()).await.unwrap_err().status, 413);
+    let again = send(&engine, 1, 0, operations()).await.unwrap();
+    assert_eq!((again.is_replay, again.answer), (true, committed.answer));
+    let other = send(&engine, 1, 1, operations()).await.unwrap_err();
+    assert_eq!((other.status, other.sub_status), (400, Some(5410)));
+}
+
+#[tokio::test]
+async fn a_document_that_a_patch_makes_large_counts_for_the_operations_after_it() {
+    let World { engine, first, .. } = World::new(LedgerLimits::default()).await;
+    statuses(&engine, 1, vec![create(&first, "a", "1")]).await;
+    let grow =
+        format!(r#"{{"operations":[{{"op":"set","path":"/pad","value":"{}"}}]}}"#, "x".repeat(1_900_000));
+    let add = r#"{"operations":[{"op":"incr","path":"/n","value":1}]}"#;
+    let operations = |count: usize| {
+        let adds = (0..count).map(|_| patch(&first, "a", "1", add));
+        std::iter::once(patch(&first, "a", "1", &grow)).chain(adds).collect::<Vec<_>>()
+    };
+    assert_eq!(send(&engine, 2, 0, operations(99)).await.unwrap_err().status, 413);
+    assert_eq!(n_of(&engine, &first, "a", "1"), Some(0));
+    assert_eq!(statuses(&engine, 2, operations(8)).await, ["200"; 9].join(" "));
+}
+
+#[tokio::test]
+async fn aborted_transactions_take_at_most_half_of_the_ledger() {
+    let limits = LedgerLimits { entries_max: 10, age: Duration::from_secs(100), ..LedgerLimits::default() };
+    let World { engine, seconds, first, .. } = World::new(limits).await;
+    // A transaction without any container is refused and not recorded.
+    for token in 1..=10 {
+        let mut nowhere = create(&first, "a", "1");
+        nowhere.container = Err(Refusal::gateway(status::OWNER_RESOURCE_NOT_FOUND, "No such container."));
+        nowhere.operation = nowhere.container.clone().map(|_| unreachable!());
+        let refused = send(&engine, token, 0, vec![nowhere]).await.unwrap_err();
+        assert_eq!((refused.status, refused.sub_status), (404, Some(1003)));
+    }
+    assert_eq!(engine.ledger_use().unwrap(), Default::default());
+    for token in 11..=15 {
+        assert_eq!(statuses(&engine, token, vec![delete(&first, "a", "missing")]).await, "404");
+    }
+    let full = send(&engine, 16, 0, vec![delete(&first, "a", "missing")]).await.unwrap_err();
+    assert_eq!((full.status, full.sub_status), (429, Some(3200)));
+    for token in 21..=25 {
+        assert_eq!(statuses(&engine, token, vec![upsert(&first, "a", "1", 1)]).await.len(), 3);
+    }
+    let used = engine.ledger_use().unwrap();
+    assert_eq!((used.entries, used.aborted_entries), (10, 5));
+    assert!(used.aborted_bytes > 0 && used.aborted_bytes < used.bytes, "{used:?}");
+    seconds.fetch_add(101, Ordering::SeqCst);
+    engine.maintain().await.unwrap();
+    assert_eq!(engine.ledger_use().unwrap(), Default::default());
+    assert_eq!(statuses(&engine, 16, vec![delete(&first, "a", "missing")]).await, "404");
 }
