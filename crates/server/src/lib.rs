@@ -13,7 +13,6 @@ mod activity_id;
 mod addresses;
 mod answer;
 mod auth;
-mod blocking;
 mod call;
 pub mod certificates;
 mod counters;

@@ -244,7 +244,7 @@ fn run(
     let session = call.session()?;
     let first = request.scope.range_ids(container).first().copied().unwrap_or_default();
     let bucket = service.engine.admit(container, first)?;
-    let page = crate::blocking::run(|| service.engine.query(container, request, &session));
+    let page = perihelion_engine::blocking::run(|| service.engine.query(container, request, &session));
     service.engine.spend(bucket, page.as_ref().map_or_else(|refusal| refusal.charge, |page| page.charge));
     page
 }

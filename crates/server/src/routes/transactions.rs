@@ -6,7 +6,7 @@
 //! header `x-perihelion-reason`.
 //!
 //! Only the write region answers, also to reads. An account with several write regions has no
-//! transactions.
+//! transactions, and neither has a range whose writes were moved to another region.
 
 mod read;
 mod write;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Method, Response};
-use perihelion_engine::{Bucket, Catalog, Container, Position, Refusal, Target};
+use perihelion_engine::{Bucket, Catalog, Container, Position, RangeId, Refusal, Target};
 use perihelion_model::session_token::{self, Progress, SessionToken};
 use perihelion_wire::headers;
 use perihelion_wire::status::{self, Status};
@@ -82,6 +82,28 @@ fn check_account(service: &RegionService, call: &Call) -> Result<(), Refusal> {
         return Err(Refusal::write_forbidden());
     }
     Ok(())
+}
+
+/// The ranges that a transaction touches.
+fn ranges_of(operations: &[Prepared]) -> Vec<(Arc<Container>, RangeId)> {
+    let targets = operations.iter().filter_map(|prepared| prepared.target.as_ref());
+    targets.map(|target| (Arc::clone(&target.container), target.range.id)).collect()
+}
+
+/// Refuses a transaction unless this region takes the writes of all its ranges. In another
+/// region a read could miss writes that are acknowledged.
+fn check_writers(service: &RegionService, ranges: &[(Arc<Container>, RangeId)]) -> Result<(), Refusal> {
+    let topology = service.account.regions.topology();
+    if topology.write_region != service.region {
+        return Err(Refusal::write_forbidden());
+    }
+    if ranges.iter().all(|(container, range)| topology.writer_of(container, *range) == service.region) {
+        return Ok(());
+    }
+    Err(Refusal::gateway(
+        status::TRANSACTIONS_DISABLED,
+        "The writes of a range of the transaction were moved to another region. Move them back; until then use single requests.",
+    ))
 }
 
 /// The consistency levels of the service. A read transaction is one snapshot of the write region
@@ -200,6 +222,14 @@ fn admit(service: &RegionService, operations: &[Prepared]) -> Result<Vec<Option<
             None => Ok(None),
         })
         .collect()
+}
+
+/// Spends the charge of a refused transaction, in equal shares.
+fn spend_refused(service: &RegionService, buckets: Vec<Option<Bucket>>, refusal: &Refusal) {
+    let share = refusal.charge / buckets.len().max(1) as f64;
+    for bucket in buckets {
+        service.engine.spend(bucket, share);
+    }
 }
 
 /// The session token of a position, `{range}:{token}`.

@@ -1,23 +1,36 @@
 //! Read transactions: point reads from one snapshot.
 
 use bytes::Bytes;
-use perihelion_engine::{DistributedRead, ItemOutcome, Precondition, Refusal};
+use perihelion_engine::{DistributedRead, ItemOutcome, Precondition, Refusal, blocking};
 use perihelion_wire::status::{self, Status};
 use perihelion_wire::transaction::{OperationResult, TransactionOperation, print_answer, read_envelope};
 
 use super::super::RegionService;
-use super::{Prepared, admit, answer, prepare, printed_token, session, status_of};
+use super::{
+    Prepared, admit, answer, check_writers, prepare, printed_token, ranges_of, session, spend_refused,
+    status_of,
+};
 use crate::answer::Answer;
-use crate::blocking;
 
 pub(super) fn serve(
     service: &RegionService,
     operations: Vec<TransactionOperation>,
 ) -> Result<Answer, Refusal> {
     let prepared = prepare(service, operations)?;
+    let ranges = ranges_of(&prepared);
+    check_writers(service, &ranges)?;
     let buckets = admit(service, &prepared)?;
     let reads: Vec<DistributedRead> = prepared.into_iter().map(to_engine).collect();
-    let results = blocking::run(|| service.engine.read_distributed(&reads))?;
+    let results = match blocking::run(|| service.engine.read_distributed(&reads)) {
+        Ok(results) => results,
+        Err(refusal) => {
+            spend_refused(service, buckets, &refusal);
+            return Err(refusal);
+        }
+    };
+    // Another region takes writes only after the topology says so. So if the topology still
+    // names this region, the snapshot has every write that was acknowledged before it was taken.
+    check_writers(service, &ranges)?;
     for (bucket, result) in buckets.into_iter().zip(&results) {
         service.engine.spend(bucket, charge_of(result));
     }

@@ -2,7 +2,7 @@
 
 use perihelion_engine::{
     ConditionWork, DistributedOperation, DistributedOutcome, DistributedWrite, ItemOutcome, Precondition,
-    RecordedAnswer, Refusal,
+    RecordedAnswer, Refusal, blocking,
 };
 use perihelion_wire::status;
 use perihelion_wire::transaction::{
@@ -11,9 +11,11 @@ use perihelion_wire::transaction::{
 
 use super::super::RegionService;
 use super::super::batches::parse_by_type;
-use super::{Prepared, admit, answer, prepare, printed_token, session, status_of};
+use super::{
+    Prepared, admit, answer, check_writers, prepare, printed_token, ranges_of, session, spend_refused,
+    status_of,
+};
 use crate::answer::Answer;
-use crate::blocking;
 use crate::call::Call;
 
 pub(super) async fn serve(
@@ -26,15 +28,33 @@ pub(super) async fn serve(
     if let Some(recorded) = service.engine.recorded_answer(token, &fingerprint)? {
         return Ok(replay(recorded));
     }
-    let prepared = prepare(service, operations)?;
-    let buckets = admit(service, &prepared)?;
+    let admitted = prepare(service, operations).and_then(|prepared| {
+        check_writers(service, &ranges_of(&prepared))?;
+        let buckets = admit(service, &prepared)?;
+        Ok((prepared, buckets))
+    });
+    let (prepared, buckets) = match admitted {
+        Ok(admitted) => admitted,
+        // A request with the same token may have been committed since the answer was looked up,
+        // and may be the reason of the refusal.
+        Err(refusal) => {
+            let recorded = service.engine.recorded_answer(token, &fingerprint)?;
+            return recorded.map(replay).ok_or(refusal);
+        }
+    };
     let (now, work) = (service.engine.clock().seconds(), ConditionWork::default());
     // Conditions are compiled and documents are printed here, because all writes wait for the
     // one writer.
     let operations =
         blocking::run(|| prepared.into_iter().map(|prepared| to_engine(prepared, now, &work)).collect());
     let write = DistributedWrite { token, fingerprint, operations };
-    let done = service.engine.commit_distributed(write, record).await?;
+    let done = match service.engine.commit_distributed(write, record).await {
+        Ok(done) => done,
+        Err(refusal) => {
+            spend_refused(service, buckets, &refusal);
+            return Err(refusal);
+        }
+    };
     for (bucket, charge) in buckets.into_iter().zip(&done.charges) {
         service.engine.spend(bucket, *charge);
     }

@@ -1,6 +1,7 @@
 //! Requests that are refused whole: the sub-statuses 5405 to 5410, the limits, throttling.
 
 use perihelion_server::{AccountOptions, TransactionLimits, TransactionOptions};
+use perihelion_testkit::{ScratchDirectory, TestServer};
 
 use super::*;
 
@@ -134,4 +135,55 @@ async fn a_transaction_is_throttled_whole_before_anything_is_written() {
     // A replay costs nothing and is not throttled.
     assert_eq!(world.send(write(1, &many)).await.status, 200);
     world.stop().await;
+}
+
+#[tokio::test]
+async fn a_transaction_without_any_container_is_refused_and_leaves_the_token_free() {
+    let world = world().await;
+    check_refused(&world.send(write(1, &[create("missing", "a", "1")])).await, 404, 1003);
+    assert_eq!(world.send(write(1, &[create("c", "a", "1")])).await.status, 200);
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn an_aborted_transaction_quotes_little_of_the_request() {
+    let world = world().await;
+    let path = "x".repeat(1_000_000);
+    let members =
+        format!(r#","resourceBody":{{"operations":[{{"op":"replace","path":"/{path}","value":1}}]}}"#);
+    let create_first = world.send(write(1, &[create("c", "a", "1")])).await;
+    assert_eq!(create_first.status, 200);
+    let answer = world.send(write(2, &[operation("Patch", "c", "a", "1", &members)])).await;
+    assert_eq!(envelope(&answer), (452, 5421));
+    assert!(answer.body.len() < 2_000, "{}", answer.body.len());
+    let diagnostic = text_of(&answer.json().unwrap(), "diagnosticString").unwrap();
+    assert!(diagnostic.starts_with("Operation 0 failed with 400"), "{diagnostic}");
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_read_transaction_that_is_too_large_is_charged() {
+    let scratch = ScratchDirectory::new();
+    let options = |throughput| ServerOptions {
+        account: AccountOptions {
+            data: Some(scratch.path().join("data")),
+            throughput,
+            ..AccountOptions::default()
+        },
+        ..ServerOptions::default()
+    };
+    let world = with_options(options(None)).await;
+    let pad = "x".repeat(1_500_000);
+    for id in ["1", "2", "3"] {
+        let body = format!(r#"{{"id":"{id}","pk":"a","pad":"{pad}"}}"#);
+        assert_eq!(world.create(r#"["a"]"#, &body).await.status, 201);
+    }
+    world.stop().await;
+    let server = TestServer::on_socket(options(Some(400))).await;
+    let client = server.http_client();
+    let reads = ["1", "2", "3"].map(|id| read_item("c", "a", id));
+    check_refused(&client.send(&read(&reads)).await.unwrap(), 413, 0);
+    check_refused(&client.send(&read(&reads)).await.unwrap(), 429, 3200);
+    drop(client);
+    server.stop().await;
 }

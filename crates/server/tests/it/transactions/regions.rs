@@ -4,6 +4,7 @@ use perihelion_server::AccountOptions;
 
 use super::*;
 use crate::multi_region::{EAST, MultiRegion, WEST, three_regions};
+use crate::world::docs;
 
 const PLACES: [(&str, &str); 4] = [("c", "a"), ("c", "b"), ("c", "c"), ("c", "d")];
 
@@ -90,5 +91,43 @@ async fn an_account_with_several_write_regions_has_no_transactions() {
         check_refused(&world.send(region, write(1, &all(1))).await, 400, 5406);
         check_refused(&world.send(region, read(&[read_item("c", "a", "1")])).await, 400, 5406);
     }
+    world.stop().await;
+}
+
+#[tokio::test]
+async fn a_range_whose_writes_were_moved_to_another_region_has_no_transactions() {
+    let world = MultiRegion::with_options(ServerOptions {
+        account: AccountOptions { partitions: 3, ..three_regions().account },
+        ..three_regions()
+    })
+    .await;
+    let committed = world.send(WEST, write(1, &all(1))).await;
+    assert_eq!(committed.status, 200, "{}", committed.text());
+    let ranges: Vec<String> =
+        results(&committed).iter().map(|result| text_of(result, "partitionKeyRangeId").unwrap()).collect();
+    let elsewhere = ranges.iter().position(|range| *range != ranges[0]).expect("two ranges");
+    let other_key = PLACES[elsewhere].1;
+    let move_to = |region: &str| {
+        format!(r#"{{"database":"d","container":"c","range":"{}","region":"{region}"}}"#, ranges[0])
+    };
+    manage(&world, "regions/write", &move_to("East US")).await;
+    // The replica of the write region misses what East US acknowledges.
+    world.manage_region("replication/cut", WEST).await;
+    let body = json(r#"{"id":"1","pk":"a","n":2}"#);
+    let call = docs("POST", "", r#"["a"]"#).header("x-ms-documentdb-is-upsert", "true").json(&body);
+    assert_eq!(world.send(EAST, call).await.status, 200);
+    let touching = [read_item("c", other_key, "1"), read_item("c", "a", "1")];
+    check_refused(&world.send(WEST, read(&touching)).await, 400, 5406);
+    check_refused(&world.send(WEST, write(2, &all(3))).await, 400, 5406);
+    // Other ranges, and answers that are recorded, are served.
+    assert_eq!(world.send(WEST, read(&touching[..1])).await.status, 200);
+    assert_eq!(world.send(WEST, write(3, &[upsert("c", other_key, "1", 3)])).await.status, 200);
+    assert_eq!(world.send(WEST, write(1, &all(1))).await.body, committed.body);
+    world.manage_region("replication/heal", WEST).await;
+    manage(&world, "regions/write", &move_to("West US")).await;
+    let answer = world.send(WEST, read(&touching[1..])).await;
+    let document = results(&answer)[0].get("resourceBody").cloned().expect("a document");
+    assert_eq!(document.get("n").and_then(Value::as_i64), Some(2), "the write of the other region");
+    assert_eq!(world.send(WEST, write(2, &all(3))).await.status, 200);
     world.stop().await;
 }
