@@ -29,16 +29,22 @@ pub(crate) fn token_for(
     header.and_then(|header| header.to_str().ok().map(str::to_owned))
 }
 
-/// The session token of a result, if it is worth recording; `Err` with the text if it is not a
-/// session token. A result that says that the session is not available (404/1002) is ignored.
+/// The most bytes of the session token of a result. A token has about 20 bytes, and as many for
+/// each region.
+const TOKEN_BYTES_MAX: usize = 1024;
+
+/// The session token of a result, if it is worth recording; `Err` with the text if it is not the
+/// session token of one range, or is too long. A result that says that the session is not
+/// available (404/1002) is ignored.
 pub(crate) fn token_of(result: &OperationResult) -> Result<Option<&str>, &str> {
     let Some(token) = result.session_token.as_deref() else { return Ok(None) };
     if result.status == status::READ_SESSION_NOT_AVAILABLE {
         return Ok(None);
     }
-    match session_token::parse(token) {
-        Some(parts) if !parts.is_empty() => Ok(Some(token)),
-        Some(_) | None => Err(token),
+    if token.len() <= TOKEN_BYTES_MAX && session_token::parse_part(token).is_some() {
+        Ok(Some(token))
+    } else {
+        Err(token)
     }
 }
 
@@ -63,6 +69,8 @@ mod tests {
             session_token: token.map(str::to_owned),
             ..OperationResult::of_status(status)
         };
+        let of_bytes = |bytes: usize| format!("{}:-1#5", "1".repeat(bytes - ":-1#5".len()));
+        let (at_limit, too_long) = (of_bytes(TOKEN_BYTES_MAX), of_bytes(TOKEN_BYTES_MAX + 1));
         for (token, status, expected) in [
             (None, status::CREATED, Ok(None)),
             (Some("0:-1#5"), status::CREATED, Ok(Some("0:-1#5"))),
@@ -70,6 +78,10 @@ mod tests {
             (Some("0:-1#5"), status::READ_SESSION_NOT_AVAILABLE, Ok(None)),
             (Some("later"), status::OK, Err("later")),
             (Some(""), Status::new(201, 0), Err("")),
+            // A result is about one range.
+            (Some("0:-1#5,1:-1#6"), status::CREATED, Err("0:-1#5,1:-1#6")),
+            (Some(&*at_limit), status::CREATED, Ok(Some(&*at_limit))),
+            (Some(&*too_long), status::CREATED, Err(&*too_long)),
         ] {
             assert_eq!(token_of(&result(token, status)), expected, "{token:?} {status}");
         }
