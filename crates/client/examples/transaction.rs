@@ -32,13 +32,16 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 for (index, result) in aborted.culprits() {
                     println!("order {number}: operation {index} was refused with {}", result.status());
                 }
+                if let Some(token) = aborted.next_token() {
+                    println!("order {number}: try the same operations again with token {token}");
+                }
             }
             Err(TransactionError::OutcomeUnknown(unknown)) => {
                 println!("order {number}: ask again with token {}", unknown.idempotency_token());
             }
             Err(TransactionError::Failed(error)) => return Err(error.into()),
         }
-        // Committing again asks for the outcome, and places nothing.
+        // The first commit has an outcome, so committing again repeats it and places nothing.
         println!("order {number}: again {}", if order.commit().await.is_ok() { "placed" } else { "refused" });
     }
 

@@ -58,7 +58,7 @@ impl Draft {
             Ok(TransactionEnd::Refused(answer, error)) => {
                 Err(TransactionError::Aborted(Box::new(AbortedTransaction::new(answer, error))))
             }
-            Err(error) => Err(error.into()),
+            Err(error) => Err(TransactionError::of_run(error, self.transaction.token())),
         }
     }
 }

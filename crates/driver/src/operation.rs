@@ -54,6 +54,9 @@ pub struct TransactionFacts {
     pub token: IdempotencyToken,
     /// The number of operations. A complete answer has as many results.
     pub operations: usize,
+    /// Whether this is a write whose token may have been used before. Then the outcome is unknown
+    /// until the service decides it.
+    pub is_replay: bool,
 }
 
 /// What an operation does.

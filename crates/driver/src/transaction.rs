@@ -5,12 +5,14 @@
 //! - `answer`: parses the answer of the service, which is untrusted
 //! - `sessions`: session tokens of each operation, and those of the results
 //! - `token`: idempotency tokens
+//! - `runs`: whether a run of a transaction may be a replay
 //!
 //! Everything here is free of I/O. [`Driver::execute_transaction`](crate::Driver::execute_transaction)
 //! runs a [`Transaction`], and `pipeline/retry/transaction.rs` has its retry rules.
 
 mod answer;
 mod body;
+mod runs;
 pub(crate) mod sessions;
 mod token;
 
@@ -27,6 +29,7 @@ pub use perihelion_wire::transaction::{IdempotencyToken, TransactionKind, Transa
 pub use token::new_token;
 pub(crate) use token::successor;
 
+use self::runs::Runs;
 use crate::error::Error;
 use crate::metadata::Container;
 use crate::operation::Verb;
@@ -79,9 +82,10 @@ impl TransactionOperation {
 pub struct Transaction {
     kind: TransactionKind,
     operations: Vec<TransactionOperation>,
-    /// The idempotency token. A second request with the same token and the same operations gets
-    /// the answer of the first.
-    pub token: IdempotencyToken,
+    token: IdempotencyToken,
+    /// Whether the token was given, so that another process may have used it.
+    is_token_given: bool,
+    runs: Runs,
     /// Whether the limits on operations and bytes are checked before anything is sent. The
     /// limits of the service are not published; the checks use those of our server.
     pub has_limits: bool,
@@ -140,7 +144,41 @@ impl Transaction {
 
     /// A transaction without operations, with a new idempotency token.
     pub fn new(kind: TransactionKind) -> Self {
-        Transaction { kind, operations: Vec::new(), token: new_token(), has_limits: true, consistency: None }
+        Transaction {
+            kind,
+            operations: Vec::new(),
+            token: new_token(),
+            is_token_given: false,
+            runs: Runs::default(),
+            has_limits: true,
+            consistency: None,
+        }
+    }
+
+    /// Sets the idempotency token, for a replay. The token may have been used before. So a write
+    /// that the service then does not decide has an unknown outcome, also if nothing of it
+    /// reached the service.
+    pub fn set_token(&mut self, token: IdempotencyToken) {
+        self.token = token;
+        self.is_token_given = true;
+    }
+
+    /// The idempotency token. A second request with the same token and the same operations gets
+    /// the answer of the first.
+    pub fn token(&self) -> IdempotencyToken {
+        self.token
+    }
+
+    /// Begins a run. Returns whether it is a replay: a write whose token may have been used
+    /// before, by an earlier run of this transaction or by another process.
+    pub(crate) fn begin_run(&self) -> bool {
+        let is_repeated = self.runs.begin();
+        self.kind == TransactionKind::Write && (is_repeated || self.is_token_given)
+    }
+
+    /// Takes back a run that certainly did not use the token.
+    pub(crate) fn forget_run(&self) {
+        self.runs.forget();
     }
 
     /// Whether the transaction reads or writes.

@@ -37,7 +37,8 @@ Examples:
   perihelion transaction run transfer.json --token 4f1c8a0e-6d0b-4c1f-9d5e-0c2f5f0b9a11
 
 All writes are applied, or none. When the outcome is not known, the command says so and names a
-token: run it again with --token and the same file to find out. Nothing is applied twice."#;
+token: run it again with --token and the same file. That finds the outcome, or applies the writes
+if they were not applied. Nothing is applied twice."#;
 
 /// Run a distributed transaction: writes to several partitions and containers, all or nothing
 #[derive(Debug, Args)]
@@ -97,7 +98,10 @@ async fn run_file(typed: RunArgs) -> Result<(), Failure> {
         Err(TransactionError::Aborted(aborted)) => {
             print(&table(&file, aborted.results()))?;
             let why = aborted.diagnostic().map_or_else(String::new, |text| format!("\n{text}"));
-            Err(Failure::runtime(format!("{}{why}", aborted.error())))
+            let again = aborted.next_token().map_or_else(String::new, |token| {
+                format!("\nIt may succeed later: run the same file with --token {token}")
+            });
+            Err(Failure::runtime(format!("{}{why}{again}", aborted.error())))
         }
         Err(error) => Err(Failure::runtime(error)),
     }

@@ -18,6 +18,9 @@ use crate::Error;
 /// | `OutcomeUnknown` | all or nothing | commit the same operations with the same token again |
 /// | `Failed` | nothing | look at the [`Error`]: the service or the network failed, or the request is wrong |
 ///
+/// Another commit of a token that may have been used before is never `Failed`: if the service
+/// does not decide it, what the token did before is still unknown.
+///
 /// With `?`, it becomes an [`Error`]: an abort then has the status of its first culprit
 /// ([`Error::is_conflict`], [`Error::operation_index`]), and an unknown outcome is ambiguous
 /// ([`Error::is_ambiguous`]).
@@ -27,9 +30,10 @@ pub enum TransactionError {
     /// transaction, a document does not exist or cannot be read.
     Aborted(Box<AbortedTransaction>),
     /// The transaction may or may not have been committed: its answer was lost, the repeats had
-    /// no clear answer either, or there was no time left to repeat it. Never for reads.
+    /// no clear answer either, or there was no time left to repeat it. Or an earlier commit of the
+    /// token may have been applied, and this one found out nothing. Never for reads.
     OutcomeUnknown(UnknownOutcome),
-    /// The service did not process the transaction.
+    /// The service did not process the transaction, and no earlier commit used its token.
     Failed(Error),
 }
 
@@ -38,14 +42,17 @@ pub enum TransactionError {
 pub struct AbortedTransaction {
     results: TransactionResults,
     is_retriable: bool,
+    next_token: Option<IdempotencyToken>,
     diagnostic: Option<String>,
     error: Error,
 }
 
 impl AbortedTransaction {
     pub(super) fn new(mut answer: TransactionAnswer, error: Error) -> Self {
-        let (is_retriable, diagnostic) = (answer.is_retriable, answer.diagnostic.take());
-        AbortedTransaction { results: TransactionResults::new(answer), is_retriable, diagnostic, error }
+        let (is_retriable, next_token) = (answer.is_retriable, answer.next_token());
+        let diagnostic = answer.diagnostic.take();
+        let results = TransactionResults::new(answer);
+        AbortedTransaction { results, is_retriable, next_token, diagnostic, error }
     }
 
     /// The operations that failed by themselves, with their index. All others were rolled back
@@ -65,9 +72,22 @@ impl AbortedTransaction {
     }
 
     /// Whether the service says that the transaction may succeed when it is tried again. The
-    /// client has used up its own retries. A new try needs a new transaction, and so a new token.
+    /// client has used up its own retries, or its time.
+    /// [`next_token`](AbortedTransaction::next_token) is the token for another try.
     pub fn is_retriable(&self) -> bool {
         self.is_retriable
+    }
+
+    /// The token for another try of the same operations
+    /// ([`with_idempotency_token`](crate::DistributedWriteTransaction::with_idempotency_token));
+    /// `None` if the service does not say that the transaction may succeed.
+    ///
+    /// Do not try again with a new transaction, which has a random token. If the first token is
+    /// replayed later, for example after a crash, the client goes on from it to this token. With
+    /// this token the replay finds the outcome of the other try; with a random one it would
+    /// apply the writes a second time.
+    pub fn next_token(&self) -> Option<IdempotencyToken> {
+        self.next_token
     }
 
     /// The service's explanation for a person.
@@ -101,6 +121,16 @@ impl UnknownOutcome {
 }
 
 impl TransactionError {
+    /// The error of a run of a transaction that began with the token `first`. There is no `From`
+    /// for this: of the error of another write, nothing is known about a token.
+    pub(super) fn of_run(error: Error, first: IdempotencyToken) -> Self {
+        if !error.is_ambiguous() {
+            return TransactionError::Failed(error);
+        }
+        let token = error.diagnostics().idempotency_token().unwrap_or(first);
+        TransactionError::OutcomeUnknown(UnknownOutcome { token, error })
+    }
+
     /// Attempts, regions, timings.
     pub fn diagnostics(&self) -> &Diagnostics {
         self.error().diagnostics()
@@ -133,17 +163,6 @@ impl fmt::Display for TransactionError {
 impl std::error::Error for TransactionError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(self.error())
-    }
-}
-
-impl From<Error> for TransactionError {
-    fn from(error: Error) -> Self {
-        match error.diagnostics().idempotency_token() {
-            Some(token) if error.is_ambiguous() => {
-                TransactionError::OutcomeUnknown(UnknownOutcome { token, error })
-            }
-            Some(_) | None => TransactionError::Failed(error),
-        }
     }
 }
 

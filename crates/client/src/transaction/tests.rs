@@ -1,11 +1,11 @@
 //! What a transaction refuses before anything is sent, and what its results say.
 
-use perihelion_driver::diagnostics::Diagnostics;
+use perihelion_wire::transport::{Failure, FailureKind, Request, Response, Sent, Transport};
 use serde_json::json;
 
 use super::*;
 use crate::{Client, Patch};
-use perihelion_server::{Embedded, EmbeddedOptions};
+use perihelion_server::{Embedded, EmbeddedOptions, InProcess};
 
 /// A client of an account in this process.
 async fn client() -> (Embedded, Client) {
@@ -54,8 +54,39 @@ async fn a_hundred_and_first_operation_is_refused_unless_the_limits_are_off() {
     embedded.close().await;
 }
 
-#[test]
-fn an_ambiguous_error_without_a_token_is_a_plain_failure() {
-    let error = Error::input("no").with_diagnostics(Diagnostics::default());
-    assert!(matches!(TransactionError::from(error), TransactionError::Failed(_)));
+/// Loses the answers to all patches.
+struct Lossy(InProcess);
+
+impl Transport for Lossy {
+    async fn send(&self, request: Request) -> Result<Response, Failure> {
+        let is_patch = request.method == "PATCH";
+        let answer = self.0.send(request).await;
+        if is_patch {
+            Err(Failure::new(FailureKind::Closed, Sent::Yes, "the answer was lost"))
+        } else {
+            answer
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ambiguous_error_of_a_run_is_never_a_failure() {
+    let embedded = Embedded::open(EmbeddedOptions::default()).await.unwrap();
+    let client = Client::over(&embedded.endpoint(), Lossy(embedded.transport())).await.unwrap();
+    let database = client.create_database_if_missing("shop").await.unwrap();
+    let container = database
+        .create_container_if_missing(&crate::ContainerProperties::new("orders", "/pk"))
+        .await
+        .unwrap();
+    let patch = Patch::new().increment("/n", 1).unwrap();
+    let error = container.patch("a", "1", &patch).await.map(drop).unwrap_err();
+    assert!(error.is_ambiguous() && error.diagnostics().idempotency_token().is_none(), "{error}");
+    let first = client.write_transaction().idempotency_token();
+    let TransactionError::OutcomeUnknown(unknown) = TransactionError::of_run(error, first) else {
+        panic!("the outcome is unknown")
+    };
+    assert_eq!(unknown.idempotency_token(), first);
+    let refused = TransactionError::of_run(Error::input("no"), first);
+    assert!(matches!(refused, TransactionError::Failed(_)), "{refused:?}");
+    embedded.close().await;
 }

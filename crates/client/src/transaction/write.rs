@@ -37,7 +37,7 @@ use crate::{Error, Etag};
 ///         }
 ///     }
 ///     // The answer was lost, and so were those of the repeats. Commit the same operations
-///     // with the same token later: the service then says what happened to the first commit.
+///     // with the same token later: it finds the outcome, and writes nothing twice.
 ///     Err(TransactionError::OutcomeUnknown(unknown)) => {
 ///         println!("ask again with token {}", unknown.idempotency_token());
 ///     }
@@ -52,11 +52,18 @@ use crate::{Error, Etag};
 ///
 /// Each transaction has an idempotency token. When an answer is lost, the client sends the
 /// transaction again with the same token, and the service answers as it did the first time.
-/// [`commit`](DistributedWriteTransaction::commit) may be called again for the same reason: it
-/// repeats the answer, and not the writes. To ask after a crash, store the token before
-/// the commit, and give it to a transaction with the same operations in the same order
+/// [`commit`](DistributedWriteTransaction::commit) may be called again for the same reason: once
+/// the transaction is committed, it repeats the answer, and not the writes. To ask after a crash,
+/// store the token before the commit, and give it to a transaction with the same operations in
+/// the same order
 /// ([`with_idempotency_token`](DistributedWriteTransaction::with_idempotency_token)). Our server
 /// remembers a token for a day; how long Azure does is not published.
+///
+/// If an earlier commit was not applied, another commit of its token applies it. So a program that
+/// has given a token up, and has written its documents in another way, must not replay it. After
+/// an abort that may be repeated, try again with
+/// [`AbortedTransaction::next_token`](crate::AbortedTransaction::next_token), and not with a new
+/// transaction.
 ///
 /// # Limits
 ///
@@ -196,16 +203,22 @@ impl DistributedWriteTransaction {
 
     /// Sets the idempotency token, to ask for the outcome of an earlier commit. The operations
     /// must be those of that commit, with the same documents in the same order: the service
-    /// refuses a known token with other operations.
+    /// refuses a known token with other operations. If the earlier commit was not applied, this
+    /// one is.
+    ///
+    /// From then on a commit that the service does not decide is
+    /// [`OutcomeUnknown`](crate::TransactionError::OutcomeUnknown) and never
+    /// [`Failed`](crate::TransactionError::Failed), also if nothing could be sent: the earlier
+    /// commit may have been applied.
     pub fn with_idempotency_token(mut self, token: IdempotencyToken) -> Self {
-        self.draft.transaction.token = token;
+        self.draft.transaction.set_token(token);
         self
     }
 
     /// The idempotency token that the commit begins with. A program that must know the outcome
     /// even after a crash stores this token before it commits.
     pub fn idempotency_token(&self) -> IdempotencyToken {
-        self.draft.transaction.token
+        self.draft.transaction.token()
     }
 
     /// Sets whether the number of operations and the bytes are checked (default yes). The limits
@@ -238,8 +251,9 @@ impl DistributedWriteTransaction {
         self.len() == 0
     }
 
-    /// Commits the transaction: applies all of its writes, or none. A second call asks for the
-    /// outcome of the first, and writes nothing.
+    /// Commits the transaction: applies all of its writes, or none. However often it is called,
+    /// the writes are applied at most once. A call after a commit, or after an abort that may not
+    /// be repeated, gets the same outcome again; any other call tries again.
     pub async fn commit(&self) -> Result<TransactionResults, TransactionError> {
         self.draft.run().await
     }

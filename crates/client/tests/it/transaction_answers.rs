@@ -1,151 +1,20 @@
 //! Transactions whose answers a script gives: answers of other services, damaged answers and
-//! lost ones. Everything but the transactions goes to a server in this process, and the clock is
-//! tokio's and paused.
+//! lost ones. `transaction_replays` has those about replays.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, StatusCode};
 use perihelion_client::{
-    Client, Container, Error, ErrorKind, IdempotencyToken, ResponseMode, TransactionConsistency,
-    TransactionError,
+    Error, ErrorKind, IdempotencyToken, ResponseMode, TransactionConsistency, TransactionError,
 };
-use perihelion_server::{EmbeddedOptions, InProcess};
-use perihelion_testkit::TestServer;
-use perihelion_testkit::driver::{create_container, create_database};
+use perihelion_server::EmbeddedOptions;
 use perihelion_testkit::faults::{response_lost, unreachable};
 use perihelion_testkit::regions::{self, EAST, WEST};
-use perihelion_wire::transport::{Failure, Request, Response, Transport};
+use perihelion_wire::transport::{Failure, Response};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-/// The answers to the next transactions, and the requests that got them.
-#[derive(Default)]
-struct Script {
-    answers: VecDeque<Result<Response, Failure>>,
-    requests: Vec<Request>,
-}
-
-/// Answers transactions by the script, and passes on all other requests.
-struct Scripted {
-    server: InProcess,
-    script: Arc<Mutex<Script>>,
-}
-
-impl Transport for Scripted {
-    async fn send(&self, request: Request) -> Result<Response, Failure> {
-        if request.target.path() != "/operations/dtc" {
-            return self.server.send(request).await;
-        }
-        let mut script = self.script.lock().unwrap();
-        script.requests.push(request);
-        script.answers.pop_front().expect("the script has an answer for each transaction")
-    }
-}
-
-/// A client with the containers `a` and `b`.
-struct Stage {
-    client: Client,
-    a: Container,
-    b: Container,
-    script: Arc<Mutex<Script>>,
-    _server: TestServer,
-}
-
-impl Stage {
-    async fn new(options: EmbeddedOptions, preferred: &[&str]) -> Stage {
-        let server = TestServer::in_process(options).await;
-        let script = Arc::new(Mutex::new(Script::default()));
-        let transport = Scripted { server: server.embedded().transport(), script: Arc::clone(&script) };
-        let client = Client::builder()
-            .with_endpoint(&server.endpoint().to_string())
-            .with_transport(transport)
-            .with_preferred_regions(preferred.iter().copied())
-            .connect()
-            .await
-            .unwrap();
-        create_database(client.driver(), "shop").await;
-        for name in ["a", "b"] {
-            create_container(client.driver(), "shop", name, "/pk").await;
-        }
-        let database = client.database("shop");
-        Stage { a: database.container("a"), b: database.container("b"), client, script, _server: server }
-    }
-
-    async fn one_region() -> Stage {
-        Stage::new(EmbeddedOptions::default().with_partitions(2), &[]).await
-    }
-
-    /// Replaces the script.
-    fn play(&self, answers: impl IntoIterator<Item = Result<Response, Failure>>) {
-        *self.script.lock().unwrap() =
-            Script { answers: answers.into_iter().collect(), requests: Vec::new() };
-    }
-
-    fn requests(&self) -> Vec<Request> {
-        let script = self.script.lock().unwrap();
-        assert!(script.answers.is_empty(), "{} answers were not asked for", script.answers.len());
-        script.requests.clone()
-    }
-
-    /// The tokens of the requests, each once, in order.
-    fn tokens(&self) -> Vec<String> {
-        let token = |request: &Request| header(&request.headers, "x-ms-cosmos-idempotency-token");
-        let mut tokens: Vec<String> = self.requests().iter().map(token).collect();
-        tokens.dedup();
-        tokens
-    }
-
-    /// Commits a transaction of two writes.
-    async fn commit(&self) -> Result<perihelion_client::TransactionResults, TransactionError> {
-        let mut transaction = self.client.write_transaction();
-        transaction.create(&self.a, "x", &json!({"id": "1", "pk": "x"}))?.delete(&self.b, "y", "2")?;
-        transaction.commit().await
-    }
-}
-
-fn header(headers: &HeaderMap, name: &str) -> String {
-    headers.get(name).map_or_else(String::new, |value| value.to_str().unwrap().to_owned())
-}
-
-fn answer(status: u16, sub_status: u32, body: impl Into<String>) -> Result<Response, Failure> {
-    let mut response = Response::new(Bytes::from(body.into()));
-    *response.status_mut() = StatusCode::from_u16(status).unwrap();
-    response.headers_mut().insert("x-ms-substatus", HeaderValue::from(sub_status));
-    response.headers_mut().insert("x-ms-request-charge", HeaderValue::from_static("12.5"));
-    Ok(response)
-}
-
-fn empty(status: u16, sub_status: u32) -> Result<Response, Failure> {
-    answer(status, sub_status, "")
-}
-
-fn with_header(
-    answer: Result<Response, Failure>,
-    name: &'static str,
-    value: &'static str,
-) -> Result<Response, Failure> {
-    answer.map(|mut response| {
-        response.headers_mut().insert(name, HeaderValue::from_static(value));
-        response
-    })
-}
-
-/// The results of the two operations, by their statuses.
-fn results(is_retriable: bool, statuses: [(u16, u32); 2]) -> String {
-    let list: Vec<Value> = statuses
-        .iter()
-        .enumerate()
-        .map(|(index, (code, sub))| json!({"index": index, "statusCode": code, "subStatusCode": sub}))
-        .collect();
-    json!({"isRetriable": is_retriable, "operationResponses": list}).to_string()
-}
-
-fn committed() -> Result<Response, Failure> {
-    answer(200, 0, results(false, [(201, 0), (204, 0)]))
-}
+use crate::transaction_stage::{Stage, answer, committed, empty, header, results, with_header};
 
 /// Runs a commit against a script, and returns how many tokens were used.
 async fn tokens_of(stage: &Stage, answers: Vec<Result<Response, Failure>>) -> usize {
@@ -349,7 +218,7 @@ async fn reads_have_their_own_answers() {
         stage.play(answers);
         let mut transaction =
             stage.client.read_transaction().with_consistency(TransactionConsistency::Strong);
-        transaction.read(&stage.a, "x", "1")?.read(&stage.b, "y", "2")?;
+        transaction.read(&stage.a, "x", "1").and_then(|reads| reads.read(&stage.b, "y", "2")).unwrap();
         let result = transaction.execute().await;
         let headers = stage.requests()[0].headers.clone();
         assert_eq!(header(&headers, "x-ms-cosmos-operation-type"), "Read");

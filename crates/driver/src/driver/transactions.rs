@@ -35,10 +35,34 @@ impl Driver {
     /// with the same operations and the token of
     /// [`Diagnostics::idempotency_token`](crate::diagnostics::Diagnostics::idempotency_token)
     /// again: the service answers as it answered, or would have answered, the first time.
+    ///
+    /// A write is a replay if its token was given ([`Transaction::set_token`]), or if an earlier
+    /// run of it or of a clone may have used the token. Every error of a replay is ambiguous, also
+    /// one from before anything was sent: it says nothing about what the token did earlier.
     pub async fn execute_transaction(
         &self,
         transaction: &Transaction,
         options: &OperationOptions,
+    ) -> Result<TransactionEnd, Error> {
+        let is_replay = transaction.begin_run();
+        let end = self.prepare_and_run(transaction, options, is_replay).await;
+        match end {
+            Err(error) if is_replay => Err(replay_error(transaction, error)),
+            Err(error) => {
+                if !error.is_ambiguous() {
+                    transaction.forget_run();
+                }
+                Err(error)
+            }
+            Ok(end) => Ok(end),
+        }
+    }
+
+    async fn prepare_and_run(
+        &self,
+        transaction: &Transaction,
+        options: &OperationOptions,
+        is_replay: bool,
     ) -> Result<TransactionEnd, Error> {
         transaction.check()?;
         let account = self.core.topology().snapshot().account;
@@ -51,8 +75,9 @@ impl Driver {
         let mut operation =
             Operation::new(transaction.verb(), Target::transactions(), Scope::Unpartitioned, Bytes::new())
                 .with_transaction(TransactionFacts {
-                    token: transaction.token,
+                    token: transaction.token(),
                     operations: transaction.operations().len(),
+                    is_replay,
                 });
         if let Some(consistency) = transaction.consistency {
             let value = HeaderValue::from_static(consistency.header());
@@ -63,11 +88,12 @@ impl Driver {
         let containers = self.read_containers(transaction, deadline).await?;
         operation.body = print_body(transaction, &containers)?;
         let end = self.run_transaction(transaction, &operation, &settings, deadline, &containers).await;
-        if !end.as_ref().is_err_and(is_rid_refused) {
+        if !end.as_ref().is_err_and(|error| is_rid_refused(error, is_replay)) {
             return end;
         }
         // A container may have been created again under its name. Then the metadata was
         // discarded, and has another `_rid` now. The service did not process the first request.
+        // The token is the same, so the transaction cannot be applied twice.
         let current = self.read_containers(transaction, deadline).await?;
         let is_same =
             |(old, new): (&(_, Arc<ContainerMetadata>), &(_, Arc<ContainerMetadata>))| old.1.rid == new.1.rid;
@@ -145,9 +171,21 @@ fn print_body(transaction: &Transaction, containers: &Containers) -> Result<Byte
 }
 
 /// Whether the service refused the whole transaction because of one of its operations, which may
-/// be because of the `_rid` of a container.
-fn is_rid_refused(error: &Error) -> bool {
-    error.kind() == ErrorKind::Service && error.status() == Some(status::TRANSACTION_INVALID_OPERATION)
+/// be because of the `_rid` of a container. `is_replay`: every error of a replay is ambiguous.
+fn is_rid_refused(error: &Error, is_replay: bool) -> bool {
+    (error.kind() == ErrorKind::Service || is_replay)
+        && error.status() == Some(status::TRANSACTION_INVALID_OPERATION)
+}
+
+/// The error of a replay that the service has not decided: ambiguous, and with the token to ask
+/// with. An error from before the first attempt has neither.
+fn replay_error(transaction: &Transaction, error: Error) -> Error {
+    if error.diagnostics().idempotency_token().is_some() {
+        return error.into_ambiguous();
+    }
+    let mut diagnostics = error.diagnostics().clone();
+    diagnostics.record_idempotency_token(transaction.token());
+    error.with_diagnostics(diagnostics).into_ambiguous()
 }
 
 fn context_of(
@@ -225,6 +263,14 @@ fn describe_failure(error: Error) -> Error {
         status::TRANSACTION_TOO_MANY_OPERATIONS => "the transaction has too many operations: use fewer",
         status::TRANSACTION_TOKEN_MISSING => "the service did not get the idempotency token",
         status::TRANSACTION_ACCOUNT_NAME_INVALID => "the service does not find an account by this endpoint",
+        Status { code: 452, .. } => {
+            "the service has aborted the transaction under this token and says that it may be repeated, but an \
+             earlier commit may have gone on under the next token"
+        }
+        status::TRANSACTION_INVALID_OPERATION if error.is_ambiguous() => {
+            "the idempotency token was used for other operations, or the service refuses an operation. So it is \
+             still unknown what the token did: replay it with exactly the same operations and documents"
+        }
         status::TRANSACTION_INVALID_OPERATION => {
             "the service refuses an operation of the transaction, or its idempotency token was used for other \
              operations: replay a token only with the same operations"
@@ -240,7 +286,9 @@ fn describe_failure(error: Error) -> Error {
     // because a refusal of this endpoint has no body.
     let reason = error.headers().get(&headers::REASON).and_then(|reason| reason.to_str().ok());
     let words = reason.unwrap_or(error.message());
-    let text = if words.is_empty() || is_success { text.to_owned() } else { format!("{text} ({words})") };
+    // These have results as their body, and no words.
+    let has_results = is_success || status.code == status::TRANSACTION_ABORTED.code;
+    let text = if words.is_empty() || has_results { text.to_owned() } else { format!("{text} ({words})") };
     error.with_kind_and_message(kind, text)
 }
 
@@ -351,7 +399,7 @@ fn answer(transaction: &Transaction, content: Option<Content>, response: Respons
         is_retriable: content.is_retriable,
         mode: content.mode,
         diagnostic: content.diagnostic,
-        token: response.diagnostics.idempotency_token().unwrap_or(transaction.token),
+        token: response.diagnostics.idempotency_token().unwrap_or(transaction.token()),
         response,
     }
 }

@@ -6,8 +6,8 @@ use perihelion_wire::status::{self, Status};
 use super::attempt::{AttemptResult, status_of};
 use super::prepare::{Prepared, follows_partition};
 use super::retry::{
-    Budgets, Effects, Ending, Limits, Regions, Results, TransactionEnding, Verdict, Writer, evaluate,
-    evaluate_transaction,
+    Budgets, Effects, Ending, Limits, Regions, Results, TransactionEnding, TransactionProfile, Verdict,
+    Writer, evaluate, evaluate_transaction,
 };
 use super::state::profile_of;
 use crate::operation::{Operation, TransactionFacts, Verb};
@@ -26,7 +26,8 @@ pub(super) fn judge(
         Limits { failovers_max: settings.failovers_max, session_retries_max: settings.session_retries_max };
     if let Some(facts) = operation.transaction {
         let ending = transaction_ending_of(facts, result);
-        return evaluate_transaction(!operation.verb.is_read(), ending, limits, budgets, jitter);
+        let profile = TransactionProfile { is_write: !operation.verb.is_read(), is_replay: facts.is_replay };
+        return evaluate_transaction(profile, ending, limits, budgets, jitter);
     }
     evaluate(
         profile_of(operation),

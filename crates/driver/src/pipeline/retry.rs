@@ -24,5 +24,5 @@ mod verdict;
 
 pub(super) use effects::{Effect, Effects};
 pub(super) use evaluate::{evaluate, looks_before_retry, may_have_applied};
-pub(super) use transaction::{Results, TransactionEnding, evaluate_transaction};
+pub(super) use transaction::{Results, TransactionEnding, TransactionProfile, evaluate_transaction};
 pub(super) use verdict::{Budgets, Ending, Limits, OperationProfile, Regions, Verdict, Writer};

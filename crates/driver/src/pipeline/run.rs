@@ -28,7 +28,10 @@ use crate::transaction::successor;
 pub(crate) async fn run(core: &Core, call: Call<'_>) -> Result<Response, Error> {
     let started_at = Instant::now();
     let mut state = State::new(started_at, call.deadline, call.route_to);
-    state.idempotency_token = call.operation.transaction.map(|facts| facts.token);
+    if let Some(facts) = call.operation.transaction {
+        state.idempotency_token = Some(facts.token);
+        state.budgets = state.budgets.with_ambiguity(facts.is_replay);
+    }
     let result = run_attempts(core, call, &mut state).await;
     let mut diagnostics = std::mem::take(&mut state.diagnostics);
     diagnostics.elapsed = started_at.elapsed();

@@ -17,6 +17,7 @@ use serde::de::{Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use super::token::successor;
 use crate::response::Response;
 
 /// The statuses of operations that did not fail by themselves: another operation did, and so
@@ -74,6 +75,17 @@ pub enum ResponseMode {
     Standard,
     /// The service has stored durably that it will apply all writes, and may still be doing so.
     Fast,
+}
+
+impl TransactionAnswer {
+    /// The token for another try of the same operations; `None` if the service does not say that
+    /// the transaction may be repeated. An abort (452) has burnt its token, so another one follows.
+    /// That token is computed, so whoever replays an earlier token comes to it too, and the
+    /// transaction is not applied twice. After any other answer it is the same token.
+    pub fn next_token(&self) -> Option<IdempotencyToken> {
+        let is_burnt = self.response.status.code == status::TRANSACTION_ABORTED.code;
+        self.is_retriable.then(|| if is_burnt { successor(self.token) } else { self.token })
+    }
 }
 
 impl OperationResult {

@@ -241,7 +241,7 @@ async fn a_transaction_has_a_span_with_its_token_and_one_for_each_attempt() {
     let operation = collector.named("operation");
     let [operation] = operation.as_slice() else { panic!("{:?}", collector.spans()) };
     let span = collector.span(*operation);
-    let token = transaction.token.to_string();
+    let token = transaction.token().to_string();
     for (field, value) in [
         ("otel.name", "execute_distributed_write_transaction"),
         ("db.operation.name", "execute_distributed_write_transaction"),

@@ -1,5 +1,5 @@
-//! The retry rules of distributed transactions. An ending becomes a [`TransactionFinding`], and
-//! each finding has one rule in [`evaluate_transaction`].
+//! The retry rules of distributed transactions. An ending becomes a [`TransactionFinding`]
+//! (`findings`), and each finding has one rule in [`evaluate_transaction`].
 //!
 //! Every attempt of a transaction has an idempotency token, and the service answers a token that
 //! it knows as it answered the first time. So a transaction may always be sent again under the
@@ -10,7 +10,7 @@
 //! | 429 without results | retries after the wait that the service asks for, within the attempt (`throttle`) | as for single operations |
 //! | 408, 449/5352 without results | retries after the wait that the service asks for, or else 1 s | 10 retries |
 //! | 500/5411, 5412, 5413 without results | retries, 100 ms doubling to 5 s | 9 retries |
-//! | results, `isRetriable: true`, status 452 | retries with a **new** token, 1 s doubling, at least the wait that the service asks for | 10 retries and 30 s for both rows |
+//! | results, `isRetriable: true`, status 452 | retries with a **new** token, 1 s doubling, at least the wait that the service asks for; in a replay the first time at once | 10 retries and 30 s for both rows |
 //! | results, `isRetriable: true`, another status from 400 on | retries with the same token, with the same waits | |
 //! | 403/3, 403/1008 | reads the account again and goes to the write region that it names | as for single operations: 10 retries, 5 s of waiting |
 //! | 503, 410, another 5xx, no connection, no answer | reads the account again, waits and retries in the write region | as failovers of single operations: 3 |
@@ -22,19 +22,24 @@
 //! been applied and no later attempt had an answer that says what became of the token: 2xx with
 //! all results, 452, or another refusal with all results. No ending marks the endpoint as
 //! failed: the coordinator of transactions is not the endpoint.
+//!
+//! The outcome of a replay is unknown from the start, because an earlier run may have been
+//! applied. A 452 with `isRetriable: true` does not settle it: the earlier run may have gone on
+//! with the next token.
 
+mod findings;
 #[cfg(test)]
 mod tests;
 
 use std::time::Duration;
 
-use perihelion_wire::status::{self, Status};
+use perihelion_wire::status::Status;
 use perihelion_wire::transport::Failure;
 
+use self::findings::{Outcome, TransactionFinding, effects_of, finding_for, outcome_of};
 use super::backoff::Backoff;
-use super::effects::{Effect, Effects};
+use super::effects::Effects;
 use super::evaluate::{UNAVAILABLE_BACKOFF, UNSENT_RETRIES_MAX};
-use super::findings::{Finding, finding_for_failure};
 use super::rules::{Budget, FORBIDDEN_POLICY};
 use super::verdict::{Budgets, Limits, Verdict};
 use crate::diagnostics::Context;
@@ -65,6 +70,14 @@ const RETRIABLE_BACKOFF: Backoff =
 /// first answer was only damaged on its way.
 pub(super) const UNREADABLE_RETRIES_MAX: u32 = 1;
 
+/// The properties of a transaction that matter for its retries.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TransactionProfile {
+    pub(crate) is_write: bool,
+    /// Whether this is a write whose token may have been used by an earlier run.
+    pub(crate) is_replay: bool,
+}
+
 /// How an attempt of a transaction ended.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum TransactionEnding<'a> {
@@ -92,68 +105,17 @@ pub(crate) enum Results {
     Failed,
 }
 
-/// What the end of an attempt of a transaction means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum TransactionFinding {
-    /// The transaction was committed, or its documents were read.
-    Done,
-    /// The service says that it succeeded, but does not say with which results.
-    Unreadable,
-    /// The service has aborted the transaction, and says that it may be repeated.
-    AbortedRetriable,
-    /// The service has decided that the transaction fails.
-    Refused,
-    /// The service did not process the request, and would not process it again.
-    NotProcessed,
-    /// The service failed while it worked on the transaction, and says with a body that the same
-    /// request may be repeated.
-    Retriable,
-    /// The service refused the transaction, and says with a body that the same request may be
-    /// repeated.
-    RefusedRetriable,
-    /// The coordinator is stuck, or another request with this token is running.
-    CoordinatorBusy,
-    /// The infrastructure of transactions failed.
-    InfrastructureFailed,
-    /// Too many requests, after the retries inside the attempt.
-    Throttled,
-    /// This region does not take transactions, or does not know the account.
-    NotWriteRegion,
-    /// The service is unavailable or failed.
-    Unavailable,
-    /// The service asks for a retry in a way that is not part of the protocol, or the answer
-    /// comes from another program.
-    Unexpected,
-    /// No connection to the endpoint could be opened.
-    Unreachable,
-    /// The request was not sent, though the endpoint can be reached.
-    ConnectionUnusable,
-    /// The request was sent, or may have been, and no answer came.
-    AnswerLost,
-}
-
-/// What an attempt says about the writes of a transaction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Outcome {
-    /// The service has said what became of the token.
-    Decided,
-    /// The attempt changed nothing. What was unknown before is still unknown.
-    Unchanged,
-    /// The writes were applied, or may be.
-    Unknown,
-}
-
-/// Evaluates one attempt of a transaction. `is_write` says that it writes, `jitter` is a sample
-/// from 0 to 1.
+/// Evaluates one attempt of a transaction. `jitter` is a sample from 0 to 1.
 pub(crate) fn evaluate_transaction(
-    is_write: bool,
+    profile: TransactionProfile,
     ending: TransactionEnding<'_>,
     limits: Limits,
     budgets: Budgets,
     jitter: f64,
 ) -> (Verdict, Effects) {
+    let TransactionProfile { is_write, is_replay } = profile;
     let finding = finding_for(is_write, ending);
-    let is_ambiguous = match outcome_of(finding) {
+    let is_ambiguous = match outcome_of(finding, is_replay) {
         Outcome::Decided => false,
         Outcome::Unchanged => budgets.is_ambiguous,
         Outcome::Unknown => is_write,
@@ -163,136 +125,8 @@ pub(crate) fn evaluate_transaction(
         TransactionEnding::Failed(..) => None,
     };
     let evaluation =
-        Evaluation { limits, budgets: budgets.with_ambiguity(is_ambiguous), retry_after, jitter };
+        Evaluation { limits, budgets: budgets.with_ambiguity(is_ambiguous), is_replay, retry_after, jitter };
     (evaluation.verdict(finding), effects_of(finding))
-}
-
-fn finding_for(is_write: bool, ending: TransactionEnding<'_>) -> TransactionFinding {
-    match ending {
-        TransactionEnding::Failed(failure) => match finding_for_failure(failure) {
-            Finding::Unreachable => TransactionFinding::Unreachable,
-            Finding::ConnectionUnusable => TransactionFinding::ConnectionUnusable,
-            Finding::AnswerLost
-            | Finding::Done
-            | Finding::BatchRefused
-            | Finding::NotFound
-            | Finding::RefusedByState
-            | Finding::Refused
-            | Finding::Throttled
-            | Finding::UnexpectedStatus
-            | Finding::WriteForbidden
-            | Finding::AccountUnknown
-            | Finding::SessionNotAvailable
-            | Finding::OwnerGone
-            | Finding::ContainerReplaced
-            | Finding::RangeMoved
-            | Finding::RetryWith
-            | Finding::ReplicaUnavailable
-            | Finding::ServiceUnavailable
-            | Finding::ServiceFailed => TransactionFinding::AnswerLost,
-        },
-        TransactionEnding::Answered { status, results, is_retriable, retry_after: None | Some(..) } => {
-            match (status.code, results) {
-                (200..=299, Results::Succeeded) => TransactionFinding::Done,
-                (207, Results::Failed) => finding_for_refusal(status, is_retriable),
-                (200..=206 | 208..=299, Results::Failed) => TransactionFinding::Done,
-                (200..=299, Results::None | Results::Incomplete) => TransactionFinding::Unreadable,
-                // All documents of a read are unchanged. HTTP layers drop the body of a 304.
-                (304, Results::None | Results::Incomplete | Results::Succeeded | Results::Failed)
-                    if !is_write =>
-                {
-                    TransactionFinding::Done
-                }
-                (400..=599, Results::Failed) => finding_for_refusal(status, is_retriable),
-                (400..=599, Results::Incomplete | Results::Succeeded) if is_retriable => {
-                    finding_for_refusal(status, true)
-                }
-                // The status and the results contradict each other.
-                (400..=451 | 453..=599, Results::Succeeded) => TransactionFinding::Unexpected,
-                (
-                    0..=199 | 300..=u16::MAX,
-                    Results::None | Results::Incomplete | Results::Succeeded | Results::Failed,
-                ) => finding_for_status(status),
-            }
-        }
-    }
-}
-
-/// The finding for an answer that says what became of the transaction, or that it may be
-/// repeated.
-fn finding_for_refusal(status: Status, is_retriable: bool) -> TransactionFinding {
-    match (status.code, is_retriable) {
-        (452, true) => TransactionFinding::AbortedRetriable,
-        (408 | 410 | 449 | 500..=u16::MAX, true) => TransactionFinding::Retriable,
-        (0..=407 | 409 | 411..=448 | 450 | 451 | 453..=499, true) => TransactionFinding::RefusedRetriable,
-        // The service failed while it worked on the transaction, so this is not its decision.
-        (408 | 410 | 429 | 449 | 500..=u16::MAX, false) => finding_for_status(status),
-        (0..=407 | 409 | 411..=428 | 430..=448 | 450..=499, false) => TransactionFinding::Refused,
-    }
-}
-
-/// The finding for an answer without results.
-fn finding_for_status(status: Status) -> TransactionFinding {
-    match status {
-        status::WRITE_FORBIDDEN | status::DATABASE_ACCOUNT_NOT_FOUND => TransactionFinding::NotWriteRegion,
-        status::REQUEST_TIMEOUT | Status { code: 408, .. } | status::TRANSACTION_IN_PROGRESS => {
-            TransactionFinding::CoordinatorBusy
-        }
-        status::GONE | Status { code: 410, .. } => TransactionFinding::Unavailable,
-        status::TOO_MANY_REQUESTS | Status { code: 429, .. } => TransactionFinding::Throttled,
-        status::RETRY_WITH | Status { code: 449, .. } => TransactionFinding::Unexpected,
-        status::TRANSACTION_ABORTED | Status { code: 452, .. } => TransactionFinding::Refused,
-        Status { code: 300..=499, .. } => TransactionFinding::NotProcessed,
-        status::TRANSACTION_LEDGER_FAILED
-        | status::TRANSACTION_ACCOUNT_FAILED
-        | status::TRANSACTION_DISPATCH_FAILED => TransactionFinding::InfrastructureFailed,
-        Status { code: 500..=599, .. } => TransactionFinding::Unavailable,
-        Status { code: 0..=299 | 600..=u16::MAX, .. } => TransactionFinding::Unexpected,
-    }
-}
-
-fn outcome_of(finding: TransactionFinding) -> Outcome {
-    match finding {
-        TransactionFinding::Done | TransactionFinding::AbortedRetriable | TransactionFinding::Refused => {
-            Outcome::Decided
-        }
-        TransactionFinding::NotProcessed
-        | TransactionFinding::RefusedRetriable
-        | TransactionFinding::Throttled
-        | TransactionFinding::NotWriteRegion
-        | TransactionFinding::Unreachable
-        | TransactionFinding::ConnectionUnusable => Outcome::Unchanged,
-        TransactionFinding::Unreadable
-        | TransactionFinding::Retriable
-        | TransactionFinding::CoordinatorBusy
-        | TransactionFinding::InfrastructureFailed
-        | TransactionFinding::Unavailable
-        | TransactionFinding::Unexpected
-        | TransactionFinding::AnswerLost => Outcome::Unknown,
-    }
-}
-
-/// The effects of a finding. The write region may have moved if it does not take transactions,
-/// or does not answer.
-fn effects_of(finding: TransactionFinding) -> Effects {
-    match finding {
-        TransactionFinding::NotWriteRegion
-        | TransactionFinding::Unavailable
-        | TransactionFinding::Unreachable
-        | TransactionFinding::AnswerLost => Effects::one(Effect::RefreshAccount),
-        TransactionFinding::Done
-        | TransactionFinding::Unreadable
-        | TransactionFinding::AbortedRetriable
-        | TransactionFinding::Refused
-        | TransactionFinding::NotProcessed
-        | TransactionFinding::Retriable
-        | TransactionFinding::RefusedRetriable
-        | TransactionFinding::CoordinatorBusy
-        | TransactionFinding::InfrastructureFailed
-        | TransactionFinding::Throttled
-        | TransactionFinding::Unexpected
-        | TransactionFinding::ConnectionUnusable => Effects::NONE,
-    }
 }
 
 /// Everything that a verdict depends on, besides the finding.
@@ -300,6 +134,7 @@ fn effects_of(finding: TransactionFinding) -> Effects {
 struct Evaluation {
     limits: Limits,
     budgets: Budgets,
+    is_replay: bool,
     /// The wait that the service asks for; `None` when it names none.
     retry_after: Option<Duration>,
     /// A sample from 0 to 1.
@@ -315,7 +150,7 @@ impl Evaluation {
             | TransactionFinding::Throttled
             | TransactionFinding::Unexpected => self.end(),
             TransactionFinding::Unreadable => self.retry_at_once(Budget::Unreadable, UNREADABLE_RETRIES_MAX),
-            TransactionFinding::AbortedRetriable => self.retry_retriable(Context::NewToken),
+            TransactionFinding::AbortedRetriable => self.retry_aborted(),
             TransactionFinding::Retriable | TransactionFinding::RefusedRetriable => {
                 self.retry_retriable(Context::Retry)
             }
@@ -360,6 +195,16 @@ impl Evaluation {
         }
         let wait = INFRASTRUCTURE_BACKOFF.wait(retries, self.jitter);
         self.try_again(Budget::Infrastructure, wait, Context::Retry)
+    }
+
+    /// Retries with a new token. The first abort of a replay is most likely an old answer, so
+    /// there is nothing to wait for. Later aborts may be new ones, because the replay cannot know
+    /// how far the earlier run came.
+    fn retry_aborted(self) -> Verdict {
+        if self.is_replay && self.budgets.spent(Budget::Retriable).retries == 0 {
+            return self.try_again(Budget::Retriable, Duration::ZERO, Context::NewToken);
+        }
+        self.retry_retriable(Context::NewToken)
     }
 
     /// Retries because the service says that the transaction may be repeated. A wait that would

@@ -2,7 +2,8 @@
 //!
 //! [`Limits`] are fixed for an operation. [`Budgets`] are the retries and waits that the
 //! operation has spent. Only the evaluation counts retries and waits. `is_ambiguous` is
-//! also set by `send`, when the losing leg of a hedged write may have been applied.
+//! also set by `send`, when the losing leg of a hedged write may have been applied, and by
+//! `run`, when a distributed transaction is replayed.
 
 use std::time::Duration;
 
@@ -75,7 +76,8 @@ pub(crate) struct Limits {
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Budgets {
     spent: [Spent; Budget::ALL.len()],
-    /// Whether an earlier attempt of this write may have been applied. Ignored for a read.
+    /// Whether an earlier attempt of this write may have been applied, or an earlier run of the
+    /// same transaction. Ignored for a read.
     pub(crate) is_ambiguous: bool,
 }
 

@@ -3,6 +3,7 @@
 
 use perihelion_wire::transport::{FailureKind, Sent};
 
+use super::super::effects::Effect;
 use super::*;
 
 /// The default limits.
@@ -120,7 +121,14 @@ impl EndingText {
 }
 
 fn judge(is_write: bool, ending: &str, budgets: Budgets) -> (Verdict, Effects) {
-    evaluate_transaction(is_write, EndingText::read(ending).hinted(None), LIMITS, budgets, MIDDLE)
+    let profile = TransactionProfile { is_write, is_replay: false };
+    evaluate_transaction(profile, EndingText::read(ending).hinted(None), LIMITS, budgets, MIDDLE)
+}
+
+/// Judges an attempt of a write that is replayed.
+fn judge_replay(ending: &str, budgets: Budgets) -> Verdict {
+    let profile = TransactionProfile { is_write: true, is_replay: true };
+    evaluate_transaction(profile, EndingText::read(ending).hinted(None), LIMITS, budgets, MIDDLE).0
 }
 
 #[track_caller]
@@ -172,7 +180,8 @@ fn waits(ending: &str, retry_after: Option<Duration>) -> Vec<u64> {
     let ending = EndingText::read(ending);
     let (mut budgets, mut waits) = (Budgets::default(), Vec::new());
     loop {
-        let (verdict, _) = evaluate_transaction(true, ending.hinted(retry_after), LIMITS, budgets, MIDDLE);
+        let profile = TransactionProfile { is_write: true, is_replay: false };
+        let (verdict, _) = evaluate_transaction(profile, ending.hinted(retry_after), LIMITS, budgets, MIDDLE);
         let Verdict::Retry { after, budgets: next, .. } = verdict else { return waits };
         waits.push(after.as_millis() as u64);
         budgets = next;
@@ -236,6 +245,26 @@ fn an_unknown_outcome_stays_unknown_until_the_service_decides() {
     let (verdict, _) = judge(true, "452/5421+no*", budgets);
     let Verdict::Retry { budgets, context, .. } = verdict else { panic!("{verdict:?}") };
     assert_eq!((budgets.is_ambiguous, context), (false, Context::NewToken));
+}
+
+#[test]
+fn a_replay_stays_unknown_over_burnt_tokens_until_one_is_decided() {
+    let mut budgets = Budgets::default().with_ambiguity(true);
+    // The first abort is an old answer, so the next token is tried at once.
+    for millis in [0, 2000, 4000, 8000] {
+        let verdict = judge_replay("452/5421+no*", budgets);
+        let Verdict::Retry { after, context, budgets: next, .. } = verdict else { panic!("{verdict:?}") };
+        assert_eq!((after, context), (Duration::from_millis(millis), Context::NewToken));
+        assert!(next.is_ambiguous, "an earlier run may have committed the next token");
+        budgets = next;
+    }
+    for undecided in ["429/3200", "400/5410", "401/0"] {
+        assert_eq!(judge_replay(undecided, budgets), Verdict::AbortAmbiguous, "{undecided}");
+    }
+    assert_eq!(judge_replay("452/5421+no", budgets), Verdict::Abort);
+    assert_eq!(judge_replay("200/0+ok", budgets), Verdict::Complete);
+    let spent = budgets.with_spent(Budget::Retriable, 10, Duration::ZERO);
+    assert_eq!(judge_replay("452/5421+no*", spent), Verdict::AbortAmbiguous);
 }
 
 #[test]
