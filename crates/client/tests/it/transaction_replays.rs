@@ -155,3 +155,20 @@ async fn only_a_burnt_token_is_followed_by_another_one() {
     let TransactionError::Aborted(aborted) = &error else { panic!("{error:?}") };
     assert_eq!(aborted.next_token(), None);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_success_with_a_failed_operation_is_no_commit() {
+    let stage = Stage::one_region().await;
+    let contradiction = || answer(200, 0, results(false, [(201, 0), (409, 0)]));
+    let transaction = stage.transaction();
+    stage.play([contradiction(), contradiction()]);
+    assert_eq!(unknown_token(transaction.commit().await), transaction.idempotency_token());
+    stage.play([contradiction(), committed()]);
+    assert_eq!(stage.commit().await.unwrap().diagnostics().attempts().count(), 2);
+    // Of a read, each result stands for itself.
+    stage.play([contradiction()]);
+    let mut reads = stage.client.read_transaction();
+    reads.read(&stage.a, "x", "1").and_then(|reads| reads.read(&stage.b, "y", "2")).unwrap();
+    let read = reads.execute().await.unwrap();
+    assert_eq!(read.get(1).unwrap().status().code, 409);
+}

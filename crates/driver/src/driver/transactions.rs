@@ -253,7 +253,8 @@ fn describe_failure(error: Error) -> Error {
     };
     let text = match status {
         _ if is_success => {
-            "the answer to the transaction cannot be read: it does not have one result for each operation"
+            "the answer to the transaction cannot be used: it does not have one result for each operation, or \
+             it reports a success and a failed operation"
         }
         status::TRANSACTION_NOT_PARSED => "the service cannot read the transaction",
         status::TRANSACTIONS_DISABLED => {

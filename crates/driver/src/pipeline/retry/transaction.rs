@@ -15,7 +15,7 @@
 //! | 403/3, 403/1008 | reads the account again and goes to the write region that it names | as for single operations: 10 retries, 5 s of waiting |
 //! | 503, 410, another 5xx, no connection, no answer | reads the account again, waits and retries in the write region | as failovers of single operations: 3 |
 //! | an open connection that did not take the request | retries at once | 1 retry, then as no connection |
-//! | 2xx without exactly one result for each operation | retries at once | 1 retry |
+//! | 2xx without exactly one result for each operation; 2xx except 207 for a write, and an operation failed | retries at once | 1 retry |
 //! | anything else | ends | |
 //!
 //! A write whose outcome is unknown at the end is ambiguous. That is so if an attempt may have

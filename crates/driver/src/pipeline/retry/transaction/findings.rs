@@ -11,7 +11,8 @@ use super::{Results, TransactionEnding};
 pub(super) enum TransactionFinding {
     /// The transaction was committed, or its documents were read.
     Done,
-    /// The service says that it succeeded, but does not say with which results.
+    /// The service says that it succeeded, but does not say with which results. Or it says that
+    /// a write succeeded, and that an operation of it failed.
     Unreadable,
     /// The service has aborted the transaction, and says that it may be repeated.
     AbortedRetriable,
@@ -86,6 +87,9 @@ pub(super) fn finding_for(is_write: bool, ending: TransactionEnding<'_>) -> Tran
             match (status.code, results) {
                 (200..=299, Results::Succeeded) => TransactionFinding::Done,
                 (207, Results::Failed) => finding_for_refusal(status, is_retriable),
+                // A commit has no failed operations. The replay of the token shows which of the
+                // two is true.
+                (200..=206 | 208..=299, Results::Failed) if is_write => TransactionFinding::Unreadable,
                 (200..=206 | 208..=299, Results::Failed) => TransactionFinding::Done,
                 (200..=299, Results::None | Results::Incomplete) => TransactionFinding::Unreadable,
                 // All documents of a read are unchanged. HTTP layers drop the body of a 304.

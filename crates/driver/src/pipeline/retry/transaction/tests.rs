@@ -21,7 +21,7 @@ const MIDDLE: f64 = 0.5;
 const TABLE: &str = "
     endings                                              | write         after unknown  read          effect
     200/0+ok 207/0+ok 200/5425+ok 200/0+ok* 206/0+ok     | done          done           done          none
-    200/0+no 201/0+no*                                   | done          done           done          none
+    200/0+no 201/0+no* 299/0+no                          | unreadable?   unreadable?    done          none
     200/0 200/5425 201/0 204/0 207/0 200/0+part 299/0    | unreadable?   unreadable?    unreadable    none
     207/0+no                                             | abort         abort          abort         none
     207/0+no*                                            | retriable     retriable?     retriable     none
