@@ -91,8 +91,7 @@ pub async fn count_instructions(
         counted.of.insert(*program, instructions_per_read(environment, plan, (name, &built.plain)).await?);
         if let Some(with_faults) = &built.with_faults {
             let name = format!("{name} with the fault layer");
-            counted.with_faults =
-                Some(instructions_per_read(environment, plan, (&name, with_faults)).await?);
+            counted.with_faults = Some(instructions_per_read(environment, plan, (&name, with_faults)).await?);
         }
     }
     Ok(counted)
