@@ -20,7 +20,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let orders = account.orders().await?;
     let stock =
         account.database.create_container_if_missing(&ContainerProperties::new("stock", "/tea")).await?;
-    stock.upsert("sencha", &json!({"id": "sencha", "tea": "sencha", "left": 3})).await?;
+    stock.upsert("sencha", &json!({"id": "sencha", "tea": "sencha", "units": 3})).await?;
 
     // An order takes two units from the stock. The condition keeps the stock from going below
     // zero, and the token keeps the order from being placed twice when an answer is lost.
@@ -61,7 +61,7 @@ fn order(
     stock: &Container,
     number: u32,
 ) -> Result<DistributedWriteTransaction, perihelion_client::Error> {
-    let take_two = Patch::new().increment("/left", -2)?.with_condition("FROM c WHERE c.left >= 2");
+    let take_two = Patch::new().increment("/units", -2)?.with_condition("FROM c WHERE c.units >= 2");
     let mut transaction = client.write_transaction();
     transaction
         .create(orders, "ada", &json!({"id": format!("order-{number}"), "customer": "ada", "tea": "sencha"}))?

@@ -46,9 +46,7 @@ pub(super) fn plan(leases: &[LeaseView<'_>], own_name: &str, own_max: usize) -> 
     }
     let own = counts[own_name];
     let target = leases.len().div_ceil(counts.len()).min(own_max);
-    // Nobody else could take what an only instance gives back.
-    let is_alone = counts.len() == 1;
-    let mut steps = settle_given(leases, own_name, if is_alone { usize::MAX } else { own_max });
+    let mut steps = settle_given(leases, own_name, own_max);
     let need = target.saturating_sub(own);
     let is_free = |lease: &&LeaseView<'_>| {
         lease.owner != Some(own_name) && (lease.owner.is_none() || lease.is_expired) && !lease.is_running
@@ -199,8 +197,6 @@ mod tests {
         let leases = [view("0", Some("A")), given("1"), given("2"), view("3", Some("B"))];
         assert_eq!(texts(plan(&leases, "A", 2)), ["take 1", "give back 2"]);
         assert_eq!(texts(plan(&leases, "A", 1)), ["give back 1", "give back 2"]);
-        // After a split at the limit, nobody else would process what an only instance gives back.
-        assert_eq!(texts(plan(&leases[..3], "A", 2)), ["take 1", "take 2"]);
     }
 
     #[test]

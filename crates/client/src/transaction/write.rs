@@ -23,10 +23,10 @@ use crate::{Error, Etag};
 /// # async fn example(client: Client, orders: Container, stock: Container, carts: Container, etag: Etag) -> Result<(), Error> {
 /// # let order = serde_json::json!({"id": "1", "customer": "ada"});
 /// let mut transaction = client.write_transaction();
-/// let is_in_stock = "FROM c WHERE c.left >= 2";
+/// let is_in_stock = "FROM c WHERE c.units >= 2";
 /// transaction
 ///     .create(&orders, "ada", &order)?
-///     .patch(&stock, "tea", "tea", &Patch::new().increment("/left", -2)?.with_condition(is_in_stock))?
+///     .patch(&stock, "tea", "tea", &Patch::new().increment("/units", -2)?.with_condition(is_in_stock))?
 ///     .delete_if_match(&carts, "ada", "cart-1", &etag)?;
 /// match transaction.commit().await {
 ///     Ok(committed) => println!("committed for {} RU", committed.charge()),

@@ -145,7 +145,7 @@ fn a_container_is_learnt_though_nobody_runs_the_runtime_that_reads_it() {
     let known = main.block_on(driver.metadata(&container)).unwrap();
     let split = main.block_on(driver.refresh_metadata(&container, &known)).unwrap();
     assert_eq!(split.ranges.iter().count(), 2);
-    assert_eq!(driver.statistics().metadata_tasks, 1);
+    assert!(driver.statistics().metadata_tasks > 0, "the task of the first runtime has not ended");
     other.block_on(async {
         while driver.statistics().metadata_tasks > 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;
