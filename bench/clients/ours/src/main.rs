@@ -30,7 +30,12 @@ async fn open(endpoint: &str, credential: Credential) -> Result<Client, Problem>
     use perihelion_client::HttpOptions;
     use perihelion_client::fault_injection::FaultInjector;
     let http = HttpOptions::default().with_fault_injection(&FaultInjector::with_seed(1));
-    Ok(Client::builder().with_endpoint(endpoint).with_credential(credential).with_http(http).connect().await?)
+    Ok(Client::builder()
+        .with_endpoint(endpoint)
+        .with_credential(credential)
+        .with_http(http)
+        .connect()
+        .await?)
 }
 
 #[derive(Clone)]

@@ -18,9 +18,9 @@ use crate::{Error, Etag};
 /// none. [`Client::read_transaction`](crate::Client::read_transaction) begins one.
 ///
 /// ```no_run
-/// # use perihelion_client::{Client, Container, TransactionError};
+/// # use perihelion_client::{Client, Container};
 /// # #[derive(serde::Deserialize)] struct Account { balance: i64 }
-/// # async fn example(client: Client, accounts: Container) -> Result<(), TransactionError> {
+/// # async fn example(client: Client, accounts: Container) -> Result<(), Box<dyn std::error::Error>> {
 /// let mut transaction = client.read_transaction();
 /// transaction.read(&accounts, "ada", "ada")?.read(&accounts, "bob", "bob")?;
 /// let read = transaction.execute().await?;
