@@ -116,7 +116,7 @@ fn build(
         .map_err(|text| Failure::usage(text, "perihelion transaction run --help shows the form"))
 }
 
-/// One line for each operation: what it is, and its outcome.
+/// The table of the operations, one line each: kind, container, id, status, charge and etag.
 fn table(file: &TransactionFile, results: &TransactionResults) -> String {
     let mut rows = vec![["", "operation", "container", "id", "status", "RU", "etag"].map(str::to_owned)];
     for (index, (operation, result)) in file.operations.iter().zip(results).enumerate() {

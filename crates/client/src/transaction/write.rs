@@ -95,9 +95,7 @@ impl DistributedWriteTransaction {
         key: impl Into<PartitionKey>,
         value: &T,
     ) -> Result<&mut Self, Error> {
-        let document = to_raw(value)?;
-        let id = id_of(&document)?;
-        self.push(container, TransactionVerb::Create, key.into(), id, Some(document), None)
+        self.push_document(container, TransactionVerb::Create, key.into(), value, None)
     }
 
     /// Creates a document or replaces it. The document needs a member `id`.
@@ -107,9 +105,7 @@ impl DistributedWriteTransaction {
         key: impl Into<PartitionKey>,
         value: &T,
     ) -> Result<&mut Self, Error> {
-        let document = to_raw(value)?;
-        let id = id_of(&document)?;
-        self.push(container, TransactionVerb::Upsert, key.into(), id, Some(document), None)
+        self.push_document(container, TransactionVerb::Upsert, key.into(), value, None)
     }
 
     /// Creates a document, or replaces it if it still has this etag.
@@ -120,9 +116,7 @@ impl DistributedWriteTransaction {
         value: &T,
         etag: &Etag,
     ) -> Result<&mut Self, Error> {
-        let document = to_raw(value)?;
-        let id = id_of(&document)?;
-        self.push(container, TransactionVerb::Upsert, key.into(), id, Some(document), Some(etag))
+        self.push_document(container, TransactionVerb::Upsert, key.into(), value, Some(etag))
     }
 
     /// Replaces a document that must exist.
@@ -133,9 +127,7 @@ impl DistributedWriteTransaction {
         id: &str,
         value: &T,
     ) -> Result<&mut Self, Error> {
-        let document = to_raw(value)?;
-        check_id(&document, id)?;
-        self.push(container, TransactionVerb::Replace, key.into(), id.to_owned(), Some(document), None)
+        self.push_replace(container, key.into(), id, value, None)
     }
 
     /// Replaces a document if it still has this etag.
@@ -147,9 +139,7 @@ impl DistributedWriteTransaction {
         value: &T,
         etag: &Etag,
     ) -> Result<&mut Self, Error> {
-        let document = to_raw(value)?;
-        check_id(&document, id)?;
-        self.push(container, TransactionVerb::Replace, key.into(), id.to_owned(), Some(document), Some(etag))
+        self.push_replace(container, key.into(), id, value, Some(etag))
     }
 
     /// Deletes a document that must exist.
@@ -182,9 +172,7 @@ impl DistributedWriteTransaction {
         id: &str,
         patch: &Patch,
     ) -> Result<&mut Self, Error> {
-        patch.check_not_empty()?;
-        let body = to_raw(&patch.as_body())?;
-        self.push(container, TransactionVerb::Patch, key.into(), id.to_owned(), Some(body), None)
+        self.push_patch(container, key.into(), id, patch, None)
     }
 
     /// Updates parts of a document if it still has this etag.
@@ -196,9 +184,7 @@ impl DistributedWriteTransaction {
         patch: &Patch,
         etag: &Etag,
     ) -> Result<&mut Self, Error> {
-        patch.check_not_empty()?;
-        let body = to_raw(&patch.as_body())?;
-        self.push(container, TransactionVerb::Patch, key.into(), id.to_owned(), Some(body), Some(etag))
+        self.push_patch(container, key.into(), id, patch, Some(etag))
     }
 
     /// Sets the idempotency token, to ask for the outcome of an earlier commit. The operations
@@ -256,6 +242,46 @@ impl DistributedWriteTransaction {
     /// be repeated, gets the same outcome again; any other call tries again.
     pub async fn commit(&self) -> Result<TransactionResults, TransactionError> {
         self.draft.run().await
+    }
+
+    /// Adds a create or an upsert, which has its id in the document.
+    fn push_document<T: Serialize + ?Sized>(
+        &mut self,
+        container: &Container,
+        verb: TransactionVerb,
+        key: PartitionKey,
+        value: &T,
+        etag: Option<&Etag>,
+    ) -> Result<&mut Self, Error> {
+        let document = to_raw(value)?;
+        let id = id_of(&document)?;
+        self.push(container, verb, key, id, Some(document), etag)
+    }
+
+    fn push_replace<T: Serialize + ?Sized>(
+        &mut self,
+        container: &Container,
+        key: PartitionKey,
+        id: &str,
+        value: &T,
+        etag: Option<&Etag>,
+    ) -> Result<&mut Self, Error> {
+        let document = to_raw(value)?;
+        check_id(&document, id)?;
+        self.push(container, TransactionVerb::Replace, key, id.to_owned(), Some(document), etag)
+    }
+
+    fn push_patch(
+        &mut self,
+        container: &Container,
+        key: PartitionKey,
+        id: &str,
+        patch: &Patch,
+        etag: Option<&Etag>,
+    ) -> Result<&mut Self, Error> {
+        patch.check_not_empty()?;
+        let body = to_raw(&patch.as_body())?;
+        self.push(container, TransactionVerb::Patch, key, id.to_owned(), Some(body), etag)
     }
 
     fn push(

@@ -111,7 +111,7 @@ async fn a_burnt_token_says_nothing_about_the_tokens_after_it() {
     assert_eq!(unknown_token(transaction.commit().await), next);
     assert_eq!(started.elapsed(), Duration::ZERO);
     assert_eq!(stage.tokens(), both);
-    // There is no time for the third token, which may have been used.
+    // The timeout ends before the commit can try a third token. An earlier run may have used it.
     stage.play([burnt(), burnt()]);
     let hurried = transaction.clone().with_timeout(Duration::from_millis(500));
     let error = hurried.commit().await.unwrap_err();
@@ -136,7 +136,7 @@ async fn another_try_after_an_abort_has_the_token_that_a_replay_comes_to() {
     stage.play([committed()]);
     let done = stage.transaction().with_idempotency_token(next).commit().await.unwrap();
     assert_eq!((done.idempotency_token(), stage.tokens()), (next, vec![next.to_string()]));
-    // Whoever replays the first token gets the outcome of the other try.
+    // A replay of the first token gets the outcome of the commit with the next token.
     stage.play([burnt(), committed()]);
     assert_eq!(transaction.commit().await.unwrap().idempotency_token(), next);
     assert_eq!(stage.tokens(), [token.to_string(), next.to_string()]);

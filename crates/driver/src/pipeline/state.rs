@@ -40,7 +40,8 @@ pub(super) struct State {
     pub(super) write_region: Option<Region>,
     /// The session token that the last attempt sent; `None` before the first retry.
     pub(super) requested_session: Option<RequestedSession>,
-    /// The idempotency token of the next attempt; `None` if the operation is no transaction.
+    /// The idempotency token that the next attempt sends; `None` if the operation is not a
+    /// distributed transaction.
     pub(super) idempotency_token: Option<IdempotencyToken>,
     /// Effects that are applied when another region has answered this operation, each
     /// with the route of its attempt.

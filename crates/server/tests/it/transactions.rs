@@ -65,6 +65,12 @@ fn operation(verb: &str, container: &str, pk: &str, id: &str, members: &str) -> 
     )
 }
 
+/// A patch that adds one to `n`.
+fn increment(container: &str, pk: &str, id: &str) -> String {
+    let body = r#","resourceBody":{"operations":[{"op":"incr","path":"/n","value":1}]}"#;
+    operation("Patch", container, pk, id, body)
+}
+
 fn create(container: &str, pk: &str, id: &str) -> String {
     operation("Create", container, pk, id, &format!(r#","resourceBody":{{"id":"{id}","pk":"{pk}","n":0}}"#))
 }

@@ -52,13 +52,7 @@ async fn a_fault_rule_gives_every_answer_that_a_client_has_to_retry() {
 #[tokio::test]
 async fn an_answer_that_is_lost_after_the_commit_is_had_by_a_replay() {
     let world = world().await;
-    let increment = operation(
-        "Patch",
-        "c",
-        "a",
-        "1",
-        r#","resourceBody":{"operations":[{"op":"incr","path":"/n","value":1}]}"#,
-    );
+    let increment = increment("c", "a", "1");
     world.send(write(1, &[create("c", "a", "1")])).await;
     add_fault(&world, r#"{"operation":"transaction","drop":"after","count":1}"#).await;
     assert!(world.try_send(write(2, std::slice::from_ref(&increment))).await.is_err(), "the answer is lost");

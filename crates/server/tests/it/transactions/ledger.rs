@@ -39,13 +39,7 @@ async fn a_replayed_token_gets_the_original_answer_byte_for_byte() {
 async fn concurrent_requests_with_one_token_have_one_effect_and_one_answer() {
     let world = world().await;
     world.send(write(1, &[create("c", "a", "1")])).await;
-    let increment = operation(
-        "Patch",
-        "c",
-        "a",
-        "1",
-        r#","resourceBody":{"operations":[{"op":"incr","path":"/n","value":1}]}"#,
-    );
+    let increment = increment("c", "a", "1");
     let clients: Vec<_> = (0..8).map(|_| world.other_client()).collect();
     let call = write(2, &[increment]);
     let answers = futures_join(clients.iter().map(|client| client.send(&call))).await;
