@@ -4,7 +4,8 @@
 //! Modules without a feature depend on no other crate: seeded random numbers
 //! ([`random`]), directories and names of a test's own ([`scratch`]), the files of the
 //! checkout ([`repository`]) and of `conformance/` ([`conformance`]), the tests that a
-//! document names ([`named_tests`]), and the examples as programs ([`examples`]). The
+//! document names ([`named_tests`]), the examples as programs ([`examples`]), and a checker of
+//! transaction histories ([`history`]). The
 //! features `server`, `driver`, `client` and `provider` add running servers, their faults and
 //! regions, and what connects to them. The feature `wait` adds a function that waits for a
 //! condition.
@@ -13,6 +14,7 @@
 
 pub mod conformance;
 pub mod examples;
+pub mod history;
 pub mod named_tests;
 pub mod random;
 pub mod repository;
