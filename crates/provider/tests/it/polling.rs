@@ -137,6 +137,26 @@ async fn an_instance_behind_the_long_queue_of_another_is_found() {
     assert_eq!(found.instance, "other");
 }
 
+/// A process remembers activities that another process has taken since. It learns so from a few
+/// of them, and does not try to lock each.
+#[tokio::test(start_paused = true)]
+async fn activities_that_another_process_has_taken_are_not_tried_one_by_one() {
+    let account = Account::open(AccountKind::Embedded).await;
+    let first = account.provider("taken", ShortPolls::ReturnAtOnce).await;
+    let other = account.provider("taken", ShortPolls::ReturnAtOnce).await;
+    let any = TagFilter::default();
+    for number in 0..FEW {
+        other.enqueue_for_worker(activity("order", number as u64, None)).await.unwrap();
+    }
+    // Its poll finds all of them.
+    assert!(first.fetch_work_item(LOCK, NOW, None, &any).await.unwrap().is_some());
+    while other.fetch_work_item(LOCK, NOW, None, &any).await.unwrap().is_some() {}
+    account.reset_counters().await;
+    assert!(first.fetch_work_item(LOCK, NOW, None, &any).await.unwrap().is_none());
+    let counts = account.request_counts().await;
+    assert!(counts.requests <= 10, "{counts:?}");
+}
+
 /// When its workers have as many sessions as allowed, duroxide fetches without sessions
 /// and with a timeout of 30 seconds. A worker keeps its session after it abandoned an
 /// activity. The fetch must return early, so that duroxide notices when a session ends.
@@ -151,7 +171,7 @@ async fn a_worker_at_its_limit_of_sessions_waits_a_second_and_no_longer() {
         begun.elapsed()
     };
     assert!(waited().await >= LOCK, "without a session the fetch waits until its timeout");
-    provider.enqueue_for_worker(activity("order", Some("basket"))).await.unwrap();
+    provider.enqueue_for_worker(activity("order", 2, Some("basket"))).await.unwrap();
     let session = SessionFetchConfig { owner_id: "one".to_owned(), lock_timeout: LOCK };
     let taken = provider.fetch_work_item(LOCK, NOW, Some(&session), &TagFilter::default()).await.unwrap();
     assert!(taken.is_some());
@@ -177,7 +197,7 @@ async fn a_fetch_with_an_endless_timeout_gets_the_next_work() {
     let (item, token, _) = turn.await.unwrap().unwrap();
     assert_eq!(item.instance, "at-last");
     provider.renew_orchestration_item_lock(&token, Duration::MAX).await.unwrap();
-    provider.enqueue_for_worker(activity("at-last", None)).await.unwrap();
+    provider.enqueue_for_worker(activity("at-last", 2, None)).await.unwrap();
     let (_, token, _) = work.await.unwrap().unwrap();
     provider.renew_work_item_lock(&token, Duration::MAX).await.unwrap();
     provider.abandon_work_item(&token, Some(Duration::MAX), false).await.unwrap();
@@ -228,11 +248,11 @@ async fn create_pinned_instances(account: &Account, database: &str, count: usize
     provider.close().await;
 }
 
-fn activity(instance: &str, session: Option<&str>) -> WorkItem {
+fn activity(instance: &str, id: u64, session: Option<&str>) -> WorkItem {
     WorkItem::ActivityExecute {
         instance: instance.to_owned(),
         execution_id: 1,
-        id: 2,
+        id,
         name: "charge".to_owned(),
         input: String::new(),
         session_id: session.map(str::to_owned),

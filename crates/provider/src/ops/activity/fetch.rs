@@ -277,12 +277,10 @@ pub(super) async fn lock_activity(
     Ok(Some(LockedWorkItem { activity, etag, nonce, item }))
 }
 
-/// Records whether an activity was locked, or another process had taken it. In a shared slice,
-/// whose activities many processes take, hints about them are soon out of date.
+/// Records whether an activity was locked. If several in a row could not be, the hints about the
+/// instance are out of date: other processes take its activities, or a turn has cancelled them. A
+/// poll finds those that are left.
 fn record_lock(core: &Core, instance: &str, is_locked: bool) {
-    if !core.membership.view().is_shared(instance) {
-        return;
-    }
     let now = core.clock.now();
     if core.hints.activities.with(|hints| hints.record_lock(instance, is_locked, now)) {
         core.poller.poll_soon();

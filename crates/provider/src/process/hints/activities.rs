@@ -17,8 +17,8 @@ use crate::documents::stamp::{Stamp, deadline_ms};
 /// forgotten, and a poll finds it again.
 const ACTIVITIES_MAX: usize = 8192;
 
-/// After this many activities in a row that other processes had taken, the hints about the
-/// instance are out of date.
+/// After this many activities in a row that could not be locked, the hints about the instance are
+/// out of date.
 const LOST_MAX: u32 = 4;
 
 /// An activity that workers of this process may take, with its etag.
@@ -50,7 +50,8 @@ pub(crate) struct ActivityHints {
     returning_workers: usize,
     /// The number of activities that are being locked for the returning workers.
     being_locked: usize,
-    /// The number of activities in a row that other processes had taken first.
+    /// The number of activities in a row that could not be locked: other processes had taken
+    /// them, or they are gone.
     lost_in_a_row: u32,
 }
 
@@ -151,10 +152,10 @@ impl ActivityHints {
         }
     }
 
-    /// Records whether an activity of an instance was locked, or another process had taken it.
-    /// After several that others had taken, forgets the activities of the instance that can be
-    /// taken at `now`, and returns true: others have probably taken most of them, and a poll finds
-    /// those that are left.
+    /// Records whether an activity of an instance was locked, or was taken by another process or
+    /// gone. After several that could not be locked, forgets the activities of the instance that
+    /// can be taken at `now`, and returns true: most of them are probably taken or gone too, and a
+    /// poll finds those that are left.
     pub(crate) fn record_lock(&mut self, instance: &str, is_locked: bool, now: Stamp) -> bool {
         self.lost_in_a_row = if is_locked { 0 } else { self.lost_in_a_row + 1 };
         if self.lost_in_a_row < LOST_MAX {
