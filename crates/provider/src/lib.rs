@@ -57,7 +57,8 @@
 //!
 //! An instance is one logical partition with one state document, `i`. Every turn is
 //! committed by one atomic batch that replaces `i` under its etag, or creates `i` if it
-//! does not exist. Locks, hints and polls only decide which process tries to commit; the
+//! does not exist. With [`CrossInstance::Transaction`] it may be a distributed transaction, under
+//! the same etag. Locks, hints and polls only decide which process tries to commit; the
 //! etag decides which process succeeds. `docs/provider.md` describes the documents.
 
 #![warn(missing_docs)]
@@ -79,6 +80,7 @@ pub use api::provider::CosmosDBProvider;
 pub use api::{client, provider};
 pub use migrate::{ContainerName, Migration, MigrationReport};
 pub use options::config::{CommitTier, CosmosDBProviderConfig, OutboxFaultInjector};
+pub use options::cross_instance::CrossInstance;
 pub use options::listing::{ListOptions, ListOrder, ListPage, ListedInstance};
 pub use options::retention::RetentionOptions;
 pub use process::metrics::{Latency, MethodMetrics, ProviderMetrics};

@@ -8,6 +8,7 @@
 pub(crate) mod activity;
 pub(crate) mod admin;
 pub(crate) mod core;
+pub(crate) mod cross_instance;
 pub(crate) mod enqueue;
 mod fetch_loop;
 pub(crate) mod heartbeat;

@@ -16,3 +16,4 @@ pub(crate) mod repair_signal;
 pub(crate) mod sequencer;
 pub(crate) mod session_table;
 pub(crate) mod start_checks;
+pub(crate) mod transactions;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use perihelion_client::{
     Client, Container, ContainerProperties, Error, Etag, IndexingPolicy, ItemOptions, OperationOptions,
-    PartitionKey, Patch, Query, Written,
+    PartitionKey, Patch, Query, TransactionError, Written,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -49,6 +49,8 @@ const INDEXED_PATHS: [&str; 10] = [
 /// The container and its cache. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Store {
+    /// The client of the container, for distributed transactions.
+    pub(crate) client: Client,
     pub(crate) container: Container,
     /// Cached states. A write of a state by this provider removes or replaces its cached
     /// version.
@@ -81,6 +83,7 @@ impl Store {
                 preflight::check_container(&handle, &properties)?;
                 let is_ttl_on = preflight::switch_ttl_on(&handle, properties).await?;
                 Ok(Store {
+                    client: client.clone(),
                     container: handle,
                     state_cache: Arc::default(),
                     is_ttl_on,
@@ -94,6 +97,7 @@ impl Store {
                     created.map_err(|error| preflight::creation_failure(database, container, error))?;
                 let layout_version = ContainerVersion::create(&container).await?;
                 Ok(Store {
+                    client: client.clone(),
                     container,
                     state_cache: Arc::default(),
                     is_ttl_on: true,
@@ -102,6 +106,18 @@ impl Store {
                 })
             }
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Reads the container's layout document in a distributed transaction, to find out whether
+    /// the account has transactions. It does not matter whether the document exists.
+    pub(crate) async fn read_layout_in_transaction(&self) -> Result<(), Failure> {
+        let mut transaction = self.client.read_transaction();
+        transaction.read(&self.container, layout_version::PARTITION_KEY, layout_version::DOCUMENT_ID)?;
+        match transaction.execute().await {
+            Ok(_) => Ok(()),
+            Err(TransactionError::Aborted(aborted)) if aborted.error().is_document_not_found() => Ok(()),
+            Err(error) => Err(perihelion_client::Error::from(error).into()),
         }
     }
 

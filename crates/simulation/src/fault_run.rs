@@ -75,7 +75,11 @@ pub struct Outcome {
 /// Runs the run with this seed, and checks it. A planted bug has to be found.
 pub fn run(seed: u64, size: Size, bug: Option<Bug>) -> Outcome {
     begin_steady_clock();
-    let draw = draw::draw(seed, size);
+    let mut draw = draw::draw(seed, size);
+    // Planted bugs are bugs of the outbox and of batches.
+    if bug.is_none() {
+        draw::draw_cross_instance(seed, &mut draw.workers);
+    }
     let account = EmbeddedOptions::default().with_partitions(draw.partitions);
     let account = match draw.replication_delay {
         None => account,

@@ -6,13 +6,14 @@
 //! previous commit of the same incarnation. An activity is created once and completed once.
 //! The process that completes an activity holds its lock.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use http::Method;
 use serde_json::Value;
 
 use crate::network::ServedRequest;
 use crate::stored::{ACTIVITY_PREFIX, ACTIVITY_TYPE, COMPLETED_BY, COMPLETION_PREFIX, STATE_ID};
+use crate::write_log::is_transaction;
 
 /// One document that was written.
 struct Write<'a> {
@@ -45,7 +46,7 @@ struct Partition {
 
 /// Checks all writes and returns the problems.
 pub fn check(served: &[ServedRequest]) -> Vec<String> {
-    let (mut partitions, mut problems) = (HashMap::<&str, Partition>::new(), Vec::new());
+    let (mut partitions, mut problems) = (HashMap::<String, Partition>::new(), Vec::new());
     for request in served.iter().filter(|request| (200..300).contains(&request.status)) {
         // 207 is the status of a batch that was refused: nothing was written.
         if request.status == 207 || request.method == Method::GET {
@@ -55,13 +56,29 @@ pub fn check(served: &[ServedRequest]) -> Vec<String> {
             problems.push(format!("{} of {} is not valid JSON", request.method, request.target));
             continue;
         };
-        let partition = partitions.entry(&request.partition).or_default();
-        let problems_of_request = partition.apply(&writes_of(request, &body));
-        problems.extend(problems_of_request.into_iter().map(|problem| {
-            format!("{} at {} ms in {}: {problem}", request.sender, request.at_ms, request.partition)
-        }));
+        for (name, writes) in writes_by_partition(request, &body) {
+            let problems_of_request = partitions.entry(name.clone()).or_default().apply(&writes);
+            problems.extend(
+                problems_of_request.into_iter().map(|problem| {
+                    format!("{} at {} ms in {name}: {problem}", request.sender, request.at_ms)
+                }),
+            );
+        }
     }
     problems
+}
+
+/// The writes of one request, by partition: a distributed transaction has several.
+fn writes_by_partition<'a>(request: &'a ServedRequest, body: &'a Value) -> BTreeMap<String, Vec<Write<'a>>> {
+    if !is_transaction(request) {
+        return BTreeMap::from([(request.partition.clone(), writes_of(request, body))]);
+    }
+    let mut partitions = BTreeMap::<String, Vec<Write<'_>>>::new();
+    for operation in body["operations"].as_array().into_iter().flatten() {
+        let writes = partitions.entry(operation["partitionKey"].to_string()).or_default();
+        writes.extend(write_of_operation(operation));
+    }
+    partitions
 }
 
 fn parse_body(request: &ServedRequest) -> Result<Value, serde_json::Error> {

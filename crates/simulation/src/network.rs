@@ -5,7 +5,7 @@
 //! server's tokio runtime and goes on when the sender times out or is killed, as on a real
 //! network. What always holds: a killed process sends and receives nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
 use std::future::pending;
 use std::ops::Range;
@@ -18,6 +18,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderValue, Method};
 use perihelion_server::InProcess;
 use perihelion_testkit::faults;
+use perihelion_wire::headers;
 use perihelion_wire::transport::{Failure, Request, Response, Transport};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -62,6 +63,8 @@ struct Exchange {
     partition: String,
     body: Bytes,
     kind: RequestKind,
+    /// The idempotency token, if the request is a distributed transaction.
+    token: Option<HeaderValue>,
     fault: Option<Fault>,
     /// The status of the server's answer and the time of the answer, if the request was
     /// served. The status is 0 if the server failed.
@@ -226,14 +229,22 @@ impl Network {
         counts
     }
 
-    /// Every request that was served, in the order of the answers.
+    /// Every request that was served, in the order of the answers. A transaction that was repeated
+    /// with its token is left out: the server has repeated its answer, and written nothing.
     pub fn served_in_order(&self) -> Vec<ServedRequest> {
         let state = self.state();
         let is_served = |exchange: &&Exchange| exchange.status.is_some();
         let mut answered: Vec<&Exchange> = state.log.iter().filter(is_served).collect();
         answered.sort_by_key(|exchange| exchange.answer_number);
+        let mut committed_tokens = HashSet::new();
         let served = answered.into_iter().filter_map(|exchange| {
             let (status, answered_at) = exchange.status?;
+            let is_committed = (200..300).contains(&status);
+            if let Some(token) = exchange.token.as_ref().filter(|_| is_committed)
+                && !committed_tokens.insert(token)
+            {
+                return None;
+            }
             Some(ServedRequest {
                 sender: exchange.sender.clone(),
                 method: exchange.method.clone(),
@@ -351,6 +362,7 @@ impl Network {
             partition,
             body: request.body.clone(),
             kind: RequestKind::of(request),
+            token: request.headers.get(headers::IDEMPOTENCY_TOKEN).cloned(),
             fault: delivery.fault,
             status: None,
             answer_number: 0,

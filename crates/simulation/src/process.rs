@@ -8,7 +8,7 @@ use std::time::Duration;
 use duroxide::Client;
 use duroxide::providers::{Provider, TagFilter};
 use duroxide::runtime::{ObservabilityConfig, Runtime, RuntimeOptions};
-use duroxide_cdb::{CommitTier, CosmosDBProvider};
+use duroxide_cdb::{CommitTier, CosmosDBProvider, CrossInstance};
 use serde_json::Value;
 
 use crate::activity_log::ActivityLog;
@@ -41,6 +41,8 @@ const OPEN_PAUSE: Duration = Duration::from_millis(500);
 pub struct Settings {
     /// The provider's commit tier: how durably it writes its locks.
     pub tier: CommitTier,
+    /// How the provider sends messages between instances.
+    pub cross_instance: CrossInstance,
     /// Turns that the process runs at the same time.
     pub dispatchers: usize,
     /// Activities that the process runs at the same time.
@@ -52,33 +54,49 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { tier: CommitTier::default(), dispatchers: 2, workers: 2, attempts_max: 10 }
+        Settings {
+            tier: CommitTier::default(),
+            cross_instance: CrossInstance::Outbox,
+            dispatchers: 2,
+            workers: 2,
+            attempts_max: 10,
+        }
     }
 }
 
 /// Opens a provider over a connection.
-pub async fn open_provider(
+async fn open_provider(
     connection: &Connection,
     tier: CommitTier,
+    cross_instance: CrossInstance,
 ) -> Result<Arc<CosmosDBProvider>, String> {
     let client = perihelion_client::Client::over(&connection.endpoint, connection.transport.clone()).await;
-    open_provider_over(client.map_err(|error| error.to_string())?, tier).await
+    open_provider_over(client.map_err(|error| error.to_string())?, tier, cross_instance).await
 }
 
 /// Opens a provider over a client that is already connected.
 pub async fn open_provider_over(
     client: perihelion_client::Client,
     tier: CommitTier,
+    cross_instance: CrossInstance,
 ) -> Result<Arc<CosmosDBProvider>, String> {
-    let builder = CosmosDBProvider::builder().with_commit_tier(tier);
+    let builder = CosmosDBProvider::builder().with_commit_tier(tier).with_cross_instance(cross_instance);
     let builder = builder.with_client(client).with_database(DATABASE).with_container(CONTAINER);
     Ok(Arc::new(builder.open().await.map_err(|error| error.to_string())?))
 }
 
-/// Opens a provider, and tries again until opening succeeds.
+/// Opens a provider that sends messages through the outbox, and tries again until opening succeeds.
 pub async fn open_provider_with_retries(connection: &Connection, tier: CommitTier) -> Arc<CosmosDBProvider> {
+    open_with_retries(connection, tier, CrossInstance::Outbox).await
+}
+
+async fn open_with_retries(
+    connection: &Connection,
+    tier: CommitTier,
+    cross_instance: CrossInstance,
+) -> Arc<CosmosDBProvider> {
     loop {
-        match open_provider(connection, tier).await {
+        match open_provider(connection, tier, cross_instance).await {
             Ok(provider) => return provider,
             Err(_) => tokio::time::sleep(OPEN_PAUSE).await,
         }
@@ -96,7 +114,7 @@ pub fn worker_program(
     Arc::new(move |connection| {
         let (settings, activity_log, opened) = (settings.clone(), activity_log.clone(), opened.clone());
         Box::pin(async move {
-            let provider = open_provider_with_retries(&connection, settings.tier).await;
+            let provider = open_with_retries(&connection, settings.tier, settings.cross_instance).await;
             opened.put(Arc::clone(&provider));
             let options = RuntimeOptions {
                 orchestration_concurrency: settings.dispatchers,
@@ -154,7 +172,8 @@ impl User {
 
     /// A provider whose requests never fail.
     pub async fn faultless_provider(&self) -> Arc<CosmosDBProvider> {
-        open_provider_over(self.faultless_client.clone(), CommitTier::default()).await.expect("no fault")
+        let client = self.faultless_client.clone();
+        open_provider_over(client, CommitTier::default(), CrossInstance::Outbox).await.expect("no fault")
     }
 }
 

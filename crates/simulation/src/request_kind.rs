@@ -6,6 +6,9 @@ use http::header::{CONTENT_TYPE, IF_MATCH};
 use perihelion_wire::headers;
 use perihelion_wire::transport::Request;
 
+/// The path of distributed transactions.
+pub const TRANSACTION_PATH: &str = "/operations/dtc";
+
 /// What the headers of a request say.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RequestKind {

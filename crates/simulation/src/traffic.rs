@@ -15,6 +15,7 @@ use perihelion_wire::headers;
 use perihelion_wire::transport::{Failure, Request, Response};
 
 use crate::process_run::{ProcessRun, Role};
+use crate::request_kind::TRANSACTION_PATH;
 
 /// The kinds of requests. The first four are what finding work and membership cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -272,7 +273,11 @@ impl Window {
     }
 }
 
+/// Determines the kind of a request. A distributed transaction is the commit of a turn.
 fn kind_of(process: &ProcessRun, request: &Request, partition: &str) -> Kind {
+    if request.target.path() == TRANSACTION_PATH {
+        return Kind::Work;
+    }
     if !request.target.path().contains("/docs") {
         return Kind::Metadata;
     }

@@ -7,6 +7,7 @@ use http::Method;
 use serde_json::Value;
 
 use crate::network::ServedRequest;
+use crate::request_kind::TRANSACTION_PATH;
 use crate::stored::ACTIVITY_PREFIX;
 
 /// What a write does to its document.
@@ -35,10 +36,10 @@ pub struct LoggedWrite {
     pub body: Value,
     /// Whether the write itself has a condition: an etag, or a predicate of a patch.
     pub is_conditional: bool,
-    /// The number of the request. The writes of a batch have the same.
+    /// The number of the request. The writes of a batch or a transaction have the same.
     pub request: usize,
-    /// Whether some write of the same batch has a condition or creates its document. A batch is
-    /// applied whole or not at all.
+    /// Whether some write of the same batch or transaction has a condition or creates its document.
+    /// Both are applied whole or not at all.
     pub is_fenced: bool,
 }
 
@@ -62,7 +63,8 @@ pub fn writes(served: &[ServedRequest]) -> Result<Vec<LoggedWrite>, String> {
     for (number, request) in served.iter().enumerate() {
         // 207 is the status of a batch that was refused: nothing was written.
         let is_applied = (200..300).contains(&request.status) && request.status != 207;
-        if !is_applied || !request.kind.is_write(&request.method) || !request.target.contains("/docs") {
+        let is_of_documents = request.target.contains("/docs") || is_transaction(request);
+        if !is_applied || !request.kind.is_write(&request.method) || !is_of_documents {
             continue;
         }
         let body = match request.body.is_empty() {
@@ -72,6 +74,11 @@ pub fn writes(served: &[ServedRequest]) -> Result<Vec<LoggedWrite>, String> {
         };
         let first = writes.len();
         match body {
+            Value::Object(mut body) if is_transaction(request) => {
+                let operations = body.get_mut("operations").map(Value::take).unwrap_or_default();
+                let operations = operations.as_array().cloned().unwrap_or_default().into_iter();
+                writes.extend(operations.filter_map(|operation| of_transaction(request, number, operation)));
+            }
             Value::Array(operations) => {
                 writes.extend(
                     operations.into_iter().filter_map(|operation| of_operation(request, number, operation)),
@@ -125,7 +132,19 @@ fn of_request(request: &ServedRequest, number: usize, body: Value) -> Option<Log
     Some(logged(request, number, kind, id, body, is_conditional))
 }
 
-/// The write of one operation of a batch; `None` for a read.
+/// Whether the request is a distributed transaction.
+pub fn is_transaction(request: &ServedRequest) -> bool {
+    request.target == TRANSACTION_PATH
+}
+
+/// The write of one operation of a distributed transaction, which names its partition; `None` for a
+/// read.
+fn of_transaction(request: &ServedRequest, number: usize, operation: Value) -> Option<LoggedWrite> {
+    let partition = operation["partitionKey"].to_string();
+    Some(LoggedWrite { partition, ..of_operation(request, number, operation)? })
+}
+
+/// The write of one operation of a batch or a transaction; `None` for a read.
 fn of_operation(request: &ServedRequest, number: usize, mut operation: Value) -> Option<LoggedWrite> {
     let body = operation.get_mut("resourceBody").map(Value::take).unwrap_or_default();
     let kind = match operation["operationType"].as_str()? {

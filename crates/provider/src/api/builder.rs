@@ -10,6 +10,7 @@ use crate::api::provider::CosmosDBProvider;
 use crate::failure::Failure;
 use crate::ops::core::Core;
 use crate::options::config::{CommitTier, CosmosDBProviderConfig, Options};
+use crate::options::cross_instance::CrossInstance;
 use crate::options::retention::RetentionOptions;
 
 /// The longest interval and the longest age that `with_reconciler` sets. With a much longer
@@ -44,6 +45,8 @@ pub struct CosmosDBProviderBuilder {
     connection: ClientBuilder,
     database: String,
     container: String,
+    /// `None` until the program sets it.
+    cross_instance: Option<CrossInstance>,
     options: Options,
 }
 
@@ -67,6 +70,7 @@ impl Default for CosmosDBProviderBuilder {
             connection: Client::builder(),
             database: config.database,
             container: config.container,
+            cross_instance: None,
             options: Options::default(),
         }
     }
@@ -163,6 +167,16 @@ impl CosmosDBProviderBuilder {
         self
     }
 
+    /// How turns send messages to other instances: through the outbox, or in one distributed
+    /// transaction with the commit. Without this call the environment variable
+    /// `COSMOS_CROSS_INSTANCE` decides (`outbox`, `transaction` or `auto`). The default is
+    /// [`CrossInstance::Outbox`] for an account, also for one of `perihelion server`, and
+    /// [`CrossInstance::Auto`] for the engine in this process.
+    pub fn with_cross_instance(mut self, cross_instance: CrossInstance) -> Self {
+        self.cross_instance = Some(cross_instance);
+        self
+    }
+
     /// Sets how often the reconciler looks for undelivered messages and unfinished work, and
     /// how old these must be. The default for both is two seconds. A time longer than a day
     /// is cut to a day. After a look that found nothing, the reconciler skips the next 14
@@ -198,7 +212,9 @@ impl CosmosDBProviderBuilder {
     /// Connects, creates the database and container if they are missing, and starts the
     /// background tasks. Must be called inside a tokio runtime.
     pub async fn open(self) -> Result<CosmosDBProvider, ProviderError> {
-        let CosmosDBProviderBuilder { target, connection, database, container, options } = self;
+        let CosmosDBProviderBuilder { target, connection, database, container, cross_instance, mut options } =
+            self;
+        options.cross_instance = chosen_cross_instance(cross_instance, &target)?;
         let core = match target {
             Target::Account => {
                 let client = connection.connect().await.map_err(connect_failed)?;
@@ -218,6 +234,24 @@ impl CosmosDBProviderBuilder {
         };
         Ok(CosmosDBProvider::from_core(core.map_err(opening_failed)?))
     }
+}
+
+/// How messages are sent: as the program says, else as the environment says, else the default of
+/// what the provider connects to.
+fn chosen_cross_instance(
+    chosen: Option<CrossInstance>,
+    target: &Target,
+) -> Result<CrossInstance, ProviderError> {
+    if let Some(chosen) = chosen {
+        return Ok(chosen);
+    }
+    let default = match target {
+        Target::Account | Target::Client(_) => CrossInstance::Outbox,
+        #[cfg(feature = "embedded")]
+        Target::Embedded(_) => CrossInstance::Auto,
+    };
+    let variable = CrossInstance::from_environment();
+    variable.map(|set| set.unwrap_or(default)).map_err(|error| ProviderError::permanent("open", error))
 }
 
 /// The error of a provider that could not be opened.

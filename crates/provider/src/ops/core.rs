@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use crate::failure::Failure;
 use crate::ops::activity::prefetch;
 use crate::ops::admin::count::InstanceScan;
+use crate::ops::cross_instance;
 use crate::ops::heartbeat;
 use crate::ops::poll::Poller;
 use crate::ops::repair::reconcile;
@@ -30,6 +31,7 @@ use crate::process::repair_signal::RepairSignal;
 use crate::process::sequencer::Sequencer;
 use crate::process::session_table::SessionTable;
 use crate::process::start_checks::StartChecks;
+use crate::process::transactions::Transactions;
 use crate::store::{RETRY_FOR, Store, retry_while};
 use crate::sync::lock;
 
@@ -78,6 +80,8 @@ pub(crate) struct Core {
     pub(crate) outage_notice: Notice,
     /// Says that documents wait for a later version.
     pub(crate) later_version_notice: Notice,
+    /// Whether turns are committed as distributed transactions.
+    pub(crate) transactions: Transactions,
     /// Cleanup after commits.
     pub(crate) background: Background,
     /// The tasks of the reconciler and the heartbeat.
@@ -113,6 +117,7 @@ impl Core {
         let observed = Client::from_driver(client.driver().with_observer(Arc::new(observer)));
         let open = || Store::open(&observed, database, container, options.is_migrating);
         let store = retry_while(Instant::now() + RETRY_FOR, Failure::is_service_fault, open).await?;
+        let transactions = cross_instance::find_out(&store, options.cross_instance).await?;
         let (interval, is_new_container) = (options.reconciler_interval, store.is_new);
         let core = Arc::new_cyclic(|this| Core {
             this: Weak::clone(this),
@@ -137,6 +142,7 @@ impl Core {
             repair_signal: Arc::default(),
             outage_notice: Notice::default(),
             later_version_notice: Notice::default(),
+            transactions,
             background: Background::default(),
             tasks: Mutex::default(),
             #[cfg(feature = "embedded")]

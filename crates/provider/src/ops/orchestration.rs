@@ -14,5 +14,6 @@ pub(crate) mod leftovers;
 pub(crate) mod lock_instance;
 pub(crate) mod pace;
 pub(crate) mod renew;
+pub(crate) mod send_commit;
 pub(crate) mod stage;
 pub(crate) mod unpack;

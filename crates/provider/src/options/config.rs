@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use crate::options::cross_instance::CrossInstance;
 use crate::options::retention::RetentionOptions;
 use crate::timing::RECONCILER_INTERVAL;
 
@@ -121,6 +122,8 @@ pub(crate) struct Options {
     /// once. Otherwise these fetches write their locks, because their callers expect that no
     /// other provider takes the work.
     pub(crate) is_tier_for_short_polls: bool,
+    /// How turns send messages to other instances. The builder resolves the default.
+    pub(crate) cross_instance: CrossInstance,
     pub(crate) reconciler_interval: Duration,
     /// The age at which the reconciler finishes work that any process left.
     pub(crate) reconciler_age: Duration,
@@ -142,6 +145,7 @@ impl Default for Options {
             long_poll_threshold: Duration::from_secs(1),
             commit_tier: CommitTier::default(),
             is_tier_for_short_polls: false,
+            cross_instance: CrossInstance::Outbox,
             reconciler_interval: RECONCILER_INTERVAL,
             reconciler_age: Duration::from_secs(2),
             retention: RetentionOptions::default(),

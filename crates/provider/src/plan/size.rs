@@ -28,6 +28,17 @@ impl TurnPlan {
             && state + self.bytes_without_state() <= COMMIT_BYTES_MAX
     }
 
+    /// Whether the commit can be one distributed transaction that creates the messages to other
+    /// instances in their partitions: there are such messages, each fits one document, and there
+    /// are not too many. The bytes are checked by the client.
+    pub(crate) fn fits_transaction(&self) -> bool {
+        let messages = || self.outboxes.iter().flat_map(|outbox| &outbox.messages);
+        self.staging_id.is_none()
+            && !self.outboxes.is_empty()
+            && messages().all(|message| message.item.parts().is_none())
+            && self.operation_count() - self.outboxes.len() + messages().count() <= OPERATIONS_MAX
+    }
+
     /// The number of operations of the commit. A staged bundle or outbox needs an operation
     /// too: the commit makes it visible.
     pub(crate) fn operation_count(&self) -> usize {

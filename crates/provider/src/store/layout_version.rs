@@ -32,10 +32,10 @@ pub(crate) const LAYOUT_VERSION: u32 = 3;
 pub(crate) const LAYOUT_VERSION_FIRST: u32 = 1;
 
 /// The partition key of the document, as that of the migration's marker.
-const PARTITION_KEY: u64 = 0;
+pub(super) const PARTITION_KEY: u64 = 0;
 
 /// The id and the type of the document.
-const DOCUMENT_ID: &str = "layout";
+pub(super) const DOCUMENT_ID: &str = "layout";
 
 /// The document with the layout version of a container.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -7,6 +7,7 @@
 #[path = "../../../../interop/holes/cases/all.rs"]
 mod cases;
 mod cost;
+mod cross_instance;
 mod holes;
 mod migration;
 mod operating;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use duroxide_cdb::{CommitTier, RetentionOptions};
+use duroxide_cdb::{CommitTier, CrossInstance, RetentionOptions};
 use perihelion_testkit::regions::{EAST, WEST};
 
 use crate::fault::Fault;
@@ -28,6 +28,9 @@ const ATTEMPTS_MAX: u32 = 1000;
 
 /// The largest step of a clock, in milliseconds.
 const CLOCK_STEP_MAX_MS: i64 = 240_000;
+
+/// Makes the random numbers of `draw_cross_instance` others than those of the run.
+const CROSS_INSTANCE_SALT: u64 = 0x6474_635f_6472_6177;
 
 /// How large the runs are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,6 +143,8 @@ fn draw_worker(rng: &mut fastrand::Rng, retention: RetentionOptions, has_regions
     let tiers = [CommitTier::Durable, CommitTier::Optimistic, CommitTier::Cached, CommitTier::Cached];
     WorkerSettings {
         tier: tiers[rng.usize(..tiers.len())],
+        // Drawn afterwards: see `draw_cross_instance`.
+        cross_instance: CrossInstance::Outbox,
         dispatchers: rng.usize(1..=3),
         workers: rng.usize(1..=3),
         attempts_max: ATTEMPTS_MAX,
@@ -147,6 +152,18 @@ fn draw_worker(rng: &mut fastrand::Rng, retention: RetentionOptions, has_regions
         retention,
         // Reads in another region than the writes may be stale.
         reads_in: (has_regions && rng.bool()).then_some(EAST),
+    }
+}
+
+/// Draws which workers commit by distributed transactions: none, all, or some of them. Drawn apart
+/// from the rest, so that a run is the same with and without transactions up to its first one.
+pub fn draw_cross_instance(seed: u64, workers: &mut [WorkerSettings]) {
+    let mut rng = fastrand::Rng::with_seed(seed ^ CROSS_INSTANCE_SALT);
+    let modes = [CrossInstance::Outbox, CrossInstance::Auto, CrossInstance::Transaction];
+    let of_all = modes[rng.usize(..modes.len())];
+    let is_mixed = rng.bool();
+    for worker in workers {
+        worker.cross_instance = if is_mixed { modes[rng.usize(..modes.len())] } else { of_all };
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use duroxide::providers::TagFilter;
 use duroxide::runtime::{ObservabilityConfig, Runtime, RuntimeOptions};
-use duroxide_cdb::{CommitTier, CosmosDBProvider, RetentionOptions};
+use duroxide_cdb::{CommitTier, CosmosDBProvider, CrossInstance, RetentionOptions};
 use tokio::sync::Notify;
 
 use crate::activity_log::ActivityLog;
@@ -34,6 +34,8 @@ const OPEN_PAUSE: Duration = Duration::from_millis(500);
 #[derive(Debug, Clone)]
 pub struct WorkerSettings {
     pub tier: CommitTier,
+    /// How the process sends messages between instances.
+    pub cross_instance: CrossInstance,
     /// Turns that the process runs at the same time.
     pub dispatchers: usize,
     /// Activities that the process runs at the same time.
@@ -109,6 +111,7 @@ async fn open(connection: &Connection, settings: &WorkerSettings) -> Result<Cosm
     let client = client.connect().await.map_err(|error| error.to_string())?;
     let builder = CosmosDBProvider::builder()
         .with_commit_tier(settings.tier)
+        .with_cross_instance(settings.cross_instance)
         .with_retention(settings.retention)
         .with_client(client)
         .with_database(DATABASE)

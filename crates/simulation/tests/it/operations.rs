@@ -17,7 +17,7 @@ use duroxide::providers::{
     SessionFetchConfig, TagFilter, WorkItem,
 };
 use duroxide::{Event, EventKind};
-use duroxide_cdb::{CommitTier, CosmosDBProvider};
+use duroxide_cdb::{CommitTier, CosmosDBProvider, CrossInstance};
 
 use perihelion_simulation::activity_log::ActivityLog;
 use perihelion_simulation::audit::wait_until_settled;
@@ -478,7 +478,9 @@ fn open(fault_at: Option<(u64, Fault)>) -> Result<u64, String> {
                     None => FaultPlan::None,
                 });
                 let client = client.expect("no fault before the plan is set");
-                result.put(process::open_provider_over(client, CommitTier::default()).await.map(drop));
+                let opened =
+                    process::open_provider_over(client, CommitTier::default(), CrossInstance::Outbox);
+                result.put(opened.await.map(drop));
             })
         });
         world.add_host(Role::User, 0, RESTART_AFTER, program);

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use duroxide_cdb::{CommitTier, ProviderMetrics};
+use duroxide_cdb::{CommitTier, CrossInstance, ProviderMetrics};
 
 use perihelion_simulation::activity_log::ActivityLog;
 use perihelion_simulation::audit::audit;
@@ -41,18 +41,35 @@ struct Outcome {
     log: String,
 }
 
-/// Runs a scenario with one worker and, if there is one, the fault at the request with that
+/// The workers of a run.
+#[derive(Debug, Clone, Copy)]
+struct Workers {
+    tier: CommitTier,
+    /// How the provider of each worker sends messages between instances.
+    cross_instance: &'static [CrossInstance],
+}
+
+/// One worker that uses the outbox.
+const OUTBOX: &[CrossInstance] = &[CrossInstance::Outbox];
+
+/// One worker that uses transactions.
+const TRANSACTION: &[CrossInstance] = &[CrossInstance::Transaction];
+
+/// Two workers of one container.
+const MIXED: &[CrossInstance] = &[CrossInstance::Transaction, CrossInstance::Outbox];
+
+/// Runs a scenario with its workers and, if there is one, the fault at the request with that
 /// number.
-fn run(scenario: Scenario, tier: CommitTier, fault_at: Option<(u64, Fault)>) -> Outcome {
+fn run(scenario: Scenario, workers: Workers, fault_at: Option<(u64, Fault)>) -> Outcome {
     world::simulate(1, 1, |world| {
         let activity_log = ActivityLog::default();
-        let (settings, provider) = (Settings { tier, ..Settings::default() }, Handoff::empty());
-        world.add_host(
-            Role::Worker,
-            0,
-            RESTART_AFTER,
-            worker_program(settings, activity_log.clone(), &provider),
-        );
+        let providers: Vec<Handoff<_>> = workers.cross_instance.iter().map(|_| Handoff::empty()).collect();
+        for (cross_instance, provider) in workers.cross_instance.iter().zip(&providers) {
+            let settings =
+                Settings { tier: workers.tier, cross_instance: *cross_instance, ..Settings::default() };
+            let program = worker_program(settings, activity_log.clone(), provider);
+            world.add_host(Role::Worker, 0, RESTART_AFTER, program);
+        }
         let (roles, result) = (Handoff::empty(), Handoff::empty());
         world.add_host(
             Role::User,
@@ -66,7 +83,9 @@ fn run(scenario: Scenario, tier: CommitTier, fault_at: Option<(u64, Fault)>) -> 
             None if is_done => Vec::new(),
             None => vec![format!("the run hangs; activities ran: {:?}", activity_log.runs())],
         };
+        // With several workers one may take the other's work when the other's request is lost.
         if world.network().kills() == 0
+            && let [provider] = &providers[..]
             && let Some(provider) = provider.take()
         {
             problems.extend(failed_calls(scenario, &provider.metrics()));
@@ -132,20 +151,25 @@ pub(crate) fn user_program(
 /// Lets each chosen request of a scenario fail: in many ways with the default commit tier, in
 /// few ways with the durable tier.
 fn check(scenario: Scenario, is_chosen: impl Fn(u64) -> bool) {
-    check_tier(scenario, CommitTier::default(), &is_chosen, Fault::many_for_request);
-    check_tier(scenario, CommitTier::Durable, &is_chosen, Fault::few_for_request);
+    check_workers(scenario, in_tier(CommitTier::default()), &is_chosen, Fault::many_for_request);
+    check_workers(scenario, in_tier(CommitTier::Durable), &is_chosen, Fault::few_for_request);
+}
+
+/// One worker that uses the outbox.
+fn in_tier(tier: CommitTier) -> Workers {
+    Workers { tier, cross_instance: OUTBOX }
 }
 
 /// Lets each chosen request of a scenario fail with each of the faults that `faults` returns
 /// for its number, one fault per run.
-fn check_tier(
+fn check_workers(
     scenario: Scenario,
-    tier: CommitTier,
+    workers: Workers,
     is_chosen: impl Fn(u64) -> bool,
     faults: impl Fn(u64) -> Vec<Fault>,
 ) {
     let begun = Instant::now();
-    let without_faults = run(scenario, tier, None);
+    let without_faults = run(scenario, workers, None);
     assert!(
         without_faults.problems.is_empty(),
         "{} without faults: {:#?}\n{}",
@@ -156,7 +180,7 @@ fn check_tier(
     let (mut failed, mut runs) = (Vec::new(), 0);
     for (index, role) in (0..).zip(&without_faults.request_roles).filter(|(index, _)| is_chosen(*index)) {
         for fault in faults(index).into_iter().filter(|fault| fault.applies_to(*role)) {
-            let outcome = run(scenario, tier, Some((index, fault)));
+            let outcome = run(scenario, workers, Some((index, fault)));
             runs += 1;
             if !outcome.problems.is_empty() {
                 failed.push((index, fault, outcome));
@@ -164,16 +188,16 @@ fn check_tier(
         }
     }
     let (name, took) = (scenario.name, begun.elapsed());
-    println!("{name}, {tier:?}: {} requests, {runs} runs, {took:?}", without_faults.request_roles.len());
+    println!("{name}, {workers:?}: {} requests, {runs} runs, {took:?}", without_faults.request_roles.len());
     for (index, fault, outcome) in failed.iter().take(SHOWN_RUNS_MAX) {
         eprintln!(
-            "{name}, {tier:?}, request {index} {fault:?}:\n  {}\n{}",
+            "{name}, {workers:?}, request {index} {fault:?}:\n  {}\n{}",
             outcome.problems.join("\n  "),
             outcome.log
         );
     }
     let names: Vec<String> = failed.iter().map(|(index, fault, _)| format!("{index} {fault:?}")).collect();
-    assert!(failed.is_empty(), "{name}, {tier:?}: {} of {runs} runs fail: {names:?}", failed.len());
+    assert!(failed.is_empty(), "{name}, {workers:?}: {} of {runs} runs fail: {names:?}", failed.len());
 }
 
 /// Makes a test for each small scenario, and the list `COVERED` of their names.
@@ -208,7 +232,7 @@ every_request! {
 #[test]
 fn the_provider_retries_through_an_outage_of_seconds() {
     for tier in [CommitTier::default(), CommitTier::Durable] {
-        check_tier(by_name("chain"), tier, |_| true, |_| vec![Fault::LongOutage]);
+        check_workers(by_name("chain"), in_tier(tier), |_| true, |_| vec![Fault::LongOutage]);
     }
 }
 
@@ -229,6 +253,36 @@ fn requests_of_a_fan_out_may_fail() {
 #[test]
 fn requests_of_a_staged_turn_may_fail() {
     let is_chosen = |index| (8..22).contains(&index);
-    check_tier(STAGED, CommitTier::default(), is_chosen, |_| vec![Fault::LostAnswer, Fault::Kill]);
-    check_tier(STAGED, CommitTier::Durable, is_chosen, |_| vec![Fault::Kill]);
+    check_workers(STAGED, in_tier(CommitTier::default()), is_chosen, |_| {
+        vec![Fault::LostAnswer, Fault::Kill]
+    });
+    check_workers(STAGED, in_tier(CommitTier::Durable), is_chosen, |_| vec![Fault::Kill]);
+}
+
+/// The scenarios with messages between instances, in which every request of a process that uses
+/// transactions fails: starts and results of children, and a detached start.
+const BETWEEN_INSTANCES: [&str; 2] = ["parent", "detach"];
+
+#[test]
+fn every_request_may_fail_with_transactions() {
+    for name in BETWEEN_INSTANCES {
+        let workers = |tier| Workers { tier, cross_instance: TRANSACTION };
+        check_workers(by_name(name), workers(CommitTier::default()), |_| true, Fault::many_for_request);
+        check_workers(by_name(name), workers(CommitTier::Durable), |_| true, Fault::few_for_request);
+    }
+}
+
+#[test]
+fn every_request_may_fail_with_transactions_in_one_of_two_processes() {
+    for name in BETWEEN_INSTANCES {
+        let workers = Workers { tier: CommitTier::default(), cross_instance: MIXED };
+        check_workers(by_name(name), workers, |_| true, Fault::few_for_request);
+    }
+}
+
+/// The outage is longer than the driver retries a transaction.
+#[test]
+fn transactions_are_retried_through_an_outage_of_seconds() {
+    let workers = Workers { tier: CommitTier::default(), cross_instance: TRANSACTION };
+    check_workers(by_name("parent"), workers, |_| true, |_| vec![Fault::LongOutage]);
 }

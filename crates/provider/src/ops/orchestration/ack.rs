@@ -17,13 +17,14 @@ use crate::documents::lock_token::{LockToken, nonce};
 use crate::documents::{Bundle, Message, PastExecution, State, Versioned};
 use crate::failure::Failure;
 use crate::ops::core::Core;
-use crate::ops::orchestration::commit::{CommitOutcome, CommitPreconditions, WrittenEtags, commit};
+use crate::ops::orchestration::commit::{CommitOutcome, WrittenEtags};
 use crate::ops::orchestration::deliver;
 use crate::ops::orchestration::direct_dispatch::DirectDispatch;
-use crate::ops::orchestration::held_lock::{self, Renewal};
+use crate::ops::orchestration::held_lock;
 use crate::ops::orchestration::leftovers;
 use crate::ops::orchestration::pace::ActivityCounts;
-use crate::ops::orchestration::stage::{self, Staged};
+use crate::ops::orchestration::send_commit::{CommitForm, CommitSender};
+use crate::ops::orchestration::stage;
 use crate::ops::orchestration::unpack;
 use crate::ops::repair::garbage;
 use crate::ops::token_lock;
@@ -45,9 +46,6 @@ const PLANS_MAX: usize = 16;
 /// meanwhile, so a commit of many megabytes on a slow or throttled line can finish.
 const COMMIT_RETRIED_FOR: Duration = Duration::from_secs(600);
 
-/// The longest lease of a lock that an ack renews itself.
-const LEASE_MAX: Duration = Duration::from_secs(120);
-
 pub(crate) async fn run(core: &Core, token: &str, ack: TurnAck) -> Result<(), Failure> {
     let (token, held) = held_lock::find(core, token).await?;
     let mut held = held.lock().await;
@@ -60,8 +58,7 @@ pub(crate) async fn run(core: &Core, token: &str, ack: TurnAck) -> Result<(), Fa
             break committed;
         }
     };
-    let CommittedTurn { plan, etags, dispatch } = committed;
-    finish_turn(core, &token, &mut held, ack, plan, etags, dispatch).await;
+    finish_turn(core, &token, &mut held, ack, committed).await;
     Ok(())
 }
 
@@ -70,6 +67,8 @@ struct CommittedTurn<'a> {
     plan: TurnPlan,
     etags: WrittenEtags,
     dispatch: DirectDispatch<'a>,
+    /// The form of the last attempt.
+    form: CommitForm,
 }
 
 /// Plans and commits the turn. `None` if the commit was stale but the lock still holds: the
@@ -102,17 +101,19 @@ async fn commit_turn<'a>(
         };
     }
     let dispatch = DirectDispatch::promise(core, &mut plan);
-    let outcome = send_commit(core, token, held, &plan, &dispatch, staged.as_ref(), until).await;
+    let mut sender = CommitSender::new(core, token, &plan, &dispatch, staged.as_ref());
+    let outcome = sender.send(held, until).await;
+    let form = sender.form();
     if !matches!(outcome, Ok(CommitOutcome::Committed(_))) {
         stage::give_up(core, &plan).await;
     }
     match outcome? {
-        CommitOutcome::Committed(etags) => Ok(Some(CommittedTurn { plan, etags, dispatch })),
+        CommitOutcome::Committed(etags) => Ok(Some(CommittedTurn { plan, etags, dispatch, form })),
         CommitOutcome::Stale => {
             let state = Box::pin(retry_until(held.until, || core.store.state(&token.instance))).await?;
             let state = state.map(|state| state.value);
             if state.as_ref().is_some_and(|state| was_applied(state, nonce)) {
-                return Ok(Some(CommittedTurn { plan, etags: WrittenEtags::default(), dispatch }));
+                return Ok(Some(CommittedTurn { plan, etags: WrittenEtags::default(), dispatch, form }));
             }
             if held.etag.is_none() && state.is_some_and(|state| state.is_created) {
                 core.start_checks.record_collision();
@@ -128,55 +129,6 @@ async fn commit_turn<'a>(
         }
         CommitOutcome::Refused(error) => Err(Failure::Refused(error.to_string())),
     }
-}
-
-/// Sends the commit until it has an outcome. Transient failures are retried until `until`;
-/// between attempts the lock is renewed when a third of it is left. No renewal runs beside an
-/// attempt, because it would change the etag that the commit is conditional on.
-async fn send_commit(
-    core: &Core,
-    token: &LockToken,
-    held: &mut LockedInstance,
-    plan: &TurnPlan,
-    dispatch: &DirectDispatch<'_>,
-    staged: Option<&Staged>,
-    until: Instant,
-) -> Result<CommitOutcome, Failure> {
-    loop {
-        // A commit after a long staging gets most of a lease to finish in.
-        let is_spent = held.until.saturating_duration_since(Instant::now()) < held.lease * 2 / 3;
-        if staged.is_some() && is_spent && renewed_is_stale(core, token, held).await? {
-            return Ok(CommitOutcome::Stale);
-        }
-        let preconditions = CommitPreconditions { etag: held.etag.as_ref(), staged };
-        // An attempt ends before the lock, so that the lock can be renewed after it.
-        let attempt_until = held.until.checked_sub(held.lease / 6).unwrap_or(held.until);
-        let send = || commit(&core.store, plan, dispatch, preconditions, attempt_until);
-        match retry_until(held_lock::renewal_due(held), send).await {
-            Err(failure) if failure.is_transient() && Instant::now() < until => {
-                tracing::debug!(instance = token.instance, ?failure, "the commit is tried again");
-                // An attempt that took the whole time gets twice as much the next time.
-                if attempt_until <= Instant::now() {
-                    held.lease = (held.lease * 2).min(LEASE_MAX).max(held.lease);
-                }
-                if renewed_is_stale(core, token, held).await? {
-                    return Ok(CommitOutcome::Stale);
-                }
-            }
-            outcome => return outcome,
-        }
-    }
-}
-
-/// Renews the lock. Returns whether another writer has changed the state instead: the commit
-/// would be stale.
-async fn renewed_is_stale(
-    core: &Core,
-    token: &LockToken,
-    held: &mut LockedInstance,
-) -> Result<bool, Failure> {
-    let renewed = Box::pin(held_lock::renew(core, token, held, held.lease)).await?;
-    Ok(renewed == Renewal::Stale)
 }
 
 /// Reads the open bundles and, if the ack is for a past execution, its document; then plans
@@ -235,12 +187,12 @@ async fn finish_turn(
     token: &LockToken,
     held: &mut LockedInstance,
     ack: TurnAck,
-    plan: TurnPlan,
-    etags: WrittenEtags,
-    dispatch: DirectDispatch<'_>,
+    committed: CommittedTurn<'_>,
 ) {
+    let CommittedTurn { plan, etags, dispatch, form } = committed;
     core.instance_locks.remove(&token.nonce);
     let TurnPlan { state, messages, undeleted, activities, bundles, outboxes, garbage, .. } = plan;
+    let is_answered = etags.state.is_some();
     let cached = cache_state(&core.store, held, ack, &state, etags.state);
     let (held, cached) = (&*held, cached.as_ref());
     let next_turn = async {
@@ -253,9 +205,17 @@ async fn finish_turn(
     };
     let deliveries = async {
         share_foreign_sessions(core, &token.instance, &activities);
+        // Messages that the commit has delivered itself need no request, so they come first.
+        let undelivered = match form {
+            CommitForm::Batch => outboxes,
+            CommitForm::Transaction => {
+                deliver::record_delivered(core, outboxes, is_answered);
+                Vec::new()
+            }
+        };
         dispatch.hand_over(activities, etags.activities).await;
         unpack_bundles(core, &token.instance, bundles, cached).await;
-        for outbox in outboxes {
+        for outbox in undelivered {
             Box::pin(deliver::deliver_after_commit(core, outbox)).await;
         }
     };

@@ -1,17 +1,26 @@
-//! Commits a plan as one batch. The first operation replaces the state under its etag, or
-//! creates the state. The nonce of the commit is stored in the state: it is the witness that
-//! shows whether the commit was applied.
+//! Commits a plan, as one batch or as one distributed transaction. The first operation replaces
+//! the state under its etag, or creates the state. The nonce of the commit is stored in the
+//! state: it is the witness that shows whether the commit was applied.
+//!
+//! A batch puts messages to other instances into an outbox. A transaction (`transaction`) creates
+//! them in the partitions of their instances. Everything else is the same (`operations`). Both are
+//! conditional on the same etag, so of several attempts of one commit at most one is applied,
+//! whatever their forms are.
+
+mod operations;
+pub(crate) mod transaction;
 
 use std::time::Duration;
 
-use perihelion_client::{Batch, Error, Etag, Patch};
+use perihelion_client::{Batch, Error, Etag};
 use tokio::time::Instant;
 
-use crate::documents::{Activity, DocumentType, STATE_ID};
+use self::operations::{Operations, add_operations};
+use crate::documents::{Activity, STATE_ID};
 use crate::failure::Failure;
 use crate::ops::orchestration::direct_dispatch::DirectDispatch;
 use crate::ops::orchestration::stage::Staged;
-use crate::plan::{COMMIT_BYTES_MAX, PastWrite, TurnPlan};
+use crate::plan::{COMMIT_BYTES_MAX, TurnPlan};
 use crate::store::{Store, batch_without_content};
 
 /// The shortest timeout of a commit, even when the lock is about to expire.
@@ -46,7 +55,7 @@ pub(crate) struct CommitPreconditions<'a> {
     pub(crate) staged: Option<&'a Staged>,
 }
 
-/// Commits a plan. Waits for the answer until `until`, but at least [`TIMEOUT_MIN`].
+/// Commits a plan as a batch. Waits for the answer until `until`, but at least [`TIMEOUT_MIN`].
 pub(crate) async fn commit(
     store: &Store,
     plan: &TurnPlan,
@@ -54,37 +63,49 @@ pub(crate) async fn commit(
     preconditions: CommitPreconditions<'_>,
     until: Instant,
 ) -> Result<CommitOutcome, Failure> {
-    let timeout = until.saturating_duration_since(Instant::now()).max(TIMEOUT_MIN);
     let activities = dispatch.with_lease_ends(&plan.activities);
     let batch = as_batch(plan, &activities, preconditions)?
-        .with_options(batch_without_content().with_timeout(timeout));
-    // Operation 0 writes the state. The operations after it create the activities.
-    let (first_activity, last_activity) = (1, plan.activities.len());
+        .with_options(batch_without_content().with_timeout(timeout(until)));
     match store.container.batch(batch).await {
         Ok(results) => {
             let etag_of = |index: usize| results.get(index)?.etag().cloned();
-            let activities = (first_activity..=last_activity).map(etag_of).collect();
-            Ok(CommitOutcome::Committed(WrittenEtags { state: etag_of(0), activities }))
+            Ok(CommitOutcome::Committed(written_etags(plan, etag_of)))
         }
-        Err(error) if error.operation_index().is_none() => Err(error.into()),
-        Err(error)
-            if error.operation_index() == Some(0)
-                && (is_changed_or_deleted(&error) || error.is_conflict()) =>
-        {
+        Err(error) => judge_refusal(plan, preconditions, error),
+    }
+}
+
+/// The time for an attempt that ends at `until`.
+fn timeout(until: Instant) -> Duration {
+    until.saturating_duration_since(Instant::now()).max(TIMEOUT_MIN)
+}
+
+/// The etags of a commit, by the index of the operation. Operation 0 writes the state. The
+/// operations after it create the activities.
+fn written_etags(plan: &TurnPlan, etag_of: impl Fn(usize) -> Option<Etag>) -> WrittenEtags {
+    let activities = (1..=plan.activities.len()).map(&etag_of).collect();
+    WrittenEtags { state: etag_of(0), activities }
+}
+
+/// What a refused commit means. The error names the first operation in the instance's own
+/// partition that failed.
+fn judge_refusal(
+    plan: &TurnPlan,
+    preconditions: CommitPreconditions<'_>,
+    error: Error,
+) -> Result<CommitOutcome, Failure> {
+    let Some(index) = error.operation_index() else { return Err(error.into()) };
+    let is_of_staging = preconditions.staged.is_some() && index == plan.activities.len() + 1;
+    match error {
+        error if index == 0 && (is_changed_or_deleted(&error) || error.is_conflict()) => {
             Ok(CommitOutcome::Stale)
         }
-        Err(error) if error.is_precondition_failed() => Ok(CommitOutcome::Stale),
+        error if error.is_precondition_failed() => Ok(CommitOutcome::Stale),
         // The operation after the activities deletes the garbage record of the staging. The
         // reconciler has deleted the record and the staged documents: they are staged again.
-        Err(error)
-            if preconditions.staged.is_some() && error.operation_index() == Some(last_activity + 1) =>
-        {
-            Ok(CommitOutcome::Stale)
-        }
-        Err(error) if is_changed_or_deleted(&error) || error.is_conflict() => {
-            Ok(CommitOutcome::Refused(error))
-        }
-        Err(error) => Err(error.into()),
+        _ if is_of_staging => Ok(CommitOutcome::Stale),
+        error if is_changed_or_deleted(&error) || error.is_conflict() => Ok(CommitOutcome::Refused(error)),
+        error => Err(error.into()),
     }
 }
 
@@ -101,84 +122,9 @@ pub(crate) fn as_batch(
     preconditions: CommitPreconditions<'_>,
 ) -> Result<Batch, Failure> {
     let mut batch = Batch::new(plan.state.instance_id.as_str());
-    add_operations(&mut batch, plan, activities, preconditions)
+    add_operations(&mut Operations::Batch(&mut batch), plan, activities, preconditions)
         .map_err(|error| Failure::Refused(format!("the turn is too large: {error}")))?;
     debug_assert!(batch.bytes() <= COMMIT_BYTES_MAX, "the plan has {} bytes", batch.bytes());
     let nonce = plan.state.commit_nonce.as_str();
     Ok(batch.with_witness(STATE_ID, "/ack", nonce))
-}
-
-/// Adds the operations of a commit. `commit` relies on the positions of the first operations:
-/// the state, then the activities, then the garbage record of the staging.
-fn add_operations(
-    batch: &mut Batch,
-    plan: &TurnPlan,
-    activities: &[Activity],
-    preconditions: CommitPreconditions<'_>,
-) -> Result<(), Error> {
-    match preconditions.etag {
-        Some(etag) => batch.replace_if_match(STATE_ID, &plan.state, etag)?,
-        None => batch.create(&plan.state)?,
-    };
-    for activity in activities {
-        batch.create(activity)?;
-    }
-    match preconditions.staged {
-        Some(staged) => publish_staged(batch, plan, staged)?,
-        None => create_unstaged(batch, plan)?,
-    }
-    for message in &plan.messages {
-        batch.create(message)?;
-    }
-    match &plan.past {
-        Some(PastWrite { document, etag: Some(etag) }) => {
-            batch.replace_if_match(&document.id, document, etag)?
-        }
-        Some(PastWrite { document, etag: None }) => batch.create(document)?,
-        None => batch,
-    };
-    for bundle in &plan.edited_bundles {
-        let skip = Patch::new().set("/skip", &bundle.value.skip)?;
-        batch.patch_if_match(&bundle.value.id, &skip, &bundle.etag)?;
-    }
-    for cancelled in &plan.cancelled {
-        batch.upsert(cancelled)?;
-    }
-    for message in &plan.consumed {
-        batch.delete(message)?;
-    }
-    if let Some(garbage) = &plan.garbage {
-        batch.create(garbage)?;
-    }
-    Ok(())
-}
-
-/// Creates the chunks, parts, bundles and outboxes of a turn that stages none of them.
-fn create_unstaged(batch: &mut Batch, plan: &TurnPlan) -> Result<(), Error> {
-    for chunk in &plan.chunks {
-        batch.create(chunk)?;
-    }
-    for part in &plan.parts {
-        batch.create(part)?;
-    }
-    for bundle in &plan.bundles {
-        batch.create(bundle)?;
-    }
-    for outbox in &plan.outboxes {
-        batch.create(outbox)?;
-    }
-    Ok(())
-}
-
-/// Makes staged documents visible: deletes the garbage record of the staging, and gives bundles
-/// and outboxes their type. The new state refers to the chunks and parts.
-fn publish_staged(batch: &mut Batch, plan: &TurnPlan, staged: &Staged) -> Result<(), Error> {
-    batch.delete_if_match(&staged.id, &staged.etag)?;
-    for bundle in &plan.bundles {
-        batch.patch(&bundle.id, &Patch::new().set("/type", DocumentType::Bundle)?)?;
-    }
-    for outbox in &plan.outboxes {
-        batch.patch(&outbox.id, &Patch::new().set("/type", DocumentType::Outbox)?)?;
-    }
-    Ok(())
 }

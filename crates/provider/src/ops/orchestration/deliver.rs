@@ -49,6 +49,29 @@ pub(crate) async fn deliver_after_commit(core: &Core, outbox: Outbox) {
     core.background.run(cleanup).await;
 }
 
+/// Records the messages to other instances that a commit has delivered itself. If the answer of
+/// the commit was lost, a message may have been consumed since: its hint is then added without the
+/// message, and the target's next claim reads the messages.
+pub(crate) fn record_delivered(core: &Core, outboxes: Vec<Outbox>, is_answered: bool) {
+    let now = core.clock.stamp();
+    let messages: Vec<Message> = outboxes.into_iter().flat_map(|outbox| outbox.messages).collect();
+    if messages.is_empty() {
+        return;
+    }
+    core.metrics.count_delivered(messages.len());
+    add_hints(core, messages, is_answered, now);
+}
+
+/// Adds hints about delivered messages: with the message if it was certainly not consumed yet.
+fn add_hints(core: &Core, messages: impl IntoIterator<Item = Message>, is_unconsumed: bool, now: Stamp) {
+    core.hints.instances.update_and_wake(|hints| {
+        messages.into_iter().for_each(|message| match is_unconsumed {
+            true => hints.add_message(message, now),
+            false => drop(hints.add_due(&message.instance_id, message.visible_at)),
+        });
+    });
+}
+
 /// Delivers and deletes an outbox that was not delivered, or not deleted, after its commit.
 pub(crate) async fn deliver_again(core: &Core, outbox: Outbox) -> Result<(), Failure> {
     let (instance, id) = (outbox.instance_id.clone(), outbox.id.clone());
@@ -90,12 +113,7 @@ async fn send_all(core: &Core, outbox: Outbox, is_first_attempt: bool) -> Result
             None => return first_failure.map_or(Ok(()), Err),
         }
         core.metrics.count_delivered(delivered.len());
-        core.hints.instances.update_and_wake(|hints| {
-            delivered.drain(..).for_each(|message| match is_first_attempt {
-                true => hints.add_message(message, now),
-                false => drop(hints.add_due(&message.instance_id, message.visible_at)),
-            });
-        });
+        add_hints(core, delivered.drain(..), is_first_attempt, now);
     }
 }
 

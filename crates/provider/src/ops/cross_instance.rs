@@ -1,0 +1,44 @@
+//! Finds out, when a provider is opened, whether the account has distributed transactions: one
+//! read transaction of the container's layout document. If nothing can be found out, the first
+//! turn that needs a transaction does.
+
+use tokio::time::Instant;
+
+use crate::failure::Failure;
+use crate::ops::orchestration::commit::transaction::is_unsupported;
+use crate::options::cross_instance::CrossInstance;
+use crate::process::transactions::Transactions;
+use crate::store::{RETRY_FOR, Store, retry_while};
+
+/// Asks the account if the option wants transactions. Refuses to open the provider if the option
+/// demands them and there are none.
+pub(crate) async fn find_out(store: &Store, wanted: CrossInstance) -> Result<Transactions, Failure> {
+    let transactions = Transactions::new(wanted != CrossInstance::Outbox);
+    if wanted == CrossInstance::Outbox {
+        return Ok(transactions);
+    }
+    let ask = || store.read_layout_in_transaction();
+    let answer = match wanted {
+        // A provider that demands transactions is not opened before the account has answered.
+        CrossInstance::Transaction => {
+            retry_while(Instant::now() + RETRY_FOR, Failure::is_service_fault, ask).await
+        }
+        CrossInstance::Auto | CrossInstance::Outbox => ask().await,
+    };
+    match answer {
+        Ok(()) => {}
+        Err(Failure::Storage(error)) if is_unsupported(&error) => match wanted {
+            CrossInstance::Transaction => {
+                return Err(Failure::Refused(format!(
+                    "the account has no distributed transactions, which `CrossInstance::Transaction` demands: \
+                     {error}. Enrol the account in the preview, or use `CrossInstance::Auto` or \
+                     `CrossInstance::Outbox`"
+                )));
+            }
+            CrossInstance::Auto | CrossInstance::Outbox => transactions.record_refusal(&error),
+        },
+        Err(failure) if wanted == CrossInstance::Transaction => return Err(failure),
+        Err(failure) => tracing::debug!(?failure, "it is not known yet whether the account has transactions"),
+    }
+    Ok(transactions)
+}

@@ -1,0 +1,143 @@
+//! A commit as one distributed transaction: the operations of the batch without its outboxes, and
+//! then one create for each message to another instance.
+//!
+//! When an answer is lost, the client sends the transaction again under its idempotency token and
+//! gets the first answer. If that fails too, the outcome is unknown, as that of a batch can be.
+//! The caller then tries again, and the state shows by its nonce whether this attempt was applied.
+
+use perihelion_client::{
+    AbortedTransaction, DistributedWriteTransaction, Error, ErrorKind, OperationOptions, Status,
+    TransactionError,
+};
+use tokio::time::Instant;
+
+use super::operations::{Operations, add_operations};
+use super::{CommitOutcome, CommitPreconditions, judge_refusal, timeout, written_etags};
+use crate::failure::Failure;
+use crate::ops::orchestration::direct_dispatch::DirectDispatch;
+use crate::plan::TurnPlan;
+use crate::store::Store;
+
+/// The statuses of a request whose path the service does not know.
+const PATH_UNKNOWN: [u16; 2] = [404, 405];
+
+/// The status of a request body that is too large.
+const TOO_LARGE: u16 = 413;
+
+/// The sub-status of a transaction with too many operations, with status 400.
+const TOO_MANY_OPERATIONS: u32 = 5407;
+
+/// The outcome of an attempt to commit by a transaction.
+pub(crate) enum TransactionOutcome {
+    /// As that of a batch. If it is committed, the messages to other instances are delivered.
+    Decided(CommitOutcome),
+    /// The commit can only be a batch. Nothing was written.
+    OnlyAsBatch(Obstacle),
+}
+
+/// Why a commit cannot be a transaction.
+#[derive(Debug)]
+pub(crate) enum Obstacle {
+    /// The account has no transactions.
+    Unsupported(Error),
+    /// The transaction has too many operations or bytes.
+    TooLarge(Error),
+    /// A message to another instance cannot be created, or the transaction was refused for
+    /// another reason.
+    Refused(Error),
+}
+
+/// Commits a plan as a transaction. Waits for the answer until `until`, as a batch does.
+pub(crate) async fn commit(
+    store: &Store,
+    plan: &TurnPlan,
+    dispatch: &DirectDispatch<'_>,
+    preconditions: CommitPreconditions<'_>,
+    until: Instant,
+) -> Result<TransactionOutcome, Failure> {
+    let options = OperationOptions::default().with_timeout(timeout(until));
+    let mut transaction = store.client.write_transaction().with_options(options);
+    let own_operations = match add_all(&mut transaction, store, plan, dispatch, preconditions) {
+        Ok(own_operations) => own_operations,
+        Err(error) => return Ok(TransactionOutcome::OnlyAsBatch(Obstacle::TooLarge(error))),
+    };
+    match transaction.commit().await {
+        Ok(results) => {
+            let etag_of = |index: usize| results.results().get(index)?.etag().cloned();
+            Ok(TransactionOutcome::Decided(CommitOutcome::Committed(written_etags(plan, etag_of))))
+        }
+        Err(TransactionError::Aborted(aborted)) => judge_abort(plan, preconditions, &aborted, own_operations),
+        Err(TransactionError::OutcomeUnknown(unknown)) => Err(unknown.error().clone().into()),
+        Err(TransactionError::Failed(error)) => judge_failure(error),
+    }
+}
+
+/// Adds all operations, and returns the number of those in the instance's own partition. The
+/// creates of messages to other instances follow them.
+fn add_all(
+    transaction: &mut DistributedWriteTransaction,
+    store: &Store,
+    plan: &TurnPlan,
+    dispatch: &DirectDispatch<'_>,
+    preconditions: CommitPreconditions<'_>,
+) -> Result<usize, Error> {
+    let activities = dispatch.with_lease_ends(&plan.activities);
+    let (container, instance) = (&store.container, plan.state.instance_id.as_str());
+    let mut operations = Operations::Transaction { transaction, container, instance };
+    add_operations(&mut operations, plan, &activities, preconditions)?;
+    let own_operations = transaction.len();
+    for message in plan.outboxes.iter().flat_map(|outbox| &outbox.messages) {
+        transaction.create(container, message.instance_id.as_str(), message)?;
+    }
+    Ok(own_operations)
+}
+
+/// What an aborted transaction means. Nothing was written. An operation that failed in the
+/// instance's own partition decides, as in a batch. If only messages failed, the outbox delivers
+/// them: a message that exists already counts as delivered there, and one that its partition
+/// refuses does not hold up its sender.
+fn judge_abort(
+    plan: &TurnPlan,
+    preconditions: CommitPreconditions<'_>,
+    aborted: &AbortedTransaction,
+    own_operations: usize,
+) -> Result<TransactionOutcome, Failure> {
+    let error = aborted.error().clone();
+    if aborted.is_retriable() || error.is_transient() {
+        return Err(Failure::Contended(format!("the transaction of a turn was aborted: {error}")));
+    }
+    match error.operation_index() {
+        Some(index) if index < own_operations => {
+            judge_refusal(plan, preconditions, error).map(TransactionOutcome::Decided)
+        }
+        _ => Ok(TransactionOutcome::OnlyAsBatch(Obstacle::Refused(error))),
+    }
+}
+
+/// What it means that the service has not processed the transaction. A refusal that does not pass
+/// by itself is not the end: the batch may be accepted, or its refusal says what is wrong.
+fn judge_failure(error: Error) -> Result<TransactionOutcome, Failure> {
+    let status = error.status();
+    if is_unsupported(&error) {
+        return Ok(TransactionOutcome::OnlyAsBatch(Obstacle::Unsupported(error)));
+    }
+    let is_refused_by_size =
+        status.is_some_and(|status| status.code == TOO_LARGE || status.sub == TOO_MANY_OPERATIONS);
+    // The client checks the size before it sends anything.
+    if is_refused_by_size || error.kind() == ErrorKind::Input {
+        return Ok(TransactionOutcome::OnlyAsBatch(Obstacle::TooLarge(error)));
+    }
+    let failure = Failure::from(error.clone());
+    match failure.is_transient() {
+        true => Err(failure),
+        false => Ok(TransactionOutcome::OnlyAsBatch(Obstacle::Refused(error))),
+    }
+}
+
+/// Whether an error of a whole transaction says that the account has no transactions: it says so
+/// itself, or it does not know the path.
+pub(crate) fn is_unsupported(error: &Error) -> bool {
+    let is_path_unknown = |status: Status| status.sub == 0 && PATH_UNKNOWN.contains(&status.code);
+    error.is_unsupported()
+        || (error.operation_index().is_none() && error.status().is_some_and(is_path_unknown))
+}

@@ -1,0 +1,96 @@
+//! What a provider does when a transaction is refused: its workflows go on through the outbox.
+
+use duroxide_cdb::{CosmosDBProvider, CrossInstance};
+use perihelion_server::EmbeddedOptions;
+use perihelion_testkit::TestServer;
+
+use super::{Process, documents_of_type};
+
+/// The account says that it has no transactions, or does not know the path.
+const REFUSALS: [&str; 3] = [
+    r#"{"operation":"transaction","status":400,"subStatus":5406}"#,
+    r#"{"operation":"transaction","status":404}"#,
+    r#"{"operation":"transaction","status":405}"#,
+];
+
+#[tokio::test(start_paused = true)]
+async fn an_account_without_transactions_is_asked_once_and_the_outbox_is_used() {
+    for refusal in REFUSALS {
+        let server = TestServer::in_process(EmbeddedOptions::default()).await;
+        server.fault(refusal).await;
+        let process = Process::start(&server, Some(CrossInstance::Auto)).await;
+        assert_eq!(server.requests("transaction").await, 1, "asked when it is opened: {refusal}");
+        process.run_parent("order", 5).await;
+        assert_eq!(server.requests("transaction").await, 1, "and not again: {refusal}");
+        process.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_account_that_turns_transactions_off_later_does_not_stop_workflows() {
+    for cross_instance in [CrossInstance::Auto, CrossInstance::Transaction] {
+        for refusal in REFUSALS {
+            let server = TestServer::in_process(EmbeddedOptions::default()).await;
+            let process = Process::start(&server, Some(cross_instance)).await;
+            process.run_parent("before", 5).await;
+            server.fault(refusal).await;
+            server.reset_counters().await;
+            process.run_parent("after", 5).await;
+            // Several turns may begin before the first refusal arrives.
+            let asked = server.requests("transaction").await;
+            assert!((1..=6).contains(&asked), "{asked} transactions, {cross_instance} {refusal}");
+            server.reset_counters().await;
+            process.run_parent("later", 5).await;
+            assert_eq!(server.requests("transaction").await, 0, "{cross_instance} {refusal}");
+            process.stop().await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_demands_transactions_is_not_opened_without_them() {
+    let server = TestServer::in_process(EmbeddedOptions::default()).await;
+    server.fault(REFUSALS[0]).await;
+    let builder = CosmosDBProvider::builder().with_client(server.client().await);
+    let refused = builder.with_cross_instance(CrossInstance::Transaction).open().await;
+    let error = refused.map(drop).expect_err("the account has no transactions");
+    assert!(!error.is_retryable() && error.message.contains("CrossInstance::Auto"), "{error}");
+}
+
+/// 150 starts do not fit one transaction, nor do 150 results that arrive at once.
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_is_too_large_for_a_transaction_goes_through_the_outbox() {
+    let server = TestServer::in_process(EmbeddedOptions::default()).await;
+    let process = Process::start(&server, Some(CrossInstance::Transaction)).await;
+    server.reset_counters().await;
+    process.run_parent("wide", 150).await;
+    let (transactions, creates) =
+        (server.requests("transaction").await, server.requests("create_item").await);
+    assert_eq!(transactions, 150, "each child's turn is one; the parent's is not");
+    assert_eq!(creates, 151, "the start of the parent, and 150 deliveries");
+    assert_eq!(documents_of_type(&server, "outbox").await, 0);
+    process.stop().await;
+}
+
+/// The server's own limits are lower than the client's: it refuses with 400/5407 or 413.
+#[tokio::test(start_paused = true)]
+async fn the_limits_of_the_server_decide_too() {
+    for refusal in [
+        r#"{"operation":"transaction","status":400,"subStatus":5407}"#,
+        r#"{"operation":"transaction","status":413}"#,
+    ] {
+        let server = TestServer::in_process(EmbeddedOptions::default()).await;
+        let process = Process::start(&server, Some(CrossInstance::Transaction)).await;
+        server.fault(refusal).await;
+        process.run_parent("order", 5).await;
+        server.clear_faults().await;
+        server.reset_counters().await;
+        process.run_parent("later", 5).await;
+        assert_eq!(
+            server.requests("transaction").await,
+            6,
+            "smaller turns are still transactions: {refusal}"
+        );
+        process.stop().await;
+    }
+}
