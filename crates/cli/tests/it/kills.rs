@@ -96,7 +96,7 @@ async fn sigkill_under_load_loses_no_acknowledged_write() {
 const VIOLATIONS_SHOWN: usize = 12;
 
 /// A number from the environment variable `name`.
-fn setting(name: &str, default: u64) -> u64 {
+pub(crate) fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
 }
 
@@ -219,7 +219,7 @@ async fn split(address: SocketAddr, range: String) {
     let _ = HttpClient::new(address).send(&call).await;
 }
 
-fn kill(server: RunningServer) {
+pub(crate) fn kill(server: RunningServer) {
     server.signal("KILL");
     let (status, log) = server.wait_for_end();
     assert_eq!(status.code(), None, "the server ended without the kill: {log}");

@@ -1,6 +1,8 @@
 //! Tests of the real binary: its output and its exit codes.
 
+mod bank;
 mod certificates;
+mod crashing;
 mod demo;
 mod help;
 mod kills;

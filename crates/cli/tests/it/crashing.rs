@@ -1,0 +1,191 @@
+//! A server of the real program that is killed and started again while clients use it. It keeps
+//! its data directory and its address, so a client outlives the kills. While the server runs,
+//! fault rules lose answers of transactions and refuse some.
+
+mod places;
+
+use std::process::Stdio;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use perihelion_client::{Client, Credential};
+use perihelion_model::json::Value;
+use perihelion_testkit::http_client::{HttpClient, HttpRequest, HttpResponse};
+use perihelion_testkit::{Random, ScratchDirectory};
+use tokio::task::block_in_place;
+use tokio::time::{Instant, sleep};
+
+pub(crate) use self::places::{Places, some_numbers};
+use crate::kills::kill;
+use crate::program::{RunningServer, command};
+
+/// The faults of a running server, the lost answers first. A client finds out by itself what
+/// became of most of these requests: it sends them again with the same token.
+const FAULTS: [&str; 5] = [
+    r#""drop":"after","probability":0.04"#,
+    r#""status":500,"subStatus":5411,"when":"after","probability":0.02"#,
+    r#""drop":"before","probability":0.02"#,
+    r#""status":449,"subStatus":5352,"retryAfterMs":5,"probability":0.01"#,
+    r#""status":408,"retryAfterMs":5,"probability":0.01"#,
+];
+
+/// How many of the faults lose the answer of a request that was carried out.
+const LOST_ANSWERS: usize = 2;
+
+/// How long a server runs before it is killed.
+const RUN: (Duration, Duration) = (Duration::from_millis(300), Duration::from_millis(2500));
+
+/// A start takes some tens of milliseconds. A kill within this time comes before, during or just
+/// after recovery.
+const START_MAX: Duration = Duration::from_millis(60);
+
+/// Longer than a client tries to reach a server that is gone (docs/transactions.md): 1.75 s.
+const OUTAGE: Duration = Duration::from_millis(2500);
+
+/// The server, its data directory, and what happened to it.
+pub(crate) struct CrashingServer {
+    scratch: ScratchDirectory,
+    host: String,
+    port: u16,
+    server: Option<RunningServer>,
+    random: Random,
+    pub(crate) events: Events,
+}
+
+/// How often something happened.
+#[derive(Debug, Default)]
+pub(crate) struct Events {
+    pub(crate) kills: u64,
+    pub(crate) kills_at_start: u64,
+    pub(crate) outages: u64,
+    /// Transactions that were carried out and whose answer a fault rule lost. Those of the last
+    /// moment before a kill are not counted.
+    pub(crate) lost_answers: u64,
+}
+
+impl CrashingServer {
+    /// Starts a server on an empty directory.
+    pub(crate) fn start(seed: u64) -> CrashingServer {
+        static NEXT: AtomicU8 = AtomicU8::new(0);
+        // An address of its own in the loopback network: while the server is down, no other test
+        // is given its port.
+        let process = std::process::id();
+        let host = format!(
+            "127.{}.{}.{}",
+            64 + NEXT.fetch_add(1, Ordering::Relaxed) % 64,
+            (process >> 8) & 0xff,
+            1 + process % 254
+        );
+        let mut server = CrashingServer {
+            scratch: ScratchDirectory::new(),
+            host,
+            port: 0,
+            server: None,
+            random: Random::new(seed),
+            events: Events::default(),
+        };
+        server.restart();
+        server
+    }
+
+    /// A client of the server that shares nothing with other clients.
+    pub(crate) async fn client(&self) -> Client {
+        let url = format!("http://{}:{}", self.host, self.port);
+        Client::with_credential(&url, Credential::emulator()).await.expect("an account")
+    }
+
+    /// Kills the server at random moments and starts it again, until the time is up. The server
+    /// runs afterwards, without faults.
+    pub(crate) async fn crash_until(mut self, end: Instant) -> CrashingServer {
+        self.add_faults().await;
+        loop {
+            let (least, most) = RUN;
+            let run = least + self.random_time(most - least);
+            if Instant::now() + run >= end {
+                tokio::time::sleep_until(end).await;
+                break;
+            }
+            sleep(run).await;
+            self.count_lost_answers().await;
+            self.kill();
+            self.stay_down().await;
+            block_in_place(|| self.restart());
+            self.add_faults().await;
+        }
+        self.count_lost_answers().await;
+        assert_eq!(self.manage("DELETE", "").await.status, 200);
+        self
+    }
+
+    /// Kills the server and starts it again.
+    pub(crate) fn crash(&mut self) {
+        self.kill();
+        block_in_place(|| self.restart());
+    }
+
+    fn kill(&mut self) {
+        block_in_place(|| kill(self.server.take().expect("a running server")));
+        self.events.kills += 1;
+    }
+
+    /// What happens between a kill and the next start: mostly nothing, sometimes a kill while the
+    /// server starts, sometimes an outage that is longer than the clients' patience.
+    async fn stay_down(&mut self) {
+        match self.random.below(8) {
+            0 => {
+                self.events.outages += 1;
+                sleep(OUTAGE).await;
+            }
+            1 | 2 => {
+                self.events.kills_at_start += 1;
+                let mut child =
+                    self.command().stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
+                sleep(self.random_time(START_MAX)).await;
+                child.kill().expect("a process to kill");
+                child.wait().expect("an end");
+            }
+            _ => {}
+        }
+    }
+
+    fn restart(&mut self) {
+        let server = RunningServer::start(&mut self.command());
+        self.port = server.port();
+        self.server = Some(server);
+    }
+
+    fn command(&self) -> std::process::Command {
+        let data = self.scratch.path().join("data").display().to_string();
+        let port = self.port.to_string();
+        let mut command = command(&self.scratch, &["server", "--host", &self.host, "--port", &port]);
+        command.args(["--data", &data, "--partitions", places::PARTITIONS_TEXT, "--management"]);
+        // One read transaction reads all accounts. Standard error is not read while the server
+        // runs, so the log must not fill the pipe.
+        command.args(["--transaction-operations", "1000", "--log", "error"]);
+        command
+    }
+
+    async fn add_faults(&self) {
+        for fault in FAULTS {
+            let answer = self.manage("POST", &format!(r#"{{"operation":"transaction",{fault}}}"#)).await;
+            assert!((200..300).contains(&answer.status), "{fault}: {}", answer.text());
+        }
+    }
+
+    async fn count_lost_answers(&mut self) {
+        let report = self.manage("GET", "").await.json().expect("JSON");
+        let rules = report.get("faults").and_then(Value::as_array).expect("a list of faults");
+        let hits = rules.iter().take(LOST_ANSWERS).map(|rule| rule.get("hits").and_then(Value::as_i64));
+        self.events.lost_answers += hits.map(|hits| hits.expect("a number of hits") as u64).sum::<u64>();
+    }
+
+    async fn manage(&self, method: &str, body: &str) -> HttpResponse {
+        let address = format!("{}:{}", self.host, self.port).parse().expect("an address");
+        let request = HttpRequest::new(method, "/_perihelion/faults").omit("authorization");
+        HttpClient::new(address).send(&request.body(body.to_owned())).await.expect("an answer")
+    }
+
+    fn random_time(&mut self, longest: Duration) -> Duration {
+        Duration::from_micros(self.random.below(longest.as_micros() as u64))
+    }
+}
