@@ -5,6 +5,7 @@ mod certificates;
 mod crashing;
 mod demo;
 mod help;
+mod histories;
 mod kills;
 mod migrate;
 mod program;
