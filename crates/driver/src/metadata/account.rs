@@ -93,14 +93,15 @@ impl AccountReader {
     }
 
     /// Reads the account from the first location that answers with success. Unavailable
-    /// endpoints and the endpoint `suspect` are asked after the others.
-    pub(crate) async fn read(
+    /// endpoints and the endpoint `suspect` are asked after the others. Returns whether the answer
+    /// was published: false if an account that was read later was published before it.
+    async fn read(
         &self,
         requests: &impl MetadataRequests,
         topology: &Topology,
         suspect: Option<&Endpoint>,
         deadline: Instant,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let account = topology.snapshot().account;
         let mut first_error = None;
         for location in account.locations_to_ask(self.guessed_regions(), &self.backup_endpoints, suspect) {
@@ -152,10 +153,10 @@ impl AccountReader {
                     );
                     tokio::time::sleep(wait).await;
                 }
-                outcome => return outcome,
+                outcome => return outcome.map(drop),
             }
         }
-        self.read(requests, topology, None, deadline).await
+        self.read(requests, topology, None, deadline).await.map(drop)
     }
 
     /// Reads the account again, unless the last refresh ended less than the refresh pause
@@ -186,7 +187,8 @@ impl AccountReader {
         let result = pulse::beating(&pulse, self.read(requests, topology, suspect, deadline)).await;
         let now = Instant::now();
         let mut refreshes = self.lock();
-        if result.is_ok() || now < deadline {
+        // An answer that came too late to be published does not delay the next refresh.
+        if result.as_ref().map_or(now < deadline, |is_published| *is_published) {
             refreshes.last_at = Some(now);
         }
         refreshes.under_way = refreshes.under_way.take().filter(|other| !Arc::ptr_eq(&other.pulse, &pulse));
@@ -242,12 +244,12 @@ impl AccountReader {
     }
 
     /// Parses the account document, and publishes the account in the topology. If an account was
-    /// published whose read began after `read_at`, nothing changes: a caller whose runtime was
-    /// not run for a while may have read the account long ago.
-    fn publish(&self, topology: &Topology, body: &Bytes, read_at: Instant) -> Result<(), Error> {
+    /// published whose read began after `read_at`, nothing changes and the result is false: a
+    /// caller whose runtime was not run for a while may have read the account long ago.
+    fn publish(&self, topology: &Topology, body: &Bytes, read_at: Instant) -> Result<bool, Error> {
         let mut published_read_at = self.published_read_at.lock().unwrap_or_else(PoisonError::into_inner);
         if published_read_at.is_some_and(|published| read_at < published) {
-            return Ok(());
+            return Ok(false);
         }
         topology
             .update_account(|previous| {
@@ -259,7 +261,7 @@ impl AccountReader {
                 Error::answer(format!("{why} {reason}"))
             })?;
         *published_read_at = Some(read_at);
-        Ok(())
+        Ok(true)
     }
 }
 

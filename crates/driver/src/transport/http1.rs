@@ -161,13 +161,13 @@ impl Http1Pool {
         (self.connections_max - self.permits.available_permits(), idle)
     }
 
-    /// Closes the idle connections of a runtime that nobody runs any more.
-    fn discard_idle_of(&self, runtime: runtime::Id) {
+    /// Closes the idle connections of all runtimes but this one.
+    fn discard_idle_except_of(&self, runtime: runtime::Id) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let discarded = idle.extract_if(.., |connection| connection.runtime == runtime).collect::<Vec<_>>();
+        let discarded = idle.extract_if(.., |connection| connection.runtime != runtime).collect::<Vec<_>>();
         drop(idle);
         let count = discarded.len() + 1;
-        tracing::info!(count, "nobody runs the runtime of idle HTTP/1.1 connections");
+        tracing::info!(count, "idle HTTP/1.1 connections of other runtimes are closed: one did not answer");
     }
 
     fn pop_idle(&self) -> Option<Http1Connection> {
@@ -178,15 +178,17 @@ impl Http1Pool {
 
 impl<'a> ConnectionPermit<'a> {
     /// Takes the most recently used idle connection that is still open and whose task is run;
-    /// `None` when there is none.
+    /// `None` when there is none. When a connection of another runtime does not answer, or the
+    /// caller gives up before it does, all idle connections of other runtimes are closed: so only
+    /// one request waits for runtimes that nobody runs, however many there are.
     pub(super) async fn take_idle(&self) -> Option<Http1Connection> {
         // The loop ends, because each idle connection is taken once.
-        while let Some(mut connection) = self.pool.pop_idle() {
+        while let Some(idle) = self.pool.pop_idle() {
+            let mut asked =
+                AskedConnection { pool: self.pool, runtime: current_runtime(), connection: Some(idle) };
+            let connection = asked.connection.as_mut()?;
             if connection.is_usable().await {
-                return Some(connection);
-            }
-            if !connection.sender.is_closed() {
-                self.pool.discard_idle_of(connection.runtime);
+                return asked.connection.take();
             }
         }
         None
@@ -195,6 +197,27 @@ impl<'a> ConnectionPermit<'a> {
     /// Uses the permit for this connection.
     pub(super) fn lease(self, connection: Http1Connection) -> Http1Lease<'a> {
         Http1Lease { permit: self, connection }
+    }
+}
+
+/// An idle connection that is asked whether it is usable. When this is dropped before it answered,
+/// and the connection is open, its runtime is probably not run.
+struct AskedConnection<'a> {
+    pool: &'a Http1Pool,
+    /// The runtime of the request.
+    runtime: runtime::Id,
+    /// `None` after it has answered.
+    connection: Option<Http1Connection>,
+}
+
+impl Drop for AskedConnection<'_> {
+    fn drop(&mut self) {
+        let is_open = |connection: Http1Connection| {
+            connection.runtime != self.runtime && !connection.sender.is_closed()
+        };
+        if self.connection.take().is_some_and(is_open) {
+            self.pool.discard_idle_except_of(self.runtime);
+        }
     }
 }
 

@@ -235,6 +235,27 @@ fn an_idle_http1_connection_of_a_runtime_that_nobody_runs_is_not_used() {
     assert_eq!(peer.connections(), connections);
 }
 
+/// Idle HTTP/1.1 connections of a runtime that nobody runs any more hold up one request, even if
+/// its caller gives up before a connection could have answered.
+#[test]
+fn idle_http1_connections_of_a_dead_runtime_hold_up_one_request_at_most() {
+    let (main, other) = (runtime(), runtime_of_one_thread());
+    let peer = main.block_on(Peer::start("http", |_, stream| serve_http1(stream)));
+    let transport = HttpTransport::new(options_trusting_peers()).unwrap();
+    other.block_on(async {
+        let three =
+            tokio::join!(transport.send(peer.get()), transport.send(peer.get()), transport.send(peer.get()));
+        assert!(three.0.is_ok() && three.1.is_ok() && three.2.is_ok());
+    });
+    assert!(transport.statistics().endpoints[0].http1_idle > 1);
+    let soon = || Instant::now() + Duration::from_millis(150);
+    main.block_on(async {
+        let first = transport.send(Request { deadline: soon(), ..peer.get() }).await;
+        assert!(first.is_err(), "it waits for the answer of a runtime that nobody runs");
+        transport.send(Request { deadline: soon(), ..peer.get() }).await.unwrap();
+    });
+}
+
 /// The endpoint of the region East, as the driver's diagnostics name it.
 async fn endpoint_of_east(world: &World) -> Endpoint {
     let read = world.run(&world.read("1")).await.unwrap();
