@@ -39,7 +39,9 @@ pub(super) enum Step {
 /// The next steps of the instance `own_name`. `own_max` limits the leases of this instance.
 pub(super) fn plan(leases: &[LeaseView<'_>], own_name: &str, own_max: usize) -> Vec<Step> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::from([(own_name, 0)]);
-    for lease in leases.iter().filter(|lease| !lease.is_expired || lease.is_running) {
+    // An own lease counts even if it has expired: this instance takes it again.
+    let is_held = |lease: &&LeaseView<'_>| !lease.is_expired || lease.owner == Some(own_name);
+    for lease in leases.iter().filter(is_held) {
         if let Some(owner) = lease.owner {
             *counts.entry(owner).or_default() += 1;
         }
@@ -197,6 +199,14 @@ mod tests {
         let leases = [view("0", Some("A")), given("1"), given("2"), view("3", Some("B"))];
         assert_eq!(texts(plan(&leases, "A", 2)), ["take 1", "give back 2"]);
         assert_eq!(texts(plan(&leases, "A", 1)), ["give back 1", "give back 2"]);
+    }
+
+    /// The instance was stopped for longer than leases last, and has its old name.
+    #[test]
+    fn own_leases_that_have_expired_count_towards_the_limit() {
+        let expired = |id| LeaseView { is_running: false, is_expired: true, ..view(id, Some("A")) };
+        let leases = [expired("0"), expired("1"), view("2", None), view("3", None)];
+        assert_eq!(texts(plan(&leases, "A", 2)), ["take 0", "take 1"]);
     }
 
     #[test]
