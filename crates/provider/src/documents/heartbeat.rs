@@ -64,6 +64,10 @@ fn version_first() -> u32 {
 
 /// The live processes, as the process that wrote the roster saw them. It is written again when
 /// they or their requests change, and once a minute. A roster that is older is not used.
+///
+/// Each process reads it, so its size decides what membership costs. Most processes differ only in
+/// their ids: those are stored as one group. A process that does not know this form reads the
+/// heartbeats instead.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Roster {
@@ -71,7 +75,46 @@ pub(crate) struct Roster {
     pub(crate) instance_id: u64,
     #[serde(rename = "type")]
     pub(crate) document_type: DocumentType,
+    #[serde(rename = "groups", with = "groups")]
     pub(crate) members: Vec<Member>,
+}
+
+/// The stored form of the members of a roster.
+mod groups {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::Member;
+
+    /// Processes that differ only in their ids.
+    #[derive(Serialize, Deserialize)]
+    struct Group {
+        ids: Vec<String>,
+        /// One of these processes. Its id is empty.
+        #[serde(rename = "each")]
+        member: Member,
+    }
+
+    pub(super) fn serialize<S: Serializer>(members: &[Member], serializer: S) -> Result<S::Ok, S::Error> {
+        let mut groups: Vec<Group> = Vec::new();
+        for member in members {
+            let member_without_id = Member { id: String::new(), ..member.clone() };
+            match groups.iter_mut().find(|group| group.member == member_without_id) {
+                Some(group) => group.ids.push(member.id.clone()),
+                None => groups.push(Group { ids: vec![member.id.clone()], member: member_without_id }),
+            }
+        }
+        groups.serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Member>, D::Error> {
+        let groups = Vec::<Group>::deserialize(deserializer)?;
+        let mut members: Vec<Member> = groups
+            .into_iter()
+            .flat_map(|Group { ids, member }| ids.into_iter().map(move |id| Member { id, ..member.clone() }))
+            .collect();
+        members.sort_by(|one, other| one.id.cmp(&other.id));
+        Ok(members)
+    }
 }
 
 /// A live process.
@@ -130,5 +173,34 @@ impl From<&TagFilter> for Tags {
         };
         let names = names.into_iter().flatten().cloned().collect();
         Tags { matches_any: false, matches_untagged, names }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(number: usize, is_busy: bool) -> Member {
+        Member {
+            id: format!("n:{number:032}"),
+            roles: Roles { fetches_orchestrations: true, activity_tags: Tags::from(&TagFilter::DefaultOnly) },
+            requests: Requests { is_busy, ..Requests::default() },
+            readable_version: 3,
+            container_version: 3,
+        }
+    }
+
+    #[test]
+    fn a_roster_of_a_thousand_processes_is_little_more_than_their_ids() {
+        let roster = Roster {
+            id: ROSTER_ID.to_owned(),
+            instance_id: HEARTBEATS_KEY,
+            document_type: DocumentType::Roster,
+            members: (0..1_000).map(|number| member(number, number % 3 == 0)).collect(),
+        };
+        let text = serde_json::to_string(&roster).unwrap();
+        assert!(text.len() < 40_000, "{} bytes", text.len());
+        let read: Roster = serde_json::from_str(&text).unwrap();
+        assert_eq!(read.members, roster.members);
     }
 }

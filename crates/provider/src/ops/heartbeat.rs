@@ -24,7 +24,7 @@ use crate::process::membership::{KnownRoster, Membership, alive};
 use crate::store::layout_version::LAYOUT_VERSION;
 use crate::store::{Store, without_content};
 use crate::sync::lock;
-use crate::timing::{HEARTBEAT_INTERVAL, HEARTBEAT_TTL};
+use crate::timing::{ALIVE_FOR, HEARTBEAT_INTERVAL, HEARTBEAT_TTL};
 
 /// How old the view may be when a poll finds rows. If the view is older, the heartbeats are
 /// read again. A process that is missing in the view may take the same work as this process.
@@ -59,8 +59,10 @@ const ROSTER_AGE_MAX: Duration = Duration::from_secs(90);
 /// partition.
 const MANY_PROCESSES: usize = 200;
 
-/// The interval between heartbeats of many processes.
-const HEARTBEAT_INTERVAL_OF_MANY: Duration = Duration::from_secs(16);
+/// The interval between heartbeats of many processes. One may be lost, and the process still counts
+/// as alive.
+const HEARTBEAT_INTERVAL_OF_MANY: Duration = Duration::from_secs(17);
+const _: () = assert!(HEARTBEAT_INTERVAL_OF_MANY.as_secs() * 2 < ALIVE_FOR.as_secs());
 
 /// The longest time that a poll waits for the heartbeats.
 const READ_TIMEOUT: Duration = Duration::from_secs(1);
