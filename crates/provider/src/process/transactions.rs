@@ -17,6 +17,10 @@ use crate::sync::lock;
 /// preview was just switched on.
 const REFUSED_FOR: Duration = Duration::from_secs(600);
 
+/// How long no transaction is tried after one was throttled. Batches go on meanwhile, and their
+/// own throttling is handled as always.
+const THROTTLED_FOR: Duration = Duration::from_secs(60);
+
 /// Whether turns are committed as transactions.
 #[derive(Debug, Default)]
 pub(crate) struct Transactions {
@@ -26,6 +30,8 @@ pub(crate) struct Transactions {
     refused_until: Mutex<Option<Instant>>,
     /// Whether the log has a line about a refusal.
     is_refusal_said: AtomicBool,
+    /// Whether the log has a line about throttling.
+    is_throttling_said: AtomicBool,
     /// Whether the log has a line about a turn that was too large.
     is_size_said: AtomicBool,
 }
@@ -47,6 +53,17 @@ impl Transactions {
             tracing::warn!(
                 %reason,
                 "the account has no distributed transactions: messages to other instances go through the outbox"
+            );
+        }
+    }
+
+    /// Records that a transaction was throttled as a whole. The first time is logged.
+    pub(crate) fn record_throttling(&self, reason: &dyn std::fmt::Display) {
+        *lock(&self.refused_until) = Some(Instant::now() + THROTTLED_FOR);
+        if !self.is_throttling_said.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                %reason,
+                "distributed transactions are throttled: for a minute messages to other instances go through the outbox"
             );
         }
     }

@@ -216,7 +216,7 @@ async fn finish_turn(
         dispatch.hand_over(activities, etags.activities).await;
         unpack_bundles(core, &token.instance, bundles, cached).await;
         for outbox in undelivered {
-            Box::pin(deliver::deliver_after_commit(core, outbox)).await;
+            Box::pin(deliver::deliver_after_commit(core, outbox, is_answered)).await;
         }
     };
     // The hints of the next turn come first, if nothing has to be deleted before.

@@ -25,8 +25,10 @@ use crate::store::{RETRY_FOR, Store, retry_until};
 const PARALLEL_MAX: usize = 16;
 
 /// Delivers an outbox right after its commit. The delivered outbox is deleted in the
-/// background. If the delivery or the deletion fails, the reconciler repeats it.
-pub(crate) async fn deliver_after_commit(core: &Core, outbox: Outbox) {
+/// background. If the delivery or the deletion fails, the reconciler repeats it. If the answer of
+/// the commit was lost (`is_answered` is false), another process may have delivered the outbox
+/// already.
+pub(crate) async fn deliver_after_commit(core: &Core, outbox: Outbox, is_answered: bool) {
     let (instance, id) = (outbox.instance_id.clone(), outbox.id.clone());
     if core.should_delivery_fail() {
         tracing::warn!(instance, id, "a test makes this delivery fail");
@@ -34,7 +36,7 @@ pub(crate) async fn deliver_after_commit(core: &Core, outbox: Outbox) {
         return;
     }
     let garbage = outbox_garbage(&outbox, core.clock.stamp());
-    if let Err(failure) = send_all(core, outbox, true).await {
+    if let Err(failure) = send_all(core, outbox, is_answered).await {
         tracing::warn!(instance, id, ?failure, "messages wait for the reconciler");
         core.repair_signal.record_unfinished_work();
         return;
@@ -81,8 +83,9 @@ pub(crate) async fn deliver_again(core: &Core, outbox: Outbox) -> Result<(), Fai
 }
 
 /// Sends all messages and adds hints about them. A target that fails stops no other; the first
-/// failure is returned when all have ended. In a later attempt a message may have been consumed already. So its hint is added without the
-/// message, and the target's next claim reads the messages.
+/// failure is returned when all have ended. In a later attempt a message may have been consumed
+/// already. So its hint is added without the message, and the target's next claim reads the
+/// messages.
 async fn send_all(core: &Core, outbox: Outbox, is_first_attempt: bool) -> Result<(), Failure> {
     let now = core.clock.stamp();
     let mut targets: BTreeMap<String, Vec<Message>> = BTreeMap::new();

@@ -141,6 +141,7 @@ impl<'a> CommitSender<'a> {
         let (transactions, instance) = (&self.core.transactions, self.token.instance.as_str());
         match obstacle {
             Obstacle::Unsupported(error) => transactions.record_refusal(&error),
+            Obstacle::Throttled(error) => transactions.record_throttling(&error),
             Obstacle::TooLarge(error) => transactions.record_too_large(instance, &error),
             Obstacle::Refused(error) => {
                 tracing::debug!(instance, %error, "a turn goes through the outbox");

@@ -1,5 +1,7 @@
 //! What a provider does when a transaction is refused: its workflows go on through the outbox.
 
+use std::time::Duration;
+
 use duroxide_cdb::{CosmosDBProvider, CrossInstance};
 use perihelion_server::EmbeddedOptions;
 use perihelion_testkit::TestServer;
@@ -93,4 +95,30 @@ async fn the_limits_of_the_server_decide_too() {
         );
         process.stop().await;
     }
+}
+
+/// The service aborts a transaction and does not say why. The batch is sent instead.
+#[tokio::test(start_paused = true)]
+async fn an_abort_without_results_does_not_fail_the_workflow() {
+    let server = TestServer::in_process(EmbeddedOptions::default()).await;
+    let process = Process::start(&server, Some(CrossInstance::Transaction)).await;
+    server.fault(r#"{"operation":"transaction","status":452}"#).await;
+    process.run_parent("order", 5).await;
+    process.stop().await;
+}
+
+/// The server cannot remember more transactions, and answers all with 429 for hours. Turns do not
+/// wait for it.
+#[tokio::test(start_paused = true)]
+async fn throttled_transactions_are_left_for_the_outbox_for_a_while() {
+    let server = TestServer::in_process(EmbeddedOptions::default()).await;
+    let process = Process::start(&server, Some(CrossInstance::Auto)).await;
+    server.fault(r#"{"operation":"transaction","status":429,"subStatus":3200,"retryAfterMs":1000}"#).await;
+    let begun = tokio::time::Instant::now();
+    process.run_parent("order", 5).await;
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    server.reset_counters().await;
+    process.run_parent("second", 5).await;
+    assert_eq!(server.requests("transaction").await, 0, "transactions are not tried for a minute");
+    process.stop().await;
 }

@@ -24,8 +24,15 @@ const PATH_UNKNOWN: [u16; 2] = [404, 405];
 /// The status of a request body that is too large.
 const TOO_LARGE: u16 = 413;
 
+/// The status of a request that was throttled.
+const THROTTLED: u16 = 429;
+
 /// The sub-status of a transaction with too many operations, with status 400.
 const TOO_MANY_OPERATIONS: u32 = 5407;
+
+/// How often a throttled transaction is sent again. After that the batch is sent, which waits
+/// longer.
+const THROTTLE_RETRIES_MAX: u32 = 1;
 
 /// The outcome of an attempt to commit by a transaction.
 pub(crate) enum TransactionOutcome {
@@ -42,6 +49,9 @@ pub(crate) enum Obstacle {
     Unsupported(Error),
     /// The transaction has too many operations or bytes.
     TooLarge(Error),
+    /// The transaction was throttled as a whole: for example, the server has no room to remember
+    /// more of them.
+    Throttled(Error),
     /// A message to another instance cannot be created, or the transaction was refused for
     /// another reason.
     Refused(Error),
@@ -55,7 +65,9 @@ pub(crate) async fn commit(
     preconditions: CommitPreconditions<'_>,
     until: Instant,
 ) -> Result<TransactionOutcome, Failure> {
-    let options = OperationOptions::default().with_timeout(timeout(until));
+    let options = OperationOptions::default()
+        .with_timeout(timeout(until))
+        .with_throttle_retries_max(THROTTLE_RETRIES_MAX);
     let mut transaction = store.client.write_transaction().with_options(options);
     let own_operations = match add_all(&mut transaction, store, plan, dispatch, preconditions) {
         Ok(own_operations) => own_operations,
@@ -92,10 +104,11 @@ fn add_all(
     Ok(own_operations)
 }
 
-/// What an aborted transaction means. Nothing was written. An operation that failed in the
-/// instance's own partition decides, as in a batch. If only messages failed, the outbox delivers
-/// them: a message that exists already counts as delivered there, and one that its partition
-/// refuses does not hold up its sender.
+/// What an aborted transaction means. Nothing was written. If the state has changed, the commit is
+/// stale, as a batch would be. All other refusals are left to the batch. It processes the state
+/// first, while a service may name any of the operations that failed in a transaction. Its outbox
+/// delivers the messages: one that exists already counts as delivered there, and one that its
+/// partition refuses does not hold up its sender.
 fn judge_abort(
     plan: &TurnPlan,
     preconditions: CommitPreconditions<'_>,
@@ -106,12 +119,11 @@ fn judge_abort(
     if aborted.is_retriable() || error.is_transient() {
         return Err(Failure::Contended(format!("the transaction of a turn was aborted: {error}")));
     }
-    match error.operation_index() {
-        Some(index) if index < own_operations => {
-            judge_refusal(plan, preconditions, error).map(TransactionOutcome::Decided)
-        }
-        _ => Ok(TransactionOutcome::OnlyAsBatch(Obstacle::Refused(error))),
+    let is_own = error.operation_index().is_some_and(|index| index < own_operations);
+    if is_own && matches!(judge_refusal(plan, preconditions, error.clone()), Ok(CommitOutcome::Stale)) {
+        return Ok(TransactionOutcome::Decided(CommitOutcome::Stale));
     }
+    Ok(TransactionOutcome::OnlyAsBatch(Obstacle::Refused(error)))
 }
 
 /// What it means that the service has not processed the transaction. A refusal that does not pass
@@ -126,6 +138,9 @@ fn judge_failure(error: Error) -> Result<TransactionOutcome, Failure> {
     // The client checks the size before it sends anything.
     if is_refused_by_size || error.kind() == ErrorKind::Input {
         return Ok(TransactionOutcome::OnlyAsBatch(Obstacle::TooLarge(error)));
+    }
+    if status.is_some_and(|status| status.code == THROTTLED) {
+        return Ok(TransactionOutcome::OnlyAsBatch(Obstacle::Throttled(error)));
     }
     let failure = Failure::from(error.clone());
     match failure.is_transient() {
