@@ -1,8 +1,9 @@
 //! The benchmarks, which compare Perihelion with its peers. Servers are child processes on
-//! loopback. The load client is this process in `emulators`, and a child process in `clients`
-//! and `providers`. Results go to stdout, progress to stderr.
+//! loopback. The load client is this process in `emulators` and `transactions`, and a child
+//! process in `clients` and `providers`. Results go to stdout, progress to stderr.
 
 mod clients;
+mod counters;
 mod documents;
 mod emulators;
 mod goal;
@@ -14,6 +15,7 @@ mod rotation;
 mod setup;
 mod statistics;
 mod targets;
+mod transactions;
 
 use clap::{Parser, Subcommand};
 use tokio::signal::unix::{SignalKind, signal};
@@ -34,6 +36,9 @@ enum Command {
     /// Our provider of durable workflows against duroxide's SQLite, duroxide-pg,
     /// the published duroxide-cdb, and the runtime's ceiling.
     Providers(providers::Options),
+    /// Distributed transactions of our server against the same writes as one batch for each
+    /// partition.
+    Transactions(transactions::Options),
 }
 
 /// Runs on one thread, because the servers need the other cores. An interrupted run returns
@@ -54,5 +59,6 @@ async fn run(command: Command) -> anyhow::Result<()> {
         Command::Emulators(options) => emulators::run(options).await,
         Command::Clients(options) => clients::run(options).await,
         Command::Providers(options) => providers::run(options).await,
+        Command::Transactions(options) => transactions::run(options).await,
     }
 }

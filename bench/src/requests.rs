@@ -17,6 +17,12 @@ const JSON_HEADERS: &str = "content-type: application/json\r\n";
 /// The headers of an atomic batch.
 const BATCH_HEADERS: &str = "content-type: application/json\r\nx-ms-cosmos-is-batch-request: True\r\n\
     x-ms-cosmos-batch-atomic: True\r\nx-ms-cosmos-batch-continue-on-error: False\r\n";
+/// The header that asks for answers without documents.
+const MINIMAL_HEADER: &str = "prefer: return=minimal\r\n";
+/// The headers of a write transaction, without its token.
+const TRANSACTION_HEADERS: &str = "content-type: application/json\r\n\
+    x-ms-cosmos-operation-type: CommitDistributedTransaction\r\n\
+    x-ms-cosmos-resource-type: DistributedTransactionBatch\r\n";
 /// The headers of a query. The header with the partition key confines the query to one
 /// partition. The flag for cross-partition queries is sent nevertheless, as the JavaScript SDK
 /// always does: without the flag the peer parses every query twice.
@@ -148,6 +154,26 @@ impl Requests {
 
     pub fn batch(&mut self, partition: &Partition, operations: &str) -> anyhow::Result<&[u8]> {
         self.post(partition, BATCH_HEADERS, operations)
+    }
+
+    /// A batch whose answer has no documents, as that of a transaction.
+    pub fn minimal_batch(&mut self, partition: &Partition, operations: &str) -> anyhow::Result<&[u8]> {
+        self.post(partition, &format!("{BATCH_HEADERS}{MINIMAL_HEADER}"), operations)
+    }
+
+    /// A write transaction. The token is its number, printed as a UUID.
+    pub fn transaction(&mut self, token: u128, body: &str) -> anyhow::Result<&[u8]> {
+        let hex = format!("{token:032x}");
+        let uuid = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-");
+        let token_header = format!("x-ms-cosmos-idempotency-token: {uuid}\r\n");
+        self.build(&Parts {
+            verb: Verb::Post,
+            path: "/operations/dtc",
+            resource_type: "distributedtransactionbatch",
+            link: "",
+            headers: [TRANSACTION_HEADERS, &token_header],
+            body,
+        })
     }
 
     pub fn query(&mut self, partition: &Partition, page_size: usize, body: &str) -> anyhow::Result<&[u8]> {

@@ -4,7 +4,6 @@
 //! provider's. Fetches that returned nothing are reported separately.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::process::Stdio;
 
 use anyhow::{Context, ensure};
@@ -15,7 +14,7 @@ use tokio::process::{ChildStdin, ChildStdout};
 use super::environment::Environment;
 use super::places::Place;
 use super::plan::Plan;
-use crate::load::Connection;
+use crate::counters::read_counters;
 
 /// The counts per workflow.
 pub struct Count {
@@ -71,14 +70,6 @@ async fn expect_line(stdout: &mut Lines<BufReader<ChildStdout>>, word: &str) -> 
 async fn send_line(stdin: &mut ChildStdin) -> anyhow::Result<()> {
     stdin.write_all(b"\n").await?;
     Ok(stdin.flush().await?)
-}
-
-async fn read_counters(address: SocketAddr) -> anyhow::Result<Value> {
-    let request = format!("GET /_perihelion/counters HTTP/1.1\r\nhost: {address}\r\n\r\n");
-    let mut connection = Connection::new(address);
-    let answer = connection.send(request.as_bytes()).await?;
-    ensure!(answer.status == 200, "counters answered {}", answer.status);
-    Ok(serde_json::from_slice(answer.body)?)
 }
 
 /// The counts per workflow from the counters before and after the workflows.

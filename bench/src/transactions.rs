@@ -1,0 +1,114 @@
+//! Compares distributed transactions of our server with the same writes as one batch for each
+//! partition: what does it cost that all writes are applied or none? Both ways of writing
+//! alternate on the same servers. The goal is at least half as many operations per second.
+
+mod client;
+mod keys;
+mod measure;
+mod report;
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+
+use crate::output;
+use crate::targets::{Launcher, Target, server_program};
+use client::Shape;
+use report::Report;
+
+/// More arguments of the servers. Every partition key of the benchmark is in a physical
+/// partition of its own, and the counters are read.
+const SERVER_ARGUMENTS: &[&str] = &["--partitions", "16", "--management"];
+
+/// The physical partitions of `SERVER_ARGUMENTS`.
+const PARTITIONS_MAX: u64 = 16;
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// Shorter windows and fewer repeats.
+    #[arg(long)]
+    quick: bool,
+    /// Which servers to run: durable, memory.
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Target::Durable, Target::Memory])]
+    targets: Vec<Target>,
+    /// Operations of a transaction.
+    #[arg(long, value_delimiter = ',', default_values_t = [2, 5, 20])]
+    operations: Vec<u64>,
+    /// Partitions that the operations are spread over, at most 16. A transaction of two operations
+    /// is in two of them.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 4, 16])]
+    partitions: Vec<u64>,
+    /// Clients: connections with one request at a time.
+    #[arg(long, default_value_t = 16)]
+    clients: u64,
+    /// How often each row is measured on each target.
+    #[arg(long)]
+    repeats: Option<usize>,
+    /// Our server's program; built from this checkout in release mode when not given.
+    #[arg(long)]
+    binary: Option<PathBuf>,
+    /// Directory for data and logs of the servers, on the disk to be measured.
+    #[arg(long)]
+    scratch: Option<PathBuf>,
+    /// Writes all figures to this file as JSON.
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+/// What is measured, fixed before the run starts.
+struct Plan {
+    targets: Vec<Target>,
+    shapes: Vec<Shape>,
+    clients: u64,
+    repeats: usize,
+    warm_up: Duration,
+    window: Duration,
+}
+
+impl Plan {
+    fn new(options: &Options) -> anyhow::Result<Self> {
+        ensure!(
+            !options.targets.contains(&Target::Vercel),
+            "@vercel/cosmosdb-server has no distributed transactions: use --targets durable,memory"
+        );
+        let is_each_from_1_to =
+            |numbers: &[u64], most| numbers.iter().all(|number| (1..=most).contains(number));
+        ensure!(is_each_from_1_to(&options.operations, 100), "--operations: a transaction has 1 to 100");
+        ensure!(
+            is_each_from_1_to(&options.partitions, PARTITIONS_MAX),
+            "--partitions: 1 to {PARTITIONS_MAX}"
+        );
+        ensure!((1..=1024).contains(&options.clients), "--clients: 1 to 1024");
+        let shape =
+            |operations: &u64, partitions: &u64| Shape { operations: *operations, partitions: *partitions };
+        let shapes = options.operations.iter().flat_map(|operations| {
+            options.partitions.iter().map(move |partitions| shape(operations, partitions))
+        });
+        let millis = |quick, long| Duration::from_millis(if options.quick { quick } else { long });
+        Ok(Plan {
+            targets: options.targets.clone(),
+            shapes: shapes.collect(),
+            clients: options.clients,
+            repeats: options.repeats.unwrap_or(if options.quick { 3 } else { 5 }),
+            warm_up: millis(200, 500),
+            window: millis(1_000, 3_000),
+        })
+    }
+}
+
+pub async fn run(options: Options) -> anyhow::Result<()> {
+    let plan = Plan::new(&options)?;
+    let launcher = Launcher {
+        scratch: output::scratch_directory(options.scratch.as_deref())?,
+        vercel: None,
+        ours: Some(server_program(options.binary.as_deref()).await?),
+        ours_arguments: SERVER_ARGUMENTS,
+    };
+    let rows = measure::all(&launcher, &plan).await?;
+    let report = Report { plan, rows };
+    println!("{report}");
+    output::write_json(options.json.as_deref(), || report.json())?;
+    fs::remove_dir_all(&launcher.scratch).context("removing the servers' data")
+}
