@@ -127,6 +127,11 @@ impl Refusal {
         Refusal::new(status::PRECONDITION_FAILED, Layer::Document, PRECONDITION)
     }
 
+    /// The document does not meet the condition of a patch.
+    pub fn patch_condition_not_met() -> Self {
+        Refusal::new(status::PATCH_CONDITION_NOT_MET, Layer::Document, PRECONDITION)
+    }
+
     /// The body cannot be read.
     pub fn invalid_payload() -> Self {
         Refusal::bad_request("The request payload is invalid. Ensure to provide a valid request payload.")

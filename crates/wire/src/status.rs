@@ -92,6 +92,8 @@ statuses! {
     COMPLETING_PARTITION_MIGRATION = 410 / 1008;
     /// The etag of `If-Match` or another precondition does not hold.
     PRECONDITION_FAILED = 412 / 0;
+    /// The document does not meet the condition of a patch.
+    PATCH_CONDITION_NOT_MET = 412 / 1110;
     /// The request is larger than the service accepts.
     TOO_LARGE = 413 / 0;
     /// The request URL is longer than the server accepts.

@@ -132,7 +132,8 @@ async fn a_patch_is_atomic_and_respects_its_condition() {
     assert_eq!(world.read(r#"["a"]"#, "1").await.json().unwrap().get("n"), Some(&1i64.into()));
     let false_condition =
         r#"{"condition":"from c where c.n > 1","operations":[{"op":"set","path":"/n","value":9}]}"#;
-    assert_eq!(world.send(patch(false_condition)).await.status, 412);
+    let unmet = world.send(patch(false_condition)).await;
+    assert_eq!((unmet.status, unmet.header("x-ms-substatus")), (412, Some("1110")));
     let true_condition = r#"{"condition":"from c where c.n = 1","operations":[{"op":"add","path":"/list/-","value":3},{"op":"move","from":"/n","path":"/m"}]}"#;
     let done = world.send(patch(true_condition)).await;
     assert_eq!(done.status, 200, "{}", done.text());

@@ -138,7 +138,7 @@ fn check_patch_condition(patch: &NewPatch, document: &Value) -> Result<(), Refus
     use perihelion_query::ConditionError::{Evaluation, Invalid};
     match patch.matches(document) {
         Ok(true) => Ok(()),
-        Ok(false) => Err(Refusal::precondition_failed().with_charge(charge::PRECONDITION_FAILED)),
+        Ok(false) => Err(Refusal::patch_condition_not_met().with_charge(charge::PRECONDITION_FAILED)),
         Err(Invalid(diagnostics)) => {
             let message = json::to_text(&perihelion_query::errors_to_json(&diagnostics), Style::Point);
             Err(Refusal::new(status::BAD_REQUEST, Layer::QueryCompiler, message)

@@ -20,7 +20,7 @@ async fn the_conditions_of_a_transaction_share_a_bound_of_work() {
     }
     let start = std::time::Instant::now();
     let statuses = statuses(&engine, 2, operations).await;
-    assert!(statuses.starts_with("412 453/5415"), "{statuses}");
+    assert!(statuses.starts_with("412/1110 453/5415"), "{statuses}");
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
     // Patches of different documents are each tried; beyond the bound they are refused with 400.
     let (work, mut operations) = (ConditionWork::default(), Vec::new());

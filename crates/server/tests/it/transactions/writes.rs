@@ -104,7 +104,7 @@ async fn each_kind_of_failure_aborts_with_its_own_status() {
                 r#"{"operations":[{"op":"set","path":"/n","value":1}],"condition":"from c where c.n = 99"}"#,
             ),
             412,
-            0,
+            1110,
         ),
         (
             patch(
