@@ -130,9 +130,13 @@ async fn an_abort_names_its_culprits_in_every_form_of_the_service() {
         let plain = Error::from(error);
         assert!(plain.is_conflict() && plain.operation_index() == Some(1), "{plain}");
     }
-    // An abort without results is an abort, too.
+    // An abort without results is an abort, too. It names no operation.
     stage.play([empty(452, 5421)]);
-    assert!(matches!(stage.commit().await, Err(TransactionError::Aborted(_))));
+    let error = stage.commit().await.unwrap_err();
+    let TransactionError::Aborted(aborted) = &error else { panic!("{error:?}") };
+    assert_eq!((aborted.status().code, aborted.culprits().count()), (452, 0));
+    assert!(error.to_string().contains("has aborted the transaction"), "{error}");
+    assert_eq!(Error::from(error).operation_index(), None);
 }
 
 #[tokio::test(start_paused = true)]

@@ -172,3 +172,28 @@ async fn a_success_with_a_failed_operation_is_no_commit() {
     let read = reads.execute().await.unwrap();
     assert_eq!(read.get(1).unwrap().status().code, 409);
 }
+
+/// The body of the answer may have said that the transaction may be repeated. Then an earlier run
+/// may have gone on with the next token, and "nothing was written" would be wrong.
+#[tokio::test(start_paused = true)]
+async fn an_abort_without_results_does_not_settle_what_may_have_been_committed() {
+    let stage = Stage::one_region().await;
+    let transaction = stage.transaction();
+    stage.play(four(response_lost));
+    let token = unknown_token(transaction.commit().await);
+    for without_results in
+        [empty(452, 5421), empty(452, 0), answer(452, 5421, r#"{"operationResponses":[]}"#)]
+    {
+        stage.play([without_results]);
+        assert_eq!(unknown_token(transaction.commit().await), token);
+    }
+    // Within one commit, too.
+    stage.play([Err(response_lost()), empty(452, 5421)]);
+    unknown_token(stage.commit().await);
+    // An abort with results settles both.
+    let aborted = || answer(452, 5421, results(false, [(453, 5415), (409, 0)]));
+    stage.play([aborted()]);
+    assert!(matches!(transaction.commit().await, Err(TransactionError::Aborted(_))));
+    stage.play([Err(response_lost()), aborted()]);
+    assert!(matches!(stage.commit().await, Err(TransactionError::Aborted(_))));
+}

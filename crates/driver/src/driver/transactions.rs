@@ -265,8 +265,8 @@ fn describe_failure(error: Error) -> Error {
         status::TRANSACTION_TOKEN_MISSING => "the service did not get the idempotency token",
         status::TRANSACTION_ACCOUNT_NAME_INVALID => "the service does not find an account by this endpoint",
         Status { code: 452, .. } => {
-            "the service has aborted the transaction under this token and says that it may be repeated, but an \
-             earlier commit may have gone on under the next token"
+            "the service has aborted the transaction under this token, but an earlier commit may have gone on \
+             under the next token"
         }
         status::TRANSACTION_INVALID_OPERATION if error.is_ambiguous() => {
             "the idempotency token was used for other operations, or the service refuses an operation. So it is \

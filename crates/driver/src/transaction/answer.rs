@@ -106,9 +106,13 @@ impl OperationResult {
         self.status.code >= 400
     }
 
-    /// Whether the operation failed by itself, and is a cause of the failure of the whole.
+    /// Whether the operation failed by itself, and is a cause of the failure of the whole. An
+    /// operation with the status of the whole abort (452) is not: the service did not say which
+    /// one failed.
     pub fn is_culprit(&self) -> bool {
-        self.is_failure() && !ROLLED_BACK.contains(&self.status.code)
+        let is_other = ROLLED_BACK.contains(&self.status.code);
+        let is_unnamed = self.status.code == status::TRANSACTION_ABORTED.code;
+        self.is_failure() && !is_other && !is_unnamed
     }
 }
 

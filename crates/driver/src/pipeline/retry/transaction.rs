@@ -20,8 +20,8 @@
 //!
 //! A write whose outcome is unknown at the end is ambiguous. That is so if an attempt may have
 //! been applied and no later attempt had an answer that says what became of the token: 2xx with
-//! all results, 452, or another refusal with all results. No ending marks the endpoint as
-//! failed: the coordinator of transactions is not the endpoint.
+//! all results, or a refusal with all results. No ending marks the endpoint as failed: the
+//! coordinator of transactions is not the endpoint.
 //!
 //! The outcome of a replay is unknown from the start, because an earlier run may have been
 //! applied. A 452 with `isRetriable: true` does not settle it: the earlier run may have gone on
@@ -146,6 +146,7 @@ impl Evaluation {
         match finding {
             TransactionFinding::Done => Verdict::Complete,
             TransactionFinding::Refused
+            | TransactionFinding::AbortedWithoutResults
             | TransactionFinding::NotProcessed
             | TransactionFinding::Throttled
             | TransactionFinding::Unexpected => self.end(),

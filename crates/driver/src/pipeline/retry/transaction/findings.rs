@@ -18,6 +18,9 @@ pub(super) enum TransactionFinding {
     AbortedRetriable,
     /// The service has decided that the transaction fails.
     Refused,
+    /// The service says that it has aborted the transaction, but not with which results. So it
+    /// does not say either whether the transaction may be repeated.
+    AbortedWithoutResults,
     /// The service did not process the request, and would not process it again.
     NotProcessed,
     /// The service failed while it worked on the transaction, and says with a body that the same
@@ -102,6 +105,9 @@ pub(super) fn finding_for(is_write: bool, ending: TransactionEnding<'_>) -> Tran
                 (400..=599, Results::Incomplete | Results::Succeeded) if is_retriable => {
                     finding_for_refusal(status, true)
                 }
+                (452, Results::None | Results::Incomplete | Results::Succeeded) => {
+                    TransactionFinding::AbortedWithoutResults
+                }
                 // The status and the results contradict each other.
                 (400..=451 | 453..=599, Results::Succeeded) => TransactionFinding::Unexpected,
                 (
@@ -153,7 +159,11 @@ pub(super) fn outcome_of(finding: TransactionFinding, is_replay: bool) -> Outcom
         // The earlier run had this answer too, and may have gone on with the next token.
         TransactionFinding::AbortedRetriable if is_replay => Outcome::Unchanged,
         TransactionFinding::AbortedRetriable => Outcome::Decided,
-        TransactionFinding::NotProcessed
+        // A transaction that no earlier attempt can have applied was not applied. Otherwise this is
+        // too little to say so: the results may have said that the transaction may be repeated, and
+        // an earlier run may have gone on with the next token.
+        TransactionFinding::AbortedWithoutResults
+        | TransactionFinding::NotProcessed
         | TransactionFinding::RefusedRetriable
         | TransactionFinding::Throttled
         | TransactionFinding::NotWriteRegion
@@ -181,6 +191,7 @@ pub(super) fn effects_of(finding: TransactionFinding) -> Effects {
         | TransactionFinding::Unreadable
         | TransactionFinding::AbortedRetriable
         | TransactionFinding::Refused
+        | TransactionFinding::AbortedWithoutResults
         | TransactionFinding::NotProcessed
         | TransactionFinding::Retriable
         | TransactionFinding::RefusedRetriable

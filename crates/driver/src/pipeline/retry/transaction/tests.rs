@@ -26,8 +26,8 @@ const TABLE: &str = "
     207/0+no                                             | abort         abort          abort         none
     207/0+no*                                            | retriable     retriable?     retriable     none
     304/0                                                | abort         ambiguous      done          none
-    452/5421+no 452/0+no 452/0 452/5421 452/5421+part    | abort         abort          abort         none
-    452/5421+ok                                          | abort         abort          abort         none
+    452/5421+no 452/0+no                                 | abort         abort          abort         none
+    452/0 452/5421 452/5421+part 452/5421+ok             | abort         ambiguous      abort         none
     452/5421+no* 452/0+no* 452/0+part* 452/0+ok*         | new-token     new-token      new-token     none
     409/0+no 412/0+no 404/0+no 404/1002+no 413/0+no      | abort         abort          abort         none
     400/0+no 403/0+no 424/0+no                           | abort         abort          abort         none
