@@ -6,11 +6,13 @@
 //! means that the request is not carried out; `after` means that it is carried out and
 //! its answer is lost (`drop`) or replaced (`status`). The delay comes first in both
 //! cases. With a delay alone the request is carried out. A `drop` overrides `status` and
-//! `when`. The `name` has no effect.
+//! `when`. The `name` has no effect. Rules for transactions have more members: `transaction`.
 //!
 //! A rule with a `range` hits requests to that physical partition, and after a split
 //! requests to its children. Only such a rule makes the server find out the ranges of a
 //! request, and only when the rest of the rule matches.
+
+mod transaction;
 
 use std::cell::LazyCell;
 use std::hash::{BuildHasher, RandomState};
@@ -21,8 +23,9 @@ use std::time::Duration;
 use perihelion_engine::{Layer, RangeId, Refusal};
 use perihelion_model::json::{Object, Value, object};
 use perihelion_wire::path::Resource;
-use perihelion_wire::status;
+use perihelion_wire::status::{self, Status};
 
+pub(crate) use self::transaction::{ResultsOnOrder, TransactionFault};
 use crate::net::Hangup;
 use crate::operation::Operation;
 use crate::regions::RegionNames;
@@ -72,6 +75,7 @@ pub(crate) struct Fault {
 enum Effect {
     None,
     Status { status: u16, sub_status: Option<u32>, retry_after_ms: Option<u64> },
+    Transaction(TransactionFault),
     Drop,
 }
 
@@ -101,9 +105,28 @@ impl Fault {
         if self.when == When::After { self.outcome() } else { None }
     }
 
+    /// The results with which a transaction is answered that is not carried out.
+    pub(crate) fn results_instead_of_serving(&self) -> Option<ResultsOnOrder> {
+        match self.effect {
+            Effect::Transaction(TransactionFault::Results(results)) if self.when == When::Before => {
+                Some(results)
+            }
+            Effect::Transaction(_) | Effect::None | Effect::Status { .. } | Effect::Drop => None,
+        }
+    }
+
+    /// What is changed about the answer of a transaction that was carried out.
+    pub(crate) fn transaction_fault_after_serving(&self) -> Option<TransactionFault> {
+        match self.effect {
+            Effect::Transaction(TransactionFault::Results(_)) if self.when == When::Before => None,
+            Effect::Transaction(fault) => Some(fault),
+            Effect::None | Effect::Status { .. } | Effect::Drop => None,
+        }
+    }
+
     fn outcome(&self) -> Option<Result<Refusal, Hangup>> {
         match self.effect {
-            Effect::None => None,
+            Effect::None | Effect::Transaction(_) => None,
             Effect::Drop => Some(Err(match self.when {
                 When::Before => Hangup::Unserved,
                 When::After => Hangup::Served,
@@ -182,7 +205,7 @@ impl FaultRules {
 
 impl Rule {
     fn parse(id: u64, body: &Object, regions: &RegionNames) -> Result<Self, Refusal> {
-        const MEMBERS: [&str; 14] = [
+        const MEMBERS: [&str; 17] = [
             "operation",
             "database",
             "container",
@@ -197,6 +220,9 @@ impl Rule {
             "drop",
             "when",
             "name",
+            transaction::MEMBERS[0],
+            transaction::MEMBERS[1],
+            transaction::MEMBERS[2],
         ];
         if let Some((name, _)) = body.iter().find(|(name, _)| !MEMBERS.contains(name)) {
             return Err(bad_request(&format!(
@@ -233,7 +259,7 @@ impl Rule {
             hits: 0,
             probability: probability
                 .ok_or_else(|| bad_request("'probability' must be a number from 0 to 1."))?,
-            fault: parse_fault(body)?,
+            fault: parse_fault(body, operation)?,
         })
     }
 
@@ -268,11 +294,21 @@ fn parse_range(body: &Object) -> Result<Option<RangeId>, Refusal> {
 
 /// The delay, the effect and its time. All members are checked, also those that a `drop`
 /// overrides.
-fn parse_fault(body: &Object) -> Result<Fault, Refusal> {
+fn parse_fault(body: &Object, operation: Option<Operation>) -> Result<Fault, Refusal> {
     let delay_ms = number(body, "delayMs", NUMBER_MAX)?.unwrap_or(0).min(DELAY_MS_MAX);
     let delay = Duration::from_millis(delay_ms);
     let (drop, when) = (parse_when(body, "drop")?, parse_when(body, "when")?);
     let answer = parse_answer(body)?;
+    let (status, retry_after_ms) = match answer {
+        Effect::Status { status, sub_status, retry_after_ms } => {
+            (Some(Status::new(status, sub_status.unwrap_or(0))), retry_after_ms)
+        }
+        Effect::None | Effect::Transaction(_) | Effect::Drop => (None, None),
+    };
+    let answer = match transaction::parse(body, operation, status, retry_after_ms)? {
+        Some(fault) => Effect::Transaction(fault),
+        None => answer,
+    };
     Ok(match drop {
         Some(when) => Fault { delay, effect: Effect::Drop, when },
         None => Fault { delay, effect: answer, when: when.unwrap_or(When::Before) },

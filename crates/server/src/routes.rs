@@ -35,7 +35,7 @@ use crate::answer::{Answer, render_refusal};
 use crate::auth::Authenticator;
 use crate::call::Call;
 use crate::counters::Counters;
-use crate::faults::FaultRules;
+use crate::faults::{Fault, FaultRules};
 use crate::net::{Hangup, Scheme};
 use crate::operation::operation_of;
 use crate::options::TransactionOptions;
@@ -148,15 +148,22 @@ impl RegionService {
                 });
             }
         }
-        let outcome = self.serve(call).await;
+        let outcome = match fault.as_ref().and_then(Fault::results_instead_of_serving) {
+            Some(results) => transactions::on_order::instead_of_serving(self, call, results).await,
+            None => self.serve(call).await,
+        };
         let (status, charge) = match &outcome {
             Ok(answer) => (answer.status, answer.charge.unwrap_or(0.0)),
             Err(refusal) => (refusal.status, refusal.charge),
         };
         self.account.counters.count(self.region, operation, status, charge);
-        if let Some(outcome) = fault.and_then(|fault| fault.after_serving()) {
+        if let Some(outcome) = fault.as_ref().and_then(Fault::after_serving) {
             return outcome.map(|refusal| self.refuse_call(call, &refusal, activity_id));
         }
+        let outcome = match fault.as_ref().and_then(Fault::transaction_fault_after_serving) {
+            Some(fault) => transactions::on_order::after_serving(self, call, outcome, fault),
+            None => outcome,
+        };
         Ok(match outcome {
             Ok(answer) => answer
                 .render(activity_id, || format!("{}{}", call.endpoint(), call.path.trim_end_matches('/'))),

@@ -10,15 +10,16 @@
 //! none: clients tell the two apart by the body.
 
 mod answer;
+mod fingerprint;
 mod request;
 
 use std::fmt;
 
-use sha2::{Digest, Sha256};
-
 pub use self::answer::{
-    DIAGNOSTIC_CHARACTERS_MAX, OperationResult, RESPONSE_MODE, print_answer, read_envelope,
+    AnswerMembers, DIAGNOSTIC_CHARACTERS_MAX, FAST_RESPONSE_MODE, OperationResult, RESPONSE_MODE,
+    in_fast_mode, print_answer, read_envelope,
 };
+pub use self::fingerprint::{Fingerprint, fingerprint, request_fingerprint};
 pub use self::request::{
     BadTransaction, ContainerReference, TransactionLimits, TransactionOperation, TransactionRequest,
 };
@@ -155,14 +156,6 @@ impl fmt::Debug for IdempotencyToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "IdempotencyToken({self})")
     }
-}
-
-/// A digest of the body of a request, by which a server knows a repeated request.
-pub type Fingerprint = [u8; 32];
-
-/// The fingerprint of a body.
-pub fn fingerprint(body: &[u8]) -> Fingerprint {
-    Sha256::digest(body).into()
 }
 
 #[cfg(test)]

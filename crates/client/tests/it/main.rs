@@ -25,6 +25,7 @@ mod repeated_writes;
 mod request_options;
 mod scenarios;
 mod transaction_answers;
+mod transaction_contention;
 mod transaction_replays;
 mod transaction_stage;
 mod transactions;

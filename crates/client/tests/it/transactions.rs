@@ -16,14 +16,14 @@ use crate::world::World;
 const PARTITION_KEY: &str = r#"{"paths":["/pk"],"kind":"Hash","version":2}"#;
 
 /// Two containers of two partitions, with a counter in each.
-struct Bank {
-    world: World,
-    a: Container,
-    b: Container,
+pub(crate) struct Bank {
+    pub(crate) world: World,
+    pub(crate) a: Container,
+    pub(crate) b: Container,
 }
 
 impl Bank {
-    async fn new() -> Bank {
+    pub(crate) async fn new() -> Bank {
         let world = World::new(2).await;
         let (a, b) = (world.container("a", PARTITION_KEY).await, world.container("b", PARTITION_KEY).await);
         a.create("x", &json!({"id": "n", "pk": "x", "n": 10})).await.unwrap();
@@ -33,7 +33,7 @@ impl Bank {
 
     /// Moves one from the counter of `a` to that of `b`. The transfer is not idempotent by
     /// itself: only the token keeps it from being applied twice.
-    fn transfer(&self) -> DistributedWriteTransaction {
+    pub(crate) fn transfer(&self) -> DistributedWriteTransaction {
         let mut transaction = self.world.client.write_transaction();
         let by = |amount: i64| Patch::new().increment("/n", amount);
         let added: Result<(), Error> = (|| {
@@ -47,7 +47,7 @@ impl Bank {
     }
 
     /// Both counters, from one snapshot.
-    async fn counters(&self) -> (i64, i64) {
+    pub(crate) async fn counters(&self) -> (i64, i64) {
         self.world.clear_faults().await;
         let mut transaction = self.world.client.read_transaction();
         transaction.read(&self.a, "x", "n").and_then(|reads| reads.read(&self.b, "y", "n")).unwrap();
@@ -56,12 +56,18 @@ impl Bank {
         (number(0), number(1))
     }
 
-    async fn fault(&self, rule: &str) {
+    /// Sets both counters back to ten.
+    pub(crate) async fn refill(&self) {
+        self.a.upsert("x", &json!({"id": "n", "pk": "x", "n": 10})).await.unwrap();
+        self.b.upsert("y", &json!({"id": "n", "pk": "y", "n": 10})).await.unwrap();
+    }
+
+    pub(crate) async fn fault(&self, rule: &str) {
         self.world.fault(&format!(r#"{{"operation":"transaction",{rule}}}"#)).await;
     }
 }
 
-fn attempts(results: &TransactionResults) -> usize {
+pub(crate) fn attempts(results: &TransactionResults) -> usize {
     results.diagnostics().attempts().count()
 }
 

@@ -8,6 +8,7 @@
 //! Only the write region answers, also to reads. An account with several write regions has no
 //! transactions, and neither has a range whose writes were moved to another region.
 
+pub(super) mod on_order;
 mod read;
 mod write;
 
@@ -26,24 +27,38 @@ use perihelion_wire::transaction::{
 use super::{RegionService, method_not_allowed};
 use crate::answer::{Answer, print_token, render_bodyless_refusal};
 use crate::call::Call;
+use crate::faults::ResultsOnOrder;
 
 pub(super) async fn serve(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
     answer_request(service, call).await.map_err(with_transaction_status)
 }
 
 async fn answer_request(service: &RegionService, call: &Call) -> Result<Answer, Refusal> {
+    let request = parse(service, call)?;
+    answer_parsed(service, call, request, None).await
+}
+
+/// Checks and parses a request.
+fn parse(service: &RegionService, call: &Call) -> Result<TransactionRequest, Refusal> {
     if call.method != Method::POST {
         return Err(method_not_allowed(&call.method));
     }
     check_account(service, call)?;
     check_headers(call)?;
+    token(call)?;
+    let operation_type = call.header(&headers::OPERATION_TYPE);
+    TransactionRequest::parse(operation_type, &call.body, service.account.transactions.limits)
+        .map_err(|bad| Refusal::gateway(bad.status, bad.reason))
+}
+
+/// Carries out a transaction. `abort` is the abort that a fault rule orders for a write.
+async fn answer_parsed(
+    service: &RegionService,
+    call: &Call,
+    request: TransactionRequest,
+    abort: Option<ResultsOnOrder>,
+) -> Result<Answer, Refusal> {
     let token = token(call)?;
-    let request = TransactionRequest::parse(
-        call.header(&headers::OPERATION_TYPE),
-        &call.body,
-        service.account.transactions.limits,
-    )
-    .map_err(|bad| Refusal::gateway(bad.status, bad.reason))?;
     let answer = match request.kind {
         TransactionKind::Write => {
             let token = token.ok_or_else(|| {
@@ -52,14 +67,19 @@ async fn answer_request(service: &RegionService, call: &Call) -> Result<Answer, 
                     "A write transaction needs the header x-ms-cosmos-idempotency-token with a UUID.",
                 )
             })?;
-            write::serve(service, call, token, request.operations).await?
+            write::serve(service, call, token, request.operations, abort).await?
         }
         TransactionKind::Read => read::serve(service, request.operations)?,
     };
-    Ok(match token {
+    Ok(with_token(answer, token))
+}
+
+/// The answer with the token of its request.
+fn with_token(answer: Answer, token: Option<IdempotencyToken>) -> Answer {
+    match token {
         Some(token) => answer.with_header(headers::IDEMPOTENCY_TOKEN, token.to_string()),
         None => answer,
-    })
+    }
 }
 
 /// Refuses a request to an account or a region that has no transactions.

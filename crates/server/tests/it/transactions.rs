@@ -3,6 +3,7 @@
 
 mod faults;
 mod ledger;
+mod ordered_answers;
 mod reads;
 mod refusals;
 mod regions;

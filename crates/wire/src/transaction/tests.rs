@@ -144,7 +144,8 @@ fn the_status_of_a_read_transaction_follows_its_table() {
 
 #[test]
 fn a_long_diagnostic_is_cut() {
-    let body = print_answer(&[], Some(&"ä".repeat(1_000_000)));
+    let long = "ä".repeat(1_000_000);
+    let body = print_answer(&[], AnswerMembers { diagnostic: Some(&long), ..AnswerMembers::default() });
     let printed = parse_str(&body).unwrap();
     let diagnostic = printed.get("diagnosticString").and_then(Value::as_str).unwrap();
     assert_eq!(diagnostic, "ä".repeat(DIAGNOSTIC_CHARACTERS_MAX));
@@ -158,24 +159,28 @@ fn an_answer_lists_every_result_by_its_index() {
             etag: Some("\"e\"".to_owned()),
             session_token: Some("0:-1#5".to_owned()),
             partition_key_range_id: Some(0),
+            local_lsn: Some(5),
             request_charge: 6.666,
             body: Some(Bytes::from_static(br#"{"id":"1"}"#)),
         },
-        OperationResult {
-            status: status::OPERATION_ROLLED_BACK,
-            etag: None,
-            session_token: None,
-            partition_key_range_id: None,
-            request_charge: 1.0,
-            body: None,
-        },
+        OperationResult::failed(status::OPERATION_ROLLED_BACK, 1.0),
     ];
     assert_eq!(
-        print_answer(&results, Some("a \"reason\"")),
+        print_answer(&results, AnswerMembers { diagnostic: Some("a \"reason\""), is_retriable: false }),
         concat!(
             r#"{"isRetriable":false,"responseMode":"Standard","diagnosticString":"a \"reason\"","operationResponses":["#,
-            r#"{"index":0,"statusCode":200,"subStatusCode":0,"eTag":"\"e\"","sessionToken":"0:-1#5","partitionKeyRangeId":"0","requestCharge":6.67,"isRetriable":false,"resourceBody":{"id":"1"}},"#,
+            r#"{"index":0,"statusCode":200,"subStatusCode":0,"eTag":"\"e\"","sessionToken":"0:-1#5","partitionKeyRangeId":"0","localLsn":5,"requestCharge":6.67,"isRetriable":false,"resourceBody":{"id":"1"}},"#,
             r#"{"index":1,"statusCode":453,"subStatusCode":5415,"requestCharge":1,"isRetriable":false}]}"#
         )
     );
+}
+
+#[test]
+fn an_answer_says_whether_it_may_be_repeated_and_in_which_mode_it_is() {
+    let results = [OperationResult::failed(status::RETRY_WITH, 0.0)];
+    let printed = print_answer(&results, AnswerMembers { is_retriable: true, diagnostic: None });
+    assert!(printed.starts_with(r#"{"isRetriable":true,"responseMode":"Standard","operationResponses":["#));
+    let fast = in_fast_mode(&Bytes::from(printed.clone()));
+    assert_eq!(fast, printed.replace(RESPONSE_MODE, FAST_RESPONSE_MODE).as_bytes());
+    assert_eq!(in_fast_mode(&Bytes::new()), Bytes::new());
 }

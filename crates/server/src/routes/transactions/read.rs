@@ -3,7 +3,9 @@
 use bytes::Bytes;
 use perihelion_engine::{DistributedRead, ItemOutcome, Precondition, Refusal, blocking};
 use perihelion_wire::status::{self, Status};
-use perihelion_wire::transaction::{OperationResult, TransactionOperation, print_answer, read_envelope};
+use perihelion_wire::transaction::{
+    AnswerMembers, OperationResult, TransactionOperation, print_answer, read_envelope,
+};
 
 use super::super::RegionService;
 use super::{
@@ -42,7 +44,8 @@ pub(super) fn serve(
         let refusal = result.as_ref().err()?;
         Some(format!("Operation {index} failed with {}: {}", status_of(refusal), refusal.message))
     });
-    Ok(answer(read_envelope(&statuses), charge, print_answer(&printed, culprit.as_deref())))
+    let members = AnswerMembers { is_retriable: false, diagnostic: culprit.as_deref() };
+    Ok(answer(read_envelope(&statuses), charge, print_answer(&printed, members)))
 }
 
 fn to_engine(prepared: Prepared) -> DistributedRead {
@@ -77,6 +80,7 @@ fn to_result(result: &Result<ItemOutcome, Refusal>, has_failed: bool) -> Operati
             etag: outcome.etag.clone(),
             session_token: Some(printed_token(&outcome.position)),
             partition_key_range_id: Some(outcome.position.range),
+            local_lsn: None,
             request_charge,
             body: Some(outcome.body.clone()).filter(|body: &Bytes| !body.is_empty()),
         },

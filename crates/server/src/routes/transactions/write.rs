@@ -6,25 +6,28 @@ use perihelion_engine::{
 };
 use perihelion_wire::status;
 use perihelion_wire::transaction::{
-    IdempotencyToken, OperationResult, TransactionOperation, fingerprint, print_answer,
+    AnswerMembers, IdempotencyToken, OperationResult, TransactionOperation, print_answer, request_fingerprint,
 };
 
 use super::super::RegionService;
 use super::super::batches::parse_by_type;
 use super::{
-    Prepared, admit, answer, check_writers, prepare, printed_token, ranges_of, session, spend_refused,
-    status_of,
+    Prepared, admit, answer, check_writers, on_order, prepare, printed_token, ranges_of, session,
+    spend_refused, status_of,
 };
 use crate::answer::Answer;
 use crate::call::Call;
+use crate::faults::ResultsOnOrder;
 
+/// Commits or aborts a transaction. `abort` is that of a fault rule: the first operation fails.
 pub(super) async fn serve(
     service: &RegionService,
     call: &Call,
     token: IdempotencyToken,
     operations: Vec<TransactionOperation>,
+    abort: Option<ResultsOnOrder>,
 ) -> Result<Answer, Refusal> {
-    let fingerprint = fingerprint(&call.body);
+    let fingerprint = request_fingerprint(&call.body);
     if let Some(recorded) = service.engine.recorded_answer(token, &fingerprint)? {
         return Ok(replay(recorded));
     }
@@ -45,16 +48,21 @@ pub(super) async fn serve(
     let (now, work) = (service.engine.clock().seconds(), ConditionWork::default());
     // Conditions are compiled and documents are printed here, because all writes wait for the
     // one writer.
-    let operations =
+    let mut operations: Vec<DistributedOperation> =
         blocking::run(|| prepared.into_iter().map(|prepared| to_engine(prepared, now, &work)).collect());
+    if let (Some(abort), Some(first)) = (abort, operations.first_mut()) {
+        first.operation = Err(on_order::refusal(abort));
+    }
     let write = DistributedWrite { token, fingerprint, operations };
-    let done = match service.engine.commit_distributed(write, record).await {
-        Ok(done) => done,
-        Err(refusal) => {
-            spend_refused(service, buckets, &refusal);
-            return Err(refusal);
-        }
-    };
+    let is_retriable = abort.is_some_and(|abort| abort.is_retriable);
+    let done =
+        match service.engine.commit_distributed(write, move |outcome| record(outcome, is_retriable)).await {
+            Ok(done) => done,
+            Err(refusal) => {
+                spend_refused(service, buckets, &refusal);
+                return Err(refusal);
+            }
+        };
     for (bucket, charge) in buckets.into_iter().zip(&done.charges) {
         service.engine.spend(bucket, *charge);
     }
@@ -87,18 +95,20 @@ fn to_engine(prepared: Prepared, now: u64, work: &ConditionWork) -> DistributedO
 }
 
 /// Prints the answer that is recorded and sent.
-fn record(outcome: &DistributedOutcome) -> RecordedAnswer {
+fn record(outcome: &DistributedOutcome, is_retriable: bool) -> RecordedAnswer {
     let results: Vec<OperationResult> = outcome.results.iter().map(to_result).collect();
     let charge = results.iter().map(|result| result.request_charge).sum();
     if outcome.is_committed {
-        return RecordedAnswer { status: status::OK, charge, body: print_answer(&results, None).into() };
+        let body = print_answer(&results, AnswerMembers::default()).into();
+        return RecordedAnswer { status: status::OK, charge, body };
     }
     let culprit = outcome.results.iter().enumerate().find_map(|(index, result)| {
         let refusal =
             result.as_ref().err().filter(|refusal| status_of(refusal) != status::OPERATION_ROLLED_BACK)?;
         Some(format!("Operation {index} failed with {}: {}", status_of(refusal), refusal.message))
     });
-    let body = print_answer(&results, Some(culprit.as_deref().unwrap_or("The transaction was aborted.")));
+    let diagnostic = culprit.as_deref().or(Some("The transaction was aborted."));
+    let body = print_answer(&results, AnswerMembers { is_retriable, diagnostic });
     RecordedAnswer { status: status::TRANSACTION_ABORTED, charge, body: body.into() }
 }
 
@@ -109,6 +119,7 @@ fn to_result(result: &Result<ItemOutcome, Refusal>) -> OperationResult {
             etag: outcome.etag.clone(),
             session_token: Some(printed_token(&outcome.position)),
             partition_key_range_id: Some(outcome.position.range),
+            local_lsn: Some(outcome.position.lsn),
             request_charge: outcome.charge,
             body: None,
         },

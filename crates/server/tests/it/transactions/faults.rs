@@ -3,7 +3,7 @@
 
 use super::*;
 
-async fn add_fault(world: &World, rule: &str) {
+pub(super) async fn add_fault(world: &World, rule: &str) {
     let added = world.manage("POST", "faults", rule).await;
     assert_eq!(added.status, 200, "{rule}: {}", added.text());
 }

@@ -35,6 +35,28 @@ async fn a_replayed_token_gets_the_original_answer_byte_for_byte() {
     world.stop().await;
 }
 
+/// The official Rust SDK stamps each request with the newest session tokens that it knows, also
+/// when a program replays a commit.
+#[tokio::test]
+async fn a_replay_may_have_other_session_tokens() {
+    let world = world().await;
+    let stamped = |session: &str| {
+        let document = r#"{"id":"1","pk":"a","n":0,"sessionToken":"mine"}"#;
+        [operation("Create", "c", "a", "1", &format!(r#"{session},"resourceBody":{document}"#))]
+    };
+    let committed = world.send(write(1, &stamped(""))).await;
+    assert_eq!(committed.status, 200, "{}", committed.text());
+    let session = text_of(&results(&committed)[0], "sessionToken").unwrap();
+    for session in [session.as_str(), "0:-1#999999", "nonsense"] {
+        let again = world.send(write(1, &stamped(&format!(r#","sessionToken":"{session}""#)))).await;
+        assert_eq!(parts(&again), parts(&committed), "{session}");
+    }
+    // A member of this name inside the document is not a session token.
+    let other = stamped("")[0].replace("mine", "another");
+    check_refused(&world.send(write(1, &[other])).await, 400, 5410);
+    world.stop().await;
+}
+
 #[tokio::test]
 async fn concurrent_requests_with_one_token_have_one_effect_and_one_answer() {
     let world = world().await;

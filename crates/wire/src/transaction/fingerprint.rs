@@ -1,0 +1,158 @@
+//! The fingerprint of a transaction, by which a server knows a request that is sent again.
+//!
+//! Session tokens do not count. They say how far the server must be before the transaction, not
+//! what the transaction does, and some clients stamp every request with the newest ones they
+//! know: the official Rust SDK sends other tokens when a program replays a commit. All other
+//! bytes count, white space too.
+
+use std::borrow::Cow;
+
+use sha2::{Digest, Sha256};
+
+/// A digest of a request, by which a server knows a repeated request.
+pub type Fingerprint = [u8; 32];
+
+/// The fingerprint of bytes.
+pub fn fingerprint(bytes: &[u8]) -> Fingerprint {
+    Sha256::digest(bytes).into()
+}
+
+/// The fingerprint of the body of a transaction, without the session tokens of its operations.
+/// The body must be valid JSON.
+pub fn request_fingerprint(body: &[u8]) -> Fingerprint {
+    fingerprint(&without_session_tokens(body))
+}
+
+const SESSION_TOKEN: &[u8] = b"\"sessionToken\"";
+
+/// The nesting of an operation's members: the envelope, its list, the operation.
+const OPERATION_NESTING: &[u8] = b"{[{";
+
+/// The body without the members `sessionToken` of operations, each with the comma that sets it
+/// apart. It is the body that a client would send which knows no session tokens.
+fn without_session_tokens(body: &[u8]) -> Cow<'_, [u8]> {
+    if !body.windows(SESSION_TOKEN.len()).any(|window| window == SESSION_TOKEN) {
+        return Cow::Borrowed(body);
+    }
+    let mut kept = Vec::with_capacity(body.len());
+    let mut nesting = Vec::new();
+    let mut at = 0;
+    while let Some(&byte) = body.get(at) {
+        let end = match byte {
+            b'"' => end_of_string(body, at),
+            _ => at + 1,
+        };
+        match byte {
+            b'{' | b'[' => nesting.push(byte),
+            b'}' | b']' => drop(nesting.pop()),
+            b'"' if nesting == OPERATION_NESTING && body[at..end] == *SESSION_TOKEN => {
+                if let Some(value_end) = end_of_member(body, end) {
+                    at = drop_member(&mut kept, body, value_end);
+                    continue;
+                }
+            }
+            _ => {}
+        }
+        kept.extend_from_slice(&body[at..end]);
+        at = end;
+    }
+    Cow::Owned(kept)
+}
+
+/// Takes back the comma before a member that is left out. The first member of an object has
+/// none, so the one after it is left out. Returns where the rest of the body begins.
+fn drop_member(kept: &mut Vec<u8>, body: &[u8], value_end: usize) -> usize {
+    let before = kept.trim_ascii_end().len();
+    if before > 0 && kept[before - 1] == b',' {
+        kept.truncate(before - 1);
+        return value_end;
+    }
+    let next = skip_space(body, value_end);
+    if body.get(next) == Some(&b',') { skip_space(body, next + 1) } else { value_end }
+}
+
+/// The end of the value whose name ends at `at`; `None` if the text before was not a name, or if
+/// the value is neither a string nor `null`.
+fn end_of_member(body: &[u8], at: usize) -> Option<usize> {
+    let colon = skip_space(body, at);
+    if body.get(colon) != Some(&b':') {
+        return None;
+    }
+    let value = skip_space(body, colon + 1);
+    match body.get(value)? {
+        b'"' => Some(end_of_string(body, value)),
+        b'n' => Some((value + "null".len()).min(body.len())),
+        _ => None,
+    }
+}
+
+fn skip_space(body: &[u8], at: usize) -> usize {
+    let rest = body.get(at..).unwrap_or_default();
+    at + rest.len() - rest.trim_ascii_start().len()
+}
+
+/// The position after the string that begins at `at`.
+fn end_of_string(body: &[u8], at: usize) -> usize {
+    let mut end = at + 1;
+    while let Some(&byte) = body.get(end) {
+        match byte {
+            b'"' => return end + 1,
+            b'\\' => end += 2,
+            _ => end += 1,
+        }
+    }
+    body.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Checks that both bodies are the same transaction.
+    fn check(body: &str, expected: &str) {
+        let found = without_session_tokens(body.as_bytes()).into_owned();
+        assert_eq!(String::from_utf8(found).unwrap(), expected, "{body}");
+        assert_eq!(request_fingerprint(body.as_bytes()), request_fingerprint(expected.as_bytes()));
+    }
+
+    #[test]
+    fn session_tokens_of_operations_do_not_count() {
+        check(
+            r#"{"operations":[{"id":"1","sessionToken":"0:-1#5"},{"id":"2","sessionToken":"1:-1#7","x":1}]}"#,
+            r#"{"operations":[{"id":"1"},{"id":"2","x":1}]}"#,
+        );
+        check(r#"{"operations":[{"sessionToken":"0:1","id":"1"}]}"#, r#"{"operations":[{"id":"1"}]}"#);
+        check(r#"{"operations":[{"sessionToken":null}]}"#, r#"{"operations":[{}]}"#);
+        check(
+            "{\"operations\" : [ { \"id\" : \"1\" ,\n \"sessionToken\" : \"a\\\"},{\" } ] }",
+            "{\"operations\" : [ { \"id\" : \"1\"  } ] }",
+        );
+        check(
+            r#"{"operations":[{"a":1,"sessionToken":"x","sessionToken":"y","b":2}]}"#,
+            r#"{"operations":[{"a":1,"b":2}]}"#,
+        );
+    }
+
+    #[test]
+    fn everything_else_counts() {
+        for body in [
+            r#"{"operations":[{"id":"1"}]}"#,
+            r#"{"operations":[{"id":"sessionToken","x":"\"sessionToken\":\"y\""}]}"#,
+            r#"{"operations":[{"resourceBody":{"sessionToken":"x","id":"1"}}]}"#,
+            r#"{"operations":[{"resourceBody":{"operations":[{"sessionToken":"x"}]}}]}"#,
+            r#"{"sessionToken":"x","operations":[]}"#,
+            r#"{"operations":[{"sessionToken":7}]}"#,
+        ] {
+            check(body, body);
+        }
+    }
+
+    /// The body was parsed before, but nothing here relies on it.
+    #[test]
+    fn a_body_that_ends_anywhere_is_read_to_its_end() {
+        let body = r#"{"operations":[{"a":"\\","sessionToken" : "x\"y" , "b":null,"sessionToken":null}]}"#;
+        for end in 0..=body.len() {
+            assert!(without_session_tokens(&body.as_bytes()[..end]).len() <= end);
+        }
+    }
+}
