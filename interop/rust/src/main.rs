@@ -16,6 +16,8 @@ mod check;
 mod management;
 mod query;
 mod relay;
+mod sdk_emulator;
+mod transaction;
 mod world;
 
 use std::process::ExitCode;
@@ -50,8 +52,12 @@ async fn main() -> ExitCode {
 }
 
 async fn run_world(options: WorldOptions, wanted: &str, score: &mut Score) {
-    let mut checks: Vec<Check> =
-        all_checks().into_iter().filter(|check| check.name.contains(wanted)).collect();
+    let mut checks = all_checks();
+    // Our server has no part in these, so one world is enough for them.
+    if options.name == WORLDS[0].name {
+        checks.extend(areas::our_client::checks());
+    }
+    checks.retain(|check| check.name.contains(wanted));
     checks.extend(areas::server::checks());
     match World::start(options).await {
         Ok(world) => {
@@ -74,6 +80,9 @@ fn all_checks() -> Vec<Check> {
         areas::cross_partition_queries::checks(),
         areas::change_feeds::checks(),
         areas::ranges::checks(),
+        areas::transactions::checks(),
+        areas::transaction_replays::checks(),
+        areas::transaction_comparison::checks(),
         areas::faults::checks(),
         areas::transport::checks(),
     ]

@@ -1,6 +1,7 @@
 //! `World`: one server and one SDK client, which the checks use. The names of containers come
 //! from a counter, so that every check has its own containers.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use azure_data_cosmos::clients::{ContainerClient, DatabaseClient};
@@ -11,6 +12,7 @@ use azure_data_cosmos::options::{
 use azure_data_cosmos::{
     AccountReference, CosmosClient, CosmosClientBuilder, CosmosRuntime, RoutingStrategy,
 };
+use azure_data_cosmos_driver::{CosmosDriver, CosmosDriverRuntime, DriverOptions};
 use perihelion_interop_common::Server;
 use serde::{Deserialize, Serialize};
 
@@ -73,6 +75,10 @@ impl World {
         Ok(Self { options, server, client, database, names: AtomicU32::new(0) })
     }
 
+    pub(crate) fn options(&self) -> WorldOptions {
+        self.options
+    }
+
     pub(crate) fn name(&self) -> &'static str {
         self.options.name
     }
@@ -95,6 +101,23 @@ impl World {
 
     pub(crate) fn management(&self) -> Management {
         Management::of(self.port())
+    }
+
+    /// A new client of the same server, which knows no session tokens.
+    pub(crate) async fn another_client(&self) -> azure_data_cosmos::Result<CosmosClient> {
+        Connect::to(self.scheme(), self.port()).client().await
+    }
+
+    /// A new driver of the same server. The driver is the layer under the SDK.
+    pub(crate) async fn driver(&self) -> Result<Arc<CosmosDriver>, Problem> {
+        let pool = ConnectionPoolOptions::builder()
+            .with_server_certificate_validation(ServerCertificateValidation::RequiredUnlessEmulator)
+            .build()?;
+        let runtime = CosmosDriverRuntime::builder().with_connection_pool(pool).build().await?;
+        let endpoint = Connect::to(self.scheme(), self.port()).endpoint.parse()?;
+        let account =
+            azure_data_cosmos_driver::models::AccountReference::with_account_key(endpoint, WELL_KNOWN_KEY);
+        Ok(runtime.create_driver(DriverOptions::builder(account).build()).await?)
     }
 
     pub(crate) fn database(&self) -> &DatabaseClient {
