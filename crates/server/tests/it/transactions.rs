@@ -4,6 +4,7 @@
 mod faults;
 mod ledger;
 mod ordered_answers;
+mod published_cases;
 mod reads;
 mod refusals;
 mod regions;
