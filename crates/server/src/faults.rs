@@ -306,7 +306,10 @@ fn parse_fault(body: &Object, operation: Option<Operation>) -> Result<Fault, Ref
         Effect::None | Effect::Transaction(_) | Effect::Drop => (None, None),
     };
     let answer = match transaction::parse(body, operation, status, retry_after_ms)? {
-        Some(fault) => Effect::Transaction(fault),
+        Some(fault) => {
+            transaction::check_time(fault, when)?;
+            Effect::Transaction(fault)
+        }
         None => answer,
     };
     Ok(match drop {

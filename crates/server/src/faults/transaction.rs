@@ -4,7 +4,7 @@ use perihelion_engine::Refusal;
 use perihelion_model::json::{Object, Value};
 use perihelion_wire::status::{self, Status};
 
-use super::{bad_request, number, text};
+use super::{When, bad_request, number, text};
 use crate::operation::Operation;
 
 /// The members of a rule that only transactions have.
@@ -58,6 +58,23 @@ pub(super) fn parse(
             Ok(Some(TransactionFault::Results(results)))
         }
         (Some(_), None) => Err(bad_request("'isRetriable' must be true or false.")),
+    }
+}
+
+/// Refuses an answer after the commit which says that nothing was written: a client that believes
+/// it would write twice, and be blamed for it.
+pub(super) fn check_time(fault: TransactionFault, when: Option<When>) -> Result<(), Refusal> {
+    match fault {
+        TransactionFault::Results(results)
+            if when == Some(When::After)
+                && (!results.is_retriable || results.status.code == status::TRANSACTION_ABORTED.code) =>
+        {
+            Err(bad_request(
+                "An answer that says that the transaction was not carried out cannot have \"when\":\"after\". \
+                 Leave out 'when', or take \"isRetriable\":true with another status than 452.",
+            ))
+        }
+        TransactionFault::Results(_) | TransactionFault::FastResponse => Ok(()),
     }
 }
 

@@ -34,7 +34,7 @@ fn without_session_tokens(body: &[u8]) -> Cow<'_, [u8]> {
     if !body.windows(SESSION_TOKEN.len()).any(|window| window == SESSION_TOKEN) {
         return Cow::Borrowed(body);
     }
-    let mut kept = Vec::with_capacity(body.len());
+    let mut kept = Kept { bytes: Vec::with_capacity(body.len()), end: 0, end_before_comma: 0 };
     let mut nesting = Vec::new();
     let mut at = 0;
     while let Some(&byte) = body.get(at) {
@@ -47,28 +47,51 @@ fn without_session_tokens(body: &[u8]) -> Cow<'_, [u8]> {
             b'}' | b']' => drop(nesting.pop()),
             b'"' if nesting == OPERATION_NESTING && body[at..end] == *SESSION_TOKEN => {
                 if let Some(value_end) = end_of_member(body, end) {
-                    at = drop_member(&mut kept, body, value_end);
+                    at = kept.drop_member(body, value_end);
                     continue;
                 }
             }
             _ => {}
         }
-        kept.extend_from_slice(&body[at..end]);
+        kept.push(&body[at..end]);
         at = end;
     }
-    Cow::Owned(kept)
+    Cow::Owned(kept.bytes)
 }
 
-/// Takes back the comma before a member that is left out. The first member of an object has
-/// none, so the one after it is left out. Returns where the rest of the body begins.
-fn drop_member(kept: &mut Vec<u8>, body: &[u8], value_end: usize) -> usize {
-    let before = kept.trim_ascii_end().len();
-    if before > 0 && kept[before - 1] == b',' {
-        kept.truncate(before - 1);
-        return value_end;
+/// What is kept of a body. Its ends are counted while it grows, because looking for them again for
+/// each member takes the square of the body's length.
+struct Kept {
+    bytes: Vec<u8>,
+    /// The length without white space at the end.
+    end: usize,
+    /// The same before the last comma.
+    end_before_comma: usize,
+}
+
+impl Kept {
+    /// Adds a string or another byte.
+    fn push(&mut self, text: &[u8]) {
+        self.bytes.extend_from_slice(text);
+        if text == b"," {
+            self.end_before_comma = self.end;
+        }
+        if !text.trim_ascii().is_empty() {
+            self.end = self.bytes.len();
+        }
     }
-    let next = skip_space(body, value_end);
-    if body.get(next) == Some(&b',') { skip_space(body, next + 1) } else { value_end }
+
+    /// Takes back the comma before a member that is left out. The first member of an object has
+    /// none, so the one after it is left out. Returns where the rest of the body begins.
+    fn drop_member(&mut self, body: &[u8], value_end: usize) -> usize {
+        if let Some(comma) = self.end.checked_sub(1).filter(|last| self.bytes[*last] == b',') {
+            self.bytes.truncate(comma);
+            self.end = self.end_before_comma;
+            return value_end;
+        }
+        let next = skip_space(body, value_end);
+        if body.get(next) == Some(&b',') { skip_space(body, next + 1) } else { value_end }
+    }
 }
 
 /// The end of the value whose name ends at `at`; `None` if the text before was not a name, or if
@@ -131,6 +154,19 @@ mod tests {
             r#"{"operations":[{"a":1,"sessionToken":"x","sessionToken":"y","b":2}]}"#,
             r#"{"operations":[{"a":1,"b":2}]}"#,
         );
+    }
+
+    /// Duplicate members are valid JSON. White space before them is not read again for each.
+    #[test]
+    fn many_session_tokens_after_much_white_space_take_little_time() {
+        let (space, tokens) = (" ".repeat(1 << 20), "\"sessionToken\":\"\",".repeat(50_000));
+        let leading = |tokens: &str| format!("{{\"operations\":[{{{space}{tokens}\"id\":\"1\"}}]}}");
+        let begun = std::time::Instant::now();
+        check(&leading(&tokens), &leading(""));
+        let tokens = ",\"sessionToken\":\"\"".repeat(50_000);
+        let trailing = |tokens: &str| format!("{{\"operations\":[{{\"id\":\"1\"{space}{tokens}}}]}}");
+        check(&trailing(&tokens), &trailing(""));
+        assert!(begun.elapsed() < std::time::Duration::from_secs(5), "{:?}", begun.elapsed());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use perihelion_wire::transaction::{
 };
 
 use super::super::RegionService;
-use super::{answer, answer_parsed, parse, token, with_token, with_transaction_status};
+use super::{answer, answer_parsed, parse, token, with_token, with_transaction_status, write};
 use crate::answer::Answer;
 use crate::call::Call;
 use crate::faults::{ResultsOnOrder, TransactionFault};
@@ -30,7 +30,16 @@ pub(in crate::routes) async fn instead_of_serving(
         let answer = answer_parsed(service, call, request, Some(results)).await;
         return answer.map(|answer| with_wait(answer, results)).map_err(with_transaction_status);
     }
-    Ok(with_token(print(&request, results), token(call)?))
+    // A token that was committed before is not called refused.
+    let token = token(call)?;
+    if request.kind == TransactionKind::Write
+        && !results.is_retriable
+        && let Some(written) = token
+        && let Some(recorded) = write::recorded_answer(service, call, written)?
+    {
+        return Ok(with_token(recorded, token));
+    }
+    Ok(with_token(print(&request, results), token))
 }
 
 /// The answer that replaces the one of a transaction that was carried out.

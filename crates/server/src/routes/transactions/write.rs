@@ -69,6 +69,16 @@ pub(super) async fn serve(
     Ok(replay(done.answer))
 }
 
+/// The answer that was recorded for this request; `None` if its token is new.
+pub(super) fn recorded_answer(
+    service: &RegionService,
+    call: &Call,
+    token: IdempotencyToken,
+) -> Result<Option<Answer>, Refusal> {
+    let recorded = service.engine.recorded_answer(token, &request_fingerprint(&call.body))?;
+    Ok(recorded.map(replay))
+}
+
 /// The recorded answer as it is sent, the first time and every time after.
 fn replay(recorded: RecordedAnswer) -> Answer {
     answer(recorded.status, recorded.charge, recorded.body)

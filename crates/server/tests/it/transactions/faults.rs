@@ -68,3 +68,22 @@ async fn an_answer_that_is_lost_after_the_commit_is_had_by_a_replay() {
     assert!(counters.text().contains("\"transaction\""), "{}", counters.text());
     world.stop().await;
 }
+
+#[tokio::test]
+async fn no_rule_makes_the_server_deny_a_commit() {
+    let world = world().await;
+    for rule in [
+        r#"{"operation":"transaction","status":452,"isRetriable":true,"when":"after"}"#,
+        r#"{"operation":"transaction","status":409,"isRetriable":false,"when":"after"}"#,
+    ] {
+        let refused = world.manage("POST", "faults", rule).await;
+        assert_eq!(refused.status, 400, "{rule}: {}", refused.text());
+    }
+    let create = create("c", "a", "1");
+    add_fault(&world, r#"{"operation":"transaction","drop":"after","count":1}"#).await;
+    assert!(world.try_send(write(1, std::slice::from_ref(&create))).await.is_err(), "the answer is lost");
+    add_fault(&world, r#"{"operation":"transaction","status":409,"isRetriable":false,"count":1}"#).await;
+    let replayed = world.send(write(1, std::slice::from_ref(&create))).await;
+    assert_eq!((envelope(&replayed), statuses(&replayed)), ((200, 0), vec![(201, 0)]), "{}", replayed.text());
+    world.stop().await;
+}

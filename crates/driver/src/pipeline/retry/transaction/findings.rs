@@ -102,6 +102,8 @@ pub(super) fn finding_for(is_write: bool, ending: TransactionEnding<'_>) -> Tran
                     TransactionFinding::Done
                 }
                 (400..=599, Results::Failed) => finding_for_refusal(status, is_retriable),
+                // The status and the results contradict each other. A new token could write twice.
+                (452, Results::Succeeded) if is_write && is_retriable => TransactionFinding::Unreadable,
                 (400..=599, Results::Incomplete | Results::Succeeded) if is_retriable => {
                     finding_for_refusal(status, true)
                 }
