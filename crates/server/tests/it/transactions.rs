@@ -2,6 +2,7 @@
 //! the ledger, faults, limits and regions.
 
 mod faults;
+mod lagging_regions;
 mod ledger;
 mod ordered_answers;
 mod published_cases;
