@@ -15,6 +15,7 @@ use perihelion_simulation::process::{Handoff, Settings, User, worker_program};
 use perihelion_simulation::process_run::Role;
 use perihelion_simulation::scenarios::{FAN_OUT, SMALL, STAGED, Scenario, by_name, wait_until_ended};
 use perihelion_simulation::world::{self, Program};
+use perihelion_simulation::write_log::{self, LoggedWrite, WriteKind};
 
 /// The limit of a run's virtual time: enough for four locks to expire one after the other,
 /// and for a run of the reconciler.
@@ -37,6 +38,9 @@ struct Outcome {
     /// The sender's role of each request that can fail.
     request_roles: Vec<Role>,
     problems: Vec<String>,
+    /// The numbers of distributed transactions and of outboxes that were written.
+    transactions: usize,
+    outboxes: usize,
     /// The requests around the fault; empty if there are no problems.
     log: String,
 }
@@ -90,12 +94,19 @@ fn run(scenario: Scenario, workers: Workers, fault_at: Option<(u64, Fault)>) -> 
         {
             problems.extend(failed_calls(scenario, &provider.metrics()));
         }
-        problems.extend(fences::check(&world.network().served_in_order()));
+        let served = world.network().served_in_order();
+        problems.extend(fences::check(&served));
+        let writes = write_log::writes(&served).unwrap_or_else(|error| panic!("{error}"));
+        let transactions =
+            served.iter().filter(|request| write_log::is_transaction(request) && request.status == 200);
+        let is_outbox = |write: &&LoggedWrite| write.id.starts_with("o:") && write.kind == WriteKind::Create;
+        let (transactions, outboxes) = (transactions.count(), writes.iter().filter(is_outbox).count());
         let log = match problems.is_empty() {
             true => String::new(),
             false => world.network().log_around(fault_at.map(|(index, _)| index), LOG_LINES),
         };
-        Outcome { request_roles: roles.take().unwrap_or_default(), problems, log }
+        let request_roles = roles.take().unwrap_or_default();
+        Outcome { request_roles, problems, transactions, outboxes, log }
     })
 }
 
@@ -177,6 +188,7 @@ fn check_workers(
         without_faults.problems,
         without_faults.log
     );
+    check_forms(&without_faults, workers);
     let (mut failed, mut runs) = (Vec::new(), 0);
     for (index, role) in (0..).zip(&without_faults.request_roles).filter(|(index, _)| is_chosen(*index)) {
         for fault in faults(index).into_iter().filter(|fault| fault.applies_to(*role)) {
@@ -198,6 +210,16 @@ fn check_workers(
     }
     let names: Vec<String> = failed.iter().map(|(index, fault, _)| format!("{index} {fault:?}")).collect();
     assert!(failed.is_empty(), "{name}, {workers:?}: {} of {runs} runs fail: {names:?}", failed.len());
+}
+
+/// Without faults, workers that use transactions write no outbox, and others no transaction.
+fn check_forms(without_faults: &Outcome, workers: Workers) {
+    let Outcome { transactions, outboxes, .. } = without_faults;
+    match workers.cross_instance {
+        TRANSACTION => assert!(*transactions > 0 && *outboxes == 0, "{transactions} and {outboxes} outboxes"),
+        OUTBOX => assert_eq!(*transactions, 0),
+        _ => assert!(*transactions > 0, "one of two workers uses transactions"),
+    }
 }
 
 /// Makes a test for each small scenario, and the list `COVERED` of their names.
