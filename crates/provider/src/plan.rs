@@ -42,6 +42,8 @@ use crate::plan::retention::Retention;
 use spill::Spill;
 
 pub(crate) use history::past_execution_id;
+#[cfg(test)]
+pub(crate) use items::sender_hash;
 pub(crate) use items::{
     activity_document, activity_id, message_document, session_document_key, target_instance,
 };

@@ -178,15 +178,19 @@ impl Store {
         };
         let etag = self.written_etag(key, STATE_ID, state, &written).await?;
         if state.is_deleted() {
-            // The next claim in this process must see the tombstone.
-            let state = Versioned { value: state.clone(), etag: etag.clone() };
-            self.state_cache.put(Arc::new(Snapshot {
-                state,
-                history: Arc::default(),
-                is_committed_here: false,
-            }));
+            self.cache_tombstone(&Versioned { value: state.clone(), etag: etag.clone() });
         }
         Ok(etag)
+    }
+
+    /// Puts the tombstone of a deleted instance into the cache: the next claim in this process must
+    /// see it.
+    pub(crate) fn cache_tombstone(&self, tombstone: &Versioned<State>) {
+        self.state_cache.put(Arc::new(Snapshot {
+            state: tombstone.clone(),
+            history: Arc::default(),
+            is_committed_here: false,
+        }));
     }
 
     /// Creates a document with an id that no other process uses, and returns its etag. If

@@ -78,7 +78,7 @@ pub fn run(seed: u64, size: Size, bug: Option<Bug>) -> Outcome {
     let mut draw = draw::draw(seed, size);
     // Planted bugs are bugs of the outbox and of batches.
     if bug.is_none() {
-        draw::draw_cross_instance(seed, &mut draw.workers);
+        draw::draw_cross_instance(seed, &mut draw);
     }
     let account = EmbeddedOptions::default().with_partitions(draw.partitions);
     let account = match draw.replication_delay {
@@ -137,7 +137,13 @@ fn simulate(world: &mut World, draw: Draw, bug: Option<Bug>) -> Outcome {
     }
     let (calm, evidence) = (Arc::new(Calm::default()), Handoff::empty());
     let has_retention = draw.retention.finished_for.is_some();
-    let program = user::program(draw.scenarios.clone(), draw.storms.clone(), has_retention, &calm, &evidence);
+    let plan = user::Plan {
+        scenarios: draw.scenarios.clone(),
+        storms: draw.storms.clone(),
+        has_retention,
+        cross_instance: draw.user,
+    };
+    let program = user::program(plan, &calm, &evidence);
     world.add_host(Role::User, 0, draw.restart_after, program);
     if let Some(bug) = bug {
         world.network().plant(Planted::new(bug));

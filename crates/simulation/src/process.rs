@@ -150,7 +150,12 @@ pub struct User {
 impl User {
     /// Opens the providers of a user, and tries again until that succeeds.
     pub async fn open(connection: Connection) -> User {
-        let provider = open_provider_with_retries(&connection, CommitTier::default()).await;
+        User::open_with(connection, CrossInstance::Outbox).await
+    }
+
+    /// Opens the providers of a user who deletes trees in this way.
+    pub async fn open_with(connection: Connection, cross_instance: CrossInstance) -> User {
+        let provider = open_with_retries(&connection, CommitTier::default(), cross_instance).await;
         let faultless = connection.without_faults();
         let faultless_client =
             perihelion_client::Client::over(&faultless.endpoint, faultless.transport).await;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use duroxide::providers::Provider;
-use duroxide_cdb::CosmosDBProvider;
+use duroxide_cdb::{CosmosDBProvider, CrossInstance};
 use perihelion_server::{EmbeddedOptions, ServerOptions};
 use tokio::runtime::Handle;
 
@@ -27,6 +27,9 @@ pub enum AccountKind {
     /// The engine in this process, with its data in memory. Every provider uses the
     /// most optimistic commit tier, for any poll timeout.
     EmbeddedOptimistic,
+    /// The engine in this process, with its data in memory. Every provider commits turns with
+    /// messages to other instances by distributed transactions, and deletes trees by them.
+    EmbeddedTransactions,
     /// Our server behind a socket.
     Wire,
     /// Our server behind a socket. Each container begins with four physical partitions.
@@ -63,7 +66,7 @@ impl Account {
     /// Starts the server of an account.
     pub async fn open(kind: AccountKind) -> Account {
         let server = match kind {
-            AccountKind::Embedded | AccountKind::EmbeddedOptimistic => {
+            AccountKind::Embedded | AccountKind::EmbeddedOptimistic | AccountKind::EmbeddedTransactions => {
                 TestServer::in_process(EmbeddedOptions::default()).await
             }
             AccountKind::OnDisk => TestServer::in_process_on_disk(EmbeddedOptions::default()).await,
@@ -92,6 +95,7 @@ impl Account {
             };
             let builder = match kind {
                 AccountKind::EmbeddedOptimistic => builder.with_commit_tier_for_short_polls(),
+                AccountKind::EmbeddedTransactions => builder.with_cross_instance(CrossInstance::Transaction),
                 _ => builder,
             };
             let provider = builder.open().await;

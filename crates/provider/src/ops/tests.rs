@@ -2,6 +2,7 @@
 //! one batch, lost answers, and expired locks. The modules below use the same helpers.
 
 mod deletions;
+mod deletions_by_transaction;
 mod failed_renewal;
 mod heartbeats;
 mod interleavings;
@@ -9,6 +10,7 @@ mod interrupted_process;
 mod large;
 mod large_turns;
 mod prefetch;
+mod transactions;
 mod unfinished_work;
 mod versions;
 

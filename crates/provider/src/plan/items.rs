@@ -167,7 +167,7 @@ fn check_instance_id(instance: &str) -> Result<String, Failure> {
 
 /// The sender in the id of a message that an instance sends. An instance that was deleted
 /// and created again is another sender.
-pub(super) fn sender_hash(instance: &str, incarnation: &str) -> String {
+pub(crate) fn sender_hash(instance: &str, incarnation: &str) -> String {
     let mut hash = Sha256::new();
     hash.update(instance.as_bytes());
     hash.update([0]);

@@ -72,6 +72,8 @@ pub struct Draw {
     /// The delay between two regions; `None` if the account has one region.
     pub replication_delay: Option<Duration>,
     pub workers: Vec<WorkerSettings>,
+    /// How the user deletes trees: in two phases, or by transactions.
+    pub user: CrossInstance,
     /// How far each worker's clock is ahead at first, in milliseconds.
     pub clock_skew_ms: Vec<i64>,
     pub restart_after: Duration,
@@ -130,6 +132,7 @@ pub fn draw(seed: u64, size: Size) -> Draw {
         episodes: draw_episodes(&mut rng, worker_count, faults_until),
         incidents: draw_incidents(&mut rng, worker_count, partitions, has_regions, faults_until),
         workers,
+        user: CrossInstance::Outbox,
         faults_until,
         scenarios,
         storms,
@@ -155,14 +158,16 @@ fn draw_worker(rng: &mut fastrand::Rng, retention: RetentionOptions, has_regions
     }
 }
 
-/// Draws which workers commit by distributed transactions: none, all, or some of them. Drawn apart
-/// from the rest, so that a run is the same with and without transactions up to its first one.
-pub fn draw_cross_instance(seed: u64, workers: &mut [WorkerSettings]) {
+/// Draws which workers commit by distributed transactions: none, all, or some of them, and whether
+/// the user deletes by them. Drawn apart from the rest, so that a seed draws the same run with and
+/// without transactions.
+pub fn draw_cross_instance(seed: u64, draw: &mut Draw) {
     let mut rng = fastrand::Rng::with_seed(seed ^ CROSS_INSTANCE_SALT);
     let modes = [CrossInstance::Outbox, CrossInstance::Auto, CrossInstance::Transaction];
     let of_all = modes[rng.usize(..modes.len())];
     let is_mixed = rng.bool();
-    for worker in workers {
+    draw.user = modes[rng.usize(..modes.len())];
+    for worker in &mut draw.workers {
         worker.cross_instance = if is_mixed { modes[rng.usize(..modes.len())] } else { of_all };
     }
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use duroxide::providers::Provider;
+use duroxide_cdb::CrossInstance;
 use perihelion_client::Query;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -59,20 +60,25 @@ impl Calm {
     }
 }
 
+/// What the user does.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Each scenario with the time of its beginning.
+    pub scenarios: Vec<(Scenario, Duration)>,
+    pub storms: Vec<Storm>,
+    pub has_retention: bool,
+    /// How the user's provider deletes trees.
+    pub cross_instance: CrossInstance,
+}
+
 /// The user's program. `evidence` gets what the user knows at the end.
-pub fn program(
-    scenarios: Vec<(Scenario, Duration)>,
-    storms: Vec<Storm>,
-    has_retention: bool,
-    calm: &Arc<Calm>,
-    evidence: &crate::process::Handoff<Evidence>,
-) -> Program {
+pub fn program(plan: Plan, calm: &Arc<Calm>, evidence: &crate::process::Handoff<Evidence>) -> Program {
     let (calm, evidence) = (Arc::clone(calm), evidence.clone());
     Arc::new(move |connection| {
-        let (scenarios, storms) = (scenarios.clone(), storms.clone());
+        let Plan { scenarios, storms, has_retention, cross_instance } = plan.clone();
         let (calm, evidence) = (Arc::clone(&calm), evidence.clone());
         Box::pin(async move {
-            let user = Arc::new(User::open(connection).await);
+            let user = Arc::new(User::open_with(connection, cross_instance).await);
             let mut found = act(&user, scenarios, storms).await;
             wait_until_ended(&user, &found.endings).await;
             let ended_at = virtual_clock::elapsed();

@@ -1,7 +1,8 @@
 //! Deletes instances: either all instances of a set or none.
 //!
 //! One instance is deleted by one conditional write: its state becomes a tombstone.
-//! `two_phase` deletes several instances atomically. After that, `repair::purge` removes the
+//! `one_transaction` deletes several instances by one distributed transaction, if the provider uses
+//! them and the instances fit. Otherwise `two_phase` deletes them, atomically too. After that, `repair::purge` removes the
 //! other documents of each instance.
 //!
 //! A child belongs to its parent's tree as soon as the parent has committed the start of the
@@ -10,6 +11,7 @@
 //! tombstone lists the start as a consumed message, so a start that arrives later has no
 //! effect.
 
+mod one_transaction;
 mod two_phase;
 
 use std::collections::BTreeSet;
@@ -72,6 +74,7 @@ pub(crate) async fn run(
     match Vec::from_iter(&set).as_slice() {
         [] => {}
         [instance] => write_tombstone(core, instance, None, force, &mut result).await?,
+        _ if Box::pin(one_transaction::delete(core, &set, force, &mut result)).await? => {}
         _ => two_phase::delete(core, &set, force, &mut result).await?,
     }
     Ok(result)

@@ -19,10 +19,10 @@ use crate::{CosmosDBProvider, OutboxFaultInjector};
 const WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// More requests than a deletion sends.
-const REQUESTS_MAX: usize = 200;
+pub(super) const REQUESTS_MAX: usize = 200;
 
 /// The message that starts a child of `parent`.
-fn start_child(instance: &str, parent: &str) -> WorkItem {
+pub(super) fn start_child(instance: &str, parent: &str) -> WorkItem {
     match start(instance, String::new()) {
         WorkItem::StartOrchestration { instance, orchestration, input, version, execution_id, .. } => {
             WorkItem::StartOrchestration {
@@ -63,14 +63,14 @@ async fn create_tree(world: &World, provider: &mut CosmosDBProvider) {
     assert_eq!(documents_of_type(world, "outbox").await.len(), 1, "the start is not delivered");
 }
 
-async fn documents_of_type(world: &World, document_type: &str) -> Vec<Value> {
+pub(super) async fn documents_of_type(world: &World, document_type: &str) -> Vec<Value> {
     let provider = world.provider_with_reconciler(Duration::from_secs(3600)).await;
     let query = Query::new("SELECT * FROM c WHERE c.type = @kind").with_parameter("@kind", document_type);
     provider.core.store.rows(query).await.unwrap()
 }
 
 /// The instances of the parent's tree.
-async fn tree_ids(provider: &CosmosDBProvider) -> Vec<String> {
+pub(super) async fn tree_ids(provider: &CosmosDBProvider) -> Vec<String> {
     let mut tree = provider.get_instance_tree("parent").await.unwrap().all_ids;
     tree.sort();
     tree
@@ -78,7 +78,7 @@ async fn tree_ids(provider: &CosmosDBProvider) -> Vec<String> {
 
 /// Waits until there is no deletion, mark, purge, outbox or garbage record. Returns the
 /// remaining documents, without tombstones of instances.
-async fn wait_for_cleanup(provider: &CosmosDBProvider) -> Vec<Value> {
+pub(super) async fn wait_for_cleanup(provider: &CosmosDBProvider) -> Vec<Value> {
     let unfinished = "SELECT c.id, c.type, c.instanceId FROM c WHERE c.type = 'deletion' OR IS_DEFINED(c.del) OR \
                 IS_DEFINED(c.purge) OR c.type = 'outbox' OR c.type = 'litter'";
     let all = "SELECT c.id, c.type, c.instanceId FROM c WHERE c.type != 'deleted'";
@@ -95,7 +95,7 @@ async fn wait_for_cleanup(provider: &CosmosDBProvider) -> Vec<Value> {
 }
 
 /// A provider whose reconciler finishes or aborts deletions of other processes at once.
-async fn reconciling_provider(world: &World) -> CosmosDBProvider {
+pub(super) async fn reconciling_provider(world: &World) -> CosmosDBProvider {
     let client = perihelion_client::Client::over(&world.engine.endpoint(), world.engine.transport()).await;
     let often = Duration::from_millis(50);
     CosmosDBProvider::builder()
@@ -110,7 +110,7 @@ async fn reconciling_provider(world: &World) -> CosmosDBProvider {
 /// Checks that no document of the tree remains or is created again, and that the instance
 /// `detached` exists. The fetches below delete a start that was in delivery. `what` names the
 /// case in failure messages.
-async fn assert_tree_deleted(provider: &CosmosDBProvider, what: &str) {
+pub(super) async fn assert_tree_deleted(provider: &CosmosDBProvider, what: &str) {
     wait_for_cleanup(provider).await;
     loop {
         let waited = provider.fetch_orchestration_item(LOCK, WAIT_MAX, None).await.unwrap();

@@ -12,7 +12,7 @@ use perihelion_wire::transport::{Failure, Request, Response};
 use tokio::sync::Notify;
 
 use super::World;
-use crate::CosmosDBProvider;
+use crate::{CosmosDBProvider, CrossInstance};
 
 /// What happens to the request at which the process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,9 +54,19 @@ impl InterruptedProcess {
 
     /// A provider on this transport. Its reconciler does not run during a test.
     pub(super) async fn provider(&self, world: &World) -> CosmosDBProvider {
+        self.provider_with(world, CrossInstance::Outbox).await
+    }
+
+    /// A provider on this transport that sends messages between instances in this way.
+    pub(super) async fn provider_with(
+        &self,
+        world: &World,
+        cross_instance: CrossInstance,
+    ) -> CosmosDBProvider {
         let client = Client::over(&world.engine.endpoint(), self.clone()).await.unwrap();
         let never = Duration::from_secs(3600);
-        CosmosDBProvider::builder().with_client(client).with_reconciler(never, never).open().await.unwrap()
+        let builder = CosmosDBProvider::builder().with_client(client).with_reconciler(never, never);
+        builder.with_cross_instance(cross_instance).open().await.unwrap()
     }
 
     /// Runs an operation, and ends the process at the `count`th request from now. `None` if the

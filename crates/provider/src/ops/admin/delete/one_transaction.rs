@@ -1,0 +1,198 @@
+//! Deletes several instances by one distributed transaction, which writes all their tombstones.
+//! `two_phase` is not needed then: there are no marks and no coordinator.
+//!
+//! Invariant: each tombstone is conditional on the etag of the state that was read before the
+//! checks. A turn that starts a child, or writes an outbox, changes the state of its instance, so
+//! the transaction is then aborted as a whole.
+
+use std::collections::BTreeSet;
+
+use duroxide::providers::DeleteInstanceResult;
+use futures_util::future::join_all;
+use perihelion_client::{DistributedWriteTransaction, Etag, TransactionError};
+use tokio::time::Instant;
+
+use super::{Force, PARALLEL_MAX, add_counts, check_children, check_status, count_deleted, tombstone_of};
+use crate::documents::{DocumentType, STATE_ID, State, Versioned};
+use crate::failure::Failure;
+use crate::ops::core::Core;
+use crate::ops::orchestration::commit::transaction::is_unsupported;
+use crate::ops::repair::purge;
+use crate::store::{RETRY_FOR, retry_until};
+
+/// The most attempts. An attempt fails if another writer changes one of the states meanwhile. A
+/// deletion in two phases, which marks one instance after the other, then succeeds more easily.
+const ATTEMPTS_MAX: usize = 3;
+
+/// An instance that is to be deleted.
+struct Doomed {
+    before: Option<Versioned<State>>,
+    tombstone: State,
+    counts: DeleteInstanceResult,
+}
+
+/// Deletes all of these instances or none. Returns false, and has deleted nothing, if they have to
+/// be deleted in two phases: there are too many of them, one of them is in another deletion or has
+/// undelivered messages, or the account has no transactions.
+pub(super) async fn delete(
+    core: &Core,
+    set: &BTreeSet<&str>,
+    force: Force<'_>,
+    result: &mut DeleteInstanceResult,
+) -> Result<bool, Failure> {
+    if !core.transactions.are_used() || set.len() > DistributedWriteTransaction::OPERATIONS_MAX {
+        return Ok(false);
+    }
+    for _ in 0..ATTEMPTS_MAX {
+        let Some(doomed) = read_all(core, set, force).await? else { return Ok(false) };
+        match commit(core, &doomed).await? {
+            Committed::Yes(etags) => {
+                finish(core, doomed, etags, result).await;
+                return Ok(true);
+            }
+            Committed::Stale => {}
+            Committed::Impossible => return Ok(false),
+        }
+    }
+    Ok(false)
+}
+
+/// Reads the states, then checks them and looks for children, then prepares the tombstones. `None`
+/// if one of the instances cannot be deleted by a transaction.
+async fn read_all(
+    core: &Core,
+    set: &BTreeSet<&str>,
+    force: Force<'_>,
+) -> Result<Option<Vec<Doomed>>, Failure> {
+    let instances: Vec<&str> = set.iter().copied().collect();
+    let mut states = Vec::with_capacity(instances.len());
+    for group in instances.chunks(PARALLEL_MAX) {
+        let mut reads = Vec::with_capacity(group.len());
+        for instance in group {
+            reads.push(core.store.state(instance));
+        }
+        for (instance, state) in group.iter().zip(join_all(reads).await) {
+            let state = state?;
+            check_status(state.as_ref(), instance, force)?;
+            let is_in_deletion = |state: &State| state.deletion.is_some() || state.purge.is_some();
+            if state.as_ref().is_some_and(|state| is_in_deletion(&state.value)) {
+                return Ok(None);
+            }
+            states.push(state);
+        }
+    }
+    check_children(core, set).await?;
+    let mut doomed = Vec::with_capacity(instances.len());
+    let mut states = states.into_iter();
+    for group in instances.chunks(PARALLEL_MAX) {
+        let mut reads = Vec::with_capacity(group.len());
+        for instance in group {
+            reads.push(purge::document_heads(&core.store, instance));
+        }
+        for ((instance, heads), before) in group.iter().zip(join_all(reads).await).zip(states.by_ref()) {
+            let heads = heads?;
+            // A purge asks the coordinator of a deletion what to do with an outbox.
+            if heads.iter().any(|head| head.document_type == Some(DocumentType::Outbox)) {
+                return Ok(None);
+            }
+            let state = before.as_ref().map(|before| &before.value);
+            let tombstone = tombstone_of(&core.clock, instance, state, &heads, None);
+            let counts = count_deleted(state, &heads);
+            doomed.push(Doomed { before, tombstone, counts });
+        }
+    }
+    Ok(Some(doomed))
+}
+
+/// Whether the tombstones were written.
+enum Committed {
+    /// The etags of the tombstones, in order.
+    Yes(Vec<Option<Etag>>),
+    /// Another writer has changed one of the states. Nothing was written.
+    Stale,
+    /// The service does not take them as one transaction. Nothing was written.
+    Impossible,
+}
+
+/// Writes all tombstones. If an answer is lost, the same transaction is committed again: it finds
+/// out the outcome of the first commit.
+async fn commit(core: &Core, doomed: &[Doomed]) -> Result<Committed, Failure> {
+    let store = &core.store;
+    let mut transaction = store.client.write_transaction();
+    for Doomed { before, tombstone, .. } in doomed {
+        let (container, instance) = (&store.container, tombstone.instance_id.as_str());
+        store.state_cache.forget(instance);
+        match before {
+            Some(before) => {
+                transaction.replace_if_match(container, instance, STATE_ID, tombstone, &before.etag)?
+            }
+            None => transaction.create(container, instance, tombstone)?,
+        };
+    }
+    let send = || async {
+        match transaction.commit().await {
+            Ok(results) => {
+                Ok(Committed::Yes(results.results().iter().map(|result| result.etag().cloned()).collect()))
+            }
+            Err(TransactionError::Aborted(aborted)) if aborted.is_retriable() => {
+                Err(Failure::Contended(format!("a deletion was aborted: {}", aborted.error())))
+            }
+            Err(TransactionError::Aborted(aborted)) => Ok(judge_abort(aborted.error())),
+            Err(TransactionError::OutcomeUnknown(unknown)) => Err(unknown.error().clone().into()),
+            Err(TransactionError::Failed(error)) => {
+                if is_unsupported(&error) {
+                    core.transactions.record_refusal(&error);
+                    return Ok(Committed::Impossible);
+                }
+                let failure = Failure::from(error);
+                if failure.is_transient() { Err(failure) } else { Ok(Committed::Impossible) }
+            }
+        }
+    };
+    retry_until(Instant::now() + RETRY_FOR, send).await
+}
+
+fn judge_abort(error: &perihelion_client::Error) -> Committed {
+    let is_stale = error.is_precondition_failed() || error.is_document_not_found() || error.is_conflict();
+    if is_stale { Committed::Stale } else { Committed::Impossible }
+}
+
+/// Purges the deleted instances. If a purge fails, the reconciler finds its tombstone and repeats
+/// it.
+async fn finish(
+    core: &Core,
+    doomed: Vec<Doomed>,
+    etags: Vec<Option<Etag>>,
+    result: &mut DeleteInstanceResult,
+) {
+    let mut tombstones = Vec::with_capacity(doomed.len());
+    for (Doomed { tombstone, counts, .. }, etag) in doomed.into_iter().zip(etags) {
+        add_counts(result, &counts);
+        core.hints.instances.with(|hints| hints.record_idle(&tombstone.instance_id));
+        match etag {
+            Some(etag) => {
+                let tombstone = Versioned { value: tombstone, etag };
+                core.store.cache_tombstone(&tombstone);
+                tombstones.push(tombstone);
+            }
+            None => core.repair_signal.record_unfinished_work(),
+        }
+    }
+    for group in tombstones.chunks(PARALLEL_MAX) {
+        let mut purges = Vec::with_capacity(group.len());
+        for tombstone in group {
+            purges.push(purge::run(core, tombstone));
+        }
+        for (tombstone, purged) in group.iter().zip(join_all(purges).await) {
+            if let Err(failure) = purged {
+                let instance = tombstone.value.instance_id.as_str();
+                tracing::warn!(
+                    instance,
+                    ?failure,
+                    "the purge of a deleted instance waits for the reconciler"
+                );
+                core.repair_signal.record_unfinished_work();
+            }
+        }
+    }
+}

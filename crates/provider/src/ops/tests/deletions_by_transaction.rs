@@ -1,0 +1,119 @@
+//! Deletions of a tree by one distributed transaction, by a process that ends at any of its
+//! requests, and when the transaction is not possible.
+
+use std::time::Duration;
+
+use duroxide::providers::{Provider, ProviderAdmin};
+use perihelion_client::Client;
+
+use super::deletions::{
+    REQUESTS_MAX, assert_tree_deleted, documents_of_type, reconciling_provider, start_child, tree_ids,
+    wait_for_cleanup,
+};
+use super::interrupted_process::{InterruptedProcess, LastRequest};
+use super::{World, ack, event, fetch_instance, start};
+use crate::{CosmosDBProvider, CrossInstance};
+
+/// Creates a parent whose turn starts two children, and an instance without a parent, `detached`.
+/// All three starts are queued.
+async fn create_tree(world: &World, provider: &CosmosDBProvider) {
+    provider.enqueue_for_orchestrator(start("parent", String::new()), None).await.unwrap();
+    let (token, _) = fetch_instance(provider).await;
+    let children = ["queued", "late"].map(|child| start_child(child, "parent"));
+    let messages = children.into_iter().chain([start("detached", String::new())]).collect();
+    ack(provider, &token, vec![event("parent", 1, String::new())], vec![], messages).await.unwrap();
+    assert_eq!(documents_of_type(world, "outbox").await.len(), 0, "the turn is a transaction");
+    assert_eq!(documents_of_type(world, "orch_queue").await.len(), 3);
+}
+
+/// The number of requests of an operation that the engine has counted.
+async fn requests(world: &World, operation: &str) -> u64 {
+    let answer = world.engine.manage(http::Method::GET, "counters", "").await.unwrap();
+    let counters: serde_json::Value = serde_json::from_slice(answer.body()).unwrap();
+    counters["operations"][operation]["requests"].as_u64().unwrap_or(0)
+}
+
+/// A provider that deletes by transactions, if they are possible. Its reconciler does not run.
+async fn provider(world: &World) -> CosmosDBProvider {
+    let client = Client::over(&world.engine.endpoint(), world.engine.transport()).await.unwrap();
+    let never = Duration::from_secs(3600);
+    let builder = CosmosDBProvider::builder().with_client(client).with_reconciler(never, never);
+    builder.with_cross_instance(CrossInstance::Transaction).open().await.unwrap()
+}
+
+#[tokio::test]
+async fn a_deletion_by_a_transaction_interrupted_at_any_request_is_all_or_nothing() {
+    for last in [LastRequest::Unsent, LastRequest::Applied] {
+        for count in 1..REQUESTS_MAX {
+            let world = World::open().await;
+            let process = InterruptedProcess::new(&world, last);
+            let interrupted = process.provider_with(&world, CrossInstance::Transaction).await;
+            create_tree(&world, &interrupted).await;
+            let set = tree_ids(&interrupted).await;
+            assert_eq!(set, ["late", "parent", "queued"]);
+            let deleted = process.run_until(count, interrupted.delete_instances_atomic(&set, true)).await;
+            drop(interrupted);
+            let what = format!("{last:?} {count}");
+            if let Some(deleted) = &deleted {
+                let deleted = deleted.as_ref().unwrap_or_else(|error| panic!("{what}: {error}"));
+                assert_eq!(deleted.instances_deleted, 1, "only the parent has begun: {what}");
+                assert_eq!(deleted.queue_messages_deleted, 2, "{what}");
+            }
+            assert_eq!(documents_of_type(&world, "deletion").await.len(), 0, "no coordinator: {what}");
+            let other = reconciling_provider(&world).await;
+            let remaining = wait_for_cleanup(&other).await;
+            if remaining.iter().any(|row| row["instanceId"] == "parent") {
+                assert!(deleted.is_none(), "{what}: the parent exists after a completed deletion");
+                assert_eq!(tree_ids(&other).await, set, "{what}");
+                other.delete_instances_atomic(&set, true).await.unwrap();
+            }
+            assert_tree_deleted(&other, &what).await;
+            if deleted.is_some() {
+                assert!(count > 10, "{what}: a deletion of three instances takes more requests");
+                break;
+            }
+        }
+    }
+}
+
+/// The counts of a deletion in two phases and of one by a transaction are the same.
+#[tokio::test]
+async fn a_deletion_by_a_transaction_needs_no_coordinator_and_no_marks() {
+    let mut results = Vec::new();
+    for fault in [None, Some(r#"{"operation":"transaction","status":400,"subStatus":5406}"#)] {
+        let world = World::open().await;
+        let provider = provider(&world).await;
+        create_tree(&world, &provider).await;
+        if let Some(rule) = fault {
+            world.inject_fault(rule).await;
+        }
+        let replaced_before = requests(&world, "replace_item").await;
+        let set = tree_ids(&provider).await;
+        let deleted = provider.delete_instances_atomic(&set, true).await.unwrap();
+        results.push((deleted.instances_deleted, deleted.events_deleted, deleted.queue_messages_deleted));
+        let replaced = requests(&world, "replace_item").await - replaced_before;
+        match fault {
+            // The end of each purge.
+            None => assert_eq!(replaced, 3),
+            // The marks, the stage of the coordinator and the tombstones too.
+            Some(_) => assert!(replaced > 6, "{replaced}"),
+        }
+        drop(provider);
+        assert_tree_deleted(&reconciling_provider(&world).await, "deleted").await;
+    }
+    assert_eq!(results[0], results[1]);
+}
+
+/// The deletion is counted as if its answer had arrived.
+#[tokio::test]
+async fn a_lost_answer_of_a_deletion_by_a_transaction_is_found_out() {
+    let world = World::open().await;
+    let provider = provider(&world).await;
+    create_tree(&world, &provider).await;
+    let set = tree_ids(&provider).await;
+    world.inject_fault(r#"{"operation":"transaction","drop":"after","count":1}"#).await;
+    let deleted = provider.delete_instances_atomic(&set, true).await.unwrap();
+    assert_eq!((deleted.instances_deleted, deleted.queue_messages_deleted), (1, 2));
+    drop(provider);
+    assert_tree_deleted(&reconciling_provider(&world).await, "lost answer").await;
+}
