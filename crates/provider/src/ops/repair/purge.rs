@@ -41,9 +41,17 @@ pub(crate) struct DocumentHead {
     /// If this is a garbage record of staged documents: the id of the staging.
     #[serde(default)]
     staging: Option<String>,
+    /// If this is the start of a child: its parent.
+    #[serde(rename = "startParent", default)]
+    start_parent: Option<String>,
 }
 
 impl DocumentHead {
+    /// Whether this is the message that starts a child.
+    pub(crate) fn is_start_of_child(&self) -> bool {
+        self.start_parent.is_some()
+    }
+
     /// The parts of the document's text; `None` if the text is inline.
     fn parts(&self) -> Option<PartsRef> {
         self.part_prefix.clone().map(|prefix| PartsRef { prefix, count: self.part_count, len: 0 })
@@ -52,7 +60,8 @@ impl DocumentHead {
 
 /// The heads of all documents of an instance, except its state.
 pub(crate) async fn document_heads(store: &Store, instance: &str) -> Result<Vec<DocumentHead>, Failure> {
-    let text = "SELECT c.id, c.type, c.events, c.inc, c.item.b, c.item.n, c.staging FROM c WHERE c.id != 'i'";
+    let text = "SELECT c.id, c.type, c.events, c.inc, c.item.b, c.item.n, c.staging, c.startParent \
+                FROM c WHERE c.id != 'i'";
     store.rows(Query::new(text).in_partition(instance)).await
 }
 

@@ -117,3 +117,19 @@ async fn a_lost_answer_of_a_deletion_by_a_transaction_is_found_out() {
     drop(provider);
     assert_tree_deleted(&reconciling_provider(&world).await, "lost answer").await;
 }
+
+/// The start of an instance that has not begun may be in a place that was read too early. Marks
+/// make sure that it is found.
+#[tokio::test]
+async fn an_instance_without_state_and_start_is_deleted_in_two_phases() {
+    let world = World::open().await;
+    let provider = provider(&world).await;
+    create_tree(&world, &provider).await;
+    let mut set = tree_ids(&provider).await;
+    set.push("ghost".to_owned());
+    let transactions_before = requests(&world, "transaction").await;
+    provider.delete_instances_atomic(&set, true).await.unwrap();
+    assert_eq!(requests(&world, "transaction").await, transactions_before);
+    drop(provider);
+    assert_tree_deleted(&reconciling_provider(&world).await, "deleted").await;
+}
