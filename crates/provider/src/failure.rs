@@ -99,7 +99,7 @@ impl Failure {
 
 /// Whether the service refused the key or token, or no token could be had. While a provider
 /// runs, this is a key or a token that is being replaced, and passes.
-fn is_access_refused(error: &Error) -> bool {
+pub(crate) fn is_access_refused(error: &Error) -> bool {
     let is_refused = |status: Status| match status.code {
         401 => true,
         // Without a sub-status, or with one of Entra ID's. Other refusals, such as that of a full

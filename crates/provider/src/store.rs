@@ -12,6 +12,7 @@ mod retry;
 pub(crate) mod state_cache;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use perihelion_client::{
     Client, Container, ContainerProperties, Error, Etag, IndexingPolicy, ItemOptions, OperationOptions,
@@ -111,8 +112,9 @@ impl Store {
 
     /// Reads the container's layout document in a distributed transaction, to find out whether
     /// the account has transactions. It does not matter whether the document exists.
-    pub(crate) async fn read_layout_in_transaction(&self) -> Result<(), Failure> {
-        let mut transaction = self.client.read_transaction();
+    pub(crate) async fn read_layout_in_transaction(&self, timeout: Duration) -> Result<(), Failure> {
+        let options = OperationOptions::default().with_timeout(timeout).with_throttle_retries_max(1);
+        let mut transaction = self.client.read_transaction().with_options(options);
         transaction.read(&self.container, layout_version::PARTITION_KEY, layout_version::DOCUMENT_ID)?;
         match transaction.execute().await {
             Ok(_) => Ok(()),

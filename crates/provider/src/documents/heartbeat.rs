@@ -66,8 +66,9 @@ fn version_first() -> u32 {
 /// they or their requests change, and once a minute. A roster that is older is not used.
 ///
 /// Each process reads it, so its size decides what membership costs. Most processes differ only in
-/// their ids: those are stored as one group. A process that does not know this form reads the
-/// heartbeats instead.
+/// their ids: those are stored as one group. A list of the processes, each with all its members, is
+/// read too: that is the form of earlier builds. They do not read groups, and read the heartbeats
+/// instead. No released version has rosters.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Roster {
@@ -75,7 +76,7 @@ pub(crate) struct Roster {
     pub(crate) instance_id: u64,
     #[serde(rename = "type")]
     pub(crate) document_type: DocumentType,
-    #[serde(rename = "groups", with = "groups")]
+    #[serde(rename = "groups", alias = "members", with = "groups")]
     pub(crate) members: Vec<Member>,
 }
 
@@ -94,6 +95,14 @@ mod groups {
         member: Member,
     }
 
+    /// An entry of a roster of this form, or of that of earlier builds.
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Entry {
+        Group(Group),
+        Member(Member),
+    }
+
     pub(super) fn serialize<S: Serializer>(members: &[Member], serializer: S) -> Result<S::Ok, S::Error> {
         let mut groups: Vec<Group> = Vec::new();
         for member in members {
@@ -107,11 +116,15 @@ mod groups {
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Member>, D::Error> {
-        let groups = Vec::<Group>::deserialize(deserializer)?;
-        let mut members: Vec<Member> = groups
-            .into_iter()
-            .flat_map(|Group { ids, member }| ids.into_iter().map(move |id| Member { id, ..member.clone() }))
-            .collect();
+        let mut members = Vec::new();
+        for entry in Vec::<Entry>::deserialize(deserializer)? {
+            match entry {
+                Entry::Group(Group { ids, member }) => {
+                    members.extend(ids.into_iter().map(|id| Member { id, ..member.clone() }));
+                }
+                Entry::Member(member) => members.push(member),
+            }
+        }
         members.sort_by(|one, other| one.id.cmp(&other.id));
         Ok(members)
     }
@@ -202,5 +215,14 @@ mod tests {
         assert!(text.len() < 40_000, "{} bytes", text.len());
         let read: Roster = serde_json::from_str(&text).unwrap();
         assert_eq!(read.members, roster.members);
+    }
+
+    #[test]
+    fn a_roster_of_an_earlier_build_is_read() {
+        let members = vec![member(1, false), member(2, true)];
+        let text =
+            serde_json::json!({"id": ROSTER_ID, "instanceId": 2, "type": "roster", "members": members});
+        let read: Roster = serde_json::from_value(text).unwrap();
+        assert_eq!(read.members, members);
     }
 }

@@ -2,6 +2,8 @@
 //! read transaction of the container's layout document. If nothing can be found out, the first
 //! turn that needs a transaction does.
 
+use std::time::Duration;
+
 use tokio::time::Instant;
 
 use crate::failure::Failure;
@@ -10,6 +12,9 @@ use crate::options::cross_instance::CrossInstance;
 use crate::process::transactions::Transactions;
 use crate::store::{RETRY_FOR, Store, retry_while};
 
+/// How long `Auto` waits for an answer. It can be opened without one.
+const QUESTION_TIMEOUT: Duration = Duration::from_secs(3);
+
 /// Asks the account if the option wants transactions. Refuses to open the provider if the option
 /// demands them and there are none.
 pub(crate) async fn find_out(store: &Store, wanted: CrossInstance) -> Result<Transactions, Failure> {
@@ -17,7 +22,8 @@ pub(crate) async fn find_out(store: &Store, wanted: CrossInstance) -> Result<Tra
     if wanted == CrossInstance::Outbox {
         return Ok(transactions);
     }
-    let ask = || store.read_layout_in_transaction();
+    let timeout = if wanted == CrossInstance::Transaction { RETRY_FOR } else { QUESTION_TIMEOUT };
+    let ask = || store.read_layout_in_transaction(timeout);
     let answer = match wanted {
         // A provider that demands transactions is not opened before the account has answered.
         CrossInstance::Transaction => {
@@ -30,8 +36,9 @@ pub(crate) async fn find_out(store: &Store, wanted: CrossInstance) -> Result<Tra
         Err(Failure::Storage(error)) if is_unsupported(&error) => match wanted {
             CrossInstance::Transaction => {
                 return Err(Failure::Refused(format!(
-                    "the account has no distributed transactions, which `CrossInstance::Transaction` demands: \
-                     {error}. Enrol the account in the preview, or use `CrossInstance::Auto` or \
+                    "the account refuses distributed transactions, which `CrossInstance::Transaction` demands: \
+                     {error}. Enrol the account in the preview; if the writes of a partition have moved to \
+                     another region, open the provider again later; or use `CrossInstance::Auto` or \
                      `CrossInstance::Outbox`"
                 )));
             }

@@ -14,8 +14,8 @@ use std::str::FromStr;
 /// | `Outbox` | the commit, then one for each message, then one that removes the outbox |
 /// | `Transaction` | the commit |
 ///
-/// A transaction holds 100 operations and 2 MB. A turn with more, or with messages of more than
-/// 256 KiB, uses the outbox whatever the setting is.
+/// A transaction holds 100 operations and 2 MiB. A turn with more, with messages of more than
+/// 256 KiB, or with staged documents uses the outbox whatever the setting is.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), duroxide::providers::ProviderError> {
@@ -39,8 +39,9 @@ pub enum CrossInstance {
     /// messages in the partitions of their receivers. Opening the provider fails if the account
     /// has no transactions.
     Transaction,
-    /// `Transaction` if the account has transactions, else `Outbox`. The provider finds out when
-    /// it is opened, and writes a line to the log if there are none. The default for the engine
+    /// `Transaction` if the account has transactions, else `Outbox`. The provider asks when it is
+    /// opened, and writes a line to the log if there are none. Without an answer, the first turn
+    /// finds out. The default for the engine
     /// in this process.
     Auto,
 }

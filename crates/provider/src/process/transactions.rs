@@ -17,23 +17,55 @@ use crate::sync::lock;
 /// preview was just switched on.
 const REFUSED_FOR: Duration = Duration::from_secs(600);
 
-/// How long no transaction is tried after one was throttled. Batches go on meanwhile, and their
-/// own throttling is handled as always.
-const THROTTLED_FOR: Duration = Duration::from_secs(60);
+/// How long no transaction is tried after one was throttled, or has failed again and again:
+/// twice as long each time, up to [`PAUSE_MAX`]. Batches go on meanwhile, and their own throttling
+/// is handled as always.
+const PAUSE_MIN: Duration = Duration::from_secs(2);
+
+/// The longest pause after throttled or failed transactions. If none follows within this time
+/// after a pause, the next pause is short again.
+const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// Whether turns are committed as transactions.
 #[derive(Debug, Default)]
 pub(crate) struct Transactions {
     /// Whether the options ask for transactions.
     is_on: bool,
-    /// Until when the outbox is used, because the account has refused a transaction.
-    refused_until: Mutex<Option<Instant>>,
+    /// When the outbox is used, because the account has refused a transaction.
+    pause: Mutex<Pause>,
     /// Whether the log has a line about a refusal.
     is_refusal_said: AtomicBool,
-    /// Whether the log has a line about throttling.
-    is_throttling_said: AtomicBool,
+    /// Whether the log has a line about transactions that are throttled or fail.
+    is_failing_said: AtomicBool,
     /// Whether the log has a line about a turn that was too large.
     is_size_said: AtomicBool,
+}
+
+/// A time without transactions.
+#[derive(Debug, Default)]
+struct Pause {
+    until: Option<Instant>,
+    /// The length of the last pause after throttled or failed transactions.
+    length: Duration,
+}
+
+impl Pause {
+    /// Begins a pause, or makes it longer.
+    fn extend(&mut self, length: Duration) {
+        self.until = self.until.max(Some(Instant::now() + length));
+    }
+
+    /// Begins a pause that is longer than the last one, if that one has ended just now. During a
+    /// pause nothing changes: several turns may have begun before it.
+    fn extend_by_backoff(&mut self) {
+        let now = Instant::now();
+        if self.until.is_some_and(|until| now < until) {
+            return;
+        }
+        let is_recent = self.until.is_some_and(|until| now < until + PAUSE_MAX);
+        self.length = if is_recent { (self.length * 2).clamp(PAUSE_MIN, PAUSE_MAX) } else { PAUSE_MIN };
+        self.extend(self.length);
+    }
 }
 
 impl Transactions {
@@ -43,27 +75,29 @@ impl Transactions {
 
     /// Whether a commit that begins now may be a transaction.
     pub(crate) fn are_used(&self) -> bool {
-        self.is_on && lock(&self.refused_until).is_none_or(|until| until <= Instant::now())
+        self.is_on && lock(&self.pause).until.is_none_or(|until| until <= Instant::now())
     }
 
     /// Records that the account has refused a transaction. The first refusal is logged.
     pub(crate) fn record_refusal(&self, reason: &dyn std::fmt::Display) {
-        *lock(&self.refused_until) = Some(Instant::now() + REFUSED_FOR);
+        lock(&self.pause).extend(REFUSED_FOR);
         if !self.is_refusal_said.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 %reason,
-                "the account has no distributed transactions: messages to other instances go through the outbox"
+                "the account refuses distributed transactions: messages to other instances go through the outbox"
             );
         }
     }
 
-    /// Records that a transaction was throttled as a whole. The first time is logged.
-    pub(crate) fn record_throttling(&self, reason: &dyn std::fmt::Display) {
-        *lock(&self.refused_until) = Some(Instant::now() + THROTTLED_FOR);
-        if !self.is_throttling_said.swap(true, Ordering::Relaxed) {
+    /// Records that a transaction was throttled as a whole, or that the transactions of a turn have
+    /// failed again and again. The first time is logged.
+    pub(crate) fn record_failing(&self, reason: &dyn std::fmt::Display) {
+        lock(&self.pause).extend_by_backoff();
+        if !self.is_failing_said.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 %reason,
-                "distributed transactions are throttled: for a minute messages to other instances go through the outbox"
+                "distributed transactions are throttled or fail: for a while messages to other instances go through \
+                 the outbox"
             );
         }
     }
@@ -91,7 +125,28 @@ mod tests {
         assert!(transactions.are_used());
         transactions.record_refusal(&"no");
         assert!(!transactions.are_used());
-        tokio::time::advance(REFUSED_FOR).await;
+        // A turn that began before is throttled: the pause does not get shorter.
+        transactions.record_failing(&"throttled");
+        tokio::time::advance(REFUSED_FOR - Duration::from_secs(1)).await;
+        assert!(!transactions.are_used());
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(transactions.are_used());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pauses_after_failing_transactions_grow_and_become_short_again() {
+        let transactions = Transactions::new(true);
+        for seconds in [2, 4, 8, 16, 32, 60, 60] {
+            transactions.record_failing(&"throttled");
+            transactions.record_failing(&"another turn");
+            tokio::time::advance(Duration::from_secs(seconds) - Duration::from_millis(1)).await;
+            assert!(!transactions.are_used(), "{seconds} s");
+            tokio::time::advance(Duration::from_millis(1)).await;
+            assert!(transactions.are_used(), "{seconds} s");
+        }
+        tokio::time::advance(PAUSE_MAX).await;
+        transactions.record_failing(&"throttled");
+        tokio::time::advance(PAUSE_MIN).await;
         assert!(transactions.are_used());
     }
 }

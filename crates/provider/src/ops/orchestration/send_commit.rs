@@ -31,6 +31,10 @@ const LEASE_MAX: Duration = Duration::from_secs(120);
 /// is not asked for a transaction again.
 const TRANSACTIONS_MAX: u32 = 3;
 
+/// How long one attempt as a transaction may take. A batch takes over then. It is sent under the
+/// same etag, so it does not matter whether the transaction is applied after all.
+const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(3);
+
 /// How a commit is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CommitForm {
@@ -120,6 +124,7 @@ impl<'a> CommitSender<'a> {
     ) -> Result<CommitOutcome, Failure> {
         let (store, plan, dispatch) = (&self.core.store, self.plan, self.dispatch);
         if self.form() == CommitForm::Transaction {
+            let until = until.min(Instant::now() + TRANSACTION_TIMEOUT);
             let sent = transaction::commit(store, plan, dispatch, preconditions, until);
             match Box::pin(sent).await {
                 Ok(TransactionOutcome::Decided(outcome)) => return Ok(outcome),
@@ -128,7 +133,9 @@ impl<'a> CommitSender<'a> {
                     self.transactions_left.store(0, Ordering::Relaxed);
                 }
                 Err(failure) => {
-                    self.transactions_left.fetch_sub(1, Ordering::Relaxed);
+                    if self.transactions_left.fetch_sub(1, Ordering::Relaxed) == 1 {
+                        self.core.transactions.record_failing(&format!("{failure:?}"));
+                    }
                     return Err(failure);
                 }
             }
@@ -141,7 +148,7 @@ impl<'a> CommitSender<'a> {
         let (transactions, instance) = (&self.core.transactions, self.token.instance.as_str());
         match obstacle {
             Obstacle::Unsupported(error) => transactions.record_refusal(&error),
-            Obstacle::Throttled(error) => transactions.record_throttling(&error),
+            Obstacle::Throttled(error) => transactions.record_failing(&error),
             Obstacle::TooLarge(error) => transactions.record_too_large(instance, &error),
             Obstacle::Refused(error) => {
                 tracing::debug!(instance, %error, "a turn goes through the outbox");

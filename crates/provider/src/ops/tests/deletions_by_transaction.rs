@@ -133,3 +133,22 @@ async fn an_instance_without_state_and_start_is_deleted_in_two_phases() {
     drop(provider);
     assert_tree_deleted(&reconciling_provider(&world).await, "deleted").await;
 }
+
+/// Two phases need no transactions, so a tree is deleted while transactions fail.
+#[tokio::test]
+async fn a_tree_is_deleted_while_transactions_fail() {
+    for rule in [
+        r#"{"operation":"transaction","status":429,"subStatus":3200,"retryAfterMs":10}"#,
+        r#"{"operation":"transaction","status":403}"#,
+        r#"{"operation":"transaction","status":413}"#,
+    ] {
+        let world = World::open().await;
+        let provider = provider(&world).await;
+        create_tree(&world, &provider).await;
+        let set = tree_ids(&provider).await;
+        world.inject_fault(rule).await;
+        provider.delete_instances_atomic(&set, true).await.unwrap_or_else(|error| panic!("{rule}: {error}"));
+        drop(provider);
+        assert_tree_deleted(&reconciling_provider(&world).await, rule).await;
+    }
+}

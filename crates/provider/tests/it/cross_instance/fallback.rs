@@ -8,11 +8,13 @@ use perihelion_testkit::TestServer;
 
 use super::{Process, documents_of_type};
 
-/// The account says that it has no transactions, or does not know the path.
-const REFUSALS: [&str; 3] = [
+/// The account says that it has no transactions, does not know the path, or does not let the
+/// credential use transactions.
+const REFUSALS: [&str; 4] = [
     r#"{"operation":"transaction","status":400,"subStatus":5406}"#,
     r#"{"operation":"transaction","status":404}"#,
     r#"{"operation":"transaction","status":405}"#,
+    r#"{"operation":"transaction","status":403}"#,
 ];
 
 #[tokio::test(start_paused = true)]
@@ -119,6 +121,32 @@ async fn throttled_transactions_are_left_for_the_outbox_for_a_while() {
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     server.reset_counters().await;
     process.run_parent("second", 5).await;
-    assert_eq!(server.requests("transaction").await, 0, "transactions are not tried for a minute");
+    assert_eq!(server.requests("transaction").await, 0, "transactions are not tried for a while");
+    process.stop().await;
+}
+
+/// The coordinator of transactions is stuck, and batches work. Only the first turns wait for it.
+#[tokio::test(start_paused = true)]
+async fn a_stuck_coordinator_holds_up_the_first_turns_only() {
+    let server = TestServer::in_process(EmbeddedOptions::default()).await;
+    let process = Process::start(&server, Some(CrossInstance::Auto)).await;
+    server.fault(r#"{"operation":"transaction","status":408}"#).await;
+    process.run_parent("first", 1).await;
+    let begun = tokio::time::Instant::now();
+    server.reset_counters().await;
+    process.run_parent("second", 1).await;
+    assert_eq!(server.requests("transaction").await, 0);
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    process.stop().await;
+}
+
+/// `Auto` can be opened without an answer to its question.
+#[tokio::test(start_paused = true)]
+async fn a_question_that_hangs_does_not_hold_up_the_opening() {
+    let server = TestServer::in_process(EmbeddedOptions::default()).await;
+    server.fault(r#"{"operation":"transaction","delayMs":60000}"#).await;
+    let begun = tokio::time::Instant::now();
+    let process = Process::start(&server, Some(CrossInstance::Auto)).await;
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     process.stop().await;
 }

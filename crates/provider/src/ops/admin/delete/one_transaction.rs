@@ -6,10 +6,11 @@
 //! the transaction is then aborted as a whole.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use duroxide::providers::DeleteInstanceResult;
 use futures_util::future::join_all;
-use perihelion_client::{DistributedWriteTransaction, Etag, TransactionError};
+use perihelion_client::{DistributedWriteTransaction, Etag, OperationOptions, TransactionError};
 use tokio::time::Instant;
 
 use super::{Force, PARALLEL_MAX, add_counts, check_children, check_status, count_deleted, tombstone_of};
@@ -23,6 +24,9 @@ use crate::store::{RETRY_FOR, retry_until};
 /// The most attempts. An attempt fails if another writer changes one of the states meanwhile. A
 /// deletion in two phases, which marks one instance after the other, then succeeds more easily.
 const ATTEMPTS_MAX: usize = 3;
+
+/// How long one attempt may take.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An instance that is to be deleted.
 struct Doomed {
@@ -125,7 +129,8 @@ enum Committed {
 /// out the outcome of the first commit.
 async fn commit(core: &Core, doomed: &[Doomed]) -> Result<Committed, Failure> {
     let store = &core.store;
-    let mut transaction = store.client.write_transaction();
+    let options = OperationOptions::default().with_timeout(TIMEOUT).with_throttle_retries_max(1);
+    let mut transaction = store.client.write_transaction().with_options(options);
     for Doomed { before, tombstone, .. } in doomed {
         let (container, instance) = (&store.container, tombstone.instance_id.as_str());
         store.state_cache.forget(instance);
@@ -141,18 +146,16 @@ async fn commit(core: &Core, doomed: &[Doomed]) -> Result<Committed, Failure> {
             Ok(results) => {
                 Ok(Committed::Yes(results.results().iter().map(|result| result.etag().cloned()).collect()))
             }
-            Err(TransactionError::Aborted(aborted)) if aborted.is_retriable() => {
-                Err(Failure::Contended(format!("a deletion was aborted: {}", aborted.error())))
-            }
+            Err(TransactionError::Aborted(aborted)) if aborted.is_retriable() => Ok(Committed::Stale),
             Err(TransactionError::Aborted(aborted)) => Ok(judge_abort(aborted.error())),
             Err(TransactionError::OutcomeUnknown(unknown)) => Err(unknown.error().clone().into()),
+            // Nothing was written. Two phases need no transactions.
             Err(TransactionError::Failed(error)) => {
-                if is_unsupported(&error) {
-                    core.transactions.record_refusal(&error);
-                    return Ok(Committed::Impossible);
+                match is_unsupported(&error) {
+                    true => core.transactions.record_refusal(&error),
+                    false => core.transactions.record_failing(&error),
                 }
-                let failure = Failure::from(error);
-                if failure.is_transient() { Err(failure) } else { Ok(Committed::Impossible) }
+                Ok(Committed::Impossible)
             }
         }
     };

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::operations::{Operations, add_operations};
 use super::{CommitOutcome, CommitPreconditions, judge_refusal, timeout, written_etags};
-use crate::failure::Failure;
+use crate::failure::{Failure, is_access_refused};
 use crate::ops::orchestration::direct_dispatch::DirectDispatch;
 use crate::plan::TurnPlan;
 use crate::store::Store;
@@ -150,9 +150,11 @@ fn judge_failure(error: Error) -> Result<TransactionOutcome, Failure> {
 }
 
 /// Whether an error of a whole transaction says that the account has no transactions: it says so
-/// itself, or it does not know the path.
+/// itself, it does not know the path, or it does not let this credential use transactions. If the
+/// credential is wrong, the batch finds out too.
 pub(crate) fn is_unsupported(error: &Error) -> bool {
     let is_path_unknown = |status: Status| status.sub == 0 && PATH_UNKNOWN.contains(&status.code);
     error.is_unsupported()
-        || (error.operation_index().is_none() && error.status().is_some_and(is_path_unknown))
+        || (error.operation_index().is_none()
+            && (error.status().is_some_and(is_path_unknown) || is_access_refused(error)))
 }
