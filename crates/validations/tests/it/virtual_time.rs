@@ -15,6 +15,7 @@ pub(crate) use clock::run;
 
 every_validation!(tests_in[embedded Embedded virtual_time]);
 every_validation!(tests_in[optimistic EmbeddedOptimistic virtual_time]);
+every_validation!(tests_in[transactions EmbeddedTransactions virtual_time]);
 
 every_newer_validation!(tests_in[newer_embedded Embedded virtual_time]);
 every_newer_validation!(tests_in[newer_optimistic EmbeddedOptimistic virtual_time]);
