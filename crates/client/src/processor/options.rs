@@ -29,7 +29,9 @@ pub struct ProcessorOptions {
     pub page_items_max: u32,
     /// How many pages are processed at the same time by this instance (default 64).
     pub parallel_max: usize,
-    /// The most leases of this instance (default: no limit).
+    /// The most leases of this instance (default: no limit). If the limits of all instances
+    /// together are lower than the number of leases, for example after a split, the rest of the
+    /// container is not processed until an instance has room.
     pub leases_max: usize,
     /// How often a page, and then each of its documents, is given to the handler before a
     /// document is poison (default 3).
