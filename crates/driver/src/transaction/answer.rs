@@ -80,8 +80,8 @@ pub enum ResponseMode {
 impl TransactionAnswer {
     /// The token for another try of the same operations; `None` if the service does not say that
     /// the transaction may be repeated. An abort (452) has burnt its token, so another one follows.
-    /// That token is computed, so whoever replays an earlier token comes to it too, and the
-    /// transaction is not applied twice. After any other answer it is the same token.
+    /// The new token is computed from the old one. So a replay of the old token leads to it too,
+    /// and the transaction is not applied twice. After any other answer it is the same token.
     pub fn next_token(&self) -> Option<IdempotencyToken> {
         let is_burnt = self.response.status.code == status::TRANSACTION_ABORTED.code;
         self.is_retriable.then(|| if is_burnt { successor(self.token) } else { self.token })

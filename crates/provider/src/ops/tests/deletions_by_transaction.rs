@@ -7,8 +7,8 @@ use duroxide::providers::{Provider, ProviderAdmin};
 use perihelion_client::Client;
 
 use super::deletions::{
-    REQUESTS_MAX, assert_tree_deleted, documents_of_type, reconciling_provider, start_child, tree_ids,
-    wait_for_cleanup,
+    REQUESTS_MAX, assert_all_or_nothing, assert_tree_deleted, documents_of_type, reconciling_provider,
+    start_child, tree_ids,
 };
 use super::interrupted_process::{InterruptedProcess, LastRequest};
 use super::{World, ack, event, fetch_instance, start};
@@ -60,14 +60,9 @@ async fn a_deletion_by_a_transaction_interrupted_at_any_request_is_all_or_nothin
                 assert_eq!(deleted.queue_messages_deleted, 2, "{what}");
             }
             assert_eq!(documents_of_type(&world, "deletion").await.len(), 0, "no coordinator: {what}");
-            let other = reconciling_provider(&world).await;
-            let remaining = wait_for_cleanup(&other).await;
-            if remaining.iter().any(|row| row["instanceId"] == "parent") {
-                assert!(deleted.is_none(), "{what}: the parent exists after a completed deletion");
-                assert_eq!(tree_ids(&other).await, set, "{what}");
-                other.delete_instances_atomic(&set, true).await.unwrap();
+            if let Some(left) = assert_all_or_nothing(&world, deleted.is_some(), &what).await {
+                assert_eq!(left, set, "{what}");
             }
-            assert_tree_deleted(&other, &what).await;
             if deleted.is_some() {
                 assert!(count > 10, "{what}: a deletion of three instances takes more requests");
                 break;

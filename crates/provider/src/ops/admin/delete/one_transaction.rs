@@ -151,9 +151,10 @@ async fn commit(core: &Core, doomed: &[Doomed]) -> Result<Committed, Failure> {
             Err(TransactionError::OutcomeUnknown(unknown)) => Err(unknown.error().clone().into()),
             // Nothing was written. Two phases need no transactions.
             Err(TransactionError::Failed(error)) => {
-                match is_unsupported(&error) {
-                    true => core.transactions.record_refusal(&error),
-                    false => core.transactions.record_failing(&error),
+                if is_unsupported(&error) {
+                    core.transactions.record_refusal(&error);
+                } else if Failure::from(error.clone()).is_transient() {
+                    core.transactions.record_failing(&error);
                 }
                 Ok(Committed::Impossible)
             }
